@@ -123,7 +123,7 @@ def busiest(stacks: Path) -> list[str]:
 
 
 def _short(frame: str) -> str:
-    """`Core.answer (pilothouse/apiserver/core.py:81)` without the line and what is before the package."""
+    """`Core.answer (pilothouse/apiserver/request_handler.py:81)` without the line and what is before the package."""
     return re.sub(r":\d+\)$", ")", re.sub(r"\((?:\S*/)?(?:site-packages|src)/", "(", frame))
 
 

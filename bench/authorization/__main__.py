@@ -20,11 +20,11 @@ from pilothouse.api.registry import resources
 from pilothouse.apiserver.authentication.authenticator import Authenticator
 from pilothouse.apiserver.authentication.impersonation import impersonate
 from pilothouse.apiserver.authorization.authorizer import Attributes, Chain, Masters
-from pilothouse.apiserver.authorization.rbac.authorizer import RBACAuthorizer
-from pilothouse.apiserver.authorization.restriction.authorizer import Restriction
+from pilothouse.apiserver.authorization.rbac.rbac_authorizer import RBACAuthorizer
 from pilothouse.apiserver.authorization.restriction.identity import POD_NAME
-from pilothouse.apiserver.core import RequestHandler
+from pilothouse.apiserver.authorization.restriction.restriction_authorizer import Restriction
 from pilothouse.apiserver.discovery.catalog import KindCatalog
+from pilothouse.apiserver.request_handler import RequestHandler
 from pilothouse.apiserver.server.messages import Request, Response, User
 from pilothouse.apiserver.storage import codec
 from pilothouse.apiserver.storage.watch_cache import WatchCache

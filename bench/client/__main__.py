@@ -20,7 +20,7 @@ from typing import Any
 from tests.kit import kube, ours
 from tests.kit.servers import Server
 
-from pilothouse.api.nouns import Pod, ServiceAccount
+from pilothouse.api.kind_names import Pod, ServiceAccount
 from pilothouse.base.clock import SystemClock
 from pilothouse.client.api import Api
 from pilothouse.client.http_transport import HttpTransport

@@ -11,7 +11,7 @@ from pathlib import Path
 from random import Random
 
 from bench.api.memory import held
-from pilothouse.api.nouns import Pod
+from pilothouse.api.kind_names import Pod
 from pilothouse.base.clock import SystemClock
 from pilothouse.client.api import Api
 from pilothouse.client.http_transport import HttpTransport

@@ -28,7 +28,7 @@ from tests.kit.processes import Process, free_port
 from tests.kit.real_elastic import PilotedNode, addresses, unpacked
 from tests.kit.waiting import eventually
 
-from pilothouse.api.nouns import ElasticsearchCluster, Pilot
+from pilothouse.api.kind_names import ElasticsearchCluster, Pilot
 from pilothouse.base.clock import SystemClock
 from pilothouse.client.api import Api
 from pilothouse.client.http_transport import HttpTransport

@@ -15,7 +15,7 @@ from tests.kit.managers import shown, started
 from tests.kit.servers import Server
 
 from bench.client.__main__ import pod
-from pilothouse.api.nouns import Pod, ServiceAccount
+from pilothouse.api.kind_names import Pod, ServiceAccount
 from pilothouse.base.clock import SystemClock
 from pilothouse.client.api import Api
 from pilothouse.client.http_transport import HttpTransport

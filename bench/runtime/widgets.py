@@ -7,7 +7,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Any, Final
 
-from pilothouse.api.nouns import CustomResourceDefinition, Noun
+from pilothouse.api.kind_names import CustomResourceDefinition, KindName
 from pilothouse.base.clock import SystemClock
 from pilothouse.client.api import Api
 from pilothouse.client.http_transport import HttpTransport
@@ -15,7 +15,7 @@ from pilothouse.client.informer import Informer
 from pilothouse.client.kubeconfig import load
 
 GROUP, VERSION, PLURAL = "bench.pilothouse.io", "v1", "widgets"
-WIDGET: Final = Noun(GROUP, VERSION, "Widget", PLURAL)
+WIDGET: Final = KindName(GROUP, VERSION, "Widget", PLURAL)
 _FREE = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 _DEFINITION: dict[str, Any] = {
     "metadata": {"name": f"{PLURAL}.{GROUP}"},

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pilothouse.api.nouns import Namespace, Node, Secret
+from pilothouse.api.kind_names import Namespace, Node, Secret
 from pilothouse.meta.errors import StatusError
 
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from pilothouse.api import nouns
-from pilothouse.api.nouns import Noun
+from pilothouse.api import kind_names
+from pilothouse.api.kind_names import KindName
 from pilothouse.api.registry import resources
 
 SERVED = {
-    Noun(kind.group, kind.version, kind.name, kind.plural, kind.namespaced)
+    KindName(kind.group, kind.version, kind.name, kind.plural, kind.namespaced)
     for resource in resources()
     for kind in resource.kinds
 }
-NAMED = {name: noun for name, noun in vars(nouns).items() if isinstance(noun, Noun)}
+NAMED = {name: noun for name, noun in vars(kind_names).items() if isinstance(noun, KindName)}
 
 
 @pytest.mark.parametrize("name", sorted(NAMED))
@@ -29,11 +29,11 @@ def test_those_with_conditions_are_known() -> None:
             if kind.status and status is not None and "conditions" in (status.properties or {}):
                 found.add((kind.group, kind.version, kind.name))
     named = {noun for noun in NAMED.values() if (noun.group, noun.version, noun.kind) in found}
-    assert named == nouns.CONDITIONED
+    assert named == kind_names.CONDITIONED
 
 
 def test_a_path_has_what_it_is_given() -> None:
-    assert nouns.Pod.path() == "/api/v1/pods"
-    assert nouns.Pod.path("a", "b", "status") == "/api/v1/namespaces/a/pods/b/status"
-    assert nouns.Node.path("ignored", "n") == "/api/v1/nodes/n"
-    assert nouns.StatefulSet.path("a") == "/apis/apps/v1/namespaces/a/statefulsets"
+    assert kind_names.Pod.path() == "/api/v1/pods"
+    assert kind_names.Pod.path("a", "b", "status") == "/api/v1/namespaces/a/pods/b/status"
+    assert kind_names.Node.path("ignored", "n") == "/api/v1/nodes/n"
+    assert kind_names.StatefulSet.path("a") == "/apis/apps/v1/namespaces/a/statefulsets"

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 from tests.kit.status_sampler import LAG, Samples
 
+from pilothouse.api.kind_names import ElasticsearchCluster
 from pilothouse.api.navigator.labels import CLUSTER_NAME
-from pilothouse.api.nouns import ElasticsearchCluster
 from pilothouse.api.objects import Object
 
 

@@ -8,10 +8,10 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from pilothouse.apiserver.audit.audit_policy import COMPLETE, DEFAULT, AuditLevel, AuditPolicy, AuditRule
 from pilothouse.apiserver.audit.log_file import LogFile, Rotation
-from pilothouse.apiserver.audit.policy import COMPLETE, DEFAULT, AuditLevel, AuditPolicy, AuditRule
 from pilothouse.apiserver.audit.records import AuditRecorder
-from pilothouse.apiserver.audit.sight import Arrival, RequestStage
+from pilothouse.apiserver.audit.request_stage import Arrival, RequestStage
 from pilothouse.apiserver.audit.trail import AuditTrail
 from pilothouse.apiserver.server.messages import Request, Response, User
 from pilothouse.base.clock import Clock, SystemClock

@@ -13,9 +13,9 @@ import pytest
 from tests.audit.scenes import see, trail_at
 from tests.kit.waiting import eventually
 
-from pilothouse.apiserver.audit.following import AuditFollow
+from pilothouse.apiserver.audit.follow import AuditFollow
 from pilothouse.apiserver.audit.peers import NoPeers
-from pilothouse.apiserver.audit.question import AuditQuery
+from pilothouse.apiserver.audit.query import AuditQuery
 from pilothouse.apiserver.audit.trail import AuditTrail
 from pilothouse.apiserver.server.messages import StreamChunk
 from pilothouse.base.clock import SystemClock

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.audit.scenes import ALICE
 
-from pilothouse.apiserver.audit.policy import DEFAULT, AuditLevel, AuditPolicy, AuditRule, ResourceMatch
+from pilothouse.apiserver.audit.audit_policy import DEFAULT, AuditLevel, AuditPolicy, AuditRule, ResourceMatch
 from pilothouse.apiserver.audit.policy_file import read_policy
 from pilothouse.apiserver.endpoints.request_info import locate
 from pilothouse.apiserver.server.messages import User

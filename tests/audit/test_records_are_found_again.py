@@ -13,8 +13,8 @@ from tests.audit.scenes import ALICE, EVERYTHING, T0, asked, record, see, sight,
 from pilothouse.api.registry import resources
 from pilothouse.apiserver.audit.log_file import LogFile, Rotation
 from pilothouse.apiserver.audit.page import resolver
-from pilothouse.apiserver.audit.question import AuditQuery
-from pilothouse.apiserver.audit.searching import backwards, search
+from pilothouse.apiserver.audit.query import AuditQuery
+from pilothouse.apiserver.audit.search import backwards, search
 from pilothouse.apiserver.discovery.catalog import KindCatalog
 from pilothouse.apiserver.server.messages import User
 from pilothouse.base.clock import ManualClock

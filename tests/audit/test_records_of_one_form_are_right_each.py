@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.audit.scenes import EVERYTHING, T0, asked
 
-from pilothouse.apiserver.audit.policy import DEFAULT
+from pilothouse.apiserver.audit.audit_policy import DEFAULT
 from pilothouse.apiserver.audit.records import AuditRecorder
-from pilothouse.apiserver.audit.sight import Arrival, RequestStage
+from pilothouse.apiserver.audit.request_stage import Arrival, RequestStage
 from pilothouse.apiserver.authorization.authorizer import AuthorizationDecision
 from pilothouse.apiserver.server.messages import User
 

@@ -8,7 +8,14 @@ import json
 import pytest
 from tests.audit.scenes import ALICE, EVERYTHING, asked, record, sight
 
-from pilothouse.apiserver.audit.policy import DEFAULT, PANIC, STARTED, AuditLevel, AuditPolicy, AuditRule
+from pilothouse.apiserver.audit.audit_policy import (
+    DEFAULT,
+    PANIC,
+    STARTED,
+    AuditLevel,
+    AuditPolicy,
+    AuditRule,
+)
 from pilothouse.apiserver.audit.records import AuditRecorder
 from pilothouse.apiserver.authorization.authorizer import AuthorizationDecision
 from pilothouse.apiserver.server.messages import ANONYMOUS, Response, User

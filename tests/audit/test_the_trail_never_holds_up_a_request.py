@@ -12,10 +12,10 @@ from pathlib import Path
 from tests.audit.scenes import ALICE, EVERYTHING, asked, lines_of, see, trail_at
 from tests.kit.waiting import eventually
 
+from pilothouse.apiserver.audit.audit_policy import DEFAULT
 from pilothouse.apiserver.audit.log_file import LogFile, Rotation
-from pilothouse.apiserver.audit.policy import DEFAULT
 from pilothouse.apiserver.audit.records import AuditRecorder
-from pilothouse.apiserver.audit.sight import Arrival
+from pilothouse.apiserver.audit.request_stage import Arrival
 from pilothouse.apiserver.audit.trail import AuditTrail
 from pilothouse.apiserver.server.messages import Request, Response
 from pilothouse.base.clock import SystemClock

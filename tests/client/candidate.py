@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from random import Random
 
-from pilothouse.api.nouns import ConfigMap
+from pilothouse.api.kind_names import ConfigMap
 from pilothouse.base.clock import SystemClock
 from pilothouse.client.api import Api
 from pilothouse.client.http_transport import HttpTransport

@@ -10,7 +10,7 @@ import pytest
 from tests.kit.loopback import loopback
 from tests.kit.targets import Fleet
 
-from pilothouse.api.nouns import Namespace
+from pilothouse.api.kind_names import Namespace
 from pilothouse.base.clock import SystemClock
 from pilothouse.client.api import Api
 from pilothouse.client.http_transport import HttpTransport

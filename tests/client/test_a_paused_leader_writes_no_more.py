@@ -18,7 +18,7 @@ from tests.kit.processes import Process
 from tests.kit.targets import Fleet
 from tests.kit.waiting import eventually
 
-from pilothouse.api.nouns import ConfigMap
+from pilothouse.api.kind_names import ConfigMap
 from pilothouse.base.clock import SystemClock
 from pilothouse.client.api import Api
 from pilothouse.client.http_transport import HttpTransport

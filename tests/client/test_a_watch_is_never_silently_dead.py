@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from tests.kit.loopback import loopback
 
-from pilothouse.api.nouns import ConfigMap
+from pilothouse.api.kind_names import ConfigMap
 from pilothouse.base.clock import SystemClock
 from pilothouse.client.api import Api
 from pilothouse.client.informer import Informer

@@ -10,7 +10,7 @@ import pytest
 from tests.kit.targets import Fleet
 from tests.kit.waiting import eventually
 
-from pilothouse.api.nouns import ConfigMap, Secret
+from pilothouse.api.kind_names import ConfigMap, Secret
 from pilothouse.base.clock import SystemClock
 from pilothouse.client.api import Api
 from pilothouse.client.http_transport import HttpTransport

@@ -11,7 +11,7 @@ from random import Random
 import pytest
 from tests.kit.waiting import eventually
 
-from pilothouse.api.nouns import ConfigMap, Lease
+from pilothouse.api.kind_names import ConfigMap, Lease
 from pilothouse.api.objects import Object
 from pilothouse.base.clock import SystemClock
 from pilothouse.client.api import Api

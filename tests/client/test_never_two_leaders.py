@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pilothouse.api.nouns import Lease
+from pilothouse.api.kind_names import Lease
 from pilothouse.api.objects import Object
 from pilothouse.client.leader_election import (
     Election,

@@ -11,7 +11,7 @@ from random import Random
 import pytest
 from tests.client.scripted import Reply, Scripted, scripted
 
-from pilothouse.api.nouns import ConfigMap, Pod
+from pilothouse.api.kind_names import ConfigMap, Pod
 from pilothouse.base.clock import SystemClock
 from pilothouse.client.access import Access
 from pilothouse.client.api import Api

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from pilothouse.api.nouns import ConfigMap, Lease, Noun, Pod, ServiceAccount, StatefulSet
+from pilothouse.api.kind_names import ConfigMap, KindName, Lease, Pod, ServiceAccount, StatefulSet
 from pilothouse.client.api import Api, Patch
 from pilothouse.client.discovery import NoSuchKind, discover
 from pilothouse.client.fence import FENCED, LeadershipFence
@@ -66,7 +66,7 @@ async def test_an_object_is_created_read_replaced_and_deleted(api: Api, space: s
 
 async def test_a_kind_that_is_not_served_is_no_missing_object(api: Api, space: str) -> None:
     with pytest.raises(StatusError) as unknown:
-        await api.find(Noun("nobody.example.io", "v1", "things", "Thing"), "a", space)
+        await api.find(KindName("nobody.example.io", "v1", "things", "Thing"), "a", space)
     assert unknown.value.code == 404
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pilothouse.api.nouns import Endpoints, EndpointSlice, Pod, Service
+from pilothouse.api.kind_names import Endpoints, EndpointSlice, Pod, Service
 from pilothouse.api.objects import Object, Tree
 from pilothouse.controllers.endpoints import endpoints, services_of_pod
 from pilothouse.runtime.intents import Create, Delete, Intent, Update

@@ -8,7 +8,7 @@ import pytest
 from tests.kit.stepping import WRITES, Yard, waits
 from tests.kit.workloads import rolling, stateful_set
 
-from pilothouse.api.nouns import Pod
+from pilothouse.api.kind_names import Pod
 from pilothouse.api.objects import Object
 from pilothouse.controllers.stateful_sets.stateful_set_controller import stateful_sets
 from pilothouse.runtime.intents import Wait

@@ -8,7 +8,7 @@ import pytest
 from tests.kit.stepping import WRITES, Yard, reasons, waits
 from tests.kit.workloads import disruption_budget, stateful_set
 
-from pilothouse.api.nouns import Pod, PodDisruptionBudget, StatefulSet
+from pilothouse.api.kind_names import Pod, PodDisruptionBudget, StatefulSet
 from pilothouse.api.objects import Object
 from pilothouse.base.rfc3339 import format_time
 from pilothouse.controllers.disruption_budgets import disruption_budgets

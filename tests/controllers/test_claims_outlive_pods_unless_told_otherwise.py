@@ -6,7 +6,7 @@ import pytest
 from tests.kit.stepping import Yard, made, reasons
 from tests.kit.workloads import stateful_set
 
-from pilothouse.api.nouns import PersistentVolumeClaim
+from pilothouse.api.kind_names import PersistentVolumeClaim
 from pilothouse.api.objects import Object
 from pilothouse.controllers.stateful_sets.stateful_set_controller import stateful_sets
 from pilothouse.runtime.intents import Delete, PatchObject, RecordEvent

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.kit.placing import objects, pod, world
 
-from pilothouse.api.nouns import Endpoints, EndpointSlice
+from pilothouse.api.kind_names import Endpoints, EndpointSlice
 from pilothouse.api.objects import Object, Tree
 from pilothouse.controllers.endpoints import endpoints
 from pilothouse.runtime.intents import Create, Delete, Update

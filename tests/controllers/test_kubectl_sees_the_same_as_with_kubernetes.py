@@ -21,7 +21,7 @@ from pilothouse.base.clock import SystemClock
 from pilothouse.client.api import Api
 from pilothouse.client.http_transport import HttpTransport
 from pilothouse.client.kubeconfig import load
-from pilothouse.sim.node import PROMPT, joined
+from pilothouse.sim.live_node import PROMPT, joined
 
 pytestmark = pytest.mark.long
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from tests.kit.placing import claim, volume
 from tests.kit.stepping import WRITES, Refused, Yard
 
-from pilothouse.api.nouns import PersistentVolume, PersistentVolumeClaim
+from pilothouse.api.kind_names import PersistentVolume, PersistentVolumeClaim
 from pilothouse.api.objects import Object
 from pilothouse.controllers.storage.claim_binder import claims
 from pilothouse.controllers.storage.volume_lifecycle import volumes

@@ -8,7 +8,7 @@ import pytest
 from tests.kit.stepping import Refused, Yard, made, reasons
 from tests.kit.workloads import pod_template, stateful_set
 
-from pilothouse.api.nouns import PersistentVolumeClaim, Pod
+from pilothouse.api.kind_names import PersistentVolumeClaim, Pod
 from pilothouse.api.objects import Object
 from pilothouse.controllers.stateful_sets.stateful_set_controller import stateful_sets
 from pilothouse.runtime.controller import Names

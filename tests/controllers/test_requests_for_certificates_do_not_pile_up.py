@@ -10,7 +10,7 @@ from tests.kit.placing import NOW, seen
 from tests.kit.requests import request_for
 from tests.runtime.conftest import Bench
 
-from pilothouse.api.nouns import CertificateSigningRequest
+from pilothouse.api.kind_names import CertificateSigningRequest
 from pilothouse.api.objects import Tree
 from pilothouse.base.rfc3339 import format_time
 from pilothouse.controllers.certificate_request_cleaner import certificate_request_cleaner

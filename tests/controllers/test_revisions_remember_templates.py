@@ -6,7 +6,7 @@ import pytest
 from tests.kit.stepping import Yard, made, reasons
 from tests.kit.workloads import pod_template, rolling, stateful_set
 
-from pilothouse.api.nouns import ControllerRevision
+from pilothouse.api.kind_names import ControllerRevision
 from pilothouse.api.objects import Object
 from pilothouse.controllers.stateful_sets.stateful_set_controller import stateful_sets
 

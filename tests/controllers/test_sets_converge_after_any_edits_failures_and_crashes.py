@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.kit.stepping import WRITES, Yard
 from tests.kit.workloads import pod_template, rolling, stateful_set
 
-from pilothouse.api.nouns import ControllerRevision, PersistentVolumeClaim, Pod, StatefulSet
+from pilothouse.api.kind_names import ControllerRevision, PersistentVolumeClaim, Pod, StatefulSet
 from pilothouse.api.objects import Object
 from pilothouse.api.pod_health import available, ended
 from pilothouse.controllers.stateful_sets.stateful_set_controller import stateful_sets

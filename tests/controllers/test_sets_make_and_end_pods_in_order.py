@@ -6,7 +6,7 @@ import pytest
 from tests.kit.stepping import Yard, ended, made, reasons
 from tests.kit.workloads import stateful_set
 
-from pilothouse.api.nouns import Pod
+from pilothouse.api.kind_names import Pod
 from pilothouse.controllers.stateful_sets.stateful_set_controller import stateful_sets
 
 

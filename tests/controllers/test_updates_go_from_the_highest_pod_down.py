@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.kit.stepping import Yard, ended, made, reasons, waits
 from tests.kit.workloads import pod_template, rolling, stateful_set
 
-from pilothouse.api.nouns import Pod
+from pilothouse.api.kind_names import Pod
 from pilothouse.api.objects import Object
 from pilothouse.controllers.stateful_sets.stateful_set_controller import stateful_sets
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pilothouse.api.nouns import ConfigMap, Node, Noun, Pod, StatefulSet
+from pilothouse.api.kind_names import ConfigMap, KindName, Node, Pod, StatefulSet
 from pilothouse.api.objects import Object
 from pilothouse.controllers.garbage_collector import garbage, relatives
 from pilothouse.runtime.controller import ReconcileKey
@@ -16,7 +16,9 @@ from pilothouse.runtime.snapshot import Snapshot, StaticView
 NOW = 1_700_000_000.0
 
 
-def an_object(noun: Noun, name: str, *, uid: str = "", owners: tuple[Any, ...] = (), **meta: Any) -> Object:
+def an_object(
+    noun: KindName, name: str, *, uid: str = "", owners: tuple[Any, ...] = (), **meta: Any
+) -> Object:
     metadata = {"name": name, "uid": uid or f"uid-{name}", "resourceVersion": "7", **meta}
     if noun.namespaced:
         metadata["namespace"] = "default"
@@ -25,7 +27,7 @@ def an_object(noun: Noun, name: str, *, uid: str = "", owners: tuple[Any, ...] =
     return Object.of({"apiVersion": noun.api_version, "kind": noun.kind, "metadata": metadata})
 
 
-def owner(noun: Noun, name: str, *, uid: str = "", blocks: bool = False) -> dict[str, Any]:
+def owner(noun: KindName, name: str, *, uid: str = "", blocks: bool = False) -> dict[str, Any]:
     reference = {
         "apiVersion": noun.api_version,
         "kind": noun.kind,

@@ -19,9 +19,9 @@ from pilothouse.api.kubernetes.pod_fields import refused_fields
 from pilothouse.api.registry import resources
 from pilothouse.apiserver.audit.trail import AuditTrail
 from pilothouse.apiserver.authentication.authenticator import Authenticator, read_tokens
-from pilothouse.apiserver.core import RequestHandler
 from pilothouse.apiserver.flowcontrol.fair_queuing import FlowController
 from pilothouse.apiserver.metrics.request_metrics import RequestCounters
+from pilothouse.apiserver.request_handler import RequestHandler
 from pilothouse.apiserver.server.health import Health
 from pilothouse.apiserver.server.https_server import HTTPSServer, tls_context
 from pilothouse.apiserver.server.messages import Answer, Request

@@ -8,11 +8,9 @@ import pytest
 from tests.kit.elastic import Sea, elastic, pool, wrote
 from tests.kit.stepping import WRITES
 
-from pilothouse.api.navigator.elasticsearch import quorum
-from pilothouse.api.navigator.labels import HAS_PILOT
-from pilothouse.api.nouns import (
+from pilothouse.api.kind_names import (
     ElasticsearchCluster,
-    Noun,
+    KindName,
     PersistentVolumeClaim,
     Pilot,
     Pod,
@@ -24,6 +22,8 @@ from pilothouse.api.nouns import (
     StatefulSet,
     StorageClass,
 )
+from pilothouse.api.navigator.elasticsearch import quorum
+from pilothouse.api.navigator.labels import HAS_PILOT
 from pilothouse.api.objects import Object
 from pilothouse.base.rfc3339 import format_time
 from pilothouse.controllers.elasticsearch.cluster_controller import elasticsearch_clusters, those_with_volumes
@@ -36,7 +36,7 @@ def one_cluster(**spec: Any) -> tuple[Sea, Object]:
     return sea, test
 
 
-def about(intents: list[Intent], noun: Noun) -> list[Intent]:
+def about(intents: list[Intent], noun: KindName) -> list[Intent]:
     """Those that write objects of a kind."""
     writing = [intent for intent in intents if isinstance(intent, WRITES)]
     return [intent for intent in writing if (subject(intent) or ("", ""))[1] == noun.kind]
@@ -71,7 +71,7 @@ def test_nav_E08_the_pods_have_the_names_and_labels_that_people_know() -> None:
 
 @pytest.mark.parametrize("noun", [Role, RoleBinding, ServiceAccount, Service, PodDisruptionBudget], ids=str)
 class TestSupportingObjects:
-    def test_nav_R01_one_that_is_missing_is_made_once(self, noun: Noun) -> None:
+    def test_nav_R01_one_that_is_missing_is_made_once(self, noun: KindName) -> None:
         sea, test = one_cluster()
         sea.sail(test)
         sea.remove(sea.of(noun, "es-test"))
@@ -79,13 +79,13 @@ class TestSupportingObjects:
         assert [type(intent) for intent in made] == [Create]
         assert sea.of(noun, "es-test").controller is not None
 
-    def test_nav_R02_one_that_is_as_it_should_be_is_not_written(self, noun: Noun) -> None:
+    def test_nav_R02_one_that_is_as_it_should_be_is_not_written(self, noun: KindName) -> None:
         sea, test = one_cluster()
         sea.sail(test)
         sea.change(sea.of(noun, "es-test"), lambda tree: tree["metadata"].update(annotations={"a": "b"}))
         assert about(sea.decided(test), noun) == []
 
-    def test_nav_R03_one_that_differs_is_put_right_once(self, noun: Noun) -> None:
+    def test_nav_R03_one_that_differs_is_put_right_once(self, noun: KindName) -> None:
         sea, test = one_cluster()
         sea.sail(test)
         before = sea.of(noun, "es-test")
@@ -104,7 +104,7 @@ class TestSupportingObjects:
         assert (after.get("rules"), after.get("subjects")) == (before.get("rules"), before.get("subjects"))
         assert about(sea.decided(test), noun) == []
 
-    def test_nav_R04_one_that_is_somebody_elses_stops_everything(self, noun: Noun) -> None:
+    def test_nav_R04_one_that_is_somebody_elses_stops_everything(self, noun: KindName) -> None:
         sea, test = one_cluster()
         sea.add({"apiVersion": noun.api_version, "kind": noun.kind, "metadata": {"name": "es-test"}})
         intents = sea.step(elasticsearch_clusters, test)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.kit.elastic import Sea, elastic, pool
 
-from pilothouse.api.nouns import Pilot, Pod
+from pilothouse.api.kind_names import Pilot, Pod
 from pilothouse.api.objects import Object, Tree
 from pilothouse.controllers.elasticsearch.cluster_controller import elasticsearch_clusters
 

@@ -13,7 +13,7 @@ from tests.kit.elastic import elastic, pool
 from tests.kit.planes import UpPlane
 from tests.kit.waiting import eventually
 
-from pilothouse.api.nouns import ElasticsearchCluster, Pilot, Secret
+from pilothouse.api.kind_names import ElasticsearchCluster, Pilot, Secret
 from pilothouse.api.objects import Object
 from pilothouse.base.clock import SystemClock
 from pilothouse.client.api import Api

@@ -8,7 +8,7 @@ import pytest
 from tests.kit.elastic import Sea, elastic, pool
 from tests.kit.stepping import reasons
 
-from pilothouse.api.nouns import ElasticsearchCluster, PersistentVolumeClaim, StorageClass
+from pilothouse.api.kind_names import ElasticsearchCluster, PersistentVolumeClaim, StorageClass
 from pilothouse.api.objects import Object, Tree
 from pilothouse.controllers.elasticsearch.cluster_controller import elasticsearch_clusters
 from pilothouse.runtime.intents import RecordEvent

@@ -9,9 +9,9 @@ from tests.kit.elastic import Sea
 from tests.kit.stepping import reasons
 from tests.kit.upgrading_elastic import three_nodes
 
+from pilothouse.api.kind_names import Pilot
 from pilothouse.api.navigator.configurations import configuration_hash
 from pilothouse.api.navigator.labels import CONFIGURATION
-from pilothouse.api.nouns import Pilot
 from pilothouse.api.objects import Object
 from pilothouse.controllers.elasticsearch.cluster_controller import elasticsearch_clusters
 from pilothouse.runtime.intents import Intent, PatchObject

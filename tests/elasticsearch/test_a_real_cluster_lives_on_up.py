@@ -13,7 +13,7 @@ from tests.kit.harbour import Cluster, Harbour, Seen, pool
 from tests.kit.logbook import Logbook
 from tests.kit.waiting import eventually
 
-from pilothouse.api.nouns import PersistentVolumeClaim
+from pilothouse.api.kind_names import PersistentVolumeClaim
 
 VERSION, NEXT = "7.17.29", "8.17.0"
 DOCUMENTS = 300

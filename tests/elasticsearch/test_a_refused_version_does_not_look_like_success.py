@@ -8,9 +8,9 @@ import pytest
 from tests.kit.elastic import Sea, elastic, pool
 from tests.kit.upgrading_elastic import NEW, OLD, images, three_nodes
 
+from pilothouse.api.kind_names import ElasticsearchCluster, Node, Pod
 from pilothouse.api.navigator.kinds import ELASTICSEARCH_V1BETA1
 from pilothouse.api.node_images import DATA_FOLDER
-from pilothouse.api.nouns import ElasticsearchCluster, Node, Pod
 from pilothouse.api.objects import Object
 from pilothouse.controllers.elasticsearch.cluster_controller import (
     elasticsearch_clusters,

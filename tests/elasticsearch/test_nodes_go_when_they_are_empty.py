@@ -6,8 +6,8 @@ import pytest
 from tests.kit.elastic import Sea, elastic, marked, pool, replicas_set
 from tests.kit.stepping import reasons, waits
 
+from pilothouse.api.kind_names import ElasticsearchCluster, PersistentVolumeClaim, Pilot, Pod, StatefulSet
 from pilothouse.api.navigator.labels import DECOMMISSIONED_FOR
-from pilothouse.api.nouns import ElasticsearchCluster, PersistentVolumeClaim, Pilot, Pod, StatefulSet
 from pilothouse.api.objects import Object
 from pilothouse.controllers.elasticsearch.cluster_controller import elasticsearch_clusters
 from pilothouse.runtime.intents import RecordEvent

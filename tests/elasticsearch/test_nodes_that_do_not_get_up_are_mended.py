@@ -9,8 +9,8 @@ from tests.kit.elastic import Sea, elastic, pool
 from tests.kit.stepping import Refused, reasons
 from tests.kit.upgrading_elastic import NEW, OLD, image_of, images, the_set, three_nodes
 
+from pilothouse.api.kind_names import ElasticsearchCluster, Pilot, Pod
 from pilothouse.api.navigator.conditions import HOOK_FAILED
-from pilothouse.api.nouns import ElasticsearchCluster, Pilot, Pod
 from pilothouse.api.objects import Object, Tree
 from pilothouse.base.rfc3339 import format_time
 from pilothouse.controllers.elasticsearch.cluster_controller import elasticsearch_clusters

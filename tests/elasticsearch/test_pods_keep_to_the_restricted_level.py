@@ -8,8 +8,8 @@ import pytest
 from tests.kit.elastic import Sea, elastic, pool, writes
 from tests.kit.upgrading_elastic import NEW, OLD, images, the_set, three_nodes
 
+from pilothouse.api.kind_names import Pod
 from pilothouse.api.navigator.labels import TEMPLATE
-from pilothouse.api.nouns import Pod
 from pilothouse.api.objects import Object, Tree
 from pilothouse.api.pod_security.evaluation import evaluate
 from pilothouse.api.pod_security.policy import RESTRICTED, LevelVersion

@@ -12,8 +12,8 @@ from tests.kit.admission import admit
 from tests.kit.elastic import Sea, elastic, pool
 from tests.kit.stepping import reasons
 
+from pilothouse.api.kind_names import Pilot, Pod, Secret, StatefulSet
 from pilothouse.api.navigator.labels import CERTIFICATES, CLUSTER_NAME
-from pilothouse.api.nouns import Pilot, Pod, Secret, StatefulSet
 from pilothouse.api.objects import Object
 from pilothouse.api.registry import own_resources
 from pilothouse.apiserver.discovery.catalog import KindCatalog

@@ -9,9 +9,9 @@ from tests.kit.elastic import Sea, elastic, partitions, pool, replicas_set, writ
 from tests.kit.stepping import reasons
 from tests.kit.upgrading_elastic import NEW, OLD, image_of, images, the_set, three_nodes
 
+from pilothouse.api.kind_names import ElasticsearchCluster, Lease, Pilot, Pod
 from pilothouse.api.navigator.conditions import OUT_OF_TOUCH
 from pilothouse.api.navigator.labels import VERSION
-from pilothouse.api.nouns import ElasticsearchCluster, Lease, Pilot, Pod
 from pilothouse.api.objects import Object
 from pilothouse.controllers.elasticsearch.cluster_controller import elasticsearch_clusters
 from pilothouse.controllers.elasticsearch.cluster_health import SHUT_OUT_FOR

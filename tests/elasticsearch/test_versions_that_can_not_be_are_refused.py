@@ -6,8 +6,8 @@ import pytest
 from tests.kit.elastic import Sea, elastic, pool
 from tests.kit.upgrading_elastic import NEW, OLD, images, three_nodes
 
+from pilothouse.api.kind_names import ElasticsearchCluster, Pod
 from pilothouse.api.navigator.upgrade_paths import refusal
-from pilothouse.api.nouns import ElasticsearchCluster, Pod
 from pilothouse.controllers.elasticsearch.cluster_controller import elasticsearch_clusters
 from pilothouse.runtime.intents import RecordEvent
 

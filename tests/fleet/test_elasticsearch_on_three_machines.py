@@ -26,7 +26,7 @@ from tests.kit.machines import missing
 from tests.kit.real_elastic import ANY_DISK
 from tests.kit.waiting import eventually
 
-from pilothouse.api.nouns import ElasticsearchCluster, Lease, Pilot, Pod, StatefulSet, StorageClass
+from pilothouse.api.kind_names import ElasticsearchCluster, Lease, Pilot, Pod, StatefulSet, StorageClass
 from pilothouse.api.objects import Object
 from pilothouse.client.api import Api
 

@@ -12,7 +12,7 @@ from tests.fleet.plane import PORT, Plane, plane, talker
 from tests.kit.machines import missing
 from tests.kit.waiting import eventually
 
-from pilothouse.api.nouns import Node, Pod, Service, StatefulSet, StorageClass
+from pilothouse.api.kind_names import Node, Pod, Service, StatefulSet, StorageClass
 from pilothouse.api.objects import Object, Tree
 from pilothouse.client.api import Api
 

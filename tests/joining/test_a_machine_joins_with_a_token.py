@@ -14,7 +14,7 @@ import pytest
 from tests.cli.running import pilothouse
 from tests.joining.conftest import Plane
 
-from pilothouse.api.nouns import Node
+from pilothouse.api.kind_names import Node
 from pilothouse.base.clock import ManualClock, SystemClock
 from pilothouse.client.api import Api
 from pilothouse.client.http_transport import HttpTransport

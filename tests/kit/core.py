@@ -31,8 +31,8 @@ from pilothouse.apiserver.admission.pod_security.configuration import (
 )
 from pilothouse.apiserver.authentication.authenticator import Authenticator
 from pilothouse.apiserver.authorization.authorizer import MASTERS
-from pilothouse.apiserver.core import RequestHandler
 from pilothouse.apiserver.registry.service_ranges import CLUSTER_RANGE
+from pilothouse.apiserver.request_handler import RequestHandler
 from pilothouse.apiserver.server.messages import Request, Response, StreamChunk, StreamingResponse, User
 from pilothouse.base.clock import Clock, SystemClock
 from pilothouse.base.uids import Uids

@@ -17,10 +17,10 @@ from typing import Any
 
 from tests.kit.stepping import WRITES, Yard
 
+from pilothouse.api.kind_names import ElasticsearchCluster, Lease, Pilot, Pod, StatefulSet
 from pilothouse.api.navigator.configurations import configuration_hash, in_force
 from pilothouse.api.navigator.disk_usage import DiskUsage
 from pilothouse.api.navigator.labels import VERSION
-from pilothouse.api.nouns import ElasticsearchCluster, Lease, Pilot, Pod, StatefulSet
 from pilothouse.api.objects import Object, Tree
 from pilothouse.api.pod_health import healthy
 from pilothouse.base.rfc3339 import format_micro_time, format_time

@@ -36,8 +36,8 @@ from tests.kit.planes import UpPlane
 from tests.kit.real_elastic import ANY_DISK
 from tests.kit.status_sampler import sampled
 
+from pilothouse.api.kind_names import ElasticsearchCluster, Pilot, Pod, Service
 from pilothouse.api.navigator.labels import CLUSTER_NAME
-from pilothouse.api.nouns import ElasticsearchCluster, Pilot, Pod, Service
 from pilothouse.api.objects import Object, Tree
 from pilothouse.base.clock import SystemClock
 from pilothouse.client.api import Api

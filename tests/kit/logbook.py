@@ -17,7 +17,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from random import Random
 
-from pilothouse.api.nouns import ElasticsearchCluster, Pilot
+from pilothouse.api.kind_names import ElasticsearchCluster, Pilot
 from pilothouse.api.objects import Object
 from pilothouse.base.clock import SystemClock
 from pilothouse.client.api import Api

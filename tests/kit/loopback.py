@@ -17,7 +17,7 @@ from tests.kit.core import ADMIN
 from pilothouse.api.kubernetes.pod_fields import refused_fields
 from pilothouse.api.registry import resources
 from pilothouse.apiserver.authentication.authenticator import Authenticator
-from pilothouse.apiserver.core import RequestHandler
+from pilothouse.apiserver.request_handler import RequestHandler
 from pilothouse.apiserver.server.messages import Request
 from pilothouse.base.clock import Clock, SystemClock
 from pilothouse.base.uids import Uids

@@ -22,8 +22,8 @@ from tests.kit.ours import PilothouseServer
 from tests.kit.real_elastic import ANY_DISK, HEAP, PilotedNode, addresses
 from tests.kit.waiting import eventually
 
+from pilothouse.api.kind_names import ElasticsearchCluster, Namespace, Pilot
 from pilothouse.api.navigator.labels import CLUSTER_NAME
-from pilothouse.api.nouns import ElasticsearchCluster, Namespace, Pilot
 from pilothouse.api.objects import Object, Tree, owner_reference
 from pilothouse.base.clock import SystemClock
 from pilothouse.client.api import Api

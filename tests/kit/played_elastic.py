@@ -14,7 +14,7 @@ from aiohttp import web
 from tests.kit.real_elastic import addresses
 
 from pilothouse.pilot.driver import InstanceEnvironment
-from pilothouse.pilot.drivers.elasticsearch.driver import Elasticsearch
+from pilothouse.pilot.drivers.elasticsearch.elasticsearch_driver import Elasticsearch
 
 Answer = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 

@@ -15,8 +15,8 @@ import time
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 
+from pilothouse.api.kind_names import ElasticsearchCluster, Pod
 from pilothouse.api.navigator.labels import CLUSTER_NAME
-from pilothouse.api.nouns import ElasticsearchCluster, Pod
 from pilothouse.api.objects import Object
 from pilothouse.api.pod_health import ready
 from pilothouse.client.access import AccessError

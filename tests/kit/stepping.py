@@ -17,8 +17,8 @@ import copy
 from collections.abc import Callable
 from typing import Any
 
-from pilothouse.api import nouns
-from pilothouse.api.nouns import Noun
+from pilothouse.api import kind_names
+from pilothouse.api.kind_names import KindName
 from pilothouse.api.objects import Object, Tree
 from pilothouse.base.rfc3339 import format_time
 from pilothouse.meta.conditions import with_condition
@@ -39,23 +39,23 @@ from pilothouse.runtime.snapshot import Snapshot, StaticView
 NOUNS = {
     (noun.api_version, noun.kind): noun
     for noun in (
-        nouns.StatefulSet,
-        nouns.Pod,
-        nouns.PersistentVolumeClaim,
-        nouns.ControllerRevision,
-        nouns.PodDisruptionBudget,
-        nouns.PersistentVolume,
-        nouns.StorageClass,
-        nouns.Node,
-        nouns.Lease,
-        nouns.Pilot,
-        nouns.ElasticsearchCluster,
-        nouns.CassandraCluster,
-        nouns.Service,
-        nouns.Secret,
-        nouns.ServiceAccount,
-        nouns.Role,
-        nouns.RoleBinding,
+        kind_names.StatefulSet,
+        kind_names.Pod,
+        kind_names.PersistentVolumeClaim,
+        kind_names.ControllerRevision,
+        kind_names.PodDisruptionBudget,
+        kind_names.PersistentVolume,
+        kind_names.StorageClass,
+        kind_names.Node,
+        kind_names.Lease,
+        kind_names.Pilot,
+        kind_names.ElasticsearchCluster,
+        kind_names.CassandraCluster,
+        kind_names.Service,
+        kind_names.Secret,
+        kind_names.ServiceAccount,
+        kind_names.Role,
+        kind_names.RoleBinding,
     )
 }
 WRITES = (Create, Update, PatchObject, SetStatus, Delete)
@@ -71,7 +71,7 @@ class Yard:
 
     def __init__(self, *, now: float = 1_000_000.0) -> None:
         self.now = now
-        self.trees: dict[Noun, dict[tuple[str, str], Tree]] = {noun: {} for noun in NOUNS.values()}
+        self.trees: dict[KindName, dict[tuple[str, str], Tree]] = {noun: {} for noun in NOUNS.values()}
         self._version = 0
         self.watch: Callable[[Intent], None] = lambda intent: None
         """Called before each write."""
@@ -87,29 +87,29 @@ class Yard:
         if key in self.trees[noun]:
             raise Refused(f"{noun.kind} {key} exists")
         meta |= {"uid": f"uid-{self._version}", "creationTimestamp": format_time(self.now), "generation": 1}
-        if noun == nouns.Pod:
+        if noun == kind_names.Pod:
             tree.setdefault("status", {"phase": "Pending"})
         return self._put(noun, tree)
 
-    def _put(self, noun: Noun, tree: Tree) -> Object:
+    def _put(self, noun: KindName, tree: Tree) -> Object:
         self._version += 1
         tree["metadata"]["resourceVersion"] = str(self._version)
         self.trees[noun][tree["metadata"].get("namespace", ""), tree["metadata"]["name"]] = tree
         return Object.of(tree)
 
-    def get(self, noun: Noun, name: str, namespace: str = "default") -> Object | None:
+    def get(self, noun: KindName, name: str, namespace: str = "default") -> Object | None:
         tree = self.trees[noun].get((namespace if noun.namespaced else "", name))
         return None if tree is None else Object.of(tree)
 
-    def all(self, noun: Noun) -> list[Object]:
+    def all(self, noun: KindName) -> list[Object]:
         return [Object.of(tree) for _, tree in sorted(self.trees[noun].items())]
 
-    def names(self, noun: Noun) -> list[str]:
+    def names(self, noun: KindName) -> list[str]:
         return [one.name for one in self.all(noun)]
 
     def pod(self, name: str) -> Object:
         """A pod that has to be there."""
-        return Object.of(self.trees[nouns.Pod]["default", name])
+        return Object.of(self.trees[kind_names.Pod]["default", name])
 
     def status(self, one: Object) -> Tree:
         """The status that an object has by now."""
@@ -133,7 +133,7 @@ class Yard:
     def delete(self, one: Object) -> None:
         """Ask for the end of an object. A pod takes its time; others go."""
         noun = NOUNS[one.api_version, one.kind]
-        if noun == nouns.Pod or one.finalizers:
+        if noun == kind_names.Pod or one.finalizers:
             if not one.deleting:
                 self.change(
                     one, lambda tree: tree["metadata"].update(deletionTimestamp=format_time(self.now))
@@ -205,7 +205,7 @@ class Yard:
     def run_pods(self, *, broken: Callable[[Object], bool] = lambda pod: False) -> bool:
         """Each pod goes one step: it goes if it should, else it runs and, unless broken, gets ready. False if none moved."""
         moved = False
-        for pod in self.all(nouns.Pod):
+        for pod in self.all(kind_names.Pod):
             if pod.deleting:
                 self.remove(pod)
                 moved = True

@@ -21,7 +21,7 @@ from typing import Any
 from tests.kit import managers
 from tests.kit.ours import PilothouseServer
 
-from pilothouse.api.nouns import Node, Pod
+from pilothouse.api.kind_names import Node, Pod
 from pilothouse.base.clock import SystemClock
 from pilothouse.client import kubeconfig
 from pilothouse.client.api import Api

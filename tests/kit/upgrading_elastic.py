@@ -12,7 +12,7 @@ from typing import Any
 
 from tests.kit.elastic import Sea, elastic, pool
 
-from pilothouse.api.nouns import Pod, StatefulSet
+from pilothouse.api.kind_names import Pod, StatefulSet
 from pilothouse.api.objects import Object
 
 OLD, NEW = "6.8.22", "6.8.23"

@@ -29,7 +29,7 @@ from tests.kit.processes import Process
 from tests.kit.telling import Tell
 from tests.kit.waiting import eventually
 
-from pilothouse.api.nouns import ConfigMap, Lease, Namespace, ServiceAccount
+from pilothouse.api.kind_names import ConfigMap, Lease, Namespace, ServiceAccount
 from pilothouse.base.clock import SystemClock
 from pilothouse.client.api import Api
 from pilothouse.client.http_transport import HttpTransport

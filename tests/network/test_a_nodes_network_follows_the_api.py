@@ -17,7 +17,7 @@ from tests.kit.processes import free_port
 from tests.kit.waiting import eventually
 from tests.network.objects import endpoint, node, service, slice_of
 
-from pilothouse.api.nouns import CoreEvent, EndpointSlice, Node, Pod, Service
+from pilothouse.api.kind_names import CoreEvent, EndpointSlice, Node, Pod, Service
 from pilothouse.api.objects import Object
 from pilothouse.base.clock import SystemClock
 from pilothouse.client.api import Api

@@ -16,7 +16,7 @@ from tests.kit.loopback import loopback
 from tests.kit.waiting import eventually
 from tests.network.objects import endpoint, node, service, slice_of
 
-from pilothouse.api.nouns import CoreEvent, EndpointSlice, Namespace, Node, Service
+from pilothouse.api.kind_names import CoreEvent, EndpointSlice, Namespace, Node, Service
 from pilothouse.base.clock import SystemClock
 from pilothouse.client.api import Api
 from pilothouse.node.addresses.pod_network import PodNetwork

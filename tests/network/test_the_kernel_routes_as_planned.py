@@ -15,7 +15,7 @@ from tests.kit.machines import machines, missing, own_network
 from tests.kit.waiting import eventually
 from tests.network.objects import node, pod
 
-from pilothouse.api.nouns import CoreEvent, Node
+from pilothouse.api.kind_names import CoreEvent, Node
 from pilothouse.base.clock import SystemClock
 from pilothouse.client.api import Api
 from pilothouse.node.addresses.iproute import IpRoute

@@ -23,7 +23,7 @@ from tests.kit.node_parts import EVERYTHING, AnyImage, CountedAddresses, PlainVo
 from tests.kit.waiting import eventually
 from tests.node.stage import phase
 
-from pilothouse.api.nouns import CoreEvent, Pod
+from pilothouse.api.kind_names import CoreEvent, Pod
 from pilothouse.api.objects import Object, Tree
 from pilothouse.base.clock import SystemClock
 from pilothouse.client.api import Api

@@ -26,7 +26,7 @@ from tests.kit.node_parts import (
 )
 from tests.kit.played_machine import PlayedMachine
 
-from pilothouse.api.nouns import CoreEvent, Pod
+from pilothouse.api.kind_names import CoreEvent, Pod
 from pilothouse.api.objects import Object, Tree
 from pilothouse.node.agent import Agent
 from pilothouse.node.interfaces import NodeParts

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 from tests.node.stage import Stage, app, phase, state
 
-from pilothouse.api.nouns import Node
+from pilothouse.api.kind_names import Node
 
 
 def test_pods_beyond_the_capacity_fail_and_those_that_go_make_room(stage: Stage) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.kit.waiting import eventually
 
-from pilothouse.api.nouns import Pod
+from pilothouse.api.kind_names import Pod
 from pilothouse.api.objects import Object, Tree
 from pilothouse.node.pod_status_writer import PodStatusWriter
 

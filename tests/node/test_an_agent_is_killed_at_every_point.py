@@ -21,7 +21,7 @@ from tests.kit.processes import Process
 from tests.kit.waiting import eventually
 from tests.node.stage import container, is_ready
 
-from pilothouse.api.nouns import Pod
+from pilothouse.api.kind_names import Pod
 from pilothouse.api.objects import Object, Tree
 from pilothouse.base.clock import SystemClock
 from pilothouse.base.uids import new_uid

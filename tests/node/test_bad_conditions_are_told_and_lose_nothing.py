@@ -16,7 +16,7 @@ from tests.kit.waiting import eventually
 from tests.node.real import FOREVER, RealNode, real_node, shell
 from tests.node.stage import container, is_ready, phase, reason
 
-from pilothouse.api.nouns import Node
+from pilothouse.api.kind_names import Node
 from pilothouse.api.objects import Object
 from pilothouse.base.clock import SystemClock
 from pilothouse.node.addresses.pod_network import PodNetwork

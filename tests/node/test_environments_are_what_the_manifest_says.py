@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tests.kit.node_parts import PlainImage
 
-from pilothouse.api.nouns import Pod
+from pilothouse.api.kind_names import Pod
 from pilothouse.api.objects import Object
 from pilothouse.node.container_launch import PodSetting, compose_launch, oom_score, qos_class, stop_signal
 from pilothouse.node.environment import environment, expanded, wanted

@@ -9,7 +9,7 @@ import pytest
 from tests.kit.played_machine import Play
 from tests.node.stage import Stage, app, container, is_ready, phase
 
-from pilothouse.api.nouns import Lease, Pod
+from pilothouse.api.kind_names import Lease, Pod
 
 
 async def power_cut(stage: Stage) -> None:

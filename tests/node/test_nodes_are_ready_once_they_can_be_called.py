@@ -6,7 +6,7 @@ import asyncio
 
 from tests.node.stage import NODE, Stage, app, is_ready
 
-from pilothouse.api.nouns import Node, Pod
+from pilothouse.api.kind_names import Node, Pod
 from pilothouse.apiserver.absent_node import withdraw_reports
 
 

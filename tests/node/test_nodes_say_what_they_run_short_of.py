@@ -10,7 +10,7 @@ import pytest
 from tests.kit.node_parts import EVERYTHING, PlainGroup
 from tests.node.stage import Stage, app, is_ready, phase
 
-from pilothouse.api.nouns import Node
+from pilothouse.api.kind_names import Node
 from pilothouse.node.eviction import EvictionCandidate, choose_victim
 from pilothouse.node.interfaces import VolumeNotReady
 from pilothouse.node.machine_info import (

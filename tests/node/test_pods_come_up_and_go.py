@@ -7,7 +7,7 @@ import asyncio
 from tests.kit.played_machine import Play
 from tests.node.stage import Stage, app, container, is_ready, phase, state
 
-from pilothouse.api.nouns import Node
+from pilothouse.api.kind_names import Node
 
 
 def test_a_pod_that_is_bound_runs_and_is_ready(stage: Stage) -> None:

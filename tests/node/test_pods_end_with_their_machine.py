@@ -10,7 +10,7 @@ import pytest
 from tests.kit.played_machine import Answer, Play, PlayedMachine
 from tests.node.stage import Stage, app, is_ready
 
-from pilothouse.api.nouns import Pod
+from pilothouse.api.kind_names import Pod
 from pilothouse.api.objects import Object
 from pilothouse.base.clock import SystemClock
 from pilothouse.node.addresses.address_records import AddressRecord, AddressRecords

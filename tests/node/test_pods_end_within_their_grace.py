@@ -9,7 +9,7 @@ import pytest
 from tests.kit.played_machine import Answer, Play
 from tests.node.stage import Stage, app, container, is_ready, phase, reason, state
 
-from pilothouse.api.nouns import Pod
+from pilothouse.api.kind_names import Pod
 from pilothouse.node.lifecycle.container_roles import containers_of
 from pilothouse.node.lifecycle.termination import hook_time, remaining_grace, stop_order
 

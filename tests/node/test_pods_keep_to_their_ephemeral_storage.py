@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pilothouse.api.nouns import Pod
+from pilothouse.api.kind_names import Pod
 from pilothouse.api.objects import Object
 from pilothouse.node.directory_usage import DirectoryUsage
 from pilothouse.node.ephemeral_storage import (

@@ -9,8 +9,8 @@ from tests.kit.node_parts import PlainImage
 from tests.kit.played_machine import Answer, Play
 from tests.node.stage import NODE, Stage, app, container, is_ready, reason, state
 
+from pilothouse.api.kind_names import Node
 from pilothouse.api.node_images import DATA_FOLDER
-from pilothouse.api.nouns import Node
 
 PROMPT = 3.0
 """Seconds within which an import is noticed, of virtual time; else a pod waits up to 30 s, or five minutes."""

@@ -10,7 +10,7 @@ from tests.kit.containers import needs_root
 from tests.node.real import is_there, printed, real_node, shell
 from tests.node.stage import phase
 
-from pilothouse.api.nouns import ConfigMap
+from pilothouse.api.kind_names import ConfigMap
 
 
 async def test_a_script_runs_to_its_end(tmp_path: Path) -> None:

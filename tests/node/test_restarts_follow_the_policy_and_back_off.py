@@ -8,7 +8,7 @@ import pytest
 from tests.kit.played_machine import Play
 from tests.node.stage import Stage, app, container, is_ready, phase, reason, state
 
-from pilothouse.api.nouns import Secret
+from pilothouse.api.kind_names import Secret
 from pilothouse.node.lifecycle.container_instances import EndedInstance
 from pilothouse.node.lifecycle.container_roles import ContainerRole, PodContainer
 from pilothouse.node.lifecycle.restart_policy import (

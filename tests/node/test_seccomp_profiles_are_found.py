@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pilothouse.api.nouns import Pod
+from pilothouse.api.kind_names import Pod
 from pilothouse.api.objects import Object
 from pilothouse.node.interfaces import NotReady
 from pilothouse.node.seccomp import is_enforced, seccomp_filter

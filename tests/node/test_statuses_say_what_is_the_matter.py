@@ -10,7 +10,7 @@ from tests.kit.node_parts import PlainImage, missing_claim
 from tests.kit.played_machine import Answer, Play
 from tests.node.stage import Stage, app, container, is_ready, phase, reason
 
-from pilothouse.api.nouns import ConfigMap, Node, Pod, Secret
+from pilothouse.api.kind_names import ConfigMap, Node, Pod, Secret
 from pilothouse.api.objects import Object
 
 

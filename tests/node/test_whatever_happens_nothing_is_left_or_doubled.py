@@ -17,7 +17,7 @@ import pytest
 from tests.kit.played_machine import Play
 from tests.node.stage import Stage, app, is_ready, phase
 
-from pilothouse.api.nouns import Pod
+from pilothouse.api.kind_names import Pod
 from pilothouse.sim.loop import SeededLoop
 
 QUICK = 15

@@ -19,7 +19,7 @@ from tests.kit.kubectl import Kubectl
 from tests.kit.manifests import load
 from tests.kit.servers import Target
 
-from pilothouse.api.nouns import StatefulSet
+from pilothouse.api.kind_names import StatefulSet
 from pilothouse.api.registry import resources
 from pilothouse.apiserver.discovery.catalog import KindCatalog, ServedVersion
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from pilothouse.pilot.driver import DesiredState, HookFailed, InstanceEnvironment
-from pilothouse.pilot.drivers.elasticsearch.driver import Elasticsearch
+from pilothouse.pilot.drivers.elasticsearch.elasticsearch_driver import Elasticsearch
 from pilothouse.pilot.drivers.elasticsearch.node_client import ElasticsearchClient, NodeRequestFailed
 from pilothouse.pilot.drivers.elasticsearch.tls_and_users import MountedSecrets, ssl_settings
 from pilothouse.pki.authority import Authority

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from pilothouse.api.kind_names import Pilot
 from pilothouse.api.navigator.disk_usage import DiskUsage
-from pilothouse.api.nouns import Pilot
 from pilothouse.api.objects import Object, Tree
 from pilothouse.pilot.data_volume import DataVolume, usage_at
 from pilothouse.pilot.driver import DesiredState, Observation

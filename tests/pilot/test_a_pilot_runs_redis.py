@@ -19,7 +19,7 @@ from tests.kit.pilots import pilot_when
 from tests.kit.processes import free_port
 from tests.kit.waiting import eventually
 
-from pilothouse.api.nouns import CoreEvent, Lease, Pilot
+from pilothouse.api.kind_names import CoreEvent, Lease, Pilot
 from pilothouse.api.objects import Object
 from pilothouse.base.clock import SystemClock
 from pilothouse.client.api import Api

@@ -16,7 +16,7 @@ from tests.kit.real_elastic import PilotedNode, unpacked
 from tests.kit.seeds import SEEDS
 from tests.kit.waiting import eventually
 
-from pilothouse.api.nouns import Lease, Pilot
+from pilothouse.api.kind_names import Lease, Pilot
 from pilothouse.api.objects import Object, Tree
 
 NAMES = ("es-demo-data-0", "es-demo-data-1", "es-demo-data-2")

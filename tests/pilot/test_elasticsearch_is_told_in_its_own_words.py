@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from pilothouse.api.nouns import Pilot
+from pilothouse.api.kind_names import Pilot
 from pilothouse.api.objects import Object, Tree
 from pilothouse.pilot.driver import DesiredState, HookFailed, InstanceEnvironment
 from pilothouse.pilot.drivers.elasticsearch.cluster_actions import (
@@ -39,7 +39,7 @@ from pilothouse.pilot.drivers.elasticsearch.cluster_state import (
     health_facts,
     not_elsewhere,
 )
-from pilothouse.pilot.drivers.elasticsearch.driver import make
+from pilothouse.pilot.drivers.elasticsearch.elasticsearch_driver import make
 from pilothouse.pilot.drivers.elasticsearch.elasticsearch_metrics import cluster_metrics, node_metrics
 from pilothouse.pilot.drivers.elasticsearch.preflight import (
     DataLayout,

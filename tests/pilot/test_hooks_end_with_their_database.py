@@ -15,7 +15,7 @@ from tests.kit.loopback import loopback
 from tests.kit.pilots import pilot_when
 from tests.kit.waiting import eventually
 
-from pilothouse.api.nouns import Pilot
+from pilothouse.api.kind_names import Pilot
 from pilothouse.api.objects import Object, Tree
 from pilothouse.base.clock import SystemClock
 from pilothouse.client.api import Api

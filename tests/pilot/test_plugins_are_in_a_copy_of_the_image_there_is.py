@@ -14,7 +14,7 @@ import pytest
 from pilothouse.api.objects import Tree
 from pilothouse.pilot.driver import DesiredState, HookFailed, InstanceEnvironment
 from pilothouse.pilot.drivers.elasticsearch import image_copy, plugins
-from pilothouse.pilot.drivers.elasticsearch.driver import Elasticsearch
+from pilothouse.pilot.drivers.elasticsearch.elasticsearch_driver import Elasticsearch
 
 INSTALLER = """#!/bin/sh
 # Knows its own folder, as Elasticsearch's does, and every plugin but "bad".

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from pilothouse.api.kind_names import Pilot
 from pilothouse.api.navigator.conditions import HOOK_FAILED, OUT_OF_TOUCH
 from pilothouse.api.navigator.crashes import crash_of
-from pilothouse.api.nouns import Pilot
 from pilothouse.api.objects import Object, Tree
 from pilothouse.base.rfc3339 import format_time
 from pilothouse.pilot.driver import DesiredState, Observation

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from pilothouse.api.kind_names import Pilot
 from pilothouse.api.navigator.labels import CONFIGURATION
-from pilothouse.api.nouns import Pilot
 from pilothouse.api.objects import Object
 from pilothouse.pilot.driver import DesiredState, Observation
 from pilothouse.pilot.instance_lifecycle import (

@@ -10,7 +10,7 @@ import pytest
 from aiohttp import web
 from tests.kit.played_elastic import beside
 
-from pilothouse.api.nouns import Pilot
+from pilothouse.api.kind_names import Pilot
 from pilothouse.api.objects import Object
 from pilothouse.pilot.driver import DesiredState, HookFailed
 from pilothouse.pilot.drivers.elasticsearch.cluster_actions import ALLOCATION, HELD_BACK

@@ -7,7 +7,7 @@ from random import Random
 
 from tests.kit.pilots import cluster_tree, pilot_tree
 
-from pilothouse.api.nouns import ElasticsearchCluster, Pilot
+from pilothouse.api.kind_names import ElasticsearchCluster, Pilot
 from pilothouse.api.objects import Object
 from pilothouse.client.api import Api
 from pilothouse.pilot.election_candidacy import ASTRAY

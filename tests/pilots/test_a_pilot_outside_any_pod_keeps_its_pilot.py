@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from pilothouse.api.nouns import Lease, Pilot
+from pilothouse.api.kind_names import Lease, Pilot
 from pilothouse.api.objects import Object, Tree
 from pilothouse.base.clock import Clock
 from pilothouse.base.rfc3339 import format_time

@@ -7,8 +7,8 @@ from typing import Any
 from tests.kit.elastic import Sea, elastic, pool
 from tests.kit.stepping import Yard
 
+from pilothouse.api.kind_names import CassandraCluster, Lease, Pilot, Pod, StatefulSet
 from pilothouse.api.navigator.labels import APPLICATION, HAS_PILOT
-from pilothouse.api.nouns import CassandraCluster, Lease, Pilot, Pod, StatefulSet
 from pilothouse.api.objects import Object, Tree
 from pilothouse.base.rfc3339 import format_time
 from pilothouse.controllers.cassandra_clusters import cassandra_clusters

@@ -17,7 +17,7 @@ from tests.kit.rights import GROUP
 
 from pilothouse.aio.ring_buffer import Bounds
 from pilothouse.apiserver.authorization.authorizer import Attributes
-from pilothouse.apiserver.authorization.rbac.authorizer import RBACAuthorizer
+from pilothouse.apiserver.authorization.rbac.rbac_authorizer import RBACAuthorizer
 from pilothouse.apiserver.discovery.catalog import ROOT, KindCatalog
 from pilothouse.apiserver.server.messages import User
 from pilothouse.apiserver.storage.collection import Collection

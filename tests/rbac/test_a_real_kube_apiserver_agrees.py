@@ -35,7 +35,7 @@ from tests.rbac.generating import World
 
 from pilothouse.api.registry import resources
 from pilothouse.apiserver.authorization.authorizer import Attributes
-from pilothouse.apiserver.authorization.rbac import policy
+from pilothouse.apiserver.authorization.rbac import default_roles
 from pilothouse.apiserver.authorization.rbac.coverage import atoms, describe, missing
 from pilothouse.apiserver.authorization.rbac.rules import PolicyRule, read_rules
 from pilothouse.apiserver.discovery.catalog import KindCatalog
@@ -98,7 +98,10 @@ async def test_ours_aggregates_as_kubernetes_does(
 async def test_the_roles_of_kubernetes_have_its_rules(fleet: Fleet) -> None:
     served = _served()
     async with Http.to(fleet.get(kube.NAME).target) as theirs:
-        for plural, declared in (("clusterroles", policy.cluster_roles()), ("roles", policy.roles())):
+        for plural, declared in (
+            ("clusterroles", default_roles.cluster_roles()),
+            ("roles", default_roles.roles()),
+        ):
             listed = (await theirs.get(f"{API}/{plural}")).expect(200)["items"]
             known = {each["metadata"]["name"]: each for each in listed}
             for each in declared:
@@ -116,7 +119,7 @@ async def test_the_bindings_of_kubernetes_have_its_subjects(fleet: Fleet) -> Non
     async with Http.to(fleet.get(kube.NAME).target) as theirs:
         listed = (await theirs.get(f"{API}/clusterrolebindings")).expect(200)["items"]
     known = {each["metadata"]["name"]: each for each in listed}
-    for each in policy.cluster_bindings():
+    for each in default_roles.cluster_bindings():
         name = each["metadata"]["name"]
         if not name.startswith("pilothouse:"):
             real = known[name]

@@ -13,9 +13,9 @@ from tests.kit.core import ADMIN
 from pilothouse.api.kubernetes.pod_fields import refused_fields
 from pilothouse.api.registry import resources
 from pilothouse.apiserver.authentication.authenticator import Authenticator
-from pilothouse.apiserver.authorization.rbac import policy
-from pilothouse.apiserver.core import RequestHandler
+from pilothouse.apiserver.authorization.rbac import default_roles
 from pilothouse.apiserver.discovery.catalog import KindCatalog
+from pilothouse.apiserver.request_handler import RequestHandler
 from pilothouse.apiserver.server.messages import Request, Response
 from pilothouse.base.clock import SystemClock
 from pilothouse.base.uids import Uids
@@ -140,7 +140,7 @@ async def test_servers_that_start_at_once_make_one_set() -> None:
         names.append([each["metadata"]["name"] for each in listed["items"]])
 
     await asyncio.gather(*(during(store, look) for _ in range(3)))
-    assert names[0] == sorted(each["metadata"]["name"] for each in policy.cluster_roles())
+    assert names[0] == sorted(each["metadata"]["name"] for each in default_roles.cluster_roles())
     assert names[0] == names[1] == names[2]
 
 
@@ -171,7 +171,7 @@ def test_roles_name_only_what_is_served() -> None:
         names += [f"{kind.plural}/status"] if kind.status else []
         names += [f"{kind.plural}/scale"] if kind.scale else []
         served |= {(kind.group, name) for name in names}
-    declared = [*policy.cluster_roles(), *policy.roles()]
+    declared = [*default_roles.cluster_roles(), *default_roles.roles()]
     named = {
         (group, resource)
         for _, rule in rules(declared)
@@ -183,7 +183,13 @@ def test_roles_name_only_what_is_served() -> None:
 
 
 @pytest.mark.parametrize(
-    "listed", [policy.cluster_roles, policy.cluster_bindings, policy.roles, policy.bindings]
+    "listed",
+    [
+        default_roles.cluster_roles,
+        default_roles.cluster_bindings,
+        default_roles.roles,
+        default_roles.bindings,
+    ],
 )
 def test_each_is_declared_once(listed: Callable[[], list[Object]]) -> None:
     names = [each["metadata"]["name"] for each in listed()]
@@ -191,7 +197,7 @@ def test_each_is_declared_once(listed: Callable[[], list[Object]]) -> None:
 
 
 def test_bindings_bind_roles_that_exist() -> None:
-    cluster = {each["metadata"]["name"] for each in policy.cluster_roles()}
-    local = {each["metadata"]["name"] for each in policy.roles()}
-    assert {each["roleRef"]["name"] for each in policy.cluster_bindings()} <= cluster
-    assert {each["roleRef"]["name"] for each in policy.bindings()} <= local
+    cluster = {each["metadata"]["name"] for each in default_roles.cluster_roles()}
+    local = {each["metadata"]["name"] for each in default_roles.roles()}
+    assert {each["roleRef"]["name"] for each in default_roles.cluster_bindings()} <= cluster
+    assert {each["roleRef"]["name"] for each in default_roles.bindings()} <= local

@@ -8,7 +8,7 @@ from random import Random
 from tests.runtime.conftest import Bench
 from tests.runtime.test_controllers_look_after_any_kind import DEFINITION, WIDGET
 
-from pilothouse.api.nouns import ConfigMap, CustomResourceDefinition
+from pilothouse.api.kind_names import ConfigMap, CustomResourceDefinition
 from pilothouse.api.objects import owner_reference
 from pilothouse.client.api import Api
 from pilothouse.client.shared_informers import SharedInformers

@@ -10,7 +10,7 @@ from random import Random
 from tests.kit.placing import node, pod
 from tests.runtime.conftest import Bench
 
-from pilothouse.api.nouns import Node, Pod
+from pilothouse.api.kind_names import Node, Pod
 from pilothouse.client.api import Api
 from pilothouse.client.fence import LeadershipFence
 from pilothouse.client.leader_lease import Leadership

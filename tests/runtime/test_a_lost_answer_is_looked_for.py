@@ -13,7 +13,7 @@ import pytest
 from tests.kit.placing import node, pod
 from tests.runtime.conftest import Bench
 
-from pilothouse.api.nouns import ConfigMap, Node, Pod, Secret
+from pilothouse.api.kind_names import ConfigMap, Node, Pod, Secret
 from pilothouse.api.objects import Object, owner_reference
 from pilothouse.client.api import Api
 from pilothouse.client.transport import (

@@ -5,8 +5,15 @@ from __future__ import annotations
 from tests.api.navigator.clusters import elasticsearch
 from tests.runtime.conftest import Bench
 
+from pilothouse.api.kind_names import (
+    ConfigMap,
+    ElasticsearchCluster,
+    Lease,
+    Namespace,
+    Secret,
+    ServiceAccount,
+)
 from pilothouse.api.navigator.validation.clusters import PROTECTION
-from pilothouse.api.nouns import ConfigMap, ElasticsearchCluster, Lease, Namespace, Secret, ServiceAccount
 from pilothouse.api.objects import Object, Tree
 from pilothouse.api.registry import resources
 from pilothouse.controllers.namespaces import PROTECTABLE, namespaces

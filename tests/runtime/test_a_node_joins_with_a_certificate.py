@@ -7,7 +7,7 @@ from base64 import b64decode, b64encode
 from tests.kit.requests import request_for
 from tests.runtime.conftest import Bench
 
-from pilothouse.api.nouns import CertificateSigningRequest
+from pilothouse.api.kind_names import CertificateSigningRequest
 from pilothouse.apiserver.authorization.authorizer import MASTERS
 from pilothouse.apiserver.server.messages import User
 from pilothouse.controllers.node_certificate_approval import node_requests

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.kit.placing import claim, node, pod, storage_class, volume
 from tests.runtime.conftest import Bench
 
-from pilothouse.api.nouns import Node, PersistentVolume, PersistentVolumeClaim, Pod, StorageClass
+from pilothouse.api.kind_names import Node, PersistentVolume, PersistentVolumeClaim, Pod, StorageClass
 from pilothouse.api.objects import Tree
 from pilothouse.controllers.scheduling.scheduler import scheduling
 from pilothouse.controllers.storage.claim_binder import claims

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from tests.kit.placing import node, pod
 from tests.runtime.conftest import Bench
 
-from pilothouse.api.nouns import ConfigMap, CoreEvent, Node, Pod
+from pilothouse.api.kind_names import ConfigMap, CoreEvent, Node, Pod
 from pilothouse.api.objects import Object, Tree
 from pilothouse.controllers.scheduling.scheduler import scheduling
 from pilothouse.runtime.controller import ReconcileKey, controller

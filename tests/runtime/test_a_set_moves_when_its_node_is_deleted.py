@@ -8,7 +8,7 @@ import random
 from tests.kit.workloads import stateful_set
 from tests.runtime.conftest import Bench
 
-from pilothouse.api.nouns import Node, Pod, StatefulSet
+from pilothouse.api.kind_names import Node, Pod, StatefulSet
 from pilothouse.api.objects import Object
 from pilothouse.controllers.node_lifecycle import GRACE, TOLERATED, node_lifecycle
 from pilothouse.controllers.orphaned_pods import QUARANTINE, stranded_pods

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.runtime.conftest import Bench
 
-from pilothouse.api.nouns import Lease
+from pilothouse.api.kind_names import Lease
 from pilothouse.controllers.garbage_collector import garbage
 from pilothouse.sim.heartbeats import renew
 

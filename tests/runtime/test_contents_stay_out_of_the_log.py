@@ -6,7 +6,7 @@ import base64
 
 import pytest
 
-from pilothouse.api.nouns import Secret
+from pilothouse.api.kind_names import Secret
 from pilothouse.api.objects import Object, Tree
 from pilothouse.runtime.intents import (
     Apply,

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 from tests.runtime.conftest import Bench
 
-from pilothouse.api.nouns import ConfigMap, CustomResourceDefinition, Decision, Noun
+from pilothouse.api.kind_names import ConfigMap, CustomResourceDefinition, Decision, KindName
 from pilothouse.api.objects import Object, Tree
 from pilothouse.runtime.controller import controller
 from pilothouse.runtime.intents import Create, Intent, SetStatus
 from pilothouse.runtime.snapshot import Snapshot
 
-WIDGET = Noun("example.io", "v1", "Widget", "widgets")
+WIDGET = KindName("example.io", "v1", "Widget", "widgets")
 FREE = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 DEFINITION: Tree = {
     "metadata": {"name": "widgets.example.io"},

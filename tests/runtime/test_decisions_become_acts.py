@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from tests.runtime.conftest import Bench
 
-from pilothouse.api.nouns import ConfigMap, CoreEvent, Decision, Namespace, Pod, Secret
+from pilothouse.api.kind_names import ConfigMap, CoreEvent, Decision, Namespace, Pod, Secret
 from pilothouse.api.objects import Object, Tree, owner_reference
 from pilothouse.runtime.controller import controller
 from pilothouse.runtime.intents import Create, Delete, Intent, PatchObject, RecordEvent, RequeueAfter, Wait

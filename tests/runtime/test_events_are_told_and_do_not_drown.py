@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pilothouse.api.nouns import ElasticsearchCluster
+from pilothouse.api.kind_names import ElasticsearchCluster
 from pilothouse.api.objects import Object
 from pilothouse.runtime.event_recorder import BURST, REFILL, EventCorrelator
 

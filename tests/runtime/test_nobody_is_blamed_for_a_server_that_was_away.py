@@ -13,7 +13,7 @@ from typing import Final
 import pytest
 from tests.runtime.conftest import Bench
 
-from pilothouse.api.nouns import Node, Noun, Pilot
+from pilothouse.api.kind_names import KindName, Node, Pilot
 from pilothouse.client.api import Api
 from pilothouse.client.informer import Informer
 from pilothouse.client.object_cache import CacheChange
@@ -37,7 +37,7 @@ UP: Final = {"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-0
 class Told:
     """Every answer to whether something is ready, in the order in which they were given."""
 
-    def __init__(self, bench: Bench, noun: Noun) -> None:
+    def __init__(self, bench: Bench, noun: KindName) -> None:
         self.answers: list[tuple[str, str]] = []
         informer = Informer(bench.server.api("reader"), noun, random.Random(noun.kind), bench.clock)
         informer.subscribe(self._changed)

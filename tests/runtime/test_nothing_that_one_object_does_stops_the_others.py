@@ -11,7 +11,7 @@ from random import Random
 from tests.runtime.conftest import Bench
 from tests.runtime.test_controllers_look_after_any_kind import DEFINITION, WIDGET
 
-from pilothouse.api.nouns import ConfigMap, CoreEvent, CustomResourceDefinition, Decision, Pod, Secret
+from pilothouse.api.kind_names import ConfigMap, CoreEvent, CustomResourceDefinition, Decision, Pod, Secret
 from pilothouse.api.objects import Object, Tree
 from pilothouse.client.api import Api
 from pilothouse.client.transport import ClientRequest, ClientResponse, ResponseStreamReader, Transport

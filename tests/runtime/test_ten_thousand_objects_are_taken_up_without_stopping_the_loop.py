@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from random import Random
 
 from pilothouse.aio.cooperative import STRETCH
-from pilothouse.api.nouns import ConfigMap
+from pilothouse.api.kind_names import ConfigMap
 from pilothouse.api.objects import Object
 from pilothouse.base.clock import SystemClock
 from pilothouse.client.api import Api

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.runtime.conftest import Bench
 
-from pilothouse.api.nouns import ConfigMap, CoreEvent
+from pilothouse.api.kind_names import ConfigMap, CoreEvent
 from pilothouse.client.fence import LeadershipFence
 from pilothouse.runtime.decision_log import DecisionLog
 from pilothouse.runtime.decision_record import RecordAuthor

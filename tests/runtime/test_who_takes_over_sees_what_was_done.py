@@ -12,7 +12,7 @@ from random import Random
 from tests.kit.placing import node, pod
 from tests.runtime.conftest import Bench
 
-from pilothouse.api.nouns import Lease, Node, Pod
+from pilothouse.api.kind_names import Lease, Node, Pod
 from pilothouse.client.api import Api
 from pilothouse.client.leader_lease import Leadership
 from pilothouse.client.shared_informers import SharedInformers

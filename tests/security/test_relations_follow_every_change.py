@@ -9,7 +9,7 @@ import pytest
 from tests.kit.shop import LABEL, PILOT, Shop
 
 from pilothouse.apiserver.authorization.restriction.bound_pods import BoundPods
-from pilothouse.apiserver.authorization.restriction.clusters import PilotIndex
+from pilothouse.apiserver.authorization.restriction.pilot_index import PilotIndex
 
 NODES, PODS = ("n1", "n2"), ("p0", "p1", "p2")
 SECRETS, CLAIMS = ("s0", "s1"), ("c0", "c1")

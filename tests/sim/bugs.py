@@ -18,7 +18,7 @@ import msgspec
 import pytest
 
 from pilothouse.api.objects import Object
-from pilothouse.apiserver.core import RequestHandler
+from pilothouse.apiserver.request_handler import RequestHandler
 from pilothouse.base.clock import Clock
 from pilothouse.client.fence import HEADER
 from pilothouse.client.transport import ClientRequest, ClientResponse, ResponseStreamReader, Transport

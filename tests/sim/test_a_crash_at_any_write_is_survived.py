@@ -16,7 +16,7 @@ from typing import NamedTuple
 import msgspec
 import pytest
 
-from pilothouse.api.nouns import ConfigMap, Namespace, Node, Pilot, Secret
+from pilothouse.api.kind_names import ConfigMap, Namespace, Node, Pilot, Secret
 from pilothouse.app.controller_list import all_controllers
 from pilothouse.client.api import Api
 from pilothouse.controllers.elasticsearch.secrets import RandomSecrets, elasticsearch_secrets

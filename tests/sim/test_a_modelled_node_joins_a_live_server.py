@@ -9,12 +9,12 @@ import pytest
 from tests.kit.targets import Fleet
 from tests.kit.waiting import eventually
 
-from pilothouse.api.nouns import Namespace, Node, Noun, Pod, ServiceAccount
+from pilothouse.api.kind_names import KindName, Namespace, Node, Pod, ServiceAccount
 from pilothouse.base.clock import SystemClock
 from pilothouse.client.api import Api
 from pilothouse.client.http_transport import HttpTransport
 from pilothouse.client.kubeconfig import load
-from pilothouse.sim.node import joined
+from pilothouse.sim.live_node import joined
 
 
 @pytest.mark.parametrize("kind", ["sqlite", pytest.param("kube", marks=pytest.mark.long)])
@@ -47,7 +47,7 @@ async def test_pods_get_ready_and_go(fleet: Fleet, kind: str) -> None:
             await eventually(lambda: _is_gone(api, "p", space))
 
 
-async def _is_ready(api: Api, noun: Noun, name: str, namespace: str = "") -> bool:
+async def _is_ready(api: Api, noun: KindName, name: str, namespace: str = "") -> bool:
     found = await api.find(noun, name, namespace)
     return found is not None and found.is_true("Ready")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 
-from pilothouse.api.nouns import ConfigMap
+from pilothouse.api.kind_names import ConfigMap
 from pilothouse.client.informer import Informer
 from pilothouse.sim.loop import LoopClock, SeededLoop
 from pilothouse.sim.simulated_server import SimulatedServer

@@ -8,8 +8,8 @@ from random import Random
 import msgspec
 import pytest
 
+from pilothouse.api.kind_names import Pilot
 from pilothouse.api.navigator.configurations import configuration_hash
-from pilothouse.api.nouns import Pilot
 from pilothouse.sim import simulated_pilots
 from pilothouse.sim.fault_schedule import STORMY
 from pilothouse.sim.fleet import UserAction

@@ -16,7 +16,7 @@ from tests.kit.kubectl import Kubectl, newest
 from tests.kit.stream_node import NAME, Plane, StreamNode
 from tests.kit.waiting import eventually
 
-from pilothouse.api.nouns import Node
+from pilothouse.api.kind_names import Node
 from pilothouse.apiserver.registry.node_addresses import NodeEndpoint
 from pilothouse.apiserver.registry.node_client import HTTPSNodeClient
 from pilothouse.apiserver.server.messages import Response, StreamChunk, StreamingResponse, UpgradedResponse

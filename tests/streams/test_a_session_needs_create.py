@@ -11,8 +11,8 @@ from tests.kit.kubectl import Kubectl, newest
 from tests.kit.stream_node import NAME, Plane, StreamNode
 from yarl import URL
 
+from pilothouse.api.kind_names import ClusterRole, ClusterRoleBinding
 from pilothouse.api.kubernetes.kubelet_paths import opens_session, subresource_of
-from pilothouse.api.nouns import ClusterRole, ClusterRoleBinding
 from pilothouse.base.clock import SystemClock
 from pilothouse.node.server.caller_authorization import Caller, CallerAuthorizer
 

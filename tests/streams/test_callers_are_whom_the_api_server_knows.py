@@ -5,8 +5,8 @@ from random import Random
 import pytest
 from tests.kit.loopback import loopback
 
+from pilothouse.api.kind_names import ClusterRole, ClusterRoleBinding
 from pilothouse.api.kubernetes.kubelet_paths import subresource_of
-from pilothouse.api.nouns import ClusterRole, ClusterRoleBinding
 from pilothouse.api.objects import Tree
 from pilothouse.base.clock import ManualClock
 from pilothouse.client.api import Api

@@ -11,7 +11,7 @@ from tests.kit.kubectl import Kubectl, newest
 from tests.kit.stream_node import NAME, Plane, StreamNode
 from tests.kit.waiting import eventually
 
-from pilothouse.api.nouns import Node, Pod
+from pilothouse.api.kind_names import Node, Pod
 from pilothouse.apiserver.registry.node_client import harmless
 from pilothouse.base.clock import SystemClock
 from pilothouse.node.server.serving_certificate import ServingCertificate

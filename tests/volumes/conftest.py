@@ -10,7 +10,7 @@ import pytest
 from tests.kit.loopback import loopback
 from tests.kit.tools import MissingTool, find
 
-from pilothouse.api.nouns import ConfigMap, Namespace, Pod, Secret, ServiceAccount
+from pilothouse.api.kind_names import ConfigMap, Namespace, Pod, Secret, ServiceAccount
 from pilothouse.api.objects import Object
 from pilothouse.base.clock import ManualClock
 from pilothouse.client.api import Api

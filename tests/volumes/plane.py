@@ -18,7 +18,7 @@ from typing import Any
 from tests.kit.loopback import loopback
 from tests.kit.waiting import eventually
 
-from pilothouse.api.nouns import (
+from pilothouse.api.kind_names import (
     CoreEvent,
     Node,
     PersistentVolume,

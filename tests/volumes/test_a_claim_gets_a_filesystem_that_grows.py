@@ -10,7 +10,7 @@ from tests.kit.waiting import eventually
 from tests.volumes.plane import Plane, plane
 
 from pilothouse.aio.commands import run
-from pilothouse.api.nouns import PersistentVolume, PersistentVolumeClaim, VolumeAttributesClass
+from pilothouse.api.kind_names import PersistentVolume, PersistentVolumeClaim, VolumeAttributesClass
 from pilothouse.node.volumes.filesystems import BTRFS, EXT4, KNOWN, XFS, FilesystemError, chosen
 from pilothouse.node.volumes.loop_backend import LoopBackend
 from pilothouse.node.volumes.mount_table import at, mounts

@@ -9,8 +9,8 @@ import pytest
 from tests.kit.waiting import eventually
 from tests.volumes.plane import NODE, Plane, plane
 
+from pilothouse.api.kind_names import PersistentVolume, PersistentVolumeClaim, Pod
 from pilothouse.api.local_volumes import FINALIZER
-from pilothouse.api.nouns import PersistentVolume, PersistentVolumeClaim, Pod
 from pilothouse.node.interfaces import VolumeNotReady
 from pilothouse.node.volumes.volume_usage import metrics
 

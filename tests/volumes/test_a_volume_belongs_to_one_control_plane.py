@@ -16,8 +16,8 @@ import pytest
 from tests.kit.waiting import eventually
 from tests.volumes.plane import NODE, Plane, plane
 
+from pilothouse.api.kind_names import CoreEvent, Namespace, PersistentVolume, PersistentVolumeClaim
 from pilothouse.api.local_volumes import FINALIZER
-from pilothouse.api.nouns import CoreEvent, Namespace, PersistentVolume, PersistentVolumeClaim
 from pilothouse.api.objects import Object
 from pilothouse.node.interfaces import VolumeNotReady
 

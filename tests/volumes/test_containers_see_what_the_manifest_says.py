@@ -12,7 +12,7 @@ from tests.kit.images import image_folder
 from tests.node.real import RealNode, real_node, shell
 from tests.volumes.conftest import World
 
-from pilothouse.api.nouns import Pod, ServiceAccount
+from pilothouse.api.kind_names import Pod, ServiceAccount
 from pilothouse.api.objects import Object
 from pilothouse.base.clock import SystemClock
 from pilothouse.node.images.image_store import ImageStore, ImageStoreError

@@ -4,8 +4,8 @@ import os
 from pathlib import Path
 from typing import Any
 
+from pilothouse.api.kind_names import PersistentVolume
 from pilothouse.api.local_volumes import DIRECTORY, FINALIZER, PROVISIONED_BY
-from pilothouse.api.nouns import PersistentVolume
 from pilothouse.api.objects import Object
 from pilothouse.base.clock import SystemClock
 from pilothouse.client.api import Api

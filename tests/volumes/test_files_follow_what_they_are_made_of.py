@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.volumes.conftest import World
 
-from pilothouse.api.nouns import ConfigMap, Pod, Secret, ServiceAccount
+from pilothouse.api.kind_names import ConfigMap, Pod, Secret, ServiceAccount
 from pilothouse.base.clock import ManualClock
 from pilothouse.client.api import Api
 from pilothouse.node.interfaces import VolumeNotReady

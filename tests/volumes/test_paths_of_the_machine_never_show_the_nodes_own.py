@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tests.volumes.conftest import World
 
-from pilothouse.api.nouns import PersistentVolume, PersistentVolumeClaim
+from pilothouse.api.kind_names import PersistentVolume, PersistentVolumeClaim
 from pilothouse.api.objects import Object
 from pilothouse.base.clock import ManualClock
 from pilothouse.client.api import Api

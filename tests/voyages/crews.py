@@ -17,8 +17,8 @@ from typing import Any
 from tests.kit.harbour import Cluster, Harbour
 from tests.kit.waiting import eventually
 
+from pilothouse.api.kind_names import Lease
 from pilothouse.api.navigator.labels import leader_lease
-from pilothouse.api.nouns import Lease
 from pilothouse.api.objects import Object
 from pilothouse.client.transport import TransportError
 from pilothouse.meta.errors import StatusError

@@ -11,7 +11,7 @@ import pytest
 from tests.kit.harbour import Cluster, Harbour, Seen, pool
 from tests.kit.waiting import eventually
 
-from pilothouse.api.nouns import Pod
+from pilothouse.api.kind_names import Pod
 
 pytestmark = pytest.mark.long
 

@@ -19,7 +19,7 @@ from tests.kit.real_elastic import unpacked
 from tests.kit.tools import MissingTool
 from tests.kit.waiting import eventually
 
-from pilothouse.api.nouns import Pod, Secret
+from pilothouse.api.kind_names import Pod, Secret
 from pilothouse.api.objects import Object
 
 VERSION = "8.17.0"

@@ -23,7 +23,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from pilothouse.api.nouns import Noun, noun_of
+from pilothouse.api.kind_names import KindName, noun_of
 from pilothouse.base.rfc3339 import parse_time
 from pilothouse.meta.conditions import find_condition
 
@@ -78,7 +78,7 @@ class Object:
     __slots__ = ("_raw", "_tree", "_trees", "arrived", "metadata", "noun")
 
     def __init__(
-        self, noun: Noun, body: bytes | Tree, trees: Trees | None = None, *, arrived: float = 0.0
+        self, noun: KindName, body: bytes | Tree, trees: Trees | None = None, *, arrived: float = 0.0
     ) -> None:
         """Of bytes, or of a tree that nobody changes from here on. Raises ``msgspec.DecodeError`` for what is no object."""
         self.noun = noun

@@ -24,22 +24,22 @@ import logging
 from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from pilothouse.api.navigator.labels import POOL_NAME
-from pilothouse.api.nouns import (
+from pilothouse.api.kind_names import (
     KNOWN,
     Endpoints,
     EndpointSlice,
+    KindName,
     Node,
-    Noun,
     Pilot,
     Pod,
     PodDisruptionBudget,
     Service,
 )
+from pilothouse.api.navigator.labels import POOL_NAME
 from pilothouse.api.objects import Object, Tree
 from pilothouse.api.pod_health import NODE_NOT_READY, ended, ready
-from pilothouse.apiserver.core import RequestHandler
 from pilothouse.apiserver.loopback_client import LoopbackClient, Refused
+from pilothouse.apiserver.request_handler import RequestHandler
 from pilothouse.base.clock import Clock
 from pilothouse.base.rfc3339 import format_time
 from pilothouse.meta.conditions import condition_is, with_condition
@@ -194,14 +194,14 @@ class _Withdrawal:
 
     # The server
 
-    async def _find(self, noun: Noun, namespace: str, name: str) -> Object | None:
+    async def _find(self, noun: KindName, namespace: str, name: str) -> Object | None:
         try:
             return await self._client.find(noun, namespace, name)
         except Refused as problem:
             log.warning("%s %s can't be read: %s", noun.kind, name, problem)
             return None
 
-    async def _list(self, noun: Noun, namespace: str, **query: str) -> list[Object]:
+    async def _list(self, noun: KindName, namespace: str, **query: str) -> list[Object]:
         try:
             return await self._client.list(noun, namespace, **query)
         except Refused as problem:

@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from ipaddress import IPv4Address, IPv4Network
 from typing import Any, Final
 
-from pilothouse.api.nouns import Endpoints, EndpointSlice, Noun, Service
+from pilothouse.api.kind_names import Endpoints, EndpointSlice, KindName, Service
 from pilothouse.api.objects import Tree
 from pilothouse.apiserver.loopback_client import LoopbackClient, Refused
 from pilothouse.store.interface import StoreError
@@ -96,7 +96,7 @@ class KubernetesService:
             if each.name not in wanted:
                 await self._client.delete(each)
 
-    async def _keep(self, noun: Noun, name: str, labels: dict[str, str], fields: Tree) -> None:
+    async def _keep(self, noun: KindName, name: str, labels: dict[str, str], fields: Tree) -> None:
         found = await self._client.find(noun, NAMESPACE, name)
         if found is None:
             metadata = {"name": name, "namespace": NAMESPACE, "labels": labels}

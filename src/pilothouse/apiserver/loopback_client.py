@@ -14,10 +14,10 @@ from urllib.parse import urlencode
 
 import msgspec
 
-from pilothouse.api.nouns import Noun
+from pilothouse.api.kind_names import KindName
 from pilothouse.api.objects import Object, Tree
 from pilothouse.apiserver.authorization.authorizer import MASTERS
-from pilothouse.apiserver.core import RequestHandler
+from pilothouse.apiserver.request_handler import RequestHandler
 from pilothouse.apiserver.server.messages import Request, Response, User
 from pilothouse.meta.errors import StatusError
 
@@ -40,7 +40,7 @@ class LoopbackClient:
     def __init__(self, core: RequestHandler) -> None:
         self._core = core
 
-    async def find(self, noun: Noun, namespace: str, name: str) -> Object | None:
+    async def find(self, noun: KindName, namespace: str, name: str) -> Object | None:
         """None if there is none. Raises ``Refused``."""
         try:
             return Object(noun, await self._ask("GET", noun.path(namespace, name)))
@@ -52,12 +52,12 @@ class LoopbackClient:
                 raise
             return None
 
-    async def list(self, noun: Noun, namespace: str = "", **query: str) -> list[Object]:
+    async def list(self, noun: KindName, namespace: str = "", **query: str) -> list[Object]:
         """Raises ``Refused``."""
         body = await self._ask("GET", noun.path(namespace), query)
         return [Object(noun, each) for each in msgspec.json.decode(body)["items"]]
 
-    async def create(self, noun: Noun, tree: Tree) -> None:
+    async def create(self, noun: KindName, tree: Tree) -> None:
         """Raises ``Refused``."""
         path = noun.path(str(tree["metadata"].get("namespace") or ""))
         sent = {"apiVersion": noun.api_version, "kind": noun.kind, **tree}

@@ -30,11 +30,11 @@ from pilothouse.apiserver.authentication.authenticator import (
     Tokens,
     read_tokens,
 )
-from pilothouse.apiserver.core import Page, RequestHandler
 from pilothouse.apiserver.instances import ServerInstance, running
 from pilothouse.apiserver.kubernetes_service import KubernetesService, Member, Members
 from pilothouse.apiserver.loopback_client import LoopbackClient
 from pilothouse.apiserver.registry.node_client import HTTPSNodeClient
+from pilothouse.apiserver.request_handler import Page, RequestHandler
 from pilothouse.apiserver.server.health import Health
 from pilothouse.apiserver.server.https_server import HTTPSServer
 from pilothouse.apiserver.server.limits import ClientTimeouts

@@ -12,15 +12,15 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
+from pilothouse.apiserver.audit.audit_policy import DEFAULT, AuditPolicy
 from pilothouse.apiserver.audit.log_file import DAY, MEGABYTE, LogFile, Rotation
 from pilothouse.apiserver.audit.page import AuditPage, resolver
 from pilothouse.apiserver.audit.peers import PATH, AuditPeers, NoPeers, PeerTrails
-from pilothouse.apiserver.audit.policy import DEFAULT, AuditPolicy
 from pilothouse.apiserver.audit.policy_file import PolicyFileError, read_policy
 from pilothouse.apiserver.audit.records import AuditRecorder
 from pilothouse.apiserver.audit.trail import AuditTrail
-from pilothouse.apiserver.core import RequestHandler
 from pilothouse.apiserver.instances import ServerInstance, ServerInstances
+from pilothouse.apiserver.request_handler import RequestHandler
 from pilothouse.app.options import AuditOptions, StartError, explain, read_file
 from pilothouse.base.clock import Clock
 from pilothouse.pki.keyring import Pair

@@ -19,7 +19,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from pilothouse.api.nouns import Secret
+from pilothouse.api.kind_names import Secret
 from pilothouse.api.objects import Object
 from pilothouse.base.clock import SystemClock
 from pilothouse.base.rfc3339 import TimeError, format_time, parse_time

@@ -14,12 +14,12 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from pilothouse.api.nouns import (
+from pilothouse.api.kind_names import (
     CoreEvent,
     Decision,
+    KindName,
     Lease,
     Node,
-    Noun,
     PersistentVolumeClaim,
     Pilot,
     Pod,
@@ -101,7 +101,7 @@ class Findings(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
 
 async def find_out(
     api: Api,
-    noun: Noun,
+    noun: KindName,
     name: str,
     namespace: str,
     controllers: Sequence[Controller],
@@ -129,7 +129,7 @@ async def find_out(
     )
 
 
-def _decides(controller: Controller, noun: Noun) -> bool:
+def _decides(controller: Controller, noun: KindName) -> bool:
     primary = controller.primary
     return primary != EVERY and (primary.group, primary.kind) == (noun.group, noun.kind)
 
@@ -202,7 +202,7 @@ async def _node_of(api: Api, pod: Object) -> Object | None:
         raise
 
 
-def _missing(noun: Noun, namespace: str, name: str, records: Iterable[Object]) -> ObjectFindings:
+def _missing(noun: KindName, namespace: str, name: str, records: Iterable[Object]) -> ObjectFindings:
     """One that is gone may have left a record, until that is collected."""
     found = _about(records, noun.kind, namespace, name, "")
     return ObjectFindings(noun.api_version, noun.kind, namespace, name, there=False, records=found)
@@ -257,7 +257,7 @@ async def _members(api: Api, one: Object) -> list[Object]:
     return sorted([*near, *beyond], key=lambda each: (each.kind, each.name))
 
 
-async def _there(api: Api, noun: Noun, namespace: str) -> list[Object]:
+async def _there(api: Api, noun: KindName, namespace: str) -> list[Object]:
     try:
         return (await api.list(noun, namespace)).objects
     except StatusError as refusal:

@@ -27,7 +27,7 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Final
 
-from pilothouse.api.nouns import Node, Pod
+from pilothouse.api.kind_names import Node, Pod
 from pilothouse.api.objects import Object
 from pilothouse.app import plane_registry
 from pilothouse.app.data_folder import DataFolder

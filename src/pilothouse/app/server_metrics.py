@@ -12,7 +12,6 @@ from functools import partial
 from pilothouse.api.registry import resources
 from pilothouse.apiserver import instances
 from pilothouse.apiserver.audit.trail import AuditTrail
-from pilothouse.apiserver.core import RequestHandler
 from pilothouse.apiserver.flowcontrol.fair_queuing import FlowController
 from pilothouse.apiserver.flowcontrol.list_estimate import ListEstimate
 from pilothouse.apiserver.metrics import (
@@ -28,6 +27,7 @@ from pilothouse.apiserver.metrics.pilot_targets import PilotTargets
 from pilothouse.apiserver.metrics.request_metrics import RequestCounters
 from pilothouse.apiserver.metrics.server_metrics import ServerMetrics, audit_families
 from pilothouse.apiserver.metrics.server_targets import ServerTargets
+from pilothouse.apiserver.request_handler import RequestHandler
 from pilothouse.app.options import ApiServerOptions
 from pilothouse.store.timed_store import TimedStore
 

@@ -23,7 +23,7 @@ from typing import Any, Literal, TypedDict, TypeVar, Unpack
 
 import msgspec
 
-from pilothouse.api.nouns import Noun
+from pilothouse.api.kind_names import KindName
 from pilothouse.api.objects import Object, Tree, Trees
 from pilothouse.client.fence import HEADER, LeadershipFence, always
 from pilothouse.client.retries import RetryingTransport
@@ -127,7 +127,7 @@ class Api:
 
     async def get(
         self,
-        noun: Noun,
+        noun: KindName,
         name: str,
         namespace: str = "",
         *,
@@ -138,7 +138,7 @@ class Api:
         return _object(noun, await self.read(call, deadline))
 
     async def find(
-        self, noun: Noun, name: str, namespace: str = "", *, deadline: float = DEADLINE
+        self, noun: KindName, name: str, namespace: str = "", *, deadline: float = DEADLINE
     ) -> Object | None:
         """The object, or None if there is none of this name."""
         try:
@@ -150,7 +150,7 @@ class Api:
 
     async def list(
         self,
-        noun: Noun,
+        noun: KindName,
         namespace: str = "",
         *,
         labels: str = "",
@@ -177,7 +177,7 @@ class Api:
 
     async def page(
         self,
-        noun: Noun,
+        noun: KindName,
         namespace: str = "",
         query: dict[str, str] | None = None,
         deadline: float = DEADLINE,
@@ -207,7 +207,7 @@ class Api:
 
     @asynccontextmanager
     async def watch(
-        self, noun: Noun, namespace: str, query: dict[str, str], *, partial: bool = False
+        self, noun: KindName, namespace: str, query: dict[str, str], *, partial: bool = False
     ) -> AsyncIterator[Lines]:
         """The lines of a watch, undecoded; ``watcher`` makes something of them. Nothing is retried."""
         call = ClientRequest(
@@ -224,13 +224,13 @@ class Api:
             async with aclosing(stream.lines()) as lines:
                 yield lines
 
-    async def create(self, noun: Noun, body: Body, **options: Unpack[WriteOptionsSent]) -> Object:
+    async def create(self, noun: KindName, body: Body, **options: Unpack[WriteOptionsSent]) -> Object:
         namespace, _ = _identity(body)
         answer = await self.write("POST", noun.path(namespace), encoded(body), JSON, options)
         return _object(noun, answer)
 
     async def update(
-        self, noun: Noun, body: Body, *, subresource: str = "", **options: Unpack[WriteOptionsSent]
+        self, noun: KindName, body: Body, *, subresource: str = "", **options: Unpack[WriteOptionsSent]
     ) -> Object:
         """Replace the object. With a resourceVersion in it, 409 if it has changed since."""
         namespace, name = _identity(body)
@@ -239,7 +239,7 @@ class Api:
 
     async def patch(
         self,
-        noun: Noun,
+        noun: KindName,
         name: str,
         namespace: str,
         body: Tree | Sequence[Tree],
@@ -254,7 +254,7 @@ class Api:
 
     async def apply(
         self,
-        noun: Noun,
+        noun: KindName,
         body: Tree | msgspec.Struct,
         *,
         force: bool = False,
@@ -280,7 +280,7 @@ class Api:
 
     async def delete(
         self,
-        noun: Noun,
+        noun: KindName,
         name: str,
         namespace: str = "",
         *,
@@ -303,7 +303,7 @@ class Api:
 
     async def delete_collection(
         self,
-        noun: Noun,
+        noun: KindName,
         namespace: str = "",
         *,
         labels: str = "",
@@ -367,7 +367,7 @@ def decoded(answer: ClientResponse, cls: type[T]) -> T:
         raise BadAnswer(f"the server's answer can't be read as {cls.__name__}: {problem}") from None
 
 
-def _object(noun: Noun, answer: ClientResponse) -> Object:
+def _object(noun: KindName, answer: ClientResponse) -> Object:
     try:
         return Object(noun, answer.body)
     except ValueError as problem:

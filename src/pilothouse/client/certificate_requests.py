@@ -12,7 +12,7 @@ import asyncio
 from base64 import b64decode, b64encode
 from dataclasses import dataclass
 
-from pilothouse.api.nouns import CertificateSigningRequest
+from pilothouse.api.kind_names import CertificateSigningRequest
 from pilothouse.api.objects import Object
 from pilothouse.client.api import Api
 from pilothouse.meta.errors import StatusError

@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from pilothouse.api.nouns import Noun
+from pilothouse.api.kind_names import KindName
 from pilothouse.client.api import Api
 
 _AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json"
@@ -30,7 +30,7 @@ class NoSuchKind(LookupError):
 class DiscoveredKind:
     """A resource and what can be done with its objects."""
 
-    noun: Noun
+    noun: KindName
     verbs: frozenset[str]
     nicknames: frozenset[str] = frozenset()
     """What else people call it: the singular, and short names."""
@@ -48,7 +48,7 @@ class DiscoveredKinds:
     def __init__(self, served: tuple[DiscoveredKind, ...]) -> None:
         self.served = served
 
-    def find(self, name: str, *, group: str | None = None, version: str | None = None) -> Noun:
+    def find(self, name: str, *, group: str | None = None, version: str | None = None) -> KindName:
         """By kind or plural. Raises ``NoSuchKind``."""
         for each in self.served:
             noun = each.noun
@@ -60,7 +60,7 @@ class DiscoveredKinds:
                 return noun
         raise NoSuchKind(f"the server serves no {name}{_within(group, version)}")
 
-    def called(self, word: str) -> Noun:
+    def called(self, word: str) -> KindName:
         """What a person means by a word such as ``sts``, ``StatefulSet`` or ``statefulset.apps``. Raises ``NoSuchKind``."""
         for each in self.served:
             if each.is_called(word):
@@ -93,7 +93,7 @@ def _aggregated(document: dict[str, Any]) -> Iterator[DiscoveredKind]:
             for each in version.get("resources") or ():
                 kind = each.get("responseKind", {}).get("kind", "")
                 namespaced = each.get("scope") == "Namespaced"
-                noun = Noun(name, version["version"], kind, each["resource"], namespaced)
+                noun = KindName(name, version["version"], kind, each["resource"], namespaced)
                 yield DiscoveredKind(
                     noun, frozenset(each.get("verbs") or ()), _nicknames(each, "singularResource")
                 )
@@ -117,5 +117,5 @@ def _versions(document: dict[str, Any]) -> Iterator[tuple[str, str]]:
 def _legacy(group: str, version: str, document: dict[str, Any]) -> Iterator[DiscoveredKind]:
     for each in document.get("resources") or ():
         if "/" not in each["name"]:  # else a subresource
-            noun = Noun(group, version, each["kind"], each["name"], each["namespaced"])
+            noun = KindName(group, version, each["kind"], each["name"], each["namespaced"])
             yield DiscoveredKind(noun, frozenset(each.get("verbs") or ()), _nicknames(each, "singularName"))

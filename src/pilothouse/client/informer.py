@@ -29,7 +29,7 @@ from itertools import count
 from random import Random
 
 from pilothouse.aio.cooperative import yielding
-from pilothouse.api.nouns import Noun
+from pilothouse.api.kind_names import KindName
 from pilothouse.api.objects import Trees
 from pilothouse.base.clock import Clock
 from pilothouse.client.api import Api
@@ -49,7 +49,7 @@ class Informer:
     def __init__(
         self,
         api: Api,
-        noun: Noun,
+        noun: KindName,
         rng: Random,
         clock: Clock,
         *,

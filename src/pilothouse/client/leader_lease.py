@@ -21,7 +21,7 @@ import socket
 from collections.abc import Callable
 from random import Random
 
-from pilothouse.api.nouns import Lease
+from pilothouse.api.kind_names import Lease
 from pilothouse.api.objects import Object, Tree
 from pilothouse.base.clock import Clock
 from pilothouse.base.uids import new_uid

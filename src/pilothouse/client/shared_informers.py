@@ -16,13 +16,13 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from random import Random
 
-from pilothouse.api.nouns import Noun
+from pilothouse.api.kind_names import KindName
 from pilothouse.api.objects import Trees
 from pilothouse.base.clock import Clock
 from pilothouse.client.api import Api
 from pilothouse.client.informer import Informer
 
-View = tuple[Noun, str, str, str, bool]
+View = tuple[KindName, str, str, str, bool]
 
 
 class SharedInformers:
@@ -39,7 +39,13 @@ class SharedInformers:
         self._tasks: dict[Informer, asyncio.Task[None]] = {}
 
     def get(
-        self, noun: Noun, namespace: str = "", *, labels: str = "", fields: str = "", partial: bool = False
+        self,
+        noun: KindName,
+        namespace: str = "",
+        *,
+        labels: str = "",
+        fields: str = "",
+        partial: bool = False,
     ) -> Informer:
         """The informer of a view: a namespace or all, by selectors or without; ``partial`` is the metadata alone."""
         view = (noun, namespace, labels, fields, partial)
@@ -63,7 +69,13 @@ class SharedInformers:
         return informer
 
     def drop(
-        self, noun: Noun, namespace: str = "", *, labels: str = "", fields: str = "", partial: bool = False
+        self,
+        noun: KindName,
+        namespace: str = "",
+        *,
+        labels: str = "",
+        fields: str = "",
+        partial: bool = False,
     ) -> None:
         """Follow a view no more: the server has no such kind any more, say. Who asks for it later gets another informer."""
         informer = self._informers.pop((noun, namespace, labels, fields, partial), None)

@@ -15,7 +15,7 @@ from typing import NamedTuple, Unpack
 
 import msgspec
 
-from pilothouse.api.nouns import Noun, Pod, ServiceAccount
+from pilothouse.api.kind_names import KindName, Pod, ServiceAccount
 from pilothouse.api.objects import Object, Tree
 from pilothouse.client.api import DEADLINE, JSON, Api, Patch, WriteOptionsSent, decoded, deletion, encoded
 from pilothouse.client.transport import ClientRequest
@@ -59,7 +59,7 @@ class _TokenRequest(msgspec.Struct):
 
 async def scale(
     api: Api,
-    noun: Noun,
+    noun: KindName,
     name: str,
     namespace: str,
     replicas: int | None = None,

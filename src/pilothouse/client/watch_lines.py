@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from pilothouse.api.nouns import Noun
+from pilothouse.api.kind_names import KindName
 from pilothouse.api.objects import Object, Trees
 from pilothouse.client.status_errors import error_of
 from pilothouse.meta.errors import StatusError
@@ -47,7 +47,7 @@ class _Line(msgspec.Struct):
 _line = msgspec.json.Decoder(_Line)
 
 
-def decode(lines: Iterable[bytes], noun: Noun, trees: Trees) -> Iterator[Line]:
+def decode(lines: Iterable[bytes], noun: KindName, trees: Trees) -> Iterator[Line]:
     """Raises ``BadLine``."""
     for line in lines:
         if not line:

@@ -35,7 +35,7 @@ from random import Random
 
 import msgspec
 
-from pilothouse.api.nouns import Noun
+from pilothouse.api.kind_names import KindName
 from pilothouse.api.objects import Object, Trees
 from pilothouse.client.watch_lines import BadLine, Bookmark, WatchEvent, decode
 from pilothouse.meta.errors import StatusError
@@ -145,7 +145,7 @@ Change = Restarted | Applied | Deleted | Marked
 class WatchMachine:
     """The view of one collection."""
 
-    def __init__(self, noun: Noun, rng: Random, trees: Trees, *, streaming: bool = True) -> None:
+    def __init__(self, noun: KindName, rng: Random, trees: Trees, *, streaming: bool = True) -> None:
         """Without ``streaming`` the objects are always listed."""
         self._noun = noun
         self._rng = rng

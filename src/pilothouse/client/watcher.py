@@ -17,7 +17,7 @@ from contextlib import AsyncExitStack
 from random import Random
 
 from pilothouse.aio.cooperative import STRETCH
-from pilothouse.api.nouns import Noun
+from pilothouse.api.kind_names import KindName
 from pilothouse.api.objects import Trees
 from pilothouse.client.access import AccessError
 from pilothouse.client.api import Api
@@ -41,7 +41,7 @@ class WatchRunner:
     def __init__(
         self,
         api: Api,
-        noun: Noun,
+        noun: KindName,
         rng: Random,
         trees: Trees,
         *,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pilothouse.api.nouns import CassandraCluster
+from pilothouse.api.kind_names import CassandraCluster
 from pilothouse.api.objects import Object
 from pilothouse.base.rfc3339 import format_time
 from pilothouse.meta.conditions import with_condition

@@ -15,7 +15,7 @@ from base64 import b64decode
 from collections.abc import Iterator
 from typing import Final
 
-from pilothouse.api.nouns import CertificateSigningRequest
+from pilothouse.api.kind_names import CertificateSigningRequest
 from pilothouse.api.objects import Object
 from pilothouse.base.rfc3339 import parse_time
 from pilothouse.pki.authority import UnusableError

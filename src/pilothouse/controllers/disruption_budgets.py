@@ -17,11 +17,11 @@ from typing import Any, Final
 
 import msgspec
 
-from pilothouse.api.nouns import Pod, PodDisruptionBudget, StatefulSet
+from pilothouse.api.kind_names import Pod, PodDisruptionBudget, StatefulSet
 from pilothouse.api.objects import Object, Tree
 from pilothouse.base.rfc3339 import format_time, parse_time
 from pilothouse.meta.conditions import with_condition
-from pilothouse.meta.proportions import scaled
+from pilothouse.meta.int_or_percent import scaled
 from pilothouse.meta.selectors import LabelSelector, SelectorError
 from pilothouse.runtime.controller import Names, controller
 from pilothouse.runtime.intents import Intent, RecordEvent, RequeueAfter, SetStatus, Wait

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from ipaddress import IPv4Address
 from typing import Any, Final, NamedTuple
 
-from pilothouse.api.nouns import Endpoints, EndpointSlice, Pod, Service
+from pilothouse.api.kind_names import Endpoints, EndpointSlice, Pod, Service
 from pilothouse.api.objects import Object, Tree, owner_reference
 from pilothouse.meta.selectors import LabelSelector
 from pilothouse.runtime.controller import Names, controller

@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
-from pilothouse.api.nouns import Noun
+from pilothouse.api.kind_names import KindName
 from pilothouse.api.objects import Object
 from pilothouse.meta.names import path_segment
 from pilothouse.runtime.controller import EVERY, Names, ReconcileKey, controller
@@ -113,7 +113,7 @@ class _Owners(NamedTuple):
     """Of a namespace, for an object that has none."""
     unknown: list[Mapping[str, Any]]
     """Of a kind that the server does not have."""
-    nouns: dict[str, Noun]
+    nouns: dict[str, KindName]
 
     @classmethod
     def of(cls, one: Object, world: Snapshot) -> _Owners:
@@ -253,7 +253,7 @@ def _own_way(one: Object) -> Any:
     return "Foreground" if FOREGROUND in one.finalizers else "Background"
 
 
-def _noun(reference: Mapping[str, Any], world: Snapshot) -> Noun | None:
+def _noun(reference: Mapping[str, Any], world: Snapshot) -> KindName | None:
     group, _, _ = reference["apiVersion"].rpartition("/")
     return next(
         (noun for noun in world.nouns if noun.kind == reference["kind"] and noun.group == group), None

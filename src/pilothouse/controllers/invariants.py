@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from math import inf
 from typing import Final
 
-from pilothouse.api.nouns import (
+from pilothouse.api.kind_names import (
     CertificateSigningRequest,
     ConfigMap,
     ElasticsearchCluster,

@@ -15,8 +15,8 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
+from pilothouse.api.kind_names import CassandraCluster, CoreEvent, ElasticsearchCluster, KindName, Namespace
 from pilothouse.api.navigator.validation.clusters import protected
-from pilothouse.api.nouns import CassandraCluster, CoreEvent, ElasticsearchCluster, Namespace, Noun
 from pilothouse.api.objects import Object, Tree
 from pilothouse.base.rfc3339 import format_time
 from pilothouse.meta.conditions import with_condition
@@ -93,11 +93,11 @@ def namespaces(namespace: Object, world: Snapshot) -> Iterator[Intent]:
     )
 
 
-def _protectable(noun: Noun) -> bool:
+def _protectable(noun: KindName) -> bool:
     return (noun.group, noun.kind) in PROTECTABLE
 
 
-def _refusal(noun: Noun, one: Object) -> str:
+def _refusal(noun: KindName, one: Object) -> str:
     """What our API server would answer to who asks for its deletion, if it would refuse."""
     why = "" if one.deleting else protected(one.tree)
     return why and f'{noun.resource} "{one.name}" is forbidden: {why}'

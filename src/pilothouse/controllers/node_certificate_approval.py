@@ -21,7 +21,7 @@ from base64 import b64decode
 from collections.abc import Iterator
 from typing import Final
 
-from pilothouse.api.nouns import CertificateSigningRequest, Node
+from pilothouse.api.kind_names import CertificateSigningRequest, Node
 from pilothouse.api.objects import Object, Tree
 from pilothouse.pki.request_signing import RequestedCertificate, RequestError, read_request
 from pilothouse.pki.signers import (

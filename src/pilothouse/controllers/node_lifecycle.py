@@ -22,10 +22,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from pilothouse.api.nouns import Lease, Node, Pod
+from pilothouse.api.kind_names import Lease, Node, Pod
 from pilothouse.api.objects import Object, Tree
 from pilothouse.api.pod_health import NODE_NOT_READY
-from pilothouse.api.tolerating import fits
+from pilothouse.api.tolerations import fits
 from pilothouse.base.rfc3339 import format_time, parse_time
 from pilothouse.meta.conditions import condition_is, find_condition, with_condition
 from pilothouse.runtime.controller import Names, controller

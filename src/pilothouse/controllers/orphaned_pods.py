@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from pilothouse.api.nouns import Node, Pod
+from pilothouse.api.kind_names import Node, Pod
 from pilothouse.api.objects import Object
 from pilothouse.base.rfc3339 import format_time, parse_time
 from pilothouse.meta.conditions import with_condition

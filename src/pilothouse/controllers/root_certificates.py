@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pilothouse.api.nouns import ConfigMap, Namespace
+from pilothouse.api.kind_names import ConfigMap, Namespace
 from pilothouse.api.objects import Object
 from pilothouse.runtime.controller import Controller, Names, controller
 from pilothouse.runtime.intents import Create, Intent, PatchObject

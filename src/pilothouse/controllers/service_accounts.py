@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pilothouse.api.nouns import Namespace, ServiceAccount
+from pilothouse.api.kind_names import Namespace, ServiceAccount
 from pilothouse.api.objects import Object
 from pilothouse.runtime.controller import Names, controller
 from pilothouse.runtime.intents import Create, Intent

@@ -14,6 +14,7 @@ from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 from pilothouse.meta import errors
+from pilothouse.meta.apply_merge import detached, merge, misfits, remove, with_declared
 from pilothouse.meta.comparison import fields_of
 from pilothouse.meta.errors import StatusCauseDetail, StatusError
 from pilothouse.meta.field_sets import Tree, difference, intersection, paths, union
@@ -33,7 +34,6 @@ from pilothouse.meta.managed_fields import (
     stays_within,
     stored_entries,
 )
-from pilothouse.meta.merging import detached, merge, misfits, remove, with_declared
 from pilothouse.meta.schema import Schema
 from pilothouse.meta.topology import topology
 

@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from pilothouse.meta.compiled_schema import CompiledSchema
 from pilothouse.meta.fields import FieldError
+from pilothouse.meta.native_schemas import without_unique_keys
 from pilothouse.meta.schema import Schema
-from pilothouse.meta.shape import Shape
-from pilothouse.meta.tolerance import without_unique_keys
 
 Object = dict[str, Any]
 VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
@@ -181,8 +181,8 @@ class Kind:
         return self.list_kind or f"{self.name}List"
 
     @cached_property
-    def shape(self) -> Shape:
-        return Shape(without_unique_keys(self.schema) if self.native else self.schema)
+    def shape(self) -> CompiledSchema:
+        return CompiledSchema(without_unique_keys(self.schema) if self.native else self.schema)
 
     @cached_property
     def prefix(self) -> bytes:

@@ -11,9 +11,9 @@ from typing import Any, Final
 
 import msgspec
 
+from pilothouse.meta.apply_merge import misfits
 from pilothouse.meta.comparison import compare, fields_of
 from pilothouse.meta.field_sets import Tree, difference
-from pilothouse.meta.merging import misfits
 from pilothouse.meta.schema import Schema
 from pilothouse.meta.topology import topology
 

@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Annotated, Any, Final
 
 from pilothouse.meta.schema import Schema
-from pilothouse.meta.structs import Fields, Time, doc, field, schema_of
+from pilothouse.meta.struct_schemas import Fields, Time, doc, field, schema_of
 
 PACKAGE: Final = "io.k8s.apimachinery.pkg.apis.meta.v1"
 

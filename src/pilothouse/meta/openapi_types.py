@@ -6,7 +6,7 @@ from typing import Annotated, Final
 
 from pilothouse.meta.object_meta import PACKAGE, ApiObject, ListMeta
 from pilothouse.meta.schema import Schema
-from pilothouse.meta.structs import Fields, Int32, Int64, doc, schema_of
+from pilothouse.meta.struct_schemas import Fields, Int32, Int64, doc, schema_of
 
 
 class Preconditions(Fields):

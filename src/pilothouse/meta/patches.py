@@ -19,8 +19,8 @@ from typing import Any, Final
 import msgspec
 
 from pilothouse.meta import errors
+from pilothouse.meta.apply_merge import detached
 from pilothouse.meta.errors import StatusError
-from pilothouse.meta.merging import detached
 
 MOST_OPERATIONS: Final = 10_000
 MOST_COPIED: Final = 3 * 1024 * 1024

@@ -21,8 +21,8 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from pilothouse.meta import errors
+from pilothouse.meta.apply_merge import detached
 from pilothouse.meta.errors import StatusError
-from pilothouse.meta.merging import detached
 from pilothouse.meta.schema import Schema
 
 _PATCH: Final = "$patch"

@@ -23,7 +23,7 @@ from typing import Any, Final
 
 from pilothouse.aio.background_tasks import BackgroundTasks
 from pilothouse.aio.task_group import together
-from pilothouse.api.nouns import Pod
+from pilothouse.api.kind_names import Pod
 from pilothouse.api.objects import Object
 from pilothouse.base.backoff import Backoff
 from pilothouse.base.clock import Clock

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
+from pilothouse.api.kind_names import ConfigMap, Secret
 from pilothouse.api.navigator.labels import HAS_PILOT
-from pilothouse.api.nouns import ConfigMap, Secret
 from pilothouse.api.objects import Object
 from pilothouse.client.access import AccessError
 from pilothouse.client.api import Api

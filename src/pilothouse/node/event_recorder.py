@@ -13,7 +13,7 @@ import asyncio
 import logging
 from typing import Final
 
-from pilothouse.api.nouns import CoreEvent
+from pilothouse.api.kind_names import CoreEvent
 from pilothouse.api.objects import Object
 from pilothouse.base.clock import Clock
 from pilothouse.client.access import AccessError

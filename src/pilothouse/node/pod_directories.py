@@ -23,7 +23,7 @@ from typing import TypeVar
 
 import msgspec
 
-from pilothouse.api.nouns import Pod
+from pilothouse.api.kind_names import Pod
 from pilothouse.api.objects import Object
 from pilothouse.node.lifecycle.container_instances import EndedInstance
 from pilothouse.node.lifecycle.pod_state import PodEnding

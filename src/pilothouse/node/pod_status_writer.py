@@ -15,7 +15,7 @@ import logging
 from collections.abc import Mapping
 from typing import Any, Final
 
-from pilothouse.api.nouns import Pod
+from pilothouse.api.kind_names import Pod
 from pilothouse.api.objects import Object, Tree
 from pilothouse.base.backoff import Backoff
 from pilothouse.client.access import AccessError

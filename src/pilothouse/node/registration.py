@@ -16,8 +16,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final
 
 from pilothouse.aio.task_group import together
+from pilothouse.api.kind_names import Lease, Node
 from pilothouse.api.node_images import DATA_FOLDER, MOST_IMAGES
-from pilothouse.api.nouns import Lease, Node
 from pilothouse.api.objects import Object, Tree
 from pilothouse.base.backoff import Backoff
 from pilothouse.base.clock import Clock

@@ -17,7 +17,7 @@ from pilothouse.pilot.driver import Driver, InstanceEnvironment
 
 GROUP: Final = "pilothouse.drivers"
 OURS: Final = {
-    "elasticsearch": "pilothouse.pilot.drivers.elasticsearch.driver",
+    "elasticsearch": "pilothouse.pilot.drivers.elasticsearch.elasticsearch_driver",
     "redis": "pilothouse.pilot.drivers.redis",
 }
 Make = Callable[[InstanceEnvironment], Driver]

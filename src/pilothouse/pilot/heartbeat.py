@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from pilothouse.api.kind_names import Lease
 from pilothouse.api.navigator.labels import pilot_lease
-from pilothouse.api.nouns import Lease
 from pilothouse.api.objects import Object, owner_reference
 from pilothouse.base.clock import Clock
 from pilothouse.base.rfc3339 import format_micro_time

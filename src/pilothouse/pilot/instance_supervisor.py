@@ -19,7 +19,7 @@ from typing import Final
 
 from pilothouse.aio.background_tasks import BackgroundTasks
 from pilothouse.aio.race import unless
-from pilothouse.api.nouns import Pilot
+from pilothouse.api.kind_names import Pilot
 from pilothouse.api.objects import Object, Tree
 from pilothouse.base.clock import Clock
 from pilothouse.client.access import AccessError

@@ -16,8 +16,8 @@ from random import Random
 
 from pilothouse.aio.race import unless
 from pilothouse.aio.task_group import together
+from pilothouse.api.kind_names import Pilot
 from pilothouse.api.navigator.labels import CLUSTER_NAME, leader_lease
-from pilothouse.api.nouns import Pilot
 from pilothouse.api.objects import Object
 from pilothouse.base.clock import Clock
 from pilothouse.base.uids import new_uid

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 
-from pilothouse.api.nouns import CoreEvent, Pilot
+from pilothouse.api.kind_names import CoreEvent, Pilot
 from pilothouse.api.objects import Object
 from pilothouse.base.clock import Clock
 from pilothouse.client.access import AccessError

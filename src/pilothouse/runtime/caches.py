@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
-from pilothouse.api.nouns import KNOWN, CoreEvent, Event, Noun
+from pilothouse.api.kind_names import KNOWN, CoreEvent, Event, KindName
 from pilothouse.api.objects import Object
 from pilothouse.client.discovery import DiscoveredKinds
 from pilothouse.client.informer import Informer
@@ -81,11 +81,11 @@ class SharedCaches:
         named = dict.fromkeys(noun for one in controllers for noun in one.nouns if noun != EVERY)
         self._nouns = KNOWN | {(noun.api_version, noun.kind): noun for noun in named}
         self._full = {noun: FollowedKind(informers.get(noun)) for noun in named}
-        self._every: dict[Noun, FollowedKind] = {}
+        self._every: dict[KindName, FollowedKind] = {}
 
     def know(self, discovery: DiscoveredKinds) -> bool:
         """Take in what the server serves. True if every kind is followed and there is one more, or one less."""
-        found: dict[tuple[str, str], Noun] = {}
+        found: dict[tuple[str, str], KindName] = {}
         for served in discovery.served:
             noun = served.noun
             self._nouns[noun.api_version, noun.kind] = noun
@@ -105,12 +105,12 @@ class SharedCaches:
                 self._every[noun] = full or FollowedKind(self._informers.get(noun, partial=True))
         return set(self._every) != before
 
-    def of(self, controller: Controller) -> Mapping[Noun, EngineCache]:
+    def of(self, controller: Controller) -> Mapping[KindName, EngineCache]:
         """Those that a controller has declared to look at."""
         if EVERY in controller.nouns:
             return {**self._every, **{noun: self._full[noun] for noun in controller.nouns if noun != EVERY}}
         return {noun: self._full[noun] for noun in controller.nouns}
 
-    def noun_of(self, api_version: str, kind: str) -> Noun | None:
+    def noun_of(self, api_version: str, kind: str) -> KindName | None:
         """The noun of a kind that the server has, or that everyone knows."""
         return self._nouns.get((api_version, kind))

@@ -22,21 +22,21 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final, NamedTuple
 
-from pilothouse.api.nouns import Noun
+from pilothouse.api.kind_names import KindName
 from pilothouse.api.objects import Object
 from pilothouse.runtime.intents import Intent
 from pilothouse.runtime.snapshot import Snapshot
 
 Decide = Callable[[Object, Snapshot], Iterator[Intent]]
 
-EVERY: Final = Noun("*", "*", "*", "*")
+EVERY: Final = KindName("*", "*", "*", "*")
 """All kinds, for controllers that care for none in particular."""
 
 
 class ReconcileKey(NamedTuple):
     """An object that is to be decided about, there or not."""
 
-    noun: Noun
+    noun: KindName
     namespace: str
     name: str
 
@@ -69,11 +69,11 @@ class Controller:
     """A decision, and what has to be known to take it."""
 
     name: str
-    primary: Noun
+    primary: KindName
     decide: Decide
-    owns: tuple[Noun, ...] = ()
-    also: Mapping[Noun, Mapper]
-    reads: tuple[Noun, ...] = ()
+    owns: tuple[KindName, ...] = ()
+    also: Mapping[KindName, Mapper]
+    reads: tuple[KindName, ...] = ()
     standalone: bool = False
     """Does what a real Kubernetes does itself, so it stays off there."""
     condition: str = ""
@@ -86,7 +86,7 @@ class Controller:
     """Decides about one object at a time, and about each with all that the decisions before it wrote in view."""
 
     @cached_property
-    def nouns(self) -> tuple[Noun, ...]:
+    def nouns(self) -> tuple[KindName, ...]:
         """Every kind it looks at, the primary first."""
         return tuple(dict.fromkeys((self.primary, *self.owns, *self.also, *self.reads)))
 
@@ -101,11 +101,11 @@ class Controller:
 
 
 def controller(
-    primary: Noun,
+    primary: KindName,
     *,
-    owns: Noun | tuple[Noun, ...] = (),
-    also: Noun | Mapping[Noun, Mapper] | None = None,
-    reads: Noun | tuple[Noun, ...] = (),
+    owns: KindName | tuple[KindName, ...] = (),
+    also: KindName | Mapping[KindName, Mapper] | None = None,
+    reads: KindName | tuple[KindName, ...] = (),
     name: str = "",
     standalone: bool = False,
     condition: str = "",
@@ -121,7 +121,7 @@ def controller(
             primary=primary,
             decide=decide,
             owns=_several(owns),
-            also={also: same_name} if isinstance(also, Noun) else dict(also or {}),
+            also={also: same_name} if isinstance(also, KindName) else dict(also or {}),
             reads=_several(reads),
             standalone=standalone,
             condition=condition,
@@ -133,5 +133,5 @@ def controller(
     return declare
 
 
-def _several(nouns: Noun | tuple[Noun, ...]) -> tuple[Noun, ...]:
-    return (nouns,) if isinstance(nouns, Noun) else nouns
+def _several(nouns: KindName | tuple[KindName, ...]) -> tuple[KindName, ...]:
+    return (nouns,) if isinstance(nouns, KindName) else nouns

@@ -20,7 +20,7 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from functools import cached_property, partial
 
-from pilothouse.api.nouns import CoreEvent, Decision
+from pilothouse.api.kind_names import CoreEvent, Decision
 from pilothouse.api.objects import Object, Tree
 from pilothouse.base.backoff import Backoff
 from pilothouse.base.clock import Clock

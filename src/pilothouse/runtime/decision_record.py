@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from pilothouse.api.nouns import Decision, Noun
+from pilothouse.api.kind_names import Decision, KindName
 from pilothouse.api.objects import Object, Tree, owner_reference
 from pilothouse.base.rfc3339 import format_time
 from pilothouse.runtime.controller import Controller
@@ -39,7 +39,7 @@ class RecordAuthor(msgspec.Struct, frozen=True):
     """The process."""
 
 
-def record_name(controller: str, noun: Noun, name: str) -> str:
+def record_name(controller: str, noun: KindName, name: str) -> str:
     """One record per controller and object; a name that is too long ends in a digest of itself."""
     name = ".".join(part for part in (controller, noun.kind, noun.group, name) if part)
     name = _UNFIT.sub("-", name.lower())

@@ -21,7 +21,7 @@ from typing import Protocol
 
 from pilothouse.aio.cooperative import yielding
 from pilothouse.aio.task_group import together
-from pilothouse.api.nouns import Noun
+from pilothouse.api.kind_names import KindName
 from pilothouse.api.objects import Object
 from pilothouse.base.clock import Clock
 from pilothouse.runtime.controller import EVERY, Controller, Mapper, ReconcileKey
@@ -92,7 +92,7 @@ class Engine:
     def __init__(
         self,
         controller: Controller,
-        caches: Callable[[], Mapping[Noun, EngineCache]],
+        caches: Callable[[], Mapping[KindName, EngineCache]],
         actor: Executor,
         expectations: Expectations,
         journal: DecisionSink,
@@ -112,9 +112,9 @@ class Engine:
         self._mappers = EventMappers(
             controller, world=self._world, add=self._queue.add, tally=self.tally, journal=journal
         )
-        self._parked: dict[Noun, dict[ReconcileKey, None]] = {}
+        self._parked: dict[KindName, dict[ReconcileKey, None]] = {}
         self._advanced = asyncio.Event()
-        self._followed: dict[Noun, Callable[[], None]] = {}
+        self._followed: dict[KindName, Callable[[], None]] = {}
         self._decides = False
         self._beginnings = 0
         self._taken = 0
@@ -139,7 +139,7 @@ class Engine:
         return self._queue.idle and not self._beginnings and not any(self._parked.values())
 
     @property
-    def parked(self) -> Mapping[Noun, Collection[ReconcileKey]]:
+    def parked(self) -> Mapping[KindName, Collection[ReconcileKey]]:
         """The keys that wait for a cache to catch up, by its kind."""
         return self._parked
 
@@ -184,7 +184,7 @@ class Engine:
         finally:
             self._beginnings -= 1
 
-    async def _take_up(self, noun: Noun, cache: EngineCache) -> None:
+    async def _take_up(self, noun: KindName, cache: EngineCache) -> None:
         hear = self._hearer(noun)
         end = self._followed[noun] = cache.subscribe(partial(hear, LIVE))
 
@@ -196,7 +196,7 @@ class Engine:
         # What is there may wait until what has just changed is decided about.
         await yielding(cache.list(), begin_with)
 
-    def _hearer(self, noun: Noun) -> Callable[[int, Object | None, Object | None], None]:
+    def _hearer(self, noun: KindName) -> Callable[[int, Object | None, Object | None], None]:
         controller = self.controller
         primary = noun == controller.primary or controller.primary == EVERY
         owned = noun in controller.owns
@@ -219,7 +219,7 @@ class Engine:
 
         return hear
 
-    def _unpark(self, noun: Noun) -> None:
+    def _unpark(self, noun: KindName) -> None:
         for key in self._parked.pop(noun, ()):
             self._queue.add(key, LIVE)
 

@@ -16,7 +16,7 @@ from collections import OrderedDict
 
 import msgspec
 
-from pilothouse.api.nouns import CoreEvent
+from pilothouse.api.kind_names import CoreEvent
 from pilothouse.api.objects import Object, Tree
 from pilothouse.base.rfc3339 import format_time
 

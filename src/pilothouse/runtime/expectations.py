@@ -14,7 +14,7 @@ from typing import Protocol
 
 import msgspec
 
-from pilothouse.api.nouns import Noun
+from pilothouse.api.kind_names import KindName
 from pilothouse.api.objects import Object
 from pilothouse.runtime.controller import ReconcileKey
 
@@ -33,7 +33,7 @@ class FollowedCache(Protocol):
 class _Gone(msgspec.Struct, frozen=True):
     """That another has changed the object meanwhile is not what is waited for, here and below."""
 
-    noun: Noun
+    noun: KindName
     seen: Object
 
     def met(self, cache: FollowedCache) -> bool:
@@ -58,29 +58,29 @@ class Expectations:
     """What the caches have yet to see, for each key."""
 
     def __init__(self) -> None:
-        self._revisions: dict[ReconcileKey, dict[Noun, int]] = {}
+        self._revisions: dict[ReconcileKey, dict[KindName, int]] = {}
         self._changes: dict[ReconcileKey, list[_Gone]] = {}
 
-    def wrote(self, key: ReconcileKey, noun: Noun, revision: int) -> None:
+    def wrote(self, key: ReconcileKey, noun: KindName, revision: int) -> None:
         """The decision about a key changed something of a kind at this revision."""
         revisions = self._revisions.setdefault(key, {})
         revisions[noun] = max(revision, revisions.get(noun, 0))
 
-    def gone(self, key: ReconcileKey, noun: Noun, seen: Object) -> None:
+    def gone(self, key: ReconcileKey, noun: KindName, seen: Object) -> None:
         """The decision about a key had an object removed, and the server did not say at which revision."""
         self._changes.setdefault(key, []).append(_Gone(noun, seen))
 
-    def evicted(self, key: ReconcileKey, noun: Noun, seen: Object) -> None:
+    def evicted(self, key: ReconcileKey, noun: KindName, seen: Object) -> None:
         """The decision about a key had a pod evicted: it goes, or is gone."""
         self._changes.setdefault(key, []).append(_Evicted(noun, seen))
 
-    def bound(self, key: ReconcileKey, noun: Noun, seen: Object) -> None:
+    def bound(self, key: ReconcileKey, noun: KindName, seen: Object) -> None:
         """The decision about a key had a pod assigned to a node."""
         self._changes.setdefault(key, []).append(_Bound(noun, seen))
 
-    def missing(self, key: ReconcileKey, followed: Mapping[Noun, FollowedCache]) -> frozenset[Noun]:
+    def missing(self, key: ReconcileKey, followed: Mapping[KindName, FollowedCache]) -> frozenset[KindName]:
         """The kinds whose caches have yet to see something of this key's; if there is none, it is forgotten."""
-        missing: set[Noun] = set()
+        missing: set[KindName] = set()
         revisions = self._revisions.get(key)
         if revisions:
             missing.update(

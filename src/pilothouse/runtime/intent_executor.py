@@ -17,7 +17,7 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from pilothouse.api.nouns import Noun
+from pilothouse.api.kind_names import KindName
 from pilothouse.api.objects import Object, Tree
 from pilothouse.base.backoff import Backoff
 from pilothouse.client.access import AccessError
@@ -56,7 +56,7 @@ _LOOKING: Final = Backoff(first=0.1, factor=2.0, longest=5.0)
 
 log = logging.getLogger(__name__)
 
-NounOf = Callable[[str, str], Noun | None]
+NounOf = Callable[[str, str], KindName | None]
 """The noun of an apiVersion and a kind."""
 FenceOf = Callable[[], LeadershipFence | None]
 """What to act under at this moment. Raises ``LeadershipLost``."""
@@ -147,7 +147,7 @@ class IntentExecutor:
     def manager(self) -> str:
         return self._manager
 
-    def noun(self, api_version: str, kind: str) -> Noun:
+    def noun(self, api_version: str, kind: str) -> KindName:
         """Raises UnknownKind."""
         found = self._noun_of(api_version, kind)
         if found is None:
@@ -379,13 +379,13 @@ class _Going:
             return f"{other.noun.kind} {other.name} is gone"
         return f"{other.noun.kind} {other.name} is being deleted" if found.deleting else ""
 
-    def _noun(self, seen: Object) -> Noun:
+    def _noun(self, seen: Object) -> KindName:
         return self._actor.noun(seen.api_version, seen.kind)
 
     def _version(self, seen: Object) -> str:
         return self._moved.get(seen.uid, seen.resource_version)
 
-    def _took(self, noun: Noun, written: Object) -> None:
+    def _took(self, noun: KindName, written: Object) -> None:
         if written.uid:
             self._moved[written.uid] = written.resource_version
         self._expectations.wrote(self._key, noun, written.revision)

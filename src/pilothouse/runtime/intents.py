@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from pilothouse.api.nouns import Noun
+from pilothouse.api.kind_names import KindName
 from pilothouse.api.objects import Object, Tree
 
 
@@ -100,7 +100,7 @@ class Delete(Intent, frozen=True):
 class DeleteAll(Intent, frozen=True):
     """Have every object of a kind in a namespace deleted."""
 
-    noun: Noun
+    noun: KindName
     namespace: str
 
 
@@ -145,7 +145,7 @@ class ObjectTarget(msgspec.Struct, frozen=True):
     """Another object, by the name it had and the uid it was; without a uid, whoever has the name; without a name, any
     of its kind in the namespace."""
 
-    noun: Noun
+    noun: KindName
     namespace: str
     name: str = ""
     uid: str = ""

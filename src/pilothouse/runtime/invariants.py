@@ -16,16 +16,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from pilothouse.api.nouns import Noun
+from pilothouse.api.kind_names import KindName
 from pilothouse.api.objects import Object
 
 
 class ObjectStates(Protocol):
     """Everything that is, and a little of what was."""
 
-    def all(self, noun: Noun, namespace: str = "") -> Sequence[Object]: ...
+    def all(self, noun: KindName, namespace: str = "") -> Sequence[Object]: ...
 
-    def find(self, noun: Noun, namespace: str, name: str) -> Object | None: ...
+    def find(self, noun: KindName, namespace: str, name: str) -> Object | None: ...
 
     def of(self, uid: str) -> Object | None:
         """The object of this uid, if it is still there."""
@@ -54,9 +54,9 @@ class Invariant:
 
     name: str
     check: Check
-    nouns: tuple[Noun, ...] = ()
+    nouns: tuple[KindName, ...] = ()
 
 
-def invariant(*nouns: Noun) -> Callable[[Check], Invariant]:
+def invariant(*nouns: KindName) -> Callable[[Check], Invariant]:
     """Make a promise of a function; its name is the function's."""
     return lambda check: Invariant(check.__name__.replace("_", " "), check, nouns)

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 from pilothouse.aio.start_order import Ordered, StartGroup
 from pilothouse.aio.task_group import together
-from pilothouse.api.nouns import CustomResourceDefinition
+from pilothouse.api.kind_names import CustomResourceDefinition
 from pilothouse.base.clock import Clock
 from pilothouse.client.api import Api
 from pilothouse.client.discovery import discover

@@ -14,7 +14,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
-from pilothouse.api.nouns import CONDITIONED
+from pilothouse.api.kind_names import CONDITIONED
 from pilothouse.api.objects import Object, Tree
 from pilothouse.base.rfc3339 import format_time
 from pilothouse.meta.conditions import find_condition, with_condition

@@ -19,7 +19,7 @@ from typing import Protocol
 
 import msgspec
 
-from pilothouse.api.nouns import Noun
+from pilothouse.api.kind_names import KindName
 from pilothouse.api.objects import Object, Tree
 from pilothouse.client.object_cache import OWNER, OWNERS, values
 from pilothouse.client.watch_freshness import EVERYTHING, WatchFreshness
@@ -51,7 +51,7 @@ class KindView(Protocol):
 class ObjectRead(msgspec.Struct, frozen=True):
     """An object that was looked at, and its version; none if it was not there."""
 
-    noun: Noun
+    noun: KindName
     namespace: str
     name: str
     resource_version: str = ""
@@ -60,16 +60,16 @@ class ObjectRead(msgspec.Struct, frozen=True):
 class Snapshot:
     """The kinds a controller may look at, at one moment."""
 
-    def __init__(self, views: Mapping[Noun, KindView], *, now: float) -> None:
+    def __init__(self, views: Mapping[KindName, KindView], *, now: float) -> None:
         self._views = views
-        self._read: dict[tuple[Noun, str, str], ObjectRead] = {}
+        self._read: dict[tuple[KindName, str, str], ObjectRead] = {}
         self.now = now
         """Seconds since 1970."""
         self.unnamed = 0
         """How many objects were looked at beyond those that ``read`` names."""
 
     @property
-    def nouns(self) -> tuple[Noun, ...]:
+    def nouns(self) -> tuple[KindName, ...]:
         """The kinds that can be looked at."""
         return tuple(self._views)
 
@@ -78,25 +78,25 @@ class Snapshot:
         """What has been looked at, in the order of the first look."""
         return tuple(self._read.values())
 
-    def find(self, noun: Noun, namespace: str, name: str) -> Object | None:
+    def find(self, noun: KindName, namespace: str, name: str) -> Object | None:
         """The object of this name."""
         found = self._view(noun).get(namespace if noun.namespaced else "", name)
         self._note(noun, namespace, name, found)
         return found
 
-    def all(self, noun: Noun, namespace: str = "", selector: LabelSelector | None = None) -> list[Object]:
+    def all(self, noun: KindName, namespace: str = "", selector: LabelSelector | None = None) -> list[Object]:
         """The objects of a kind, of a namespace if given, that the selector selects; by namespace and name."""
         found = self._view(noun).list(namespace)
         if selector is not None:
             found = (one for one in found if selector.matches(one.labels))
         return self._noted(noun, found)
 
-    def owned(self, noun: Noun, owner: Object) -> list[Object]:
+    def owned(self, noun: KindName, owner: Object) -> list[Object]:
         """The objects of a kind that this very owner controls."""
         found = self._view(noun).by(OWNER, owner.uid)
         return self._noted(noun, (one for one in found if _may_own(owner, one)))
 
-    def orphans(self, noun: Noun, namespace: str) -> list[Object]:
+    def orphans(self, noun: KindName, namespace: str) -> list[Object]:
         """The objects of a kind in a namespace that nobody controls."""
         found = self._view(noun).by(OWNER, "")
         return self._noted(noun, (one for one in found if one.namespace == namespace))
@@ -110,18 +110,18 @@ class Snapshot:
             for one in self._noted(noun, (each for each in objects if _may_own(owner, each)))
         ]
 
-    def where(self, noun: Noun, path: str, value: str) -> list[Object]:
+    def where(self, noun: KindName, path: str, value: str) -> list[Object]:
         """The objects of a kind whose field at a dotted path has this value."""
         return self._noted(noun, self._view(noun).by(path, value))
 
-    def silence(self, noun: Noun, namespace: str, name: str, since: float) -> float:
+    def silence(self, noun: KindName, namespace: str, name: str, since: float) -> float:
         """Seconds without a new version of an object in which one would have come: those in which the server was away, or said
         nothing at all, don't count. One that is not there is waited for since then."""
         found, heard = self.find(noun, namespace, name), self._view(noun).heard
         last = found.arrived if found is not None else since
         return max(0.0, min(self.now, heard.until) - max(last, heard.since))
 
-    def _view(self, noun: Noun) -> KindView:
+    def _view(self, noun: KindName) -> KindView:
         view = self._views.get(noun)
         if view is None:
             raise LookupError(
@@ -129,13 +129,13 @@ class Snapshot:
             )
         return view
 
-    def _noted(self, noun: Noun, found: Iterable[Object]) -> list[Object]:
+    def _noted(self, noun: KindName, found: Iterable[Object]) -> list[Object]:
         objects = sorted(found, key=lambda one: (one.namespace, one.name))
         for one in objects:
             self._note(noun, one.namespace, one.name, one)
         return objects
 
-    def _note(self, noun: Noun, namespace: str, name: str, found: Object | None) -> None:
+    def _note(self, noun: KindName, namespace: str, name: str, found: Object | None) -> None:
         key = (noun, namespace, name)
         if key in self._read:
             return

@@ -5,7 +5,7 @@ await renew(api, "n1", "kube-node-lease", "n1", clock)
 
 from __future__ import annotations
 
-from pilothouse.api.nouns import Lease
+from pilothouse.api.kind_names import Lease
 from pilothouse.base.clock import Clock
 from pilothouse.base.rfc3339 import format_micro_time
 from pilothouse.client.api import Api

@@ -15,7 +15,7 @@ from math import inf
 
 import msgspec
 
-from pilothouse.api.nouns import CoreEvent, Lease, Noun, Pod, noun_of
+from pilothouse.api.kind_names import CoreEvent, KindName, Lease, Pod, noun_of
 from pilothouse.api.objects import Object
 from pilothouse.api.pod_health import ready
 from pilothouse.runtime.invariants import Invariant
@@ -39,7 +39,7 @@ class StoreState:
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
         self._objects: dict[str, Object] = {}
-        self._kinds: dict[Noun, dict[str, Object]] = {}
+        self._kinds: dict[KindName, dict[str, Object]] = {}
         self._uids: dict[str, Object] = {}
         self._ready: dict[str, dict[str, None]] = {}
         self._ready_pods: dict[str, frozenset[str]] = {}
@@ -87,12 +87,12 @@ class StoreState:
             yield uid
             one = self._uids.get(uid)
 
-    def all(self, noun: Noun, namespace: str = "") -> list[Object]:
+    def all(self, noun: KindName, namespace: str = "") -> list[Object]:
         """The objects of a kind."""
         found = self._kinds.get(noun, {}).values()
         return [one for one in found if not namespace or one.namespace == namespace]
 
-    def find(self, noun: Noun, namespace: str, name: str) -> Object | None:
+    def find(self, noun: KindName, namespace: str, name: str) -> Object | None:
         return next((one for one in self.all(noun, namespace) if one.name == name), None)
 
     def of(self, uid: str) -> Object | None:

@@ -17,7 +17,7 @@ from typing import Final
 import msgspec
 
 from pilothouse.aio.task_group import together
-from pilothouse.api.nouns import Node, Pod
+from pilothouse.api.kind_names import Node, Pod
 from pilothouse.api.objects import Object, Tree
 from pilothouse.base.clock import Clock
 from pilothouse.base.rfc3339 import format_time

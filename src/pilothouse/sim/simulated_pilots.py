@@ -20,9 +20,9 @@ from typing import Final
 import msgspec
 
 from pilothouse.aio.task_group import together
+from pilothouse.api.kind_names import ElasticsearchCluster, Lease, Pilot, Pod, StatefulSet
 from pilothouse.api.navigator.configurations import INITIAL_MASTERS, configuration_hash, in_force
 from pilothouse.api.navigator.labels import HAS_PILOT, VERSION, leader_lease, pilot_lease
-from pilothouse.api.nouns import ElasticsearchCluster, Lease, Pilot, Pod, StatefulSet
 from pilothouse.api.objects import Object, Tree
 from pilothouse.base.clock import Clock
 from pilothouse.base.rfc3339 import format_micro_time, format_time

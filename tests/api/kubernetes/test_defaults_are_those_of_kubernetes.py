@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from pilothouse.api.kubernetes.pods.defaults import pull_policy
-from pilothouse.api.kubernetes.pods.quality import quality_of_service
+from pilothouse.api.kubernetes.pods.qos_class import quality_of_service
 
 
 def test_a_pod_is_filled_in(kinds: Any, pod: dict[str, Any]) -> None:

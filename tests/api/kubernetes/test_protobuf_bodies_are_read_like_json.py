@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pilothouse.api.kubernetes import wire
+from pilothouse.api.kubernetes import protobuf_bodies
 from pilothouse.api.kubernetes.table import messages
 from pilothouse.meta import protobuf
 
@@ -53,7 +53,7 @@ def bare(value: Any) -> Any:
 
 @pytest.mark.parametrize("path", VECTORS, ids=lambda path: path.stem)
 def test_what_kubernetes_encodes_is_read_as_it_was(path: Path) -> None:
-    read = wire.read(path.with_suffix(".pb").read_bytes())
+    read = protobuf_bodies.read(path.with_suffix(".pb").read_bytes())
 
     assert bare(read) == bare(json.loads(path.read_text()))
 
@@ -73,15 +73,15 @@ def test_kubernetes_own_vectors_are_read_exactly() -> None:
     compared = 0
     for path in found:
         expected = json.loads(path.with_suffix(".json").read_text())
-        if wire.message_of(expected.get("apiVersion", ""), expected.get("kind", "")):
-            assert wire.read(path.read_bytes()) == expected, path.name
+        if protobuf_bodies.message_of(expected.get("apiVersion", ""), expected.get("kind", "")):
+            assert protobuf_bodies.read(path.read_bytes()) == expected, path.name
             compared += 1
     assert compared >= 30
 
 
 def test_a_pointer_to_zero_is_kept_and_a_plain_zero_is_not() -> None:
-    read = wire.read(body("coordination.k8s.io/v1", "Lease", text(2, text(1, "") + number(2, 0))))
-    plain = wire.read(body("v1", "Namespace", text(1, text(1, "t") + text(2, "") + number(7, 0))))
+    read = protobuf_bodies.read(body("coordination.k8s.io/v1", "Lease", text(2, text(1, "") + number(2, 0))))
+    plain = protobuf_bodies.read(body("v1", "Namespace", text(1, text(1, "t") + text(2, "") + number(7, 0))))
 
     assert read["spec"] == {"holderIdentity": "", "leaseDurationSeconds": 0}
     assert plain["metadata"] == {"name": "t"}
@@ -91,7 +91,7 @@ def test_delete_options_are_known_in_every_group() -> None:
     raw = number(1, 0) + text(4, "Background")
 
     for api_version in ("v1", "meta.k8s.io/v1", "apps/v1", "storage.k8s.io/v1"):
-        read = wire.read(body(api_version, "DeleteOptions", raw))
+        read = protobuf_bodies.read(body(api_version, "DeleteOptions", raw))
         assert read["gracePeriodSeconds"] == 0
         assert read["propagationPolicy"] == "Background"
 
@@ -102,7 +102,7 @@ def test_unknown_fields_are_skipped_whatever_they_hold() -> None:
     )
     raw = text(1, text(1, "t") + text(200, b"\xff")) + number(77, 5) + varint(78 << 3 | 5) + b"abcd" + group
 
-    assert wire.read(body("v1", "Namespace", raw))["metadata"] == {"name": "t"}
+    assert protobuf_bodies.read(body("v1", "Namespace", raw))["metadata"] == {"name": "t"}
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ def test_unknown_fields_are_skipped_whatever_they_hold() -> None:
 )
 def test_a_broken_body_is_a_value_error_that_says_what(data: bytes, expected: str) -> None:
     with pytest.raises(ValueError, match=r"offset \d+|no protobuf message") as caught:
-        wire.read(data)
+        protobuf_bodies.read(data)
     assert expected in str(caught.value)
 
 
@@ -142,13 +142,13 @@ def test_nesting_is_bounded() -> None:
     raw = text(2, text(7, version))
 
     with pytest.raises(ValueError, match="more than 64 levels"):
-        wire.read(body("apiextensions.k8s.io/v1", "CustomResourceDefinition", raw))
+        protobuf_bodies.read(body("apiextensions.k8s.io/v1", "CustomResourceDefinition", raw))
 
 
 def test_packed_numbers_and_split_messages_are_taken() -> None:
     context = text(4, varint(1) + varint(2) + varint(-3))
     raw = text(2, text(14, context)) + text(3, text(1, "Pending"))
-    read = wire.read(body("v1", "Pod", raw))
+    read = protobuf_bodies.read(body("v1", "Pod", raw))
 
     assert read["spec"]["securityContext"]["supplementalGroups"] == [1, 2, -3]
 
@@ -168,7 +168,7 @@ def test_random_bytes_give_an_object_or_a_value_error(data: bytes, message: str)
 def test_a_damaged_pod_gives_an_object_or_a_value_error(at: int, damage: bytes, cut: int) -> None:
     data = POD[:at] + damage + POD[at + cut :]
     try:
-        read = wire.read(data)
+        read = protobuf_bodies.read(data)
     except ValueError:
         return
     json.dumps(read, allow_nan=False)

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pilothouse.meta.object_meta import ApiObject
 from pilothouse.meta.schema import ValidationRule
-from pilothouse.meta.structs import Fields, Int32, doc, field, schema_of
+from pilothouse.meta.struct_schemas import Fields, Int32, doc, field, schema_of
 
 
 class User(Fields):

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from tests.meta.schema.databases import SCHEMA, database
 
+from pilothouse.meta.compiled_schema import CompiledSchema
 from pilothouse.meta.schema import Schema
-from pilothouse.meta.shape import Shape
 
 ROLE = Schema(type="string", default="ro")
 USER = Schema(type="object", properties={"role": ROLE})
@@ -16,7 +16,7 @@ USER = Schema(type="object", properties={"role": ROLE})
 
 def filled(schema: Schema, value: Any) -> Any:
     obj = {"x": value} if value is not Ellipsis else {}
-    Shape(Schema(type="object", properties={"x": schema})).default(obj)
+    CompiledSchema(Schema(type="object", properties={"x": schema})).default(obj)
     return obj.get("x", "absent")
 
 
@@ -24,7 +24,7 @@ def test_a_field_left_out_gets_its_default_also_in_list_items() -> None:
     obj = database({"users": [{"name": "u"}]})
     del obj["spec"]["replicas"]
 
-    Shape(SCHEMA).default(obj)
+    CompiledSchema(SCHEMA).default(obj)
 
     assert obj["spec"]["replicas"] == 1
     assert obj["spec"]["users"] == [{"name": "u", "role": "ro"}]
@@ -33,7 +33,7 @@ def test_a_field_left_out_gets_its_default_also_in_list_items() -> None:
 def test_null_is_dropped_unless_the_field_is_nullable() -> None:
     obj = database({"owner": None, "note": None, "replicas": None})
 
-    Shape(SCHEMA).default(obj)
+    CompiledSchema(SCHEMA).default(obj)
 
     assert obj == database({"note": None, "replicas": 1})
 
@@ -64,7 +64,9 @@ def test_each_kind_of_default(schema: Schema, value: Any, expected: Any) -> None
 
 
 def test_a_default_is_never_shared_between_objects() -> None:
-    shape = Shape(Schema(type="object", properties={"x": Schema(type="array", items=ROLE, default=["a"])}))
+    shape = CompiledSchema(
+        Schema(type="object", properties={"x": Schema(type="array", items=ROLE, default=["a"])})
+    )
     one: dict[str, Any] = {}
     other: dict[str, Any] = {}
     shape.default(one)

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from tests.meta.schema.databases import SCHEMA, database
 
+from pilothouse.meta.compiled_schema import CompiledSchema
 from pilothouse.meta.fields import FieldError
 from pilothouse.meta.schema import Schema
-from pilothouse.meta.shape import Shape
 
-DATABASE = Shape(SCHEMA)
+DATABASE = CompiledSchema(SCHEMA)
 
 
 def faults(spec: dict[str, Any], old: dict[str, Any] | None = None) -> list[FieldError]:
@@ -20,7 +20,7 @@ def faults(spec: dict[str, Any], old: dict[str, Any] | None = None) -> list[Fiel
 
 def one(node: Schema, value: Any) -> list[str]:
     """What is wrong with a value, in a field named ``x``."""
-    shape = Shape(Schema(type="object", properties={"x": node}))
+    shape = CompiledSchema(Schema(type="object", properties={"x": node}))
     return [f"{fault.reason} {fault}" for fault in shape.validate({"x": value})]
 
 

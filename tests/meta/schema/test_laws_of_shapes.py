@@ -8,11 +8,11 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pilothouse.meta.compiled_schema import CompiledSchema
 from pilothouse.meta.schema import ANY, UNSET, Schema, ValidationRule
 from pilothouse.meta.schema_json import from_json, to_json
-from pilothouse.meta.shape import Shape
-from pilothouse.meta.structural import structural_problems
-from pilothouse.meta.validating import faults
+from pilothouse.meta.structural_schemas import structural_problems
+from pilothouse.meta.validation import faults
 
 NAMES = st.sampled_from(["a", "b", "c", "x-y"])
 SCALARS = st.one_of(
@@ -128,7 +128,7 @@ def tree(schema: Schema) -> Any:
 def test_what_is_accepted_has_nothing_to_prune_no_null_to_drop_and_no_faults(
     schema: Schema, obj: dict[str, Any]
 ) -> None:
-    shape = Shape(schema)
+    shape = CompiledSchema(schema)
     if shape.accepts(obj):
         before = copy(obj)
         assert shape.prune(obj) == []
@@ -140,7 +140,7 @@ def test_what_is_accepted_has_nothing_to_prune_no_null_to_drop_and_no_faults(
 @KNOWN
 @given(SCHEMAS, OBJECTS)
 def test_pruning_twice_prunes_no_more(schema: Schema, obj: dict[str, Any]) -> None:
-    shape = Shape(schema)
+    shape = CompiledSchema(schema)
     shape.prune(obj)
     once = copy(obj)
     assert shape.prune(obj) == []
@@ -150,7 +150,7 @@ def test_pruning_twice_prunes_no_more(schema: Schema, obj: dict[str, Any]) -> No
 @KNOWN
 @given(SCHEMAS, OBJECTS)
 def test_filling_in_defaults_twice_fills_in_no_more(schema: Schema, obj: dict[str, Any]) -> None:
-    shape = Shape(schema)
+    shape = CompiledSchema(schema)
     shape.default(obj)
     once = copy(obj)
     shape.default(obj)
@@ -168,7 +168,7 @@ def test_an_object_that_did_not_change_has_no_faults(schema: Schema, obj: dict[s
 def test_an_object_without_faults_and_unknown_fields_is_accepted_once_defaulted(
     schema: Schema, obj: dict[str, Any]
 ) -> None:
-    shape = Shape(schema)
+    shape = CompiledSchema(schema)
     shape.prune(obj)
     shape.default(obj)
     if not faults(schema, obj) and "null" not in msgspec.json.encode(obj).decode():
@@ -214,7 +214,7 @@ def test_a_schema_survives_being_written_and_read(schema: Schema) -> None:
 def test_whatever_is_sent_as_a_schema_gets_an_answer(raw: Any) -> None:
     problems = structural_problems(raw, "s")
     if not problems:
-        Shape(from_json(raw)).accepts({})
+        CompiledSchema(from_json(raw)).accepts({})
     assert all(problem.path.startswith("s") for problem in problems)
 
 

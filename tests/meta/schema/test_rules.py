@@ -7,19 +7,19 @@ from typing import Any
 import pytest
 from tests.meta.schema.databases import SCHEMA, database
 
+from pilothouse.meta.compiled_schema import CompiledSchema
 from pilothouse.meta.schema import Schema, ValidationRule
 from pilothouse.meta.schema_json import from_json
-from pilothouse.meta.shape import Shape
 
-DATABASE = Shape(SCHEMA)
+DATABASE = CompiledSchema(SCHEMA)
 NUMBER = Schema(type="integer")
 
 
-def shape(rule: ValidationRule, **properties: Schema) -> Shape:
-    return Shape(Schema(type="object", properties=properties, rules=(rule,)))
+def shape(rule: ValidationRule, **properties: Schema) -> CompiledSchema:
+    return CompiledSchema(Schema(type="object", properties=properties, rules=(rule,)))
 
 
-def said(shape: Shape, new: dict[str, Any], old: dict[str, Any] | None = None) -> list[str]:
+def said(shape: CompiledSchema, new: dict[str, Any], old: dict[str, Any] | None = None) -> list[str]:
     return [str(fault) for fault in shape.validate(new, old)]
 
 
@@ -52,7 +52,7 @@ def test_an_old_element_is_found_by_its_key() -> None:
         rules=(ValidationRule(rule="self.level >= oldSelf.level", message="levels only rise"),),
     )
     users = Schema(type="array", items=user, list_type="map", list_map_keys=("name",))
-    checked = Shape(Schema(type="object", properties={"users": users}))
+    checked = CompiledSchema(Schema(type="object", properties={"users": users}))
     old = {"users": [{"name": "a", "level": 1}, {"name": "b", "level": 5}]}
 
     assert said(checked, {"users": [{"name": "b", "level": 6}, {"name": "c", "level": 0}]}, old) == []
@@ -202,12 +202,12 @@ def test_a_rule_that_does_not_compile_is_reported_with_every_write() -> None:
 
 def test_rules_on_null_and_absent_values_do_not_run() -> None:
     nullable = Schema(type="integer", nullable=True, rules=(ValidationRule(rule="self > 5"),))
-    checked = Shape(Schema(type="object", properties={"x": nullable}))
+    checked = CompiledSchema(Schema(type="object", properties={"x": nullable}))
     assert said(checked, {"x": None}) == []
     assert said(checked, {}) == []
 
 
 def test_rules_on_map_values_name_the_key() -> None:
     value = Schema(type="integer", rules=(ValidationRule(rule="self > 5", message="too small"),))
-    checked = Shape(Schema(type="object", properties={"x": Schema(type="object", additional=value)}))
+    checked = CompiledSchema(Schema(type="object", properties={"x": Schema(type="object", additional=value)}))
     assert said(checked, {"x": {"a": 1, "b": 9}}) == ['x[a]: Invalid value: "integer": too small']

@@ -6,10 +6,10 @@ from typing import Any
 
 from tests.meta.schema.databases import SCHEMA, database
 
+from pilothouse.meta.compiled_schema import CompiledSchema
 from pilothouse.meta.schema import Schema, ValidationRule
-from pilothouse.meta.shape import Shape
 
-DATABASE = Shape(SCHEMA)
+DATABASE = CompiledSchema(SCHEMA)
 
 
 def paths(new: dict[str, Any], old: dict[str, Any]) -> list[str]:
@@ -30,14 +30,14 @@ def test_elements_of_map_lists_are_matched_by_key_wherever_they_stand() -> None:
 
 def test_elements_of_other_lists_have_no_identity() -> None:
     items = Schema(type="array", items=Schema(type="string", max_length=1))
-    shape = Shape(Schema(type="object", properties={"x": items, "y": Schema(type="string")}))
+    shape = CompiledSchema(Schema(type="object", properties={"x": items, "y": Schema(type="string")}))
 
     assert shape.validate({"x": ["long"], "y": "new"}, {"x": ["long"]}) == []
     assert [fault.path for fault in shape.validate({"x": ["long", "a"]}, {"x": ["long"]})] == ["x[0]"]
 
 
 def test_true_is_not_the_same_as_one() -> None:
-    shape = Shape(Schema(type="object", properties={"x": Schema(type="string")}))
+    shape = CompiledSchema(Schema(type="object", properties={"x": Schema(type="string")}))
 
     assert shape.validate({"x": True}, {"x": True}) == []
     assert shape.validate({"x": True}, {"x": 1}) != []
@@ -45,7 +45,7 @@ def test_true_is_not_the_same_as_one() -> None:
 
 def test_a_rule_broken_by_what_did_not_change_is_tolerated() -> None:
     limited = Schema(type="integer", rules=(ValidationRule(rule="self < 5"),))
-    shape = Shape(Schema(type="object", properties={"x": limited, "y": Schema(type="string")}))
+    shape = CompiledSchema(Schema(type="object", properties={"x": limited, "y": Schema(type="string")}))
 
     assert shape.validate({"x": 9, "y": "new"}, {"x": 9}) == []
     assert [fault.path for fault in shape.validate({"x": 9}, {"x": 8})] == ["x"]

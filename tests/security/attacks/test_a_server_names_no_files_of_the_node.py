@@ -12,8 +12,8 @@ import msgspec
 import pytest
 from tests.node.stage import Stage, app, phase
 
+from pilothouse.api.kind_names import PersistentVolumeClaim, Pod
 from pilothouse.api.local_volumes import DIRECTORY
-from pilothouse.api.nouns import PersistentVolumeClaim, Pod
 from pilothouse.api.objects import Object
 from pilothouse.base.clock import ManualClock
 from pilothouse.client.api import Api

@@ -10,9 +10,9 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from pilothouse.api.kubernetes.cells import CREATED_AT, NAME
-from pilothouse.api.kubernetes.checking import Problems, unchanged
-from pilothouse.api.kubernetes.declaring import native, single
+from pilothouse.api.kubernetes.kind_builders import native, single
+from pilothouse.api.kubernetes.printer_cells import CREATED_AT, NAME
+from pilothouse.api.kubernetes.shared_checks import Problems, unchanged
 from pilothouse.meta.fields import FieldError, element
 from pilothouse.meta.kind import Object, Resource
 from pilothouse.meta.names import label, label_1035, subdomain

@@ -6,17 +6,17 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from pilothouse.api.kubernetes import workloads
-from pilothouse.api.kubernetes.cells import AGE, NAME, NONE, column, container_images, container_names
-from pilothouse.api.kubernetes.checking import (
+from pilothouse.api.kubernetes.kind_builders import native, single
+from pilothouse.api.kubernetes.pods.defaults import default_spec
+from pilothouse.api.kubernetes.pods.validation import check_template
+from pilothouse.api.kubernetes.printer_cells import AGE, NAME, NONE, column, container_images, container_names
+from pilothouse.api.kubernetes.shared_checks import (
     Problems,
     count_or_percent,
     dns_label,
     not_negative,
     unchanged,
 )
-from pilothouse.api.kubernetes.declaring import native, single
-from pilothouse.api.kubernetes.pods.defaults import default_spec
-from pilothouse.api.kubernetes.pods.validation import check_template
 from pilothouse.api.kubernetes.storage import check_claim_spec
 from pilothouse.meta.fields import FieldError, element
 from pilothouse.meta.kind import Kind, Object, Resource, ScalePaths

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from pilothouse.api.kubernetes.checking import Problems
-from pilothouse.api.kubernetes.declaring import CREATE_ONLY, native, review, single
+from pilothouse.api.kubernetes.kind_builders import CREATE_ONLY, native, review, single
+from pilothouse.api.kubernetes.shared_checks import Problems
 from pilothouse.meta.fields import FieldError
 from pilothouse.meta.kind import Kind, Object, Resource
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from pilothouse.api.kubernetes.checking import Problems
-from pilothouse.api.kubernetes.declaring import review, single
+from pilothouse.api.kubernetes.kind_builders import review, single
+from pilothouse.api.kubernetes.shared_checks import Problems
 from pilothouse.meta.fields import FieldError
 from pilothouse.meta.kind import Object, Resource
 

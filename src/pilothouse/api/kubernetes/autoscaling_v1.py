@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from pilothouse.api.kubernetes.checking import Problems, not_negative
-from pilothouse.api.kubernetes.declaring import native
+from pilothouse.api.kubernetes.kind_builders import native
+from pilothouse.api.kubernetes.shared_checks import Problems, not_negative
 from pilothouse.meta.kind import Kind, Object
 
 

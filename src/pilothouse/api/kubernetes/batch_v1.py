@@ -6,11 +6,11 @@ import zoneinfo
 from typing import Any, Final
 
 from pilothouse.api.k0s import cron
-from pilothouse.api.kubernetes.cells import AGE, NAME, NONE, UNKNOWN, at, column, since
-from pilothouse.api.kubernetes.checking import Problems, label_selector, not_negative, unchanged
-from pilothouse.api.kubernetes.declaring import native, single
+from pilothouse.api.kubernetes.kind_builders import native, single
 from pilothouse.api.kubernetes.pods.defaults import default_spec
 from pilothouse.api.kubernetes.pods.validation import check_template
+from pilothouse.api.kubernetes.printer_cells import AGE, NAME, NONE, UNKNOWN, at, column, since
+from pilothouse.api.kubernetes.shared_checks import Problems, label_selector, not_negative, unchanged
 from pilothouse.api.kubernetes.workloads import default_template, template_of, wide_columns
 from pilothouse.base.duration import human_age
 from pilothouse.base.rfc3339 import TimeError, parse_time

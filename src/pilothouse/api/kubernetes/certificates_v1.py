@@ -5,9 +5,9 @@ from __future__ import annotations
 from base64 import b64decode
 from typing import Final
 
-from pilothouse.api.kubernetes.cells import AGE, NAME, NONE, at, column
-from pilothouse.api.kubernetes.checking import Problems
-from pilothouse.api.kubernetes.declaring import native, single
+from pilothouse.api.kubernetes.kind_builders import native, single
+from pilothouse.api.kubernetes.printer_cells import AGE, NAME, NONE, at, column
+from pilothouse.api.kubernetes.shared_checks import Problems
 from pilothouse.base.duration import human_age
 from pilothouse.meta.fields import FieldError, element
 from pilothouse.meta.kind import Object, Resource, Subresource

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
-from pilothouse.api.kubernetes.checking import Problems, config_keys, unchanged
+from pilothouse.api.kubernetes.shared_checks import Problems, config_keys, unchanged
 from pilothouse.meta.fields import FieldError, entry
 from pilothouse.meta.kind import Object
 

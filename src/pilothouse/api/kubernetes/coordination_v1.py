@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from pilothouse.api.kubernetes.cells import AGE, NAME, at, column
-from pilothouse.api.kubernetes.checking import Problems
-from pilothouse.api.kubernetes.declaring import native, single
+from pilothouse.api.kubernetes.kind_builders import native, single
+from pilothouse.api.kubernetes.printer_cells import AGE, NAME, at, column
+from pilothouse.api.kubernetes.shared_checks import Problems
 from pilothouse.meta.fields import FieldError
 from pilothouse.meta.kind import Object, Resource
 

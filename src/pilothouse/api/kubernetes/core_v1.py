@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 from pilothouse.api.kubernetes import configuration, events, nodes, services, storage
-from pilothouse.api.kubernetes.cells import (
+from pilothouse.api.kubernetes.kind_builders import CREATE_ONLY, native, single
+from pilothouse.api.kubernetes.pods import columns as pod_columns
+from pilothouse.api.kubernetes.pods import defaults as pod_defaults
+from pilothouse.api.kubernetes.pods.defaults import default_spec
+from pilothouse.api.kubernetes.pods.validation import check_template, validate_pod
+from pilothouse.api.kubernetes.printer_cells import (
     AGE,
     NAME,
     column,
@@ -12,11 +17,6 @@ from pilothouse.api.kubernetes.cells import (
     count,
     labels_text,
 )
-from pilothouse.api.kubernetes.declaring import CREATE_ONLY, native, single
-from pilothouse.api.kubernetes.pods import columns as pod_columns
-from pilothouse.api.kubernetes.pods import defaults as pod_defaults
-from pilothouse.api.kubernetes.pods.defaults import default_spec
-from pilothouse.api.kubernetes.pods.validation import check_template, validate_pod
 from pilothouse.meta.kind import Kind, Object, Resource, Subresource
 from pilothouse.meta.names import label, label_1035
 

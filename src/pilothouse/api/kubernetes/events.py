@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from pilothouse.api.kubernetes.cells import UNKNOWN, Cell, column, since
-from pilothouse.api.kubernetes.checking import Problems, unchanged
+from pilothouse.api.kubernetes.printer_cells import UNKNOWN, Cell, column, since
+from pilothouse.api.kubernetes.shared_checks import Problems, unchanged
 from pilothouse.meta.fields import FieldError
 from pilothouse.meta.kind import Column, Object
 from pilothouse.meta.names import qualified_name

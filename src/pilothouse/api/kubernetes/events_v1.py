@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pilothouse.api.kubernetes import events
 from pilothouse.api.kubernetes.core_v1 import event_kind
-from pilothouse.api.kubernetes.declaring import native
+from pilothouse.api.kubernetes.kind_builders import native
 from pilothouse.meta.kind import Resource
 
 

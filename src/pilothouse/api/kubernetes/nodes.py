@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from pilothouse.api.kubernetes.cells import AGE, NAME, NONE, UNKNOWN, at, column
-from pilothouse.api.kubernetes.checking import Problems
+from pilothouse.api.kubernetes.printer_cells import AGE, NAME, NONE, UNKNOWN, at, column
+from pilothouse.api.kubernetes.shared_checks import Problems
 from pilothouse.meta.fields import FieldError, element
 from pilothouse.meta.kind import Object
 from pilothouse.meta.names import label_value, qualified_name

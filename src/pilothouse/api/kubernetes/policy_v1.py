@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from pilothouse.api.kubernetes.cells import AGE, NAME, at, column
-from pilothouse.api.kubernetes.checking import Problems, count_or_percent, label_selector
-from pilothouse.api.kubernetes.declaring import CREATE_ONLY, native, single
+from pilothouse.api.kubernetes.kind_builders import CREATE_ONLY, native, single
+from pilothouse.api.kubernetes.printer_cells import AGE, NAME, at, column
+from pilothouse.api.kubernetes.shared_checks import Problems, count_or_percent, label_selector
 from pilothouse.meta.fields import FieldError
 from pilothouse.meta.kind import Kind, Object, Resource
 

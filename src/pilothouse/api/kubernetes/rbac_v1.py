@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
-from pilothouse.api.kubernetes.cells import AGE, CREATED_AT, NAME, column
-from pilothouse.api.kubernetes.checking import Problems, label_selector
-from pilothouse.api.kubernetes.declaring import native, single
+from pilothouse.api.kubernetes.kind_builders import native, single
+from pilothouse.api.kubernetes.printer_cells import AGE, CREATED_AT, NAME, column
+from pilothouse.api.kubernetes.shared_checks import Problems, label_selector
 from pilothouse.meta.fields import FieldError, element
 from pilothouse.meta.kind import Kind, Object, Resource
 from pilothouse.meta.names import path_segment, subdomain

@@ -11,8 +11,8 @@ import ipaddress
 from collections.abc import Mapping
 from typing import Any, Final
 
-from pilothouse.api.kubernetes.cells import AGE, NAME, NONE, UNSET, column, labels_text
-from pilothouse.api.kubernetes.checking import (
+from pilothouse.api.kubernetes.printer_cells import AGE, NAME, NONE, UNSET, column, labels_text
+from pilothouse.api.kubernetes.shared_checks import (
     Problems,
     address,
     dns_label,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from pilothouse.api.kubernetes.cells import AGE, NAME, UNSET, access_modes, at, column
-from pilothouse.api.kubernetes.checking import Problems, amount, label_selector, named, unchanged
 from pilothouse.api.kubernetes.node_selectors import check_node_selector
+from pilothouse.api.kubernetes.printer_cells import AGE, NAME, UNSET, access_modes, at, column
+from pilothouse.api.kubernetes.shared_checks import Problems, amount, label_selector, named, unchanged
 from pilothouse.api.kubernetes.table import schema
 from pilothouse.base.quantity import Quantity
 from pilothouse.meta.fields import FieldError, entry

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pilothouse.api.kubernetes import storage
-from pilothouse.api.kubernetes.declaring import native, single
+from pilothouse.api.kubernetes.kind_builders import native, single
 from pilothouse.meta.kind import Kind, Resource
 
 GROUP = "storage.k8s.io"

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from pilothouse.api.kubernetes.cells import (
+from pilothouse.api.kubernetes.pods.defaults import default_spec
+from pilothouse.api.kubernetes.pods.validation import check_template
+from pilothouse.api.kubernetes.printer_cells import (
     AGE,
     NAME,
     at,
@@ -17,15 +19,13 @@ from pilothouse.api.kubernetes.cells import (
     labels_text,
     selector_text,
 )
-from pilothouse.api.kubernetes.checking import (
+from pilothouse.api.kubernetes.shared_checks import (
     Problems,
     count_or_percent,
     label_selector,
     not_negative,
     unchanged,
 )
-from pilothouse.api.kubernetes.pods.defaults import default_spec
-from pilothouse.api.kubernetes.pods.validation import check_template
 from pilothouse.meta.fields import FieldError
 from pilothouse.meta.kind import Column, Object
 from pilothouse.meta.selectors import LabelSelector, SelectorError

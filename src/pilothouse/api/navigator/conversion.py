@@ -30,7 +30,7 @@ from pilothouse.api.navigator.obsolete_fields import from_annotation, to_annotat
 from pilothouse.api.navigator.projection import join, split
 from pilothouse.meta.kind import Object
 from pilothouse.meta.schema import Schema
-from pilothouse.meta.structs import schema_of
+from pilothouse.meta.struct_schemas import schema_of
 
 STASH: Final = f"{GROUP}/v1beta1-fields"
 LARGEST_STASH: Final = 128 * 1024

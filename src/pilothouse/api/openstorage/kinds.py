@@ -15,7 +15,7 @@ from pilothouse.api.openstorage.validation import (
     check_rule,
 )
 from pilothouse.meta.kind import Column, Kind, Resource
-from pilothouse.meta.structs import schema_of
+from pilothouse.meta.struct_schemas import schema_of
 
 _CATEGORIES: Final = ("all", "pilothouse")
 _AGE: Final = Column(

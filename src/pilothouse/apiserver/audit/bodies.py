@@ -9,7 +9,7 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from pilothouse.apiserver.audit import confidential
-from pilothouse.apiserver.audit.sight import RequestStage
+from pilothouse.apiserver.audit.request_stage import RequestStage
 from pilothouse.apiserver.endpoints import decoding
 from pilothouse.apiserver.server.messages import JSON, Request, Response
 from pilothouse.meta.errors import StatusError

@@ -9,9 +9,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 
-from pilothouse.apiserver.audit.following import AuditFollow, in_order
+from pilothouse.apiserver.audit.follow import AuditFollow, in_order
 from pilothouse.apiserver.audit.peers import PATH, PeerError, PeerTrails
-from pilothouse.apiserver.audit.question import AuditQuery, Resolve
+from pilothouse.apiserver.audit.query import AuditQuery, Resolve
 from pilothouse.apiserver.audit.trail import AuditTrail
 from pilothouse.apiserver.discovery.catalog import KindCatalog
 from pilothouse.apiserver.instances import ServerInstance

@@ -14,7 +14,7 @@ from pilothouse.apiserver.admission.configuration_documents import (
     Node,
     compose,
 )
-from pilothouse.apiserver.audit.policy import (
+from pilothouse.apiserver.audit.audit_policy import (
     LEVELS,
     STAGES,
     AuditLevel,

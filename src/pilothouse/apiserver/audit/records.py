@@ -19,8 +19,8 @@ from msgspec import UNSET, Raw, UnsetType
 
 from pilothouse.apiserver.admission.leadership_fence import HEADER
 from pilothouse.apiserver.audit import bodies, confidential
-from pilothouse.apiserver.audit.policy import AuditLevel, AuditPolicy
-from pilothouse.apiserver.audit.sight import RequestStage
+from pilothouse.apiserver.audit.audit_policy import AuditLevel, AuditPolicy
+from pilothouse.apiserver.audit.request_stage import RequestStage
 from pilothouse.apiserver.endpoints.request_info import RequestInfo, is_true, locate, verb_of
 from pilothouse.apiserver.server.messages import Request, User
 

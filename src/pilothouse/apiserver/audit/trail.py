@@ -26,13 +26,13 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from pilothouse.aio.background_tasks import BackgroundTasks
+from pilothouse.apiserver.audit.audit_policy import COMPLETE, PANIC
 from pilothouse.apiserver.audit.follower import Follower
 from pilothouse.apiserver.audit.log_file import LogFile
-from pilothouse.apiserver.audit.policy import COMPLETE, PANIC
-from pilothouse.apiserver.audit.question import AuditQuery
+from pilothouse.apiserver.audit.query import AuditQuery
 from pilothouse.apiserver.audit.records import AuditRecorder
-from pilothouse.apiserver.audit.searching import search
-from pilothouse.apiserver.audit.sight import Arrival, RequestStage
+from pilothouse.apiserver.audit.request_stage import Arrival, RequestStage
+from pilothouse.apiserver.audit.search import search
 from pilothouse.apiserver.server.messages import Request, Response
 from pilothouse.base.clock import Clock
 

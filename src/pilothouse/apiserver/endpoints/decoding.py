@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from pilothouse.api.kubernetes import wire
+from pilothouse.api.kubernetes import protobuf_bodies
 from pilothouse.apiserver.endpoints import yaml_decoding
 from pilothouse.apiserver.server.messages import Request
 from pilothouse.apiserver.storage.numbers import decimal
@@ -91,7 +91,7 @@ def read_yaml(data: bytes) -> Body:
 def read_protobuf(data: bytes) -> Body:
     """Decode the protobuf form of one of Kubernetes' kinds."""
     try:
-        return Body(wire.read(data))
+        return Body(protobuf_bodies.read(data))
     except ValueError as problem:
         raise errors.bad_request(f"the body is not valid protobuf: {problem}") from None
 

@@ -15,7 +15,7 @@ import msgspec
 
 from pilothouse.aio.worker_thread import on_loop
 from pilothouse.api.kubernetes.pod_fields import ignored_fields
-from pilothouse.apiserver.admission.namespace_lifecycle import AdmissionChain
+from pilothouse.apiserver.admission.admission_chain import AdmissionChain
 from pilothouse.apiserver.endpoints import (
     decoding,
     object_metadata,

@@ -36,8 +36,8 @@ from aiohttp.web_protocol import _ErrInfo
 from multidict import CIMultiDictProxy
 from yarl import URL
 
-from pilothouse.apiserver.audit.policy import COMPLETE, STARTED
-from pilothouse.apiserver.audit.sight import GONE, Arrival
+from pilothouse.apiserver.audit.audit_policy import COMPLETE, STARTED
+from pilothouse.apiserver.audit.request_stage import GONE, Arrival
 from pilothouse.apiserver.audit.trail import AuditTrail
 from pilothouse.apiserver.authentication.authenticator import (
     Authenticator,

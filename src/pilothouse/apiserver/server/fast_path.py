@@ -22,7 +22,7 @@ from typing import Final, cast
 
 import msgspec
 
-from pilothouse.apiserver.audit.sight import Arrival
+from pilothouse.apiserver.audit.request_stage import Arrival
 from pilothouse.apiserver.audit.trail import AuditTrail
 from pilothouse.apiserver.authentication.authenticator import Authenticator, DependencyUnknownError
 from pilothouse.apiserver.endpoints.cached_reads import CachedReads

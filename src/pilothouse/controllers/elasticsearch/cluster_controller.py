@@ -11,8 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from pilothouse.api.navigator.labels import CLUSTER_NAME
-from pilothouse.api.nouns import (
+from pilothouse.api.kind_names import (
     ElasticsearchCluster,
     Lease,
     Node,
@@ -28,6 +27,7 @@ from pilothouse.api.nouns import (
     StatefulSet,
     StorageClass,
 )
+from pilothouse.api.navigator.labels import CLUSTER_NAME
 from pilothouse.api.objects import Object
 from pilothouse.controllers.elasticsearch import reconfiguration, rolling_update, scale_down, scale_up
 from pilothouse.controllers.elasticsearch.broken_nodes import BROKEN_FOR

@@ -16,11 +16,11 @@ from typing import Any
 
 import msgspec
 
+from pilothouse.api.kind_names import Pilot, Pod
 from pilothouse.api.navigator.clusters import MOST_REPLICAS
 from pilothouse.api.navigator.conditions import OUT_OF_TOUCH
 from pilothouse.api.navigator.configurations import configuration_hash, in_force
 from pilothouse.api.navigator.labels import TEMPLATE, VERSION
-from pilothouse.api.nouns import Pilot, Pod
 from pilothouse.api.objects import Object
 from pilothouse.api.pod_health import healthy, trouble
 from pilothouse.base.rfc3339 import parse_time

@@ -13,7 +13,7 @@ import shlex
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from pilothouse.api import nouns
+from pilothouse.api import kind_names
 from pilothouse.api.navigator.labels import TEMPLATE
 from pilothouse.api.node_images import DATA_FOLDER, USUAL_DATA_FOLDER, importing, lacks, short_name
 from pilothouse.api.objects import Object, Tree
@@ -81,14 +81,14 @@ def archive_source(pod: Object, world: Snapshot) -> str:
 def _machine(pod: Object, world: Snapshot) -> Object:
     """The node that a pod is on, as far as it is known."""
     name = str(pod.spec.get("nodeName") or "")
-    found = world.find(nouns.Node, "", name) if name else None
+    found = world.find(kind_names.Node, "", name) if name else None
     return found or Object.of({"apiVersion": "v1", "kind": "ClusterNode", "metadata": {"name": name}})
 
 
 def _lacking(world: Snapshot, pod: Object, image: str) -> Object | None:
     """The machine of a pod, if it certainly lacks an image."""
     name = pod.spec.get("nodeName")
-    machine = world.find(nouns.Node, "", str(name)) if name else None
+    machine = world.find(kind_names.Node, "", str(name)) if name else None
     return machine if machine is not None and lacks(machine, image) else None
 
 

@@ -11,8 +11,8 @@ from functools import cached_property
 
 import msgspec
 
+from pilothouse.api.kind_names import Lease, Pilot, StatefulSet
 from pilothouse.api.navigator.labels import POOL_NAME, leader_lease
-from pilothouse.api.nouns import Lease, Pilot, StatefulSet
 from pilothouse.api.objects import Object
 from pilothouse.controllers.elasticsearch.cluster_health import (
     ClusterHealth,

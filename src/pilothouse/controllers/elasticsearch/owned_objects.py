@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from pilothouse.api.nouns import noun_of
+from pilothouse.api.kind_names import noun_of
 from pilothouse.api.objects import Object, Tree, owner_reference
 from pilothouse.runtime.intents import Create, Intent, Update
 from pilothouse.runtime.snapshot import Snapshot

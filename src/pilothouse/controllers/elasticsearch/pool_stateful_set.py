@@ -14,9 +14,9 @@ from typing import Any, Final
 
 import msgspec
 
+from pilothouse.api.kind_names import StatefulSet
 from pilothouse.api.navigator.elasticsearch import REPOSITORY
 from pilothouse.api.navigator.labels import CERTIFICATES, TEMPLATE, VERSION
-from pilothouse.api.nouns import StatefulSet
 from pilothouse.api.objects import Object, Tree
 from pilothouse.controllers.elasticsearch.database_container import DATABASE
 from pilothouse.controllers.elasticsearch.pools import (

@@ -14,8 +14,8 @@ from typing import Any, Final
 
 import msgspec
 
+from pilothouse.api.kind_names import ElasticsearchCluster
 from pilothouse.api.navigator.labels import CLUSTER_NAME, HAS_PILOT, POOL_NAME, ROLE
-from pilothouse.api.nouns import ElasticsearchCluster
 from pilothouse.api.objects import Object, Tree
 
 CLUSTER: Final = CLUSTER_NAME[ElasticsearchCluster.kind]

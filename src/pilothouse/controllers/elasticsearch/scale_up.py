@@ -14,9 +14,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from pilothouse.api.kind_names import PersistentVolumeClaim, StatefulSet, StorageClass
 from pilothouse.api.navigator.conditions import WRONG_IMAGE
 from pilothouse.api.navigator.labels import VERSION
-from pilothouse.api.nouns import PersistentVolumeClaim, StatefulSet, StorageClass
 from pilothouse.api.objects import Object, owner_reference
 from pilothouse.base.quantity import parse_quantity
 from pilothouse.controllers.elasticsearch.image_check import bringing

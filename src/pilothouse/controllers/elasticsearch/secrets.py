@@ -17,7 +17,7 @@ import secrets
 from collections.abc import Iterator, Mapping
 from typing import Final, Protocol
 
-from pilothouse.api.nouns import ElasticsearchCluster, Secret
+from pilothouse.api.kind_names import ElasticsearchCluster, Secret
 from pilothouse.api.objects import Object, Tree, owner_reference
 from pilothouse.controllers.elasticsearch.security import (
     AUTHORITY,

@@ -19,7 +19,7 @@ from typing import Final
 
 import msgspec
 
-from pilothouse.api.nouns import Secret
+from pilothouse.api.kind_names import Secret
 from pilothouse.api.objects import Object
 from pilothouse.controllers.elasticsearch.pools import base_name, discovery_name
 from pilothouse.pki.authority import Authority, KeyPair, UnusableError

@@ -10,9 +10,16 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Final
 
+from pilothouse.api.kind_names import (
+    KindName,
+    PodDisruptionBudget,
+    Role,
+    RoleBinding,
+    Service,
+    ServiceAccount,
+)
 from pilothouse.api.navigator.clusters import GROUP
 from pilothouse.api.navigator.labels import ROLE
-from pilothouse.api.nouns import Noun, PodDisruptionBudget, Role, RoleBinding, Service, ServiceAccount
 from pilothouse.api.objects import Object, Tree
 from pilothouse.controllers.elasticsearch.pools import (
     Pool,
@@ -57,7 +64,7 @@ def serving_role(pools: Collection[Pool]) -> str:
     return next(roles, "")
 
 
-def _object(cluster: Object, noun: Noun, name: str, **parts: object) -> Tree:
+def _object(cluster: Object, noun: KindName, name: str, **parts: object) -> Tree:
     return {
         "apiVersion": noun.api_version,
         "kind": noun.kind,

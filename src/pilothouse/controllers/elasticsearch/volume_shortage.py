@@ -11,8 +11,8 @@ from typing import Any, Final
 
 import msgspec
 
+from pilothouse.api.kind_names import PersistentVolumeClaim
 from pilothouse.api.navigator.disk_usage import DiskUsage, Watermark
-from pilothouse.api.nouns import PersistentVolumeClaim
 from pilothouse.api.objects import Object, Tree
 from pilothouse.base.quantity import parse_quantity
 from pilothouse.controllers.elasticsearch.cluster_nodes import ClusterNode

@@ -12,10 +12,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from pilothouse.api.kind_names import ElasticsearchCluster, Pilot, Pod, StatefulSet
 from pilothouse.api.navigator.clusters import GROUP
 from pilothouse.api.navigator.configurations import configuration_hash
 from pilothouse.api.navigator.labels import APPLICATION, CONFIGURATION, HAS_PILOT
-from pilothouse.api.nouns import ElasticsearchCluster, Pilot, Pod, StatefulSet
 from pilothouse.api.objects import Object, Tree, owner_reference
 from pilothouse.controllers.elasticsearch.pilot_specs import new_pilot_spec
 from pilothouse.runtime.controller import controller

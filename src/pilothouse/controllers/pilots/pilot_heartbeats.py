@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from pilothouse.api.kind_names import Lease, Pilot
 from pilothouse.api.navigator.labels import pilot_lease
-from pilothouse.api.nouns import Lease, Pilot
 from pilothouse.api.objects import Object
 from pilothouse.base.rfc3339 import format_time, parse_time
 from pilothouse.meta.conditions import with_condition

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from pilothouse.api.objects import Object
-from pilothouse.api.tolerating import UNSCHEDULABLE, forbidding, tolerates
+from pilothouse.api.tolerations import UNSCHEDULABLE, forbidding, tolerates
 from pilothouse.controllers.scheduling import pod_affinity, topology_spread, volume_binding
 from pilothouse.controllers.scheduling.node_affinity import admits
 from pilothouse.controllers.scheduling.node_info import NodeInfo

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from pilothouse.api.nouns import Node, PersistentVolumeClaim, Pod
+from pilothouse.api.kind_names import Node, PersistentVolumeClaim, Pod
 from pilothouse.api.objects import Object
 from pilothouse.api.pod_health import WAITING_FOR_VOLUMES, ended
 from pilothouse.controllers.scheduling.resource_requests import Amounts, allocatable, requested

@@ -15,8 +15,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from pilothouse.api.local_volumes import PROVISIONED
-from pilothouse.api.nouns import (
+from pilothouse.api.kind_names import (
     Namespace,
     Node,
     PersistentVolume,
@@ -24,6 +23,7 @@ from pilothouse.api.nouns import (
     Pod,
     StorageClass,
 )
+from pilothouse.api.local_volumes import PROVISIONED
 from pilothouse.api.objects import Object, Tree
 from pilothouse.api.pod_health import ended
 from pilothouse.base.rfc3339 import format_time

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from pilothouse.api.objects import Object
-from pilothouse.api.tolerating import discouraging
+from pilothouse.api.tolerations import discouraging
 from pilothouse.controllers.scheduling.node_affinity import preference
 from pilothouse.controllers.scheduling.node_info import NodeInfo
 from pilothouse.controllers.scheduling.pod_affinity import PodAffinityState

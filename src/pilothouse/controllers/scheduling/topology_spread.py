@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from pilothouse.api.objects import Object
-from pilothouse.api.tolerating import forbidding
+from pilothouse.api.tolerations import forbidding
 from pilothouse.controllers.scheduling.node_affinity import admits
 from pilothouse.controllers.scheduling.node_info import NodeInfo
 from pilothouse.controllers.scheduling.pod_affinity import selection

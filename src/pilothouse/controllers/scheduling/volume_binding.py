@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from pilothouse.api.nouns import PersistentVolume, PersistentVolumeClaim, StorageClass
+from pilothouse.api.kind_names import PersistentVolume, PersistentVolumeClaim, StorageClass
 from pilothouse.api.objects import Object
 from pilothouse.api.topologies import allows
 from pilothouse.controllers.scheduling.node_info import NodeInfo, claims_of

@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from pilothouse.api.nouns import Noun, PersistentVolumeClaim, Pod, StatefulSet
+from pilothouse.api.kind_names import KindName, PersistentVolumeClaim, Pod, StatefulSet
 from pilothouse.api.objects import Object, Tree, owner_reference
 from pilothouse.controllers.stateful_sets.pod_identity import claim_name, pod_name
 from pilothouse.controllers.stateful_sets.set_spec import SetSpec
@@ -146,7 +146,7 @@ def _of_former_set(claim: Object, stateful_set: Object) -> bool:
     )
 
 
-def _names(owner: _Owner, noun: Noun, name: str) -> bool:
+def _names(owner: _Owner, noun: KindName, name: str) -> bool:
     return (
         owner.get("apiVersion") == noun.api_version
         and owner.get("kind") == noun.kind

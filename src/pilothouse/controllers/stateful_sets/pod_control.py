@@ -19,7 +19,7 @@ from typing import Final
 
 import msgspec
 
-from pilothouse.api.nouns import Pod
+from pilothouse.api.kind_names import Pod
 from pilothouse.api.objects import Object
 from pilothouse.api.pod_health import available, ended, healthy, ready_since, trouble
 from pilothouse.base.rfc3339 import format_time

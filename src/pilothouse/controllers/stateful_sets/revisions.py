@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import msgspec
 
-from pilothouse.api.nouns import ControllerRevision
+from pilothouse.api.kind_names import ControllerRevision
 from pilothouse.api.objects import Object, Tree, owner_reference
 from pilothouse.controllers.stateful_sets.set_members import number
 from pilothouse.controllers.stateful_sets.set_spec import SetSpec

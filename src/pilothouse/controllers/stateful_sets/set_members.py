@@ -14,7 +14,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from pilothouse.api.nouns import ControllerRevision, Noun, Pod, StatefulSet
+from pilothouse.api.kind_names import ControllerRevision, KindName, Pod, StatefulSet
 from pilothouse.api.objects import Object, owner_reference
 from pilothouse.controllers.stateful_sets.pod_identity import ordinal_of
 from pilothouse.controllers.stateful_sets.set_spec import SetSpec
@@ -65,7 +65,7 @@ def _age(revision: Object) -> tuple[int, str, str]:
     return number(revision), str(revision.at("metadata", "creationTimestamp", default="")), revision.name
 
 
-def _candidates(noun: Noun, stateful_set: Object, wanted: SetSpec, world: Snapshot) -> list[Object]:
+def _candidates(noun: KindName, stateful_set: Object, wanted: SetSpec, world: Snapshot) -> list[Object]:
     """Those that the set controls, and those that it might adopt."""
     owned = world.owned(noun, stateful_set)
     orphans = world.orphans(noun, stateful_set.namespace)

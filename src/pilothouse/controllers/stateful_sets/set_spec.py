@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from pilothouse.api.objects import Object, Tree
-from pilothouse.meta.proportions import scaled
+from pilothouse.meta.int_or_percent import scaled
 from pilothouse.meta.selectors import LabelSelector, SelectorError
 
 

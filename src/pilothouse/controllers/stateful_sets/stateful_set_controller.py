@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pilothouse.api.nouns import ControllerRevision, PersistentVolumeClaim, Pod, StatefulSet
+from pilothouse.api.kind_names import ControllerRevision, PersistentVolumeClaim, Pod, StatefulSet
 from pilothouse.api.objects import Object
 from pilothouse.api.pod_health import available_in
 from pilothouse.controllers.stateful_sets.pod_control import SetState, progress

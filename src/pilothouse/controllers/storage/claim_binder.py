@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from pilothouse.api.kind_names import Node, PersistentVolume, PersistentVolumeClaim, StorageClass
 from pilothouse.api.local_volumes import PROVISIONED, PROVISIONERS
-from pilothouse.api.nouns import Node, PersistentVolume, PersistentVolumeClaim, StorageClass
 from pilothouse.api.objects import Object, Tree
 from pilothouse.controllers.storage.volume_matching import (
     NO_PROVISIONER,

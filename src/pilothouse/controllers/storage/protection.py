@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from pilothouse.api.nouns import PersistentVolume, PersistentVolumeClaim, Pod
+from pilothouse.api.kind_names import PersistentVolume, PersistentVolumeClaim, Pod
 from pilothouse.api.objects import Object
 from pilothouse.controllers.scheduling.node_info import claims_of
 from pilothouse.controllers.storage.volume_lifecycle import of_claim

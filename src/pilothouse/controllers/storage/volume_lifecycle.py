@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from pilothouse.api.nouns import PersistentVolume, PersistentVolumeClaim
+from pilothouse.api.kind_names import PersistentVolume, PersistentVolumeClaim
 from pilothouse.api.objects import Object, Tree
 from pilothouse.controllers.storage.claim_binder import BOUND_BY_US
 from pilothouse.runtime.controller import Names, controller

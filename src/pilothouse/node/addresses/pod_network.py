@@ -26,7 +26,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from pilothouse.aio.task_group import together
-from pilothouse.api.nouns import EndpointSlice, Node, Service
+from pilothouse.api.kind_names import EndpointSlice, Node, Service
 from pilothouse.api.objects import Object
 from pilothouse.base.clock import Clock
 from pilothouse.client.api import Api

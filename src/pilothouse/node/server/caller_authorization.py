@@ -19,15 +19,15 @@ from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
+from pilothouse.api.kind_names import KindName
 from pilothouse.api.kubernetes.kubelet_paths import opens_session, subresource_of
-from pilothouse.api.nouns import Noun
 from pilothouse.base.clock import Clock
 from pilothouse.client.api import Api
 from pilothouse.client.transport import TransportError
 from pilothouse.meta.errors import StatusError
 
-TOKEN_REVIEW: Final = Noun("authentication.k8s.io", "v1", "TokenReview", "tokenreviews", namespaced=False)
-ACCESS_REVIEW: Final = Noun(
+TOKEN_REVIEW: Final = KindName("authentication.k8s.io", "v1", "TokenReview", "tokenreviews", namespaced=False)
+ACCESS_REVIEW: Final = KindName(
     "authorization.k8s.io", "v1", "SubjectAccessReview", "subjectaccessreviews", namespaced=False
 )
 TOKEN_SECONDS: Final = 120.0
@@ -141,7 +141,7 @@ class CallerAuthorizer:
         self._tokens.put(key, caller, TOKEN_SECONDS)
         return caller
 
-    async def _review(self, noun: Noun, spec: Mapping[str, Any]) -> Mapping[str, Any]:
+    async def _review(self, noun: KindName, spec: Mapping[str, Any]) -> Mapping[str, Any]:
         body = {"apiVersion": noun.api_version, "kind": noun.kind, "metadata": {}, "spec": spec}
         try:
             answer = await self._api.create(noun, body)

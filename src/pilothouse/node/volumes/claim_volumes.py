@@ -19,8 +19,8 @@ from typing import Any, Final
 import msgspec
 
 from pilothouse.aio.daemon_threads import DaemonThreads
+from pilothouse.api.kind_names import PersistentVolume, PersistentVolumeClaim, VolumeAttributesClass
 from pilothouse.api.local_volumes import NODE, PROVISIONED_BY
-from pilothouse.api.nouns import PersistentVolume, PersistentVolumeClaim, VolumeAttributesClass
 from pilothouse.api.objects import Object
 from pilothouse.client.api import Api
 from pilothouse.node.interfaces import VolumeNotReady

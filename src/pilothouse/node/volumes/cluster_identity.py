@@ -14,8 +14,8 @@ from typing import Final
 
 import msgspec
 
+from pilothouse.api.kind_names import Namespace
 from pilothouse.api.local_volumes import ADOPTS_VOLUMES_OF
-from pilothouse.api.nouns import Namespace
 from pilothouse.api.objects import Object
 from pilothouse.client.api import Api
 from pilothouse.meta.errors import StatusError

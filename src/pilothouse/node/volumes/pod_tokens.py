@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from pilothouse.api.nouns import ServiceAccount
+from pilothouse.api.kind_names import ServiceAccount
 from pilothouse.api.objects import Object
 from pilothouse.base.clock import Clock
 from pilothouse.base.rfc3339 import parse_time

@@ -27,7 +27,7 @@ import msgspec
 
 from pilothouse.aio.daemon_threads import DaemonThreads
 from pilothouse.aio.task_group import together
-from pilothouse.api.nouns import ConfigMap, Pod, Secret
+from pilothouse.api.kind_names import ConfigMap, Pod, Secret
 from pilothouse.api.objects import Object, Tree
 from pilothouse.base.clock import Clock
 from pilothouse.base.quantity import parse_quantity

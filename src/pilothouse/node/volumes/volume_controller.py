@@ -16,7 +16,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Final
 
-from pilothouse.api.nouns import PersistentVolume, PersistentVolumeClaim
+from pilothouse.api.kind_names import PersistentVolume, PersistentVolumeClaim
 from pilothouse.api.objects import Object
 from pilothouse.base.backoff import Backoff
 from pilothouse.base.clock import Clock

@@ -16,14 +16,14 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
 
-from pilothouse.api.local_volumes import FINALIZER, PROVISIONED_BY, volume_name
-from pilothouse.api.nouns import (
+from pilothouse.api.kind_names import (
     Node,
     PersistentVolume,
     PersistentVolumeClaim,
     StorageClass,
     VolumeAttributesClass,
 )
+from pilothouse.api.local_volumes import FINALIZER, PROVISIONED_BY, volume_name
 from pilothouse.api.objects import Object, Tree
 from pilothouse.api.topologies import allows
 from pilothouse.base.clock import Clock

@@ -13,13 +13,13 @@ from typing import Final
 
 from pilothouse.sim.fleet import Scenario
 from pilothouse.sim.scenarios.budgets import BUDGETS
+from pilothouse.sim.scenarios.certificate_requests import JOINING
 from pilothouse.sim.scenarios.elasticsearch_cluster import ELASTIC
 from pilothouse.sim.scenarios.everything import HOUSE
-from pilothouse.sim.scenarios.joining import JOINING
-from pilothouse.sim.scenarios.namespaces import NAMESPACES
+from pilothouse.sim.scenarios.namespace_churn import NAMESPACES
 from pilothouse.sim.scenarios.nodes import NODES
-from pilothouse.sim.scenarios.owners import OWNERS
-from pilothouse.sim.scenarios.places import PLACES
+from pilothouse.sim.scenarios.owner_references import OWNERS
+from pilothouse.sim.scenarios.scheduling_pressure import PLACES
 from pilothouse.sim.scenarios.services import SERVICES
 from pilothouse.sim.scenarios.sets import SETS
 from pilothouse.sim.scenarios.volumes import VOLUMES

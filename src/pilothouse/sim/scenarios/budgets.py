@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from random import Random
 
-from pilothouse.api.nouns import Pod, PodDisruptionBudget
+from pilothouse.api.kind_names import Pod, PodDisruptionBudget
 from pilothouse.api.objects import Tree
 from pilothouse.client.api import Api
 from pilothouse.controllers.disruption_budgets import disruption_budgets

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import Final
 
-from pilothouse.api.nouns import CassandraCluster, ElasticsearchCluster, Pilot, Pod, StatefulSet
+from pilothouse.api.kind_names import CassandraCluster, ElasticsearchCluster, Pilot, Pod, StatefulSet
 from pilothouse.api.objects import Tree
 from pilothouse.base.clock import Clock
 from pilothouse.client.api import Api

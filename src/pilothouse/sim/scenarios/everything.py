@@ -19,9 +19,9 @@ from pilothouse.controllers.service_accounts import service_accounts
 from pilothouse.controllers.stateful_sets.stateful_set_controller import stateful_sets
 from pilothouse.sim.fleet import Scenario, UserAction
 from pilothouse.sim.scenarios.budgets import budget_users, budgets_settled
-from pilothouse.sim.scenarios.namespaces import namespace_users, namespaces_settled
+from pilothouse.sim.scenarios.namespace_churn import namespace_users, namespaces_settled
 from pilothouse.sim.scenarios.nodes import nodes_settled
-from pilothouse.sim.scenarios.owners import owner_users, owners_settled
+from pilothouse.sim.scenarios.owner_references import owner_users, owners_settled
 from pilothouse.sim.scenarios.services import service_users, services_settled
 from pilothouse.sim.scenarios.sets import FRAIL
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pilothouse.api.nouns import Node
+from pilothouse.api.kind_names import Node
 from pilothouse.client.api import Api
 from pilothouse.controllers.garbage_collector import garbage
 from pilothouse.controllers.invariants import every

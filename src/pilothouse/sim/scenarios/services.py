@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from random import Random
 
-from pilothouse.api.nouns import EndpointSlice, Pod, Service
+from pilothouse.api.kind_names import EndpointSlice, Pod, Service
 from pilothouse.api.objects import Tree
 from pilothouse.client.api import Api
 from pilothouse.controllers.endpoints import endpoints

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from random import Random
 
-from pilothouse.api.nouns import Pod, StatefulSet
+from pilothouse.api.kind_names import Pod, StatefulSet
 from pilothouse.api.objects import Tree
 from pilothouse.client.api import Api, Propagation
 from pilothouse.controllers.garbage_collector import garbage

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from pilothouse.api.nouns import Namespace, Noun
+from pilothouse.api.kind_names import KindName, Namespace
 from pilothouse.api.objects import Tree
 from pilothouse.client.api import Api
 from pilothouse.sim.fleet import UserAction
@@ -21,11 +21,11 @@ def given_space() -> UserAction:
     return UserAction(15, f"create the namespace {SPACE}", create(Namespace, namespace(SPACE)))
 
 
-def create(noun: Noun, tree: Tree) -> Do:
+def create(noun: KindName, tree: Tree) -> Do:
     return lambda api: api.create(noun, tree)
 
 
-def delete(noun: Noun, name: str, namespace: str = "") -> Do:
+def delete(noun: KindName, name: str, namespace: str = "") -> Do:
     return lambda api: api.delete(noun, name, namespace)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from random import Random
 
-from pilothouse.api.nouns import PersistentVolume, PersistentVolumeClaim
+from pilothouse.api.kind_names import PersistentVolume, PersistentVolumeClaim
 from pilothouse.api.objects import Tree
 from pilothouse.client.api import Api
 from pilothouse.controllers.invariants import PROMISES

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from pilothouse.api.kubernetes.cells import AGE, NAME, NONE, at, column, since
+from pilothouse.api.kubernetes.printer_cells import AGE, NAME, NONE, at, column, since
 from pilothouse.meta.kind import Object
 
 Status = Mapping[str, Any]

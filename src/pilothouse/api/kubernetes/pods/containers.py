@@ -6,7 +6,9 @@ import re
 from collections.abc import Collection, Mapping
 from typing import Any, Final
 
-from pilothouse.api.kubernetes.checking import (
+from pilothouse.api.kubernetes.pods.probes import check_handler, check_probe
+from pilothouse.api.kubernetes.pods.volumes import check_resource_field
+from pilothouse.api.kubernetes.shared_checks import (
     Problems,
     amount,
     descending_path,
@@ -15,8 +17,6 @@ from pilothouse.api.kubernetes.checking import (
     port_name,
     without_nul,
 )
-from pilothouse.api.kubernetes.pods.probes import check_handler, check_probe
-from pilothouse.api.kubernetes.pods.volumes import check_resource_field
 from pilothouse.meta.fields import FieldError, element, entry
 
 Container = Mapping[str, Any]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from pilothouse.api.kubernetes.pods.quality import quality_of_service
+from pilothouse.api.kubernetes.pods.qos_class import quality_of_service
 from pilothouse.meta.kind import Object
 
 _LONGEST_GRACE: Final = 2**31 - 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from pilothouse.api.kubernetes.checking import Problems, not_negative, port, port_or_name, without_nul
+from pilothouse.api.kubernetes.shared_checks import Problems, not_negative, port, port_or_name, without_nul
 from pilothouse.meta.fields import FieldError, element
 
 _NUMBERS = ("initialDelaySeconds", "timeoutSeconds", "periodSeconds", "successThreshold", "failureThreshold")

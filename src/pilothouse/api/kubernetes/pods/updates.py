@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from pilothouse.api.kubernetes.checking import Problems
+from pilothouse.api.kubernetes.shared_checks import Problems
 from pilothouse.meta.fields import FieldError
 
 Spec = Mapping[str, Any]

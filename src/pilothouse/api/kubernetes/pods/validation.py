@@ -6,17 +6,11 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
-from pilothouse.api.kubernetes.checking import (
-    Problems,
-    address,
-    dns_label,
-    label_selector,
-    named,
-)
 from pilothouse.api.kubernetes.node_selectors import check_node_selector, check_node_selector_term
 from pilothouse.api.kubernetes.pods.containers import check_containers, check_ids
 from pilothouse.api.kubernetes.pods.updates import check_update
 from pilothouse.api.kubernetes.pods.volumes import check_volumes
+from pilothouse.api.kubernetes.shared_checks import Problems, address, dns_label, label_selector, named
 from pilothouse.meta.fields import FieldError, element
 from pilothouse.meta.kind import Object
 from pilothouse.meta.names import label_value, qualified_name, validate_annotations, validate_labels

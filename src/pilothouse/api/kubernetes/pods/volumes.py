@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Mapping
 from typing import Any, Final
 
-from pilothouse.api.kubernetes.checking import Problems, amount, descending_path, dns_label, without_nul
+from pilothouse.api.kubernetes.shared_checks import Problems, amount, descending_path, dns_label, without_nul
 from pilothouse.api.kubernetes.table import schema
 from pilothouse.meta.fields import FieldError, element
 

@@ -14,8 +14,8 @@ import asyncio
 import logging
 from collections.abc import Mapping
 
-from pilothouse.apiserver.authorization.rbac.authorizer import CLUSTER_ROLES
 from pilothouse.apiserver.authorization.rbac.grants import GROUP
+from pilothouse.apiserver.authorization.rbac.rbac_authorizer import CLUSTER_ROLES
 from pilothouse.apiserver.authorization.rbac.rules import PolicyRule, read_rules, write_rules
 from pilothouse.apiserver.discovery.catalog import KindCatalog, ServedVersion
 from pilothouse.apiserver.storage import codec

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pilothouse.apiserver.authorization.rbac.declaring import CREATE_EVENTS, VIEW, cluster_role, verbs
+from pilothouse.apiserver.authorization.rbac.role_builders import CREATE_EVENTS, VIEW, cluster_role, verbs
 from pilothouse.apiserver.authorization.rbac.rules import PolicyRule
 from pilothouse.meta.kind import Object
 

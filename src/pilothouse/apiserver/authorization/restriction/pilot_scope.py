@@ -19,13 +19,13 @@ from __future__ import annotations
 
 from pilothouse.api.navigator.clusters import GROUP as NAVIGATOR
 from pilothouse.apiserver.authorization.authorizer import Attributes, AuthorizationDecision
-from pilothouse.apiserver.authorization.restriction.clusters import (
+from pilothouse.apiserver.authorization.restriction.identity import PodBoundUser
+from pilothouse.apiserver.authorization.restriction.pilot_index import (
     ClusterRecord,
     PilotIndex,
     PilotRecord,
     own_lease,
 )
-from pilothouse.apiserver.authorization.restriction.identity import PodBoundUser
 from pilothouse.apiserver.authorization.restriction.scope import CHANGES, READS, aside, denied, selects_label
 from pilothouse.apiserver.discovery.catalog import ROOT
 from pilothouse.apiserver.storage.watch_cache import WatchCache

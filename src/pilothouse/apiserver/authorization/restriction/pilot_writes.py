@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from typing import Any, NoReturn
 
-from pilothouse.apiserver.authorization.restriction.clusters import PilotIndex, own_lease
 from pilothouse.apiserver.authorization.restriction.identity import PodBoundUser
+from pilothouse.apiserver.authorization.restriction.pilot_index import PilotIndex, own_lease
 from pilothouse.apiserver.endpoints.call import ResourceRequest
 from pilothouse.meta import errors
 from pilothouse.meta.kind import Object

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from pilothouse.api.kubernetes.normalising import Normaliser
+from pilothouse.api.kubernetes.normalization import Normaliser
+from pilothouse.api.kubernetes.protobuf_bodies import table_name
 from pilothouse.api.kubernetes.table import protobuf_name, schema
-from pilothouse.api.kubernetes.wire import table_name
 from pilothouse.meta.fields import FieldError
 from pilothouse.meta.kind import Kind, Object, Resource
 

@@ -13,7 +13,7 @@ import os
 from collections.abc import Callable, Iterator
 from typing import BinaryIO
 
-from pilothouse.apiserver.audit.question import AuditQuery, stamp_of
+from pilothouse.apiserver.audit.query import AuditQuery, stamp_of
 
 BLOCK = 256 * 1024
 

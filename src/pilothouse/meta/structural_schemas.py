@@ -20,7 +20,7 @@ from pilothouse.meta.formats import compile_pattern
 from pilothouse.meta.regular_expressions import MAX_SIZE, compile_expression, rough_size
 from pilothouse.meta.schema_json import INT_OR_STRING, from_json
 from pilothouse.meta.schema_keywords import keyword_problems
-from pilothouse.meta.schema_meaning import meaning_problems
+from pilothouse.meta.schema_semantics import meaning_problems
 
 Raw = Mapping[str, Any]
 _SCALARS: Final = ("string", "integer", "number", "boolean")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pilothouse.apiserver.admission.namespace_lifecycle import PERMANENT_NAMESPACES
+from pilothouse.apiserver.admission.admission_chain import PERMANENT_NAMESPACES
 from pilothouse.apiserver.discovery.catalog import KindCatalog, ServedVersion
 from pilothouse.apiserver.endpoints import decoding, object_metadata, strict_decoding, write_options
 from pilothouse.apiserver.endpoints.call import ResourceRequest

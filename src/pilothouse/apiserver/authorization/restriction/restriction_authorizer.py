@@ -22,7 +22,6 @@ from pilothouse.apiserver.authorization.authorizer import (
     AuthorizationDecision,
 )
 from pilothouse.apiserver.authorization.restriction.bound_pods import BoundPods
-from pilothouse.apiserver.authorization.restriction.clusters import PilotIndex
 from pilothouse.apiserver.authorization.restriction.identity import (
     POD_UID,
     JoiningMachine,
@@ -34,6 +33,7 @@ from pilothouse.apiserver.authorization.restriction.kept_volumes import KeptVolu
 from pilothouse.apiserver.authorization.restriction.node_claims import NodeClaims
 from pilothouse.apiserver.authorization.restriction.node_scope import NodeScope
 from pilothouse.apiserver.authorization.restriction.node_writes import NodeWrites
+from pilothouse.apiserver.authorization.restriction.pilot_index import PilotIndex
 from pilothouse.apiserver.authorization.restriction.pilot_scope import PilotScope
 from pilothouse.apiserver.authorization.restriction.pilot_writes import PilotWrites
 from pilothouse.apiserver.endpoints.call import ResourceRequest

@@ -23,7 +23,7 @@ from pilothouse.aio.background_tasks import BackgroundTasks
 from pilothouse.aio.ring_buffer import Bounds
 from pilothouse.aio.worker_thread import on_loop
 from pilothouse.api.kubernetes.node_claims import Network
-from pilothouse.apiserver.admission.namespace_lifecycle import AdmissionChain, Refusals, WriteCheck
+from pilothouse.apiserver.admission.admission_chain import AdmissionChain, Refusals, WriteCheck
 from pilothouse.apiserver.admission.pod_security.admission import PodSecurity
 from pilothouse.apiserver.admission.pod_security.configuration import (
     DEFAULT_CONFIGURATION,
@@ -40,16 +40,16 @@ from pilothouse.apiserver.authentication.service_account_tokens import ServiceAc
 from pilothouse.apiserver.authorization.authorizer import Attributes, Chain, Masters
 from pilothouse.apiserver.authorization.permission_check import PermissionCheck, attributes_of
 from pilothouse.apiserver.authorization.rbac.aggregation import Aggregation
-from pilothouse.apiserver.authorization.rbac.authorizer import RBACAuthorizer
 from pilothouse.apiserver.authorization.rbac.escalation import Escalation
 from pilothouse.apiserver.authorization.rbac.grants import GROUP as RBAC_GROUP
-from pilothouse.apiserver.authorization.rbac.reconciling import make_roles
-from pilothouse.apiserver.authorization.restriction.authorizer import Restriction
+from pilothouse.apiserver.authorization.rbac.rbac_authorizer import RBACAuthorizer
+from pilothouse.apiserver.authorization.rbac.role_reconciliation import make_roles
 from pilothouse.apiserver.authorization.restriction.node_claims import (
     ControlPlaneNetwork,
     NewClaims,
     NodeClaims,
 )
+from pilothouse.apiserver.authorization.restriction.restriction_authorizer import Restriction
 from pilothouse.apiserver.bootstrap import make_namespaces
 from pilothouse.apiserver.discovery import tables, version
 from pilothouse.apiserver.discovery.catalog import KindCatalog
@@ -72,7 +72,7 @@ from pilothouse.apiserver.flowcontrol.stream_limits import (
     StreamLimit,
 )
 from pilothouse.apiserver.metrics.request_metrics import RequestCounters
-from pilothouse.apiserver.registry import namespaces
+from pilothouse.apiserver.registry import namespace_deletion
 from pilothouse.apiserver.registry.access_reviews import AccessReviews
 from pilothouse.apiserver.registry.address_allocation import AddressAllocator
 from pilothouse.apiserver.registry.certificate_requests import RequestRights
@@ -340,7 +340,7 @@ class RequestHandler:
     async def _write_namespace(self, call: ResourceRequest) -> Answer:
         """A namespace that was told to end takes nothing new, once that is answered."""
         if call.verb == "delete" and not call.subresource:
-            await namespaces.check_deletion(call, self.catalog, self.cache)
+            await namespace_deletion.check_deletion(call, self.catalog, self.cache)
         answer = await self._dispatch(call)
         await self.cache.fresh()
         if call.request.late_warnings is not None:
@@ -428,7 +428,7 @@ class RequestHandler:
             case "binding", _:
                 return await self._pods.bind(call)
             case "finalize", _:
-                return await namespaces.finalize(call, self._writer, self._large)
+                return await namespace_deletion.finalize(call, self._writer, self._large)
             case _, "get":
                 return await self.reader.get(call.request, call.served, call.namespace, call.name)
             case _, "update":

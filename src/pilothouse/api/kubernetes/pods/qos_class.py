@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from pilothouse.api.kubernetes.checking import amount
+from pilothouse.api.kubernetes.shared_checks import amount
 
 _COUNTED = ("cpu", "memory")
 

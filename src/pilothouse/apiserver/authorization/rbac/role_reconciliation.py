@@ -10,10 +10,10 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from pilothouse.apiserver.authorization.rbac import policy
+from pilothouse.apiserver.authorization.rbac import default_roles
 from pilothouse.apiserver.authorization.rbac.coverage import missing
-from pilothouse.apiserver.authorization.rbac.declaring import AUTOUPDATE
 from pilothouse.apiserver.authorization.rbac.grants import GROUP
+from pilothouse.apiserver.authorization.rbac.role_builders import AUTOUPDATE
 from pilothouse.apiserver.authorization.rbac.rules import read_rules, write_rules
 from pilothouse.apiserver.discovery.catalog import KindCatalog, ServedVersion
 from pilothouse.apiserver.endpoints import object_metadata, strict_decoding
@@ -26,10 +26,10 @@ from pilothouse.meta.kind import Object
 from pilothouse.store.interface import Conflict
 
 _POLICY = {
-    "clusterroles": policy.cluster_roles,
-    "clusterrolebindings": policy.cluster_bindings,
-    "roles": policy.roles,
-    "rolebindings": policy.bindings,
+    "clusterroles": default_roles.cluster_roles,
+    "clusterrolebindings": default_roles.cluster_bindings,
+    "roles": default_roles.roles,
+    "rolebindings": default_roles.bindings,
 }
 
 

@@ -3,7 +3,7 @@
     Pod.path("default", "web-0")                # "/api/v1/namespaces/default/pods/web-0"
     StatefulSet.path("default", "web", "status")
 
-A ``Noun`` is what a client has to know of a kind: how it is spelt in paths and objects. Fields, defaults and validation
+A ``KindName`` is what a client has to know of a kind: how it is spelt in paths and objects. Fields, defaults and validation
 are the server's business (``meta.kind.Kind``).
 """
 
@@ -20,7 +20,7 @@ from pilothouse.meta import errors
 _PLAIN: Final = re.compile(r"[A-Za-z0-9._~-]+")
 
 
-class Noun(msgspec.Struct, frozen=True, cache_hash=True):
+class KindName(msgspec.Struct, frozen=True, cache_hash=True):
     """One version of a kind, as a client names it."""
 
     group: str
@@ -56,72 +56,78 @@ def _step(part: str) -> str:
     return f"/{part}" if _PLAIN.fullmatch(part) else f"/{quote(part, safe='')}"
 
 
-Namespace: Final = Noun("", "v1", "Namespace", "namespaces", namespaced=False)
-Node: Final = Noun("", "v1", "Node", "nodes", namespaced=False)
-Pod: Final = Noun("", "v1", "Pod", "pods")
-Service: Final = Noun("", "v1", "Service", "services")
-Endpoints: Final = Noun("", "v1", "Endpoints", "endpoints")
-ConfigMap: Final = Noun("", "v1", "ConfigMap", "configmaps")
-Secret: Final = Noun("", "v1", "Secret", "secrets")
-ServiceAccount: Final = Noun("", "v1", "ServiceAccount", "serviceaccounts")
-PersistentVolume: Final = Noun("", "v1", "PersistentVolume", "persistentvolumes", namespaced=False)
-PersistentVolumeClaim: Final = Noun("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims")
-CoreEvent: Final = Noun("", "v1", "Event", "events")
-Event: Final = Noun("events.k8s.io", "v1", "Event", "events")
-StatefulSet: Final = Noun("apps", "v1", "StatefulSet", "statefulsets")
-Deployment: Final = Noun("apps", "v1", "Deployment", "deployments")
-ReplicaSet: Final = Noun("apps", "v1", "ReplicaSet", "replicasets")
-DaemonSet: Final = Noun("apps", "v1", "DaemonSet", "daemonsets")
-Job: Final = Noun("batch", "v1", "Job", "jobs")
-CronJob: Final = Noun("batch", "v1", "CronJob", "cronjobs")
-ControllerRevision: Final = Noun("apps", "v1", "ControllerRevision", "controllerrevisions")
-PodDisruptionBudget: Final = Noun("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets")
-Lease: Final = Noun("coordination.k8s.io", "v1", "Lease", "leases")
-EndpointSlice: Final = Noun("discovery.k8s.io", "v1", "EndpointSlice", "endpointslices")
-StorageClass: Final = Noun("storage.k8s.io", "v1", "StorageClass", "storageclasses", namespaced=False)
-VolumeAttributesClass: Final = Noun(
+Namespace: Final = KindName("", "v1", "Namespace", "namespaces", namespaced=False)
+Node: Final = KindName("", "v1", "Node", "nodes", namespaced=False)
+Pod: Final = KindName("", "v1", "Pod", "pods")
+Service: Final = KindName("", "v1", "Service", "services")
+Endpoints: Final = KindName("", "v1", "Endpoints", "endpoints")
+ConfigMap: Final = KindName("", "v1", "ConfigMap", "configmaps")
+Secret: Final = KindName("", "v1", "Secret", "secrets")
+ServiceAccount: Final = KindName("", "v1", "ServiceAccount", "serviceaccounts")
+PersistentVolume: Final = KindName("", "v1", "PersistentVolume", "persistentvolumes", namespaced=False)
+PersistentVolumeClaim: Final = KindName("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims")
+CoreEvent: Final = KindName("", "v1", "Event", "events")
+Event: Final = KindName("events.k8s.io", "v1", "Event", "events")
+StatefulSet: Final = KindName("apps", "v1", "StatefulSet", "statefulsets")
+Deployment: Final = KindName("apps", "v1", "Deployment", "deployments")
+ReplicaSet: Final = KindName("apps", "v1", "ReplicaSet", "replicasets")
+DaemonSet: Final = KindName("apps", "v1", "DaemonSet", "daemonsets")
+Job: Final = KindName("batch", "v1", "Job", "jobs")
+CronJob: Final = KindName("batch", "v1", "CronJob", "cronjobs")
+ControllerRevision: Final = KindName("apps", "v1", "ControllerRevision", "controllerrevisions")
+PodDisruptionBudget: Final = KindName("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets")
+Lease: Final = KindName("coordination.k8s.io", "v1", "Lease", "leases")
+EndpointSlice: Final = KindName("discovery.k8s.io", "v1", "EndpointSlice", "endpointslices")
+StorageClass: Final = KindName("storage.k8s.io", "v1", "StorageClass", "storageclasses", namespaced=False)
+VolumeAttributesClass: Final = KindName(
     "storage.k8s.io", "v1", "VolumeAttributesClass", "volumeattributesclasses", namespaced=False
 )
-CertificateSigningRequest: Final = Noun(
+CertificateSigningRequest: Final = KindName(
     "certificates.k8s.io", "v1", "CertificateSigningRequest", "certificatesigningrequests", namespaced=False
 )
-CustomResourceDefinition: Final = Noun(
+CustomResourceDefinition: Final = KindName(
     "apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions", namespaced=False
 )
-Role: Final = Noun("rbac.authorization.k8s.io", "v1", "Role", "roles")
-RoleBinding: Final = Noun("rbac.authorization.k8s.io", "v1", "RoleBinding", "rolebindings")
-ClusterRole: Final = Noun("rbac.authorization.k8s.io", "v1", "ClusterRole", "clusterroles", namespaced=False)
-ClusterRoleBinding: Final = Noun(
+Role: Final = KindName("rbac.authorization.k8s.io", "v1", "Role", "roles")
+RoleBinding: Final = KindName("rbac.authorization.k8s.io", "v1", "RoleBinding", "rolebindings")
+ClusterRole: Final = KindName(
+    "rbac.authorization.k8s.io", "v1", "ClusterRole", "clusterroles", namespaced=False
+)
+ClusterRoleBinding: Final = KindName(
     "rbac.authorization.k8s.io", "v1", "ClusterRoleBinding", "clusterrolebindings", namespaced=False
 )
-Pilot: Final = Noun("navigator.jetstack.io", "v1beta1", "Pilot", "pilots")
-ElasticsearchCluster: Final = Noun(
+Pilot: Final = KindName("navigator.jetstack.io", "v1beta1", "Pilot", "pilots")
+ElasticsearchCluster: Final = KindName(
     "navigator.jetstack.io", "v1beta1", "ElasticsearchCluster", "elasticsearchclusters"
 )
-CassandraCluster: Final = Noun("navigator.jetstack.io", "v1beta1", "CassandraCluster", "cassandraclusters")
-Decision: Final = Noun("pilothouse.io", "v1alpha1", "Decision", "decisions")
-Plan: Final = Noun("autopilot.k0sproject.io", "v1beta2", "Plan", "plans", namespaced=False)
-ControlNode: Final = Noun(
+CassandraCluster: Final = KindName(
+    "navigator.jetstack.io", "v1beta1", "CassandraCluster", "cassandraclusters"
+)
+Decision: Final = KindName("pilothouse.io", "v1alpha1", "Decision", "decisions")
+Plan: Final = KindName("autopilot.k0sproject.io", "v1beta2", "Plan", "plans", namespaced=False)
+ControlNode: Final = KindName(
     "autopilot.k0sproject.io", "v1beta2", "ControlNode", "controlnodes", namespaced=False
 )
-UpdateConfig: Final = Noun(
+UpdateConfig: Final = KindName(
     "autopilot.k0sproject.io", "v1beta2", "UpdateConfig", "updateconfigs", namespaced=False
 )
-AutopilotRule: Final = Noun(
+AutopilotRule: Final = KindName(
     "autopilot.libopenstorage.org", "v1alpha1", "AutopilotRule", "autopilotrules", namespaced=False
 )
-AutopilotRuleObject: Final = Noun(
+AutopilotRuleObject: Final = KindName(
     "autopilot.libopenstorage.org", "v1alpha1", "AutopilotRuleObject", "autopilotruleobjects"
 )
-ActionApproval: Final = Noun("autopilot.libopenstorage.org", "v1alpha1", "ActionApproval", "actionapprovals")
-ApplicationPolicy: Final = Noun(
+ActionApproval: Final = KindName(
+    "autopilot.libopenstorage.org", "v1alpha1", "ActionApproval", "actionapprovals"
+)
+ApplicationPolicy: Final = KindName(
     "autopilot.libopenstorage.org", "v1alpha1", "ApplicationPolicy", "applicationpolicies", namespaced=False
 )
-ApplicationAction: Final = Noun(
+ApplicationAction: Final = KindName(
     "autopilot.libopenstorage.org", "v1alpha1", "ApplicationAction", "applicationactions"
 )
 
-KNOWN: Final = {(noun.api_version, noun.kind): noun for noun in vars().values() if isinstance(noun, Noun)}
+KNOWN: Final = {(noun.api_version, noun.kind): noun for noun in vars().values() if isinstance(noun, KindName)}
 """Those above, by apiVersion and kind."""
 
 CONDITIONED: Final = frozenset(
@@ -152,10 +158,10 @@ CONDITIONED: Final = frozenset(
 """Those whose status has conditions."""
 
 
-def noun_of(api_version: str, kind: str) -> Noun:
+def noun_of(api_version: str, kind: str) -> KindName:
     """The noun that an object names. One that is not listed here is taken to be namespaced and regular."""
     known = KNOWN.get((api_version, kind))
     if known is not None:
         return known
     group, _, version = api_version.rpartition("/")
-    return Noun(group, version, kind, f"{kind.lower()}s")
+    return KindName(group, version, kind, f"{kind.lower()}s")

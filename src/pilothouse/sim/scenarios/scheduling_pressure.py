@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from random import Random
 
-from pilothouse.api.nouns import Node, Pod
+from pilothouse.api.kind_names import Node, Pod
 from pilothouse.api.objects import Object
 from pilothouse.client.api import Api
 from pilothouse.controllers.garbage_collector import garbage

@@ -20,7 +20,7 @@ import msgspec
 
 from pilothouse.apiserver.audit.follower import Follower
 from pilothouse.apiserver.audit.peers import PeerError, PeerTrails
-from pilothouse.apiserver.audit.question import MOST, AuditQuery, stamp_of
+from pilothouse.apiserver.audit.query import MOST, AuditQuery, stamp_of
 from pilothouse.apiserver.audit.trail import AuditTrail
 from pilothouse.apiserver.instances import ServerInstance
 from pilothouse.apiserver.server.messages import StreamChunk, StreamSink

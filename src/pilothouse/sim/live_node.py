@@ -1,6 +1,6 @@
 """The modelled node at a live server, ours or a real Kubernetes: pods get ready, and nothing runs.
 
-    python -m pilothouse.sim.node --kubeconfig admin.kubeconfig --name n1 --name n2
+    python -m pilothouse.sim.live_node --kubeconfig admin.kubeconfig --name n1 --name n2
 
     async with joined(api, "n1", "n2"):          # in a test
         ...
@@ -64,7 +64,7 @@ async def _join(kubeconfig: Path, names: list[str]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(
-        prog="python -m pilothouse.sim.node", description="A node of no machine."
+        prog="python -m pilothouse.sim.live_node", description="A node of no machine."
     )
     parser.add_argument("--kubeconfig", type=Path, required=True)
     parser.add_argument("--name", action="append", default=[], help="of a node; may be given again")

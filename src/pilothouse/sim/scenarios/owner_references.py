@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from random import Random
 from typing import Final
 
-from pilothouse.api.nouns import ConfigMap, Noun, Secret
+from pilothouse.api.kind_names import ConfigMap, KindName, Secret
 from pilothouse.api.objects import Object, Tree
 from pilothouse.client.api import Api, Propagation
 from pilothouse.controllers.garbage_collector import garbage
@@ -124,7 +124,7 @@ def _adopt(name: str, parent: str) -> Do:
     return do
 
 
-def _kind(name: str) -> Noun:
+def _kind(name: str) -> KindName:
     """Half of the family are of another kind, of which is heard by another watch."""
     return Secret if int(name[1:]) % 2 else ConfigMap
 

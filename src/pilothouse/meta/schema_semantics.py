@@ -20,7 +20,7 @@ from pilothouse.meta.fields import FieldError, child, element, entry
 from pilothouse.meta.object_meta import object_schema
 from pilothouse.meta.pruning import prune
 from pilothouse.meta.schema import UNSET, Schema, ValidationRule
-from pilothouse.meta.validating import faults
+from pilothouse.meta.validation import faults
 
 _REASONS: Final = (fields.DUPLICATE, fields.FORBIDDEN, fields.INVALID, fields.REQUIRED)
 _STEP: Final = re.compile(r"\.([A-Za-z_][\w-]*)|\['((?:[^'\\]|\\.)+)'\]", re.ASCII)

@@ -1,6 +1,6 @@
 """A schema, compiled: the four things one does with it, each as fast as it can be.
 
-    shape = Shape(schema)
+    shape = CompiledSchema(schema)
     unknown = [] if shape.accepts(obj) else shape.prune(obj)
     shape.default(obj)
     problems = shape.validate(obj, stored)
@@ -24,34 +24,34 @@ from pilothouse.meta.schema import UNSET, Schema
 from pilothouse.meta.schema_plan import make_plan
 
 if TYPE_CHECKING:
-    from pilothouse.meta.accepting import Acceptor
-    from pilothouse.meta.rules import Rules
+    from pilothouse.meta.cel_rules import CelRules
+    from pilothouse.meta.fast_validation import FastValidator
 
 
-class Shape:
+class CompiledSchema:
     """A compiled schema. Objects are changed in place."""
 
     def __init__(self, schema: Schema) -> None:
         self.schema = schema
 
     @cached_property
-    def _acceptor(self) -> Acceptor:
-        from pilothouse.meta.accepting import Acceptor
+    def _acceptor(self) -> FastValidator:
+        from pilothouse.meta.fast_validation import FastValidator
 
-        return Acceptor(self.schema)
+        return FastValidator(self.schema)
 
     @cached_property
     def _defaults(self) -> Defaults:
         return Defaults(self.schema)
 
     @cached_property
-    def _rules(self) -> Rules | None:
+    def _rules(self) -> CelRules | None:
         plan = make_plan(self.schema, lambda node: bool(node.rules))
         if plan is None:
             return None
-        from pilothouse.meta.rules import Rules
+        from pilothouse.meta.cel_rules import CelRules
 
-        return Rules(plan)
+        return CelRules(plan)
 
     def accepts(self, obj: dict[str, Any]) -> bool:
         """True if no field is unknown and the schema finds no fault (CEL rules are not looked at)."""
@@ -78,7 +78,7 @@ class Shape:
         before = UNSET if old is None else old
         found: list[FieldError] = []
         if not self.accepts(obj):
-            from pilothouse.meta.validating import faults
+            from pilothouse.meta.validation import faults
 
             found = faults(self.schema, obj, before)
         return found if self._rules is None else found + self._rules.check(obj, before, found)

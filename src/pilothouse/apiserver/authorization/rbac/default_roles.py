@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from pilothouse.apiserver.authorization.rbac.controller_policy import CONTROLLER_ROLES
-from pilothouse.apiserver.authorization.rbac.declaring import (
+from pilothouse.apiserver.authorization.rbac.role_builders import (
     CREATE_EVENTS,
     EDIT,
     VIEW,
@@ -28,7 +28,7 @@ from pilothouse.apiserver.authorization.rbac.declaring import (
     user,
     verbs,
 )
-from pilothouse.apiserver.authorization.rbac.declaring import cluster_role as plain
+from pilothouse.apiserver.authorization.rbac.role_builders import cluster_role as plain
 from pilothouse.meta.kind import Object
 from pilothouse.pki.keyring import PEERS_GROUP
 

@@ -1,14 +1,14 @@
 """Running a schema's CEL rules over an object.
 
-    rules = Rules(make_plan(schema, lambda node: bool(node.rules)))
+    rules = CelRules(make_plan(schema, lambda node: bool(node.rules)))
     rules.check(obj, stored, found)     # found: what validation has found so far
 
 A rule sees the part of the object that its node describes as ``self``. A rule that mentions ``oldSelf`` is about a change: it
 runs only where that part existed before, unless it takes ``oldSelf`` as an optional. Parts are matched as in
 ``validating``. A rule that is broken by a part which didn't change is tolerated.
 
-Rules may rely on the types, so while the object has faults of type, presence, enumeration or length none is run, and one more
-error says so. Rules are compiled when they are first run, and once.
+CelRules may rely on the types, so while the object has faults of type, presence, enumeration or length none is run, and one more
+error says so. CelRules are compiled when they are first run, and once.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pilothouse.meta.cel import BudgetExceeded, CelError, CelExpression, Values,
 from pilothouse.meta.fields import FieldError, child, element, entry
 from pilothouse.meta.schema import UNSET, Schema, ValidationRule
 from pilothouse.meta.schema_plan import SchemaPlan
-from pilothouse.meta.validating import correlate, unchanged
+from pilothouse.meta.validation import correlate, unchanged
 
 _BLOCKING = {fields.REQUIRED, fields.NOT_SUPPORTED, fields.TOO_LONG, fields.TOO_MANY, fields.TYPE_INVALID}
 _NOT_CHECKED = (
@@ -57,7 +57,7 @@ class _Exhausted(Exception):
         self.fault = fault
 
 
-class Rules:
+class CelRules:
     """The rules of a schema; the plan leads to the nodes that have some."""
 
     def __init__(self, plan: SchemaPlan) -> None:

@@ -8,7 +8,7 @@ from functools import lru_cache
 from random import Random
 from typing import Final
 
-from pilothouse.api.nouns import CertificateSigningRequest
+from pilothouse.api.kind_names import CertificateSigningRequest
 from pilothouse.api.objects import Object, Tree
 from pilothouse.apiserver.authorization.authorizer import MASTERS
 from pilothouse.apiserver.server.messages import User

@@ -1,6 +1,6 @@
 """The quick answer: is there anything at all to say about this object?
 
-    acceptor = Acceptor(schema)
+    acceptor = FastValidator(schema)
     acceptor.accepts(obj)     # one call into compiled code
 
 The schema is translated to JSON Schema in which unknown fields are forbidden where they would be pruned, and nulls are
@@ -42,7 +42,7 @@ _ANY_BUT_NULL = ["object", "array", "string", "number", "boolean"]
 _encode = msgspec.json.encode
 
 
-class Acceptor:
+class FastValidator:
     """A schema as compiled JSON Schema."""
 
     def __init__(self, schema: Schema) -> None:
