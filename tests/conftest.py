@@ -3,8 +3,8 @@
 pytest_plugins = [
     "tests.kit.surroundings",
     "tests.kit.targets",
-    "tests.kit.telling",
+    "tests.kit.run_report",
     "tests.kit.skips",
-    "tests.kit.ordering",
-    "tests.kit.ending",
+    "tests.kit.start_order",
+    "tests.kit.worker_exit",
 ]

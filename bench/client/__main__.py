@@ -17,7 +17,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from tests.kit import kube, ours
+from tests.kit import kube, pilothouse_server
 from tests.kit.servers import Server
 
 from pilothouse.api.kind_names import Pod, ServiceAccount
@@ -48,7 +48,9 @@ def pod(number: int) -> dict[str, Any]:
 
 
 def start(target: str, folder: Path) -> Server:
-    return kube.KubeServer(folder) if target == kube.NAME else ours.PilothouseServer(folder, target)
+    return (
+        kube.KubeServer(folder) if target == kube.NAME else pilothouse_server.PilothouseServer(folder, target)
+    )
 
 
 async def fill(server: Server, pods: int) -> None:
@@ -67,7 +69,7 @@ async def fill(server: Server, pods: int) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.client")
-    parser.add_argument("--target", choices=[*ours.STORES, kube.NAME], default="sqlite")
+    parser.add_argument("--target", choices=[*pilothouse_server.STORES, kube.NAME], default="sqlite")
     parser.add_argument("--pods", type=int, default=10_000)
     chosen = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:

@@ -22,10 +22,10 @@ from random import Random
 
 from tests.kit import tools
 from tests.kit.ordinary_user import ordinary_folder
-from tests.kit.ours import PilothouseServer
+from tests.kit.pilothouse_server import PilothouseServer
 from tests.kit.pilots import cluster_tree, pilot_tree
 from tests.kit.processes import Process, free_port
-from tests.kit.real_elastic import PilotedNode, addresses, unpacked
+from tests.kit.real_elasticsearch import PilotedNode, addresses, unpacked
 from tests.kit.waiting import eventually
 
 from pilothouse.api.kind_names import ElasticsearchCluster, Pilot

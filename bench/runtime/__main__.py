@@ -18,7 +18,7 @@ from pathlib import Path
 from random import Random
 from typing import NamedTuple
 
-from tests.kit.ours import PilothouseServer
+from tests.kit.pilothouse_server import PilothouseServer
 from tests.kit.processes import Process
 from tests.kit.servers import Server
 

@@ -13,7 +13,7 @@ import pytest
 from tests.kit.etcd import EtcdServer
 from tests.kit.http import Http
 from tests.kit.kubeconfig import Access
-from tests.kit.ours import PilothouseServer
+from tests.kit.pilothouse_server import PilothouseServer
 from tests.kit.servers import Target
 from tests.kit.waiting import eventually
 

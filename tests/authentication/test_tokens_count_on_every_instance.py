@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from tests.kit.etcd import EtcdServer
 from tests.kit.http import Http
-from tests.kit.ours import PilothouseServer
+from tests.kit.pilothouse_server import PilothouseServer
 from tests.kit.servers import Target
 
 ACCOUNTS = "/api/v1/namespaces/default/serviceaccounts"

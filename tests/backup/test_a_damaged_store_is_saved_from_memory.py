@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.kit.kubectl import Kubectl, newest
-from tests.kit.ours import PilothouseServer
+from tests.kit.pilothouse_server import PilothouseServer
 
 pytestmark = pytest.mark.long
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from tests.cli.running import pilothouse
 from tests.kit.containers import needs_root
-from tests.kit.planes import UpPlane, as_ordinary_user
+from tests.kit.control_planes import UpPlane, as_ordinary_user
 from tests.up.manifests import stateful_set
 
 from pilothouse.app import plane_discovery

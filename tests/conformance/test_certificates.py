@@ -13,8 +13,8 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from tests.kit.http import Answer, Http, Json
+from tests.kit.rbac_objects import bind, cluster_role, place, rule
 from tests.kit.requests import request_for
-from tests.kit.rights import bind, cluster_role, place, rule
 from tests.kit.servers import Target
 from tests.kit.waiting import eventually
 

@@ -10,7 +10,7 @@ import pytest
 from tests.kit import kube
 from tests.kit.http import Http
 from tests.kit.kube import KubeServer
-from tests.kit.ours import PilothouseServer
+from tests.kit.pilothouse_server import PilothouseServer
 from tests.kit.servers import Server, Target
 
 pytestmark = pytest.mark.conformance

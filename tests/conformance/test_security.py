@@ -14,7 +14,7 @@ from multidict import CIMultiDict
 from tests.kit.databases import Databases, database
 from tests.kit.http import Answer, Http, Json
 from tests.kit.kubectl import Kubectl
-from tests.kit.rights import (
+from tests.kit.rbac_objects import (
     SELF_ACCESS,
     SUBJECT_ACCESS,
     access_review,

@@ -13,7 +13,7 @@ import aiohttp
 import pytest
 from tests.kit.databases import GROUP, Databases
 from tests.kit.http import PATIENCE, TABLE, Event, Http
-from tests.kit.rights import bind, place, role, rule
+from tests.kit.rbac_objects import bind, place, role, rule
 from tests.kit.waiting import eventually
 
 pytestmark = pytest.mark.conformance

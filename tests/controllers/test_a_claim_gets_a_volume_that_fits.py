@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.kit.placing import claim, node, pod, seen, storage_class, volume
+from tests.kit.scheduling_objects import claim, node, pod, seen, storage_class, volume
 
 from pilothouse.api.objects import Tree
 from pilothouse.controllers.storage.claim_binder import claims

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.kit.placing import NOW, pod, seen
+from tests.kit.scheduling_objects import NOW, pod, seen
 
 from pilothouse.api.objects import Object, Tree
 from pilothouse.base.rfc3339 import format_time

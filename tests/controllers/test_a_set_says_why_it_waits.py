@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.kit.stepping import WRITES, Yard, waits
+from tests.kit.controller_harness import WRITES, ControllerHarness, waits
 from tests.kit.workloads import rolling, stateful_set
 
 from pilothouse.api.kind_names import Pod
@@ -42,7 +42,7 @@ UNPROVISIONED = {
 
 def waited(pod_status: dict[str, Any], pod_spec: dict[str, Any] | None = None, **spec: Any) -> Wait:
     """What a set waits for whose first pod is so."""
-    yard = Yard()
+    yard = ControllerHarness()
     web = yard.add(stateful_set(**spec))
     yard.step(stateful_sets, web)
     yard.change(yard.pod("web-0"), lambda tree: tree["spec"].update(pod_spec or {}))
@@ -166,7 +166,7 @@ def test_only_who_lacks_a_config_map_or_secret_is_told_to_make_it(message: str, 
 
 
 def test_a_pod_that_does_not_go_is_named_with_what_keeps_it() -> None:
-    yard = Yard()
+    yard = ControllerHarness()
     web = yard.add(stateful_set())
     yard.settle(stateful_sets, web)
     yard.change(yard.pod("web-0"), lambda tree: tree["metadata"].update(finalizers=["x.io/keep"]))
@@ -180,7 +180,7 @@ def test_a_pod_that_does_not_go_is_named_with_what_keeps_it() -> None:
 
 def test_what_is_said_does_not_change_with_time() -> None:
     """Or else a record would be written over and over."""
-    yard = Yard()
+    yard = ControllerHarness()
     web = yard.add(stateful_set(minReadySeconds=1000))
     yard.step(stateful_sets, web)
     yard.run_pods()
@@ -191,7 +191,7 @@ def test_what_is_said_does_not_change_with_time() -> None:
 
 
 def test_a_parallel_set_tells_of_several_pods_at_once() -> None:
-    yard = Yard()
+    yard = ControllerHarness()
     web = yard.add(stateful_set(podManagementPolicy="Parallel", replicas=5))
     yard.step(stateful_sets, web)
     yard.step(stateful_sets, web)
@@ -201,7 +201,7 @@ def test_a_parallel_set_tells_of_several_pods_at_once() -> None:
 
 
 def test_a_set_that_is_as_it_should_be_waits_for_nothing() -> None:
-    yard = Yard()
+    yard = ControllerHarness()
     web = yard.add(stateful_set())
     assert yard.settle(stateful_sets, web) == []
 
@@ -211,7 +211,7 @@ def _ready_without_time(tree: dict[str, Any]) -> None:
 
 
 def test_a_ready_pod_that_does_not_say_since_when_is_not_available() -> None:
-    yard = Yard()
+    yard = ControllerHarness()
     web = yard.add(stateful_set(minReadySeconds=5))
     yard.step(stateful_sets, web)
     yard.change(yard.pod("web-0"), _ready_without_time)
@@ -243,7 +243,7 @@ def test_a_ready_pod_that_does_not_say_since_when_is_not_available() -> None:
 def test_a_set_that_can_t_be_understood_says_where_and_leaves_its_pods_alone(
     spec: dict[str, Any], path: str
 ) -> None:
-    yard = Yard()
+    yard = ControllerHarness()
     web = yard.add(stateful_set())
     yard.settle(stateful_sets, web)
     yard.edit(web, **spec)
@@ -262,7 +262,7 @@ def test_a_set_that_can_t_be_understood_says_where_and_leaves_its_pods_alone(
     ],
 )
 def test_a_status_edited_into_nonsense_is_set_right(status: Any) -> None:
-    yard = Yard()
+    yard = ControllerHarness()
     web = yard.add(stateful_set(updateStrategy={"type": "RollingUpdate"}))
     yard.change(web, lambda tree: tree.update(status=status))
     yard.settle(stateful_sets, web)
@@ -276,7 +276,7 @@ def _revisionless(pod: Object) -> bool:
 
 
 def test_a_pod_without_a_revision_is_updated_like_an_old_one() -> None:
-    yard = Yard()
+    yard = ControllerHarness()
     web = yard.add(stateful_set())
     yard.settle(stateful_sets, web)
     yard.change(yard.pod("web-1"), lambda tree: tree["metadata"]["labels"].pop("controller-revision-hash"))

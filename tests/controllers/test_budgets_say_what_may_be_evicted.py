@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.kit.stepping import WRITES, Yard, reasons, waits
+from tests.kit.controller_harness import WRITES, ControllerHarness, reasons, waits
 from tests.kit.workloads import disruption_budget, stateful_set
 
 from pilothouse.api.kind_names import Pod, PodDisruptionBudget, StatefulSet
@@ -16,13 +16,13 @@ from pilothouse.controllers.stateful_sets.stateful_set_controller import statefu
 from pilothouse.runtime.intents import RecordEvent, RequeueAfter, Wait
 
 
-def fleet(yard: Yard, replicas: int = 3) -> Object:
+def fleet(yard: ControllerHarness, replicas: int = 3) -> Object:
     web = yard.add(stateful_set(replicas=replicas))
     yard.settle(stateful_sets, web)
     return web
 
 
-def decided(yard: Yard, budget: Object) -> dict[str, Any]:
+def decided(yard: ControllerHarness, budget: Object) -> dict[str, Any]:
     yard.step(disruption_budgets, budget)
     assert not any(isinstance(intent, WRITES) for intent in yard.step(disruption_budgets, budget))
     return yard.status(budget)
@@ -44,7 +44,7 @@ def condition(status: dict[str, Any]) -> tuple[str, str]:
     return found["status"], found["reason"]
 
 
-def evicted(yard: Yard, budget: Object, name: str) -> None:
+def evicted(yard: ControllerHarness, budget: Object, name: str) -> None:
     """What the API server writes when it evicts a pod, before the pod is seen going."""
 
     def spend(tree: dict[str, Any]) -> None:
@@ -71,7 +71,7 @@ def evicted(yard: Yard, budget: Object, name: str) -> None:
 def test_healthy_pods_beyond_the_desired_ones_may_go(
     spec: dict[str, Any], expected: tuple[int, int, int, int]
 ) -> None:
-    yard = Yard()
+    yard = ControllerHarness()
     fleet(yard)
     status = decided(yard, yard.add(disruption_budget(**spec)))
     assert numbers(status) == expected
@@ -80,7 +80,7 @@ def test_healthy_pods_beyond_the_desired_ones_may_go(
 
 
 def test_a_share_is_a_share_of_what_the_set_asks_for() -> None:
-    yard = Yard()
+    yard = ControllerHarness()
     web = fleet(yard)
     budget = yard.add(disruption_budget(maxUnavailable=1))
     yard.remove(yard.pod("web-2"))
@@ -90,7 +90,7 @@ def test_a_share_is_a_share_of_what_the_set_asks_for() -> None:
 
 
 def test_pods_that_are_not_ready_or_are_going_are_not_healthy() -> None:
-    yard = Yard()
+    yard = ControllerHarness()
     fleet(yard, 4)
     yard.set_ready(yard.pod("web-0"), False)
     yard.delete(yard.pod("web-1"))
@@ -98,7 +98,7 @@ def test_pods_that_are_not_ready_or_are_going_are_not_healthy() -> None:
 
 
 def test_an_evicted_pod_counts_as_down_before_it_is_seen_going() -> None:
-    yard = Yard()
+    yard = ControllerHarness()
     fleet(yard)
     budget = yard.add(disruption_budget(minAvailable=1))
     decided(yard, budget)
@@ -115,7 +115,7 @@ def test_an_evicted_pod_counts_as_down_before_it_is_seen_going() -> None:
 
 
 def test_an_evicted_pod_that_stays_counts_again_and_is_told_of() -> None:
-    yard = Yard()
+    yard = ControllerHarness()
     fleet(yard)
     budget = yard.add(disruption_budget(minAvailable=1))
     decided(yard, budget)
@@ -129,7 +129,7 @@ def test_an_evicted_pod_that_stays_counts_again_and_is_told_of() -> None:
 
 
 def test_an_evicted_pod_that_has_gone_is_forgotten() -> None:
-    yard = Yard()
+    yard = ControllerHarness()
     fleet(yard)
     budget = yard.add(disruption_budget(minAvailable=1))
     decided(yard, budget)
@@ -139,7 +139,7 @@ def test_an_evicted_pod_that_has_gone_is_forgotten() -> None:
 
 
 def test_without_pods_nothing_is_allowed() -> None:
-    yard = Yard()
+    yard = ControllerHarness()
     budget = yard.add(disruption_budget(minAvailable=0))
     assert reasons(yard.step(disruption_budgets, budget)) == ["NoPods"]
     assert numbers(yard.status(budget)) == (0, 0, 0, 0)
@@ -147,7 +147,7 @@ def test_without_pods_nothing_is_allowed() -> None:
 
 
 def test_pods_that_nobody_controls_count_for_a_number_but_not_for_a_share() -> None:
-    yard = Yard()
+    yard = ControllerHarness()
     fleet(yard)
     lonely = yard.add(
         {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a", "labels": {"app": "web"}}, "spec": {}}
@@ -174,7 +174,7 @@ def test_pods_that_nobody_controls_count_for_a_number_but_not_for_a_share() -> N
 def test_what_a_budget_is_a_share_of_must_be_known_or_nothing_may_go(
     owner: dict[str, Any], said: str
 ) -> None:
-    yard = Yard()
+    yard = ControllerHarness()
     fleet(yard)
     budget = yard.add(disruption_budget(maxUnavailable=2))
     decided(yard, budget)
@@ -200,7 +200,7 @@ def test_what_a_budget_is_a_share_of_must_be_known_or_nothing_may_go(
     ],
 )
 def test_a_budget_that_can_t_be_understood_allows_nothing(spec: dict[str, Any], path: str) -> None:
-    yard = Yard()
+    yard = ControllerHarness()
     fleet(yard)
     budget = yard.add(disruption_budget(**spec))
     [wait] = waits(yard.step(disruption_budgets, budget))
@@ -209,7 +209,7 @@ def test_a_budget_that_can_t_be_understood_allows_nothing(spec: dict[str, Any], 
 
 
 def test_a_budget_that_asks_for_nothing_allows_nothing_and_says_so() -> None:
-    yard = Yard()
+    yard = ControllerHarness()
     fleet(yard)
     budget = yard.add(disruption_budget())
     assert reasons(yard.step(disruption_budgets, budget)) == ["NothingAsked"]
@@ -217,14 +217,14 @@ def test_a_budget_that_asks_for_nothing_allows_nothing_and_says_so() -> None:
 
 
 def test_no_selector_selects_nothing_and_an_empty_one_everything() -> None:
-    yard = Yard()
+    yard = ControllerHarness()
     fleet(yard)
     assert numbers(decided(yard, yard.add(disruption_budget("none", minAvailable=1, selector=None))))[0] == 0
     assert numbers(decided(yard, yard.add(disruption_budget("all", minAvailable=1, selector={}))))[0] == 3
 
 
 def test_the_moment_of_the_change_is_kept_while_the_condition_stays() -> None:
-    yard = Yard()
+    yard = ControllerHarness()
     fleet(yard)
     budget = yard.add(disruption_budget(minAvailable=1))
     since = decided(yard, budget)["conditions"][0]["lastTransitionTime"]
@@ -236,7 +236,7 @@ def test_the_moment_of_the_change_is_kept_while_the_condition_stays() -> None:
 
 
 def test_a_change_of_a_pod_or_its_set_has_the_budget_looked_at() -> None:
-    yard = Yard()
+    yard = ControllerHarness()
     web = fleet(yard)
     yard.add(disruption_budget("mine", minAvailable=1))
     yard.add(disruption_budget("other", minAvailable=1, selector={"matchLabels": {"app": "other"}}))

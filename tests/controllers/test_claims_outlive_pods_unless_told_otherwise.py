@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.kit.stepping import Yard, made, reasons
+from tests.kit.controller_harness import ControllerHarness, made, reasons
 from tests.kit.workloads import stateful_set
 
 from pilothouse.api.kind_names import PersistentVolumeClaim
@@ -14,21 +14,21 @@ from pilothouse.runtime.intents import Delete, PatchObject, RecordEvent
 KEPT = ("Retain", "Retain")
 
 
-def settled(yard: Yard, when_deleted: str, when_scaled: str) -> Object:
+def settled(yard: ControllerHarness, when_deleted: str, when_scaled: str) -> Object:
     policy = {"whenDeleted": when_deleted, "whenScaled": when_scaled}
     web = yard.add(stateful_set(claims=["data", "log"], persistentVolumeClaimRetentionPolicy=policy))
     yard.settle(stateful_sets, web)
     return web
 
 
-def claim(yard: Yard, name: str) -> Object:
+def claim(yard: ControllerHarness, name: str) -> Object:
     found = yard.get(PersistentVolumeClaim, name)
     assert found is not None
     return found
 
 
 def test_claims_are_named_after_template_set_and_ordinal_and_labelled_by_the_selector() -> None:
-    yard = Yard()
+    yard = ControllerHarness()
     settled(yard, *KEPT)
     assert yard.names(PersistentVolumeClaim) == [
         f"{volume}-web-{ordinal}" for volume in ("data", "log") for ordinal in range(3)
@@ -41,7 +41,7 @@ def test_claims_are_named_after_template_set_and_ordinal_and_labelled_by_the_sel
 @pytest.mark.parametrize("when_deleted", ["Retain", "Delete"])
 @pytest.mark.parametrize("when_scaled", ["Retain", "Delete"])
 def test_scaling_down_takes_claims_along_only_if_asked_to(when_deleted: str, when_scaled: str) -> None:
-    yard = Yard()
+    yard = ControllerHarness()
     web = settled(yard, when_deleted, when_scaled)
     yard.edit(web, replicas=1)
     yard.settle(stateful_sets, web)
@@ -55,7 +55,7 @@ def test_scaling_down_takes_claims_along_only_if_asked_to(when_deleted: str, whe
 @pytest.mark.parametrize("when_deleted", ["Retain", "Delete"])
 @pytest.mark.parametrize("when_scaled", ["Retain", "Delete"])
 def test_deleting_the_set_takes_claims_along_only_if_asked_to(when_deleted: str, when_scaled: str) -> None:
-    yard = Yard()
+    yard = ControllerHarness()
     web = settled(yard, when_deleted, when_scaled)
     yard.delete(web)
     while yard.collect() or yard.run_pods():
@@ -64,7 +64,7 @@ def test_deleting_the_set_takes_claims_along_only_if_asked_to(when_deleted: str,
 
 
 def test_the_owner_is_written_before_the_pod_is_deleted() -> None:
-    yard = Yard()
+    yard = ControllerHarness()
     web = settled(yard, "Retain", "Delete")
     yard.edit(web, replicas=2)
     intents = yard.decide(stateful_sets, web)
@@ -75,7 +75,7 @@ def test_the_owner_is_written_before_the_pod_is_deleted() -> None:
 
 
 def test_scaling_up_again_in_time_keeps_the_claim() -> None:
-    yard = Yard()
+    yard = ControllerHarness()
     web = settled(yard, "Delete", "Delete")
     yard.edit(web, replicas=2)
     yard.step(stateful_sets, web, crash_after=2)
@@ -86,7 +86,7 @@ def test_scaling_up_again_in_time_keeps_the_claim() -> None:
 
 
 def test_changing_the_policy_changes_the_owners_of_what_is_there() -> None:
-    yard = Yard()
+    yard = ControllerHarness()
     web = settled(yard, *KEPT)
     yard.edit(web, persistentVolumeClaimRetentionPolicy={"whenDeleted": "Delete", "whenScaled": "Retain"})
     yard.settle(stateful_sets, web)
@@ -97,7 +97,7 @@ def test_changing_the_policy_changes_the_owners_of_what_is_there() -> None:
 
 
 def test_a_claim_that_is_to_be_collected_is_not_used_again() -> None:
-    yard = Yard()
+    yard = ControllerHarness()
     web = settled(yard, "Retain", "Delete")
     yard.edit(web, replicas=2)
     yard.step(stateful_sets, web)
@@ -112,7 +112,7 @@ def test_a_claim_that_is_to_be_collected_is_not_used_again() -> None:
 
 
 def test_a_claim_that_is_to_be_kept_after_all_is_saved_from_the_collector() -> None:
-    yard = Yard()
+    yard = ControllerHarness()
     web = settled(yard, "Retain", "Delete")
     yard.edit(web, replicas=2)
     yard.step(stateful_sets, web)
@@ -128,7 +128,7 @@ def test_a_claim_that_is_to_be_kept_after_all_is_saved_from_the_collector() -> N
 
 
 def test_a_claim_that_is_being_deleted_is_waited_for() -> None:
-    yard = Yard()
+    yard = ControllerHarness()
     web = settled(yard, *KEPT)
     yard.change(
         claim(yard, "data-web-0"),
@@ -143,7 +143,7 @@ def test_a_claim_that_is_being_deleted_is_waited_for() -> None:
 
 
 def test_a_claim_of_a_former_set_of_that_name_is_left_to_the_collector() -> None:
-    yard = Yard()
+    yard = ControllerHarness()
     web = settled(yard, "Delete", "Retain")
     old = claim(yard, "data-web-0").uid
     yard.delete(web)
@@ -157,7 +157,7 @@ def test_a_claim_of_a_former_set_of_that_name_is_left_to_the_collector() -> None
 
 
 def test_a_claim_that_somebody_else_controls_is_not_fought_over() -> None:
-    yard = Yard()
+    yard = ControllerHarness()
     web = settled(yard, "Delete", "Retain")
     other = {"apiVersion": "x/v1", "kind": "Thing", "name": "t", "uid": web.uid + "x", "controller": True}
     yard.change(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.kit.placing import objects, pod, world
+from tests.kit.scheduling_objects import objects, pod, world
 
 from pilothouse.api.kind_names import Endpoints, EndpointSlice
 from pilothouse.api.objects import Object, Tree

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.kit.placing import namespace, seen
+from tests.kit.scheduling_objects import namespace, seen
 
 from pilothouse.api.objects import Tree
 from pilothouse.controllers.root_certificates import root_certificates

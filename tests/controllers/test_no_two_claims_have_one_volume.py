@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.kit.placing import claim, volume
-from tests.kit.stepping import WRITES, Refused, Yard
+from tests.kit.controller_harness import WRITES, ControllerHarness, Refused
+from tests.kit.scheduling_objects import claim, volume
 
 from pilothouse.api.kind_names import PersistentVolume, PersistentVolumeClaim
 from pilothouse.api.objects import Object
@@ -21,7 +21,7 @@ ROUND = st.tuples(
 )
 
 
-def check(yard: Yard) -> None:
+def check(yard: ControllerHarness) -> None:
     taken = [one.spec["volumeName"] for one in yard.all(PersistentVolumeClaim) if one.spec.get("volumeName")]
     assert len(set(taken)) == len(taken)
     for one in yard.all(PersistentVolumeClaim):
@@ -31,7 +31,7 @@ def check(yard: Yard) -> None:
             assert held.spec["claimRef"]["uid"] == one.uid
 
 
-def write(yard: Yard, intents: list[Intent], most: int | None = None) -> int:
+def write(yard: ControllerHarness, intents: list[Intent], most: int | None = None) -> int:
     """Carry them out until one is refused; how many went through."""
     done = 0
     for intent in [one for one in intents if isinstance(one, WRITES)][:most]:
@@ -44,7 +44,7 @@ def write(yard: Yard, intents: list[Intent], most: int | None = None) -> int:
     return done
 
 
-def settle(yard: Yard) -> None:
+def settle(yard: ControllerHarness) -> None:
     kinds: list[tuple[Controller, list[Object]]]
     for _ in range(50):
         kinds = [(claims, yard.all(PersistentVolumeClaim)), (volumes, yard.all(PersistentVolume))]
@@ -56,7 +56,7 @@ def settle(yard: Yard) -> None:
 @settings(deadline=None, max_examples=150)
 @given(asked=SIZES, there=SIZES, rounds=st.lists(ROUND, max_size=12))
 def test_whatever_crashes(asked: list[int], there: list[int], rounds: list[tuple[str, int, int]]) -> None:
-    yard = Yard()
+    yard = ControllerHarness()
     for number, size in enumerate(asked):
         yard.add(claim(f"c{number}", size=f"{size}Gi", storageClassName=""))
     for number, size in enumerate(there):

@@ -11,8 +11,8 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.x509.oid import NameOID
-from tests.kit.placing import NOW, node, seen
 from tests.kit.requests import new_key, request_for
+from tests.kit.scheduling_objects import NOW, node, seen
 
 from pilothouse.api.objects import Tree
 from pilothouse.base.rfc3339 import format_time

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.kit.placing import claim, namespace, node, pod, seen, storage_class, volume
+from tests.kit.scheduling_objects import claim, namespace, node, pod, seen, storage_class, volume
 
 from pilothouse.api.objects import Tree
 from pilothouse.controllers.scheduling.scheduler import scheduling

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.kit.placing import NOW, node, pod, seen
+from tests.kit.scheduling_objects import NOW, node, pod, seen
 
 from pilothouse.api.objects import Tree
 from pilothouse.base.rfc3339 import format_time

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.kit.stepping import Refused, Yard, made, reasons
+from tests.kit.controller_harness import ControllerHarness, Refused, made, reasons
 from tests.kit.workloads import pod_template, stateful_set
 
 from pilothouse.api.kind_names import PersistentVolumeClaim, Pod
@@ -24,13 +24,13 @@ def orphan(name: str = "web-1", **metadata: Any) -> dict[str, Any]:
     }
 
 
-def asked(mapper: Any, one: Object, yard: Yard) -> list[tuple[str, str]]:
+def asked(mapper: Any, one: Object, yard: ControllerHarness) -> list[tuple[str, str]]:
     names: Names = mapper(one, yard.world())
     return list(names)
 
 
 def test_a_pod_has_its_ordinal_in_name_labels_and_host_name() -> None:
-    yard = Yard()
+    yard = ControllerHarness()
     web = yard.add(stateful_set(serviceName="peers"))
     yard.settle(stateful_sets, web)
     pod = yard.pod("web-2")
@@ -46,7 +46,7 @@ def test_a_pod_has_its_ordinal_in_name_labels_and_host_name() -> None:
 
 
 def test_the_template_s_annotations_and_finalizers_are_the_pod_s() -> None:
-    yard = Yard()
+    yard = ControllerHarness()
     template = pod_template()
     template["metadata"] |= {"annotations": {"a": "b"}, "finalizers": ["x.io/y"], "name": "ignored"}
     yard.step(stateful_sets, yard.add(stateful_set(template=template)))
@@ -55,7 +55,7 @@ def test_the_template_s_annotations_and_finalizers_are_the_pod_s() -> None:
 
 
 def test_a_claim_takes_the_place_of_the_volume_of_its_name() -> None:
-    yard = Yard()
+    yard = ControllerHarness()
     template = pod_template()
     template["spec"]["volumes"] = [{"name": "data", "emptyDir": {}}, {"name": "tmp", "emptyDir": {}}]
     yard.step(stateful_sets, yard.add(stateful_set(template=template, claims=["data"])))
@@ -67,7 +67,7 @@ def test_a_claim_takes_the_place_of_the_volume_of_its_name() -> None:
 
 
 def test_an_orphan_that_fits_is_adopted() -> None:
-    yard = Yard()
+    yard = ControllerHarness()
     before = yard.add(orphan())
     web = yard.add(stateful_set())
     yard.settle(stateful_sets, web)
@@ -77,7 +77,7 @@ def test_an_orphan_that_fits_is_adopted() -> None:
 
 
 def test_an_adopted_pod_that_stays_gets_the_labels_it_lacks() -> None:
-    yard = Yard()
+    yard = ControllerHarness()
     before = yard.add(orphan("web-0"))
     yard.settle(stateful_sets, yard.add(stateful_set(updateStrategy={"type": "OnDelete"})))
     pod = yard.pod("web-0")
@@ -87,7 +87,7 @@ def test_an_adopted_pod_that_stays_gets_the_labels_it_lacks() -> None:
 
 
 def test_an_orphan_that_is_going_is_not_adopted() -> None:
-    yard = Yard()
+    yard = ControllerHarness()
     yard.delete(yard.add(orphan("web-0")))
     intents = yard.step(stateful_sets, yard.add(stateful_set()))
     assert yard.pod("web-0").controller is None
@@ -95,7 +95,7 @@ def test_an_orphan_that_is_going_is_not_adopted() -> None:
 
 
 def test_an_orphan_is_not_adopted_by_a_set_that_has_gone_meanwhile() -> None:
-    yard = Yard()
+    yard = ControllerHarness()
     yard.add(orphan())
     web = yard.add(stateful_set())
     intents = yard.decide(stateful_sets, web)
@@ -107,7 +107,7 @@ def test_an_orphan_is_not_adopted_by_a_set_that_has_gone_meanwhile() -> None:
 
 
 def test_pods_that_do_not_fit_are_let_go() -> None:
-    yard = Yard()
+    yard = ControllerHarness()
     web = yard.add(stateful_set())
     yard.settle(stateful_sets, web)
     yard.change(yard.pod("web-1"), lambda tree: tree["metadata"]["labels"].update(app="other"))
@@ -120,7 +120,7 @@ def test_pods_that_do_not_fit_are_let_go() -> None:
 
 
 def test_somebody_else_s_pod_in_the_place_is_waited_for() -> None:
-    yard = Yard()
+    yard = ControllerHarness()
     other = {"apiVersion": "x/v1", "kind": "Thing", "name": "t", "uid": "u", "controller": True}
     yard.add(orphan("web-0", ownerReferences=[other]))
     web = yard.add(stateful_set())
@@ -133,7 +133,7 @@ def test_somebody_else_s_pod_in_the_place_is_waited_for() -> None:
 
 
 def test_a_name_that_only_looks_like_a_member_s_is_none() -> None:
-    yard = Yard()
+    yard = ControllerHarness()
     for name in ("web-00", "web-x", "web", "web-99999999999", "other-web-0"):
         yard.add(orphan(name))
     yard.settle(stateful_sets, yard.add(stateful_set(replicas=1)))
@@ -142,7 +142,7 @@ def test_a_name_that_only_looks_like_a_member_s_is_none() -> None:
 
 
 def test_an_adopted_pod_without_the_set_s_claims_is_waited_for() -> None:
-    yard = Yard()
+    yard = ControllerHarness()
     pod = yard.add(orphan("web-0"))
     web = yard.add(stateful_set(claims=["data"]))
     yard.set_ready(pod, True)
@@ -153,7 +153,7 @@ def test_an_adopted_pod_without_the_set_s_claims_is_waited_for() -> None:
 
 
 def test_a_pod_s_change_has_the_set_of_its_name_looked_at() -> None:
-    yard = Yard()
+    yard = ControllerHarness()
     yard.add(stateful_set(claims=["data"]))
     pod_mapper = stateful_sets.also[Pod]
     claim_mapper = stateful_sets.also[PersistentVolumeClaim]

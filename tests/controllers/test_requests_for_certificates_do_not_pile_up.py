@@ -6,8 +6,8 @@ import datetime
 from base64 import b64encode
 
 import pytest
-from tests.kit.placing import NOW, seen
 from tests.kit.requests import request_for
+from tests.kit.scheduling_objects import NOW, seen
 from tests.runtime.conftest import Bench
 
 from pilothouse.api.kind_names import CertificateSigningRequest

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.kit.stepping import Yard, made, reasons
+from tests.kit.controller_harness import ControllerHarness, made, reasons
 from tests.kit.workloads import pod_template, rolling, stateful_set
 
 from pilothouse.api.kind_names import ControllerRevision
@@ -11,7 +11,7 @@ from pilothouse.api.objects import Object
 from pilothouse.controllers.stateful_sets.stateful_set_controller import stateful_sets
 
 
-def history(yard: Yard) -> dict[int, str]:
+def history(yard: ControllerHarness) -> dict[int, str]:
     """The image of each revision."""
     return {
         revision["revision"]: revision["data"]["spec"]["template"]["spec"]["containers"][0]["image"]
@@ -19,7 +19,7 @@ def history(yard: Yard) -> dict[int, str]:
     }
 
 
-def rolled(yard: Yard, *images: str, **spec: object) -> Object:
+def rolled(yard: ControllerHarness, *images: str, **spec: object) -> Object:
     web = yard.add(stateful_set(image=images[0], **spec))
     yard.settle(stateful_sets, web)
     for image in images[1:]:
@@ -29,7 +29,7 @@ def rolled(yard: Yard, *images: str, **spec: object) -> Object:
 
 
 def test_each_template_is_a_revision_that_the_set_owns() -> None:
-    yard = Yard()
+    yard = ControllerHarness()
     web = rolled(yard, "app:1", "app:2")
     assert history(yard) == {1: "app:1", 2: "app:2"}
     latest = next(one for one in yard.all(ControllerRevision) if one["revision"] == 2)
@@ -42,7 +42,7 @@ def test_each_template_is_a_revision_that_the_set_owns() -> None:
 
 
 def test_a_template_that_comes_back_is_its_old_revision_with_a_new_number() -> None:
-    yard = Yard()
+    yard = ControllerHarness()
     web = rolled(yard, "app:1", "app:2")
     first = next(one.name for one in yard.all(ControllerRevision) if one["revision"] == 1)
     yard.edit(web, template=pod_template("app:1"))
@@ -52,19 +52,19 @@ def test_a_template_that_comes_back_is_its_old_revision_with_a_new_number() -> N
 
 
 def test_the_history_ends_at_its_limit() -> None:
-    yard = Yard()
+    yard = ControllerHarness()
     rolled(yard, "app:1", "app:2", "app:3", "app:4", revisionHistoryLimit=1)
     assert history(yard) == {3: "app:3", 4: "app:4"}
 
 
 def test_a_revision_that_pods_are_made_from_is_not_history() -> None:
-    yard = Yard()
+    yard = ControllerHarness()
     rolled(yard, "app:1", "app:2", "app:3", revisionHistoryLimit=0, updateStrategy=rolling(partition=2))
     assert history(yard) == {1: "app:1", 3: "app:3"}
 
 
 def test_the_set_s_annotations_are_kept_with_the_revision() -> None:
-    yard = Yard()
+    yard = ControllerHarness()
     tree = stateful_set()
     tree["metadata"]["annotations"] = {"kubernetes.io/change-cause": "first"}
     yard.settle(stateful_sets, yard.add(tree))
@@ -73,10 +73,10 @@ def test_the_set_s_annotations_are_kept_with_the_revision() -> None:
 
 
 def test_a_name_that_something_else_has_is_not_used() -> None:
-    elsewhere = Yard()
+    elsewhere = ControllerHarness()
     elsewhere.settle(stateful_sets, elsewhere.add(stateful_set()))
     [taken] = elsewhere.names(ControllerRevision)
-    yard = Yard()
+    yard = ControllerHarness()
     yard.add(
         {
             "apiVersion": "apps/v1",
@@ -95,7 +95,7 @@ def test_a_name_that_something_else_has_is_not_used() -> None:
 
 
 def test_the_revision_of_a_former_set_is_not_relied_on() -> None:
-    yard = Yard()
+    yard = ControllerHarness()
     former = rolled(yard, "app:1")
     old = yard.status(former)["updateRevision"]
     yard.delete(former)
@@ -108,7 +108,7 @@ def test_the_revision_of_a_former_set_is_not_relied_on() -> None:
 
 
 def test_the_revision_is_made_once_whatever_is_lost_after_it() -> None:
-    yard = Yard()
+    yard = ControllerHarness()
     web = yard.add(stateful_set())
     [name] = made(yard.step(stateful_sets, web, crash_after=1), "ControllerRevision")
     yard.settle(stateful_sets, web)
@@ -116,7 +116,7 @@ def test_the_revision_is_made_once_whatever_is_lost_after_it() -> None:
 
 
 def test_revisions_without_an_owner_are_adopted() -> None:
-    yard = Yard()
+    yard = ControllerHarness()
     web = rolled(yard, "app:1", "app:2")
     for revision in yard.all(ControllerRevision):
         yard.change(revision, lambda tree: tree["metadata"].pop("ownerReferences"))
@@ -127,7 +127,7 @@ def test_revisions_without_an_owner_are_adopted() -> None:
 
 @pytest.mark.parametrize("data", [None, {}, {"spec": None}, {"spec": {"template": "x"}}, "x"])
 def test_a_revision_edited_into_nonsense_is_named_in_what_is_waited_for(data: object) -> None:
-    yard = Yard()
+    yard = ControllerHarness()
     web = rolled(yard, "app:1", "app:2", updateStrategy=rolling(partition=3))
     current = yard.status(web)["currentRevision"]
     broken = yard.get(ControllerRevision, current)

@@ -7,7 +7,7 @@ from typing import Any
 
 from hypothesis import given, note, settings
 from hypothesis import strategies as st
-from tests.kit.stepping import WRITES, Yard
+from tests.kit.controller_harness import WRITES, ControllerHarness
 from tests.kit.workloads import pod_template, rolling, stateful_set
 
 from pilothouse.api.kind_names import ControllerRevision, PersistentVolumeClaim, Pod, StatefulSet
@@ -62,7 +62,7 @@ sets = st.fixed_dictionaries(
 class Promises:
     """What must hold before each write."""
 
-    def __init__(self, yard: Yard) -> None:
+    def __init__(self, yard: ControllerHarness) -> None:
         self._yard = yard
 
     def __call__(self, intent: Intent) -> None:
@@ -120,7 +120,7 @@ class Promises:
         return max(1, self._spec()["replicas"] // 2) if asked == "50%" else int(asked)
 
 
-def happen(yard: Yard, web: Object, what: str, detail: Any) -> None:
+def happen(yard: ControllerHarness, web: Object, what: str, detail: Any) -> None:
     pods = yard.all(Pod)
     chosen = pods[detail % len(pods)] if pods and isinstance(detail, int) else None
     on_pods: dict[str, Callable[[Object], Any]] = {
@@ -144,7 +144,7 @@ def happen(yard: Yard, web: Object, what: str, detail: Any) -> None:
             on_pods[what](chosen)
 
 
-def check_end(yard: Yard) -> None:
+def check_end(yard: ControllerHarness) -> None:
     web = yard.get(StatefulSet, "web")
     assert web is not None
     spec, status = web.spec, web.status
@@ -180,7 +180,7 @@ def check_end(yard: Yard) -> None:
 @settings(max_examples=200, deadline=None)
 @given(spec=sets, story=st.lists(happenings, max_size=40))
 def test_any_story_ends_well(spec: dict[str, Any], story: list[tuple[str, Any]]) -> None:
-    yard = Yard()
+    yard = ControllerHarness()
     web = yard.add(stateful_set(claims=["data"], **spec))
     yard.watch = Promises(yard)
     for what, detail in story:
@@ -208,7 +208,7 @@ def test_a_crash_after_any_write_of_a_life_s_story_changes_nothing_about_its_end
 def _live(life: list[dict[str, Any]], *, cut_at: int) -> int:
     """Live it with one crash before this write; the number of writes before that, or of all."""
     policy = {"whenDeleted": "Delete", "whenScaled": "Delete"}
-    yard = Yard()
+    yard = ControllerHarness()
     web = yard.add(stateful_set(claims=["data"], persistentVolumeClaimRetentionPolicy=policy))
     written: list[Intent] = []
     promises = Promises(yard)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.kit.stepping import Yard, ended, made, reasons
+from tests.kit.controller_harness import ControllerHarness, ended, made, reasons
 from tests.kit.workloads import stateful_set
 
 from pilothouse.api.kind_names import Pod
@@ -11,7 +11,7 @@ from pilothouse.controllers.stateful_sets.stateful_set_controller import statefu
 
 
 def test_an_ordered_set_makes_the_next_pod_when_the_last_one_is_ready() -> None:
-    yard = Yard()
+    yard = ControllerHarness()
     web = yard.add(stateful_set())
     assert made(yard.step(stateful_sets, web)) == ["web-0"]
     assert made(yard.step(stateful_sets, web)) == []
@@ -23,20 +23,20 @@ def test_an_ordered_set_makes_the_next_pod_when_the_last_one_is_ready() -> None:
 
 
 def test_a_parallel_set_makes_all_pods_at_once() -> None:
-    yard = Yard()
+    yard = ControllerHarness()
     web = yard.add(stateful_set(podManagementPolicy="Parallel"))
     assert made(yard.step(stateful_sets, web)) == ["web-0", "web-1", "web-2"]
 
 
 def test_ordinals_begin_where_the_spec_says() -> None:
-    yard = Yard()
+    yard = ControllerHarness()
     web = yard.add(stateful_set(ordinals={"start": 5}, replicas=2))
     yard.settle(stateful_sets, web)
     assert yard.names(Pod) == ["web-5", "web-6"]
 
 
 def test_moving_the_first_ordinal_makes_the_new_pods_before_the_old_ones_go() -> None:
-    yard = Yard()
+    yard = ControllerHarness()
     web = yard.add(stateful_set(replicas=2))
     yard.settle(stateful_sets, web)
     yard.edit(web, ordinals={"start": 2})
@@ -46,7 +46,7 @@ def test_moving_the_first_ordinal_makes_the_new_pods_before_the_old_ones_go() ->
 
 
 def test_an_ordered_set_ends_the_highest_pod_first_and_waits_for_it_to_go() -> None:
-    yard = Yard()
+    yard = ControllerHarness()
     web = yard.add(stateful_set())
     yard.settle(stateful_sets, web)
     yard.edit(web, replicas=1)
@@ -60,7 +60,7 @@ def test_an_ordered_set_ends_the_highest_pod_first_and_waits_for_it_to_go() -> N
 
 
 def test_a_parallel_set_ends_all_superfluous_pods_at_once() -> None:
-    yard = Yard()
+    yard = ControllerHarness()
     web = yard.add(stateful_set(podManagementPolicy="Parallel"))
     yard.settle(stateful_sets, web)
     yard.edit(web, replicas=1)
@@ -68,7 +68,7 @@ def test_a_parallel_set_ends_all_superfluous_pods_at_once() -> None:
 
 
 def test_an_ordered_set_does_not_shrink_while_a_lower_pod_is_down() -> None:
-    yard = Yard()
+    yard = ControllerHarness()
     web = yard.add(stateful_set())
     yard.settle(stateful_sets, web)
     yard.set_ready(yard.pod("web-0"), False)
@@ -78,7 +78,7 @@ def test_an_ordered_set_does_not_shrink_while_a_lower_pod_is_down() -> None:
 
 
 def test_of_superfluous_pods_that_are_down_the_lowest_goes_before_the_others_are_up() -> None:
-    yard = Yard()
+    yard = ControllerHarness()
     web = yard.add(stateful_set(replicas=4))
     yard.settle(stateful_sets, web)
     yard.set_ready(yard.pod("web-2"), False)
@@ -96,7 +96,7 @@ def test_of_superfluous_pods_that_are_down_the_lowest_goes_before_the_others_are
 @pytest.mark.parametrize("phase", ["Failed", "Succeeded"])
 @pytest.mark.parametrize("policy", ["OrderedReady", "Parallel"])
 def test_a_pod_that_has_ended_is_deleted_and_made_anew(phase: str, policy: str) -> None:
-    yard = Yard()
+    yard = ControllerHarness()
     web = yard.add(stateful_set(podManagementPolicy=policy))
     yard.settle(stateful_sets, web)
     before = yard.pod("web-1").uid
@@ -110,7 +110,7 @@ def test_a_pod_that_has_ended_is_deleted_and_made_anew(phase: str, policy: str) 
 
 
 def test_a_pod_that_was_deleted_comes_back_when_it_is_gone() -> None:
-    yard = Yard()
+    yard = ControllerHarness()
     web = yard.add(stateful_set())
     yard.settle(stateful_sets, web)
     yard.delete(yard.pod("web-0"))
@@ -121,7 +121,7 @@ def test_a_pod_that_was_deleted_comes_back_when_it_is_gone() -> None:
 
 
 def test_a_set_that_is_being_deleted_touches_no_pod() -> None:
-    yard = Yard()
+    yard = ControllerHarness()
     web = yard.add(stateful_set())
     yard.settle(stateful_sets, web)
     yard.change(
@@ -136,7 +136,7 @@ def test_a_set_that_is_being_deleted_touches_no_pod() -> None:
 
 
 def test_a_pod_counts_when_it_has_been_ready_for_min_ready_seconds() -> None:
-    yard = Yard()
+    yard = ControllerHarness()
     web = yard.add(stateful_set(minReadySeconds=10))
     yard.step(stateful_sets, web)
     yard.run_pods()
@@ -151,7 +151,7 @@ def test_a_pod_counts_when_it_has_been_ready_for_min_ready_seconds() -> None:
 
 
 def test_no_replicas_means_no_pods() -> None:
-    yard = Yard()
+    yard = ControllerHarness()
     web = yard.add(stateful_set(replicas=0))
     yard.settle(stateful_sets, web)
     assert yard.names(Pod) == []

@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.kit.placing import node, pod, seen
+from tests.kit.scheduling_objects import node, pod, seen
 
 from pilothouse.api.objects import Tree
 from pilothouse.controllers.scheduling.scheduler import scheduling

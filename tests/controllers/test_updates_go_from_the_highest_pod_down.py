@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.kit.stepping import Yard, ended, made, reasons, waits
+from tests.kit.controller_harness import ControllerHarness, ended, made, reasons, waits
 from tests.kit.workloads import pod_template, rolling, stateful_set
 
 from pilothouse.api.kind_names import Pod
@@ -14,18 +14,18 @@ def image(pod: Object) -> str:
     return str(pod.spec["containers"][0]["image"])
 
 
-def images(yard: Yard) -> list[str]:
+def images(yard: ControllerHarness) -> list[str]:
     return [image(pod) for pod in yard.all(Pod)]
 
 
-def settled(yard: Yard, **spec: object) -> Object:
+def settled(yard: ControllerHarness, **spec: object) -> Object:
     web = yard.add(stateful_set(**spec))
     yard.settle(stateful_sets, web)
     return web
 
 
 def test_one_pod_after_the_other_from_the_top() -> None:
-    yard = Yard()
+    yard = ControllerHarness()
     web = settled(yard)
     yard.edit(web, template=pod_template("app:2"))
     assert ended(yard.step(stateful_sets, web)) == ["web-2"]
@@ -41,7 +41,7 @@ def test_one_pod_after_the_other_from_the_top() -> None:
 
 
 def test_the_status_tells_how_far_the_update_is() -> None:
-    yard = Yard()
+    yard = ControllerHarness()
     web = settled(yard)
     before = yard.status(web)
     assert before["currentRevision"] == before["updateRevision"]
@@ -58,7 +58,7 @@ def test_the_status_tells_how_far_the_update_is() -> None:
 
 
 def test_pods_below_the_partition_stay_and_come_back_as_they_were() -> None:
-    yard = Yard()
+    yard = ControllerHarness()
     web = settled(yard, updateStrategy=rolling(partition=2))
     yard.edit(web, template=pod_template("app:2"))
     intents = yard.settle(stateful_sets, web)
@@ -75,7 +75,7 @@ def test_pods_below_the_partition_stay_and_come_back_as_they_were() -> None:
 
 
 def test_the_partition_counts_from_the_first_ordinal() -> None:
-    yard = Yard()
+    yard = ControllerHarness()
     web = settled(yard, ordinals={"start": 10}, updateStrategy=rolling(partition=1))
     yard.edit(web, template=pod_template("app:2"))
     yard.settle(stateful_sets, web)
@@ -85,7 +85,7 @@ def test_the_partition_counts_from_the_first_ordinal() -> None:
 
 
 def test_a_pod_that_is_going_counts_for_no_revision() -> None:
-    yard = Yard()
+    yard = ControllerHarness()
     web = settled(yard)
     yard.delete(yard.pod("web-0"))
     yard.step(stateful_sets, web)
@@ -94,7 +94,7 @@ def test_a_pod_that_is_going_counts_for_no_revision() -> None:
 
 
 def test_on_delete_never_calls_an_update_complete() -> None:
-    yard = Yard()
+    yard = ControllerHarness()
     web = settled(yard, updateStrategy={"type": "OnDelete"})
     before = yard.status(web)["currentRevision"]
     yard.edit(web, template=pod_template("app:2"))
@@ -108,7 +108,7 @@ def test_on_delete_never_calls_an_update_complete() -> None:
 
 
 def test_on_delete_leaves_leaves_it_to_the_user() -> None:
-    yard = Yard()
+    yard = ControllerHarness()
     web = settled(yard, updateStrategy={"type": "OnDelete"})
     yard.edit(web, template=pod_template("app:2"))
     assert reasons(yard.settle(stateful_sets, web)) == ["OnDelete"]
@@ -119,7 +119,7 @@ def test_on_delete_leaves_leaves_it_to_the_user() -> None:
 
 
 def test_a_parallel_update_too_waits_for_min_ready_seconds() -> None:
-    yard = Yard()
+    yard = ControllerHarness()
     web = settled(yard, podManagementPolicy="Parallel", minReadySeconds=10)
     yard.edit(web, template=pod_template("app:2"))
     yard.step(stateful_sets, web)
@@ -133,7 +133,7 @@ def test_a_parallel_update_too_waits_for_min_ready_seconds() -> None:
 
 
 def test_as_many_pods_go_at_once_as_may_be_unavailable() -> None:
-    yard = Yard()
+    yard = ControllerHarness()
     web = settled(yard, replicas=5, podManagementPolicy="Parallel", updateStrategy=rolling(maxUnavailable=2))
     yard.edit(web, template=pod_template("app:2"))
     assert ended(yard.step(stateful_sets, web)) == ["web-4", "web-3"]
@@ -145,7 +145,7 @@ def test_as_many_pods_go_at_once_as_may_be_unavailable() -> None:
 
 
 def test_a_pod_that_is_down_already_takes_up_the_room() -> None:
-    yard = Yard()
+    yard = ControllerHarness()
     web = settled(
         yard, replicas=4, podManagementPolicy="Parallel", updateStrategy=rolling(maxUnavailable="50%")
     )
@@ -155,7 +155,7 @@ def test_a_pod_that_is_down_already_takes_up_the_room() -> None:
 
 
 def test_without_a_word_on_partitions_a_pod_lost_before_its_turn_comes_back_as_it_was() -> None:
-    yard = Yard()
+    yard = ControllerHarness()
     web = settled(yard, updateStrategy={"type": "RollingUpdate"})
     yard.edit(web, template=pod_template("app:2"))
     yard.step(stateful_sets, web)
@@ -170,7 +170,7 @@ def test_without_a_word_on_partitions_a_pod_lost_before_its_turn_comes_back_as_i
 
 
 def test_an_ordered_update_stops_at_a_pod_that_never_gets_ready_and_says_how_to_go_on() -> None:
-    yard = Yard()
+    yard = ControllerHarness()
     web = settled(yard)
     yard.edit(web, template=pod_template("broken"))
     for _ in range(6):
@@ -189,7 +189,7 @@ def test_an_ordered_update_stops_at_a_pod_that_never_gets_ready_and_says_how_to_
 
 
 def test_a_parallel_update_replaces_a_broken_pod_by_itself() -> None:
-    yard = Yard()
+    yard = ControllerHarness()
     web = settled(yard, podManagementPolicy="Parallel")
     yard.edit(web, template=pod_template("broken"))
     for _ in range(6):
@@ -202,7 +202,7 @@ def test_a_parallel_update_replaces_a_broken_pod_by_itself() -> None:
 
 
 def test_an_update_and_a_smaller_size_at_once_shrink_first() -> None:
-    yard = Yard()
+    yard = ControllerHarness()
     web = settled(yard)
     yard.edit(web, template=pod_template("app:2"), replicas=2)
     assert ended(yard.step(stateful_sets, web)) == ["web-2"]

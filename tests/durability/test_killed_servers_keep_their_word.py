@@ -22,7 +22,7 @@ from tests.durability.ledger import History, Ledger
 from tests.durability.load import COLLECTION, PATIENCE, Watcher, Writer, ask, found
 from tests.durability.victim import Victim
 from tests.kit.http import Http
-from tests.kit.telling import Tell
+from tests.kit.run_report import Tell
 
 WRITERS = 8
 WATCHERS = 3

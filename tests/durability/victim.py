@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.kit.ours import PilothouseServer
+from tests.kit.pilothouse_server import PilothouseServer
 
 
 class Victim(PilothouseServer):

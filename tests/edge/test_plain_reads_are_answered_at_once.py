@@ -11,7 +11,7 @@ from tests.audit.scenes import lines_of
 from tests.edge.behind_an_edge import MAP, MAPS, TOKENS, Server
 from tests.edge.wire import Wire
 from tests.kit.core import ADMIN
-from tests.kit.rights import bind, cluster_role, place, rule
+from tests.kit.rbac_objects import bind, cluster_role, place, rule
 
 from pilothouse.apiserver.authentication.authenticator import Authenticator, read_tokens
 

@@ -12,7 +12,7 @@ from aiohttp.http_parser import HttpRequestParser
 from tests.audit.scenes import lines_of
 from tests.edge.behind_an_edge import MAP, MAPS, TOKENS, Server
 from tests.edge.wire import Reply, Wire
-from tests.kit.rights import bind, cluster_role, place, rule
+from tests.kit.rbac_objects import bind, cluster_role, place, rule
 
 from pilothouse.apiserver.authentication.authenticator import Authenticator, read_tokens
 from pilothouse.apiserver.server.fast_path import FastPath, FastRequest

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.kit.elastic import Sea, elastic, pool, wrote
-from tests.kit.stepping import WRITES
+from tests.kit.controller_harness import WRITES
+from tests.kit.elasticsearch_harness import ElasticsearchHarness, elastic, pool, wrote
 
 from pilothouse.api.kind_names import (
     ElasticsearchCluster,
@@ -30,8 +30,8 @@ from pilothouse.controllers.elasticsearch.cluster_controller import elasticsearc
 from pilothouse.runtime.intents import Create, Intent, PatchObject, RecordEvent, SetStatus, Update, subject
 
 
-def one_cluster(**spec: Any) -> tuple[Sea, Object]:
-    sea = Sea()
+def one_cluster(**spec: Any) -> tuple[ElasticsearchHarness, Object]:
+    sea = ElasticsearchHarness()
     test = sea.add(elastic("test", pools=[pool("mixed", 1, "data", "ingest", "master")], **spec))
     return sea, test
 
@@ -137,7 +137,7 @@ def test_only_what_is_nobodys_is_advised_to_be_deleted(
 
 
 def test_a_client_service_without_ingest_nodes_has_the_data_nodes() -> None:
-    sea = Sea()
+    sea = ElasticsearchHarness()
     test = sea.add(elastic("test", pools=[pool("master", 1, "master"), pool("data", 1, "data")]))
     sea.sail(test)
     assert "navigator.jetstack.io/elasticsearch-role-data" in sea.of(Service, "es-test").spec["selector"]
@@ -197,7 +197,7 @@ def test_an_image_that_no_node_has_is_told_with_the_one_command_that_brings_it(
     assert message.count("pilothouse image import") == 1
 
 
-def starting(sea: Sea, name: str, *, reason: str, message: str) -> None:
+def starting(sea: ElasticsearchHarness, name: str, *, reason: str, message: str) -> None:
     """Its pod runs, is not ready, and its pilot says why."""
     unready = {"type": "Ready", "status": "False", "reason": reason, "message": message}
     probed = {"type": "Ready", "status": "False", "reason": "ContainersNotReady"}
@@ -220,7 +220,7 @@ def test_a_node_that_starts_is_nothing_amiss_and_its_pilots_words_are_told() -> 
 WORDS = "java.lang.IllegalArgumentException: unknown setting [cluster.nmae] did you mean [cluster.name]?"
 
 
-def crash(sea: Sea, name: str, *, backing_off: bool) -> None:
+def crash(sea: ElasticsearchHarness, name: str, *, backing_off: bool) -> None:
     """Its database has ended with a code, and its container waits for its next start or is in it."""
     starting(sea, name, reason="Starting", message="Elasticsearch is starting")
     last = {"time": format_time(sea.now), "clean": False, "exitCode": 1, "message": WORDS}
@@ -273,7 +273,7 @@ def test_a_hook_that_fails_is_told_by_the_cluster() -> None:
 
 
 def test_the_initial_masters_are_named_until_the_cluster_is_formed() -> None:
-    sea = Sea()
+    sea = ElasticsearchHarness()
     test = sea.add(elastic("test", pools=[pool("master", 3, "master"), pool("data", 1, "data")]))
     sea.leads = False
     sea.sail(test)
@@ -296,7 +296,7 @@ def test_the_initial_masters_are_named_until_the_cluster_is_formed() -> None:
 
 
 def test_masters_that_were_started_stay_until_the_cluster_is_formed() -> None:
-    sea = Sea()
+    sea = ElasticsearchHarness()
     test = sea.add(elastic("test", pools=[pool("master", 3, "master")]))
     sea.leads = False
     sea.sail(test)
@@ -309,7 +309,7 @@ def test_masters_that_were_started_stay_until_the_cluster_is_formed() -> None:
 
 
 def test_before_seven_the_majority_follows_the_masters_there_are() -> None:
-    sea = Sea()
+    sea = ElasticsearchHarness()
     test = sea.add(
         elastic("test", version="6.8.23", pools=[pool("master", 3, "master"), pool("data", 1, "data")])
     )
@@ -348,7 +348,7 @@ def test_before_seven_the_majority_follows_the_masters_there_are() -> None:
 
 
 def test_settings_of_a_pool_take_the_place_of_the_clusters_however_they_are_written() -> None:
-    sea = Sea()
+    sea = ElasticsearchHarness()
     pools = [pool("mixed", 1, config={"indices.recovery": {"max_bytes_per_sec": "80mb"}})]
     test = sea.add(
         elastic("test", pools=pools, config={"indices.recovery.max_bytes_per_sec": "40mb", "a": {"b": False}})
@@ -363,7 +363,7 @@ def test_settings_of_a_pool_take_the_place_of_the_clusters_however_they_are_writ
     assert "a.b" not in sea.of(Pilot, "es-test-mixed-0").at("spec", "configuration", "settings")
 
 
-def with_claims(sea: Sea, **storage_class: Any) -> Object:
+def with_claims(sea: ElasticsearchHarness, **storage_class: Any) -> Object:
     """A cluster of two nodes whose claims are of a class with these fields, and are bound."""
     fast = {"apiVersion": StorageClass.api_version, "kind": StorageClass.kind, "metadata": {"name": "fast"}}
     sea.add({**fast, "provisioner": "pilothouse.io/directory", **storage_class})
@@ -375,12 +375,12 @@ def with_claims(sea: Sea, **storage_class: Any) -> Object:
     return test
 
 
-def sizes(sea: Sea) -> list[str]:
+def sizes(sea: ElasticsearchHarness) -> list[str]:
     return [one.at("spec", "resources", "requests", "storage") for one in sea.all(PersistentVolumeClaim)]
 
 
 def test_claims_grow_with_their_pool() -> None:
-    sea = Sea()
+    sea = ElasticsearchHarness()
     test = with_claims(sea, allowVolumeExpansion=True)
     sea.edit_pool(test, "data", persistence={"size": "2Gi", "storageClass": "fast"})
     sea.sail(test)
@@ -390,7 +390,7 @@ def test_claims_grow_with_their_pool() -> None:
 
 
 def test_claims_whose_class_does_not_let_them_grow_are_named_and_left_alone() -> None:
-    sea = Sea()
+    sea = ElasticsearchHarness()
     test = with_claims(sea)
     sea.edit_pool(test, "data", persistence={"size": "2Gi", "storageClass": "fast"})
     sea.sail(test)
@@ -409,7 +409,7 @@ def test_claims_whose_class_does_not_let_them_grow_are_named_and_left_alone() ->
 
 
 def test_a_pool_is_spread_by_its_own_pods() -> None:
-    sea = Sea()
+    sea = ElasticsearchHarness()
     spread = {"maxSkew": 1, "topologyKey": "kubernetes.io/hostname", "whenUnsatisfiable": "DoNotSchedule"}
     test = sea.add(elastic("test", pools=[pool("data", 2, topologySpreadConstraints=[spread])]))
     sea.sail(test)
@@ -471,7 +471,7 @@ def test_a_pilot_is_told_who_it_is_and_where_its_data_is() -> None:
     ],
 )
 def test_the_heap_never_depends_on_the_machine(fields: dict[str, Any], heap: int) -> None:
-    sea = Sea()
+    sea = ElasticsearchHarness()
     sea.sail(sea.add(elastic("test", pools=[pool("mixed", 1, **fields)])))
     options = sea.of(Pilot, "es-test-mixed-0").at("spec", "configuration", "environment", "ES_JAVA_OPTS")
     assert options == f"-Xms{heap}m -Xmx{heap}m"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.kit.elastic import Sea, elastic, pool
+from tests.kit.elasticsearch_harness import ElasticsearchHarness, elastic, pool
 
 from pilothouse.api.kind_names import Pilot, Pod
 from pilothouse.api.objects import Object, Tree
@@ -12,8 +12,8 @@ from pilothouse.controllers.elasticsearch.cluster_controller import elasticsearc
 WHY = "the replica of shard 0 of logs has no place: es-test-data-1: the node is above the low watermark"
 
 
-def sailed(health: str, shards: Tree) -> tuple[Sea, Object]:
-    sea = Sea()
+def sailed(health: str, shards: Tree) -> tuple[ElasticsearchHarness, Object]:
+    sea = ElasticsearchHarness()
     test = sea.add(elastic("test", pools=[pool("data", 2)]))
     sea.sail(test)
     sea.health, sea.shards = health, shards
@@ -66,7 +66,7 @@ def test_a_green_one_that_nobody_can_ask_is_not_available() -> None:
 
 
 def test_masters_that_are_ready_take_no_requests() -> None:
-    sea = Sea()
+    sea = ElasticsearchHarness()
     test = sea.add(elastic("test", pools=[pool("master", 1, "master"), pool("data", 1, "data")]))
     sea.sail(test)
     assert sea.condition(test, "Available") == ("True", "HealthGreen")
@@ -75,7 +75,7 @@ def test_masters_that_are_ready_take_no_requests() -> None:
     assert sea.condition(test, "Available") == ("False", "NoNodeReady")
 
 
-def outdated(sea: Sea, test: Object) -> str:
+def outdated(sea: ElasticsearchHarness, test: Object) -> str:
     """What is said while nobody has counted the shards."""
     sea.step(elasticsearch_clusters, test)
     assert sea.condition(test, "Progressing") == ("True", "HealthOutdated")

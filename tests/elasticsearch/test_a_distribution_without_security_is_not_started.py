@@ -9,8 +9,8 @@ import sys
 from pathlib import Path
 from random import Random
 
-from tests.kit.elastic import elastic, pool
-from tests.kit.planes import UpPlane
+from tests.kit.control_planes import UpPlane
+from tests.kit.elasticsearch_harness import elastic, pool
 from tests.kit.waiting import eventually
 
 from pilothouse.api.kind_names import ElasticsearchCluster, Pilot, Secret

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.kit.elastic import Sea, elastic, pool
-from tests.kit.stepping import reasons
+from tests.kit.controller_harness import reasons
+from tests.kit.elasticsearch_harness import ElasticsearchHarness, elastic, pool
 
 from pilothouse.api.kind_names import ElasticsearchCluster, PersistentVolumeClaim, StorageClass
 from pilothouse.api.objects import Object, Tree
@@ -17,9 +17,11 @@ GIB = 1 << 30
 CLAIM = "elasticsearch-data-es-test-data-1"
 
 
-def sailed(*, claims: bool = True, expandable: bool = True, **spec: Any) -> tuple[Sea, Object]:
+def sailed(
+    *, claims: bool = True, expandable: bool = True, **spec: Any
+) -> tuple[ElasticsearchHarness, Object]:
     """Two nodes, each with a claim of 10 GiB."""
-    sea = Sea()
+    sea = ElasticsearchHarness()
     persistence = {"persistence": {"size": "10Gi", "storageClass": "disks"}} if claims else {}
     test = sea.add(elastic("test", pools=[pool("data", 2, **persistence)], **spec))
     if claims:
@@ -46,7 +48,9 @@ def sailed(*, claims: bool = True, expandable: bool = True, **spec: Any) -> tupl
     return sea, test
 
 
-def fill(sea: Sea, test: Object, first: int, second: int, *, capacity: int = 10 * GIB) -> Object:
+def fill(
+    sea: ElasticsearchHarness, test: Object, first: int, second: int, *, capacity: int = 10 * GIB
+) -> Object:
     """Have both pilots report how full their volumes are, in parts of a hundred."""
     for number, percent in enumerate((first, second)):
         sea.says[f"es-test-data-{number}"] = {"volume": (-(-capacity * percent // 100), capacity)}

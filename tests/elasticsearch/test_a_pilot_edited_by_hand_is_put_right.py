@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.kit.elastic import Sea
-from tests.kit.stepping import reasons
-from tests.kit.upgrading_elastic import three_nodes
+from tests.kit.controller_harness import reasons
+from tests.kit.elasticsearch_harness import ElasticsearchHarness
+from tests.kit.elasticsearch_upgrade import three_nodes
 
 from pilothouse.api.kind_names import Pilot
 from pilothouse.api.navigator.configurations import configuration_hash
@@ -20,7 +20,7 @@ EDITED, OTHER = "es-test-data-0", "es-test-data-2"
 MINE = {"cluster.name": "mine"}
 
 
-def edit(sea: Sea, name: str = EDITED) -> Object:
+def edit(sea: ElasticsearchHarness, name: str = EDITED) -> Object:
     """As with kubectl."""
     return sea.change(
         sea.of(Pilot, name), lambda tree: tree["spec"]["configuration"]["settings"].update(MINE)
@@ -31,11 +31,11 @@ def patched(intents: list[Intent]) -> list[str]:
     return [each.seen.name for each in intents if isinstance(each, PatchObject)]
 
 
-def started(sea: Sea, name: str = EDITED) -> str:
+def started(sea: ElasticsearchHarness, name: str = EDITED) -> str:
     return str(sea.of(Pilot, name).status["lastStartedTime"])
 
 
-def settings(sea: Sea, name: str = EDITED) -> dict[str, Any]:
+def settings(sea: ElasticsearchHarness, name: str = EDITED) -> dict[str, Any]:
     return dict(sea.of(Pilot, name).at("spec", "configuration", "settings"))
 
 

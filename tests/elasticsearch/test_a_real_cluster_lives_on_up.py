@@ -9,8 +9,8 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from tests.kit.harbour import Cluster, Harbour, Seen, pool
-from tests.kit.logbook import Logbook
+from tests.kit.elasticsearch_on_up import Cluster, ElasticsearchOnUp, ObservedNode, pool
+from tests.kit.status_history import StatusHistory
 from tests.kit.waiting import eventually
 
 from pilothouse.api.kind_names import PersistentVolumeClaim
@@ -21,16 +21,16 @@ LAST = "es-test-mixed-2"
 
 
 @pytest.fixture
-async def harbour(tmp_path: Path) -> AsyncIterator[Harbour]:
-    async with Harbour.open(tmp_path, versions=(VERSION, NEXT)) as harbour:
+async def harbour(tmp_path: Path) -> AsyncIterator[ElasticsearchOnUp]:
+    async with ElasticsearchOnUp.open(tmp_path, versions=(VERSION, NEXT)) as harbour:
         yield harbour
 
 
-def documents(seen: Seen) -> int:
+def documents(seen: ObservedNode) -> int:
     return sum(each.at("status", "elasticsearch", "documents") or 0 for each in seen.pilots)
 
 
-async def told_of(harbour: Harbour, reason: str) -> bool:
+async def told_of(harbour: ElasticsearchOnUp, reason: str) -> bool:
     """Whether there is such an event about the cluster; they are written when there is time."""
     words = ("get", "events", "--field-selector", f"involvedObject.name=test,reason={reason}", "-o", "name")
     return bool((await harbour.kubectl(*words)).ok().strip())
@@ -50,7 +50,9 @@ async def voters(test: Cluster) -> list[str]:
 
 
 @pytest.mark.timeout(1500)
-async def test_it_becomes_green_shrinks_and_moves_up_a_version_without_loss(harbour: Harbour) -> None:
+async def test_it_becomes_green_shrinks_and_moves_up_a_version_without_loss(
+    harbour: ElasticsearchOnUp,
+) -> None:
     """nav-E04 to nav-E08, nav-E10 and nav-E11 with an index of our own."""
     test = await harbour.cluster("test", pools=[pool("mixed", 3)], version=VERSION)
     seen = await test.until(lambda seen: seen.is_done and seen.ready == 3)
@@ -78,7 +80,7 @@ async def test_it_becomes_green_shrinks_and_moves_up_a_version_without_loss(harb
     assert seen.cluster.at("status", "fullestVolume", "capacityBytes") > 0
 
     # A node goes when it is empty, not before; its volume stays.
-    async with Logbook.of(harbour.kubeconfig, "test") as logbook:
+    async with StatusHistory.of(harbour.kubeconfig, "test") as logbook:
         await test.patch({"nodePools": [pool("mixed", 2)]})
         await test.until(lambda seen: seen.is_done and seen.nodes == 2)
     assert logbook.emptied == {LAST: 0}

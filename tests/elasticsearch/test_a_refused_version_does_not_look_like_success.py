@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.kit.elastic import Sea, elastic, pool
-from tests.kit.upgrading_elastic import NEW, OLD, images, three_nodes
+from tests.kit.elasticsearch_harness import ElasticsearchHarness, elastic, pool
+from tests.kit.elasticsearch_upgrade import NEW, OLD, images, three_nodes
 
 from pilothouse.api.kind_names import ElasticsearchCluster, Node, Pod
 from pilothouse.api.navigator.kinds import ELASTICSEARCH_V1BETA1
@@ -22,7 +22,7 @@ REPOSITORY = "docker.elastic.co/elasticsearch/elasticsearch"
 
 
 def machine(
-    sea: Sea, name: str, *tags: str, folder: str = "/data", runtime: str = "pilothouse://0.1"
+    sea: ElasticsearchHarness, name: str, *tags: str, folder: str = "/data", runtime: str = "pilothouse://0.1"
 ) -> Object:
     """A node of ours, with images of Elasticsearch."""
     return sea.add(
@@ -41,7 +41,7 @@ def listed(*tags: str) -> list[dict[str, Any]]:
     ]
 
 
-def on_machines(*machines: str) -> tuple[Sea, Object]:
+def on_machines(*machines: str) -> tuple[ElasticsearchHarness, Object]:
     """A cluster that is up, each of its nodes on the machine of its number."""
     sea, test = three_nodes()
     for pod, name in zip(sea.all(Pod), machines, strict=True):
@@ -49,7 +49,7 @@ def on_machines(*machines: str) -> tuple[Sea, Object]:
     return sea, test
 
 
-def message(sea: Sea, kind: str) -> str:
+def message(sea: ElasticsearchHarness, kind: str) -> str:
     condition = sea.of(ElasticsearchCluster, "test").condition(kind)
     assert condition is not None
     return str(condition["message"])
@@ -59,7 +59,7 @@ def told(intents: list[Intent]) -> list[str]:
     return [intent.because for intent in intents if isinstance(intent, RecordEvent)]
 
 
-def cells(sea: Sea) -> dict[str, Any]:
+def cells(sea: ElasticsearchHarness) -> dict[str, Any]:
     """What kubectl shows by its columns' paths, of those about versions."""
     test = sea.of(ElasticsearchCluster, "test")
     accepted = test.condition("VersionAccepted") or {}
@@ -201,7 +201,7 @@ def test_no_event_says_that_a_node_is_at_a_version_that_it_never_ran() -> None:
 
 
 def test_an_empty_pool_has_no_nodes_that_have_a_version() -> None:
-    sea = Sea()
+    sea = ElasticsearchHarness()
     test = sea.add(elastic("test", pools=[pool("data", 1), pool("spare", 0, "data")], version=OLD))
     sea.sail(test)
     sea.edit(test, version=NEW)

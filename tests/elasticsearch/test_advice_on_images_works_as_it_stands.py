@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 from tests.kit.containers import needs_root
-from tests.kit.harbour import Harbour, archive, pool
-from tests.kit.pages import typed
+from tests.kit.docs_commands import typed
+from tests.kit.elasticsearch_on_up import ElasticsearchOnUp, archive, pool
 
 from pilothouse.api.objects import Object
 from pilothouse.meta.errors import StatusError
@@ -25,7 +25,7 @@ def named(message: str) -> str:
     return str(command).strip()
 
 
-async def follow(command: str, file: Path, harbour: Harbour) -> None:
+async def follow(command: str, file: Path, harbour: ElasticsearchOnUp) -> None:
     """Type what was advised, with a file in the place of FILE."""
     script = re.sub(r"\bFILE\S*", str(file), command)
     done = await asyncio.to_thread(typed, script, harbour.data, seconds=300)
@@ -46,7 +46,7 @@ async def test_each_command_that_a_status_names_does_what_it_says(tmp_path: Path
     with tarfile.open(wrong, "w:gz") as made:
         made.add(tmp_path / "notes", "notes")
 
-    async with Harbour.open(tmp_path, versions=()) as harbour:
+    async with ElasticsearchOnUp.open(tmp_path, versions=()) as harbour:
         walk = await harbour.cluster("walk", pools=[pool("data", 1)], version="7.17.29")
         seen = await walk.until(lambda seen: seen.reason("Degraded") == "ErrImageNeverPull")
         assert seen.reason("VersionAccepted") == "ImageMissing"

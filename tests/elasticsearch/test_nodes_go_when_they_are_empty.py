@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from tests.kit.elastic import Sea, elastic, marked, pool, replicas_set
-from tests.kit.stepping import reasons, waits
+from tests.kit.controller_harness import reasons, waits
+from tests.kit.elasticsearch_harness import ElasticsearchHarness, elastic, marked, pool, replicas_set
 
 from pilothouse.api.kind_names import ElasticsearchCluster, PersistentVolumeClaim, Pilot, Pod, StatefulSet
 from pilothouse.api.navigator.labels import DECOMMISSIONED_FOR
@@ -13,15 +13,15 @@ from pilothouse.controllers.elasticsearch.cluster_controller import elasticsearc
 from pilothouse.runtime.intents import RecordEvent
 
 
-def three_data_nodes(**spec: object) -> tuple[Sea, Object]:
+def three_data_nodes(**spec: object) -> tuple[ElasticsearchHarness, Object]:
     """As in the cases: the set es-test-data of three, here beside a master."""
-    sea = Sea()
+    sea = ElasticsearchHarness()
     test = sea.add(elastic("test", pools=[pool("master", 1, "master"), pool("data", 3, "data")], **spec))
     sea.sail(test)
     return sea, test
 
 
-def drain(sea: Sea, test: Object, *documents: int | None, to: int = 2) -> None:
+def drain(sea: ElasticsearchHarness, test: Object, *documents: int | None, to: int = 2) -> None:
     """Ask for fewer, and have the pilots report these documents when they have been told."""
     for number, count in enumerate(documents):
         sea.says[f"es-test-data-{number}"] = {"documents": count}
@@ -29,7 +29,7 @@ def drain(sea: Sea, test: Object, *documents: int | None, to: int = 2) -> None:
     sea.sail(test)
 
 
-def replicas(sea: Sea, name: str = "es-test-data") -> int:
+def replicas(sea: ElasticsearchHarness, name: str = "es-test-data") -> int:
     return int(sea.of(StatefulSet, name).spec["replicas"])
 
 
@@ -115,7 +115,7 @@ def test_nav_A05_A16_nothing_is_done_for_the_size_there_is() -> None:
 
 
 def test_nav_A06_A08_only_the_pools_own_pilots_are_asked() -> None:
-    sea = Sea()
+    sea = ElasticsearchHarness()
     pools = [pool("master", 1, "master"), pool("data", 3, "data"), pool("data-2", 3, "data")]
     test = sea.add(elastic("test", pools=pools))
     sea.sail(test)
@@ -287,7 +287,7 @@ def test_the_last_data_nodes_have_nowhere_to_move_to() -> None:
 
 
 def test_masters_go_one_by_one_when_all_others_are_in() -> None:
-    sea = Sea()
+    sea = ElasticsearchHarness()
     test = sea.add(elastic("test", pools=[pool("master", 5, "master"), pool("data", 2, "data")]))
     sea.sail(test)
     sea.edit_pool(test, "master", replicas=3)
@@ -302,7 +302,7 @@ def test_masters_go_one_by_one_when_all_others_are_in() -> None:
 
 
 def test_a_master_does_not_go_while_another_is_without_its_vote() -> None:
-    sea = Sea()
+    sea = ElasticsearchHarness()
     test = sea.add(elastic("test", pools=[pool("master", 3, "master"), pool("data", 2, "data")]))
     sea.without_vote = ["es-test-master-0"]
     sea.sail(test)
@@ -316,7 +316,7 @@ def test_a_master_does_not_go_while_another_is_without_its_vote() -> None:
 
 
 def test_a_pool_that_is_removed_is_drained_before_its_set_goes() -> None:
-    sea = Sea()
+    sea = ElasticsearchHarness()
     pools = [pool("master", 1, "master"), pool("old", 2, "data"), pool("new", 2, "data")]
     test = sea.add(elastic("test", pools=pools))
     sea.sail(test)
@@ -332,7 +332,7 @@ def test_a_pool_that_is_removed_is_drained_before_its_set_goes() -> None:
 
 
 def test_claims_are_kept_unless_told_otherwise() -> None:
-    sea = Sea()
+    sea = ElasticsearchHarness()
     pools = [pool("data", 2, "data", "master", persistence={"size": "1Gi"})]
     test = sea.add(elastic("test", pools=pools))
     sea.sail(test)

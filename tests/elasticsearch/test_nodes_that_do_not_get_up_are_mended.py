@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.kit.elastic import Sea, elastic, pool
-from tests.kit.stepping import Refused, reasons
-from tests.kit.upgrading_elastic import NEW, OLD, image_of, images, the_set, three_nodes
+from tests.kit.controller_harness import Refused, reasons
+from tests.kit.elasticsearch_harness import ElasticsearchHarness, elastic, pool
+from tests.kit.elasticsearch_upgrade import NEW, OLD, image_of, images, the_set, three_nodes
 
 from pilothouse.api.kind_names import ElasticsearchCluster, Pilot, Pod
 from pilothouse.api.navigator.conditions import HOOK_FAILED
@@ -21,7 +21,7 @@ from pilothouse.runtime.intents import Delete
 CHANGED = "action.auto_create_index"
 
 
-def asked_for_what_nobody_has() -> tuple[Sea, Object]:
+def asked_for_what_nobody_has() -> tuple[ElasticsearchHarness, Object]:
     """The first node that gets the version has no image of it, and waits."""
     sea, test = three_nodes()
     sea.lacks = {NEW}
@@ -61,7 +61,7 @@ def test_a_version_that_no_node_has_can_be_corrected() -> None:
 
 
 def test_a_new_cluster_of_a_version_that_no_node_has_can_be_corrected() -> None:
-    sea = Sea()
+    sea = ElasticsearchHarness()
     sea.lacks = {"6.8.99"}
     test = sea.add(elastic("test", pools=[pool("data", 3)], version="6.8.99"))
     sea.sail(test)
@@ -157,9 +157,9 @@ def test_what_may_have_run_does_not_go_back(status: dict[str, Any] | None) -> No
     assert sea.condition(test, "Degraded") == ("True", "VersionRefused" if has_run else "VersionInDoubt")
 
 
-def slow_nodes(*pools: Tree) -> tuple[Sea, Object]:
+def slow_nodes(*pools: Tree) -> tuple[ElasticsearchHarness, Object]:
     """A cluster all of whose nodes are down, that was asked for a version that no node has an image of."""
-    sea = Sea()
+    sea = ElasticsearchHarness()
     test = sea.add(elastic("test", pools=list(pools), version=OLD))
     sea.sail(test)
     for name in sea.names(Pilot):

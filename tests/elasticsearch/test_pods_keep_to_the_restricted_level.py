@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.kit.elastic import Sea, elastic, pool, writes
-from tests.kit.upgrading_elastic import NEW, OLD, images, the_set, three_nodes
+from tests.kit.elasticsearch_harness import ElasticsearchHarness, elastic, pool, writes
+from tests.kit.elasticsearch_upgrade import NEW, OLD, images, the_set, three_nodes
 
 from pilothouse.api.kind_names import Pod
 from pilothouse.api.navigator.labels import TEMPLATE
@@ -25,14 +25,14 @@ def complaint(pod: Object) -> str:
 
 @pytest.mark.parametrize("more", [{}, PILOT], ids=["plain", "with a pilot from an image"])
 def test_a_new_cluster_fits_a_restricted_namespace(more: dict[str, Any]) -> None:
-    sea = Sea()
+    sea = ElasticsearchHarness()
     test = sea.add(elastic("test", pools=[pool("mixed", 1, "data", "master")], **AS_SOMEBODY, **more))
     sea.sail(test)
     assert complaint(sea.of(Pod, "es-test-mixed-0")) == ""
 
 
 def test_who_runs_it_has_to_be_said_for_that() -> None:
-    sea = Sea()
+    sea = ElasticsearchHarness()
     test = sea.add(elastic("test", pools=[pool("mixed", 1, "data", "master")]))
     sea.sail(test)
     assert complaint(sea.of(Pod, "es-test-mixed-0")) == (

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 from tests.kit.admission import admit
-from tests.kit.elastic import Sea, elastic, pool
-from tests.kit.stepping import reasons
+from tests.kit.controller_harness import reasons
+from tests.kit.elasticsearch_harness import ElasticsearchHarness, elastic, pool
 
 from pilothouse.api.kind_names import Pilot, Pod, Secret, StatefulSet
 from pilothouse.api.navigator.labels import CERTIFICATES, CLUSTER_NAME
@@ -28,22 +28,22 @@ DAY = 24 * 3600.0
 forging = elasticsearch_secrets(RandomSecrets())
 
 
-def secured(**security: Any) -> tuple[Sea, Object]:
-    sea = Sea()
+def secured(**security: Any) -> tuple[ElasticsearchHarness, Object]:
+    sea = ElasticsearchHarness()
     pools = [pool("data", 2)]
     test = sea.add(elastic("test", version="8.17.0", pools=pools, security=security))
     sea.now = 1_800_000_000.0
     return sea, test
 
 
-def enable(sea: Sea, said: str = "Enabled") -> None:
+def enable(sea: ElasticsearchHarness, said: str = "Enabled") -> None:
     """What the pilots say of it."""
     for pilot in sea.all(Pilot):
         told = {**(pilot.at("status", "elasticsearch") or {}), "security": said}
         sea.change(pilot, lambda tree, told=told: tree.setdefault("status", {}).update(elasticsearch=told))  # type: ignore[misc]
 
 
-def formed() -> tuple[Sea, Object]:
+def formed() -> tuple[ElasticsearchHarness, Object]:
     sea, test = secured()
     sea.step(forging, test)
     sea.sail(test)

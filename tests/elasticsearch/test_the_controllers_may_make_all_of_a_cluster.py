@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 
 from tests.kit import managers
-from tests.kit.elastic import elastic, pool
+from tests.kit.elasticsearch_harness import elastic, pool
 from tests.kit.kubectl import Kubectl, newest
-from tests.kit.ours import PilothouseServer
+from tests.kit.pilothouse_server import PilothouseServer
 from tests.kit.waiting import eventually
 
 from pilothouse.api.objects import Object

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 from tests.kit.containers import needs_root
+from tests.kit.docs_commands import QUICK_START, ROOT, typed
 from tests.kit.elastic_archives import BUNDLED_JAVA, ordinary_archive
-from tests.kit.harbour import Harbour, archive, pool
-from tests.kit.pages import QUICK_START, ROOT, typed
-from tests.kit.real_elastic import ANY_DISK
+from tests.kit.elasticsearch_on_up import ElasticsearchOnUp, archive, pool
+from tests.kit.real_elasticsearch import ANY_DISK
 
 PATIENT = 'curl() { command curl --retry 30 --retry-connrefused --retry-delay 1 --no-progress-meter "$@"; }'
 """A service hears of its pods a moment after the cluster does."""
@@ -72,7 +72,7 @@ def page_folder(folder: Path) -> Path:
 async def test_the_quick_start_brings_up_five_nodes_and_the_page_about_them_is_true(tmp_path: Path) -> None:
     assert len(commands()) >= 10
     archive("8.17.0")
-    async with Harbour.open(tmp_path, versions=()) as harbour:
+    async with ElasticsearchOnUp.open(tmp_path, versions=()) as harbour:
         script = "\n".join([PATIENT, *with_any_disk(commands())])
         done = await asyncio.to_thread(typed, script, harbour.data, seconds=1200)
         demo = harbour.known("demo")
@@ -94,7 +94,7 @@ async def test_the_quick_start_brings_up_five_nodes_and_the_page_about_them_is_t
         await the_page_is_true(harbour, tmp_path / "page")
 
 
-async def the_page_is_true(harbour: Harbour, folder: Path) -> None:
+async def the_page_is_true(harbour: ElasticsearchOnUp, folder: Path) -> None:
     """The commands of docs/elasticsearch.md succeed, and show what the page shows of them."""
     assert len(page_commands()) >= 15
     assert f"image import elasticsearch:8.17.0 {ORDINARY}" in "\n".join(page_commands())
@@ -114,7 +114,7 @@ async def the_page_is_true(harbour: Harbour, folder: Path) -> None:
 
 @pytest.mark.timeout(600)
 async def test_a_version_that_no_node_has_is_told_with_what_brings_it(tmp_path: Path) -> None:
-    async with Harbour.open(tmp_path, versions=()) as harbour:
+    async with ElasticsearchOnUp.open(tmp_path, versions=()) as harbour:
         lost = await harbour.cluster("lost", pools=[pool("data", 1)], version="8.17.1")
         seen = await lost.until(lambda seen: seen.reason("Degraded") == "ErrImageNeverPull")
         assert "pilothouse image import elasticsearch:8.17.1 FILE" in seen.message("Degraded")

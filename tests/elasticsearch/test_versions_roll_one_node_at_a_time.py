@@ -5,9 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.kit.elastic import Sea, elastic, partitions, pool, replicas_set, writes, wrote
-from tests.kit.stepping import reasons
-from tests.kit.upgrading_elastic import NEW, OLD, image_of, images, the_set, three_nodes
+from tests.kit.controller_harness import reasons
+from tests.kit.elasticsearch_harness import (
+    ElasticsearchHarness,
+    elastic,
+    partitions,
+    pool,
+    replicas_set,
+    writes,
+    wrote,
+)
+from tests.kit.elasticsearch_upgrade import NEW, OLD, image_of, images, the_set, three_nodes
 
 from pilothouse.api.kind_names import ElasticsearchCluster, Lease, Pilot, Pod
 from pilothouse.api.navigator.conditions import OUT_OF_TOUCH
@@ -101,7 +109,7 @@ def test_nav_U08_yellow_will_do_where_it_can_not_get_green(settled: bool, goes: 
 
 
 def test_nav_U09_pools_without_masters_first_whatever_their_order() -> None:
-    sea = Sea()
+    sea = ElasticsearchHarness()
     pools = [pool("master", 3, "master"), pool("data", 2, "data"), pool("ingest", 1, "ingest")]
     test = sea.add(elastic("test", pools=pools, version=OLD))
     sea.sail(test)
@@ -171,9 +179,9 @@ def test_a_node_that_is_out_of_touch_is_not_down_and_has_its_turn(change: dict[s
     assert sea.of(Pilot, "es-test-data-0").status["lastStartedTime"] > started
 
 
-def out_of_touch(name: str, *, of: int) -> tuple[Sea, Object]:
+def out_of_touch(name: str, *, of: int) -> tuple[ElasticsearchHarness, Object]:
     """A cluster of so many nodes whose highest is on its way to a later version, and one of the others sees no master."""
-    sea = Sea()
+    sea = ElasticsearchHarness()
     test = sea.add(elastic("test", pools=[pool("data", of)], version="7.17.29"))
     sea.sail(test)
     sea.edit(test, version="8.17.0")
@@ -228,8 +236,8 @@ def test_resources_and_placement_roll_the_pods() -> None:
     assert opts == ["-Xms1024m -Xmx1024m"] * 3
 
 
-def two_masters() -> tuple[Sea, Object]:
-    sea = Sea()
+def two_masters() -> tuple[ElasticsearchHarness, Object]:
+    sea = ElasticsearchHarness()
     pools = [pool("master", 2, "master"), pool("data", 2, "data")]
     test = sea.add(elastic("test", pools=pools, version="7.17.9"))
     sea.sail(test)
@@ -300,7 +308,7 @@ def test_a_template_is_never_written_without_a_partition_that_holds_the_others()
     assert [each.object["spec"]["updateStrategy"]["rollingUpdate"]["partition"] for each in seen] == [2, 1, 0]
 
 
-def _has_changed(sea: Sea, name: str) -> bool:
+def _has_changed(sea: ElasticsearchHarness, name: str) -> bool:
     """Whether a node was told something else than what it was started with."""
     settings = sea.of(Pilot, name).at("spec", "configuration", "settings")
     pod = sea.get(Pod, name)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from tests.kit.elastic import Sea, elastic, pool
-from tests.kit.upgrading_elastic import NEW, OLD, images, three_nodes
+from tests.kit.elasticsearch_harness import ElasticsearchHarness, elastic, pool
+from tests.kit.elasticsearch_upgrade import NEW, OLD, images, three_nodes
 
 from pilothouse.api.kind_names import ElasticsearchCluster, Pod
 from pilothouse.api.navigator.upgrade_paths import refusal
@@ -34,7 +34,7 @@ def test_reverting_half_way_stops_and_says_who_can_not_go_back() -> None:
 
 
 def test_who_can_not_go_back_is_told_of_all_pools_whatever_else_goes_on() -> None:
-    sea = Sea()
+    sea = ElasticsearchHarness()
     pools = [pool("data", 2, "data"), pool("master", 1, "master")]
     test = sea.add(elastic("test", pools=pools, version=NEW))
     sea.sail(test)
@@ -53,7 +53,7 @@ def test_who_can_not_go_back_is_told_of_all_pools_whatever_else_goes_on() -> Non
 
 
 def test_two_refusals_are_both_told() -> None:
-    sea = Sea()
+    sea = ElasticsearchHarness()
     test = sea.add(elastic("test", pools=[pool("data", 2, "data"), pool("master", 1, "master")], version=NEW))
     sea.sail(test)
     sea.edit(test, version=OLD, nodePools=[pool("master", 1, "master")])
@@ -99,7 +99,7 @@ def test_only_ways_that_elasticsearch_goes(old: str, new: str, says: str) -> Non
 
 @pytest.mark.parametrize("version", ["5.6.16", "6.7.2", "9.0.0", "99.1.0"])
 def test_a_version_that_no_pilot_runs_is_told_with_those_that_they_do(version: str) -> None:
-    sea = Sea()
+    sea = ElasticsearchHarness()
     sea.lacks = {version}
     test = sea.add(elastic("test", pools=[pool("data", 1)], version=version))
     sea.sail(test)

@@ -24,8 +24,8 @@ from random import Random
 
 from tests.kit import managers
 from tests.kit.etcd import EtcdCluster
-from tests.kit.machines import Lan, Machine, machines
-from tests.kit.ours import PilothouseServer
+from tests.kit.network_namespaces import Lan, Machine, machines
+from tests.kit.pilothouse_server import PilothouseServer
 from tests.kit.processes import Process
 
 from pilothouse.api.objects import Tree

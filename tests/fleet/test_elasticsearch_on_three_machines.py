@@ -19,11 +19,11 @@ from typing import Any
 
 import pytest
 from tests.fleet.plane import FleetNode, Plane, plane
-from tests.kit.elastic import elastic, pool
+from tests.kit.elasticsearch_harness import elastic, pool
+from tests.kit.elasticsearch_on_up import QUICK, archive, is_sound
 from tests.kit.file_limits import told_limit
-from tests.kit.harbour import QUICK, archive, is_sound
-from tests.kit.machines import missing
-from tests.kit.real_elastic import ANY_DISK
+from tests.kit.network_namespaces import missing
+from tests.kit.real_elasticsearch import ANY_DISK
 from tests.kit.waiting import eventually
 
 from pilothouse.api.kind_names import ElasticsearchCluster, Lease, Pilot, Pod, StatefulSet, StorageClass

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from tests.fleet.plane import PORT, Plane, plane, talker
-from tests.kit.machines import missing
+from tests.kit.network_namespaces import missing
 from tests.kit.waiting import eventually
 
 from pilothouse.api.kind_names import Node, Pod, Service, StatefulSet, StorageClass

@@ -23,8 +23,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from schemathesis.checks import CHECKS
 from tests.fuzz.effort import QUICK, long
-from tests.kit.ours import PilothouseServer
-from tests.kit.telling import Tell
+from tests.kit.pilothouse_server import PilothouseServer
+from tests.kit.run_report import Tell
 
 from pilothouse.api.registry import resources
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.kit.pages import ROOT, typed
-from tests.kit.planes import UpPlane
+from tests.kit.control_planes import UpPlane
+from tests.kit.docs_commands import ROOT, typed
 from tests.kit.waiting import eventually
 
 PAGE = ROOT / "docs" / "backup.md"

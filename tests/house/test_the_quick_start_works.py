@@ -6,8 +6,8 @@ import re
 from pathlib import Path
 
 import pytest
-from tests.kit.pages import QUICK_START, typed
-from tests.kit.planes import UpPlane
+from tests.kit.control_planes import UpPlane
+from tests.kit.docs_commands import QUICK_START, typed
 
 
 def commands() -> list[str]:

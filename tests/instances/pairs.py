@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from tests.kit.etcd import EtcdCluster, EtcdServer
 from tests.kit.http import Http
-from tests.kit.ours import PilothouseServer
+from tests.kit.pilothouse_server import PilothouseServer
 
 CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
 

@@ -16,7 +16,7 @@ from tests.instances.pairs import CONFIG_MAPS, Pair, config_map, create, pair, r
 from tests.kit.balancer import Balancer
 from tests.kit.http import PATIENCE, Http
 from tests.kit.kubectl import Kubectl, newest
-from tests.kit.ours import PilothouseServer
+from tests.kit.pilothouse_server import PilothouseServer
 from tests.kit.servers import Target
 from tests.kit.waiting import eventually
 

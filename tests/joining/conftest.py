@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tests.cli.running import pilothouse
 from tests.kit.managers import started
-from tests.kit.ours import PilothouseServer
+from tests.kit.pilothouse_server import PilothouseServer
 
 
 @dataclass(frozen=True)

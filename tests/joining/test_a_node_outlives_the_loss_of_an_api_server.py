@@ -16,7 +16,7 @@ from tests.cli.running import pilothouse
 from tests.kit.etcd import EtcdServer
 from tests.kit.kubectl import Kubectl, newest
 from tests.kit.managers import started
-from tests.kit.ours import PilothouseServer
+from tests.kit.pilothouse_server import PilothouseServer
 from tests.kit.processes import Process
 
 from pilothouse.client.kubeconfig import SERVERS

@@ -18,8 +18,8 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from tests.kit.ours import PilothouseServer
-from tests.kit.real_elastic import ANY_DISK, HEAP, PilotedNode, addresses
+from tests.kit.pilothouse_server import PilothouseServer
+from tests.kit.real_elasticsearch import ANY_DISK, HEAP, PilotedNode, addresses
 from tests.kit.waiting import eventually
 
 from pilothouse.api.kind_names import ElasticsearchCluster, Namespace, Pilot

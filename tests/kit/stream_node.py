@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.kit import managers
-from tests.kit.ours import PilothouseServer
+from tests.kit.pilothouse_server import PilothouseServer
 
 from pilothouse.api.kind_names import Node, Pod
 from pilothouse.base.clock import SystemClock

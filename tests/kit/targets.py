@@ -18,7 +18,7 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
-from tests.kit import kube, ours
+from tests.kit import kube, pilothouse_server
 from tests.kit.databases import Databases, install
 from tests.kit.http import Http
 from tests.kit.kubectl import Kubectl, newest
@@ -31,13 +31,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--target",
         default=os.environ.get("PILOTHOUSE_TARGET") or DEFAULT,
-        help=f"API servers to test, comma-separated: kube, {', '.join(ours.STORES)} (default {DEFAULT})",
+        help=f"API servers to test, comma-separated: kube, {', '.join(pilothouse_server.STORES)} (default {DEFAULT})",
     )
 
 
 def chosen(config: pytest.Config) -> list[str]:
     names = [name.strip() for name in str(config.getoption("--target")).split(",")]
-    if unknown := set(names) - {kube.NAME, *ours.STORES}:
+    if unknown := set(names) - {kube.NAME, *pilothouse_server.STORES}:
         raise pytest.UsageError(f"--target: no server called {', '.join(unknown)}")
     return names
 
@@ -59,7 +59,11 @@ class Fleet:
         if name not in self._servers:
             folder = self._folder / name
             folder.mkdir(parents=True)
-            server = kube.KubeServer(folder) if name == kube.NAME else ours.PilothouseServer(folder, name)
+            server = (
+                kube.KubeServer(folder)
+                if name == kube.NAME
+                else pilothouse_server.PilothouseServer(folder, name)
+            )
             self._stack.callback(server.close)
             self._servers[name] = server
         return self._servers[name]

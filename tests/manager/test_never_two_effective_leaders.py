@@ -24,9 +24,9 @@ from typing import Any
 
 import pytest
 from tests.kit.managers import started
-from tests.kit.ours import PilothouseServer
+from tests.kit.pilothouse_server import PilothouseServer
 from tests.kit.processes import Process
-from tests.kit.telling import Tell
+from tests.kit.run_report import Tell
 from tests.kit.waiting import eventually
 
 from pilothouse.api.kind_names import ConfigMap, Lease, Namespace, ServiceAccount

@@ -14,7 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.cli.running import pilothouse
 from tests.kit.kubectl import Kubectl, newest
 from tests.kit.managers import shown, started
-from tests.kit.ours import PilothouseServer
+from tests.kit.pilothouse_server import PilothouseServer
 from tests.kit.processes import Process
 from tests.kit.waiting import eventually
 

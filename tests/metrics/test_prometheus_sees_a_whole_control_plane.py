@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tests.cli.running import pilothouse
 from tests.kit import tools
-from tests.kit.planes import UpPlane
+from tests.kit.control_planes import UpPlane
 from tests.kit.prometheus import Prometheus
 from tests.kit.waiting import eventually
 from tests.pilot.test_a_pilot_in_a_pod import POD

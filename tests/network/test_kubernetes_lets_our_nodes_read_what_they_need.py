@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.kit.http import Http
 from tests.kit.kube import KubeServer
-from tests.kit.rights import SUBJECT_ACCESS
+from tests.kit.rbac_objects import SUBJECT_ACCESS
 from tests.kit.waiting import eventually
 
 pytestmark = pytest.mark.long

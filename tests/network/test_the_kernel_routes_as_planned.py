@@ -11,7 +11,7 @@ from random import Random
 
 import pytest
 from tests.kit.loopback import loopback
-from tests.kit.machines import machines, missing, own_network
+from tests.kit.network_namespaces import machines, missing, own_network
 from tests.kit.waiting import eventually
 from tests.network.objects import node, pod
 

@@ -16,6 +16,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from tests.kit.fake_machine import FakeMachine
 from tests.kit.node_parts import (
     EVERYTHING,
     AnyImage,
@@ -24,7 +25,6 @@ from tests.kit.node_parts import (
     PlainRemoval,
     PlainVolumes,
 )
-from tests.kit.played_machine import PlayedMachine
 
 from pilothouse.api.kind_names import CoreEvent, Pod
 from pilothouse.api.objects import Object, Tree
@@ -45,7 +45,7 @@ class Stage:
         self.clock = LoopClock(loop)
         self.server = SimulatedServer(self.clock, seed=1)
         self.api = self.server.api("tester")
-        self.machine = PlayedMachine(self.clock)
+        self.machine = FakeMachine(self.clock)
         self.images = AnyImage()
         self.volumes = PlainVolumes(folder / "volumes")
         self.addresses = CountedAddresses()

@@ -16,7 +16,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from tests.kit.ours import PilothouseServer
+from tests.kit.pilothouse_server import PilothouseServer
 from tests.kit.processes import Process
 from tests.kit.waiting import eventually
 from tests.node.stage import container, is_ready

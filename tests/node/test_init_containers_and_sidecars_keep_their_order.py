@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from tests.kit.played_machine import Answer, Play
+from tests.kit.fake_machine import Answer, FakeProgram
 from tests.node.stage import Stage, app, container, is_ready, phase, reason, state
 
 from pilothouse.api.objects import Object
@@ -24,7 +24,7 @@ def names(stage: Stage) -> list[str]:
 
 def test_init_containers_run_one_after_the_other(stage: Stage) -> None:
     async def scene() -> None:
-        stage.machine.cast |= {"one": Play(runs=2.0), "two": Play(runs=2.0)}
+        stage.machine.cast |= {"one": FakeProgram(runs=2.0), "two": FakeProgram(runs=2.0)}
         await stage.pod({"initContainers": [app("one"), app("two")], "containers": [app()]})
         await stage.until(is_ready)
         one, two, main = stage.machine.launches
@@ -39,7 +39,7 @@ def test_init_containers_run_one_after_the_other(stage: Stage) -> None:
 
 def test_until_then_the_pod_is_pending_and_says_so(stage: Stage) -> None:
     async def scene() -> None:
-        stage.machine.cast["one"] = Play(runs=20.0)
+        stage.machine.cast["one"] = FakeProgram(runs=20.0)
         await stage.pod({"initContainers": [app("one")], "containers": [app()]})
         pod = await stage.until(lambda pod: state(pod, "one") == "running")
         assert phase(pod) == "Pending"
@@ -61,7 +61,7 @@ def test_an_init_container_that_is_about_to_start_waits_as_with_kubelet(stage: S
 
     async def scene() -> None:
         stage.volumes.takes = 5.0
-        stage.machine.cast["one"] = Play(runs=5.0, starts_in=5.0)
+        stage.machine.cast["one"] = FakeProgram(runs=5.0, starts_in=5.0)
         await stage.pod({"initContainers": [app("one")], "containers": [app()]})
         seen = set()
 
@@ -77,7 +77,7 @@ def test_an_init_container_that_is_about_to_start_waits_as_with_kubelet(stage: S
 
 def test_whoever_asks_for_the_log_meanwhile_is_told_the_same(stage: Stage) -> None:
     async def scene() -> None:
-        stage.machine.cast["one"] = Play(runs=20.0)
+        stage.machine.cast["one"] = FakeProgram(runs=20.0)
         await stage.pod({"initContainers": [app("one")], "containers": [app()]})
         pod = await stage.until(lambda pod: state(pod, "one") == "running")
         assert stage.agent is not None
@@ -89,7 +89,7 @@ def test_whoever_asks_for_the_log_meanwhile_is_told_the_same(stage: Stage) -> No
 
 def test_a_pod_that_failed_before_its_main_containers_shows_them_as_not_begun(stage: Stage) -> None:
     async def scene() -> None:
-        stage.machine.cast["one"] = Play(runs=0.0, code=1)
+        stage.machine.cast["one"] = FakeProgram(runs=0.0, code=1)
         await stage.pod({"initContainers": [app("one")], "containers": [app()], "restartPolicy": "Never"})
         pod = await stage.until(lambda pod: phase(pod) == "Failed")
         assert reason(pod) == "PodInitializing"
@@ -99,7 +99,7 @@ def test_a_pod_that_failed_before_its_main_containers_shows_them_as_not_begun(st
 
 def test_an_init_container_that_fails_is_tried_again_with_pauses(stage: Stage) -> None:
     async def scene() -> None:
-        stage.machine.cast["one"] = Play(runs=0.0, code=1)
+        stage.machine.cast["one"] = FakeProgram(runs=0.0, code=1)
         await stage.pod({"initContainers": [app("one")], "containers": [app()]})
         pod = await stage.until(lambda pod: reason(pod, "one") == "CrashLoopBackOff")
         assert phase(pod) == "Pending"
@@ -110,7 +110,7 @@ def test_an_init_container_that_fails_is_tried_again_with_pauses(stage: Stage) -
 
 def test_with_never_its_failure_is_the_pods(stage: Stage) -> None:
     async def scene() -> None:
-        stage.machine.cast["one"] = Play(runs=0.0, code=1)
+        stage.machine.cast["one"] = FakeProgram(runs=0.0, code=1)
         spec = {"restartPolicy": "Never", "initContainers": [app("one"), app("two")], "containers": [app()]}
         await stage.pod(spec)
         await stage.until(lambda pod: phase(pod) == "Failed")
@@ -121,7 +121,10 @@ def test_with_never_its_failure_is_the_pods(stage: Stage) -> None:
 
 def test_init_containers_do_not_run_again_when_a_main_one_is_restarted(stage: Stage) -> None:
     async def scene() -> None:
-        stage.machine.cast |= {"one": Play(runs=1.0), "app": [Play(runs=5.0, code=1), Play()]}
+        stage.machine.cast |= {
+            "one": FakeProgram(runs=1.0),
+            "app": [FakeProgram(runs=5.0, code=1), FakeProgram()],
+        }
         await stage.pod({"initContainers": [app("one")], "containers": [app()]})
         await stage.until(lambda pod: container(pod).get("restartCount") == 1)
         assert names(stage) == ["one", "app", "app"]
@@ -131,7 +134,7 @@ def test_init_containers_do_not_run_again_when_a_main_one_is_restarted(stage: St
 
 def test_nor_when_the_agent_is(stage: Stage) -> None:
     async def scene() -> None:
-        stage.machine.cast["one"] = Play(runs=1.0)
+        stage.machine.cast["one"] = FakeProgram(runs=1.0)
         await stage.pod({"initContainers": [app("one")], "containers": [app()]})
         await stage.until(is_ready)
         await stage.restart_agent()
@@ -143,7 +146,7 @@ def test_nor_when_the_agent_is(stage: Stage) -> None:
 
 def test_an_agent_that_dies_between_init_containers_goes_on_with_the_next(stage: Stage) -> None:
     async def scene() -> None:
-        stage.machine.cast |= {"one": Play(runs=1.0), "two": Play(runs=10.0)}
+        stage.machine.cast |= {"one": FakeProgram(runs=1.0), "two": FakeProgram(runs=10.0)}
         await stage.pod({"initContainers": [app("one"), app("two")], "containers": [app()]})
         await stage.until(lambda pod: state(pod, "two") == "running")
         await stage.restart_agent()
@@ -159,7 +162,7 @@ def test_a_sidecar_comes_up_before_what_follows_it(stage: Stage) -> None:
         stage.machine.answer("proxy", ("check",), lambda: 0 if up.is_set() else 1)
         probe = {**EXEC, "periodSeconds": 1, "failureThreshold": 100}
         await stage.pod({"initContainers": [sidecar(startupProbe=probe), app("two")], "containers": [app()]})
-        stage.machine.cast["two"] = Play(runs=1.0)
+        stage.machine.cast["two"] = FakeProgram(runs=1.0)
         await asyncio.sleep(20)
         assert names(stage) == ["proxy"]
         up.set()
@@ -171,7 +174,7 @@ def test_a_sidecar_comes_up_before_what_follows_it(stage: Stage) -> None:
 
 def test_a_sidecar_that_ends_is_started_again_whatever_the_policy(stage: Stage) -> None:
     async def scene() -> None:
-        stage.machine.cast["proxy"] = [Play(runs=5.0, code=0), Play()]
+        stage.machine.cast["proxy"] = [FakeProgram(runs=5.0, code=0), FakeProgram()]
         await stage.pod({"restartPolicy": "Never", "initContainers": [sidecar()], "containers": [app()]})
         await stage.until(lambda pod: container(pod, "proxy").get("restartCount") == 1)
         assert len(stage.machine.named("app")) == 1
@@ -198,7 +201,7 @@ def test_a_sidecar_counts_for_readiness(stage: Stage) -> None:
 
 def test_a_sidecar_does_not_keep_a_finished_pod_alive(stage: Stage) -> None:
     async def scene() -> None:
-        stage.machine.cast |= {"app": Play(runs=5.0), "proxy": Play(stops_in=2.0)}
+        stage.machine.cast |= {"app": FakeProgram(runs=5.0), "proxy": FakeProgram(stops_in=2.0)}
         await stage.pod({"restartPolicy": "Never", "initContainers": [sidecar()], "containers": [app()]})
         await stage.until(lambda pod: phase(pod) == "Succeeded")
         assert stage.machine.running == []
@@ -210,9 +213,9 @@ def test_a_sidecar_does_not_keep_a_finished_pod_alive(stage: Stage) -> None:
 def test_sidecars_stop_after_the_main_containers_in_reverse_order(stage: Stage) -> None:
     async def scene() -> None:
         stage.machine.cast |= {
-            "app": Play(stops_in=5.0),
-            "first": Play(stops_in=1.0),
-            "second": Play(stops_in=3.0),
+            "app": FakeProgram(stops_in=5.0),
+            "first": FakeProgram(stops_in=1.0),
+            "second": FakeProgram(stops_in=3.0),
         }
         spec = {"initContainers": [sidecar("first"), sidecar("second")], "containers": [app()]}
         await stage.pod(spec)
@@ -229,7 +232,7 @@ def test_sidecars_stop_after_the_main_containers_in_reverse_order(stage: Stage) 
 
 def test_a_sidecar_still_has_two_seconds_when_the_main_one_used_up_the_grace(stage: Stage) -> None:
     async def scene() -> None:
-        stage.machine.cast |= {"app": Play(stops_in=None), "proxy": Play(stops_in=None)}
+        stage.machine.cast |= {"app": FakeProgram(stops_in=None), "proxy": FakeProgram(stops_in=None)}
         spec = {
             "terminationGracePeriodSeconds": 10,
             "initContainers": [sidecar()],

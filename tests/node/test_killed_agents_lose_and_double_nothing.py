@@ -8,7 +8,7 @@ import itertools
 from pathlib import Path
 
 import pytest
-from tests.kit.played_machine import Play
+from tests.kit.fake_machine import FakeProgram
 from tests.node.stage import Stage, app, container, is_ready, phase, state
 
 POINTS = [0.0, 0.01, 0.05, 0.2, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 3.5, 4.0, 5.0, 6.0]
@@ -27,9 +27,9 @@ def assert_never_two(stage: Stage) -> None:
 def test_while_a_pod_comes_up(stage: Stage, point: float) -> None:
     async def scene() -> None:
         stage.machine.cast |= {
-            "one": Play(runs=1.0, starts_in=0.3),
-            "proxy": Play(starts_in=0.3),
-            "app": Play(starts_in=0.3),
+            "one": FakeProgram(runs=1.0, starts_in=0.3),
+            "proxy": FakeProgram(starts_in=0.3),
+            "app": FakeProgram(starts_in=0.3),
         }
         hooks = {"postStart": {"exec": {"command": ["hello"]}}}
         spec = {
@@ -52,7 +52,7 @@ def test_while_a_pod_comes_up(stage: Stage, point: float) -> None:
 @pytest.mark.parametrize("point", POINTS)
 def test_while_a_pod_goes(stage: Stage, point: float) -> None:
     async def scene() -> None:
-        stage.machine.cast |= {"proxy": Play(stops_in=1.0), "app": Play(stops_in=1.5)}
+        stage.machine.cast |= {"proxy": FakeProgram(stops_in=1.0), "app": FakeProgram(stops_in=1.5)}
         hooks = {"preStop": {"sleep": {"seconds": 1}}}
         spec = {
             "initContainers": [app("proxy", restartPolicy="Always")],
@@ -75,7 +75,11 @@ def test_while_a_pod_goes(stage: Stage, point: float) -> None:
 @pytest.mark.parametrize("point", POINTS)
 def test_while_a_container_is_restarted(stage: Stage, point: float) -> None:
     async def scene() -> None:
-        stage.machine.cast["app"] = [Play(runs=0.5, code=1), Play(runs=0.5, code=1), Play(starts_in=0.2)]
+        stage.machine.cast["app"] = [
+            FakeProgram(runs=0.5, code=1),
+            FakeProgram(runs=0.5, code=1),
+            FakeProgram(starts_in=0.2),
+        ]
         await stage.pod({"containers": [app()]})
         await asyncio.sleep(point)
         await stage.restart_agent()
@@ -89,7 +93,7 @@ def test_while_a_container_is_restarted(stage: Stage, point: float) -> None:
 
 def test_an_end_that_nobody_saw_is_found(stage: Stage) -> None:
     async def scene() -> None:
-        stage.machine.cast["app"] = Play(runs=30.0, code=4, says="out of disk")
+        stage.machine.cast["app"] = FakeProgram(runs=30.0, code=4, says="out of disk")
         await stage.pod({"restartPolicy": "Never", "containers": [app()]})
         await stage.until(is_ready)
         await stage.kill_agent()
@@ -104,7 +108,7 @@ def test_an_end_that_nobody_saw_is_found(stage: Stage) -> None:
 
 def test_a_pod_that_was_forced_away_meanwhile_is_ended_with_its_own_grace(stage: Stage) -> None:
     async def scene() -> None:
-        stage.machine.cast["app"] = Play(stops_in=None)
+        stage.machine.cast["app"] = FakeProgram(stops_in=None)
         pod = await stage.pod({"terminationGracePeriodSeconds": 7, "containers": [app()]})
         await stage.until(is_ready)
         await stage.kill_agent()
@@ -149,7 +153,7 @@ def test_two_agents_never_have_the_same_folder(stage: Stage) -> None:
 
 def test_a_server_that_is_down_holds_up_no_container(stage: Stage) -> None:
     async def scene() -> None:
-        stage.machine.cast["app"] = [Play(runs=20.0, code=1), Play()]
+        stage.machine.cast["app"] = [FakeProgram(runs=20.0, code=1), FakeProgram()]
         await stage.pod({"containers": [app()]})
         await stage.until(is_ready)
         await stage.server.stop()

@@ -6,7 +6,7 @@ import asyncio
 from itertools import pairwise
 
 import pytest
-from tests.kit.played_machine import Play
+from tests.kit.fake_machine import FakeProgram
 from tests.node.stage import Stage, app, container, is_ready, phase
 
 from pilothouse.api.kind_names import Lease, Pod
@@ -24,7 +24,7 @@ async def power_cut(stage: Stage) -> None:
 
 def test_init_containers_run_again_before_the_main_ones(stage: Stage) -> None:
     async def scene() -> None:
-        stage.machine.cast["one"] = Play(runs=1.0)
+        stage.machine.cast["one"] = FakeProgram(runs=1.0)
         await stage.pod({"initContainers": [app("one")], "containers": [app()]})
         await stage.until(is_ready)
         await power_cut(stage)
@@ -48,7 +48,7 @@ def test_a_pod_that_is_never_restarted_has_failed(stage: Stage) -> None:
 
 def test_a_pod_that_had_succeeded_stays_so(stage: Stage) -> None:
     async def scene() -> None:
-        stage.machine.cast["app"] = Play(runs=1.0)
+        stage.machine.cast["app"] = FakeProgram(runs=1.0)
         await stage.pod({"restartPolicy": "OnFailure", "containers": [app()]})
         await stage.until(lambda pod: phase(pod) == "Succeeded")
         await power_cut(stage)
@@ -120,7 +120,7 @@ def test_a_pod_that_is_gone_is_forgotten_by_the_whereabouts(stage: Stage) -> Non
 
 def test_records_that_were_cut_short_are_done_without(stage: Stage) -> None:
     async def scene() -> None:
-        stage.machine.cast["app"] = [Play(runs=5.0, code=1), Play()]
+        stage.machine.cast["app"] = [FakeProgram(runs=5.0, code=1), FakeProgram()]
         pod = await stage.pod({"containers": [app()]})
         await stage.until(lambda pod: container(pod).get("restartCount") == 1 and is_ready(pod))
         folder = stage.settings.pods / pod.uid

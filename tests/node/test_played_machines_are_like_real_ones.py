@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.kit.played_machine import Answer, Play, PlayedMachine
+from tests.kit.fake_machine import Answer, FakeMachine, FakeProgram
 
 from pilothouse.base.clock import SystemClock
 from pilothouse.supervise import containers
@@ -23,11 +23,11 @@ SCRIPTS = {
     "deaf": "trap '' TERM; while :; do sleep 0.02; done",
 }
 PLAYS = {
-    "well": Play(runs=0.0),
-    "failing": Play(runs=0.0, code=3),
-    "lasting": Play(stop_code=5),
-    "deaf": Play(stops_in=None),
-    "missing": Play(refuses="no such program"),
+    "well": FakeProgram(runs=0.0),
+    "failing": FakeProgram(runs=0.0, code=3),
+    "lasting": FakeProgram(stop_code=5),
+    "deaf": FakeProgram(stops_in=None),
+    "missing": FakeProgram(refuses="no such program"),
 }
 
 
@@ -36,7 +36,7 @@ def case(request: pytest.FixtureRequest, tmp_path: Path) -> Case:
     """A machine, where its containers are, and how a program is launched."""
     machine: Any = containers
     if request.param == "played":
-        machine = PlayedMachine(SystemClock(), cast=dict(PLAYS))
+        machine = FakeMachine(SystemClock(), cast=dict(PLAYS))
         machine.answer("lasting", ("sh", "-c", "echo out; exit 4"), lambda: Answer(4, "out\n"))
         machine.answer("lasting", ("/no/such/program",), lambda: Answer(refuses="no such program"))
 

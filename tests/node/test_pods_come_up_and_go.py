@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from tests.kit.played_machine import Play
+from tests.kit.fake_machine import FakeProgram
 from tests.node.stage import Stage, app, container, is_ready, phase, state
 
 from pilothouse.api.kind_names import Node
@@ -26,7 +26,7 @@ def test_a_pod_that_is_bound_runs_and_is_ready(stage: Stage) -> None:
 
 def test_a_deleted_pod_is_stopped_and_then_gone(stage: Stage) -> None:
     async def scene() -> None:
-        stage.machine.cast["app"] = Play(stops_in=3.0)
+        stage.machine.cast["app"] = FakeProgram(stops_in=3.0)
         pod = await stage.pod({"containers": [app()]})
         await stage.until(is_ready)
         await stage.delete()
@@ -54,7 +54,7 @@ def test_the_node_is_ready(stage: Stage) -> None:
 
 def test_a_container_that_ends_is_started_again(stage: Stage) -> None:
     async def scene() -> None:
-        stage.machine.cast["app"] = [Play(runs=5.0, code=1), Play()]
+        stage.machine.cast["app"] = [FakeProgram(runs=5.0, code=1), FakeProgram()]
         await stage.pod({"containers": [app()]})
         pod = await stage.until(lambda pod: container(pod).get("restartCount") == 1)
         pod = await stage.until(is_ready)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.kit.played_machine import Answer, Play, PlayedMachine
+from tests.kit.fake_machine import Answer, FakeMachine, FakeProgram
 from tests.node.stage import Stage, app, is_ready
 
 from pilothouse.api.kind_names import Pod
@@ -23,8 +23,8 @@ from pilothouse.supervise.launch_spec import LaunchSpec, LogPolicy
 
 def test_one_that_hangs_keeps_no_other_from_ending_in_its_own_time(stage: Stage) -> None:
     async def scene() -> None:
-        stage.machine.cast["stuck"] = Play(hangs=True)
-        stage.machine.cast["slow"] = Play(stops_in=25.0)
+        stage.machine.cast["stuck"] = FakeProgram(hangs=True)
+        stage.machine.cast["slow"] = FakeProgram(stops_in=25.0)
         await stage.pod({"terminationGracePeriodSeconds": 1, "containers": [app("stuck")]}, "web-0")
         await stage.pod({"terminationGracePeriodSeconds": 60, "containers": [app("slow")]}, "web-1")
         await stage.until(is_ready, "web-0")
@@ -114,7 +114,7 @@ def test_a_hook_without_host_is_asked_at_the_pods_address(tmp_path: Path) -> Non
             AddressRecords(entries={"u": AddressRecord(address, "default/web")}).write(
                 tmp_path / "addresses.json"
             )
-            machine = PlayedMachine(SystemClock())
+            machine = FakeMachine(SystemClock())
             await machine.start(
                 folder.container("web").begin(0), LaunchSpec(argv=("run",), log=LogPolicy(path="log"))
             )
@@ -137,7 +137,7 @@ async def test_volumes_of_tiers_elsewhere_are_unmounted_too_and_nobody_elses(tmp
         (folder / "owner.json").write_text(json.dumps(owner))
         mount("tmpfs", folder / "mount", "tmpfs")
     try:
-        await end_pods(node, PlayedMachine(SystemClock()), SystemClock(), patience=1)
+        await end_pods(node, FakeMachine(SystemClock()), SystemClock(), patience=1)
         assert [each.target.parent.name for each in under(mounts(), tier)] == ["pvc-2"]
     finally:
         unmount_below(tier)

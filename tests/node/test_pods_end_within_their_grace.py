@@ -6,7 +6,7 @@ import asyncio
 import signal
 
 import pytest
-from tests.kit.played_machine import Answer, Play
+from tests.kit.fake_machine import Answer, FakeProgram
 from tests.node.stage import Stage, app, container, is_ready, phase, reason, state
 
 from pilothouse.api.kind_names import Pod
@@ -48,7 +48,7 @@ def test_turns_are_main_containers_then_sidecars_backwards() -> None:
 
 def test_a_container_that_takes_no_notice_is_killed_when_its_grace_is_over(stage: Stage) -> None:
     async def scene() -> None:
-        stage.machine.cast["app"] = Play(stops_in=None)
+        stage.machine.cast["app"] = FakeProgram(stops_in=None)
         await stage.pod({"terminationGracePeriodSeconds": 12, "containers": [app()]})
         await stage.until(is_ready)
         await stage.delete()
@@ -60,7 +60,7 @@ def test_a_container_that_takes_no_notice_is_killed_when_its_grace_is_over(stage
 
 def test_the_default_grace_is_thirty_seconds(stage: Stage) -> None:
     async def scene() -> None:
-        stage.machine.cast["app"] = Play(stops_in=None)
+        stage.machine.cast["app"] = FakeProgram(stops_in=None)
         await stage.pod({"containers": [app()]})
         await stage.until(is_ready)
         await stage.delete()
@@ -72,7 +72,7 @@ def test_the_default_grace_is_thirty_seconds(stage: Stage) -> None:
 
 def test_a_deletion_may_allow_less(stage: Stage) -> None:
     async def scene() -> None:
-        stage.machine.cast["app"] = Play(stops_in=None)
+        stage.machine.cast["app"] = FakeProgram(stops_in=None)
         await stage.pod({"containers": [app()]})
         await stage.until(is_ready)
         await stage.delete(grace=5)
@@ -84,7 +84,7 @@ def test_a_deletion_may_allow_less(stage: Stage) -> None:
 
 def test_a_second_deletion_hurries_the_first(stage: Stage) -> None:
     async def scene() -> None:
-        stage.machine.cast["app"] = Play(stops_in=None)
+        stage.machine.cast["app"] = FakeProgram(stops_in=None)
         await stage.pod({"terminationGracePeriodSeconds": 600, "containers": [app()]})
         await stage.until(is_ready)
         await stage.delete()
@@ -99,7 +99,7 @@ def test_a_second_deletion_hurries_the_first(stage: Stage) -> None:
 
 def test_a_second_deletion_with_more_time_changes_nothing(stage: Stage) -> None:
     async def scene() -> None:
-        stage.machine.cast["app"] = Play(stops_in=None)
+        stage.machine.cast["app"] = FakeProgram(stops_in=None)
         await stage.pod({"containers": [app()]})
         await stage.until(is_ready)
         await stage.delete(grace=10)
@@ -113,7 +113,7 @@ def test_a_second_deletion_with_more_time_changes_nothing(stage: Stage) -> None:
 
 def test_a_pod_that_was_deleted_by_force_ends_all_the_same(stage: Stage) -> None:
     async def scene() -> None:
-        stage.machine.cast["app"] = Play(stops_in=3.0)
+        stage.machine.cast["app"] = FakeProgram(stops_in=3.0)
         pod = await stage.pod({"containers": [app()]})
         await stage.until(is_ready)
         await stage.delete(grace=0)
@@ -128,7 +128,7 @@ def test_a_pod_that_was_deleted_by_force_ends_all_the_same(stage: Stage) -> None
 
 def test_one_of_the_same_name_waits_until_the_first_has_ended(stage: Stage) -> None:
     async def scene() -> None:
-        stage.machine.cast["app"] = Play(stops_in=8.0)
+        stage.machine.cast["app"] = FakeProgram(stops_in=8.0)
         first = await stage.pod({"containers": [app()]})
         await stage.until(is_ready)
         await stage.delete(grace=0)
@@ -146,7 +146,7 @@ def test_one_of_the_same_name_waits_until_the_first_has_ended(stage: Stage) -> N
 
 def test_the_hook_comes_before_the_signal_and_out_of_the_grace(stage: Stage) -> None:
     async def scene() -> None:
-        stage.machine.cast["app"] = Play(stops_in=None)
+        stage.machine.cast["app"] = FakeProgram(stops_in=None)
         stage.machine.answer("app", ("goodbye",), lambda: Answer(0, seconds=8.0))
         await stage.pod({"terminationGracePeriodSeconds": 20, "containers": [app(lifecycle=HOOK)]})
         await stage.until(is_ready)
@@ -162,7 +162,7 @@ def test_the_hook_comes_before_the_signal_and_out_of_the_grace(stage: Stage) -> 
 
 def test_a_hook_that_hangs_leaves_two_seconds(stage: Stage) -> None:
     async def scene() -> None:
-        stage.machine.cast["app"] = Play(stops_in=None)
+        stage.machine.cast["app"] = FakeProgram(stops_in=None)
         stage.machine.answer("app", ("goodbye",), lambda: Answer(0, seconds=1000.0))
         await stage.pod({"terminationGracePeriodSeconds": 10, "containers": [app(lifecycle=HOOK)]})
         await stage.until(is_ready)
@@ -220,7 +220,7 @@ def test_hurrying_cuts_the_hook_short(stage: Stage) -> None:
 
 def test_hurrying_counts_also_for_what_a_probe_has_condemned(stage: Stage) -> None:
     async def scene() -> None:
-        stage.machine.cast["app"] = Play(stops_in=None)
+        stage.machine.cast["app"] = FakeProgram(stops_in=None)
         stage.machine.answer("app", ("check",), lambda: 1)
         probe = {"exec": {"command": ["check"]}, "failureThreshold": 1}
         await stage.pod({"terminationGracePeriodSeconds": 600, "containers": [app(livenessProbe=probe)]})
@@ -272,7 +272,7 @@ def test_a_pod_that_is_deleted_before_it_started_is_gone_at_once(stage: Stage) -
 
 def test_nothing_is_started_in_a_pod_that_is_being_deleted(stage: Stage) -> None:
     async def scene() -> None:
-        stage.machine.cast |= {"one": Play(stops_in=5.0), "app": Play()}
+        stage.machine.cast |= {"one": FakeProgram(stops_in=5.0), "app": FakeProgram()}
         await stage.pod({"initContainers": [app("one")], "containers": [app()]})
         await stage.until(lambda pod: state(pod, "one") == "running")
         await stage.delete()
@@ -284,7 +284,7 @@ def test_nothing_is_started_in_a_pod_that_is_being_deleted(stage: Stage) -> None
 
 def test_a_container_that_ends_by_itself_meanwhile_is_not_started_again(stage: Stage) -> None:
     async def scene() -> None:
-        stage.machine.cast |= {"quick": Play(stops_in=0.0), "slow": Play(stops_in=10.0)}
+        stage.machine.cast |= {"quick": FakeProgram(stops_in=0.0), "slow": FakeProgram(stops_in=10.0)}
         await stage.pod({"containers": [app("quick"), app("slow")]})
         await stage.until(is_ready)
         await stage.delete()
@@ -296,7 +296,7 @@ def test_a_container_that_ends_by_itself_meanwhile_is_not_started_again(stage: S
 
 def test_one_that_is_being_started_when_the_deletion_comes_is_stopped(stage: Stage) -> None:
     async def scene() -> None:
-        stage.machine.cast["app"] = Play(starts_in=5.0)
+        stage.machine.cast["app"] = FakeProgram(starts_in=5.0)
         await stage.pod({"containers": [app()]})
         await stage.until(lambda pod: reason(pod) == "ContainerCreating")
         await stage.delete()
@@ -308,7 +308,7 @@ def test_one_that_is_being_started_when_the_deletion_comes_is_stopped(stage: Sta
 
 def test_the_last_status_says_how_it_ended(stage: Stage) -> None:
     async def scene() -> None:
-        stage.machine.cast["app"] = Play(stops_in=1.0, stop_code=143)
+        stage.machine.cast["app"] = FakeProgram(stops_in=1.0, stop_code=143)
         await stage.pod({"containers": [app()]}, finalizers=["example.com/look"])
         await stage.until(is_ready)
         await stage.delete()
@@ -323,7 +323,7 @@ def test_the_last_status_says_how_it_ended(stage: Stage) -> None:
 
 def test_the_grace_goes_on_running_while_there_is_no_agent(stage: Stage) -> None:
     async def scene() -> None:
-        stage.machine.cast["app"] = Play(stops_in=None)
+        stage.machine.cast["app"] = FakeProgram(stops_in=None)
         await stage.pod({"terminationGracePeriodSeconds": 30, "containers": [app()]})
         await stage.until(is_ready)
         began = stage.clock.now()

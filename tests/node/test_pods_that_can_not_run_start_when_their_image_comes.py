@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+from tests.kit.fake_machine import Answer, FakeProgram
 from tests.kit.node_parts import PlainImage
-from tests.kit.played_machine import Answer, Play
 from tests.node.stage import NODE, Stage, app, container, is_ready, reason, state
 
 from pilothouse.api.kind_names import Node
@@ -43,10 +43,10 @@ def test_a_pod_that_waits_for_its_image_starts_as_soon_as_it_is_imported(stage: 
 def test_a_container_that_crashes_starts_anew_with_the_next_image_and_does_not_wait(stage: Stage) -> None:
     async def scene() -> None:
         imported(stage, 1)
-        stage.machine.cast["app"] = Play(runs=1.0, code=1)
+        stage.machine.cast["app"] = FakeProgram(runs=1.0, code=1)
         await stage.pod({"containers": [app()]})
         await stage.until(lambda pod: reason(pod) == "CrashLoopBackOff" and restarts(pod) >= 3, seconds=300)
-        stage.machine.cast["app"] = Play()
+        stage.machine.cast["app"] = FakeProgram()
         imported(stage, 2)
         await stage.until(is_ready, seconds=PROMPT)
 
@@ -56,7 +56,7 @@ def test_a_container_that_crashes_starts_anew_with_the_next_image_and_does_not_w
 def test_another_image_does_not_hurry_a_container_that_crashes(stage: Stage) -> None:
     async def scene() -> None:
         imported(stage, 1)
-        stage.machine.cast["app"] = Play(runs=1.0, code=1)
+        stage.machine.cast["app"] = FakeProgram(runs=1.0, code=1)
         await stage.pod({"containers": [app()]})
         before = await stage.until(
             lambda pod: reason(pod) == "CrashLoopBackOff" and restarts(pod) >= 3, seconds=300

@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from tests.kit.played_machine import Answer
+from tests.kit.fake_machine import Answer
 from tests.node.stage import Stage, app, container, is_ready
 
 from pilothouse.node.lifecycle.probe_results import FAILED, PASSED, UNKNOWN, ProbeScore, with_result
@@ -157,9 +157,9 @@ def test_a_probe_that_cannot_be_asked_says_nothing_about_the_container(stage: St
 
 def test_a_probe_may_have_a_grace_of_its_own(stage: Stage) -> None:
     async def scene() -> None:
-        from tests.kit.played_machine import Play
+        from tests.kit.fake_machine import FakeProgram
 
-        stage.machine.cast["app"] = [Play(stops_in=None), Play()]
+        stage.machine.cast["app"] = [FakeProgram(stops_in=None), FakeProgram()]
         stage.machine.answer("app", ("check",), lambda: 1 if len(stage.machine.launches) == 1 else 0)
         probe = {**EXEC, "failureThreshold": 1, "terminationGracePeriodSeconds": 4}
         await stage.pod({"terminationGracePeriodSeconds": 60, "containers": [app(livenessProbe=probe)]})
@@ -230,11 +230,11 @@ def test_a_probe_that_takes_too_long_has_failed(stage: Stage) -> None:
 
 def test_a_pod_that_ends_is_asked_on_and_nobody_is_warned_that_it_is_not_ready(stage: Stage) -> None:
     async def scene() -> None:
-        from tests.kit.played_machine import Play
+        from tests.kit.fake_machine import FakeProgram
 
         well = asyncio.Event()
         well.set()
-        stage.machine.cast["app"] = [Play(stops_in=30)]
+        stage.machine.cast["app"] = [FakeProgram(stops_in=30)]
         stage.machine.answer(
             "app", ("check",), lambda: 0 if well.is_set() else Answer(1, "it is being stopped")
         )
@@ -327,9 +327,9 @@ def test_a_restarted_agent_does_not_ask_everybody_at_once(stage: Stage) -> None:
 
 def test_a_dying_pod_is_asked_for_its_readiness_only(stage: Stage) -> None:
     async def scene() -> None:
-        from tests.kit.played_machine import Play
+        from tests.kit.fake_machine import FakeProgram
 
-        stage.machine.cast["app"] = Play(stops_in=20.0)
+        stage.machine.cast["app"] = FakeProgram(stops_in=20.0)
         spec = app(livenessProbe={**EXEC, "periodSeconds": 1}, readinessProbe={**READY, "periodSeconds": 1})
         await stage.pod({"containers": [spec]})
         await stage.until(is_ready)
@@ -346,9 +346,9 @@ def test_a_dying_pod_is_asked_for_its_readiness_only(stage: Stage) -> None:
 
 def test_a_new_instance_begins_unready_and_unasked(stage: Stage) -> None:
     async def scene() -> None:
-        from tests.kit.played_machine import Play
+        from tests.kit.fake_machine import FakeProgram
 
-        stage.machine.cast["app"] = [Play(runs=20.0, code=1), Play()]
+        stage.machine.cast["app"] = [FakeProgram(runs=20.0, code=1), FakeProgram()]
         stage.machine.answer("app", ("check",), lambda: 0 if len(stage.machine.launches) == 1 else 1)
         await stage.pod({"containers": [app(readinessProbe={**EXEC, "periodSeconds": 5})]})
         await stage.until(is_ready)

@@ -6,8 +6,8 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from tests.kit.fake_machine import FakeProgram
 from tests.kit.node_parts import PlainRemoval
-from tests.kit.played_machine import Play
 from tests.node.stage import Stage, app, container, phase
 
 from pilothouse.node.agent import Agent
@@ -80,7 +80,7 @@ def test_an_agent_comes_up_while_it_removes_what_an_earlier_one_left(
 def test_a_container_starts_again_while_files_of_earlier_instances_are_removed(
     stage: Stage, removal: HeldRemoval
 ) -> None:
-    stage.machine.cast["app"] = Play(runs=1.0, code=1)
+    stage.machine.cast["app"] = FakeProgram(runs=1.0, code=1)
 
     async def scene() -> None:
         await stage.pod({"containers": [app()]})

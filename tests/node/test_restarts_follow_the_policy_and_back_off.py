@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from tests.kit.played_machine import Play
+from tests.kit.fake_machine import FakeProgram
 from tests.node.stage import Stage, app, container, is_ready, phase, reason, state
 
 from pilothouse.api.kind_names import Secret
@@ -66,7 +66,7 @@ def test_a_restart_that_was_decided_on_and_not_carried_out_waits_no_longer() -> 
 
 def test_a_container_that_fails_at_once_is_started_at_these_times(stage: Stage) -> None:
     async def scene() -> None:
-        stage.machine.cast["app"] = Play(runs=0.0, code=1)
+        stage.machine.cast["app"] = FakeProgram(runs=0.0, code=1)
         await stage.pod({"containers": [app()]})
         await asyncio.sleep(400)
         starts = [round(each.started - stage.machine.launches[0].started) for each in stage.machine.launches]
@@ -77,7 +77,7 @@ def test_a_container_that_fails_at_once_is_started_at_these_times(stage: Stage) 
 
 def test_a_container_that_waits_says_crash_loop_back_off(stage: Stage) -> None:
     async def scene() -> None:
-        stage.machine.cast["app"] = Play(runs=0.0, code=1)
+        stage.machine.cast["app"] = FakeProgram(runs=0.0, code=1)
         await stage.pod({"containers": [app()]})
         pod = await stage.until(lambda pod: reason(pod) == "CrashLoopBackOff")
         message = container(pod)["state"]["waiting"]["message"]
@@ -92,7 +92,7 @@ def test_a_container_that_waits_says_crash_loop_back_off(stage: Stage) -> None:
 
 def test_the_pause_outlives_the_agent(stage: Stage) -> None:
     async def scene() -> None:
-        stage.machine.cast["app"] = Play(runs=0.0, code=1)
+        stage.machine.cast["app"] = FakeProgram(runs=0.0, code=1)
         await stage.pod({"containers": [app()]})
         await asyncio.sleep(75)
         before = len(stage.machine.launches)
@@ -107,7 +107,11 @@ def test_the_pause_outlives_the_agent(stage: Stage) -> None:
 
 def test_restarts_are_counted_over_agents(stage: Stage) -> None:
     async def scene() -> None:
-        stage.machine.cast["app"] = [Play(runs=1.0, code=1), Play(runs=1.0, code=1), Play()]
+        stage.machine.cast["app"] = [
+            FakeProgram(runs=1.0, code=1),
+            FakeProgram(runs=1.0, code=1),
+            FakeProgram(),
+        ]
         await stage.pod({"containers": [app()]})
         await stage.until(lambda pod: container(pod).get("restartCount") == 1)
         await stage.restart_agent()
@@ -119,7 +123,7 @@ def test_restarts_are_counted_over_agents(stage: Stage) -> None:
 
 def test_on_failure_succeeds_in_the_end(stage: Stage) -> None:
     async def scene() -> None:
-        stage.machine.cast["app"] = [Play(runs=1.0, code=1), Play(runs=1.0, code=0)]
+        stage.machine.cast["app"] = [FakeProgram(runs=1.0, code=1), FakeProgram(runs=1.0, code=0)]
         await stage.pod({"restartPolicy": "OnFailure", "containers": [app()]})
         pod = await stage.until(lambda pod: phase(pod) == "Succeeded")
         assert container(pod)["restartCount"] == 1
@@ -130,7 +134,7 @@ def test_on_failure_succeeds_in_the_end(stage: Stage) -> None:
 
 def test_never_fails_at_the_first_failure(stage: Stage) -> None:
     async def scene() -> None:
-        stage.machine.cast["app"] = Play(runs=1.0, code=7)
+        stage.machine.cast["app"] = FakeProgram(runs=1.0, code=7)
         await stage.pod({"restartPolicy": "Never", "containers": [app()]})
         pod = await stage.until(lambda pod: phase(pod) == "Failed")
         assert container(pod)["state"]["terminated"]["exitCode"] == 7
@@ -142,8 +146,8 @@ def test_never_fails_at_the_first_failure(stage: Stage) -> None:
 
 def test_a_pod_of_several_has_ended_when_all_have(stage: Stage) -> None:
     async def scene() -> None:
-        stage.machine.cast["one"] = Play(runs=1.0, code=1)
-        stage.machine.cast["two"] = Play(runs=20.0, code=0)
+        stage.machine.cast["one"] = FakeProgram(runs=1.0, code=1)
+        stage.machine.cast["two"] = FakeProgram(runs=20.0, code=0)
         await stage.pod({"restartPolicy": "Never", "containers": [app("one"), app("two")]})
         pod = await stage.until(lambda pod: state(pod, "one") == "terminated")
         assert phase(pod) == "Running"
@@ -154,7 +158,7 @@ def test_a_pod_of_several_has_ended_when_all_have(stage: Stage) -> None:
 
 def test_what_cant_be_started_waits_like_what_fails(stage: Stage) -> None:
     async def scene() -> None:
-        stage.machine.cast["app"] = Play(refuses="/bin/nothing: no such program")
+        stage.machine.cast["app"] = FakeProgram(refuses="/bin/nothing: no such program")
         await stage.pod({"containers": [app()]})
         pod = await stage.until(lambda pod: reason(pod) == "CrashLoopBackOff")
         ended = container(pod)["lastState"]["terminated"]
@@ -169,7 +173,7 @@ def test_a_program_that_a_secret_names_is_not_told(stage: Stage) -> None:
     async def scene() -> None:
         secret = {"metadata": {"name": "keys", "namespace": "default"}, "data": {"PASSWORD": "aHVudGVyMg=="}}
         await stage.api.create(Secret, secret)
-        stage.machine.cast["app"] = Play(refuses="/bin/hunter2: no such program")
+        stage.machine.cast["app"] = FakeProgram(refuses="/bin/hunter2: no such program")
         spec = app(envFrom=[{"secretRef": {"name": "keys"}}], command=["/bin/$(PASSWORD)", "x"])
         await stage.pod({"containers": [spec]})
         pod = await stage.until(
@@ -183,7 +187,7 @@ def test_a_program_that_a_secret_names_is_not_told(stage: Stage) -> None:
 
 def test_an_ended_pod_stays_ended_over_agents(stage: Stage) -> None:
     async def scene() -> None:
-        stage.machine.cast["app"] = Play(runs=1.0, code=0)
+        stage.machine.cast["app"] = FakeProgram(runs=1.0, code=0)
         await stage.pod({"restartPolicy": "Never", "containers": [app()]})
         await stage.until(lambda pod: phase(pod) == "Succeeded")
         await stage.restart_agent()

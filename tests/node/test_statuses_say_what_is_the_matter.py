@@ -6,8 +6,8 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from tests.kit.fake_machine import Answer, FakeProgram
 from tests.kit.node_parts import PlainImage, missing_claim
-from tests.kit.played_machine import Answer, Play
 from tests.node.stage import Stage, app, container, is_ready, phase, reason
 
 from pilothouse.api.kind_names import ConfigMap, Node, Pod, Secret
@@ -219,7 +219,7 @@ def test_readiness_gates_are_waited_for(stage: Stage) -> None:
 
 def test_conditions_of_others_stay(stage: Stage) -> None:
     async def scene() -> None:
-        stage.machine.cast["app"] = [Play(runs=10.0, code=1), Play()]
+        stage.machine.cast["app"] = [FakeProgram(runs=10.0, code=1), FakeProgram()]
         await stage.pod({"containers": [app()]})
         pod = await stage.until(is_ready)
         other = {"type": "DisruptionTarget", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}
@@ -257,7 +257,7 @@ def test_an_agent_that_takes_up_a_pod_writes_nothing_new(stage: Stage) -> None:
 
 def test_termination_messages_are_told(stage: Stage) -> None:
     async def scene() -> None:
-        stage.machine.cast["app"] = Play(runs=1.0, code=1, says="the port is taken")
+        stage.machine.cast["app"] = FakeProgram(runs=1.0, code=1, says="the port is taken")
         await stage.pod({"restartPolicy": "Never", "containers": [app()]})
         pod = await stage.until(lambda pod: phase(pod) == "Failed")
         assert container(pod)["state"]["terminated"]["message"] == "the port is taken"
@@ -267,7 +267,7 @@ def test_termination_messages_are_told(stage: Stage) -> None:
 
 def test_too_much_memory_is_called_so(stage: Stage) -> None:
     async def scene() -> None:
-        stage.machine.cast["app"] = Play(runs=1.0, code=137, oom=True)
+        stage.machine.cast["app"] = FakeProgram(runs=1.0, code=137, oom=True)
         await stage.pod({"restartPolicy": "Never", "containers": [app()]})
         pod = await stage.until(lambda pod: phase(pod) == "Failed")
         assert reason(pod) == "OOMKilled"

@@ -14,7 +14,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from tests.kit.played_machine import Play
+from tests.kit.fake_machine import FakeProgram
 from tests.node.stage import Stage, app, is_ready, phase
 
 from pilothouse.api.kind_names import Pod
@@ -48,14 +48,14 @@ def drawn_pod(rng: Random) -> dict[str, Any]:
     return {**spec, "terminationGracePeriodSeconds": rng.choice([0, 1, 5, 30])}
 
 
-def drawn_play(rng: Random, name: str) -> Play:
+def drawn_play(rng: Random, name: str) -> FakeProgram:
     """How an instance behaves."""
     starts = rng.choice([0.0, 0.1, 2.0])
     if name.startswith("init"):
-        return Play(runs=rng.uniform(0, 3), code=rng.choice([0, 0, 0, 1]), starts_in=starts)
+        return FakeProgram(runs=rng.uniform(0, 3), code=rng.choice([0, 0, 0, 1]), starts_in=starts)
     runs = rng.choice([None, None, rng.uniform(0, 30)])
     stops = rng.choice([0.0, 0.5, 4.0, None])
-    return Play(runs=runs, code=rng.choice([0, 1]), stops_in=stops, starts_in=starts)
+    return FakeProgram(runs=runs, code=rng.choice([0, 1]), stops_in=stops, starts_in=starts)
 
 
 async def trouble(stage: Stage, rng: Random, names: list[str]) -> None:
@@ -128,9 +128,9 @@ def live(seed: int, folder: Path) -> None:
         flaky, calm = Random(f"flaky {seed}"), asyncio.Event()
         machine = stage.machine
         machine.draw = lambda name: (
-            Play(runs=0.5)
+            FakeProgram(runs=0.5)
             if name.startswith("init") and calm.is_set()
-            else (Play(stops_in=1.0) if calm.is_set() else drawn_play(flaky, name))
+            else (FakeProgram(stops_in=1.0) if calm.is_set() else drawn_play(flaky, name))
         )
         machine.otherwise = lambda: 0 if calm.is_set() or flaky.random() < 0.8 else 1
         names = [f"pod-{number}" for number in range(3)]
@@ -163,9 +163,9 @@ def test_phases_never_go_back(stage: Stage) -> None:
 
     async def scene() -> None:
         seen: list[str] = []
-        stage.machine.cast["app"] = Play(runs=20.0)
+        stage.machine.cast["app"] = FakeProgram(runs=20.0)
         await stage.pod({"restartPolicy": "Never", "initContainers": [app("init")], "containers": [app()]})
-        stage.machine.cast["init"] = Play(runs=5.0)
+        stage.machine.cast["init"] = FakeProgram(runs=5.0)
         for number in range(120):
             await asyncio.sleep(0.5)
             if number % 7 == 3:

@@ -9,9 +9,9 @@ import json
 from pathlib import Path
 
 import pytest
-from tests.kit.harbour import Harbour
+from tests.kit.elasticsearch_on_up import ElasticsearchOnUp
 from tests.kit.manifests import load
-from tests.kit.real_elastic import ANY_DISK
+from tests.kit.real_elasticsearch import ANY_DISK
 
 MANIFEST = Path(__file__).parent / "manifests" / "navigator" / "es-cluster-test.yaml"
 
@@ -19,7 +19,7 @@ MANIFEST = Path(__file__).parent / "manifests" / "navigator" / "es-cluster-test.
 @pytest.mark.long
 @pytest.mark.timeout(900)
 async def test_it_becomes_available_without_a_volume_and_takes_a_document(tmp_path: Path) -> None:
-    async with Harbour.open(tmp_path) as harbour:
+    async with ElasticsearchOnUp.open(tmp_path) as harbour:
         [manifest] = load(MANIFEST)
         manifest["spec"]["version"] = "8.17.0"
         # As the first editions of the test said it.

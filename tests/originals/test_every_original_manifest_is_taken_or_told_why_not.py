@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import pytest
 from tests.kit.core import CoreServer
-from tests.kit.elastic import Sea
+from tests.kit.elasticsearch_harness import ElasticsearchHarness
 from tests.kit.http import Http
 from tests.kit.kubectl import Kubectl
 from tests.kit.manifests import load
@@ -281,7 +281,7 @@ class TestWhatIsTaken:
         at = f"{path.format('v1beta1')}/{obj['metadata']['name']}"
         stored = core.send("GET", at).expect(200)
         core.send("DELETE", at).expect(200)
-        sea = Sea()
+        sea = ElasticsearchHarness()
         cluster = sea.add(stored)
         sea.sail(cluster)
         for name, (replicas, size) in sets.items():

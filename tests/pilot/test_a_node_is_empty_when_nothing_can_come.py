@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from tests.kit.played_elastic import beside
+from tests.kit.fake_elasticsearch import beside
 
 from pilothouse.pilot.driver import DesiredState, Observation
 from pilothouse.pilot.drivers.elasticsearch.cluster_actions import DECOMMISSIONS, EXCLUDED

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from tests.kit import tools
-from tests.kit.planes import UpPlane
+from tests.kit.control_planes import UpPlane
 from tests.kit.waiting import eventually
 
 POD: dict[str, Any] = {

@@ -12,7 +12,7 @@ import yaml
 from tests.kit.kubectl import Kubectl, newest
 from tests.kit.ordinary_user import ordinary_folder
 from tests.kit.pilots import SECONDS, Fleet, cluster_tree, piloted
-from tests.kit.real_elastic import PilotedNode, unpacked
+from tests.kit.real_elasticsearch import PilotedNode, unpacked
 from tests.kit.seeds import SEEDS
 from tests.kit.waiting import eventually
 

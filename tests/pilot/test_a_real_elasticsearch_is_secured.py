@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from tests.kit.ordinary_user import ordinary_folder
 from tests.kit.pilots import cluster_tree, piloted
-from tests.kit.real_elastic import PilotedNode, unpacked
+from tests.kit.real_elasticsearch import PilotedNode, unpacked
 from tests.kit.tools import MissingTool
 
 from pilothouse.api.objects import Object

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.kit.elastic_plugins import plugin
+from tests.kit.elasticsearch_plugins import plugin
 from tests.kit.file_server import serving_files
-from tests.kit.real_elastic import unpacked
+from tests.kit.real_elasticsearch import unpacked
 from tests.kit.tools import MissingTool
 
 from pilothouse.api.objects import Tree

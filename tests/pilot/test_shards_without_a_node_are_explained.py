@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from tests.kit.played_elastic import beside
+from tests.kit.fake_elasticsearch import beside
 
 from pilothouse.api.objects import Tree
 from pilothouse.pilot.driver import DesiredState

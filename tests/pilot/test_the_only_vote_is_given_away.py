@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from tests.kit.played_elastic import beside
+from tests.kit.fake_elasticsearch import beside
 
 from pilothouse.api.kind_names import Pilot
 from pilothouse.api.objects import Object

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.kit.elastic import Sea, elastic, pool
-from tests.kit.stepping import Yard
+from tests.kit.controller_harness import ControllerHarness
+from tests.kit.elasticsearch_harness import ElasticsearchHarness, elastic, pool
 
 from pilothouse.api.kind_names import CassandraCluster, Lease, Pilot, Pod, StatefulSet
 from pilothouse.api.navigator.labels import APPLICATION, HAS_PILOT
@@ -37,7 +37,7 @@ def pilot(name: str = "db-0", **status: Any) -> Tree:
 
 
 def test_nav_P01_a_labelled_pod_gets_one_pilot() -> None:
-    yard = Yard()
+    yard = ControllerHarness()
     one = yard.add(pod(annotations={APPLICATION: "redis"}))
     yard.step(pilots, one)
     made = yard.all(Pilot)
@@ -48,13 +48,13 @@ def test_nav_P01_a_labelled_pod_gets_one_pilot() -> None:
 
 
 def test_a_pod_without_the_label_gets_none() -> None:
-    yard = Yard()
+    yard = ControllerHarness()
     one = yard.add(pod(labels={"app": "db"}))
     assert yard.decide(pilots, one) == []
 
 
 def test_a_pilot_of_a_cluster_is_the_clusters_and_says_all_that_the_database_needs() -> None:
-    sea = Sea()
+    sea = ElasticsearchHarness()
     demo = sea.add(elastic(pools=[pool("data", 1)], plugins=[{"name": "analysis-icu"}]))
     sea.sail(demo)
     sea.remove(sea.of(Pilot, "es-demo-data-0"))
@@ -72,7 +72,7 @@ def test_a_pilot_of_a_cluster_is_the_clusters_and_says_all_that_the_database_nee
 
 
 def test_a_pilot_is_made_again_with_the_configuration_that_counts_by_then() -> None:
-    sea = Sea()
+    sea = ElasticsearchHarness()
     demo = sea.add(elastic(pools=[pool("data", 1)]))
     sea.sail(demo)
     sea.remove(sea.of(Pilot, "es-demo-data-0"))
@@ -82,14 +82,14 @@ def test_a_pilot_is_made_again_with_the_configuration_that_counts_by_then() -> N
 
 
 def test_a_pod_of_a_set_that_nobody_sees_waits_for_it() -> None:
-    yard = Yard()
+    yard = ControllerHarness()
     owner = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "db", "uid": "x", "controller": True}
     one = yard.add(pod(ownerReferences=[owner]))
     assert [intent.verb for intent in yard.decide(pilots, one)] == ["Wait"]
 
 
 def test_nav_P30_a_pilot_whose_pod_is_gone_for_good_goes_too() -> None:
-    yard, collect = Yard(), collecting(GRACE)
+    yard, collect = ControllerHarness(), collecting(GRACE)
     one = yard.add(pilot())
     yard.step(collect, one)
     found = yard.get(Pilot, "db-0")
@@ -103,7 +103,7 @@ def test_nav_P30_a_pilot_whose_pod_is_gone_for_good_goes_too() -> None:
 
 
 def test_a_pod_that_comes_back_in_time_saves_it() -> None:
-    yard, collect = Yard(), collecting(GRACE)
+    yard, collect = ControllerHarness(), collecting(GRACE)
     one = yard.add(pilot())
     yard.step(collect, one)
     yard.add(pod())
@@ -118,7 +118,7 @@ def test_a_pod_that_comes_back_in_time_saves_it() -> None:
 
 
 def test_time_counts_from_the_last_start_if_that_was_later() -> None:
-    yard, collect = Yard(), collecting(GRACE)
+    yard, collect = ControllerHarness(), collecting(GRACE)
     one = yard.add(pilot())
     yard.step(collect, one)
     yard.change(one, lambda tree: tree["status"].update(lastStartedTime=format_time(yard.now + 100)))
@@ -129,7 +129,7 @@ def test_time_counts_from_the_last_start_if_that_was_later() -> None:
 
 
 def test_a_pilot_whose_pod_its_set_still_wants_stays() -> None:
-    yard, collect = Yard(), collecting(GRACE)
+    yard, collect = ControllerHarness(), collecting(GRACE)
     one = yard.add(pilot())
     stateful_set: Tree = {"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "db"}}
     owner = yard.add({**stateful_set, "spec": {"replicas": 1}})
@@ -189,7 +189,7 @@ def test_one_that_never_said_anything_is_given_the_same_time() -> None:
 
 
 def test_a_cassandra_cluster_is_told_that_nobody_acts_on_it() -> None:
-    yard = Yard()
+    yard = ControllerHarness()
     spec = {"version": "4.1.3", "nodePools": [{"name": "a", "replicas": 1}]}
     tree = {"apiVersion": CassandraCluster.api_version, "kind": "CassandraCluster", "metadata": {"name": "c"}}
     one = yard.add({**tree, "spec": spec})

@@ -19,9 +19,9 @@ import pytest
 from multidict import CIMultiDict
 from tests.kit.http import STRATEGIC, Answer, Http, Json
 from tests.kit.kube import KubeServer
-from tests.kit.ours import PilothouseServer
+from tests.kit.pilothouse_server import PilothouseServer
+from tests.kit.run_report import Tell
 from tests.kit.servers import Server
-from tests.kit.telling import Tell
 from tests.kit.waiting import eventually
 from tests.pod_security.generating import Generator
 

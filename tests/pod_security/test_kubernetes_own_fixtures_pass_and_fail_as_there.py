@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 from tests.kit.core import CoreServer
-from tests.kit.telling import Tell
+from tests.kit.run_report import Tell
 
 pytestmark = pytest.mark.long
 

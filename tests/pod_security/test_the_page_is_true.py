@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 import yaml
-from tests.kit.pages import ROOT, typed
-from tests.kit.planes import UpPlane
+from tests.kit.control_planes import UpPlane
+from tests.kit.docs_commands import ROOT, typed
 
 from pilothouse.app.up import ADMISSION
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from tests.kit.core import Answered, CoreServer
-from tests.kit.rights import SELF_ACCESS, place, self_review
+from tests.kit.rbac_objects import SELF_ACCESS, place, self_review
 
 from pilothouse.apiserver.server.messages import User
 

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from random import Random
 from typing import Any
 
-from tests.kit.rights import GROUP
+from tests.kit.rbac_objects import GROUP
 
 from pilothouse.aio.ring_buffer import Bounds
 from pilothouse.apiserver.authorization.authorizer import Attributes

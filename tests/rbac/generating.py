@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from typing import Any, TypeVar
 
-from tests.kit.rights import bind, cluster_role, role
+from tests.kit.rbac_objects import bind, cluster_role, role
 
 from pilothouse.apiserver.authorization.authorizer import Attributes
 from pilothouse.apiserver.server.messages import User

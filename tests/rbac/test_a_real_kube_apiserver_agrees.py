@@ -16,7 +16,7 @@ import pytest
 from multidict import CIMultiDict
 from tests.kit import kube
 from tests.kit.http import Http, Json
-from tests.kit.rights import (
+from tests.kit.rbac_objects import (
     ACCESS,
     API,
     GROUP,
@@ -28,8 +28,8 @@ from tests.kit.rights import (
     role,
     rule,
 )
+from tests.kit.run_report import Tell
 from tests.kit.targets import Fleet
-from tests.kit.telling import Tell
 from tests.kit.waiting import eventually
 from tests.rbac.generating import World
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from multidict import CIMultiDict
-from tests.kit.rights import bind, cluster_role, role, rule
+from tests.kit.rbac_objects import bind, cluster_role, role, rule
 from tests.rbac.conftest import Rights, person
 
 ALICE = person("alice")

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.kit.rights import API, bind, cluster_role, rule
+from tests.kit.rbac_objects import API, bind, cluster_role, rule
 from tests.rbac.conftest import Rights, person
 
 from pilothouse.apiserver.authorization.rbac.aggregation import aggregated

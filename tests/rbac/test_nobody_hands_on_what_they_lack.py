@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.kit.rights import GROUP, bind, cluster_role, paths, place, role, rule
+from tests.kit.rbac_objects import GROUP, bind, cluster_role, paths, place, role, rule
 from tests.rbac.conftest import Rights, person
 
 ALICE = person("alice", "dev")

@@ -5,7 +5,7 @@ import random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.kit.rights import bind, cluster_role, paths, rule
+from tests.kit.rbac_objects import bind, cluster_role, paths, rule
 from tests.rbac.following import plainly_allowed
 from tests.rbac.generating import World
 

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.kit.rights import (
+from tests.kit.rbac_objects import (
     ACCESS,
     SELF_ACCESS,
     SUBJECT_ACCESS,

@@ -4,7 +4,7 @@ import random
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.kit.rights import bind, cluster_role, role, rule
+from tests.kit.rbac_objects import bind, cluster_role, role, rule
 from tests.rbac.following import Following, plainly_allowed
 from tests.rbac.generating import World
 

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from tests.kit.rights import ACCESS, SUBJECT_ACCESS
-from tests.kit.shop import LABEL, Shop, node
+from tests.kit.rbac_objects import ACCESS, SUBJECT_ACCESS
+from tests.kit.sample_installation import LABEL, SampleInstallation, node
 
 from pilothouse.apiserver.registry.review_selectors import fields_asked, labels_asked
 
@@ -13,12 +13,12 @@ N1 = {"user": "system:node:n1", "groups": ["system:nodes"]}
 
 
 @pytest.fixture(scope="module")
-def shop() -> Iterator[Shop]:
-    with Shop() as made:
+def shop() -> Iterator[SampleInstallation]:
+    with SampleInstallation() as made:
         yield made
 
 
-def asked(shop: Shop, who: dict[str, Any], **attributes: Any) -> dict[str, Any]:
+def asked(shop: SampleInstallation, who: dict[str, Any], **attributes: Any) -> dict[str, Any]:
     body = {"spec": {**who, "resourceAttributes": {"verb": "list", **attributes}}}
     return dict(shop.send("POST", SUBJECT_ACCESS, body).expect(201)["status"])
 
@@ -30,7 +30,9 @@ def asked(shop: Shop, who: dict[str, Any], **attributes: Any) -> dict[str, Any]:
         {"requirements": [{"key": "spec.nodeName", "operator": "In", "values": ["n1"]}]},
     ],
 )
-def test_a_review_may_say_how_the_list_is_confined(shop: Shop, selector: dict[str, Any]) -> None:
+def test_a_review_may_say_how_the_list_is_confined(
+    shop: SampleInstallation, selector: dict[str, Any]
+) -> None:
     assert asked(shop, N1, resource="pods", fieldSelector=selector)["allowed"]
 
 
@@ -44,7 +46,9 @@ def test_a_review_may_say_how_the_list_is_confined(shop: Shop, selector: dict[st
         {"requirements": [{"key": "spec.nodeName", "operator": "Exists"}]},
     ],
 )
-def test_what_confines_too_little_is_denied(shop: Shop, selector: dict[str, Any] | None) -> None:
+def test_what_confines_too_little_is_denied(
+    shop: SampleInstallation, selector: dict[str, Any] | None
+) -> None:
     more = {"fieldSelector": selector} if selector else {}
     answer = asked(shop, N1, resource="pods", **more)
     assert (answer["allowed"], answer["denied"]) == (False, True)
@@ -64,7 +68,7 @@ def test_requirements_read_like_a_selector() -> None:
     assert labels_asked(None) == fields_asked({}) == ""
 
 
-def test_the_list_of_rules_says_that_it_is_not_all(shop: Shop) -> None:
+def test_the_list_of_rules_says_that_it_is_not_all(shop: SampleInstallation) -> None:
     path = f"{ACCESS}/selfsubjectrulesreviews"
     body = {"spec": {"namespace": "shop"}}
     for user in (node("n1"), shop.pilot()):
@@ -75,7 +79,7 @@ def test_the_list_of_rules_says_that_it_is_not_all(shop: Shop) -> None:
     assert not shop.send("POST", path, body, user=web).expect(201)["status"]["incomplete"]
 
 
-def test_a_pilot_may_ask_about_itself(shop: Shop) -> None:
+def test_a_pilot_may_ask_about_itself(shop: SampleInstallation) -> None:
     path = f"{ACCESS}/selfsubjectaccessreviews"
     attributes = {"verb": "list", "resource": "secrets", "namespace": "shop"}
     confined = {**attributes, "labelSelector": {"rawSelector": f"{LABEL}=demo"}}

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.kit.rights import API, GROUP, bind, cluster_role, paths, role, rule
+from tests.kit.rbac_objects import API, GROUP, bind, cluster_role, paths, role, rule
 from tests.rbac.conftest import Rights, person
 
 from pilothouse.apiserver.server.messages import ANONYMOUS, User

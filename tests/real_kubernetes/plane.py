@@ -20,7 +20,7 @@ from typing import Any
 
 from tests.kit.kube import KubeServer, controller_manager, scheduler
 from tests.kit.kubectl import Kubectl, newest
-from tests.kit.machines import Machine, machines
+from tests.kit.network_namespaces import Machine, machines
 from tests.kit.processes import Process
 from tests.kit.servers import Target
 

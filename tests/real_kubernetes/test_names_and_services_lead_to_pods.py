@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from tests.fleet.plane import PORT, asked, talker
-from tests.kit.machines import missing
+from tests.kit.network_namespaces import missing
 from tests.kit.waiting import eventually
 from tests.real_kubernetes.plane import RealPlane, kubernetes
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.kit.machines import missing
+from tests.kit.network_namespaces import missing
 from tests.kit.tools import MissingTool, find
 from tests.kit.waiting import eventually
 from tests.real_kubernetes.plane import RealPlane, kubernetes

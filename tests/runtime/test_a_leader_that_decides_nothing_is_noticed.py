@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from random import Random
 
-from tests.kit.placing import node, pod
+from tests.kit.scheduling_objects import node, pod
 from tests.runtime.conftest import Bench
 
 from pilothouse.api.kind_names import Node, Pod

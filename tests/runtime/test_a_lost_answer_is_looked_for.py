@@ -10,7 +10,7 @@ from dataclasses import replace
 from random import Random
 
 import pytest
-from tests.kit.placing import node, pod
+from tests.kit.scheduling_objects import node, pod
 from tests.runtime.conftest import Bench
 
 from pilothouse.api.kind_names import ConfigMap, Node, Pod, Secret

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.kit.placing import claim, node, pod, storage_class, volume
+from tests.kit.scheduling_objects import claim, node, pod, storage_class, volume
 from tests.runtime.conftest import Bench
 
 from pilothouse.api.kind_names import Node, PersistentVolume, PersistentVolumeClaim, Pod, StorageClass

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from tests.kit.placing import node, pod
+from tests.kit.scheduling_objects import node, pod
 from tests.runtime.conftest import Bench
 
 from pilothouse.api.kind_names import ConfigMap, CoreEvent, Node, Pod

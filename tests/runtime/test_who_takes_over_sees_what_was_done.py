@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from random import Random
 
-from tests.kit.placing import node, pod
+from tests.kit.scheduling_objects import node, pod
 from tests.runtime.conftest import Bench
 
 from pilothouse.api.kind_names import Lease, Node, Pod

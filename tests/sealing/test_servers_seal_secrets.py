@@ -9,7 +9,7 @@ import pytest
 from tests.cli.running import Server, pilothouse
 from tests.kit.etcd import EtcdServer
 from tests.kit.http import Http
-from tests.kit.ours import PilothouseServer
+from tests.kit.pilothouse_server import PilothouseServer
 
 SECRETS = "/api/v1/namespaces/default/secrets"
 PASSWORD = "correct horse battery staple"

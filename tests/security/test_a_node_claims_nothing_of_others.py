@@ -16,7 +16,7 @@ from cryptography import x509
 from multidict import CIMultiDict
 from tests.kit.core import Answered, CoreServer
 from tests.kit.requests import request_for
-from tests.kit.shop import node
+from tests.kit.sample_installation import node
 
 from pilothouse.apiserver.registry.node_proxy import path_at_node
 from pilothouse.apiserver.server.messages import Request, User

@@ -10,7 +10,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
-from tests.kit.shop import LEASES, Shop, node
+from tests.kit.sample_installation import LEASES, SampleInstallation, node
 
 from pilothouse.apiserver.server.messages import User
 
@@ -22,7 +22,7 @@ CLIENT = "kubernetes.io/kube-apiserver-client-kubelet"
 
 
 @pytest.fixture(scope="module", autouse=True)
-def n1(shop: Shop) -> User:
+def n1(shop: SampleInstallation) -> User:
     shop.grant_everything(N1)
     return N1
 
@@ -40,7 +40,7 @@ def request_for(name: str, *groups: str, signer: str = CLIENT) -> Json:
 # Reading
 
 
-def test_it_reads_all_nodes_to_find_the_way_to_them(shop: Shop) -> None:
+def test_it_reads_all_nodes_to_find_the_way_to_them(shop: SampleInstallation) -> None:
     for name in ("n1", "n2"):
         shop.send("GET", f"/api/v1/nodes/{name}", user=N1).expect(200)
     listed = shop.send("GET", "/api/v1/nodes", user=N1).expect(200)
@@ -48,7 +48,7 @@ def test_it_reads_all_nodes_to_find_the_way_to_them(shop: Shop) -> None:
     assert shop.send("GET", "/api/v1/nodes", query="watch=1", user=N1).status == 200
 
 
-def test_it_lists_the_pods_that_are_bound_to_it(shop: Shop) -> None:
+def test_it_lists_the_pods_that_are_bound_to_it(shop: SampleInstallation) -> None:
     own = "fieldSelector=spec.nodeName%3Dn1"
     listed = shop.send("GET", "/api/v1/pods", query=own, user=N1).expect(200)
     assert {item["spec"]["nodeName"] for item in listed["items"]} == {"n1"}
@@ -61,7 +61,7 @@ def test_it_lists_the_pods_that_are_bound_to_it(shop: Shop) -> None:
     shop.refused(shop.send("GET", shop.at("pods", "es-demo-1"), user=N1))
 
 
-def test_it_reads_what_its_pods_refer_to(shop: Shop) -> None:
+def test_it_reads_what_its_pods_refer_to(shop: SampleInstallation) -> None:
     for plural, name in (
         ("secrets", "web-password"),
         ("secrets", "demo-password"),
@@ -84,14 +84,14 @@ def test_it_reads_what_its_pods_refer_to(shop: Shop) -> None:
         ("secrets", "nowhere"),
     ],
 )
-def test_it_reads_nothing_else(shop: Shop, plural: str, name: str) -> None:
+def test_it_reads_nothing_else(shop: SampleInstallation, plural: str, name: str) -> None:
     shop.refused(shop.send("GET", shop.at(plural, name), user=N1))
     for query in ("", "watch=1", f"fieldSelector=metadata.name%3D{name}", "labelSelector=a%3Db"):
         shop.refused(shop.send("GET", shop.at(plural), query=query, user=N1))
         shop.refused(shop.send("GET", f"/api/v1/{plural}", query=query, user=N1))
 
 
-def test_every_kind_of_reference_counts_until_the_pod_is_gone(shop: Shop) -> None:
+def test_every_kind_of_reference_counts_until_the_pod_is_gone(shop: SampleInstallation) -> None:
     references: list[Json] = [
         {"name": "a", "secret": {"secretName": "by-volume"}},
         {"name": "b", "configMap": {"name": "by-volume"}},
@@ -139,7 +139,7 @@ def test_every_kind_of_reference_counts_until_the_pod_is_gone(shop: Shop) -> Non
         shop.refused(shop.send("GET", path, user=N1))
 
 
-def test_services_and_where_they_lead_are_open_to_every_node(shop: Shop) -> None:
+def test_services_and_where_they_lead_are_open_to_every_node(shop: SampleInstallation) -> None:
     for path in ("/api/v1/services", "/api/v1/endpoints", "/apis/discovery.k8s.io/v1/endpointslices"):
         shop.send("GET", path, user=N1).expect(200)
 
@@ -147,7 +147,7 @@ def test_services_and_where_they_lead_are_open_to_every_node(shop: Shop) -> None
 # Writing
 
 
-def test_it_writes_itself_and_no_other_node(shop: Shop) -> None:
+def test_it_writes_itself_and_no_other_node(shop: SampleInstallation) -> None:
     mine = {"metadata": {"labels": {"example.io/rack": "7", "kubernetes.io/hostname": "n1"}}}
     shop.send("PATCH", "/api/v1/nodes/n1", mine, type=MERGE, user=N1).expect(200)
     status = {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}
@@ -176,12 +176,12 @@ def test_it_writes_itself_and_no_other_node(shop: Shop) -> None:
         ({"spec": {"taints": [{"key": "a", "effect": "NoSchedule"}]}}, "spec.taints"),
     ],
 )
-def test_it_does_not_make_itself_more_attractive(shop: Shop, patch: Json, field: str) -> None:
+def test_it_does_not_make_itself_more_attractive(shop: SampleInstallation, patch: Json, field: str) -> None:
     said = shop.refused(shop.send("PATCH", "/api/v1/nodes/n1", patch, type=MERGE, user=N1))
     assert f"{field}: a node may not" in said
 
 
-def test_it_does_not_come_back_from_a_cordon(shop: Shop) -> None:
+def test_it_does_not_come_back_from_a_cordon(shop: SampleInstallation) -> None:
     shop.send("PATCH", "/api/v1/nodes/n1", {"spec": {"unschedulable": True}}, type=MERGE, user=N1).expect(200)
     said = shop.refused(
         shop.send("PATCH", "/api/v1/nodes/n1", {"spec": {"unschedulable": None}}, type=MERGE, user=N1)
@@ -190,7 +190,7 @@ def test_it_does_not_come_back_from_a_cordon(shop: Shop) -> None:
     shop.send("PATCH", "/api/v1/nodes/n1", {"spec": {"unschedulable": None}}, type=MERGE).expect(200)
 
 
-def test_it_registers_under_its_own_name_only(shop: Shop) -> None:
+def test_it_registers_under_its_own_name_only(shop: SampleInstallation) -> None:
     n3 = node("n3")
     taints = {"taints": [{"key": "a", "effect": "NoSchedule"}]}
     shop.refused(shop.send("POST", "/api/v1/nodes", {"metadata": {"name": "n4"}}, user=n3))
@@ -202,7 +202,7 @@ def test_it_registers_under_its_own_name_only(shop: Shop) -> None:
 
 
 @pytest.mark.parametrize("field", ["labels", "annotations"])
-def test_no_labels_come_with_the_status_that_it_writes(shop: Shop, field: str) -> None:
+def test_no_labels_come_with_the_status_that_it_writes(shop: SampleInstallation, field: str) -> None:
     stolen = {"metadata": {field: {"app": "bank"}}}
     at = shop.at("pods", "web")
     said = shop.refused(shop.send("PATCH", f"{at}/status", stolen, type=MERGE, user=N1))
@@ -213,14 +213,14 @@ def test_no_labels_come_with_the_status_that_it_writes(shop: Shop, field: str) -
     assert "node-restriction.kubernetes.io/vault" in said
 
 
-def test_it_writes_the_status_of_its_own_pods(shop: Shop) -> None:
+def test_it_writes_the_status_of_its_own_pods(shop: SampleInstallation) -> None:
     status = {"status": {"phase": "Running"}}
     shop.send("PATCH", shop.at("pods", "web", sub="status"), status, type=MERGE, user=N1).expect(200)
     shop.refused(shop.send("PATCH", shop.at("pods", "es-demo-1", sub="status"), status, type=MERGE, user=N1))
     shop.refused(shop.send("PATCH", shop.at("pods", "web"), status, type=MERGE, user=N1))
 
 
-def test_it_deletes_and_evicts_its_own_pods_only(shop: Shop) -> None:
+def test_it_deletes_and_evicts_its_own_pods_only(shop: SampleInstallation) -> None:
     shop.pod("shop", "short", "n1")
     shop.pod("shop", "brief", "n1")
     for user in (node("n2"), N1):
@@ -231,7 +231,7 @@ def test_it_deletes_and_evicts_its_own_pods_only(shop: Shop) -> None:
     shop.refused(shop.send("DELETE", shop.at("pods"), query="fieldSelector=spec.nodeName%3Dn1", user=N1))
 
 
-def test_it_makes_no_pods_nor_binds_any(shop: Shop) -> None:
+def test_it_makes_no_pods_nor_binds_any(shop: SampleInstallation) -> None:
     mirror = {
         "metadata": {"name": "static", "annotations": {"kubernetes.io/config.mirror": "x"}},
         "spec": {"nodeName": "n1", "containers": [{"name": "main", "image": "x:1"}]},
@@ -243,7 +243,7 @@ def test_it_makes_no_pods_nor_binds_any(shop: Shop) -> None:
     shop.refused(shop.send("POST", shop.at("pods", "floating", sub="binding"), binding, user=N1))
 
 
-def test_it_holds_its_own_lease_only(shop: Shop) -> None:
+def test_it_holds_its_own_lease_only(shop: SampleInstallation) -> None:
     leases = f"{LEASES}/namespaces/kube-node-lease/leases"
     shop.send("POST", leases, {"metadata": {"name": "n1"}}, user=N1).expect(201)
     patch = {"spec": {"holderIdentity": "n1"}}
@@ -263,7 +263,7 @@ def test_it_holds_its_own_lease_only(shop: Shop) -> None:
     shop.send("DELETE", f"{leases}/n1", user=N1).expect(200)
 
 
-def test_it_has_tokens_for_the_accounts_of_its_pods_bound_to_them(shop: Shop) -> None:
+def test_it_has_tokens_for_the_accounts_of_its_pods_bound_to_them(shop: SampleInstallation) -> None:
     uid = shop.read("pods", "web")["metadata"]["uid"]
     other = shop.read("pods", "es-demo-1")["metadata"]["uid"]
     path = shop.at("serviceaccounts", "web", sub="token")
@@ -285,7 +285,7 @@ def test_it_has_tokens_for_the_accounts_of_its_pods_bound_to_them(shop: Shop) ->
     shop.refused(ask(shop.at("serviceaccounts", "es-demo", namespace="kube-system", sub="token")))
 
 
-def test_it_has_tokens_for_the_audiences_that_its_pods_ask_for(shop: Shop) -> None:
+def test_it_has_tokens_for_the_audiences_that_its_pods_ask_for(shop: SampleInstallation) -> None:
     token = {"serviceAccountToken": {"path": "t", "audience": "vault"}}
     volume = {"name": "t", "projected": {"sources": [token]}}
     made = shop.pod("shop", "vaulted", "n1", account="web", volumes=[volume])
@@ -296,7 +296,7 @@ def test_it_has_tokens_for_the_audiences_that_its_pods_ask_for(shop: Shop) -> No
         assert shop.send("POST", path, {"spec": spec}, user=N1).status == status
 
 
-def test_it_asks_for_certificates_of_its_own_name_only(shop: Shop) -> None:
+def test_it_asks_for_certificates_of_its_own_name_only(shop: SampleInstallation) -> None:
     made = shop.send("POST", CSRS, request_for("system:node:n1", "system:nodes"), user=N1).expect(201)
     own = f"{CSRS}/{made['metadata']['name']}"
     shop.send("GET", own, user=N1).expect(200)
@@ -317,7 +317,7 @@ def test_it_asks_for_certificates_of_its_own_name_only(shop: Shop) -> None:
     shop.refused(shop.send("GET", CSRS, user=N1))
 
 
-def test_claims_volumes_and_classes_are_open_to_every_node(shop: Shop) -> None:
+def test_claims_volumes_and_classes_are_open_to_every_node(shop: SampleInstallation) -> None:
     storage = "/apis/storage.k8s.io/v1"
     for path in (
         "/api/v1/persistentvolumeclaims",
@@ -330,7 +330,7 @@ def test_claims_volumes_and_classes_are_open_to_every_node(shop: Shop) -> None:
     shop.refused(shop.send("POST", f"{storage}/storageclasses", {"metadata": {"name": "mine"}}, user=N1))
 
 
-def _sent(shop: Shop, name: str, to: str) -> Json:
+def _sent(shop: SampleInstallation, name: str, to: str) -> Json:
     """A claim whose pod is sent to a node."""
     marks = {
         "volume.kubernetes.io/selected-node": to,
@@ -362,7 +362,9 @@ def _volume(claim: Json, on: str, **spec: Any) -> Json:
     }
 
 
-def test_it_makes_volumes_for_claims_that_are_sent_to_it_and_changes_their_size(shop: Shop) -> None:
+def test_it_makes_volumes_for_claims_that_are_sent_to_it_and_changes_their_size(
+    shop: SampleInstallation,
+) -> None:
     body = _volume(_sent(shop, "mine", "n1"), "n1")
     shop.send("POST", "/api/v1/persistentvolumes", body, user=N1).expect(201)
     path = f"/api/v1/persistentvolumes/{body['metadata']['name']}"
@@ -386,7 +388,7 @@ def test_it_makes_volumes_for_claims_that_are_sent_to_it_and_changes_their_size(
     shop.send("DELETE", path, user=N1).expect(200)
 
 
-def test_it_draws_no_pods_to_itself_by_volumes(shop: Shop) -> None:
+def test_it_draws_no_pods_to_itself_by_volumes(shop: SampleInstallation) -> None:
     theirs, mine = _sent(shop, "theirs", "n2"), _sent(shop, "drawn", "n1")
     unmarked = _volume(mine, "n1")
     unmarked["metadata"]["annotations"].pop("pilothouse.io/node")
@@ -410,7 +412,7 @@ def test_it_draws_no_pods_to_itself_by_volumes(shop: Shop) -> None:
     shop.refused(shop.send("PATCH", path, patch, type=MERGE, user=N1))
 
 
-def test_it_writes_of_a_claim_what_concerns_its_size(shop: Shop) -> None:
+def test_it_writes_of_a_claim_what_concerns_its_size(shop: SampleInstallation) -> None:
     size = {"resources": {"requests": {"storage": "1Gi"}}, "accessModes": ["ReadWriteOnce"]}
     shop.make("shop", "persistentvolumeclaims", "grows", {"spec": size})
     shop.pod("shop", "grower", "n1", volumes=[{"name": "d", "persistentVolumeClaim": {"claimName": "grows"}}])
@@ -422,7 +424,7 @@ def test_it_writes_of_a_claim_what_concerns_its_size(shop: Shop) -> None:
     shop.refused(shop.send("PATCH", path, grown, type=MERGE, user=node("n2")))
 
 
-def test_it_reads_whose_volumes_are_and_says_nothing_about_it(shop: Shop) -> None:
+def test_it_reads_whose_volumes_are_and_says_nothing_about_it(shop: SampleInstallation) -> None:
     """Which control plane volumes belong to, and whose it may take over, is in a namespace."""
     namespaces = "/api/v1/namespaces"
     shop.send("GET", f"{namespaces}/kube-system", user=N1).expect(200)
@@ -432,7 +434,7 @@ def test_it_reads_whose_volumes_are_and_says_nothing_about_it(shop: Shop) -> Non
         shop.refused(shop.send("GET", f"{namespaces}{path}", user=N1))
 
 
-def test_it_becomes_nobody_else_and_binds_no_roles(shop: Shop) -> None:
+def test_it_becomes_nobody_else_and_binds_no_roles(shop: SampleInstallation) -> None:
     for name, group in (("admin", "system:masters"), ("system:node:n2", "system:nodes")):
         headers = {"Impersonate-User": name, "Impersonate-Group": group}
         assert "cannot impersonate" in shop.refused(
@@ -445,7 +447,7 @@ def test_it_becomes_nobody_else_and_binds_no_roles(shop: Shop) -> None:
 # Who is a node
 
 
-def test_the_name_without_the_group_is_nobody_special(shop: Shop) -> None:
+def test_the_name_without_the_group_is_nobody_special(shop: SampleInstallation) -> None:
     named = User("system:node:n2", groups=("system:authenticated",))
     said = shop.refused(shop.send("GET", "/api/v1/nodes/n2", user=named))
     assert "node:" not in said.replace("system:node:", "")
@@ -453,7 +455,7 @@ def test_the_name_without_the_group_is_nobody_special(shop: Shop) -> None:
 
 
 @pytest.mark.parametrize("name", ["alice", "system:node:", "system:nodes", "system:serviceaccount:shop:web"])
-def test_the_group_without_the_name_may_do_nothing(shop: Shop, name: str) -> None:
+def test_the_group_without_the_name_may_do_nothing(shop: SampleInstallation, name: str) -> None:
     user = User(name, groups=("system:nodes", "system:authenticated"))
     for path in ("/api/v1/nodes/n1", "/api/v1/services", "/apis", "/metrics"):
         said = shop.refused(shop.send("GET", path, user=user))

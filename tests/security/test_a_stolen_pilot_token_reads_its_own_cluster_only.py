@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.kit.shop import LABEL, NAVIGATOR, PILOT, Shop
+from tests.kit.sample_installation import LABEL, NAVIGATOR, PILOT, SampleInstallation
 
 from pilothouse.apiserver.server.messages import User
 
@@ -28,7 +28,9 @@ def names(answer: object) -> list[str]:
         ("pods", "es-demo-0"),
     ],
 )
-def test_it_reads_what_is_of_its_cluster(shop: Shop, pilot: User, plural: str, name: str) -> None:
+def test_it_reads_what_is_of_its_cluster(
+    shop: SampleInstallation, pilot: User, plural: str, name: str
+) -> None:
     shop.send("GET", shop.at(plural, name), user=pilot).expect(200)
     by_name = shop.send("GET", shop.at(plural), query=f"fieldSelector=metadata.name%3D{name}", user=pilot)
     assert names(by_name.expect(200)) == [name]
@@ -51,7 +53,9 @@ def test_it_reads_what_is_of_its_cluster(shop: Shop, pilot: User, plural: str, n
         ("serviceaccounts", "es-demo"),
     ],
 )
-def test_it_reads_nothing_else_in_its_namespace(shop: Shop, pilot: User, plural: str, name: str) -> None:
+def test_it_reads_nothing_else_in_its_namespace(
+    shop: SampleInstallation, pilot: User, plural: str, name: str
+) -> None:
     shop.refused(shop.send("GET", shop.at(plural, name), user=pilot))
     selected = f"fieldSelector=metadata.name%3D{name}"
     shop.refused(shop.send("GET", shop.at(plural), query=selected, user=pilot))
@@ -61,7 +65,7 @@ def test_it_reads_nothing_else_in_its_namespace(shop: Shop, pilot: User, plural:
 
 @pytest.mark.parametrize("plural", ["pilots", "secrets", "configmaps", "leases", "elasticsearchclusters"])
 def test_it_reads_nothing_of_the_cluster_of_the_same_name_elsewhere(
-    shop: Shop, pilot: User, plural: str
+    shop: SampleInstallation, pilot: User, plural: str
 ) -> None:
     names = {"pilots": "es-demo-0", "elasticsearchclusters": "demo", "leases": "pilot-es-demo-0"}
     name = names.get(plural, "demo-password")
@@ -71,7 +75,7 @@ def test_it_reads_nothing_of_the_cluster_of_the_same_name_elsewhere(
 
 
 @pytest.mark.parametrize("plural", ["pilots", "secrets", "configmaps"])
-def test_it_lists_with_the_label_of_its_cluster(shop: Shop, pilot: User, plural: str) -> None:
+def test_it_lists_with_the_label_of_its_cluster(shop: SampleInstallation, pilot: User, plural: str) -> None:
     listed = shop.send("GET", shop.at(plural), query=OF_THE_CLUSTER, user=pilot)
     assert {name.removeprefix("es-").split("-")[0] for name in names(listed.expect(200))} == {"demo"}
     narrower = f"{OF_THE_CLUSTER},tier%20in%20(a,b)"
@@ -98,14 +102,14 @@ def test_it_lists_with_the_label_of_its_cluster(shop: Shop, pilot: User, plural:
 )
 @pytest.mark.parametrize("plural", ["pilots", "secrets", "configmaps", "leases"])
 def test_wide_selectors_are_refused_and_told_which_would_do(
-    shop: Shop, pilot: User, plural: str, selector: str
+    shop: SampleInstallation, pilot: User, plural: str, selector: str
 ) -> None:
     for query in (selector, f"watch=1&{selector}", f"watch=1&sendInitialEvents=true&{selector}"):
         said = shop.refused(shop.send("GET", shop.at(plural), query=query, user=pilot))
         assert f"ask with labelSelector={LABEL}=demo" in said
 
 
-def test_it_lists_nothing_across_namespaces(shop: Shop, pilot: User) -> None:
+def test_it_lists_nothing_across_namespaces(shop: SampleInstallation, pilot: User) -> None:
     for path in ("/api/v1/secrets", "/api/v1/configmaps", f"{NAVIGATOR}/pilots", "/api/v1/watch/secrets"):
         shop.refused(shop.send("GET", path, query=OF_THE_CLUSTER, user=pilot))
 
@@ -126,18 +130,18 @@ def test_it_lists_nothing_across_namespaces(shop: Shop, pilot: User) -> None:
         "/logs",
     ],
 )
-def test_it_sees_nothing_of_the_rest(shop: Shop, pilot: User, path: str) -> None:
+def test_it_sees_nothing_of_the_rest(shop: SampleInstallation, pilot: User, path: str) -> None:
     shop.refused(shop.send("GET", path, user=pilot))
 
 
-def test_discovery_and_questions_about_itself_stay_open(shop: Shop, pilot: User) -> None:
+def test_discovery_and_questions_about_itself_stay_open(shop: SampleInstallation, pilot: User) -> None:
     for path in ("/api", "/apis", "/api/v1", "/openapi/v3", "/version"):
         assert shop.send("GET", path, user=pilot).status == 200, path
     me = shop.send("POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews", {}, user=pilot).expect(201)
     assert me["status"]["userInfo"]["username"] == pilot.name
 
 
-def test_whoever_waits_for_their_pilot_may_watch_for_it_and_nothing_else(shop: Shop) -> None:
+def test_whoever_waits_for_their_pilot_may_watch_for_it_and_nothing_else(shop: SampleInstallation) -> None:
     early = shop.pilot("shop", "early")
     waits = "fieldSelector=metadata.name%3Dearly"
     assert names(shop.send("GET", shop.at("pilots"), query=waits, user=early).expect(200)) == []
@@ -151,14 +155,14 @@ def test_whoever_waits_for_their_pilot_may_watch_for_it_and_nothing_else(shop: S
     assert "there is no Pilot early yet" in said
 
 
-def test_a_pod_without_a_pilot_is_a_service_account_like_any_other(shop: Shop) -> None:
+def test_a_pod_without_a_pilot_is_a_service_account_like_any_other(shop: SampleInstallation) -> None:
     web = shop.bearer(shop.token("shop", "web", "web"))
     assert "RBAC" not in shop.refused(shop.send("GET", shop.at("secrets", "unrelated"), user=web))
     shop.grant_everything(web)
     shop.send("GET", shop.at("secrets", "unrelated"), user=web).expect(200)
 
 
-def test_a_pilot_that_no_cluster_controls_has_itself_only(shop: Shop) -> None:
+def test_a_pilot_that_no_cluster_controls_has_itself_only(shop: SampleInstallation) -> None:
     shop.pod("shop", "alone", "n1", account="es-demo", labels={LABEL: "demo"})
     shop.make("shop", "pilots", "alone", PILOT, labels={LABEL: "demo"})
     alone = shop.pilot("shop", "alone")

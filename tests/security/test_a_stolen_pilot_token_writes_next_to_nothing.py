@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.kit.shop import LABEL, PILOT, Shop
+from tests.kit.sample_installation import LABEL, PILOT, SampleInstallation
 
 from pilothouse.apiserver.server.messages import User
 
@@ -29,7 +29,7 @@ def about(kind: str, name: str, namespace: str = "shop", **more: Any) -> Json:
 # What it is for
 
 
-def test_it_writes_the_status_of_its_own_pilot(shop: Shop, pilot: User) -> None:
+def test_it_writes_the_status_of_its_own_pilot(shop: SampleInstallation, pilot: User) -> None:
     path = shop.at("pilots", "es-demo-0", sub="status")
     shop.send("PATCH", path, {"status": READY}, type=MERGE, user=pilot).expect(200)
     whole = {**shop.read("pilots", "es-demo-0"), "status": READY}
@@ -40,7 +40,7 @@ def test_it_writes_the_status_of_its_own_pilot(shop: Shop, pilot: User) -> None:
 
 
 @pytest.mark.parametrize("name", ["pilot-es-demo-0", "demo-leader"])
-def test_it_holds_its_own_lease_and_may_lead(shop: Shop, pilot: User, name: str) -> None:
+def test_it_holds_its_own_lease_and_may_lead(shop: SampleInstallation, pilot: User, name: str) -> None:
     shop.send("DELETE", shop.at("leases", name))
     cluster = shop.read("elasticsearchclusters", "demo")
     owner = {"apiVersion": cluster["apiVersion"], "kind": cluster["kind"], "name": "demo"}
@@ -53,7 +53,7 @@ def test_it_holds_its_own_lease_and_may_lead(shop: Shop, pilot: User, name: str)
     shop.send("PATCH", shop.at("leases", name), patch, type=MERGE, user=pilot).expect(200)
 
 
-def test_a_lease_may_be_made_by_applying_it(shop: Shop, pilot: User) -> None:
+def test_a_lease_may_be_made_by_applying_it(shop: SampleInstallation, pilot: User) -> None:
     shop.send("DELETE", shop.at("leases", "demo-leader"))
     lease: Json = {
         "apiVersion": "coordination.k8s.io/v1",
@@ -73,7 +73,7 @@ def test_a_lease_may_be_made_by_applying_it(shop: Shop, pilot: User) -> None:
 @pytest.mark.parametrize(
     ("kind", "name"), [("Pilot", "es-demo-0"), ("Pod", "es-demo-0"), ("ElasticsearchCluster", "demo")]
 )
-def test_it_tells_events_about_its_own(shop: Shop, pilot: User, kind: str, name: str) -> None:
+def test_it_tells_events_about_its_own(shop: SampleInstallation, pilot: User, kind: str, name: str) -> None:
     made = shop.send("POST", shop.at("events"), about(kind, name), user=pilot).expect(201)
     path = shop.at("events", made["metadata"]["name"])
     shop.send("PATCH", path, {"count": 2}, type=MERGE, user=pilot).expect(200)
@@ -83,7 +83,7 @@ def test_it_tells_events_about_its_own(shop: Shop, pilot: User, kind: str, name:
 
 
 @pytest.mark.parametrize("name", ["es-demo-1", "es-logs-0"])
-def test_it_writes_no_other_pilot(shop: Shop, pilot: User, name: str) -> None:
+def test_it_writes_no_other_pilot(shop: SampleInstallation, pilot: User, name: str) -> None:
     before = shop.read("pilots", name)
     for sub in ("", "status"):
         path = shop.at("pilots", name, sub=sub)
@@ -102,7 +102,9 @@ def test_it_writes_no_other_pilot(shop: Shop, pilot: User, name: str) -> None:
         {"status": READY},
     ],
 )
-def test_it_changes_nothing_of_its_pilot_but_the_status(shop: Shop, pilot: User, patch: Json) -> None:
+def test_it_changes_nothing_of_its_pilot_but_the_status(
+    shop: SampleInstallation, pilot: User, patch: Json
+) -> None:
     before = shop.read("pilots", "es-demo-0")
     shop.refused(shop.send("PATCH", shop.at("pilots", "es-demo-0"), patch, type=MERGE, user=pilot))
     assert shop.read("pilots", "es-demo-0") == before
@@ -116,14 +118,14 @@ def test_it_changes_nothing_of_its_pilot_but_the_status(shop: Shop, pilot: User,
         assert after["metadata"].get(field) == before["metadata"].get(field)
 
 
-def test_it_makes_and_deletes_no_pilot(shop: Shop, pilot: User) -> None:
+def test_it_makes_and_deletes_no_pilot(shop: SampleInstallation, pilot: User) -> None:
     body = {**PILOT, "metadata": {"name": "es-demo-9"}}
     shop.refused(shop.send("POST", shop.at("pilots"), body, user=pilot))
     shop.refused(shop.send("DELETE", shop.at("pilots", "es-demo-0"), user=pilot))
 
 
 @pytest.mark.parametrize("name", ["pilot-es-demo-1", "pilot-es-logs-0", "logs-leader", "another"])
-def test_it_writes_no_lease_of_another(shop: Shop, pilot: User, name: str) -> None:
+def test_it_writes_no_lease_of_another(shop: SampleInstallation, pilot: User, name: str) -> None:
     revision = shop.revision
     shop.refused(shop.send("POST", shop.at("leases"), {"metadata": {"name": name}}, user=pilot))
     shop.refused(shop.send("POST", shop.at("leases"), {"metadata": {"generateName": "pilot-"}}, user=pilot))
@@ -141,7 +143,9 @@ def test_it_writes_no_lease_of_another(shop: Shop, pilot: User, name: str) -> No
         {"ownerReferences": [{"apiVersion": "v1", "kind": "Node", "name": "n1", "uid": "1"}]},
     ],
 )
-def test_it_gives_its_leases_no_labels_owners_or_finalizers(shop: Shop, pilot: User, patch: Json) -> None:
+def test_it_gives_its_leases_no_labels_owners_or_finalizers(
+    shop: SampleInstallation, pilot: User, patch: Json
+) -> None:
     shop.send("DELETE", shop.at("leases", "demo-leader"))
     body = {"metadata": {"name": "demo-leader", **patch}}
     said = shop.refused(shop.send("POST", shop.at("leases"), body, user=pilot))
@@ -162,7 +166,7 @@ def test_it_gives_its_leases_no_labels_owners_or_finalizers(shop: Shop, pilot: U
     ],
 )
 def test_it_tells_no_events_about_others(
-    shop: Shop, pilot: User, kind: str, name: str, namespace: str
+    shop: SampleInstallation, pilot: User, kind: str, name: str, namespace: str
 ) -> None:
     shop.refused(
         shop.send("POST", shop.at("events", namespace=namespace), about(kind, name, namespace), user=pilot)
@@ -182,14 +186,14 @@ def test_it_tells_no_events_about_others(
     shop.refused(shop.send("POST", path, newer, user=pilot))
 
 
-def test_it_rewrites_no_event_about_another(shop: Shop, pilot: User) -> None:
+def test_it_rewrites_no_event_about_another(shop: SampleInstallation, pilot: User) -> None:
     made = shop.send("POST", shop.at("events"), about("Pod", "web")).expect(201)
     path = shop.at("events", made["metadata"]["name"])
     shop.refused(shop.send("PATCH", path, {"message": "all is well"}, type=MERGE, user=pilot))
     shop.refused(shop.send("DELETE", path, user=pilot))
 
 
-def test_it_mints_no_tokens(shop: Shop, pilot: User) -> None:
+def test_it_mints_no_tokens(shop: SampleInstallation, pilot: User) -> None:
     for account in ("es-demo", "es-logs", "web", "default"):
         path = shop.at("serviceaccounts", account, sub="token")
         shop.refused(shop.send("POST", path, {"spec": {}}, user=pilot))
@@ -204,19 +208,19 @@ def test_it_mints_no_tokens(shop: Shop, pilot: User) -> None:
         {"Impersonate-User": "system:serviceaccount:shop:es-demo"},
     ],
 )
-def test_it_becomes_nobody_else(shop: Shop, pilot: User, headers: dict[str, str]) -> None:
+def test_it_becomes_nobody_else(shop: SampleInstallation, pilot: User, headers: dict[str, str]) -> None:
     said = shop.refused(shop.send("GET", shop.at("secrets"), user=pilot, headers=headers))
     assert "cannot impersonate" in said
 
 
 @pytest.mark.parametrize("sub", ["exec", "attach", "portforward", "log", "ephemeralcontainers", "proxy"])
-def test_it_enters_no_pod(shop: Shop, pilot: User, sub: str) -> None:
+def test_it_enters_no_pod(shop: SampleInstallation, pilot: User, sub: str) -> None:
     for name in ("es-demo-0", "es-demo-1", "web"):
         for method in ("GET", "POST"):
             shop.refused(shop.send(method, shop.at("pods", name, sub=sub), user=pilot))
 
 
-def test_it_makes_no_pods_to_be_somebody_else_in(shop: Shop, pilot: User) -> None:
+def test_it_makes_no_pods_to_be_somebody_else_in(shop: SampleInstallation, pilot: User) -> None:
     spec = {"serviceAccountName": "web", "containers": [{"name": "main", "image": "x:1"}]}
     pod = {"metadata": {"name": "mole"}, "spec": spec}
     shop.refused(shop.send("POST", shop.at("pods"), pod, user=pilot))
@@ -231,7 +235,7 @@ def test_it_makes_no_pods_to_be_somebody_else_in(shop: Shop, pilot: User) -> Non
     shop.refused(shop.send("PATCH", shop.at("pods", "es-demo-0"), unlabelled, type=MERGE, user=pilot))
 
 
-def test_it_binds_no_roles(shop: Shop, pilot: User) -> None:
+def test_it_binds_no_roles(shop: SampleInstallation, pilot: User) -> None:
     subject = {"kind": "ServiceAccount", "name": "es-demo", "namespace": "shop"}
     reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"}
     body = {"metadata": {"name": "mine"}, "roleRef": reference, "subjects": [subject]}
@@ -242,7 +246,7 @@ def test_it_binds_no_roles(shop: Shop, pilot: User) -> None:
     shop.refused(shop.send("POST", shop.at("roles"), role, user=pilot))
 
 
-def test_it_deletes_no_collections(shop: Shop, pilot: User) -> None:
+def test_it_deletes_no_collections(shop: SampleInstallation, pilot: User) -> None:
     revision = shop.revision
     for plural in ("pilots", "leases", "secrets", "configmaps", "pods", "events"):
         for query in ("", f"labelSelector={LABEL}%3Ddemo", "fieldSelector=metadata.name%3Dpilot-es-demo-0"):
@@ -250,7 +254,7 @@ def test_it_deletes_no_collections(shop: Shop, pilot: User) -> None:
     assert shop.revision == revision
 
 
-def test_it_writes_no_secrets_even_of_its_cluster(shop: Shop, pilot: User) -> None:
+def test_it_writes_no_secrets_even_of_its_cluster(shop: SampleInstallation, pilot: User) -> None:
     for plural, name in (("secrets", "demo-password"), ("configmaps", "demo-config")):
         patch = {"metadata": {"labels": {"a": "b"}}}
         shop.refused(shop.send("PATCH", shop.at(plural, name), patch, type=MERGE, user=pilot))
@@ -259,7 +263,7 @@ def test_it_writes_no_secrets_even_of_its_cluster(shop: Shop, pilot: User) -> No
         shop.refused(shop.send("POST", shop.at(plural), body, user=pilot))
 
 
-def test_it_asks_about_nobody_elses_rights_or_tokens(shop: Shop, pilot: User) -> None:
+def test_it_asks_about_nobody_elses_rights_or_tokens(shop: SampleInstallation, pilot: User) -> None:
     review = {"spec": {"user": "admin", "nonResourceAttributes": {"verb": "get", "path": "/"}}}
     path = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
     shop.refused(shop.send("POST", path, review, user=pilot))
@@ -267,7 +271,7 @@ def test_it_asks_about_nobody_elses_rights_or_tokens(shop: Shop, pilot: User) ->
     shop.refused(shop.send("POST", "/apis/authentication.k8s.io/v1/tokenreviews", token, user=pilot))
 
 
-def test_fences_tell_it_nothing_about_the_leases_of_others(shop: Shop, pilot: User) -> None:
+def test_fences_tell_it_nothing_about_the_leases_of_others(shop: SampleInstallation, pilot: User) -> None:
     path = shop.at("pilots", "es-demo-0", sub="status")
     for lease in ("shop/pilot-es-logs-0", "shop/nowhere", "kube-system/controller-manager"):
         fenced = {"Pilothouse-Fence": f"{lease}/0"}
@@ -282,7 +286,7 @@ def test_fences_tell_it_nothing_about_the_leases_of_others(shop: Shop, pilot: Us
     assert (answer.status, answer.json["reason"]) == (409, "Fenced")
 
 
-def test_dry_runs_are_refused_alike(shop: Shop, pilot: User) -> None:
+def test_dry_runs_are_refused_alike(shop: SampleInstallation, pilot: User) -> None:
     body = {"metadata": {"name": "mine", "labels": {LABEL: "demo"}}}
     shop.refused(shop.send("POST", shop.at("secrets"), body, query="dryRun=All", user=pilot))
     shop.refused(

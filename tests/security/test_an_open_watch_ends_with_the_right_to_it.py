@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import pytest
-from tests.kit.shop import Shop, node
+from tests.kit.sample_installation import SampleInstallation, node
 
 MERGE = "application/merge-patch+json"
 
 
-def change(shop: Shop, plural: str, name: str, value: str) -> None:
+def change(shop: SampleInstallation, plural: str, name: str, value: str) -> None:
     body = {"stringData": {"p": value}} if plural == "secrets" else {"data": {"a": value}}
     shop.send("PATCH", shop.at(plural, name), body, type=MERGE).expect(200)
 
 
 @pytest.mark.parametrize("initial", ["", "resourceVersion=0&"], ids=["from now", "from a state"])
-def test_a_node_is_shown_no_secret_that_its_pods_no_longer_refer_to(shop: Shop, initial: str) -> None:
+def test_a_node_is_shown_no_secret_that_its_pods_no_longer_refer_to(
+    shop: SampleInstallation, initial: str
+) -> None:
     name = f"guarded-{len(initial)}"
     shop.make("shop", "secrets", name, {"stringData": {"p": "first"}})
     shop.pod("shop", f"v-{len(initial)}", "n1", secret=name)
@@ -29,7 +31,7 @@ def test_a_node_is_shown_no_secret_that_its_pods_no_longer_refer_to(shop: Shop, 
         assert len(watch.events) == 2
 
 
-def test_a_node_whose_watch_was_ended_finds_out_that_it_may_not(shop: Shop) -> None:
+def test_a_node_whose_watch_was_ended_finds_out_that_it_may_not(shop: SampleInstallation) -> None:
     shop.make("shop", "configmaps", "guarded", {"data": {"a": "1"}})
     volume = {"volumes": [{"name": "c", "configMap": {"name": "guarded"}}]}
     shop.pod("shop", "reader", "n1", **volume)
@@ -42,7 +44,7 @@ def test_a_node_whose_watch_was_ended_finds_out_that_it_may_not(shop: Shop) -> N
 
 
 @pytest.mark.parametrize("plural", ["secrets", "configmaps"])
-def test_a_pilot_is_shown_nothing_once_its_pod_is_gone(shop: Shop, plural: str) -> None:
+def test_a_pilot_is_shown_nothing_once_its_pod_is_gone(shop: SampleInstallation, plural: str) -> None:
     cluster = {"secrets": "demo", "configmaps": "logs"}[plural]
     pilot = shop.pilot("shop", f"es-{cluster}-0")
     name = f"{cluster}-password" if plural == "secrets" else f"{cluster}-config"
@@ -58,7 +60,7 @@ def test_a_pilot_is_shown_nothing_once_its_pod_is_gone(shop: Shop, plural: str) 
         assert len(watch.events) == before + 1
 
 
-def test_others_go_on(shop: Shop) -> None:
+def test_others_go_on(shop: SampleInstallation) -> None:
     """A watch of one who is still allowed gets every change."""
     pilot = shop.pilot("shop", "es-demo-1")
     query = "labelSelector=navigator.jetstack.io%2Felasticsearch-cluster-name%3Ddemo"

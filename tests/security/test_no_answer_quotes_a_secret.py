@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import pytest
 from tests.kit.http import APPLY, JSON, JSON_PATCH, MERGE, PROTOBUF, STRATEGIC, TABLE, Answer, Http
-from tests.kit.ours import PilothouseServer
+from tests.kit.pilothouse_server import PilothouseServer
 
 PLANTED = "hunter2-correct-horse-battery-staple"
 ENCODED = base64.b64encode(PLANTED.encode()).decode()

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from tests.kit.http import Http, Json
 from tests.kit.kube import KubeServer
-from tests.kit.ours import PilothouseServer
-from tests.kit.rights import SUBJECT_ACCESS
+from tests.kit.pilothouse_server import PilothouseServer
+from tests.kit.rbac_objects import SUBJECT_ACCESS
 from tests.kit.waiting import eventually
 
 pytestmark = pytest.mark.long

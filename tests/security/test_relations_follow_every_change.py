@@ -6,7 +6,7 @@ import random
 from itertools import product
 
 import pytest
-from tests.kit.shop import LABEL, PILOT, Shop
+from tests.kit.sample_installation import LABEL, PILOT, SampleInstallation
 
 from pilothouse.apiserver.authorization.restriction.bound_pods import BoundPods
 from pilothouse.apiserver.authorization.restriction.pilot_index import PilotIndex
@@ -19,7 +19,7 @@ MERGE = "application/merge-patch+json"
 class Story:
     """Random changes to a few objects, as the administrator makes them."""
 
-    def __init__(self, shop: Shop, seed: int) -> None:
+    def __init__(self, shop: SampleInstallation, seed: int) -> None:
         self._shop = shop
         self._random = random.Random(seed)
 
@@ -89,7 +89,7 @@ def told(pods: BoundPods, pilots: PilotIndex) -> list[object]:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_counting_along_gives_what_counting_anew_gives(seed: int) -> None:
-    with Shop() as shop:
+    with SampleInstallation() as shop:
         story = Story(shop, seed)
         along = BoundPods(shop.core.cache), PilotIndex(shop.core.cache)
         for index in along:

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 from tests.kit.core import ADMIN, Answered
-from tests.kit.rights import SUBJECT_ACCESS, bind, place
-from tests.kit.shop import LABEL, Shop, node
+from tests.kit.rbac_objects import SUBJECT_ACCESS, bind, place
+from tests.kit.sample_installation import LABEL, SampleInstallation, node
 from tests.security import matrix
 from tests.security.matrix import SELECTING, VERBS, Row
 
@@ -21,18 +21,18 @@ RESTRICTED = ("pilot", "other pilot", "node", "other node")
 
 
 @pytest.fixture(scope="module")
-def shop() -> Iterator[Shop]:
-    with Shop() as made:
+def shop() -> Iterator[SampleInstallation]:
+    with SampleInstallation() as made:
         furnish(made)
         yield made
 
 
 @pytest.fixture(scope="module")
-def users(shop: Shop) -> dict[str, User]:
+def users(shop: SampleInstallation) -> dict[str, User]:
     return users_of(shop)
 
 
-def furnish(shop: Shop) -> None:
+def furnish(shop: SampleInstallation) -> None:
     """Roles for people, and a claim with its volume for a pod on the first node."""
     size = {"resources": {"requests": {"storage": "1Gi"}}, "accessModes": ["ReadWriteOnce"]}
     shop.make("shop", "persistentvolumeclaims", "data-es-demo-0", {"spec": size})
@@ -52,7 +52,7 @@ def furnish(shop: Shop) -> None:
         shop.send("POST", place(binding), binding).expect(201)
 
 
-def users_of(shop: Shop) -> dict[str, User]:
+def users_of(shop: SampleInstallation) -> dict[str, User]:
     people = {name: User(name, groups=("system:authenticated",)) for name in ("admin", "edit", "view")}
     return {
         **people,
@@ -68,7 +68,7 @@ def users_of(shop: Shop) -> dict[str, User]:
 class Asking:
     """Puts the question of one cell to the server, as a SubjectAccessReview."""
 
-    def __init__(self, shop: Shop, user: User) -> None:
+    def __init__(self, shop: SampleInstallation, user: User) -> None:
         self._shop = shop
         self._who = user_info(user)
         self._who["user"] = self._who.pop("username")
@@ -116,7 +116,9 @@ class Asking:
 
 
 @pytest.mark.parametrize("identity", matrix.IDENTITIES)
-def test_every_cell_is_as_the_table_says(shop: Shop, users: dict[str, User], identity: str) -> None:
+def test_every_cell_is_as_the_table_says(
+    shop: SampleInstallation, users: dict[str, User], identity: str
+) -> None:
     asking = Asking(shop, users[identity])
     wrong = {
         row.title: f"{sorted(found)} instead of {sorted(expected)}"
@@ -138,7 +140,7 @@ def test_the_page_is_made_from_the_table() -> None:
 
 @pytest.mark.parametrize("identity", RESTRICTED)
 def test_roles_add_nothing_to_a_pilot_or_node(identity: str) -> None:
-    with Shop() as shop:
+    with SampleInstallation() as shop:
         user = users_of(shop)[identity]
         furnish(shop)
         shop.grant_everything(user)
@@ -150,7 +152,7 @@ def test_roles_add_nothing_to_a_pilot_or_node(identity: str) -> None:
 
 @pytest.mark.parametrize("identity", [*RESTRICTED, "account", "nobody"])
 def test_what_the_table_refuses_is_refused_for_real_and_writes_nothing(
-    shop: Shop, users: dict[str, User], identity: str
+    shop: SampleInstallation, users: dict[str, User], identity: str
 ) -> None:
     tried = 0
     for row in matrix.rows():
@@ -162,7 +164,7 @@ def test_what_the_table_refuses_is_refused_for_real_and_writes_nothing(
     assert tried > 300
 
 
-def attempt(shop: Shop, user: User, row: Row, verb: str) -> Answered:
+def attempt(shop: SampleInstallation, user: User, row: Row, verb: str) -> Answered:
     """The request itself."""
     served = shop.core.catalog.resource(row.group, row.plural)
     assert served is not None

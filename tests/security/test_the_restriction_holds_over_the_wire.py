@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 from tests.kit.http import Http
-from tests.kit.ours import PilothouseServer
+from tests.kit.pilothouse_server import PilothouseServer
+from tests.kit.sample_installation import IMAGE, LABEL, NAVIGATOR, PILOT, POOL
 from tests.kit.servers import Target
-from tests.kit.shop import IMAGE, LABEL, NAVIGATOR, PILOT, POOL
 
 MERGE = "application/merge-patch+json"
 SECRETS = "/api/v1/namespaces/default/secrets"

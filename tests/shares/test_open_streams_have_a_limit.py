@@ -7,7 +7,7 @@ from contextlib import ExitStack
 
 import pytest
 from tests.kit.core import CoreServer
-from tests.kit.rights import bind, cluster_role, place, rule
+from tests.kit.rbac_objects import bind, cluster_role, place, rule
 
 from pilothouse.apiserver.flowcontrol.stream_limits import WATCHES_OF_USER, StreamLimit
 from pilothouse.apiserver.server.messages import Request, StreamingResponse, StreamSink, User

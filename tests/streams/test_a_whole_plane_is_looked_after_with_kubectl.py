@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 from tests.cli.running import pilothouse
+from tests.kit.control_planes import UpPlane, as_ordinary_user
 from tests.kit.kubectl import Binary, Kubectl
-from tests.kit.planes import UpPlane, as_ordinary_user
 from tests.kit.waiting import eventually
 from tests.metrics.scraped import Scraped
 from tests.streams.terminals import on_a_terminal

@@ -12,7 +12,7 @@ import aiohttp
 import pytest
 from multidict import CIMultiDict
 from tests.kit.http import PATIENCE, Http
-from tests.kit.rights import bind, place
+from tests.kit.rbac_objects import bind, place
 from tests.kit.stream_node import Plane, StreamNode
 from tests.kit.waiting import eventually
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 from tests.kit.http import Http
-from tests.kit.rights import bind, place
+from tests.kit.rbac_objects import bind, place
 from tests.kit.stream_node import Plane, StreamNode
 
 from pilothouse.apiserver.flowcontrol.stream_limits import SESSIONS_OF_USER

@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from tests.kit.planes import UpPlane
+from tests.kit.control_planes import UpPlane
 from tests.kit.processes import Process, free_port
 from tests.kit.tools import MissingTool, find
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
-from tests.kit.planes import UpPlane
+from tests.kit.control_planes import UpPlane
 from tests.kit.processes import free_port
 from tests.kit.waiting import eventually
 from tests.third_party.stage import Stage, Tree, needed, prints

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.kit.planes import UpPlane
+from tests.kit.control_planes import UpPlane
 
 
 @pytest.fixture

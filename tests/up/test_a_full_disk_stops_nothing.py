@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.kit.containers import needs_root
-from tests.kit.planes import UpPlane
+from tests.kit.control_planes import UpPlane
 from tests.kit.waiting import eventually
 from tests.up.manifests import stateful_set
 from tests.up.watching import lives, node_is_ready, pod_once, program_of

@@ -11,7 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
-from tests.kit.planes import UpPlane
+from tests.kit.control_planes import UpPlane
 from tests.kit.waiting import eventually
 from tests.up.manifests import stateful_set
 from tests.up.watching import lives, pod_once

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from tests.kit.planes import UpPlane
+from tests.kit.control_planes import UpPlane
 
 from pilothouse.app import up_state
 from pilothouse.app.down_command import NotDown, bring_down

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from tests.kit.control_planes import as_ordinary_user
 from tests.kit.kubectl import Kubectl, newest
-from tests.kit.planes import as_ordinary_user
 from tests.kit.processes import Process
 from tests.up.watching import is_mounted_below
 

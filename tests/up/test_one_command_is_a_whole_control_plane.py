@@ -8,7 +8,7 @@ import signal
 from pathlib import Path
 
 import pytest
-from tests.kit.planes import UpPlane, as_ordinary_user
+from tests.kit.control_planes import UpPlane, as_ordinary_user
 from tests.kit.waiting import eventually
 from tests.up.manifests import stateful_set
 from tests.up.watching import groups_of, in_memory, is_mounted_below, lives, pod_once, program_of

@@ -8,7 +8,7 @@ import signal
 import socket
 
 import pytest
-from tests.kit.planes import UpPlane
+from tests.kit.control_planes import UpPlane
 from tests.kit.processes import free_port
 from tests.kit.waiting import eventually
 from tests.up.manifests import stateful_set

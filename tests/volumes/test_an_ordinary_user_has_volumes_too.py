@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.kit.planes import UpPlane, as_ordinary_user
+from tests.kit.control_planes import UpPlane, as_ordinary_user
 from tests.kit.waiting import eventually
 
 pytestmark = pytest.mark.long

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tests.kit.harbour import Cluster, Harbour
+from tests.kit.elasticsearch_on_up import Cluster, ElasticsearchOnUp
 from tests.kit.waiting import eventually
 
 from pilothouse.api.kind_names import Lease
@@ -30,7 +30,7 @@ VICTIMS = ("pilot", "database", "leader", "controller-manager", "apiserver")
 class Crew:
     """Of one cluster."""
 
-    def __init__(self, harbour: Harbour, cluster: Cluster) -> None:
+    def __init__(self, harbour: ElasticsearchOnUp, cluster: Cluster) -> None:
         self._harbour = harbour
         self._cluster = cluster
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.kit.elastic_traffic import Traffic
-from tests.kit.harbour import Cluster, Harbour, pool
-from tests.kit.logbook import Logbook
+from tests.kit.elasticsearch_on_up import Cluster, ElasticsearchOnUp, pool
+from tests.kit.elasticsearch_traffic import Traffic
+from tests.kit.status_history import StatusHistory
 
 MINIMUM = "discovery.zen.minimum_master_nodes"
 
@@ -15,12 +15,12 @@ MINIMUM = "discovery.zen.minimum_master_nodes"
 @pytest.mark.long
 @pytest.mark.timeout(1800)
 async def test_made_scaled_and_restarted_with_the_right_majority(tmp_path: Path) -> None:
-    async with Harbour.open(tmp_path, versions=("6.8.23",)) as harbour:
+    async with ElasticsearchOnUp.open(tmp_path, versions=("6.8.23",)) as harbour:
         demo = await harbour.cluster("demo", pools=[pool("data", 1)], version="6.8.23")
         await demo.until(lambda seen: seen.is_done)
         assert await majority(demo) == (1, 1)
         async with (
-            Logbook.of(harbour.kubeconfig, "demo") as logbook,
+            StatusHistory.of(harbour.kubeconfig, "demo") as logbook,
             Traffic.through(await demo.address(), "books") as traffic,
         ):
             await traffic.make_index(shards=2, replicas=0)

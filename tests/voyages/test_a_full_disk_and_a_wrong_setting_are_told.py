@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from tests.kit.harbour import Cluster, Harbour, Seen, pool
+from tests.kit.elasticsearch_on_up import Cluster, ElasticsearchOnUp, ObservedNode, pool
 from tests.kit.waiting import eventually
 
 from pilothouse.api.kind_names import Pod
@@ -26,10 +26,10 @@ WATCHED = {
 
 
 @pytest.fixture
-async def harbour(tmp_path: Path) -> AsyncIterator[Harbour]:
+async def harbour(tmp_path: Path) -> AsyncIterator[ElasticsearchOnUp]:
     if os.geteuid() != 0:
         pytest.skip("it mounts a filesystem or becomes another user, which only root may")
-    async with Harbour.open(tmp_path) as harbour:
+    async with ElasticsearchOnUp.open(tmp_path) as harbour:
         yield harbour
 
 
@@ -48,12 +48,12 @@ async def is_taken(test: Cluster) -> bool:
     return True
 
 
-def volume_of(seen: Seen) -> int:
+def volume_of(seen: ObservedNode) -> int:
     return int(seen.cluster.at("status", "fullestVolume", "usedPercent") or 0)
 
 
 @pytest.mark.timeout(1500)
-async def test_each_is_degraded_with_its_cause_and_what_helps(harbour: Harbour) -> None:
+async def test_each_is_degraded_with_its_cause_and_what_helps(harbour: ElasticsearchOnUp) -> None:
     test = await harbour.cluster("test", pools=[data("400Mi")], config=WATCHED)
     # While it starts it is starting, and nobody is told of connections that are refused.
     seen = await test.until(lambda seen: "is starting" in seen.message("Progressing"))

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.kit.elastic_plugins import plugin
+from tests.kit.elasticsearch_on_up import ElasticsearchOnUp, ObservedNode, archive, pool
+from tests.kit.elasticsearch_plugins import plugin
 from tests.kit.file_server import serving_files
-from tests.kit.harbour import Harbour, Seen, archive, pool
-from tests.kit.real_elastic import unpacked
+from tests.kit.real_elasticsearch import unpacked
 from tests.kit.tools import MissingTool
 from tests.kit.waiting import eventually
 
@@ -37,7 +37,7 @@ async def test_who_may_come_in_plugins_and_another_certificate(tmp_path: Path) -
     except MissingTool as missing:
         pytest.skip(str(missing))
     with serving_files(tmp_path) as url:
-        async with Harbour.open(tmp_path / "up", versions=(VERSION,)) as harbour:
+        async with ElasticsearchOnUp.open(tmp_path / "up", versions=(VERSION,)) as harbour:
             safe = await harbour.cluster("safe", pools=[pool("data", 1)], version=VERSION, security={})
             await safe.until(lambda seen: seen.is_done and seen.reason("Secured") == "Enabled")
 
@@ -73,13 +73,13 @@ async def test_who_may_come_in_plugins_and_another_certificate(tmp_path: Path) -
             assert (await door.ask("/_cluster/health"))[1]["status"] == "green"
 
 
-def plugins(seen: Seen) -> dict[str, str]:
+def plugins(seen: ObservedNode) -> dict[str, str]:
     """What becomes of each plugin on the one node."""
     found = seen.pilot(NODE).at("status", "elasticsearch", "plugins", default=())
     return {each["name"]: each["status"] for each in found}
 
 
-async def pod(harbour: Harbour) -> Object:
+async def pod(harbour: ElasticsearchOnUp) -> Object:
     found = await harbour.api.find(Pod, NODE, "default")
     return found if found is not None else Object.of({"apiVersion": "v1", "kind": "Pod", "metadata": {}})
 
@@ -94,7 +94,7 @@ class Door:
         self._password = password
 
     @classmethod
-    async def of(cls, harbour: Harbour, address: str) -> Door:
+    async def of(cls, harbour: ElasticsearchOnUp, address: str) -> Door:
         certificates = await harbour.api.get(Secret, "es-safe-certificates", "default")
         users = await harbour.api.get(Secret, "es-safe-users", "default")
         authority = base64.b64decode(certificates["data"]["ca.crt"]).decode()

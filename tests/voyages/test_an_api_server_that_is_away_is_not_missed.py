@@ -9,8 +9,8 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.kit.elastic_traffic import Traffic
-from tests.kit.harbour import Cluster, Harbour, Seen, is_sound, pool
+from tests.kit.elasticsearch_on_up import Cluster, ElasticsearchOnUp, ObservedNode, is_sound, pool
+from tests.kit.elasticsearch_traffic import Traffic
 from tests.kit.waiting import eventually
 from tests.voyages.crews import Crew
 
@@ -21,7 +21,7 @@ AWAY = 120.0
 @pytest.mark.long
 @pytest.mark.timeout(1200)
 async def test_two_minutes_without_an_api_server(tmp_path: Path) -> None:
-    async with Harbour.open(tmp_path, "--liveness-period=0s", versions=("8.17.0",)) as harbour:
+    async with ElasticsearchOnUp.open(tmp_path, "--liveness-period=0s", versions=("8.17.0",)) as harbour:
         demo = await harbour.cluster("demo", pools=[pool("data", 2)])
         await demo.until(lambda seen: seen.is_done)
         crew = Crew(harbour, demo)
@@ -74,5 +74,5 @@ async def copies_told(cluster: Cluster) -> int:
     )
 
 
-def is_well(seen: Seen) -> bool:
+def is_well(seen: ObservedNode) -> bool:
     return seen.is_done and is_sound(seen.cluster)

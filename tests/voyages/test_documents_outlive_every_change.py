@@ -10,9 +10,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.kit.elastic_traffic import Traffic
-from tests.kit.harbour import Harbour, Seen, pool
-from tests.kit.logbook import Logbook
+from tests.kit.elasticsearch_on_up import ElasticsearchOnUp, ObservedNode, pool
+from tests.kit.elasticsearch_traffic import Traffic
+from tests.kit.status_history import StatusHistory
 
 DOCUMENTS = 200_000
 FIRST, SECOND, THIRD = "7.17.9", "7.17.29", "8.17.0"
@@ -21,11 +21,11 @@ FIRST, SECOND, THIRD = "7.17.9", "7.17.29", "8.17.0"
 @pytest.mark.long
 @pytest.mark.timeout(1800)
 async def test_scaled_reconfigured_and_upgraded_under_traffic(tmp_path: Path) -> None:
-    async with Harbour.open(tmp_path, versions=(FIRST, SECOND, THIRD)) as harbour:
+    async with ElasticsearchOnUp.open(tmp_path, versions=(FIRST, SECOND, THIRD)) as harbour:
         demo = await harbour.cluster("demo", pools=[pool("data", 3)], version=FIRST)
         await demo.until(lambda seen: seen.is_done)
         async with (
-            Logbook.of(harbour.kubeconfig, "demo") as logbook,
+            StatusHistory.of(harbour.kubeconfig, "demo") as logbook,
             Traffic.through(await demo.address(), "books") as traffic,
         ):
             await traffic.make_index(shards=3, replicas=1)
@@ -56,5 +56,5 @@ async def test_scaled_reconfigured_and_upgraded_under_traffic(tmp_path: Path) ->
             assert traffic.longest_gap <= logbook.longest_restart
 
 
-def runs(version: str) -> Callable[[Seen], bool]:
+def runs(version: str) -> Callable[[ObservedNode], bool]:
     return lambda seen: seen.is_done and seen.version == version

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.kit.elastic_traffic import Traffic
-from tests.kit.harbour import Harbour, Seen, pool
+from tests.kit.elasticsearch_on_up import ElasticsearchOnUp, ObservedNode, pool
+from tests.kit.elasticsearch_traffic import Traffic
 from tests.voyages.crews import VICTIMS, Crew
 
 BEFORE, AFTER = "7.17.29", "8.17.0"
@@ -21,15 +21,15 @@ MIXED = ("leader", "apiserver", "controller-manager", "database", "controller-ma
 """One for each step, in their order."""
 SERIES = [(victim,) * 6 for victim in VICTIMS] if os.environ.get("PILOTHOUSE_SOAK") else [MIXED]
 
-Step = tuple[str, Callable[[Seen], bool]]
+Step = tuple[str, Callable[[ObservedNode], bool]]
 
 
-def is_leaving(seen: Seen) -> bool:
+def is_leaving(seen: ObservedNode) -> bool:
     """Nothing is left on the node that is to go, or it has gone."""
     return seen.nodes == 3 or seen.pilot(GOING).is_true("Decommissioned")
 
 
-def is_moving(seen: Seen) -> bool:
+def is_moving(seen: ObservedNode) -> bool:
     """The first node is being restarted with the new version, or has been."""
     first = seen.pilot(STAYING)
     return not first.is_true("Ready") or first.status.get("version") == AFTER
@@ -53,7 +53,7 @@ UPGRADING: tuple[Step, ...] = (
 async def test_what_is_asked_for_comes_about_and_nothing_is_lost(
     tmp_path: Path, victims: tuple[str, ...]
 ) -> None:
-    async with Harbour.open(tmp_path, versions=(BEFORE, AFTER)) as harbour:
+    async with ElasticsearchOnUp.open(tmp_path, versions=(BEFORE, AFTER)) as harbour:
         demo = await harbour.cluster("demo", pools=[pool("data", 4)], version=BEFORE)
         await demo.until(lambda seen: seen.is_done)
         crew = Crew(harbour, demo)

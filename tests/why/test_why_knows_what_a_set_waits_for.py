@@ -12,7 +12,7 @@ from tests.cli.running import pilothouse
 from tests.kit import kube
 from tests.kit.kubectl import Kubectl, newest
 from tests.kit.managers import started
-from tests.kit.ours import PilothouseServer
+from tests.kit.pilothouse_server import PilothouseServer
 from tests.kit.targets import Fleet
 from tests.kit.waiting import eventually
 from tests.kit.workloads import stateful_set

@@ -20,7 +20,7 @@ from tests.api.navigator.clusters import (
     elasticsearch,
 )
 from tests.kit.admission import admit
-from tests.kit.generating import objects
+from tests.kit.object_strategies import objects
 
 from pilothouse.api.navigator.conversion import STASH, convert, read_stash, stash_of
 from pilothouse.api.navigator.kinds import resources

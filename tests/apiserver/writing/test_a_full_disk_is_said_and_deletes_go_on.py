@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from tests.kit.containers import needs_root
 from tests.kit.kubectl import Kubectl, newest
-from tests.kit.ours import PilothouseServer
+from tests.kit.pilothouse_server import PilothouseServer
 from tests.kit.waiting import eventually
 
 pytestmark = [pytest.mark.long, needs_root]

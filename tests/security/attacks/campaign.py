@@ -27,8 +27,8 @@ from typing import Any
 
 import pytest
 from tests.cli.running import pilothouse
+from tests.kit.control_planes import UpPlane, as_ordinary_user
 from tests.kit.kubectl import Kubectl
-from tests.kit.planes import UpPlane, as_ordinary_user
 from tests.kit.processes import Process
 from tests.kit.waiting import eventually
 

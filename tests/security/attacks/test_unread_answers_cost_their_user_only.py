@@ -17,8 +17,8 @@ from urllib.parse import urlsplit
 
 import pytest
 from tests.kit.http import MERGE, TABLE, Http
-from tests.kit.ours import PilothouseServer
-from tests.kit.rights import bind, place
+from tests.kit.pilothouse_server import PilothouseServer
+from tests.kit.rbac_objects import bind, place
 
 CONNECTIONS = 120
 MEGABYTES = 30

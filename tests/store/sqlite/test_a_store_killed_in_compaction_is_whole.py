@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 import apsw
-from tests.kit.telling import Tell
+from tests.kit.run_report import Tell
 from tests.kit.waiting import eventually
 
 from pilothouse.store.revision_log import RevisionLog, Row

@@ -1,8 +1,8 @@
 """A machine whose programs are played: containers that start, run, answer and end by the loop's clock, without a process.
 
-    machine = PlayedMachine(clock)
-    machine.cast["db"] = Play(runs=5.0, code=1)            # every instance ends after 5 s with code 1
-    machine.cast["db"] = [Play(code=1, runs=0), Play()]    # the first so, those after it like the last
+    machine = FakeMachine(clock)
+    machine.cast["db"] = FakeProgram(runs=5.0, code=1)            # every instance ends after 5 s with code 1
+    machine.cast["db"] = [FakeProgram(code=1, runs=0), FakeProgram()]    # the first so, those after it like the last
     machine.answer("db", ("check",), lambda: 0)            # what a program says that is run inside it
     machine.running, machine.launches                      # what runs, and all that was ever started
 
@@ -24,7 +24,7 @@ from pilothouse.supervise.launch_spec import KILLED, ContainerExit, LaunchError,
 
 
 @dataclass(frozen=True)
-class Play:
+class FakeProgram:
     """How a program behaves."""
 
     runs: float | None = None
@@ -44,7 +44,7 @@ class Play:
     """Whether it waits in the kernel, so that not even a kill ends it."""
 
 
-class PlayedEntered:
+class FakeExec:
     """A program inside a container."""
 
     def __init__(self, code: int, output: str, seconds: float) -> None:
@@ -77,11 +77,11 @@ class Answer:
     """Why it can't be run."""
 
 
-class PlayedContainer:
+class FakeContainer:
     """One run of one program."""
 
     def __init__(
-        self, machine: PlayedMachine, folder: Path, launch: LaunchSpec, play: Play, pid: int
+        self, machine: FakeMachine, folder: Path, launch: LaunchSpec, play: FakeProgram, pid: int
     ) -> None:
         self.folder = folder
         self.launch = launch
@@ -145,26 +145,26 @@ class PlayedContainer:
         stdin: bool = False,
         env: Mapping[str, str] | None = None,
         cwd: str | None = None,
-    ) -> PlayedEntered:
+    ) -> FakeExec:
         self.entered.append((self._machine.clock.now(), tuple(argv)))
         answer = self._machine.answers.get((self.name, tuple(argv)), self._machine.otherwise)()
         if isinstance(answer, int):
             answer = Answer(answer)
         if answer.refuses:
             raise LaunchError("StartFailed", answer.refuses)
-        return PlayedEntered(answer.code, answer.output, answer.seconds)
+        return FakeExec(answer.code, answer.output, answer.seconds)
 
 
 @dataclass
-class PlayedMachine:
+class FakeMachine:
     """Containers by their folders."""
 
     clock: Clock
-    cast: dict[str, Play | Sequence[Play]] = field(default_factory=dict)
+    cast: dict[str, FakeProgram | Sequence[FakeProgram]] = field(default_factory=dict)
     answers: dict[tuple[str, tuple[str, ...]], Callable[[], Answer | int]] = field(default_factory=dict)
-    containers: dict[Path, PlayedContainer] = field(default_factory=dict)
-    launches: list[PlayedContainer] = field(default_factory=list)
-    draw: Callable[[str], Play] = lambda name: Play()
+    containers: dict[Path, FakeContainer] = field(default_factory=dict)
+    launches: list[FakeContainer] = field(default_factory=list)
+    draw: Callable[[str], FakeProgram] = lambda name: FakeProgram()
     """How an instance of a container behaves that is not in the cast."""
     otherwise: Callable[[], Answer | int] = Answer
     """What a program says that nobody has an answer for."""
@@ -173,31 +173,31 @@ class PlayedMachine:
         self.answers[container, argv] = what
 
     @property
-    def running(self) -> list[PlayedContainer]:
+    def running(self) -> list[FakeContainer]:
         return [each for each in self.launches if each.ended is None]
 
-    def named(self, name: str) -> list[PlayedContainer]:
+    def named(self, name: str) -> list[FakeContainer]:
         """Every instance of a container, in order."""
         return [each for each in self.launches if each.name == name]
 
-    async def start(self, folder: Path, launch: LaunchSpec) -> PlayedContainer:
+    async def start(self, folder: Path, launch: LaunchSpec) -> FakeContainer:
         if (known := self.containers.get(folder)) is not None:
             return known
         play = self._play(folder.parent.name)
         await asyncio.sleep(play.starts_in)
         if play.refuses:
             raise LaunchError("StartFailed", play.refuses)
-        container = PlayedContainer(self, folder, launch, play, 1000 + len(self.launches))
+        container = FakeContainer(self, folder, launch, play, 1000 + len(self.launches))
         self.containers[folder] = container
         self.launches.append(container)
         return container
 
-    async def adopt(self, folder: Path) -> PlayedContainer | ContainerExit | None:
+    async def adopt(self, folder: Path) -> FakeContainer | ContainerExit | None:
         known = self.containers.get(folder)
         return known if known is None or known.ended is None else known.ended
 
-    def _play(self, name: str) -> Play:
+    def _play(self, name: str) -> FakeProgram:
         given = self.cast.get(name) or self.draw(name)
-        if isinstance(given, Play):
+        if isinstance(given, FakeProgram):
             return given
         return given[min(len(self.named(name)), len(given) - 1)]

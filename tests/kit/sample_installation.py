@@ -1,6 +1,6 @@
 """A small installation with clusters, their pilots and the nodes that these run on, over a core in memory.
 
-    with Shop() as shop:
+    with SampleInstallation() as shop:
         pilot = shop.pilot("shop", "es-demo-0")               # the user behind the token of that pod
         shop.send("GET", shop.at("secrets", "demo-password"), user=pilot)
 
@@ -15,7 +15,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests.kit.core import Answered, CoreServer
-from tests.kit.rights import bind, cluster_role, place, rule
+from tests.kit.rbac_objects import bind, cluster_role, place, rule
 
 from pilothouse.apiserver.server.messages import User
 
@@ -40,7 +40,7 @@ PILOT: Json = {"apiVersion": _VERSION, "kind": "Pilot", "spec": {}}
 POOL: Json = {"name": "mixed", "replicas": 3, "roles": ["master", "data"], "persistence": {"size": "1Gi"}}
 
 
-class Shop(CoreServer):
+class SampleInstallation(CoreServer):
     """A core with all of this in it."""
 
     def __init__(self) -> None:

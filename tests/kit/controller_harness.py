@@ -1,6 +1,6 @@
 """Controllers stepped by hand: a world in memory, intents carried out one by one, a kubelet and a collector that are asked to.
 
-    yard = Yard()
+    yard = ControllerHarness()
     web = yard.add(manifest)
     yard.step(stateful_sets, web)                   # decide once and carry it out; returns the intents
     yard.step(stateful_sets, web, crash_after=1)    # …and stop after the first write
@@ -66,7 +66,7 @@ class Refused(Exception):
     """The world was not as the intent's author had seen it."""
 
 
-class Yard:
+class ControllerHarness:
     """Objects, and what may be done to them."""
 
     def __init__(self, *, now: float = 1_000_000.0) -> None:

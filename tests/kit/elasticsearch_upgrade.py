@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.kit.elastic import Sea, elastic, pool
+from tests.kit.elasticsearch_harness import ElasticsearchHarness, elastic, pool
 
 from pilothouse.api.kind_names import Pod, StatefulSet
 from pilothouse.api.objects import Object
@@ -18,20 +18,20 @@ from pilothouse.api.objects import Object
 OLD, NEW = "6.8.22", "6.8.23"
 
 
-def three_nodes(version: str = OLD, **spec: Any) -> tuple[Sea, Object]:
+def three_nodes(version: str = OLD, **spec: Any) -> tuple[ElasticsearchHarness, Object]:
     """A cluster that is up, of one pool."""
-    sea = Sea()
+    sea = ElasticsearchHarness()
     test = sea.add(elastic("test", pools=[pool("data", 3)], version=version, **spec))
     sea.sail(test)
     return sea, test
 
 
-def images(sea: Sea) -> list[str]:
+def images(sea: ElasticsearchHarness) -> list[str]:
     """The tags of what the pods are made from."""
     return [pod.spec["containers"][0]["image"].rpartition(":")[2] for pod in sea.all(Pod)]
 
 
-def the_set(sea: Sea, name: str = "es-test-data") -> Object:
+def the_set(sea: ElasticsearchHarness, name: str = "es-test-data") -> Object:
     return sea.of(StatefulSet, name)
 
 

@@ -1,6 +1,6 @@
 """A real Elasticsearch on `pilothouse up`, as its controllers run it: nothing but manifests go in.
 
-    async with Harbour.open(tmp_path, versions=("8.17.0",)) as harbour:
+    async with ElasticsearchOnUp.open(tmp_path, versions=("8.17.0",)) as harbour:
         demo = await harbour.cluster("demo", pools=[pool("data", 3)], version="8.17.0")
         await demo.until(lambda seen: seen.health == "Green")
         await demo.http("PUT", "/books")                          # by the address of its service
@@ -31,9 +31,9 @@ from typing import Any
 
 import pytest
 from tests.kit import tools
+from tests.kit.control_planes import UpPlane
 from tests.kit.kubectl import Kubectl
-from tests.kit.planes import UpPlane
-from tests.kit.real_elastic import ANY_DISK
+from tests.kit.real_elasticsearch import ANY_DISK
 from tests.kit.status_sampler import sampled
 
 from pilothouse.api.kind_names import ElasticsearchCluster, Pilot, Pod, Service
@@ -76,7 +76,7 @@ def is_sound(cluster: Object) -> bool:
 
 
 @dataclass(frozen=True)
-class Seen:
+class ObservedNode:
     """A cluster and its Pilots at one moment."""
 
     cluster: Object
@@ -133,16 +133,16 @@ class Seen:
 class Cluster:
     """A cluster that was asked for."""
 
-    def __init__(self, harbour: Harbour, name: str, namespace: str) -> None:
+    def __init__(self, harbour: ElasticsearchOnUp, name: str, namespace: str) -> None:
         self._harbour = harbour
         self._api = harbour.api
         self.name = name
         self.namespace = namespace
         self._address = ""
 
-    async def status(self) -> Seen:
+    async def status(self) -> ObservedNode:
         cluster = await self._api.get(ElasticsearchCluster, self.name, self.namespace)
-        return Seen(cluster, tuple(await self.pilots()))
+        return ObservedNode(cluster, tuple(await self.pilots()))
 
     async def pilots(self) -> list[Object]:
         return await self._owned(Pilot)
@@ -158,7 +158,7 @@ class Cluster:
     async def patch(self, spec: Tree) -> Object:
         return await self._api.patch(ElasticsearchCluster, self.name, self.namespace, {"spec": spec})
 
-    async def until(self, is_so: Callable[[Seen], bool], *, seconds: float = SECONDS) -> Seen:
+    async def until(self, is_so: Callable[[ObservedNode], bool], *, seconds: float = SECONDS) -> ObservedNode:
         """What was seen when it was so. An API server that is away meanwhile is waited for."""
         deadline = time.monotonic() + seconds
         while True:
@@ -228,7 +228,7 @@ class Cluster:
         return "\n".join(told)
 
 
-class Harbour:
+class ElasticsearchOnUp:
     """A control plane with this machine as its node, which has images of Elasticsearch."""
 
     def __init__(self, plane: UpPlane, api: Api) -> None:
@@ -243,7 +243,7 @@ class Harbour:
     @asynccontextmanager
     async def open(
         cls, folder: Path, *flags: str, versions: Iterable[str] = ("8.17.0",)
-    ) -> AsyncIterator[Harbour]:
+    ) -> AsyncIterator[ElasticsearchOnUp]:
         """Brought up, with these versions; at the end nothing of it is left running. Skips the test where a version is missing."""
         archives = {version: archive(version) for version in versions}
         for version, file in archives.items():

@@ -1,6 +1,6 @@
 """Clusters of Elasticsearch stepped by hand, with pilots that say what a test has them say.
 
-    sea = Sea()
+    sea = ElasticsearchHarness()
     demo = sea.add(elastic("demo", pools=[pool("data", 3, "data", "master")]))
     sea.sail(demo)                       # all controllers, kubelet and pilots, until nobody has anything to do
     sea.edit_pool(demo, "data", replicas=2)
@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.kit.stepping import WRITES, Yard
+from tests.kit.controller_harness import WRITES, ControllerHarness
 
 from pilothouse.api.kind_names import ElasticsearchCluster, Lease, Pilot, Pod, StatefulSet
 from pilothouse.api.navigator.configurations import configuration_hash, in_force
@@ -46,7 +46,7 @@ def elastic(name: str = "demo", *, pools: list[Tree], version: str = "7.17.9", *
     }
 
 
-class Sea(Yard):
+class ElasticsearchHarness(ControllerHarness):
     """A yard with pilots."""
 
     def __init__(self) -> None:

@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from aiohttp import web
-from tests.kit.real_elastic import addresses
+from tests.kit.real_elasticsearch import addresses
 
 from pilothouse.pilot.driver import InstanceEnvironment
 from pilothouse.pilot.drivers.elasticsearch.elasticsearch_driver import Elasticsearch

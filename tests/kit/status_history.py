@@ -1,6 +1,6 @@
 """What a cluster and its Pilots said, in order, from a watch; and how long each node was away.
 
-async with Logbook.of(kubeconfig, "demo") as logbook:
+async with StatusHistory.of(kubeconfig, "demo") as logbook:
     ...
 logbook.reasons                  # of Progressing, each time that it became another
 logbook.restarts                 # seconds from Ready to Ready again, by the Pilot's name
@@ -27,7 +27,7 @@ from pilothouse.client.kubeconfig import load
 from pilothouse.client.object_cache import CacheChange
 
 
-class Logbook:
+class StatusHistory:
     """Of one cluster."""
 
     def __init__(self, cluster: str) -> None:
@@ -40,7 +40,7 @@ class Logbook:
 
     @classmethod
     @contextlib.asynccontextmanager
-    async def of(cls, kubeconfig: Path, cluster: str) -> AsyncIterator[Logbook]:
+    async def of(cls, kubeconfig: Path, cluster: str) -> AsyncIterator[StatusHistory]:
         book, clock, rng = cls(cluster), SystemClock(), Random(1)
         async with HttpTransport.open(load(kubeconfig), clock, agent="logbook") as transport:
             api = Api(transport, rng, manager="logbook")
