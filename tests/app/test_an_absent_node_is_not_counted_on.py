@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.kit.core import CoreServer
 
-from pilothouse.apiserver.absent_node import withdraw_reports
+from pilothouse.apiserver.registry.node_status_reset import withdraw_reports
 
 PODS = "/api/v1/namespaces/default/pods"
 SETS = "/apis/apps/v1/namespaces/default/statefulsets"

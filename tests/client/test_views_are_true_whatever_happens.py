@@ -24,10 +24,10 @@ from pilothouse.client.watch_machine import (
     Deleted,
     ListingState,
     Marked,
-    OpenWatch,
     Pause,
     ReadPage,
     Restarted,
+    StartWatch,
     StreamingState,
     WaitingState,
     WatchingState,
@@ -92,7 +92,7 @@ class Server:
         following = f"{revision}:{start + 2}" if start + 2 < len(items) else ""
         return [Object(Pod, tree(*item)) for item in some], revision, following
 
-    def watch(self, opening: OpenWatch) -> Iterator[bytes]:
+    def watch(self, opening: StartWatch) -> Iterator[bytes]:
         position = opening.revision
         if opening.initial:
             if self._streams == "refused":
@@ -180,7 +180,7 @@ def step(watch: WatchMachine, server: Server, follower: Follower, rng: Random, *
                 follower.take(watch.page(*server.page(token)))
             except StatusError as refusal:
                 watch.refused(refusal)
-        case OpenWatch() as opening:
+        case StartWatch() as opening:
             try:
                 for batch in troubled(rng, server, server.watch(opening)):
                     if wrong and rng.random() < 0.3:
@@ -274,7 +274,7 @@ def test_a_watch_goes_on_where_it_stopped_after_passing_trouble(code: int) -> No
     assert watch.problem == "not now"
     watch.rested()
     opening = watch.next()
-    assert isinstance(opening, OpenWatch)
+    assert isinstance(opening, StartWatch)
     assert opening.query()["resourceVersion"] == "8"
     watch.took([bookmark(9)])
     assert watch.problem == ""

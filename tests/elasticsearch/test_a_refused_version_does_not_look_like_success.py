@@ -9,7 +9,7 @@ from tests.kit.elasticsearch_harness import ElasticsearchHarness, elastic, pool
 from tests.kit.elasticsearch_upgrade import NEW, OLD, images, three_nodes
 
 from pilothouse.api.kind_names import ElasticsearchCluster, Node, Pod
-from pilothouse.api.navigator.kinds import ELASTICSEARCH_V1BETA1
+from pilothouse.api.navigator.cluster_kinds import ELASTICSEARCH_V1BETA1
 from pilothouse.api.node_images import DATA_FOLDER
 from pilothouse.api.objects import Object
 from pilothouse.controllers.elasticsearch.cluster_controller import (

@@ -7,7 +7,7 @@ import asyncio
 from tests.node.stage import NODE, Stage, app, is_ready
 
 from pilothouse.api.kind_names import Node, Pod
-from pilothouse.apiserver.absent_node import withdraw_reports
+from pilothouse.apiserver.registry.node_status_reset import withdraw_reports
 
 
 async def ready(stage: Stage) -> tuple[str, str]:

@@ -9,7 +9,7 @@ import pytest
 
 from pilothouse.api.kind_names import Pilot
 from pilothouse.api.navigator.conditions import HOOK_FAILED, OUT_OF_TOUCH
-from pilothouse.api.navigator.crashes import crash_of
+from pilothouse.api.navigator.database_exit import crash_of
 from pilothouse.api.objects import Object, Tree
 from pilothouse.base.rfc3339 import format_time
 from pilothouse.pilot.driver import DesiredState, Observation

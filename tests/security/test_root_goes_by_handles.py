@@ -272,7 +272,7 @@ LEFT: Final[dict[str, dict[str, dict[str, tuple[str, ...]]]]] = {
         "node/volumes/loop_backend": {
             "_node": ("os.mknod",),
         },
-        "node/volumes/mount_users": {
+        "node/volumes/mount_holders": {
             "mount_users": ("os.listdir",),
         },
         "supervise/cgroups": {

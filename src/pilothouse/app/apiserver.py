@@ -22,7 +22,6 @@ import msgspec
 from pilothouse.api.kubernetes.node_claims import NETWORK_PAGE, NetworkPage
 from pilothouse.api.kubernetes.pod_fields import refused_fields
 from pilothouse.api.registry import resources
-from pilothouse.apiserver.absent_node import withdraw_reports
 from pilothouse.apiserver.audit.peers import PeerTrails
 from pilothouse.apiserver.authentication.authenticator import (
     Authenticator,
@@ -30,16 +29,17 @@ from pilothouse.apiserver.authentication.authenticator import (
     Tokens,
     read_tokens,
 )
-from pilothouse.apiserver.instances import ServerInstance, running
-from pilothouse.apiserver.kubernetes_service import KubernetesService, Member, Members
 from pilothouse.apiserver.loopback_client import LoopbackClient
+from pilothouse.apiserver.registry.kubernetes_service import KubernetesService, Member, Members
 from pilothouse.apiserver.registry.node_client import HTTPSNodeClient
+from pilothouse.apiserver.registry.node_status_reset import withdraw_reports
 from pilothouse.apiserver.request_handler import Page, RequestHandler
 from pilothouse.apiserver.server.health import Health
 from pilothouse.apiserver.server.https_server import HTTPSServer
 from pilothouse.apiserver.server.limits import ClientTimeouts
 from pilothouse.apiserver.server.messages import Answer, Request, Response
 from pilothouse.apiserver.server.reloadable_tls import ReloadableContext
+from pilothouse.apiserver.server_instances import ServerInstance, running
 from pilothouse.app import addresses, admission_control, audit_setup, memory_tuning
 from pilothouse.app.certificate_renewal import CertificateRenewal
 from pilothouse.app.data_folder import DataFolder

@@ -19,8 +19,8 @@ from pilothouse.apiserver.audit.peers import PATH, AuditPeers, NoPeers, PeerTrai
 from pilothouse.apiserver.audit.policy_file import PolicyFileError, read_policy
 from pilothouse.apiserver.audit.records import AuditRecorder
 from pilothouse.apiserver.audit.trail import AuditTrail
-from pilothouse.apiserver.instances import ServerInstance, ServerInstances
 from pilothouse.apiserver.request_handler import RequestHandler
+from pilothouse.apiserver.server_instances import ServerInstance, ServerInstances
 from pilothouse.app.options import AuditOptions, StartError, explain, read_file
 from pilothouse.base.clock import Clock
 from pilothouse.pki.keyring import Pair

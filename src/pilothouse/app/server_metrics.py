@@ -10,7 +10,7 @@ from __future__ import annotations
 from functools import partial
 
 from pilothouse.api.registry import resources
-from pilothouse.apiserver import instances
+from pilothouse.apiserver import server_instances
 from pilothouse.apiserver.audit.trail import AuditTrail
 from pilothouse.apiserver.flowcontrol.fair_queuing import FlowController
 from pilothouse.apiserver.flowcontrol.list_estimate import ListEstimate
@@ -60,7 +60,7 @@ class Monitoring:
         if trail is not None:
             page.add(lambda: audit_families(trail.counts))
         core.serve(server_metrics.PATH, page.answer)
-        core.serve(server_targets.PATH, ServerTargets(partial(instances.running, self._store)).answer)
+        core.serve(server_targets.PATH, ServerTargets(partial(server_instances.running, self._store)).answer)
         core.serve(node_targets.PATH, NodeTargets(core.cache).answer)
         core.serve(pilot_targets.PATH, PilotTargets(core.cache).answer)
         core.serve(object_metrics.PATH, ObjectMetrics(core.cache, object_metrics.views(resources())).answer)

@@ -14,10 +14,10 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from pilothouse.apiserver.discovery.catalog import ROOT
-from pilothouse.apiserver.instances import PREFIX as INSTANCES
 from pilothouse.apiserver.maintenance import Maintenance
 from pilothouse.apiserver.registry.address_allocation import KEY as ADDRESS_BOOK
 from pilothouse.apiserver.request_handler import RequestHandler
+from pilothouse.apiserver.server_instances import PREFIX as INSTANCES
 from pilothouse.app.data_folder import DataFolder
 from pilothouse.app.keys import PREFIX, GivenKeys, KeyStore
 from pilothouse.app.options import ApiServerOptions, EtcdOptions, StartError, StoreKind, read_file

@@ -21,13 +21,13 @@ from pilothouse.client.api import DEADLINE, JSON, Api, Patch, WriteOptionsSent, 
 from pilothouse.client.transport import ClientRequest
 
 
-class ScaleSpec(msgspec.Struct, frozen=True):
+class DesiredReplicas(msgspec.Struct, frozen=True):
     """How many there should be."""
 
     replicas: int = 0
 
 
-class ScaleStatus(msgspec.Struct, frozen=True):
+class ObservedReplicas(msgspec.Struct, frozen=True):
     """How many there are, and how to find them."""
 
     replicas: int = 0
@@ -37,8 +37,8 @@ class ScaleStatus(msgspec.Struct, frozen=True):
 class ScaleObject(msgspec.Struct, frozen=True):
     """How many there should be, and are."""
 
-    spec: ScaleSpec = ScaleSpec()
-    status: ScaleStatus = ScaleStatus()
+    spec: DesiredReplicas = DesiredReplicas()
+    status: ObservedReplicas = ObservedReplicas()
 
 
 class Token(NamedTuple):

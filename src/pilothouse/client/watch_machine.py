@@ -1,10 +1,10 @@
 """A view of a collection that is never silently dead: the machine that says what to ask next and what the answers mean.
 
     watch = WatchMachine(Pod, Random(7), Trees())
-    watch.next()                       # OpenWatch(initial=True, …): the objects that there are, then what changes
+    watch.next()                       # StartWatch(initial=True, …): the objects that there are, then what changes
     watch.took(lines)                  # [Restarted([...])], later [Applied(pod), Deleted(pod), Marked(90)]
     watch.ended()                      # the stream is over
-    watch.next()                       # OpenWatch(revision=90, …): where it left off
+    watch.next()                       # StartWatch(revision=90, …): where it left off
 
 It does no I/O and knows no clock; ``watcher`` carries out what it asks. Its states:
 
@@ -91,7 +91,7 @@ class ReadPage:
 
 
 @dataclass(frozen=True, slots=True)
-class OpenWatch:
+class StartWatch:
     """Open a watch; tell ``WatchMachine.took`` for as long as it ``is_open``, then ``WatchMachine.ended``, or ``WatchMachine.silent`` after
     so many seconds without a line."""
 
@@ -162,7 +162,7 @@ class WatchMachine:
         """What went wrong, until something good has come since."""
         self.state: State = self._begin
 
-    def next(self) -> ReadPage | OpenWatch | Pause:
+    def next(self) -> ReadPage | StartWatch | Pause:
         """What to do now."""
         self._heard = False
         self.is_open = isinstance(self.state, StreamingState | WatchingState)
@@ -170,14 +170,14 @@ class WatchMachine:
             case StreamingState():
                 self.beginnings += 1
                 self._gathering = {}
-                return OpenWatch(self._duration(), initial=True)
+                return StartWatch(self._duration(), initial=True)
             case ListingState(token):
                 if not token:
                     self.beginnings += 1
                     self._gathering = {}
                 return ReadPage(token)
             case WatchingState(revision):
-                return OpenWatch(self._duration(), revision)
+                return StartWatch(self._duration(), revision)
             case WaitingState(seconds):
                 return Pause(seconds)
 

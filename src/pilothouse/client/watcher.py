@@ -22,7 +22,7 @@ from pilothouse.api.objects import Trees
 from pilothouse.client.access import AccessError
 from pilothouse.client.api import Api
 from pilothouse.client.transport import TransportError
-from pilothouse.client.watch_machine import Change, OpenWatch, Pause, ReadPage, WaitingState, WatchMachine
+from pilothouse.client.watch_machine import Change, Pause, ReadPage, StartWatch, WaitingState, WatchMachine
 from pilothouse.meta.errors import StatusError
 
 OPENING = 30.0
@@ -101,7 +101,7 @@ class WatchRunner:
             self._anew = False
             watch.restart()
         act = watch.next()
-        if (isinstance(act, OpenWatch) and act.initial) or (isinstance(act, ReadPage) and not act.token):
+        if (isinstance(act, StartWatch) and act.initial) or (isinstance(act, ReadPage) and not act.token):
             self.began = asyncio.get_running_loop().time()
         match act:
             case ReadPage() as page:
@@ -111,13 +111,13 @@ class WatchRunner:
                 )
                 if changes := watch.page(got.objects, got.revision, got.token):
                     await deliver(changes)
-            case OpenWatch() as opening:
+            case StartWatch() as opening:
                 await self._follow(opening, deliver)
             case Pause(seconds):
                 await asyncio.sleep(seconds)
                 watch.rested()
 
-    async def _follow(self, opening: OpenWatch, deliver: Deliver) -> None:
+    async def _follow(self, opening: StartWatch, deliver: Deliver) -> None:
         watch = self._watch
         loop = asyncio.get_running_loop()
         query = {**self._view, **opening.query()}

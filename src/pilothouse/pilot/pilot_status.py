@@ -14,7 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from pilothouse.api.navigator.conditions import HOOK_FAILED, OUT_OF_TOUCH
-from pilothouse.api.navigator.crashes import crash_of
+from pilothouse.api.navigator.database_exit import crash_of
 from pilothouse.api.navigator.disk_usage import DiskUsage
 from pilothouse.api.objects import Object, Tree
 from pilothouse.base.duration import human_age

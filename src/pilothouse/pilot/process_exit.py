@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from pilothouse.api.navigator.crashes import ending
+from pilothouse.api.navigator.database_exit import ending
 from pilothouse.api.objects import Tree
 from pilothouse.base.error_lines import error_lines
 from pilothouse.base.rfc3339 import format_time

@@ -23,10 +23,10 @@ import msgspec
 
 from pilothouse.api.kubernetes.pod_fields import refused_fields
 from pilothouse.api.registry import resources
-from pilothouse.apiserver.absent_node import withdraw_reports
 from pilothouse.apiserver.authentication.authenticator import Authenticator
 from pilothouse.apiserver.authorization.authorizer import MASTERS
 from pilothouse.apiserver.endpoints.large_writes import LargeWrites
+from pilothouse.apiserver.registry.node_status_reset import withdraw_reports
 from pilothouse.apiserver.request_handler import RequestHandler
 from pilothouse.apiserver.server.messages import Answer, Request, Response, User
 from pilothouse.base.clock import Clock

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tests.kit.admission import Admission, admit
 
-from pilothouse.api.k0s.kinds import PLAN
+from pilothouse.api.k0s.plan_kinds import PLAN
 
 Json = dict[str, Any]
 SHA256 = "0" * 64

@@ -8,7 +8,7 @@ import pytest
 from tests.kit.admission import Admission, admit
 
 from pilothouse.api.k0s.cron import problem_with
-from pilothouse.api.k0s.kinds import UPDATE_CONFIG
+from pilothouse.api.k0s.plan_kinds import UPDATE_CONFIG
 
 Json = dict[str, Any]
 WINDOW: Json = {"startTime": "13:00", "length": "2h"}

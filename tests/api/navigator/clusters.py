@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.kit.admission import Admission, admit
 
-from pilothouse.api.navigator import kinds
+from pilothouse.api.navigator import cluster_kinds
 from pilothouse.meta.kind import Kind
 
 V1ALPHA1 = "v1alpha1"
@@ -25,9 +25,9 @@ RACK: Json = {
     "rack": "rack-1",
     "persistence": PERSISTENCE,
 }
-ELASTICSEARCH = {V1ALPHA1: kinds.ELASTICSEARCH_V1ALPHA1, V1BETA1: kinds.ELASTICSEARCH_V1BETA1}
-CASSANDRA = {V1ALPHA1: kinds.CASSANDRA_V1ALPHA1, V1BETA1: kinds.CASSANDRA_V1BETA1}
-PILOT = {V1ALPHA1: kinds.PILOT_V1ALPHA1, V1BETA1: kinds.PILOT_V1BETA1}
+ELASTICSEARCH = {V1ALPHA1: cluster_kinds.ELASTICSEARCH_V1ALPHA1, V1BETA1: cluster_kinds.ELASTICSEARCH_V1BETA1}
+CASSANDRA = {V1ALPHA1: cluster_kinds.CASSANDRA_V1ALPHA1, V1BETA1: cluster_kinds.CASSANDRA_V1BETA1}
+PILOT = {V1ALPHA1: cluster_kinds.PILOT_V1ALPHA1, V1BETA1: cluster_kinds.PILOT_V1BETA1}
 
 
 def without(value: Json, *names: str) -> Json:

@@ -22,8 +22,8 @@ from tests.api.navigator.clusters import (
 from tests.kit.admission import admit
 from tests.kit.object_strategies import objects
 
+from pilothouse.api.navigator.cluster_kinds import resources
 from pilothouse.api.navigator.conversion import STASH, convert, read_stash, stash_of
-from pilothouse.api.navigator.kinds import resources
 from pilothouse.meta.kind import Kind, Resource
 
 RESOURCES = {resource.kinds[0].name: resource for resource in resources()}

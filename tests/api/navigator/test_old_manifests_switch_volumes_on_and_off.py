@@ -26,7 +26,7 @@ from tests.kit.kubectl import Kubectl
 from tests.kit.servers import Target
 
 from pilothouse.api.navigator.conversion import STASH, convert
-from pilothouse.api.navigator.obsolete_fields import ANNOTATION
+from pilothouse.api.navigator.deprecated_fields import ANNOTATION
 
 GROUP = "navigator.jetstack.io"
 ON: Json = {"enabled": True, "size": "10Gi"}

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tests.kit.admission import Admission, admit
 
-from pilothouse.api.openstorage.kinds import APPLICATION_ACTION, APPLICATION_POLICY, APPROVAL, RULE
+from pilothouse.api.openstorage.rule_kinds import APPLICATION_ACTION, APPLICATION_POLICY, APPROVAL, RULE
 
 Json = dict[str, Any]
 ACTION = "openstorage.io.action."

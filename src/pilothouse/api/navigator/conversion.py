@@ -26,7 +26,7 @@ import msgspec
 
 from pilothouse.api.navigator import v1alpha1, v1beta1
 from pilothouse.api.navigator.clusters import GROUP
-from pilothouse.api.navigator.obsolete_fields import from_annotation, to_annotation
+from pilothouse.api.navigator.deprecated_fields import from_annotation, to_annotation
 from pilothouse.api.navigator.projection import join, split
 from pilothouse.meta.kind import Object
 from pilothouse.meta.schema import Schema

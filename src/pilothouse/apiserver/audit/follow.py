@@ -22,8 +22,8 @@ from pilothouse.apiserver.audit.follower import Follower
 from pilothouse.apiserver.audit.peers import PeerError, PeerTrails
 from pilothouse.apiserver.audit.query import MOST, AuditQuery, stamp_of
 from pilothouse.apiserver.audit.trail import AuditTrail
-from pilothouse.apiserver.instances import ServerInstance
 from pilothouse.apiserver.server.messages import StreamChunk, StreamSink
+from pilothouse.apiserver.server_instances import ServerInstance
 from pilothouse.base.clock import Clock
 from pilothouse.base.rfc3339 import format_micro_time
 

@@ -14,8 +14,8 @@ from pilothouse.apiserver.audit.peers import PATH, PeerError, PeerTrails
 from pilothouse.apiserver.audit.query import AuditQuery, Resolve
 from pilothouse.apiserver.audit.trail import AuditTrail
 from pilothouse.apiserver.discovery.catalog import KindCatalog
-from pilothouse.apiserver.instances import ServerInstance
 from pilothouse.apiserver.server.messages import Answer, Request, Response, StreamingResponse
+from pilothouse.apiserver.server_instances import ServerInstance
 from pilothouse.base.clock import Clock
 from pilothouse.meta.errors import StatusError
 

@@ -19,7 +19,7 @@ from urllib.parse import urlencode
 
 import aiohttp
 
-from pilothouse.apiserver.instances import ServerInstance, ServerInstances
+from pilothouse.apiserver.server_instances import ServerInstance, ServerInstances
 from pilothouse.pki.keyring import Pair
 from pilothouse.store.interface import StoreError
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from urllib.parse import urlsplit
 
-from pilothouse.apiserver.instances import ServerInstance
 from pilothouse.apiserver.metrics.server_metrics import refuse_writes
 from pilothouse.apiserver.server.messages import Request, Response
+from pilothouse.apiserver.server_instances import ServerInstance
 from pilothouse.apiserver.storage import codec
 
 PATH = "/pilothouse/v1/server-targets"

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from pilothouse.api.navigator.conditions import HOOK_FAILED, OUT_OF_TOUCH, WRONG_IMAGE
-from pilothouse.api.navigator.crashes import crash_of
+from pilothouse.api.navigator.database_exit import crash_of
 from pilothouse.api.objects import Object, Tree
 from pilothouse.api.pod_health import healthy, trouble
 from pilothouse.base.rfc3339 import format_time

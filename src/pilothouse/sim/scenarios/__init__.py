@@ -13,10 +13,10 @@ from typing import Final
 
 from pilothouse.sim.fleet import Scenario
 from pilothouse.sim.scenarios.budgets import BUDGETS
-from pilothouse.sim.scenarios.certificate_requests import JOINING
 from pilothouse.sim.scenarios.elasticsearch_cluster import ELASTIC
 from pilothouse.sim.scenarios.everything import HOUSE
 from pilothouse.sim.scenarios.namespace_churn import NAMESPACES
+from pilothouse.sim.scenarios.node_certificates import JOINING
 from pilothouse.sim.scenarios.nodes import NODES
 from pilothouse.sim.scenarios.owner_references import OWNERS
 from pilothouse.sim.scenarios.scheduling_pressure import PLACES

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
 
-from pilothouse.api.navigator.obsolete_fields import volume_of
+from pilothouse.api.navigator.deprecated_fields import volume_of
 from pilothouse.api.navigator.validation.placement import check_placement
 from pilothouse.base.quantity import Quantity, parse_quantity
 from pilothouse.meta import names

@@ -14,7 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from pilothouse.api.navigator.conversion import LARGEST_STASH, STASH, convert, read_stash, stash_of
-from pilothouse.api.navigator.obsolete_fields import ANNOTATION, canonical
+from pilothouse.api.navigator.deprecated_fields import ANNOTATION, canonical
 from pilothouse.api.navigator.v1alpha1 import VERSION as V1ALPHA1
 from pilothouse.api.navigator.v1beta1 import VERSION as V1BETA1
 from pilothouse.api.navigator.validation.clusters import Problems

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from pilothouse.api.openstorage import v1alpha1
-from pilothouse.api.openstorage.validation import (
+from pilothouse.api.openstorage.rule_validation import (
     check_application_action,
     check_application_policy,
     check_approval,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from pilothouse.api.k0s import v1beta2
-from pilothouse.api.k0s.validation import check_plan, check_update_config
+from pilothouse.api.k0s.plan_validation import check_plan, check_update_config
 from pilothouse.meta.kind import Column, Kind, Resource
 from pilothouse.meta.struct_schemas import schema_of
 

@@ -9,7 +9,7 @@ from pilothouse.api.navigator import v1alpha1, v1beta1
 from pilothouse.api.navigator.cassandra import fill_in_racks
 from pilothouse.api.navigator.clusters import GROUP
 from pilothouse.api.navigator.conversion import convert, enter_stash, keep_stash
-from pilothouse.api.navigator.obsolete_fields import keep_annotation, warnings
+from pilothouse.api.navigator.deprecated_fields import keep_annotation, warnings
 from pilothouse.api.navigator.pilots import fill_in_decommission, follow_change
 from pilothouse.api.navigator.validation.cassandra import check_cassandra
 from pilothouse.api.navigator.validation.clusters import UpdateRules, check_pilot_image, protected
