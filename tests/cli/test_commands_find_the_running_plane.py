@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.app.up.manifests import stateful_set
 from tests.cli.running import pilothouse
 from tests.kit.containers import needs_root
 from tests.kit.control_planes import UpPlane, as_ordinary_user
-from tests.up.manifests import stateful_set
 
 from pilothouse.app import plane_discovery
 from pilothouse.app.plane_registry import entries, registered

@@ -21,10 +21,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from tests.apiserver.metrics.scraped import Scraped
 from tests.kit import tools
 from tests.kit.ordinary_user import ROOT, interpreter
 from tests.kit.processes import Process
-from tests.metrics.scraped import Scraped
 
 HEAP = "-Xms256m -Xmx256m -XX:TieredStopAtLevel=1"
 """And no compiler that takes its time: the nodes live for minutes."""

@@ -9,9 +9,9 @@ from __future__ import annotations
 import pytest
 
 FIRST = (
-    "tests/voyages/",
-    "tests/elasticsearch/test_a_real_",
-    "tests/elasticsearch/test_the_example_is_a_cluster_on_up",
+    "tests/end_to_end/",
+    "tests/controllers/elasticsearch/test_a_real_",
+    "tests/controllers/elasticsearch/test_the_example_is_a_cluster_on_up",
     "tests/fleet/test_elasticsearch_",
     "tests/pilot/test_a_real_",
     "tests/pilot/test_plugins_are_installed_for_real",

@@ -2,7 +2,7 @@
 
     pytest tests/conformance                        # ours, on SQLite and on etcd
     pytest tests/conformance --target=kube          # a real kube-apiserver
-    PILOTHOUSE_TARGET=memory pytest tests/clients
+    PILOTHOUSE_TARGET=memory pytest tests/kubernetes_clients
 
 A test that asks for `server`, `target`, `http`, `ns` or `dbs` runs once for each chosen target. Servers live as long
 as the session; each test has a namespace of its own.

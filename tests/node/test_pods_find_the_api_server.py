@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.network.objects import pod
+from tests.node.network.objects import pod
 
 from pilothouse.client import in_cluster
 from pilothouse.node.environment import environment

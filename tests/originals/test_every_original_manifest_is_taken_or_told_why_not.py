@@ -1,7 +1,7 @@
 """Every manifest of the three systems that this one follows, as it is written: taken, or refused with an error of its own.
 
 The files below ``manifests`` have the fields and values of the originals, from quick starts, test data and pages; what those have as templates is
-filled in. The manifests of the founding documents are in ``tests/seeds``.
+filled in. The manifests of the founding documents are in ``tests/originals/seeds``.
 """
 
 from __future__ import annotations

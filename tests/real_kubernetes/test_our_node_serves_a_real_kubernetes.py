@@ -17,8 +17,8 @@ import pytest
 from tests.kit.network_namespaces import missing
 from tests.kit.tools import MissingTool, find
 from tests.kit.waiting import eventually
+from tests.node.streams.terminals import on_a_terminal
 from tests.real_kubernetes.plane import PODS, RealPlane, kubernetes
-from tests.streams.terminals import on_a_terminal
 
 from pilothouse.app.default_classes import CLASSES
 
