@@ -2,8 +2,8 @@
 
     made = await create(access, [url], lifetime=86400.0, description="the new rack", node="db-3")
     str(made)                            # for `pilothouse join`
-    await listed(access)
-    await withdraw(access, "abcdef")
+    await list_tokens(access)
+    await revoke(access, "abcdef")
 
 A token is a Secret; what it is good for is settled by the API server (``apiserver.bootstrap_tokens``). Those that have been
 used or have run out are cleared away whenever a new one is made.

@@ -1,6 +1,6 @@
 """The certificates by which a server of ours is known, as it tells anybody who asks.
 
-    trusted = await recognised(token.urls, token.pins, clock)    # asked of whoever answers, believed by the hash
+    trusted = await recognised(token.urls, token.pins, clock, agent="join")    # asked of whoever answers, believed by the hash
     latest = await told(api)                                     # asked of a server that is trusted already
 
 The authority of a control plane may be exchanged while machines depend on it. Whoever asks now and then learns of the

@@ -1,6 +1,6 @@
 """Schemas of Kubernetes' own kinds, as strict as Kubernetes is.
 
-    Shape(without_unique_keys(schema))
+    CompiledSchema(without_unique_keys(schema))
 
 List types of these kinds say how lists are merged, not what they may hold: a container may set the same environment
 variable twice, and the last one counts. What must be unique, a container's name for one, is checked by the kind itself, which also

@@ -1,6 +1,6 @@
 """The OpenAPI v3 document of a group and version: what kubectl reads before it writes.
 
-    document = openapi_v3([DATABASE, REGION])
+    document = openapi_v3(kinds)
 
 kubectl looks for three things: a ``patch`` operation with the kind's ``x-kubernetes-group-version-kind`` and a query parameter
 ``fieldValidation`` (else it refuses to create or apply), the media types of that operation's body (strategic merge is offered

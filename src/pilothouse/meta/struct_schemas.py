@@ -24,7 +24,7 @@
         '''A database.'''
 
         spec: Annotated[DatabaseSpec, doc("The desired state.")]
-        status: Annotated[DatabaseStatus | None, doc("The state seen.")] = None
+        status: Annotated[dict[str, Any] | None, doc("The state seen.")] = None
 
     SCHEMA = schema_of(Database, package="io.example.nav.v1")
 

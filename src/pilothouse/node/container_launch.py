@@ -1,6 +1,6 @@
 """What is launched for a container: its manifest, its image, its volumes and its address put together.
 
-    launch = compose(pod, container, image, env, setting, folder, attempt)
+    launch = compose_launch(pod, container, image, env, setting, folder, attempt)
 
 The command is the container's, else the image's entrypoint; arguments likewise, except that the image's arguments belong to the image's
 entrypoint. Variables in both are expanded. Pure but for the names of this machine's users, its seccomp profiles, and what is

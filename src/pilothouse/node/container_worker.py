@@ -1,9 +1,9 @@
 """One container of a pod: its instances, one after the other, with what belongs to each.
 
-    minder = ContainerWorker(part, folder, ward, group)
-    await minder.take_up()                 # what an earlier agent left
-    minder.start(); minder.stop(StopContainer(...)) # return at once; ``ward.changed`` is called when there is news
-    minder.seen()                          # what is known of it, for the next decision
+    worker = ContainerWorker(part, folder, context, ...)
+    await worker.take_up(known, known_id)  # what an earlier agent left
+    worker.start(); worker.stop(StopContainer(...)) # return at once; ``context.changed`` is called when there is news
+    worker.seen()                          # what is known of it, for the next decision
 
 Number and folder of an instance are decided before its program is started, and a folder's program runs once only, whoever
 asks: so a killed agent never makes for two of them.

@@ -1,7 +1,7 @@
 """How much a folder takes on the disk.
 
-    footprint(folder)                        # DirectoryUsage(size=1_052_672, files=12)
-    footprint(folder).unmeasured             # "" or why there may be more: "more than 500000 files and folders"
+    measure_disk_usage(folder)               # DirectoryUsage(size=1_052_672, files=12)
+    measure_disk_usage(folder).unmeasured    # "" or why there may be more: "more than 500000 files and folders"
 
 Whoever writes the files may want them not to be counted. A tree is looked at up to a limit of depth, entries and time, and a folder that
 its owner has closed is opened, where the agent is the owner. What remains uncounted is said, so that it doesn't count as nothing.

@@ -1,6 +1,6 @@
 """The environment of a container: what the image says, the namespace's services, then ``envFrom``, then ``env``, each over the one before.
 
-    env = environment(pod, container, sources, image_env, address="127.8.1.2")
+    env = environment(pod, container, sources, image_env, address="127.8.1.2", ...)
     expanded("--name=$(POD_NAME)", env)                  # "--name=web-0"; "$$(X)" is "$(X)"
 
 ``sources`` holds the config maps and secrets that it refers to (``wanted`` says which); a missing one that isn't optional is

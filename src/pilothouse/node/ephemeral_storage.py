@@ -1,7 +1,7 @@
 """What a pod keeps on the machine's disk beside its claims, and how much it may.
 
-    kept = measured(folder)                  # StorageUsage({"web": 40_960}, DirectoryUsage(size=1_052_672, files=12))
-    overrun(pod, kept)                       # 'Container web exceeded its local ephemeral storage limit "32Ki".', or ""
+    kept = measure_storage(folder)           # StorageUsage({"web": 40_960}, DirectoryUsage(size=1_052_672, files=12))
+    limit_violation(pod, kept)               # 'Container web exceeded its local ephemeral storage limit "32Ki".', or ""
     request(pod)                             # bytes of ephemeral-storage that it asks for
 
 What counts is what goes with the pod: its emptyDir volumes that are not in memory, and the logs and records of its containers, with what

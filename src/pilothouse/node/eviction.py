@@ -1,6 +1,6 @@
 """Who has to go when the machine's memory or disk runs short.
 
-    victim([EvictionCandidate("a", request=0, usage=900_000_000), EvictionCandidate("b", request=2**30, usage=2**29)], shortage)   # "a"
+    choose_victim([EvictionCandidate("a", request=0, usage=900_000_000), EvictionCandidate("b", request=2**30, usage=2**29)], shortage)   # "a"
 
 One at a time, and then another look, once what it had is free: who uses most beyond what it asked for. A pod that keeps to what it asked
 for goes only when nobody uses more than that. Nobody goes whose end would not help: a pod that has little of what is missing stays, even if

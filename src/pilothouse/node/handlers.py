@@ -1,6 +1,6 @@
 """Handlers of hooks and probes: run a program inside a container, ask over HTTP, open a connection, or sleep.
 
-    outcome = await handle(handler, container, address, ports, timeout=1.0)
+    outcome = await run_handler(handler, target, timeout=1.0)
     outcome.well, outcome.output
 
 A program is ended when its time is up; a connection or an answer is not waited for any longer. Whatever goes wrong is an outcome that is

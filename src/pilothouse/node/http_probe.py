@@ -1,6 +1,6 @@
 """The HTTP requests of probes and hooks.
 
-    well, output = await ask({"path": "/healthz", "scheme": "HTTPS"}, "127.8.1.2", 8443)
+    well, output = await probe_http({"path": "/healthz", "scheme": "HTTPS"}, "127.8.1.2", 8443)
 
 An answer from 200 to 399 is well. Certificates are not looked at, redirects are followed within the same host alone, and no
 connection is kept: each request asks the container anew. A response has at most 16 KiB of head and five interim ones before it, and of its body

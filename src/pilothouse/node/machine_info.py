@@ -1,6 +1,6 @@
 """What this machine is and has, as a Node tells it.
 
-    facts = look(settings)
+    facts = read_machine_info(settings)
     facts.capacity["memory"], facts.info["kernelVersion"]
 
 Reads files and asks the kernel; nothing here runs for long, and nothing changes anything.

@@ -1,8 +1,8 @@
 """One pod of this node, from its first sight until nothing of it is left.
 
-    keeper = PodWorker(pod, means, predecessor)
-    keeper.saw(newer)                      # a newer version; None when the API has it no more
-    await keeper.run()                     # returns when pod, processes and folders are gone
+    worker = PodWorker(pod, dependencies, predecessor, ...)
+    worker.saw(newer)                      # a newer version; None when the API has it no more
+    await worker.run()                     # returns when pod, processes and folders are gone
 
 A turn: gather what is known, decide, begin the acts, say the status; then wait for news or for the decision's alarm. Nothing in a turn
 waits for a process or for the API. Cancelled, it leaves the containers running for whoever comes next.

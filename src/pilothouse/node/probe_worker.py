@@ -1,7 +1,7 @@
 """The probes of one instance of a container: asked when their time comes, their results added up.
 
-    probes = ProbeWorker(part, target, since, clock, rng, changed)
-    probes.scores("readinessProbe").verdict
+    probes = ProbeWorker(part, target, since, clock, rng, changed, ...)
+    probes.score("readinessProbe").verdict
     await probes.run()                             # until cancelled, with the instance
 
 The startup probe goes first, the others once it has passed. When a probe has condemned an instance nothing more is asked; the next instance

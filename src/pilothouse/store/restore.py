@@ -1,6 +1,6 @@
 """Filling an empty store from a backup, with revisions that go on above the old ones.
 
-    await fill(etcd, entries, prefixes, base=51234, lifetime=...)
+    await restore_entries(etcd, entries, prefixes, base=51234, lifetime=...)
     store = await continued(etcd)         # what a server then works on
 
 Every key gets a new revision, above any that the lost store can have reached after its backup. What clients

@@ -2,7 +2,7 @@
 
     log = RevisionLog(path)
     log.append([Row(2, "/a", b"1", created=2, previous=0, expiry=None)])    # one transaction, on disk when it returns
-    log.page("/", "", "0", revision=2, limit=10)
+    LogReader(path).page("/", "0", revision=2, limit=10)
 
 A row is a value or, with ``created`` 0, a tombstone; ``previous`` is the revision of the same key that it replaces.
 Rows are only ever added at the end and, once compacted, removed.

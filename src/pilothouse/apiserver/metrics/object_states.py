@@ -1,6 +1,6 @@
 """What an object says of its state, as figures: pure functions of the stored object.
 
-    view = view_of(PILOT)
+    view = view_of(kind)
     view.lines(obj)        # one text per measure: 'pilothouse_object_status_phase{…,phase="Running"} 1\\n…'
 
 Our own kinds share their measures, told apart by the labels ``group`` and ``kind``, so that one alert (a condition

@@ -1,6 +1,6 @@
 """Folders in memory: for secrets, and for ``emptyDir`` of the medium ``MemoryDirectories``.
 
-    memory = memory_of(data, root=True)
+    memory = memory_directories(data, root=True)
     memory.folder(pod_uid)                                  # below it, whatever the pod needs in memory
     memory.sized(pod_uid, "cache", 64 << 20)                # one that holds so much and no more
 

@@ -1,6 +1,6 @@
 """All volumes of this node's pods, made before their containers start and kept up to date while they run.
 
-    volumes = PodVolumes(api, VolumeSettings(data=data, root=True), claims, PodTokens(api, clock, rng), clock)
+    volumes = PodVolumes(api, settings, memory, claims, PodTokens(api, clock, rng), clock, keeping)
     prepared = await volumes.prepare(pod)
     volumes.mounts(pod, container, prepared, env=env)
     await volumes.release(pod.uid)
