@@ -29,6 +29,20 @@ def test_links_between_pages_lead_somewhere(page):
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
+def test_links_into_pages_lead_to_a_heading(page):
+    for target, anchor in re.findall(r"\]\(([^)#\s:]*)#([^)\s]+)\)", page.read_text()):
+        other = page.parent / target if target else page
+        assert anchor in _anchors(other), f"{page.name} links to {target}#{anchor}"
+
+
+def _anchors(page):
+    """As GitHub makes them: lower case, blanks become hyphens, punctuation goes."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text(), re.M)
+    plain = [re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading).lower() for heading in headings]
+    return {re.sub(r"[^\w\- ]", "", heading).replace(" ", "-") for heading in plain}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
 def test_files_that_a_page_names_exist(page):
     for name in re.findall(r"\b(?:src|tests|scripts|bench)/[\w./<>-]*[\w/>]", page.read_text()):
         known = name.split("<")[0]  # controllers/<name>.py is a file that the reader is to write.
