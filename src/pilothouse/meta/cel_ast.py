@@ -13,6 +13,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from pilothouse.base.protobuf_wire import BYTES, VARINT, delimited, fields, tag, varint
+
 
 @dataclass(frozen=True, slots=True)
 class ConstExpr:
@@ -92,7 +94,7 @@ def text(value: str) -> ConstExpr:
 def literal_text(node: Node) -> str | None:
     """The value of a string literal; None if the node is something else."""
     if isinstance(node, ConstExpr):
-        for number, value in _fields(node.raw):
+        for number, value in fields(node.raw):
             if number == 6 and isinstance(value, bytes):
                 return value.decode()
     return None
@@ -100,8 +102,8 @@ def literal_text(node: Node) -> str | None:
 
 def read(serialized: bytes) -> Node:
     """The tree inside a serialized expression, checked or not."""
-    envelope = dict(_fields(serialized))
-    message = dict(_fields(_bytes(envelope[2])))
+    envelope = dict(fields(serialized))
+    message = dict(fields(_bytes(envelope[2])))
     checked = _bytes(envelope[1]).endswith(b"CheckedExpr")
     return _node(_bytes(message[4 if checked else 2]))
 
@@ -155,36 +157,6 @@ def fields_of(tree: Node, name: str) -> frozenset[str] | None:
     return frozenset(found_fields)
 
 
-def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
-    position = 0
-    while position < len(data):
-        tag, position = _varint(data, position)
-        number, wire = tag >> 3, tag & 7
-        if wire == 0:
-            value, position = _varint(data, position)
-            yield number, value
-            continue
-        if wire == 2:
-            size, position = _varint(data, position)
-        elif wire in (1, 5):
-            size = 8 if wire == 1 else 4
-        else:
-            raise ValueError(f"unknown wire type {wire} in a serialized expression")
-        yield number, data[position : position + size]
-        position += size
-
-
-def _varint(data: bytes, position: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        byte = data[position]
-        position += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, position
-        shift += 7
-
-
 def _bytes(value: int | bytes) -> bytes:
     if isinstance(value, int):
         raise ValueError("a number where a serialized expression has a message")
@@ -192,25 +164,25 @@ def _bytes(value: int | bytes) -> bytes:
 
 
 def _node(data: bytes) -> Node:
-    for number, value in _fields(data):
+    for number, value in fields(data):
         if number in _READERS:
             return _READERS[number](_bytes(value))
     return ConstExpr(b"")
 
 
 def _ident(data: bytes) -> Node:
-    return IdentExpr(_bytes(dict(_fields(data))[1]).decode())
+    return IdentExpr(_bytes(dict(fields(data))[1]).decode())
 
 
 def _select(data: bytes) -> Node:
-    parts = dict(_fields(data))
+    parts = dict(fields(data))
     return SelectExpr(_node(_bytes(parts[1])), _bytes(parts[2]).decode(), bool(parts.get(3)))
 
 
 def _call(data: bytes) -> Node:
     target: Node | None = None
     function, args = "", []
-    for number, value in _fields(data):
+    for number, value in fields(data):
         if number == 1:
             target = _node(_bytes(value))
         elif number == 2:
@@ -222,7 +194,7 @@ def _call(data: bytes) -> Node:
 
 def _array(data: bytes) -> Node:
     elements, optional = [], b""
-    for number, value in _fields(data):
+    for number, value in fields(data):
         if number == 1:
             elements.append(_node(_bytes(value)))
         elif number == 2:
@@ -232,18 +204,18 @@ def _array(data: bytes) -> Node:
 
 def _struct(data: bytes) -> Node:
     name, entries = "", []
-    for number, value in _fields(data):
+    for number, value in fields(data):
         if number == 1:
             name = _bytes(value).decode()
         elif number == 2:
-            parts = dict(_fields(_bytes(value)))
+            parts = dict(fields(_bytes(value)))
             key: Node | str = _bytes(parts[2]).decode() if 2 in parts else _node(_bytes(parts[3]))
             entries.append(MapEntry(key, _node(_bytes(parts[4])), bool(parts.get(5))))
     return StructExpr(name, tuple(entries))
 
 
 def _comprehension(data: bytes) -> Node:
-    parts = dict(_fields(data))
+    parts = dict(fields(data))
     return Comprehension(
         variable=_bytes(parts[1]).decode(),
         over=_node(_bytes(parts[2])),
@@ -259,19 +231,10 @@ def _comprehension(data: bytes) -> Node:
 _READERS = {3: ConstExpr, 4: _ident, 5: _select, 6: _call, 7: _array, 8: _struct, 9: _comprehension}
 
 
-def _number(value: int) -> bytes:
-    encoded = bytearray()
-    while value > 0x7F:
-        encoded.append(value & 0x7F | 0x80)
-        value >>= 7
-    encoded.append(value)
-    return bytes(encoded)
-
-
 def _field(number: int, value: int | bytes) -> bytes:
     if isinstance(value, int):
-        return _number(number << 3) + _number(value)
-    return _number(number << 3 | 2) + _number(len(value)) + value
+        return tag(number, VARINT) + varint(value)
+    return tag(number, BYTES) + delimited(value)
 
 
 class _Writer:

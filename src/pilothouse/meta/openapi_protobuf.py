@@ -29,6 +29,8 @@ from typing import Any, Final
 
 import msgspec
 
+from pilothouse.base.protobuf_wire import BYTES, FIXED64, VARINT, tag, varint
+
 Json = dict[str, Any]
 Write = Callable[[Any], bytes]
 Choose = Callable[[Any], tuple[int, str]]
@@ -108,7 +110,6 @@ _CHOICES: Final[Mapping[str, Choose]] = {
     "Security": lambda value: _SECURITY[value.get("flow", value["type"])],
 }
 
-_VARINT, _FIXED64, _BYTES = range(3)
 _BREAKING: Final = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
 """What JSON has in strings as it is, but YAML takes for the end of a line or refuses."""
 
@@ -152,20 +153,20 @@ def _field(number: int, kind: str) -> Write:
         each = _field(number, kind[1:-1])
         return lambda values: b"".join(map(each, values))
     if kind in ("bool", "int"):
-        tag = _varint(number << 3 | _VARINT)
-        return lambda value: tag + _varint(int(value) & 0xFFFF_FFFF_FFFF_FFFF)
+        key = tag(number, VARINT)
+        return lambda value: key + varint(int(value))
     if kind == "double":
-        tag = _varint(number << 3 | _FIXED64)
-        return lambda value: tag + struct.pack("<d", value)
+        key = tag(number, FIXED64)
+        return lambda value: key + struct.pack("<d", value)
     return _delimited(number, _content(kind))
 
 
 def _delimited(number: int, content: Write) -> Write:
-    tag = _varint(number << 3 | _BYTES)
+    key = tag(number, BYTES)
 
     def write(value: Any) -> bytes:
         inside = content(value)
-        return b"%b%b%b" % (tag, _varint(len(inside)), inside)
+        return b"%b%b%b" % (key, varint(len(inside)), inside)
 
     return write
 
@@ -218,17 +219,3 @@ class _Message:
 def _yaml(value: Any) -> str:
     text = msgspec.json.encode(value).decode()
     return _BREAKING.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
-
-
-def _varint(value: int) -> bytes:
-    if value < 0x80:
-        return _SHORT[value]
-    said = bytearray()
-    while value > 0x7F:
-        said.append(value & 0x7F | 0x80)
-        value >>= 7
-    said.append(value)
-    return bytes(said)
-
-
-_SHORT: Final = tuple(bytes([value]) for value in range(0x80))
