@@ -71,7 +71,7 @@ class HTTPSServer:
         shares: FlowController,
         requests: RequestCounters,
         check_head: HeadCheck | None = None,
-        prompt: CachedReads | None = None,
+        cached_reads: CachedReads | None = None,
         trail: AuditTrail | None = None,
         patience: ClientTimeouts = ClientTimeouts(),
     ) -> None:
@@ -87,7 +87,9 @@ class HTTPSServer:
             deadlines=Deadlines(loop),
             heads=heads,
             check_head=check_head,
-            prompting=FastPath(prompt, authenticator, heads, trail) if prompt is not None else None,
+            fast_path=FastPath(cached_reads, authenticator, heads, trail)
+            if cached_reads is not None
+            else None,
             trail=trail,
             patience=patience,
         )
