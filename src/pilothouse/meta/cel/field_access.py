@@ -18,9 +18,9 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Final
 
-from pilothouse.meta import cel_ast as ast
-from pilothouse.meta.pruning import IDENTITY
-from pilothouse.meta.schema import Schema
+from pilothouse.meta.cel import ast
+from pilothouse.meta.schema.model import Schema
+from pilothouse.meta.schema.pruning import IDENTITY
 
 KEYWORDS: Final = frozenset(
     [

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any, Final
 
-from pilothouse.meta.schema import UNSET, Schema, ValidationRule
+from pilothouse.meta.schema.model import UNSET, Schema, ValidationRule
 
 INT_OR_STRING: Final = ({"type": "integer"}, {"type": "string"})
 

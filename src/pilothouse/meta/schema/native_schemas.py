@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pilothouse.meta.schema import Schema
+from pilothouse.meta.schema.model import Schema
 
 
 def without_unique_keys(schema: Schema) -> Schema:

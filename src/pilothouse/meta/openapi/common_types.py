@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Annotated, Final
 
 from pilothouse.meta.object_meta import PACKAGE, ApiObject, ListMeta
-from pilothouse.meta.schema import Schema
-from pilothouse.meta.struct_schemas import Fields, Int32, Int64, doc, schema_of
+from pilothouse.meta.schema.model import Schema
+from pilothouse.meta.schema.struct_schemas import Fields, Int32, Int64, doc, schema_of
 
 
 class Preconditions(Fields):

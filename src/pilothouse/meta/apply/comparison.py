@@ -13,8 +13,17 @@ from collections.abc import Collection, Sequence
 from types import NoneType
 from typing import Any, Final, NamedTuple
 
-from pilothouse.meta.field_sets import MEMBER, SELF, Tree
-from pilothouse.meta.topology import FREE, LEAF, LIST_MAP, LISTS, MAPS, SKIPPED, UNDESCRIBED, TopologyNode
+from pilothouse.meta.apply.field_sets import MEMBER, SELF, Tree
+from pilothouse.meta.apply.topology import (
+    FREE,
+    LEAF,
+    LIST_MAP,
+    LISTS,
+    MAPS,
+    SKIPPED,
+    UNDESCRIBED,
+    TopologyNode,
+)
 
 _MAY_BE_MAPS: Final = (dict, NoneType)
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import msgspec
 
-from pilothouse.meta.schema import UNSET, Schema
-from pilothouse.meta.schema_plan import SchemaPlan, make_plan
+from pilothouse.meta.schema.model import UNSET, Schema
+from pilothouse.meta.schema.schema_plan import SchemaPlan, make_plan
 
 
 class Defaults:

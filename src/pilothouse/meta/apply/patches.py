@@ -19,7 +19,7 @@ from typing import Any, Final
 import msgspec
 
 from pilothouse.meta import errors
-from pilothouse.meta.apply_merge import detached
+from pilothouse.meta.apply.merge import detached
 from pilothouse.meta.errors import StatusError
 
 MOST_OPERATIONS: Final = 10_000

@@ -17,15 +17,15 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from pilothouse.meta.defaulting import Defaults, drop_nulls
 from pilothouse.meta.fields import FieldError
-from pilothouse.meta.pruning import prune
-from pilothouse.meta.schema import UNSET, Schema
-from pilothouse.meta.schema_plan import make_plan
+from pilothouse.meta.schema.defaulting import Defaults, drop_nulls
+from pilothouse.meta.schema.model import UNSET, Schema
+from pilothouse.meta.schema.pruning import prune
+from pilothouse.meta.schema.schema_plan import make_plan
 
 if TYPE_CHECKING:
-    from pilothouse.meta.cel_rules import CelRules
-    from pilothouse.meta.fast_validation import FastValidator
+    from pilothouse.meta.cel.validation_rules import CelRules
+    from pilothouse.meta.schema.fast_validation import FastValidator
 
 
 class CompiledSchema:
@@ -36,7 +36,7 @@ class CompiledSchema:
 
     @cached_property
     def _acceptor(self) -> FastValidator:
-        from pilothouse.meta.fast_validation import FastValidator
+        from pilothouse.meta.schema.fast_validation import FastValidator
 
         return FastValidator(self.schema)
 
@@ -49,7 +49,7 @@ class CompiledSchema:
         plan = make_plan(self.schema, lambda node: bool(node.rules))
         if plan is None:
             return None
-        from pilothouse.meta.cel_rules import CelRules
+        from pilothouse.meta.cel.validation_rules import CelRules
 
         return CelRules(plan)
 
@@ -78,7 +78,7 @@ class CompiledSchema:
         before = UNSET if old is None else old
         found: list[FieldError] = []
         if not self.accepts(obj):
-            from pilothouse.meta.validation import faults
+            from pilothouse.meta.schema.validation import faults
 
             found = faults(self.schema, obj, before)
         return found if self._rules is None else found + self._rules.check(obj, before, found)

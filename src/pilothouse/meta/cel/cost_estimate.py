@@ -19,10 +19,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Final
 
-from pilothouse.meta import cel_ast as ast
-from pilothouse.meta.cel_functions import FUNCTIONS
-from pilothouse.meta.regular_expressions import MAX_STEPS_AGAIN, rough_size, size_of
-from pilothouse.meta.schema import Schema
+from pilothouse.meta.cel import ast
+from pilothouse.meta.cel.functions import FUNCTIONS
+from pilothouse.meta.schema.model import Schema
+from pilothouse.meta.schema.regular_expressions import MAX_STEPS_AGAIN, rough_size, size_of
 
 CALL_LIMIT: Final = 1_000_000
 """What one evaluation of one expression may cost."""

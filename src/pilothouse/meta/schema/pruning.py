@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Any
 
 from pilothouse.meta.fields import child, element
-from pilothouse.meta.schema import Schema
+from pilothouse.meta.schema.model import Schema
 
 IDENTITY = frozenset(("apiVersion", "kind", "metadata"))
 

@@ -71,7 +71,7 @@ from typing import (
 import msgspec
 from msgspec import field as field
 
-from pilothouse.meta.schema import ANY, UNSET, Schema, ValidationRule
+from pilothouse.meta.schema.model import ANY, UNSET, Schema, ValidationRule
 
 
 class _Keywords(msgspec.StructMeta):

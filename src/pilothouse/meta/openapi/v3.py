@@ -17,7 +17,8 @@ from typing import Any, Final
 
 from pilothouse.meta.kind import Kind, Subresource
 from pilothouse.meta.object_meta import LIST_META
-from pilothouse.meta.openapi_parameters import (
+from pilothouse.meta.openapi.common_types import DELETE_OPTIONS, PATCH, SCALE, STATUS
+from pilothouse.meta.openapi.parameters import (
     DELETE_QUERY,
     LIST_QUERY,
     NAME,
@@ -26,9 +27,8 @@ from pilothouse.meta.openapi_parameters import (
     PRETTY,
     WRITE_QUERY,
 )
-from pilothouse.meta.openapi_types import DELETE_OPTIONS, PATCH, SCALE, STATUS
-from pilothouse.meta.schema import Schema
-from pilothouse.meta.schema_json import Components, to_json
+from pilothouse.meta.schema.model import Schema
+from pilothouse.meta.schema.schema_json import Components, to_json
 
 Json = dict[str, Any]
 Types = Mapping[tuple[str, str, str], Schema]

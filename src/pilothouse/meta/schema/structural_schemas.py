@@ -16,11 +16,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from pilothouse.meta.fields import FieldError, child, element, entry
-from pilothouse.meta.formats import compile_pattern
-from pilothouse.meta.regular_expressions import MAX_SIZE, compile_expression, rough_size
-from pilothouse.meta.schema_json import INT_OR_STRING, from_json
-from pilothouse.meta.schema_keywords import keyword_problems
-from pilothouse.meta.schema_semantics import meaning_problems
+from pilothouse.meta.schema.formats import compile_pattern
+from pilothouse.meta.schema.regular_expressions import MAX_SIZE, compile_expression, rough_size
+from pilothouse.meta.schema.schema_json import INT_OR_STRING, from_json
+from pilothouse.meta.schema.schema_keywords import keyword_problems
+from pilothouse.meta.schema.schema_semantics import meaning_problems
 
 Raw = Mapping[str, Any]
 _SCALARS: Final = ("string", "integer", "number", "boolean")

@@ -21,9 +21,9 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from pilothouse.meta import errors
-from pilothouse.meta.apply_merge import detached
+from pilothouse.meta.apply.merge import detached
 from pilothouse.meta.errors import StatusError
-from pilothouse.meta.schema import Schema
+from pilothouse.meta.schema.model import Schema
 
 _PATCH: Final = "$patch"
 _RETAIN: Final = "$retainKeys"

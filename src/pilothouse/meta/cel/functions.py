@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
 from pilothouse.base.quantity import DECIMAL, NANO, Quantity, parse_quantity
-from pilothouse.meta.regular_expressions import compile_expression
+from pilothouse.meta.schema.regular_expressions import compile_expression
 
 
 class Signature(NamedTuple):

@@ -15,10 +15,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, Final
 
-from pilothouse.meta.comparison import Comparison, changes_only, compare, fields_of
-from pilothouse.meta.field_sets import Tree, difference, parse_fields, union, without
-from pilothouse.meta.schema import Schema
-from pilothouse.meta.topology import TopologyNode, topology
+from pilothouse.meta.apply.comparison import Comparison, changes_only, compare, fields_of
+from pilothouse.meta.apply.field_sets import Tree, difference, parse_fields, union, without
+from pilothouse.meta.apply.topology import TopologyNode, topology
+from pilothouse.meta.schema.model import Schema
 
 Object = dict[str, Any]
 Entry = dict[str, Any]

@@ -21,9 +21,9 @@ import jsonschema_rs
 import msgspec
 
 from pilothouse.meta.fields import MOST_PROBLEMS, FieldError, child, element
-from pilothouse.meta.formats import FORMATS, INTEGER_RANGES, compile_pattern
-from pilothouse.meta.regular_expressions import MAX_STEPS, size_of
-from pilothouse.meta.schema import UNSET, Schema
+from pilothouse.meta.schema.formats import FORMATS, INTEGER_RANGES, compile_pattern
+from pilothouse.meta.schema.model import UNSET, Schema
+from pilothouse.meta.schema.regular_expressions import MAX_STEPS, size_of
 
 MAX_DEPTH: Final = 256
 """How deeply an object may be nested."""

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from pilothouse.meta.fields import FieldError, child, element, entry
-from pilothouse.meta.validation import deeper_than, type_name
+from pilothouse.meta.schema.validation import deeper_than, type_name
 
 MAX_SCHEMA_DEPTH: Final = 128
 """How deeply a schema document may be nested; a field takes two levels."""

@@ -14,13 +14,11 @@ from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 from pilothouse.meta import errors
-from pilothouse.meta.apply_merge import detached, merge, misfits, remove, with_declared
-from pilothouse.meta.comparison import fields_of
-from pilothouse.meta.errors import StatusCauseDetail, StatusError
-from pilothouse.meta.field_sets import Tree, difference, intersection, paths, union
-from pilothouse.meta.last_applied import MANAGER as KUBECTL
-from pilothouse.meta.last_applied import agreed_fields, refresh
-from pilothouse.meta.managed_fields import (
+from pilothouse.meta.apply.comparison import fields_of
+from pilothouse.meta.apply.field_sets import Tree, difference, intersection, paths, union
+from pilothouse.meta.apply.last_applied import MANAGER as KUBECTL
+from pilothouse.meta.apply.last_applied import agreed_fields, refresh
+from pilothouse.meta.apply.managed_fields import (
     APPLY,
     UPDATE,
     Convert,
@@ -34,8 +32,10 @@ from pilothouse.meta.managed_fields import (
     stays_within,
     stored_entries,
 )
-from pilothouse.meta.schema import Schema
-from pilothouse.meta.topology import topology
+from pilothouse.meta.apply.merge import detached, merge, misfits, remove, with_declared
+from pilothouse.meta.apply.topology import topology
+from pilothouse.meta.errors import StatusCauseDetail, StatusError
+from pilothouse.meta.schema.model import Schema
 
 _BEFORE: Final = "before-first-apply"
 _MOST_MISFITS: Final = 20

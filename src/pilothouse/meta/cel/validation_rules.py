@@ -16,12 +16,20 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from pilothouse.meta import cel_cost, fields
-from pilothouse.meta.cel import BudgetExceeded, CelError, CelExpression, Values, compile_message, compile_rule
+from pilothouse.meta import fields
+from pilothouse.meta.cel import cost_estimate
+from pilothouse.meta.cel.expressions import (
+    BudgetExceeded,
+    CelError,
+    CelExpression,
+    Values,
+    compile_message,
+    compile_rule,
+)
 from pilothouse.meta.fields import FieldError, child, element, entry
-from pilothouse.meta.schema import UNSET, Schema, ValidationRule
-from pilothouse.meta.schema_plan import SchemaPlan
-from pilothouse.meta.validation import correlate, unchanged
+from pilothouse.meta.schema.model import UNSET, Schema, ValidationRule
+from pilothouse.meta.schema.schema_plan import SchemaPlan
+from pilothouse.meta.schema.validation import correlate, unchanged
 
 _BLOCKING = {fields.REQUIRED, fields.NOT_SUPPORTED, fields.TOO_LONG, fields.TOO_MANY, fields.TYPE_INVALID}
 _NOT_CHECKED = (
@@ -30,7 +38,7 @@ _NOT_CHECKED = (
 )
 _MAX_MESSAGE = 5 * 1024
 _EACH = 100
-"""What any evaluation costs, in the units of ``cel_cost``."""
+"""What any evaluation costs, in the units of ``cost_estimate``."""
 _MUCH = 100_000
 
 
@@ -88,7 +96,7 @@ class _Run:
     def __init__(self, group: Callable[[Schema], _Group], broken: list[FieldError]) -> None:
         self._group = group
         self._broken = broken
-        self._left = cel_cost.OBJECT_LIMIT
+        self._left = cost_estimate.OBJECT_LIMIT
 
     def node(self, plan: SchemaPlan, value: Any, old: Any, path: str) -> None:
         if value is None:
@@ -170,7 +178,7 @@ class _Run:
     def _evaluate(self, expression: CelExpression, values: Values) -> Any:
         self._spend(_EACH)
         cost = expression.cost(values)
-        self._spend(min(cost, cel_cost.CALL_LIMIT))
+        self._spend(min(cost, cost_estimate.CALL_LIMIT))
         return expression.evaluate(values, cost)
 
     def _spend(self, cost: int) -> None:

@@ -14,13 +14,13 @@ from typing import Any, Final
 import msgspec
 
 from pilothouse.meta import fields
-from pilothouse.meta.cel import CelError, CelExpression, compile_message, compile_rule
-from pilothouse.meta.defaulting import Defaults
+from pilothouse.meta.cel.expressions import CelError, CelExpression, compile_message, compile_rule
 from pilothouse.meta.fields import FieldError, child, element, entry
 from pilothouse.meta.object_meta import object_schema
-from pilothouse.meta.pruning import prune
-from pilothouse.meta.schema import UNSET, Schema, ValidationRule
-from pilothouse.meta.validation import faults
+from pilothouse.meta.schema.defaulting import Defaults
+from pilothouse.meta.schema.model import UNSET, Schema, ValidationRule
+from pilothouse.meta.schema.pruning import prune
+from pilothouse.meta.schema.validation import faults
 
 _REASONS: Final = (fields.DUPLICATE, fields.FORBIDDEN, fields.INVALID, fields.REQUIRED)
 _STEP: Final = re.compile(r"\.([A-Za-z_][\w-]*)|\['((?:[^'\\]|\\.)+)'\]", re.ASCII)

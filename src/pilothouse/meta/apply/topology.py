@@ -20,7 +20,7 @@ from typing import Any, Final
 
 import msgspec
 
-from pilothouse.meta.schema import UNSET, Schema
+from pilothouse.meta.schema.model import UNSET, Schema
 
 LEAF: Final = 0
 MAP: Final = 1

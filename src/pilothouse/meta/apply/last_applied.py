@@ -11,11 +11,11 @@ from typing import Any, Final
 
 import msgspec
 
-from pilothouse.meta.apply_merge import misfits
-from pilothouse.meta.comparison import compare, fields_of
-from pilothouse.meta.field_sets import Tree, difference
-from pilothouse.meta.schema import Schema
-from pilothouse.meta.topology import topology
+from pilothouse.meta.apply.comparison import compare, fields_of
+from pilothouse.meta.apply.field_sets import Tree, difference
+from pilothouse.meta.apply.merge import misfits
+from pilothouse.meta.apply.topology import topology
+from pilothouse.meta.schema.model import Schema
 
 MANAGER: Final = "kubectl"
 ANNOTATION: Final = "kubectl.kubernetes.io/last-applied-configuration"

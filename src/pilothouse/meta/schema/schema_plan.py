@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from pilothouse.meta.schema import Schema
+from pilothouse.meta.schema.model import Schema
 
 
 @dataclass(frozen=True, slots=True, eq=False)

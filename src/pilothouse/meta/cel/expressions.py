@@ -8,7 +8,7 @@ doesn't have, and what would cost too much however small its operands are. Evalu
 cost too much for the values at hand is not run, and one that iterates too often is stopped (``BudgetExceeded``).
 
 What there is: CEL itself; optionals (``self.?a.orValue(1)``); ``cel.bind``; the string, math and encoder extensions; and
-the functions in ``cel_functions``. What Kubernetes has beyond that (``format.*``, ``semver``, the authorizer, two-variable
+the functions in ``functions``. What Kubernetes has beyond that (``format.*``, ``semver``, the authorizer, two-variable
 comprehensions) is refused when the schema is created, as an undeclared reference.
 """
 
@@ -23,11 +23,10 @@ import msgspec
 from cel_expr_python import cel
 from cel_expr_python.ext import ext_bindings, ext_encoders, ext_math, ext_optional, ext_strings
 
-from pilothouse.meta import cel_ast as ast
-from pilothouse.meta import cel_cost
-from pilothouse.meta.cel_fields import FieldAccess, resolve
-from pilothouse.meta.cel_functions import FUNCTIONS, Signature
-from pilothouse.meta.schema import UNSET, Schema
+from pilothouse.meta.cel import ast, cost_estimate
+from pilothouse.meta.cel.field_access import FieldAccess, resolve
+from pilothouse.meta.cel.functions import FUNCTIONS, Signature
+from pilothouse.meta.schema.model import UNSET, Schema
 
 _encode = msgspec.json.encode
 
@@ -78,21 +77,21 @@ class CelExpression:
         self._known: dict[int, int] = {}
 
     def cost(self, values: Values) -> int:
-        """What evaluating costs at most, in the units of ``cel_cost``."""
+        """What evaluating costs at most, in the units of ``cost_estimate``."""
         magnitude = values.size.bit_length()
         known = self._known.get(magnitude)
         if known is None:
-            any_value = cel_cost.of_bytes(1 << magnitude)
-            known = cel_cost.cost(self._tree, dict.fromkeys(("self", _OLD, _WRAPPED), any_value))
+            any_value = cost_estimate.of_bytes(1 << magnitude)
+            known = cost_estimate.cost(self._tree, dict.fromkeys(("self", _OLD, _WRAPPED), any_value))
             self._known[magnitude] = known
-        return known if known <= _CHEAP else min(known, cel_cost.cost(self._tree, values.extents))
+        return known if known <= _CHEAP else min(known, cost_estimate.cost(self._tree, values.extents))
 
     def evaluate(self, values: Values, cost: int | None = None) -> Any:
-        """The result; an expression that could cost more than ``cel_cost.CALL_LIMIT`` isn't run.
+        """The result; an expression that could cost more than ``cost_estimate.CALL_LIMIT`` isn't run.
 
         ``cost`` is what ``cost()`` returned, if it was asked already.
         """
-        if (self.cost(values) if cost is None else cost) > cel_cost.CALL_LIMIT:
+        if (self.cost(values) if cost is None else cost) > cost_estimate.CALL_LIMIT:
             raise BudgetExceeded("operation cancelled: actual cost limit exceeded")
         try:
             result = self._compiled.eval(values.activation)
@@ -124,17 +123,17 @@ class Values:
         self.activation = _environment().Activation(data)
 
     @cached_property
-    def extents(self) -> Mapping[str, cel_cost.ValueSize]:
+    def extents(self) -> Mapping[str, cost_estimate.ValueSize]:
         """How large they are, part by part."""
-        before = cel_cost.of_value(self._before)
-        return {"self": cel_cost.of_value(self._now), _OLD: before, _WRAPPED: before}
+        before = cost_estimate.of_value(self._before)
+        return {"self": cost_estimate.of_value(self._now), _OLD: before, _WRAPPED: before}
 
     @cached_property
     def conversion_cost(self) -> int:
-        """What it costs at most to hand them to the evaluator, in the units of ``cel_cost``."""
+        """What it costs at most to hand them to the evaluator, in the units of ``cost_estimate``."""
         if self.size <= 256:
             return self.size
-        counts = [cel_cost.weigh(each) for each in (self._now, self._before)]
+        counts = [cost_estimate.weigh(each) for each in (self._now, self._before)]
         return sum(32 * count + weight // 16 for count, weight in counts)
 
 
@@ -176,10 +175,10 @@ def _compile(source: str, schema: Schema, wanted: Any, optional_old: bool) -> Ce
     resolved, problems = resolve(tree, scope)
     if problems:
         raise CelError("; ".join(dict.fromkeys(problems)))
-    small = cel_cost.of_schema(schema, _SMALL)
-    least = cel_cost.cost(resolved, dict.fromkeys(("self", _OLD, _WRAPPED), small))
-    if least > cel_cost.CALL_LIMIT:
-        raise CelError(_too_dear(least / cel_cost.CALL_LIMIT))
+    small = cost_estimate.of_schema(schema, _SMALL)
+    least = cost_estimate.cost(resolved, dict.fromkeys(("self", _OLD, _WRAPPED), small))
+    if least > cost_estimate.CALL_LIMIT:
+        raise CelError(_too_dear(least / cost_estimate.CALL_LIMIT))
     runs = checked if resolved == tree else environment.deserialize(ast.write(resolved))
     return CelExpression(source, resolved, runs, uses_old=ast.mentions(plain, _OLD), reads=_reads(resolved))
 

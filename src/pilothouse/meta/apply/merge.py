@@ -13,8 +13,17 @@ from typing import Any
 
 import msgspec
 
-from pilothouse.meta.field_sets import MEMBER, SELF, Tree, readable
-from pilothouse.meta.topology import FREE, LEAF, LISTS, MAPS, SKIPPED, UNDESCRIBED, KeylessError, TopologyNode
+from pilothouse.meta.apply.field_sets import MEMBER, SELF, Tree, readable
+from pilothouse.meta.apply.topology import (
+    FREE,
+    LEAF,
+    LISTS,
+    MAPS,
+    SKIPPED,
+    UNDESCRIBED,
+    KeylessError,
+    TopologyNode,
+)
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode

@@ -19,11 +19,11 @@ from typing import Any
 import jsonschema_rs
 import msgspec
 
-from pilothouse.meta.formats import FORMATS, INTEGER_RANGES, portable_pattern
-from pilothouse.meta.pruning import IDENTITY
-from pilothouse.meta.regular_expressions import MAX_STEPS, size_of
-from pilothouse.meta.schema import Schema
-from pilothouse.meta.schema_plan import SchemaPlan, make_plan
+from pilothouse.meta.schema.formats import FORMATS, INTEGER_RANGES, portable_pattern
+from pilothouse.meta.schema.model import Schema
+from pilothouse.meta.schema.pruning import IDENTITY
+from pilothouse.meta.schema.regular_expressions import MAX_STEPS, size_of
+from pilothouse.meta.schema.schema_plan import SchemaPlan, make_plan
 
 _LIMITS = tuple(
     each.name
