@@ -12,7 +12,7 @@ Invariants:
 * A request takes its places once its body is here. Until then it has a place among bodies, if it is allowed at all.
 * It keeps them until the client has taken the answer, and a client that takes too little is cut off.
 * A read or a stream is cancelled when its client goes away; a write is carried through.
-* A stream's bytes go straight to the transport. Whoever writes looks at ``Sink.buffered`` and holds back.
+* A stream's bytes go straight to the transport. A writer checks ``Sink.buffered`` and holds back.
 * A certificate is looked at when a connection begins, so a connection ends with its certificate.
 """
 
@@ -484,7 +484,7 @@ class Connection(web.RequestHandler):
         answer: Response | None = None,
         stage: str = COMPLETE,
     ) -> None:
-        """Note for the audit trail what became of a request, whoever asked and however it ended."""
+        """Record a request and its outcome in the audit trail."""
         if arrival is not None and self._shared.trail is not None:
             self._shared.trail.saw(arrival, request, status, answer, stage)
 

@@ -5,7 +5,7 @@
     headers.known(b"Host: a\\r\\nAuthorization: Bearer x\\r\\n\\r\\n")              # the same bytes mean the same again
 
 Requests of one client differ in their first line; what follows is the same, byte for byte. So a block of headers is
-parsed once, and the result holds for every request with the same block, whoever sends it. Nothing that can change is
+parsed once, and the result holds for every request with the same block, from any client. Nothing that can change is
 kept: a token is authenticated, and its user authorized, for each request.
 
 Only plain blocks are kept. Those of reads: no body, no impersonation, an Accept header that stored bytes satisfy. Those of
