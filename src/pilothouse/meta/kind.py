@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from pilothouse.meta.compiled_schema import CompiledSchema
 from pilothouse.meta.fields import FieldError
-from pilothouse.meta.native_schemas import without_unique_keys
-from pilothouse.meta.schema import Schema
+from pilothouse.meta.schema.compiled_schema import CompiledSchema
+from pilothouse.meta.schema.model import Schema
+from pilothouse.meta.schema.native_schemas import without_unique_keys
 
 Object = dict[str, Any]
 VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")

@@ -45,7 +45,7 @@ async def join(
         api = Api(transport, random.Random(), manager=AGENT)
         try:
             # Said by the server itself, there may be more of them: one that is going, or one that is to come.
-            trusted = await server_authorities.told(api)
+            trusted = await server_authorities.published(api)
             credential = await request_client_certificate(api, name, patience=patience)
         except StatusError as refusal:
             if refusal.code != HTTPStatus.UNAUTHORIZED:

@@ -50,7 +50,7 @@ class NodeCertificateRenewal:
 
     async def look(self) -> bool:
         """Take up new authorities, and a new certificate if it is time; whether there is a new certificate."""
-        trusted = await server_authorities.told(self._api)
+        trusted = await server_authorities.published(self._api)
         file = self._identity.authorities_file
         if trusted and trusted != file.read_bytes():
             fingerprints(trusted)  # Raises for what would lock us out.

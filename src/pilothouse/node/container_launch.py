@@ -18,6 +18,7 @@ from typing import Final
 
 import msgspec
 
+from pilothouse.api.kubernetes.pods.qos_class import quality_of_service
 from pilothouse.api.objects import Object, Tree
 from pilothouse.node import security_context
 from pilothouse.node.container_index import LOG
@@ -185,23 +186,9 @@ def stop_signal(container: Tree) -> signal.Signals:
     return signal.Signals.__members__.get(str(name), signal.SIGTERM)
 
 
-def qos_class(pod: Object) -> str:
-    """Guaranteed, Burstable or BestEffort: by how much a pod has said about what it needs."""
-    every = [*(pod.spec.get("initContainers") or ()), *(pod.spec.get("containers") or ())]
-    asked = [each.get("resources") or {} for each in every]
-    if not any(each.get("requests") or each.get("limits") for each in asked):
-        return "BestEffort"
-    for each in asked:
-        limits, requests = each.get("limits") or {}, each.get("requests") or {}
-        for name in ("cpu", "memory"):
-            if name not in limits or requests.get(name, limits[name]) != limits[name]:
-                return "Burstable"
-    return "Guaranteed"
-
-
 def oom_score(pod: Object, container: Tree) -> int:
     """Who goes first when the machine's memory is used up."""
-    match pod.status.get("qosClass") or qos_class(pod):
+    match pod.status.get("qosClass") or quality_of_service(pod.spec):
         case "Guaranteed":
             return 0
         case "BestEffort":
