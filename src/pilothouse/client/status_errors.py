@@ -27,7 +27,7 @@ class _Listed(msgspec.Struct):
 
 
 class StatusBody(msgspec.Struct):
-    """A ``StatusBody`` object."""
+    """A ``Status`` object."""
 
     kind: str = ""
     status: str = ""
