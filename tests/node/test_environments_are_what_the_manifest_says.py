@@ -13,11 +13,16 @@ from tests.kit.node_parts import PlainImage
 from pilothouse.api.kind_names import Pod
 from pilothouse.api.kubernetes.pods.qos_class import quality_of_service
 from pilothouse.api.objects import Object
-from pilothouse.node.container_launch import PodSetting, compose_launch, oom_score, stop_signal
-from pilothouse.node.environment import environment, expanded, wanted
+from pilothouse.node.containers.container_launch import (
+    PodSetting,
+    compose_launch,
+    oom_score,
+    stop_signal,
+)
+from pilothouse.node.containers.environment import environment, expanded, wanted
+from pilothouse.node.containers.security_context import AgentIdentity, capabilities, no_new_privileges, user
 from pilothouse.node.interfaces import NotReady
-from pilothouse.node.pod_directories import ContainerDirectory
-from pilothouse.node.security_context import AgentIdentity, capabilities, no_new_privileges, user
+from pilothouse.node.pods.pod_directories import ContainerDirectory
 from pilothouse.supervise.launch_spec import IdRange, LaunchSpec, ProcessUser
 from pilothouse.supervise.shim.process_setup import CAPABILITIES
 

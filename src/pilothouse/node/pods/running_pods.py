@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pilothouse.node.lifecycle.termination import grace_of
-from pilothouse.node.pod_directories import PodDirectory, list_pod_directories
+from pilothouse.node.pods.pod_directories import PodDirectory, list_pod_directories
 from pilothouse.supervise import container_records
 from pilothouse.supervise.process_identity import ProcessGone, ProcessHandle
 

@@ -28,7 +28,7 @@ from typing import Final
 import msgspec
 
 from pilothouse.node.interfaces import NotReady
-from pilothouse.node.pod_directories import PodDirectory
+from pilothouse.node.pods.pod_directories import PodDirectory
 from pilothouse.node.settings import DEFAULT_RANGE, RUN
 from pilothouse.supervise.launch_spec import IdRange
 from pilothouse.supervise.shim.namespaces import OWNERS

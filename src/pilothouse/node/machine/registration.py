@@ -28,7 +28,7 @@ from pilothouse.client.transport import TransportError
 from pilothouse.meta.conditions import Condition, with_condition
 from pilothouse.meta.errors import StatusError
 from pilothouse.node.interfaces import StoredImage
-from pilothouse.node.machine_info import MachineInfo
+from pilothouse.node.machine.machine_info import MachineInfo
 from pilothouse.node.settings import NodeSettings
 
 LEASES: Final = "kube-node-lease"

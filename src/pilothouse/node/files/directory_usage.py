@@ -16,8 +16,8 @@ from typing import Final
 
 import msgspec
 
-from pilothouse.node.directory_handles import LISTED, open_walked, walk
-from pilothouse.node.walk_limits import Meter, WalkLimit, WalkTooLong
+from pilothouse.node.files.directory_handles import LISTED, open_walked, walk
+from pilothouse.node.files.walk_limits import Meter, WalkLimit, WalkTooLong
 
 MEASURED: Final = WalkLimit(depth=4096, entries=500_000, seconds=60.0)
 """What a pod may keep beside its claims and have it counted."""

@@ -21,8 +21,8 @@ from urllib.parse import urlsplit
 from pilothouse.api.objects import Object, Tree
 from pilothouse.base.quantity import parse_quantity
 from pilothouse.client.in_cluster import OTHER_SERVERS
+from pilothouse.node.containers.service_links import service_links
 from pilothouse.node.interfaces import NotReady
-from pilothouse.node.service_links import service_links
 
 PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 OWN_PROGRAMS: Final = str(Path(sys.executable).parent)

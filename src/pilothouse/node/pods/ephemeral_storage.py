@@ -18,8 +18,8 @@ import msgspec
 
 from pilothouse.api.objects import Object, Tree
 from pilothouse.base.quantity import parse_quantity
-from pilothouse.node.directory_usage import MEASURED, DirectoryUsage, measure_disk_usage
-from pilothouse.node.walk_limits import Meter, WalkLimit
+from pilothouse.node.files.directory_usage import MEASURED, DirectoryUsage, measure_disk_usage
+from pilothouse.node.files.walk_limits import Meter, WalkLimit
 
 _STORAGE: Final = "ephemeral-storage"
 

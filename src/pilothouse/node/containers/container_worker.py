@@ -22,9 +22,11 @@ import msgspec
 from pilothouse.api.objects import Object
 from pilothouse.base.backoff import Backoff
 from pilothouse.base.clock import Clock
-from pilothouse.node.container_index import ContainerIndex, InstanceSource
-from pilothouse.node.container_stop import ContainerStop
-from pilothouse.node.handlers import HandlerTarget, run_handler
+from pilothouse.node.containers.container_index import ContainerIndex, InstanceSource
+from pilothouse.node.containers.container_stop import ContainerStop
+from pilothouse.node.containers.handlers import HandlerTarget, run_handler
+from pilothouse.node.containers.probe_worker import LIVENESS, READINESS, STARTUP, ProbeWorker
+from pilothouse.node.containers.termination_message import termination_message
 from pilothouse.node.interfaces import ContainerRuntime, DirectoryRemover, NotReady, RunningContainer
 from pilothouse.node.lifecycle.container_instances import EndedInstance, RunningInstance
 from pilothouse.node.lifecycle.container_roles import PodContainer
@@ -32,9 +34,7 @@ from pilothouse.node.lifecycle.pod_decision import StopContainer
 from pilothouse.node.lifecycle.pod_state import ContainerState, StartBlocker
 from pilothouse.node.lifecycle.probe_results import FAILED, PASSED, UNKNOWN
 from pilothouse.node.lifecycle.restart_policy import next_backoff
-from pilothouse.node.pod_directories import ContainerDirectory
-from pilothouse.node.probe_worker import LIVENESS, READINESS, STARTUP, ProbeWorker
-from pilothouse.node.termination_message import termination_message
+from pilothouse.node.pods.pod_directories import ContainerDirectory
 from pilothouse.supervise.launch_spec import ContainerExit, LaunchError, LaunchSpec
 
 AGAIN: Final = Backoff(first=1.0, factor=2.0, longest=30.0)

@@ -27,12 +27,14 @@ from pilothouse.client.access import AccessError
 from pilothouse.client.api import Api
 from pilothouse.client.transport import TransportError
 from pilothouse.meta.errors import StatusError
-from pilothouse.node.container_config import ContainerConfigurator, image_name
-from pilothouse.node.container_index import ContainerIndex
-from pilothouse.node.container_worker import AGAIN, ContainerContext, ContainerWorker
-from pilothouse.node.container_worker import describe_error as told
+from pilothouse.node.containers.container_config import ContainerConfigurator, image_name
+from pilothouse.node.containers.container_index import ContainerIndex
+from pilothouse.node.containers.container_worker import AGAIN, ContainerContext, ContainerWorker
+from pilothouse.node.containers.container_worker import describe_error as told
+from pilothouse.node.containers.resource_limits import pod_group
+from pilothouse.node.containers.security_context import AgentIdentity
 from pilothouse.node.event_recorder import EventRecorder
-from pilothouse.node.id_ranges import IdRanges
+from pilothouse.node.files.path_names import component
 from pilothouse.node.interfaces import NodeParts, NotReady, PreparedVolume
 from pilothouse.node.lifecycle.container_roles import PodContainer, containers_of, not_begun
 from pilothouse.node.lifecycle.pod_decision import (
@@ -47,13 +49,11 @@ from pilothouse.node.lifecycle.pod_decision import (
     decide,
 )
 from pilothouse.node.lifecycle.pod_state import PodEnding, PodState, StartBlocker
-from pilothouse.node.path_names import component
-from pilothouse.node.pod_directories import ContainerDirectory, PodDirectory
-from pilothouse.node.pod_status import StatusInputs, container_id
-from pilothouse.node.pod_status import pod_status as status
-from pilothouse.node.pod_status_writer import PodStatusWriter
-from pilothouse.node.resource_limits import pod_group
-from pilothouse.node.security_context import AgentIdentity
+from pilothouse.node.machine.id_ranges import IdRanges
+from pilothouse.node.pods.pod_directories import ContainerDirectory, PodDirectory
+from pilothouse.node.pods.pod_status import StatusInputs, container_id
+from pilothouse.node.pods.pod_status import pod_status as status
+from pilothouse.node.pods.pod_status_writer import PodStatusWriter
 from pilothouse.node.settings import MAX_PODS, NodeSettings
 from pilothouse.supervise.cgroups import GroupBusy
 from pilothouse.supervise.launch_spec import LaunchSpec

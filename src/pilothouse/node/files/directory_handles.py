@@ -29,7 +29,7 @@ from functools import cache
 from pathlib import Path
 from typing import BinaryIO, Final, NamedTuple
 
-from pilothouse.node.walk_limits import Meter, WalkLimit
+from pilothouse.node.files.walk_limits import Meter, WalkLimit
 
 HELD: Final = 64
 """Directories that a walk keeps open; deeper ones are found again by ``..``, and compared with what they

@@ -22,7 +22,7 @@ from pilothouse.client.certificate_requests import CertificateRequest, obtain
 from pilothouse.client.http_transport import HttpTransport
 from pilothouse.client.join_token import JoinToken
 from pilothouse.meta.errors import StatusError
-from pilothouse.node.node_credentials import NodeCredentials
+from pilothouse.node.machine.node_credentials import NodeCredentials
 from pilothouse.pki.authority import KeyPair
 from pilothouse.pki.certificate_request import new_request
 from pilothouse.pki.signers import NODE, NODE_CLIENT, NODES

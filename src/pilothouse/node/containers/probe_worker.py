@@ -18,7 +18,7 @@ from random import Random
 from typing import Any, Final
 
 from pilothouse.base.clock import Clock
-from pilothouse.node.handlers import HandlerTarget, run_handler
+from pilothouse.node.containers.handlers import HandlerTarget, run_handler
 from pilothouse.node.lifecycle.container_roles import PodContainer
 from pilothouse.node.lifecycle.probe_results import FAILED, PASSED, UNKNOWN, ProbeScore, with_result
 

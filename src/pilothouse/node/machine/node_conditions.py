@@ -14,7 +14,7 @@ from typing import Final
 
 import msgspec
 
-from pilothouse.node.machine_info import AvailableResources
+from pilothouse.node.machine.machine_info import AvailableResources
 from pilothouse.supervise.machine_survey import MachineSurvey
 
 LIMITS: Final = "pilothouse.io/LimitsEnforced"

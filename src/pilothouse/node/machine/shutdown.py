@@ -24,12 +24,12 @@ import msgspec
 from pilothouse.api.objects import Object
 from pilothouse.base.clock import Clock
 from pilothouse.node.addresses.address_records import LEDGER, AddressRecords, AddressRecordsError
-from pilothouse.node.container_launch import stop_signal
-from pilothouse.node.handlers import HandlerTarget, run_handler
+from pilothouse.node.containers.container_launch import stop_signal
+from pilothouse.node.containers.handlers import HandlerTarget, run_handler
 from pilothouse.node.interfaces import ContainerRuntime, RunningContainer
 from pilothouse.node.lifecycle.container_roles import PodContainer, containers_of
 from pilothouse.node.lifecycle.termination import grace_of, hook_time, remaining_grace, stop_order
-from pilothouse.node.pod_directories import PodDirectory, list_pod_directories
+from pilothouse.node.pods.pod_directories import PodDirectory, list_pod_directories
 from pilothouse.node.volumes.loop_backend import LoopBackend
 from pilothouse.node.volumes.memory_directories import memory_directories
 from pilothouse.node.volumes.mount_table import MountEntry, mounts, under, unmount

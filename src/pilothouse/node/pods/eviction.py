@@ -15,8 +15,8 @@ from typing import Final
 import msgspec
 
 from pilothouse.api.objects import Object
-from pilothouse.node.node_conditions import ResourcePressure
-from pilothouse.node.resource_limits import limits_of
+from pilothouse.node.containers.resource_limits import limits_of
+from pilothouse.node.machine.node_conditions import ResourcePressure
 
 WORTH_IT: Final = 0.1
 """The share of what is missing that the end of one pod has to bring."""

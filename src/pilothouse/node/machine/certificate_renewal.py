@@ -19,8 +19,8 @@ from pilothouse.client.api import Api
 from pilothouse.client.certificate_requests import CertificateDenied
 from pilothouse.client.transport import TransportError
 from pilothouse.meta.errors import StatusError
-from pilothouse.node.bootstrap import PATIENCE, request_client_certificate
-from pilothouse.node.node_credentials import NodeCredentials
+from pilothouse.node.machine.bootstrap import PATIENCE, request_client_certificate
+from pilothouse.node.machine.node_credentials import NodeCredentials
 from pilothouse.pki.authority import UnusableError
 from pilothouse.pki.certificate_request import is_due, is_signed_by
 from pilothouse.pki.pinning import fingerprints

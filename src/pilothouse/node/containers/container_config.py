@@ -19,16 +19,11 @@ from pilothouse.client.access import AccessError
 from pilothouse.client.api import Api
 from pilothouse.client.transport import TransportError
 from pilothouse.meta.errors import StatusError
-from pilothouse.node.container_launch import PodSetting, compose_launch
-from pilothouse.node.container_worker import describe_error
-from pilothouse.node.environment import CONFIG_MAP, Source, environment, wanted
-from pilothouse.node.id_ranges import UNAVAILABLE, IdRanges
-from pilothouse.node.interfaces import NodeParts, NotReady, PreparedVolume
-from pilothouse.node.lifecycle.container_roles import ContainerRole, PodContainer
-from pilothouse.node.lifecycle.container_roles import containers_of as parts
-from pilothouse.node.pilot_installation import installation
-from pilothouse.node.pod_directories import ContainerDirectory, PodDirectory
-from pilothouse.node.resource_limits import (
+from pilothouse.node.containers.container_launch import PodSetting, compose_launch
+from pilothouse.node.containers.container_worker import describe_error
+from pilothouse.node.containers.environment import CONFIG_MAP, Source, environment, wanted
+from pilothouse.node.containers.pilot_installation import installation
+from pilothouse.node.containers.resource_limits import (
     broken_promises,
     denied,
     group_name,
@@ -36,7 +31,12 @@ from pilothouse.node.resource_limits import (
     pod_group,
     weight_of,
 )
-from pilothouse.node.security_context import AgentIdentity, has_host_users
+from pilothouse.node.containers.security_context import AgentIdentity, has_host_users
+from pilothouse.node.interfaces import NodeParts, NotReady, PreparedVolume
+from pilothouse.node.lifecycle.container_roles import ContainerRole, PodContainer
+from pilothouse.node.lifecycle.container_roles import containers_of as parts
+from pilothouse.node.machine.id_ranges import UNAVAILABLE, IdRanges
+from pilothouse.node.pods.pod_directories import ContainerDirectory, PodDirectory
 from pilothouse.node.settings import NodeSettings
 from pilothouse.supervise.cgroup_settings import Throttle
 from pilothouse.supervise.launch_spec import IdRange, LaunchSpec

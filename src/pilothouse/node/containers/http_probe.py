@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 from urllib.parse import quote, urljoin, urlsplit
 
 from pilothouse.aio.http_response import HTTPResponse, HTTPResponseError, TruncatedResponse, read_response
-from pilothouse.node.probe_connection import DialError, ReceivedTooMuch, ResultUnknown, connected
+from pilothouse.node.containers.probe_connection import DialError, ReceivedTooMuch, ResultUnknown, connected
 
 _MOST_HEAD: Final = 16 * 1024
 _MOST_BODY: Final = 10 * 1024

@@ -17,9 +17,9 @@ from typing import Any, Final
 import msgspec
 
 from pilothouse.api.objects import Tree
-from pilothouse.node.http_probe import probe_http
+from pilothouse.node.containers.http_probe import probe_http
+from pilothouse.node.containers.probe_connection import DialError, ResultUnknown, connected
 from pilothouse.node.interfaces import RunningContainer
-from pilothouse.node.probe_connection import DialError, ResultUnknown, connected
 from pilothouse.supervise.launch_spec import LaunchError
 
 MOST_OUTPUT: Final = 10 * 1024

@@ -25,10 +25,10 @@ import msgspec
 
 from pilothouse.api.kind_names import Pod
 from pilothouse.api.objects import Object
+from pilothouse.node.files.path_names import component
 from pilothouse.node.lifecycle.container_instances import EndedInstance
 from pilothouse.node.lifecycle.pod_state import PodEnding
 from pilothouse.node.lifecycle.restart_policy import RestartBackoff
-from pilothouse.node.path_names import component
 from pilothouse.node.volumes.removal import remove
 
 log = logging.getLogger(__name__)

@@ -19,8 +19,8 @@ from typing import Any, Final
 from pilothouse.aio.race import unless
 from pilothouse.base.backoff import Backoff
 from pilothouse.base.clock import Clock
-from pilothouse.node.container_launch import stop_signal
-from pilothouse.node.handlers import HandlerTarget, run_handler
+from pilothouse.node.containers.container_launch import stop_signal
+from pilothouse.node.containers.handlers import HandlerTarget, run_handler
 from pilothouse.node.lifecycle.pod_decision import StopContainer
 from pilothouse.node.lifecycle.termination import LEAST, hook_time, remaining_grace
 from pilothouse.supervise.containers import StillRunning

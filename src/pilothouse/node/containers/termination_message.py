@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Final
 
 from pilothouse.api.objects import Tree
-from pilothouse.node.container_index import LOG
-from pilothouse.node.directory_handles import open_regular
-from pilothouse.node.pod_directories import ContainerDirectory
+from pilothouse.node.containers.container_index import LOG
+from pilothouse.node.files.directory_handles import open_regular
+from pilothouse.node.pods.pod_directories import ContainerDirectory
 
 log = logging.getLogger(__name__)
 

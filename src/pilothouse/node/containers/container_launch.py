@@ -20,13 +20,13 @@ import msgspec
 
 from pilothouse.api.kubernetes.pods.qos_class import quality_of_service
 from pilothouse.api.objects import Object, Tree
-from pilothouse.node import security_context
-from pilothouse.node.container_index import LOG
-from pilothouse.node.environment import MOST_IN_ALL, expanded, hostname
+from pilothouse.node.containers import security_context
+from pilothouse.node.containers.container_index import LOG
+from pilothouse.node.containers.environment import MOST_IN_ALL, expanded, hostname
+from pilothouse.node.containers.seccomp_profiles import seccomp_filter
 from pilothouse.node.images.image_manifest import MANIFEST
 from pilothouse.node.interfaces import Image, NotReady
-from pilothouse.node.pod_directories import ContainerDirectory
-from pilothouse.node.seccomp import seccomp_filter
+from pilothouse.node.pods.pod_directories import ContainerDirectory
 from pilothouse.supervise.launch_spec import (
     FilesystemView,
     IdRange,
