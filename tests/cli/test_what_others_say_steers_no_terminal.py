@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from pilothouse.app.explaining import explained
-from pilothouse.app.findings import Findings, LeaseHolder, ObjectFindings
 from pilothouse.app.why import in_words
 from pilothouse.base.terminal_text import escape_control_characters
 from pilothouse.cli.audit import _row
 from pilothouse.cli.status import _table
+from pilothouse.diagnosis.explanation import explained
+from pilothouse.diagnosis.findings import Findings, LeaseHolder, ObjectFindings
 
 EVIL = "\x1b[31m\x1b]0;pwn\x07EVIL\x1b[2J\r\nfake line\x9b2J\u202e"
 

@@ -8,14 +8,14 @@ import msgspec
 
 from pilothouse.app.controller_list import all_controllers
 from pilothouse.app.controller_manager import LEASE
-from pilothouse.app.explaining import explained
-from pilothouse.app.findings import Findings, find_out
 from pilothouse.base.clock import SystemClock
 from pilothouse.base.terminal_text import escape_control_characters
 from pilothouse.client.access import Access
 from pilothouse.client.api import Api
 from pilothouse.client.discovery import discover
 from pilothouse.client.http_transport import HttpTransport
+from pilothouse.diagnosis.explanation import explained
+from pilothouse.diagnosis.findings import Findings, find_out
 
 
 async def why(

@@ -15,9 +15,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from pilothouse.api.objects import Tree
-from pilothouse.app.findings import Findings, ObjectFindings
 from pilothouse.base.duration import human_age
 from pilothouse.base.rfc3339 import parse_time
+from pilothouse.diagnosis.findings import Findings, ObjectFindings
 
 _MOST_READ = 8
 _MOST_ACTS = 10

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from pilothouse.app.explaining import explained
-from pilothouse.app.findings import Findings, LeaseHolder, ObjectFindings
 from pilothouse.base.rfc3339 import format_time
+from pilothouse.diagnosis.explanation import explained
+from pilothouse.diagnosis.findings import Findings, LeaseHolder, ObjectFindings
 
 NOW = 1_800_000_000.0
 LED = LeaseHolder("kube-system/m", "m1", format_time(NOW - 1), 15)
