@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from pilothouse.base.rfc3339 import format_time
-from pilothouse.diagnosis.explanation import explained
+from pilothouse.diagnosis.explanation import explain
 from pilothouse.diagnosis.findings import Findings, LeaseHolder, ObjectFindings
 
 NOW = 1_800_000_000.0
@@ -29,8 +29,8 @@ def a_record(outcome: str, **fields: Any) -> dict[str, Any]:
 
 
 def told(about: ObjectFindings, *, verbose: bool = False, **fields: Any) -> str:
-    defaults: dict[str, Any] = {"deciders": ("stateful-sets",), "office": LED}
-    return "\n".join(explained(Findings(about, **(defaults | fields)), now=NOW, verbose=verbose))
+    defaults: dict[str, Any] = {"controllers": ("stateful-sets",), "leader": LED}
+    return "\n".join(explain(Findings(about, **(defaults | fields)), now=NOW, verbose=verbose))
 
 
 WAITING = a_record(
@@ -58,17 +58,17 @@ WAITING = a_record(
 def test_what_is_waited_for_since_when_and_what_would_help() -> None:
     short = [
         "StatefulSet default/web:",
-        "  waits, since 4m10s: no node has 2 CPUs left",
+        "  waiting (for 4m10s): no node has 2 CPUs left",
         "    what would help: add a node",
     ]
-    assert told(a_set(records=(WAITING,))).splitlines() == short
-    assert told(a_set(records=(WAITING,)), verbose=True).splitlines() == [
+    assert told(a_set(decisions=(WAITING,))).splitlines() == short
+    assert told(a_set(decisions=(WAITING,)), verbose=True).splitlines() == [
         "StatefulSet default/web:",
-        "  waits, since 4m10s: no node has 2 CPUs left",
+        "  waiting (for 4m10s): no node has 2 CPUs left",
         "    what would help: add a node",
-        "    it is looked at again in 20s, or when something changes",
-        "    decided by stateful-sets, 30s ago, on what it saw: Node n1 (version 7), Pod web-0 (not there)",
-        "    it did: Create Pod web-0, because web-0 is wanted",
+        "    checked again in 20s, or when something changes",
+        "    decided by stateful-sets 30s ago; it read Node n1 (resourceVersion 7), Pod web-0 (not found)",
+        "    Create Pod web-0 (done), because web-0 is wanted",
     ]
 
 
@@ -80,13 +80,13 @@ def test_what_is_amiss_is_told_also_where_it_begins_with_what_is_waited_for() ->
         "reason": "VolumeFull",
         "message": f"{waited}; volume data-0 is full",
     }
-    assert "Degraded is True (VolumeFull)" in told(a_set(records=(WAITING,), conditions=(degraded,)))
+    assert "Degraded is True (VolumeFull)" in told(a_set(decisions=(WAITING,), conditions=(degraded,)))
 
 
 def test_a_condition_that_says_the_same_is_not_told_twice() -> None:
     same = {"type": "Reconciled", "status": "False", "message": "no node has 2 CPUs left; add a node"}
     other = {"type": "Fit", "status": "False", "reason": "Odd", "message": "it is odd"}
-    text = told(a_set(records=(WAITING,), conditions=(same, other)))
+    text = told(a_set(decisions=(WAITING,), conditions=(same, other)))
     assert "Reconciled" not in text
     assert "condition Fit is False (Odd): it is odd" in text
 
@@ -145,9 +145,9 @@ def test_a_change_that_is_under_way_or_refused_is_told() -> None:
 def test_members_whose_conditions_are_bad_news_are_not_called_well() -> None:
     silent = {"type": "Ready", "status": "Unknown", "reason": "PilotSilent", "message": "it is not heard of"}
     pilot = ObjectFindings("navigator.jetstack.io/v1beta1", "Pilot", "default", "es-1", conditions=(silent,))
-    text = told(a_set(records=(WAITING,)), members=(pilot,))
-    assert "Pilot default/es-1, which belongs to it:" in text
-    assert "Nothing is amiss" not in text
+    text = told(a_set(decisions=(WAITING,)), dependents=(pilot,))
+    assert "Dependent Pilot default/es-1:" in text
+    assert "No problems" not in text
 
 
 def test_old_events_are_told_if_asked_for() -> None:
@@ -159,70 +159,73 @@ def test_old_events_are_told_if_asked_for() -> None:
             ("Warning", "Odd", 7200),
         )
     )
-    text = told(a_set(records=(WAITING,), events=events))
+    text = told(a_set(decisions=(WAITING,), events=events))
     assert "60s ago: ScaledBack: m" in text
     assert "Odd" in text
     assert "Made" not in text
-    assert "Made" in told(a_set(records=(WAITING,), events=events), verbose=True)
+    assert "Made" in told(a_set(decisions=(WAITING,), events=events), verbose=True)
 
 
 def test_what_failed_is_told_with_how_often() -> None:
-    text = told(a_set(records=(a_record("Failed", summary="failed: 422: no such field", attempts=4),)))
-    assert "can't get on, 4 times in a row: 422: no such field" in text
+    text = told(a_set(decisions=(a_record("Failed", summary="failed: 422: no such field", attempts=4),)))
+    assert "failed (4 times in a row): 422: no such field" in text
 
 
 def test_what_is_stuck_comes_first() -> None:
     done = {**a_record("Done", summary="made web-0"), "controller": "a"}
-    lines = told(a_set(records=(done, WAITING)), verbose=True).splitlines()
-    assert lines[1].startswith("  waits")
-    assert "  last needed something 30s ago: made web-0" in lines
+    lines = told(a_set(decisions=(done, WAITING)), verbose=True).splitlines()
+    assert lines[1].startswith("  waiting")
+    assert "  last changed 30s ago: made web-0" in lines
 
 
 def test_only_those_that_are_stuck_are_told_of_those_that_belong_to_it() -> None:
-    bad = a_pod("web-1", trouble="pod web-1 runs but is not ready", remedy="see its log")
-    text = told(a_set(records=(WAITING,)), members=(a_pod("web-0"), bad, a_pod("web-2")))
-    assert "Pod default/web-1, which belongs to it:\n  pod web-1 runs but is not ready" in text
+    bad = a_pod("web-1", problem="pod web-1 runs but is not ready", remedy="see its log")
+    text = told(a_set(decisions=(WAITING,)), dependents=(a_pod("web-0"), bad, a_pod("web-2")))
+    assert "Dependent Pod default/web-1:\n  pod web-1 runs but is not ready" in text
     assert "what would help: see its log" in text
     assert "web-2" not in text
-    assert "Nothing is amiss with the other 2 that belong to it." in text
+    assert "No problems with the other 2 dependents." in text
 
 
 def test_owners_are_told_of() -> None:
-    text = told(a_pod("web-0"), owners=(a_set(records=(WAITING,)),))
-    assert "It belongs to StatefulSet default/web:\n  waits, since 4m10s" in text
+    text = told(a_pod("web-0"), owners=(a_set(decisions=(WAITING,)),))
+    assert "Owner StatefulSet default/web:\n  waiting (for 4m10s)" in text
 
 
 def test_what_keeps_an_object_from_going_is_named() -> None:
     text = told(a_set(deleting=ago(60), finalizers=("example.com/backup",)))
-    assert "is being deleted, since 60s; it stays until example.com/backup let it go" in text
+    assert "being deleted (for 60s); waiting for finalizers: example.com/backup" in text
 
 
-def test_kinds_have_the_right_article() -> None:
+def test_a_kind_without_a_controller_is_named() -> None:
     cluster = ObjectFindings("navigator.jetstack.io/v1beta1", "ElasticsearchCluster", "default", "es")
-    assert "no controller decides about an ElasticsearchCluster" in told(cluster, deciders=())
+    assert "no controller handles the kind ElasticsearchCluster" in told(cluster, controllers=())
 
 
 def test_nothing_known_says_why() -> None:
-    assert "no controller decides about a StatefulSet" in told(a_set(), deciders=())
-    assert "whose own controllers decide" in told(a_set(), foreign=("stateful-sets",))
-    assert "the server keeps no records of decisions" in told(a_set(), records_kept=False)
+    assert "no controller handles the kind StatefulSet" in told(a_set(), controllers=())
+    assert "its own controllers handle the kind StatefulSet" in told(a_set(), disabled=("stateful-sets",))
+    assert "the server has no kind Decision" in told(a_set(), serves_decisions=False)
     unknown = told(a_set())
-    assert "nothing is on record, though stateful-sets would decide about it" in unknown
+    assert "no decisions recorded by stateful-sets" in unknown
     assert "--controllers" in unknown
-    assert told(a_set(there=False)) == "There is no StatefulSet default/web."
+    assert told(a_set(exists=False)) == "StatefulSet default/web not found."
 
 
-def test_that_nobody_decides_is_told() -> None:
-    nobody = told(a_set(records=(WAITING,)), office=LeaseHolder("kube-system/m"))
-    assert "Nobody decides at the moment: the lease kube-system/m is nobody's" in nobody
-    gone = told(a_set(), office=LeaseHolder("kube-system/m", "m1", ago(300), 15))
-    assert "m1 held the lease kube-system/m and gave no sign for 5m" in gone
+def test_that_no_manager_leads_is_told() -> None:
+    nobody = told(a_set(decisions=(WAITING,)), leader=LeaseHolder("kube-system/m"))
+    assert "No controller-manager leads: nobody holds the lease kube-system/m" in nobody
+    gone = told(a_set(), leader=LeaseHolder("kube-system/m", "m1", ago(300), 15))
+    assert "m1 holds the lease kube-system/m but last renewed it 5m" in gone
     assert "--controllers" not in gone
-    assert "Nobody" not in told(a_set(records=(WAITING,)))
+    assert "No controller-manager" not in told(a_set(decisions=(WAITING,)))
 
 
 def test_what_a_container_said_last_comes_first() -> None:
-    bad = a_pod("web-1", trouble="container app of pod web-1 can't run", last_words="no such region: eu-9")
+    bad = a_pod("web-1", problem="container app of pod web-1 can't run", log_errors="no such region: eu-9")
     lines = told(bad).splitlines()
-    assert lines[1:3] == ["  its last words: no such region: eu-9", "  container app of pod web-1 can't run"]
-    assert "its last words: no such region" in told(a_set(records=(WAITING,)), members=(bad,))
+    assert lines[1:3] == [
+        "  last errors in its log: no such region: eu-9",
+        "  container app of pod web-1 can't run",
+    ]
+    assert "last errors in its log: no such region" in told(a_set(decisions=(WAITING,)), dependents=(bad,))

@@ -39,31 +39,31 @@ async def test_a_set_that_cannot_be_scheduled_says_why_and_what_would_let_it(
 
     code, told, _ = why("sts/web")
     assert code == 0
-    assert "nothing is on record, though stateful-sets would decide about it" in told
-    assert "Nobody decides at the moment" in told
+    assert "no decisions recorded by stateful-sets" in told
+    assert "No controller-manager leads" in told
 
     manager = started(config, tmp_path)
     stack.callback(manager.kill)
 
     async def waits() -> str:
         told = why("statefulset", "web")[1]
-        return told if "waits, since" in told and "web-0, which belongs to it" in told else ""
+        return told if "waiting (for " in told and "Dependent Pod default/web-0:" in told else ""
 
     told = await eventually(waits)
     assert "pod web-0 has no node" in told
     assert "what would help: add a node" in told
-    assert "Pod default/web-0, which belongs to it:" in told
-    assert "Nobody decides" not in told
+    assert "Dependent Pod default/web-0:" in told
+    assert "No controller-manager leads" not in told
     assert "decided by" not in told
     assert "decided by stateful-sets" in why("statefulset", "web", "-v")[1]
 
     code, told, _ = why("pod/web-0", "-n", "default")
-    assert (code, "It belongs to StatefulSet default/web:" in told) == (0, True)
+    assert (code, "Owner StatefulSet default/web:" in told) == (0, True)
     facts = json.loads(why("StatefulSet.apps", "web", "-o", "json")[1])
-    assert facts["about"]["records"][0]["waiting"]["reason"] == "Unschedulable"
-    assert facts["members"][0]["name"] == "web-0"
+    assert facts["about"]["decisions"][0]["waiting"]["reason"] == "Unschedulable"
+    assert facts["dependents"][0]["name"] == "web-0"
 
-    assert why("sts/nobody")[:2] == (1, "There is no StatefulSet default/nobody.\n")
+    assert why("sts/nobody")[:2] == (1, "StatefulSet default/nobody not found.\n")
     code, _, problem = why("starship/enterprise")
     assert (code, "the server serves no starship" in problem) == (1, True)
     assert why("sts")[0] == 2
@@ -76,5 +76,5 @@ async def test_on_a_real_kubernetes_it_points_to_those_who_decide_there(fleet: F
     (await kubectl("apply", "-f", "-", stdin=json.dumps(stateful_set()))).ok()
     done = pilothouse("why", "sts/web", "--kubeconfig", str(config))
     assert done.returncode == 0, done.stderr
-    assert "this is a real Kubernetes, whose own controllers decide about a StatefulSet" in done.stdout
-    assert "Nobody decides" not in done.stdout
+    assert "the server is a Kubernetes one: its own controllers handle the kind StatefulSet" in done.stdout
+    assert "No controller-manager leads" not in done.stdout

@@ -1,12 +1,12 @@
-"""Findings in plain words: what is wrong, since when, and what would help; with ``verbose`` also what was read, decided and done.
+"""Findings as text: what is wrong, for how long, and what would help; with ``verbose`` also what was read, decided and done.
 
-    print("\\n".join(explained(findings, now=clock.now())))
+    print("\\n".join(explain(findings, now=clock.now())))
 
     StatefulSet default/web:
-      waits, since 4m10s: pod web-0 has no node yet
-        what would help: start a node, or remove what keeps pods off those that there are
+      waiting (for 4m10s): pod web-0 has no node yet
+        what would help: add a node, or remove the taints of those that exist
 
-What is not known is said too, and why: no controller decides about the kind, or no manager leads.
+If nothing is known, the text says why: the kind has no controller, or no controller-manager leads.
 """
 
 from __future__ import annotations
@@ -17,14 +17,15 @@ from typing import Any
 from pilothouse.api.objects import Tree
 from pilothouse.base.duration import human_age
 from pilothouse.base.rfc3339 import parse_time
-from pilothouse.diagnosis.findings import Findings, ObjectFindings
+from pilothouse.base.terminal_text import escape_control_characters
+from pilothouse.diagnosis.findings import Findings, ObjectFindings, event_time
 
-_MOST_READ = 8
-_MOST_ACTS = 10
+_MAX_READ = 8
+_MAX_INTENTS = 10
 _STALE = 2.0
-"""After how many times its duration a lease that nobody renews counts as left."""
+"""After how many times its duration a lease that is not renewed counts as abandoned."""
 _STUCK = ("Waiting", "Failed")
-_BAD_NEWS = frozenset(
+_NEGATIVE = frozenset(
     {
         *("MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable"),
         *("NodeResizeError", "ControllerResizeError", "ModifyVolumeError"),
@@ -33,7 +34,7 @@ _BAD_NEWS = frozenset(
         *("DisruptionTarget", "Denied", "Failed", "Degraded", "EditedByHand", "Stopped", "Stalled"),
     }
 )
-_BAD_ENDINGS = (
+_NEGATIVE_SUFFIXES = (
     "Pressure",
     "Unavailable",
     "Failure",
@@ -44,91 +45,103 @@ _BAD_ENDINGS = (
     "Blocked",
     "Conflict",
 )
-"""Conditions that report a problem by being true, by their names or by how their names end; all others report one by not being true."""
-_UNDER_WAY = "Progressing"
-"""Neither good nor bad: True while something is changed, False when that is done or can't be."""
-_DONE_WITH = frozenset({"AsAsked", "NewReplicaSetAvailable", "Complete"})
+"""Conditions that report a problem when True, by name or by suffix; all others report one when not True."""
+_PROGRESSING = "Progressing"
+"""Neither good nor bad: True while something changes, False when that is done or impossible."""
+_PROGRESS_DONE = frozenset({"AsAsked", "NewReplicaSetAvailable", "Complete"})
 _NEUTRAL = frozenset({"Approved", "Decommissioned"})
 _RECENT = 600.0
-"""Seconds within which an event still explains what is so."""
+"""Seconds for which a normal event is shown without ``verbose``."""
 
 
-def explained(findings: Findings, *, now: float, verbose: bool = False) -> list[str]:
+_INTENT_OUTCOMES = {
+    "Done": "done",
+    "Skipped": "no change needed",
+    "Failed": "failed",
+    "Refused": "not done, the object had changed",
+    "Pending": "pending",
+}
+
+
+def as_text(findings: Findings, *, now: float, verbose: bool = False) -> str:
+    """For a terminal: control characters are escaped."""
+    return "\n".join(map(escape_control_characters, explain(findings, now=now, verbose=verbose)))
+
+
+def explain(findings: Findings, *, now: float, verbose: bool = False) -> list[str]:
     """The lines."""
     lines = [*_about(findings, now, verbose)]
     for owner in findings.owners:
-        lines += ["", f"It belongs to {_name(owner)}:", *_indented(_known(owner, now, brief=True))]
-    stuck = [each for each in findings.members if _is_stuck(each)]
-    for member in stuck:
-        lines += ["", f"{_name(member)}, which belongs to it:", *_indented(_known(member, now, brief=True))]
-    if well := len(findings.members) - len(stuck):
-        others = "other " if stuck else ""
+        lines += ["", f"Owner {_name(owner)}:", *_indented(_object(owner, now, brief=True))]
+    stuck = [each for each in findings.dependents if _is_stuck(each)]
+    for dependent in stuck:
+        lines += ["", f"Dependent {_name(dependent)}:", *_indented(_object(dependent, now, brief=True))]
+    if fine := len(findings.dependents) - len(stuck):
         lines += [
             "",
-            f"Nothing is amiss with the {others}{well} that belong{'s' if well == 1 else ''} to it.",
+            f"No problems with {'the other' if stuck else 'its'} {fine} dependent{'' if fine == 1 else 's'}.",
         ]
-    if warning := _nobody_decides(findings, now):
+    if warning := _no_leader(findings, now):
         lines += ["", warning]
     return lines
 
 
 def _about(findings: Findings, now: float, verbose: bool) -> Iterator[str]:
     about = findings.about
-    if not about.there:
-        yield f"There is no {_name(about)}."
-        if not about.records:
+    if not about.exists:
+        yield f"{_name(about)} not found."
+        if not about.decisions:
             return
-        yield "What was last decided about one of that name:"
+        yield "The last decisions about an object of that name:"
     else:
         yield f"{_name(about)}:"
-    yield from _indented(_known(about, now, verbose=verbose or not about.there))
-    if not about.records and about.there:
-        yield from _indented(_why_unknown(findings, now))
+    yield from _indented(_object(about, now, verbose=verbose or not about.exists))
+    if not about.decisions and about.exists:
+        yield from _indented(_why_no_decisions(findings, now))
 
 
-def _known(one: ObjectFindings, now: float, *, brief: bool = False, verbose: bool = False) -> Iterator[str]:
-    said = [*_problems(one, now, brief=brief, verbose=verbose)]
-    yield from said
-    if not said and one.there and (brief or one.records):
-        yield "nothing is wrong with it" if one.records else "nothing is on record"
+def _object(one: ObjectFindings, now: float, *, brief: bool = False, verbose: bool = False) -> Iterator[str]:
+    problems = [*_problems(one, now, brief=brief, verbose=verbose)]
+    yield from problems
+    if not problems and one.exists and (brief or one.decisions):
+        yield "no problems found" if one.decisions else "no decisions recorded"
     for event in one.events[: 2 if brief else None]:
-        age = now - parse_time(_moment(event))
+        age = now - parse_time(event_time(event))
         if verbose or event.get("type") == "Warning" or age < _RECENT:
-            times = f", {event['count']} times" if event.get("count", 1) > 1 else ""
+            times = f" (x{event['count']})" if event.get("count", 1) > 1 else ""
             yield f"{human_age(max(0.0, age))} ago{times}: {event.get('reason', '')}: {event.get('message', '')}"
 
 
 def _problems(one: ObjectFindings, now: float, *, brief: bool, verbose: bool) -> Iterator[str]:
     if one.deleting:
-        held = f"; it stays until {', '.join(one.finalizers)} let it go" if one.finalizers else ""
-        yield f"is being deleted, since {_age(one.deleting, now)}{held}"
-    for record in sorted(
-        one.records, key=lambda each: (each.get("outcome") not in _STUCK, each["controller"])
+        finalizers = f"; waiting for finalizers: {', '.join(one.finalizers)}" if one.finalizers else ""
+        yield f"being deleted (for {_age(one.deleting, now)}){finalizers}"
+    for decision in sorted(
+        one.decisions, key=lambda each: (each.get("outcome") not in _STUCK, each["controller"])
     ):
-        if verbose or record.get("outcome") in _STUCK:
-            yield from _record(record, now, brief=brief, verbose=verbose)
-    waited_for = [record["waiting"].get("message", "") for record in one.records if "waiting" in record]
-    if one.last_words:
-        yield f"its last words: {one.last_words}"
-    if one.trouble and not waited_for:
-        yield one.trouble
+        if verbose or decision.get("outcome") in _STUCK:
+            yield from _decision(decision, now, brief=brief, verbose=verbose)
+    waited_for = [each["waiting"].get("message", "") for each in one.decisions if "waiting" in each]
+    if one.log_errors:
+        yield f"last errors in its log: {one.log_errors}"
+    if one.problem and not waited_for:
+        yield one.problem
         if one.remedy:
             yield f"  what would help: {one.remedy}"
     for condition in one.conditions:
         message = condition.get("message", "")
-        # The runtime's own condition says what the record says.
         if _is_repeated(condition, one.conditions):
             continue
-        if message and _is_worth_saying(condition) and not _is_waited_for(condition, waited_for):
+        if message and _is_notable(condition) and not _is_waited_for(condition, waited_for):
             since = condition.get("lastTransitionTime")
             yield (
                 f"condition {condition.get('type')} is {condition.get('status')} ({condition.get('reason', '')})"
-                f"{f', since {_age(since, now)}' if since else ''}: {message}"
+                f"{f' for {_age(since, now)}' if since else ''}: {message}"
             )
 
 
 def _is_waited_for(condition: Mapping[str, Any], waited_for: Sequence[str]) -> bool:
-    """Whether a condition says what is waited for, which was shown already. What is amiss is more than what is waited for."""
+    """Whether a condition repeats what a Decision waits for. ``Degraded`` may say more than that."""
     message = str(condition.get("message", ""))
     if condition.get("type") == "Degraded":
         return any(message in each for each in waited_for)
@@ -136,132 +149,120 @@ def _is_waited_for(condition: Mapping[str, Any], waited_for: Sequence[str]) -> b
 
 
 def _is_repeated(condition: Mapping[str, Any], conditions: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether a condition's message is all in that of another one that is shown, or the same as one before it."""
+    """Whether another condition that is shown contains this message, or an earlier one equals it."""
     message, index = str(condition.get("message", "")), conditions.index(condition)
     return any(
-        message in str(other.get("message", "")) and (message != other.get("message") or place < index)
-        for place, other in enumerate(conditions)
-        if place != index and _is_worth_saying(other)
+        message in str(other.get("message", "")) and (message != other.get("message") or position < index)
+        for position, other in enumerate(conditions)
+        if position != index and _is_notable(other)
     )
 
 
-def _is_worth_saying(condition: Mapping[str, Any]) -> bool:
-    """Whether a condition reports a problem, or a change that is under way."""
+def _is_notable(condition: Mapping[str, Any]) -> bool:
+    """Whether a condition reports a problem, or a change in progress."""
     kind, status = str(condition.get("type", "")), condition.get("status")
-    if kind == _UNDER_WAY:
-        return status == "True" or condition.get("reason") not in _DONE_WITH
+    if kind == _PROGRESSING:
+        return status == "True" or condition.get("reason") not in _PROGRESS_DONE
     if kind in _NEUTRAL and status != "Unknown":
         return False
-    bad = kind in _BAD_NEWS or kind.endswith(_BAD_ENDINGS)
-    return status != ("False" if bad else "True")
+    negative = kind in _NEGATIVE or kind.endswith(_NEGATIVE_SUFFIXES)
+    return status != ("False" if negative else "True")
 
 
-def _moment(event: Tree) -> str:
-    return str(event.get("lastTimestamp") or event.get("eventTime") or event["metadata"]["creationTimestamp"])
-
-
-def _record(record: Tree, now: float, *, brief: bool, verbose: bool) -> Iterator[str]:
-    who, moment = record["controller"], record.get("time")
+def _decision(decision: Tree, now: float, *, brief: bool, verbose: bool) -> Iterator[str]:
+    moment = decision.get("time")
     age = _age(moment, now) if moment else "an unknown time"
-    match record.get("outcome"):
+    match decision.get("outcome"):
         case "Waiting":
-            waiting = record.get("waiting", {})
-            since = f", since {_age(waiting['since'], now)}" if waiting.get("since") else ""
-            yield f"waits{since}: {waiting.get('message', '')}"
+            waiting = decision.get("waiting", {})
+            since = f" (for {_age(waiting['since'], now)})" if waiting.get("since") else ""
+            yield f"waiting{since}: {waiting.get('message', '')}"
             if waiting.get("remedy"):
                 yield f"  what would help: {waiting['remedy']}"
             if waiting.get("until") and verbose:
-                yield f"  it is looked at again {_when(waiting['until'], now)}, or when something changes"
+                yield f"  checked again {_when(waiting['until'], now)}, or when something changes"
         case "Failed":
-            attempts = f", {record['attempts']} times in a row" if record.get("attempts", 0) > 1 else ""
-            yield f"can't get on{attempts}: {record.get('summary', '').removeprefix('failed: ')}"
-            yield "  it is tried again, each time after a longer pause"
+            attempts = f" ({decision['attempts']} times in a row)" if decision.get("attempts", 0) > 1 else ""
+            yield f"failed{attempts}: {decision.get('summary', '').removeprefix('failed: ')}"
+            yield "  retried with increasing back-off"
         case "Nothing":
-            yield f"is as it should be, since {age}"
+            yield f"in the desired state (for {age})"
         case _:
-            yield f"last needed something {age} ago: {record.get('summary', '')}"
+            yield f"last changed {age} ago: {decision.get('summary', '')}"
     if brief or not verbose:
         return
-    yield f"  decided by {who}, {age} ago, on what it saw: {_read(record)}"
-    acts = [each for each in record.get("intents") or () if each.get("verb") != "Wait"]
-    for act in acts[:_MOST_ACTS]:
-        yield f"  {_act(act)}"
-    if len(acts) > _MOST_ACTS:
-        yield f"  and {len(acts) - _MOST_ACTS} things more"
+    yield f"  decided by {decision['controller']} {age} ago; it read {_read(decision)}"
+    intents = [each for each in decision.get("intents") or () if each.get("verb") != "Wait"]
+    for intent in intents[:_MAX_INTENTS]:
+        yield f"  {_intent(intent)}"
+    if len(intents) > _MAX_INTENTS:
+        yield f"  and {len(intents) - _MAX_INTENTS} more"
 
 
-def _act(act: Mapping[str, Any]) -> str:
-    about = act.get("object") or {}
-    whom = f" {about.get('kind')} {about.get('name')}" if about else ""
-    message = f" ({act['message']})" if act.get("message") else ""
-    said = {
-        "Done": "it did",
-        "Skipped": "it was so already",
-        "Failed": "it failed to",
-        "Refused": "it was overtaken at",
-        "Pending": "it is yet to",
-    }.get(act.get("outcome", ""), "it decided to")
-    return f"{said}: {act.get('verb')}{whom}{message}, because {act.get('because')}"
+def _intent(intent: Mapping[str, Any]) -> str:
+    target = intent.get("object") or {}
+    name = f" {target.get('kind')} {target.get('name')}" if target else ""
+    message = f": {intent['message']}" if intent.get("message") else ""
+    outcome = _INTENT_OUTCOMES.get(intent.get("outcome", ""), "decided")
+    return f"{intent.get('verb')}{name} ({outcome}{message}), because {intent.get('because')}"
 
 
-def _read(record: Tree) -> str:
-    read = record.get("read") or ()
+def _read(decision: Tree) -> str:
+    read = decision.get("read") or ()
     if not read:
-        return "the object alone"
-    told = [
+        return "only this object"
+    names = [
         f"{each['kind']} {each.get('name', '')} "
-        + (f"(version {each['resourceVersion']})" if each.get("resourceVersion") else "(not there)")
-        for each in read[:_MOST_READ]
+        + (f"(resourceVersion {each['resourceVersion']})" if each.get("resourceVersion") else "(not found)")
+        for each in read[:_MAX_READ]
     ]
-    more = f" and {len(read) - _MOST_READ} more" if len(read) > _MOST_READ else ""
-    return ", ".join(told) + more
+    return ", ".join(names) + (f" and {len(read) - _MAX_READ} more" if len(read) > _MAX_READ else "")
 
 
-def _why_unknown(findings: Findings, now: float) -> Iterator[str]:
+def _why_no_decisions(findings: Findings, now: float) -> Iterator[str]:
     kind = findings.about.kind
-    if not findings.deciders:
-        yield f"no controller decides about {_one(kind)}, so nothing is on record"
-    elif findings.foreign:
+    if not findings.controllers:
+        yield f"no controller handles the kind {kind}, so no decisions are recorded"
+    elif findings.disabled:
         yield (
-            f"this is a real Kubernetes, whose own controllers decide about {_one(kind)}; "
-            f"ours ({', '.join(findings.foreign)}) stay off, and theirs leave no record: see `kubectl describe`"
+            f"the server is a Kubernetes one: its own controllers handle the kind {kind} and record no decisions "
+            f"(see `kubectl describe`), and ours are disabled ({', '.join(findings.disabled)})"
         )
-    elif not findings.records_kept:
-        yield "the server keeps no records of decisions; `pilothouse crds | kubectl apply -f -` brings the kind"
+    elif not findings.serves_decisions:
+        yield "the server has no kind Decision; `pilothouse crds | kubectl apply -f -` installs it"
     else:
-        names = ", ".join(findings.deciders)
-        yield f"nothing is on record, though {names} would decide about it"
-        if not _nobody_decides(findings, now):
+        yield f"no decisions recorded by {', '.join(findings.controllers)}"
+        if not _no_leader(findings, now):
             yield (
-                "  either there was nothing to do yet, or the controller-manager runs without: "
-                "its first line says which controllers it has, and --controllers which it should"
+                "  either there was nothing to do, or the controller is disabled: the controller-manager lists its "
+                "controllers in its first log line, and --controllers selects them"
             )
 
 
-def _nobody_decides(findings: Findings, now: float) -> str:
-    office = findings.office
-    start = "start one with `pilothouse controller-manager`"
-    if not findings.deciders or findings.foreign:
+def _no_leader(findings: Findings, now: float) -> str:
+    leader = findings.leader
+    remedy = "start one with `pilothouse controller-manager`"
+    if not findings.controllers or findings.disabled:
         return ""
-    if not office.name:
+    if not leader.name:
         return (
-            f"Nobody decides at the moment: the lease {office.lease} is nobody's. If a controller-manager runs, it "
-            f"runs without an election or by another lease; else {start}."
+            f"No controller-manager leads: nobody holds the lease {leader.lease}. If a controller-manager runs, it "
+            f"runs without leader election or with another lease; if not, {remedy}."
         )
-    if office.renewed and now - parse_time(office.renewed) > _STALE * max(office.seconds, 1):
+    if leader.renewed and now - parse_time(leader.renewed) > _STALE * max(leader.seconds, 1):
         return (
-            f"Nobody decides at the moment: {office.name} held the lease {office.lease} and gave no sign "
-            f"for {_age(office.renewed, now)}; {start}."
+            f"No controller-manager leads: {leader.name} holds the lease {leader.lease} but last renewed it "
+            f"{_age(leader.renewed, now)} ago; {remedy}."
         )
     return ""
 
 
 def _is_stuck(one: ObjectFindings) -> bool:
-    if one.trouble or one.deleting or any(each.get("outcome") in _STUCK for each in one.records):
+    if one.problem or one.deleting or any(each.get("outcome") in _STUCK for each in one.decisions):
         return True
-    # What a pod's conditions report is in its trouble.
+    # What a pod's conditions report is in its problem.
     return one.kind != "Pod" and any(
-        _is_worth_saying(each) and each.get("message") and each.get("type") != _UNDER_WAY
+        _is_notable(each) and each.get("message") and each.get("type") != _PROGRESSING
         for each in one.conditions
     )
 
@@ -276,13 +277,8 @@ def _age(moment: str, now: float) -> str:
 
 def _when(moment: str, now: float) -> str:
     left = parse_time(moment) - now
-    return f"in {human_age(left)}" if left > 0 else "any moment"
+    return f"in {human_age(left)}" if left > 0 else "at any moment"
 
 
 def _indented(lines: Iterator[str]) -> list[str]:
     return [f"  {line}" for line in lines]
-
-
-def _one(kind: str) -> str:
-    """With its article, by the sound that English gives to its first letter."""
-    return f"{'an' if kind[:1] in 'AEIO' else 'a'} {kind}"
