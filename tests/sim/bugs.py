@@ -22,9 +22,10 @@ from pilothouse.apiserver.request_handler import RequestHandler
 from pilothouse.base.clock import Clock
 from pilothouse.client.fence import HEADER
 from pilothouse.client.transport import ClientRequest, ClientResponse, ResponseStreamReader, Transport
-from pilothouse.controllers.elasticsearch import broken_nodes, cluster_status, version_policy
-from pilothouse.controllers.elasticsearch.cluster_nodes import ClusterNode
-from pilothouse.controllers.elasticsearch.observed_cluster import ObservedCluster
+from pilothouse.controllers.elasticsearch.observed.cluster_nodes import ClusterNode
+from pilothouse.controllers.elasticsearch.observed.observed_cluster import ObservedCluster
+from pilothouse.controllers.elasticsearch.status import cluster_status
+from pilothouse.controllers.elasticsearch.steps import broken_nodes, version_policy
 from pilothouse.meta.versions import Version
 from pilothouse.runtime.controller import Controller
 from pilothouse.runtime.expectations import Expectations

@@ -10,7 +10,7 @@ from pilothouse.controllers.cassandra_clusters import cassandra_clusters
 from pilothouse.controllers.certificate_request_cleaner import certificate_request_cleaner
 from pilothouse.controllers.disruption_budgets import disruption_budgets
 from pilothouse.controllers.elasticsearch.cluster_controller import elasticsearch_clusters
-from pilothouse.controllers.elasticsearch.secrets import RandomSecrets, elasticsearch_secrets
+from pilothouse.controllers.elasticsearch.secrets_controller import RandomSecrets, elasticsearch_secrets
 from pilothouse.controllers.endpoints import endpoints
 from pilothouse.controllers.garbage_collector import garbage
 from pilothouse.controllers.namespaces import namespaces

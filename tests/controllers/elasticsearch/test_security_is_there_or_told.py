@@ -18,8 +18,8 @@ from pilothouse.api.objects import Object
 from pilothouse.api.registry import own_resources
 from pilothouse.apiserver.discovery.catalog import KindCatalog
 from pilothouse.controllers.elasticsearch.cluster_controller import elasticsearch_clusters, its_secrets
-from pilothouse.controllers.elasticsearch.secrets import RandomSecrets, elasticsearch_secrets
-from pilothouse.controllers.elasticsearch.security import content, node_names
+from pilothouse.controllers.elasticsearch.desired.security import content, node_names
+from pilothouse.controllers.elasticsearch.secrets_controller import RandomSecrets, elasticsearch_secrets
 from pilothouse.meta.kind import Kind
 from pilothouse.pki.certificate_info import certificates_in
 from pilothouse.runtime.intents import Create

@@ -12,8 +12,8 @@ from tests.kit.pilothouse_server import PilothouseServer
 from tests.kit.waiting import eventually
 
 from pilothouse.api.objects import Object
-from pilothouse.controllers.elasticsearch.pools import pools_of, set_name
-from pilothouse.controllers.elasticsearch.supporting_objects import supports
+from pilothouse.controllers.elasticsearch.desired.pools import pools_of, set_name
+from pilothouse.controllers.elasticsearch.desired.supporting_objects import supports
 
 CLUSTER = elastic("demo", pools=[pool("master", 1, "master"), pool("data", 2, "data", "ingest")])
 

@@ -22,7 +22,7 @@ from pilothouse.api.navigator.conditions import OUT_OF_TOUCH
 from pilothouse.api.navigator.labels import VERSION
 from pilothouse.api.objects import Object
 from pilothouse.controllers.elasticsearch.cluster_controller import elasticsearch_clusters
-from pilothouse.controllers.elasticsearch.cluster_health import SHUT_OUT_FOR
+from pilothouse.controllers.elasticsearch.observed.cluster_health import SHUT_OUT_FOR
 from pilothouse.runtime.intents import Intent, PatchObject, RecordEvent, Update, Wait
 
 

@@ -29,18 +29,26 @@ from pilothouse.api.kind_names import (
 )
 from pilothouse.api.navigator.labels import CLUSTER_NAME
 from pilothouse.api.objects import Object
-from pilothouse.controllers.elasticsearch import reconfiguration, rolling_update, scale_down, scale_up
-from pilothouse.controllers.elasticsearch.broken_nodes import BROKEN_FOR
-from pilothouse.controllers.elasticsearch.cluster_status import status_of, summary
-from pilothouse.controllers.elasticsearch.image_check import IMAGE_MISSING, missing_images
-from pilothouse.controllers.elasticsearch.observed_cluster import ObservedCluster, ReconcileStep, observe
-from pilothouse.controllers.elasticsearch.owned_objects import NameTaken, ensure_object
-from pilothouse.controllers.elasticsearch.security import authority_name, certificates_name, users_name
-from pilothouse.controllers.elasticsearch.supporting_objects import supports
-from pilothouse.controllers.elasticsearch.template_rollout import VERSIONS
-from pilothouse.controllers.elasticsearch.version_policy import REFUSED, refuse
-from pilothouse.controllers.elasticsearch.version_status import ACCEPTED
-from pilothouse.controllers.elasticsearch.volume_shortage import shortage
+from pilothouse.controllers.elasticsearch.desired.security import (
+    authority_name,
+    certificates_name,
+    users_name,
+)
+from pilothouse.controllers.elasticsearch.desired.supporting_objects import supports
+from pilothouse.controllers.elasticsearch.observed.observed_cluster import (
+    ObservedCluster,
+    ReconcileStep,
+    observe,
+)
+from pilothouse.controllers.elasticsearch.status.cluster_status import status_of, summary
+from pilothouse.controllers.elasticsearch.status.version_status import ACCEPTED
+from pilothouse.controllers.elasticsearch.status.volume_shortage import shortage
+from pilothouse.controllers.elasticsearch.steps import reconfiguration, rolling_update, scale_down, scale_up
+from pilothouse.controllers.elasticsearch.steps.broken_nodes import BROKEN_FOR
+from pilothouse.controllers.elasticsearch.steps.image_check import IMAGE_MISSING, missing_images
+from pilothouse.controllers.elasticsearch.steps.owned_objects import NameTaken, ensure_object
+from pilothouse.controllers.elasticsearch.steps.template_rollout import VERSIONS
+from pilothouse.controllers.elasticsearch.steps.version_policy import REFUSED, refuse
 from pilothouse.runtime.controller import Names, controller
 from pilothouse.runtime.intents import Intent, RecordEvent, RequeueAfter, SetStatus, Wait
 from pilothouse.runtime.snapshot import Snapshot

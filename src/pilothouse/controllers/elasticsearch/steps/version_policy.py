@@ -19,11 +19,11 @@ from typing import Final
 from pilothouse.api.navigator.labels import VERSION
 from pilothouse.api.navigator.upgrade_paths import refusal, unknown
 from pilothouse.api.objects import Tree
-from pilothouse.controllers.elasticsearch.cluster_nodes import ClusterNode
-from pilothouse.controllers.elasticsearch.observed_cluster import ObservedCluster, ReconcileStep
-from pilothouse.controllers.elasticsearch.pool_stateful_set import annotation_of, wanted_template
-from pilothouse.controllers.elasticsearch.pools import Pool
-from pilothouse.controllers.elasticsearch.template_rollout import templated
+from pilothouse.controllers.elasticsearch.desired.pool_stateful_set import annotation_of, wanted_template
+from pilothouse.controllers.elasticsearch.desired.pools import Pool
+from pilothouse.controllers.elasticsearch.observed.cluster_nodes import ClusterNode
+from pilothouse.controllers.elasticsearch.observed.observed_cluster import ObservedCluster, ReconcileStep
+from pilothouse.controllers.elasticsearch.steps.template_rollout import templated
 from pilothouse.meta.versions import Version
 from pilothouse.runtime.intents import Intent
 

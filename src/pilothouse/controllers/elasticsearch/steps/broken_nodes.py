@@ -20,12 +20,18 @@ from typing import Final
 
 from pilothouse.api.navigator.labels import TEMPLATE
 from pilothouse.api.objects import Object, Tree
-from pilothouse.controllers.elasticsearch.cluster_nodes import ClusterNode
-from pilothouse.controllers.elasticsearch.observed_cluster import ObservedCluster, ReconcileStep
-from pilothouse.controllers.elasticsearch.pool_stateful_set import annotation_of
-from pilothouse.controllers.elasticsearch.pools import Pool
-from pilothouse.controllers.elasticsearch.restart_gate import untried, why_not_restart
-from pilothouse.controllers.elasticsearch.template_rollout import TEMPLATES, digest, held, partitioned, reason
+from pilothouse.controllers.elasticsearch.desired.pool_stateful_set import annotation_of
+from pilothouse.controllers.elasticsearch.desired.pools import Pool
+from pilothouse.controllers.elasticsearch.observed.cluster_nodes import ClusterNode
+from pilothouse.controllers.elasticsearch.observed.observed_cluster import ObservedCluster, ReconcileStep
+from pilothouse.controllers.elasticsearch.steps.restart_gate import untried, why_not_restart
+from pilothouse.controllers.elasticsearch.steps.template_rollout import (
+    TEMPLATES,
+    digest,
+    held,
+    partitioned,
+    reason,
+)
 from pilothouse.meta.versions import Version
 from pilothouse.runtime.intents import Delete
 

@@ -21,7 +21,7 @@ from pilothouse.api.kind_names import (
 from pilothouse.api.navigator.clusters import GROUP
 from pilothouse.api.navigator.labels import ROLE
 from pilothouse.api.objects import Object, Tree
-from pilothouse.controllers.elasticsearch.pools import (
+from pilothouse.controllers.elasticsearch.desired.pools import (
     Pool,
     base_name,
     cluster_labels,

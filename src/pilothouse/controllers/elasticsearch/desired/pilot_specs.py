@@ -18,7 +18,13 @@ from pilothouse.api.navigator.elasticsearch import quorum
 from pilothouse.api.navigator.labels import POOL_NAME, VERSION
 from pilothouse.api.objects import Object, Tree
 from pilothouse.base.quantity import parse_quantity
-from pilothouse.controllers.elasticsearch.pools import Pool, discovery_name, pools_of, roles_of, set_name
+from pilothouse.controllers.elasticsearch.desired.pools import (
+    Pool,
+    discovery_name,
+    pools_of,
+    roles_of,
+    set_name,
+)
 from pilothouse.meta.versions import Version
 
 _HEAP_OF_NOTHING_SAID = 512

@@ -17,11 +17,11 @@ from pilothouse.api import kind_names
 from pilothouse.api.navigator.labels import TEMPLATE
 from pilothouse.api.node_images import DATA_FOLDER, USUAL_DATA_FOLDER, importing, lacks, short_name
 from pilothouse.api.objects import Object, Tree
-from pilothouse.controllers.elasticsearch.cluster_nodes import ClusterNode
-from pilothouse.controllers.elasticsearch.observed_cluster import ObservedCluster, ReconcileStep
-from pilothouse.controllers.elasticsearch.pool_stateful_set import annotation_of
-from pilothouse.controllers.elasticsearch.template_rollout import digest
-from pilothouse.controllers.elasticsearch.version_policy import target
+from pilothouse.controllers.elasticsearch.desired.pool_stateful_set import annotation_of
+from pilothouse.controllers.elasticsearch.observed.cluster_nodes import ClusterNode
+from pilothouse.controllers.elasticsearch.observed.observed_cluster import ObservedCluster, ReconcileStep
+from pilothouse.controllers.elasticsearch.steps.template_rollout import digest
+from pilothouse.controllers.elasticsearch.steps.version_policy import target
 from pilothouse.runtime.intents import Wait
 from pilothouse.runtime.snapshot import Snapshot
 
@@ -82,7 +82,7 @@ def _machine(pod: Object, world: Snapshot) -> Object:
     """The node that a pod is on, as far as it is known."""
     name = str(pod.spec.get("nodeName") or "")
     found = world.find(kind_names.Node, "", name) if name else None
-    return found or Object.of({"apiVersion": "v1", "kind": "ClusterNode", "metadata": {"name": name}})
+    return found or Object.of({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}})
 
 
 def _lacking(world: Snapshot, pod: Object, image: str) -> Object | None:

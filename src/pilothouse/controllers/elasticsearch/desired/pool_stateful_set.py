@@ -18,8 +18,7 @@ from pilothouse.api.kind_names import StatefulSet
 from pilothouse.api.navigator.elasticsearch import REPOSITORY
 from pilothouse.api.navigator.labels import CERTIFICATES, TEMPLATE, VERSION
 from pilothouse.api.objects import Object, Tree
-from pilothouse.controllers.elasticsearch.database_container import DATABASE
-from pilothouse.controllers.elasticsearch.pools import (
+from pilothouse.controllers.elasticsearch.desired.pools import (
     Pool,
     base_name,
     discovery_name,
@@ -28,8 +27,10 @@ from pilothouse.controllers.elasticsearch.pools import (
     selecting_labels,
     set_name,
 )
-from pilothouse.controllers.elasticsearch.security import ClusterSecurity
+from pilothouse.controllers.elasticsearch.desired.security import ClusterSecurity
 
+DATABASE: Final = "elasticsearch"
+"""The name of the container that runs the database."""
 DATA: Final = "elasticsearch-data"
 """The volume, and the claim template, of a node's data."""
 _DATA_PATH: Final = "/usr/share/elasticsearch/data"
@@ -88,7 +89,7 @@ def wanted_template(
     """What the pods of a pool are made from, for a version.
 
     ``stateful_set`` is the set that the pool has, if it has one. Pods keep to the level ``restricted`` of the Pod
-    ClusterSecurity Standards. A set that was made before they did is left as it is until its version changes: nodes are
+    Security Standards. A set that was made before they did is left as it is until its version changes: nodes are
     not restarted only for that.
     """
     spec = _pod_spec(cluster, pool, version)

@@ -15,10 +15,10 @@ from pilothouse.api.kind_names import PersistentVolumeClaim
 from pilothouse.api.navigator.disk_usage import DiskUsage, Watermark
 from pilothouse.api.objects import Object, Tree
 from pilothouse.base.quantity import parse_quantity
-from pilothouse.controllers.elasticsearch.cluster_nodes import ClusterNode
-from pilothouse.controllers.elasticsearch.observed_cluster import ObservedCluster
-from pilothouse.controllers.elasticsearch.pool_stateful_set import DATA
-from pilothouse.controllers.elasticsearch.scale_up import why_fixed
+from pilothouse.controllers.elasticsearch.desired.pool_stateful_set import DATA
+from pilothouse.controllers.elasticsearch.observed.cluster_nodes import ClusterNode
+from pilothouse.controllers.elasticsearch.observed.observed_cluster import ObservedCluster
+from pilothouse.controllers.elasticsearch.steps.scale_up import why_fixed
 
 READ_ONLY: Final = "IndicesReadOnly"
 FULL: Final = "VolumeFull"

@@ -21,7 +21,7 @@ import msgspec
 
 from pilothouse.api.kind_names import Secret
 from pilothouse.api.objects import Object
-from pilothouse.controllers.elasticsearch.pools import base_name, discovery_name
+from pilothouse.controllers.elasticsearch.desired.pools import base_name, discovery_name
 from pilothouse.pki.authority import Authority, KeyPair, UnusableError
 from pilothouse.runtime.snapshot import Snapshot
 

@@ -25,9 +25,8 @@ from typing import Any, Final
 
 from pilothouse.api.objects import Object
 from pilothouse.base.rfc3339 import parse_time
+from pilothouse.controllers.elasticsearch.desired.pool_stateful_set import DATABASE
 
-DATABASE: Final = "elasticsearch"
-"""The container of a node's database."""
 IMAGE_REASONS: Final = frozenset(
     {"ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName"}
 )

@@ -14,14 +14,14 @@ from collections.abc import Iterator, Sequence
 
 from pilothouse.api.navigator.labels import TEMPLATE, VERSION
 from pilothouse.api.objects import Object, Tree
-from pilothouse.controllers.elasticsearch import broken_nodes
-from pilothouse.controllers.elasticsearch.cluster_nodes import ClusterNode
-from pilothouse.controllers.elasticsearch.image_check import missing_images
-from pilothouse.controllers.elasticsearch.observed_cluster import ObservedCluster, ReconcileStep
-from pilothouse.controllers.elasticsearch.pool_stateful_set import annotation_of
-from pilothouse.controllers.elasticsearch.pools import Pool
-from pilothouse.controllers.elasticsearch.restart_gate import why_not_restart
-from pilothouse.controllers.elasticsearch.template_rollout import (
+from pilothouse.controllers.elasticsearch.desired.pool_stateful_set import annotation_of
+from pilothouse.controllers.elasticsearch.desired.pools import Pool
+from pilothouse.controllers.elasticsearch.observed.cluster_nodes import ClusterNode
+from pilothouse.controllers.elasticsearch.observed.observed_cluster import ObservedCluster, ReconcileStep
+from pilothouse.controllers.elasticsearch.steps import broken_nodes
+from pilothouse.controllers.elasticsearch.steps.image_check import missing_images
+from pilothouse.controllers.elasticsearch.steps.restart_gate import why_not_restart
+from pilothouse.controllers.elasticsearch.steps.template_rollout import (
     TEMPLATES,
     VERSIONS,
     digest,
@@ -31,7 +31,7 @@ from pilothouse.controllers.elasticsearch.template_rollout import (
     reason,
     templated,
 )
-from pilothouse.controllers.elasticsearch.version_policy import target
+from pilothouse.controllers.elasticsearch.steps.version_policy import target
 from pilothouse.runtime.intents import Intent, PatchObject, Wait
 
 

@@ -17,10 +17,10 @@ from typing import Final
 
 from pilothouse.api.navigator.labels import DECOMMISSIONED_FOR, POOL_NAME
 from pilothouse.api.objects import Object
-from pilothouse.controllers.elasticsearch.cluster_health import AGAIN
-from pilothouse.controllers.elasticsearch.cluster_nodes import ClusterNode
-from pilothouse.controllers.elasticsearch.observed_cluster import ObservedCluster, ReconcileStep
-from pilothouse.controllers.elasticsearch.pools import Pool, set_name
+from pilothouse.controllers.elasticsearch.desired.pools import Pool, set_name
+from pilothouse.controllers.elasticsearch.observed.cluster_health import AGAIN
+from pilothouse.controllers.elasticsearch.observed.cluster_nodes import ClusterNode
+from pilothouse.controllers.elasticsearch.observed.observed_cluster import ObservedCluster, ReconcileStep
 from pilothouse.controllers.stateful_sets.pod_identity import ordinal_of
 from pilothouse.runtime.intents import Delete, Intent, PatchObject, Wait
 

@@ -13,7 +13,7 @@ from typing import Final
 
 from pilothouse.api.navigator.labels import TEMPLATE, VERSION
 from pilothouse.api.objects import Object, Tree
-from pilothouse.controllers.elasticsearch.pool_stateful_set import annotation_of
+from pilothouse.controllers.elasticsearch.desired.pool_stateful_set import annotation_of
 from pilothouse.runtime.intents import Update
 
 VERSIONS: Final = "RollingVersion"

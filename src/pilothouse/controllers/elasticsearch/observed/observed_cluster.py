@@ -14,17 +14,17 @@ import msgspec
 from pilothouse.api.kind_names import Lease, Pilot, StatefulSet
 from pilothouse.api.navigator.labels import POOL_NAME, leader_lease
 from pilothouse.api.objects import Object
-from pilothouse.controllers.elasticsearch.cluster_health import (
+from pilothouse.controllers.elasticsearch.desired.pilot_specs import minimum_masters
+from pilothouse.controllers.elasticsearch.desired.pools import Pool, pools_of
+from pilothouse.controllers.elasticsearch.desired.security import ClusterSecurity, security_of
+from pilothouse.controllers.elasticsearch.observed.cluster_health import (
     ClusterHealth,
     facts_of,
     latest_of,
     waits_for_votes,
     why_node_must_stay,
 )
-from pilothouse.controllers.elasticsearch.cluster_nodes import ClusterNode, list_nodes
-from pilothouse.controllers.elasticsearch.pilot_specs import minimum_masters
-from pilothouse.controllers.elasticsearch.pools import Pool, pools_of
-from pilothouse.controllers.elasticsearch.security import ClusterSecurity, security_of
+from pilothouse.controllers.elasticsearch.observed.cluster_nodes import ClusterNode, list_nodes
 from pilothouse.runtime.intents import Intent, Wait
 from pilothouse.runtime.snapshot import Snapshot
 

@@ -11,10 +11,10 @@ from typing import Final
 
 from pilothouse.api.navigator.conditions import WRONG_IMAGE
 from pilothouse.api.pod_health import healthy, trouble
-from pilothouse.controllers.elasticsearch.database_container import IMAGE_REASONS, with_flags
-from pilothouse.controllers.elasticsearch.image_check import IMAGE_MISSING, wrong_image
-from pilothouse.controllers.elasticsearch.observed_cluster import ObservedCluster, ReconcileStep
-from pilothouse.controllers.elasticsearch.version_policy import IN_DOUBT, REFUSED
+from pilothouse.controllers.elasticsearch.observed.database_container import IMAGE_REASONS, with_flags
+from pilothouse.controllers.elasticsearch.observed.observed_cluster import ObservedCluster, ReconcileStep
+from pilothouse.controllers.elasticsearch.steps.image_check import IMAGE_MISSING, wrong_image
+from pilothouse.controllers.elasticsearch.steps.version_policy import IN_DOUBT, REFUSED
 from pilothouse.meta.versions import Version
 
 ACCEPTED: Final = "VersionAccepted"

@@ -24,15 +24,15 @@ from pilothouse.api.navigator.labels import TEMPLATE, VERSION
 from pilothouse.api.objects import Object
 from pilothouse.api.pod_health import healthy, trouble
 from pilothouse.base.rfc3339 import parse_time
-from pilothouse.controllers.elasticsearch.database_container import (
+from pilothouse.controllers.elasticsearch.desired.pool_stateful_set import annotation_of
+from pilothouse.controllers.elasticsearch.desired.pools import Pool
+from pilothouse.controllers.elasticsearch.observed.database_container import (
     IMAGE_REASONS,
     cannot_have_run,
     has_run,
     running_since,
     with_flags,
 )
-from pilothouse.controllers.elasticsearch.pool_stateful_set import annotation_of
-from pilothouse.controllers.elasticsearch.pools import Pool
 from pilothouse.controllers.stateful_sets.pod_identity import ordinal_of
 from pilothouse.meta.versions import Version
 from pilothouse.runtime.snapshot import Snapshot

@@ -23,7 +23,7 @@ import msgspec
 
 from pilothouse.api.objects import Object
 from pilothouse.base.rfc3339 import parse_time
-from pilothouse.controllers.elasticsearch.cluster_nodes import ClusterNode
+from pilothouse.controllers.elasticsearch.observed.cluster_nodes import ClusterNode
 from pilothouse.meta.versions import Version
 from pilothouse.runtime.intents import Wait
 

@@ -19,7 +19,7 @@ from typing import Final, Protocol
 
 from pilothouse.api.kind_names import ElasticsearchCluster, Secret
 from pilothouse.api.objects import Object, Tree, owner_reference
-from pilothouse.controllers.elasticsearch.security import (
+from pilothouse.controllers.elasticsearch.desired.security import (
     AUTHORITY,
     CERTIFICATE,
     GONE,

@@ -16,16 +16,21 @@ from pilothouse.api.navigator.database_exit import crash_of
 from pilothouse.api.objects import Object, Tree
 from pilothouse.api.pod_health import healthy, trouble
 from pilothouse.base.rfc3339 import format_time
-from pilothouse.controllers.elasticsearch.cluster_nodes import ClusterNode
-from pilothouse.controllers.elasticsearch.database_container import IMAGE_REASONS, with_flags
-from pilothouse.controllers.elasticsearch.image_check import archive_source, bringing, wrong_image
-from pilothouse.controllers.elasticsearch.observed_cluster import ObservedCluster, ReconcileStep
-from pilothouse.controllers.elasticsearch.pools import base_name
-from pilothouse.controllers.elasticsearch.scale_up import cannot_grow
-from pilothouse.controllers.elasticsearch.security import secured
-from pilothouse.controllers.elasticsearch.supporting_objects import serving_role
-from pilothouse.controllers.elasticsearch.version_status import WRONG, version_accepted
-from pilothouse.controllers.elasticsearch.volume_shortage import FULL, READ_ONLY, fullest_volume, shortage
+from pilothouse.controllers.elasticsearch.desired.pools import base_name
+from pilothouse.controllers.elasticsearch.desired.security import secured
+from pilothouse.controllers.elasticsearch.desired.supporting_objects import serving_role
+from pilothouse.controllers.elasticsearch.observed.cluster_nodes import ClusterNode
+from pilothouse.controllers.elasticsearch.observed.database_container import IMAGE_REASONS, with_flags
+from pilothouse.controllers.elasticsearch.observed.observed_cluster import ObservedCluster, ReconcileStep
+from pilothouse.controllers.elasticsearch.status.version_status import WRONG, version_accepted
+from pilothouse.controllers.elasticsearch.status.volume_shortage import (
+    FULL,
+    READ_ONLY,
+    fullest_volume,
+    shortage,
+)
+from pilothouse.controllers.elasticsearch.steps.image_check import archive_source, bringing, wrong_image
+from pilothouse.controllers.elasticsearch.steps.scale_up import cannot_grow
 from pilothouse.meta.conditions import with_condition
 from pilothouse.meta.versions import Version
 from pilothouse.runtime.snapshot import Snapshot

@@ -9,11 +9,11 @@ after the other. A machine that is known to lack the image keeps the node that i
 
 from __future__ import annotations
 
-from pilothouse.controllers.elasticsearch.cluster_nodes import ClusterNode
-from pilothouse.controllers.elasticsearch.image_check import why_no_image
-from pilothouse.controllers.elasticsearch.observed_cluster import ObservedCluster
-from pilothouse.controllers.elasticsearch.template_rollout import digest
-from pilothouse.controllers.elasticsearch.version_policy import target
+from pilothouse.controllers.elasticsearch.observed.cluster_nodes import ClusterNode
+from pilothouse.controllers.elasticsearch.observed.observed_cluster import ObservedCluster
+from pilothouse.controllers.elasticsearch.steps.image_check import why_no_image
+from pilothouse.controllers.elasticsearch.steps.template_rollout import digest
+from pilothouse.controllers.elasticsearch.steps.version_policy import target
 from pilothouse.runtime.intents import Wait
 
 

@@ -19,11 +19,16 @@ from pilothouse.api.navigator.conditions import WRONG_IMAGE
 from pilothouse.api.navigator.labels import VERSION
 from pilothouse.api.objects import Object, owner_reference
 from pilothouse.base.quantity import parse_quantity
-from pilothouse.controllers.elasticsearch.image_check import bringing
-from pilothouse.controllers.elasticsearch.observed_cluster import ObservedCluster, ReconcileStep
-from pilothouse.controllers.elasticsearch.owned_objects import check_own
-from pilothouse.controllers.elasticsearch.pool_stateful_set import DATA, annotation_of, retention, wanted_set
-from pilothouse.controllers.elasticsearch.pools import Pool, set_name
+from pilothouse.controllers.elasticsearch.desired.pool_stateful_set import (
+    DATA,
+    annotation_of,
+    retention,
+    wanted_set,
+)
+from pilothouse.controllers.elasticsearch.desired.pools import Pool, set_name
+from pilothouse.controllers.elasticsearch.observed.observed_cluster import ObservedCluster, ReconcileStep
+from pilothouse.controllers.elasticsearch.steps.image_check import bringing
+from pilothouse.controllers.elasticsearch.steps.owned_objects import check_own
 from pilothouse.controllers.storage.volume_matching import class_of
 from pilothouse.meta.versions import Version
 from pilothouse.runtime.intents import Create, Intent, PatchObject, Wait

@@ -16,9 +16,9 @@ from typing import Final
 from pilothouse.api.navigator.configurations import configuration_hash, in_force
 from pilothouse.api.navigator.labels import CONFIGURATION
 from pilothouse.api.objects import Object, Tree
-from pilothouse.controllers.elasticsearch.cluster_nodes import ClusterNode
-from pilothouse.controllers.elasticsearch.observed_cluster import ObservedCluster, ReconcileStep
-from pilothouse.controllers.elasticsearch.pilot_specs import difference, initial_masters, wanted_spec
+from pilothouse.controllers.elasticsearch.desired.pilot_specs import difference, initial_masters, wanted_spec
+from pilothouse.controllers.elasticsearch.observed.cluster_nodes import ClusterNode
+from pilothouse.controllers.elasticsearch.observed.observed_cluster import ObservedCluster, ReconcileStep
 from pilothouse.runtime.intents import Intent, PatchObject
 
 CONFIGURATIONS: Final = "RollingConfiguration"
