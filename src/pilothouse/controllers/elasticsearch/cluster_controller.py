@@ -34,12 +34,8 @@ from pilothouse.controllers.elasticsearch.desired.security import (
     certificates_name,
     users_name,
 )
-from pilothouse.controllers.elasticsearch.desired.supporting_objects import supports
-from pilothouse.controllers.elasticsearch.observed.observed_cluster import (
-    ObservedCluster,
-    ReconcileStep,
-    observe,
-)
+from pilothouse.controllers.elasticsearch.desired.supporting_objects import supporting_objects
+from pilothouse.controllers.elasticsearch.observed.observed_cluster import ObservedCluster, observe
 from pilothouse.controllers.elasticsearch.status.cluster_status import status_of, summary
 from pilothouse.controllers.elasticsearch.status.version_status import ACCEPTED
 from pilothouse.controllers.elasticsearch.status.volume_shortage import shortage
@@ -47,8 +43,9 @@ from pilothouse.controllers.elasticsearch.steps import reconfiguration, rolling_
 from pilothouse.controllers.elasticsearch.steps.broken_nodes import BROKEN_FOR
 from pilothouse.controllers.elasticsearch.steps.image_check import IMAGE_MISSING, missing_images
 from pilothouse.controllers.elasticsearch.steps.owned_objects import NameTaken, ensure_object
+from pilothouse.controllers.elasticsearch.steps.reconcile_step import ReconcileStep
 from pilothouse.controllers.elasticsearch.steps.template_rollout import VERSIONS
-from pilothouse.controllers.elasticsearch.steps.version_policy import REFUSED, refuse
+from pilothouse.controllers.elasticsearch.steps.version_policy import REFUSED, refused_version
 from pilothouse.runtime.controller import Names, controller
 from pilothouse.runtime.intents import Intent, RecordEvent, RequeueAfter, SetStatus, Wait
 from pilothouse.runtime.snapshot import Snapshot
@@ -113,66 +110,69 @@ def elasticsearch_clusters(cluster: Object, world: Snapshot) -> Iterator[Intent]
     """The pools of a cluster have their nodes, which are drained, rolled and grown one thing at a time."""
     if cluster.deleting:
         return
-    scene = observe(cluster, world)
+    observed = observe(cluster, world)
     if cluster.spec.get("paused"):
-        yield from _say(scene, ())
+        yield from _say(observed, ())
         return
     try:
         supporting = [
             intent
-            for wanted in supports(cluster, scene.pools.values())
+            for wanted in supporting_objects(cluster, observed.pools.values())
             for intent in ensure_object(cluster, wanted, world)
         ]
-        making = scale_up.make_pools(scene)
+        making = scale_up.create_pools(observed)
     except NameTaken as taken:
-        yield from _say(scene, (), problem=f"{taken}; {taken.remedy}")
+        yield from _say(observed, (), problem=f"{taken}; {taken.remedy}")
         yield Wait("ObjectTaken", because=str(taken), remedy=taken.remedy)
         return
-    if scene.security.missing:
+    if observed.security.missing:
         # What is there goes on as it is; nothing can be made without them.
-        because = f"nothing is changed: {scene.security.missing}"
+        because = f"nothing is changed: {observed.security.missing}"
         # Those of a new cluster are about to be made; whatever else is missing, a person has to bring.
         step = ReconcileStep(
-            "SecretMissing", because, refused=scene.is_formed or bool(cluster.spec["security"])
+            "SecretMissing", because, refused=observed.is_formed or bool(cluster.spec["security"])
         )
-        yield from _say(scene, (step,))
+        yield from _say(observed, (step,))
         yield from supporting
         yield Wait("SecretMissing", because=because)
         return
-    steps = _next(scene, making)
-    yield from _say(scene, steps)
+    steps = _next(observed, making)
+    yield from _say(observed, steps)
     yield from supporting
-    yield from scale_down.take_back(scene)
-    yield from reconfiguration.tell_pilots(scene)
-    yield from scale_up.kept_claims(scene)
-    yield from rolling_update.reach(scene)
-    yield from scale_down.clear_away(scene)
+    yield from scale_down.recommission(observed)
+    yield from reconfiguration.update_pilots(observed)
+    yield from scale_up.update_claim_retention(observed)
+    yield from rolling_update.record_versions(observed)
+    yield from scale_down.delete_removed_pools(observed)
     for each in steps:
         yield from each.intents
         if each.wait is not None:
             yield each.wait
-    yield from scale_up.grow_claims(scene)
-    if any(node.down_for(world.now) for node in scene.nodes):
+    yield from scale_up.expand_claims(observed)
+    if any(node.down_for(world.now) for node in observed.nodes):
         yield RequeueAfter(BROKEN_FOR, because="a node is down; it may have to be made anew")
 
 
-def _next(scene: ObservedCluster, making: ReconcileStep | None) -> tuple[ReconcileStep, ...]:
+def _next(observed: ObservedCluster, making: ReconcileStep | None) -> tuple[ReconcileStep, ...]:
     """All that is done, and what is refused beside it; what is told first comes first."""
-    rolls, drains = rolling_update.roll(scene) or reconfiguration.reconfigure(scene), scale_down.drain(scene)
-    refusals = [refuse(scene) or missing_images(scene)]
+    rolls, drains = (
+        rolling_update.roll(observed) or reconfiguration.reconfigure(observed),
+        scale_down.drain(observed),
+    )
+    refusals = [refused_version(observed) or missing_images(observed)]
     if drains is not None and drains.refused:
         refusals.append(drains)
         drains = None
-    going = rolls or drains or scale_up.grow(scene) or scale_up.starting(scene)
+    going = rolls or drains or scale_up.add_nodes(observed) or scale_up.wait_for_nodes(observed)
     return tuple(filter(None, (making, going, *refusals)))
 
 
-def _say(scene: ObservedCluster, steps: Sequence[ReconcileStep], *, problem: str = "") -> Iterator[Intent]:
+def _say(observed: ObservedCluster, steps: Sequence[ReconcileStep], *, problem: str = "") -> Iterator[Intent]:
     """The first of the steps is what goes on; those that are refused are told as well."""
-    cluster = scene.cluster
+    cluster = observed.cluster
     step = steps[0] if steps else None
     refused = [each for each in steps if each.refused]
-    status = status_of(scene, step, refused, problem=problem)
+    status = status_of(observed, step, refused, problem=problem)
     if status != cluster.status:
         yield SetStatus(cluster, status, because=problem or summary(status, step))
     doing, amiss = _message(cluster, "Progressing"), _message(cluster, "Degraded")
@@ -184,7 +184,7 @@ def _say(scene: ObservedCluster, steps: Sequence[ReconcileStep], *, problem: str
         told = step.gist or step.message
         if (event := _WARNINGS.get(step.reason)) and not doing.startswith(told):
             yield RecordEvent(cluster, because=told, event=event, warning=True)
-    if (short := shortage(scene)) is not None and short.gist not in amiss:
+    if (short := shortage(observed)) is not None and short.gist not in amiss:
         yield RecordEvent(cluster, because=short.message, event=short.reason, warning=True)
     for each in refused:
         if (event := _WARNINGS.get(each.reason)) and each.message not in amiss:

@@ -1,6 +1,6 @@
 """What a cluster needs beside its nodes: an account, rights, services, a budget.
 
-    supports(cluster, pools)            # the objects as they should be
+    supporting_objects(cluster, pools)            # the objects as they should be
 
 On our own API server pilots need no role: their scope is known from their Pilot. The role is for a real Kubernetes.
 """
@@ -33,7 +33,7 @@ _HTTP: Final = {"name": "http", "port": 9200, "protocol": "TCP", "targetPort": 9
 _TRANSPORT: Final = {"name": "transport", "port": 9300, "protocol": "TCP", "targetPort": 9300}
 
 
-def supports(cluster: Object, pools: Collection[Pool]) -> tuple[Tree, ...]:
+def supporting_objects(cluster: Object, pools: Collection[Pool]) -> tuple[Tree, ...]:
     """All of them, in the order in which they are made."""
     name = base_name(cluster)
     subject = {"kind": "ServiceAccount", "name": name, "namespace": cluster.namespace}

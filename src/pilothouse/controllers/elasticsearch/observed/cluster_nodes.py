@@ -115,7 +115,7 @@ class ClusterNode(msgspec.Struct, frozen=True):
         return serves and is_of_this_pod and not self._has_reached(self.made_for)
 
     @property
-    def excuse(self) -> str:
+    def not_ready_message(self) -> str:
         """Why it is not ready, as its pilot has it; empty if that says nothing of the kind."""
         said: Mapping[str, Any] = (self.pilot.condition("Ready") if self.pilot is not None else None) or {}
         if said.get("status") not in ("False", "Unknown"):
@@ -172,20 +172,20 @@ class ClusterNode(msgspec.Struct, frozen=True):
         since = (self.pilot.condition("Ready") or {}).get("lastTransitionTime")
         return max(0.0, now - parse_time(since)) if since else 0.0
 
-    def unsettled(self, stateful_set: Object | None) -> str:
+    def why_unsettled(self, stateful_set: Object | None) -> str:
         """What it is not yet, in words; empty if it is settled."""
         if self.pod is None:
             return f"pod {self.name} is not there"
         if not healthy(self.pod):
             why = trouble(self.pod)
             # Of a pod that runs its pilot knows more than the probe that asks it.
-            if why.reason == "PodNotReady" and self.excuse:
-                return f"{self.name} is not ready: {self.excuse}"
+            if why.reason == "PodNotReady" and self.not_ready_message:
+                return f"{self.name} is not ready: {self.not_ready_message}"
             return with_flags(why.sentence) if why.reason in IMAGE_REASONS else why.sentence
         if self.pilot is None:
             return f"{self.name} has no Pilot yet"
         if not self.pilot.is_true("Ready"):
-            return f"{self.name} is not ready: {self.excuse or 'its pilot has not reported yet'}"
+            return f"{self.name} is not ready: {self.not_ready_message or 'its pilot has not reported yet'}"
         if not self.runs_its_configuration:
             return f"{self.name} does not run with its latest configuration yet"
         if self.made_for and not self._has_reached(self.made_for):

@@ -1,7 +1,7 @@
-"""All that a decision about a cluster depends on, looked at once; and the steps that it is made of.
+"""Everything that a decision about a cluster depends on, read once.
 
-scene = look(cluster, world)
-scene.of("data")                     # the nodes of a pool
+observed = observe(cluster, world)
+observed.nodes_of("data")                # the nodes of a pool
 """
 
 from __future__ import annotations
@@ -19,43 +19,25 @@ from pilothouse.controllers.elasticsearch.desired.pools import Pool, pools_of
 from pilothouse.controllers.elasticsearch.desired.security import ClusterSecurity, security_of
 from pilothouse.controllers.elasticsearch.observed.cluster_health import (
     ClusterHealth,
-    facts_of,
-    latest_of,
-    waits_for_votes,
-    why_node_must_stay,
+    latest_reported_health,
+    reported_health,
 )
 from pilothouse.controllers.elasticsearch.observed.cluster_nodes import ClusterNode, list_nodes
-from pilothouse.runtime.intents import Intent, Wait
 from pilothouse.runtime.snapshot import Snapshot
 
 
-class ReconcileStep(msgspec.Struct, frozen=True):
-    """What is done next, or waited for."""
-
-    reason: str
-    """What is going on, in one word."""
-    message: str
-    """The same for people."""
-    intents: tuple[Intent, ...] = ()
-    wait: Wait | None = None
-    refused: bool = False
-    """Nothing comes of it before somebody changes the spec; everything else goes on."""
-    gist: str = ""
-    """How the message begins, where the rest of it changes all the time: events tell no more than this."""
-
-
 class ObservedCluster(msgspec.Struct, frozen=True, dict=True):
-    """A cluster and everything that is its."""
+    """A cluster and everything that belongs to it."""
 
     cluster: Object
     pools: Mapping[str, Pool]
     sets: Mapping[str, Object]
     nodes: tuple[ClusterNode, ...]
     pilots: tuple[Object, ...]
-    facts: ClusterHealth
-    """What who leads has seen: what is decided by."""
-    latest: ClusterHealth
-    """What was last seen by anyone: what is told."""
+    health: ClusterHealth
+    """As the leading pilot reports it: what decisions are based on."""
+    latest_health: ClusterHealth
+    """As any pilot reported it last: what the status shows."""
     security: ClusterSecurity
     world: Snapshot
 
@@ -65,56 +47,45 @@ class ObservedCluster(msgspec.Struct, frozen=True, dict=True):
 
     @property
     def is_formed(self) -> bool:
-        """True once the database has given itself an id."""
-        return bool(self.cluster.status.get("clusterUUID") or self.facts.uuid)
+        """True once Elasticsearch has a cluster UUID."""
+        return bool(self.cluster.status.get("clusterUUID") or self.health.uuid)
 
-    def of(self, pool: str) -> tuple[ClusterNode, ...]:
+    def nodes_of(self, pool: str) -> tuple[ClusterNode, ...]:
         return tuple(node for node in self.nodes if node.pool.name == pool)
 
     @cached_property
-    def in_rolling_order(self) -> tuple[Pool, ...]:
-        """Pools that have a set and are asked for, those without masters first."""
+    def rolling_order(self) -> tuple[Pool, ...]:
+        """Pools of the spec that have a StatefulSet, those without masters first."""
         there = [pool for pool in self.pools.values() if pool.name in self.sets and not pool.removed]
         return tuple(sorted(there, key=lambda pool: pool.is_master))
 
     @cached_property
     def majority(self) -> int:
-        """How many masters have to see each other (before Elasticsearch 7).
+        """The ``minimum_master_nodes`` of Elasticsearch before 7.
 
-        A majority of all that are there: one that is to go has a say until it is gone. But never more than stay, or these could not go on
-        without it."""
+        A majority of all masters that exist: one that is to be removed votes until it is gone. But never more than those that
+        stay, or they could not elect a master without it."""
         asked = sum(pool.replicas for pool in self.pools.values() if pool.is_master)
         there = [node for node in self.nodes if node.pool.is_master]
-        staying = [node for node in there if not node.leaving and not _is_to_go(node)]
+        staying = [node for node in there if not node.leaving and not _is_decommissioning(node)]
         if not self.is_formed or not staying:
             return minimum_masters(self.cluster, asked)
         return min(minimum_masters(self.cluster, len(there)), len(staying))
 
-    def why_not(self, node: ClusterNode) -> Wait | None:
-        """Why a node can't be taken down now."""
-        return why_node_must_stay(self.facts, self.nodes, self.sets, node, self.now)
-
-    def waits_for_others(self, node: ClusterNode) -> Wait | None:
-        """Why a master can't be taken away now, whatever the shards are like: the other nodes have to be in, with their votes."""
-        for other in self.nodes:
-            if other.name != node.name and (problem := other.unsettled(self.sets.get(other.pool.name))):
-                return Wait("NodeNotReady", because=f"{problem}; one node at a time")
-        return waits_for_votes(self.facts)
-
 
 def observe(cluster: Object, world: Snapshot) -> ObservedCluster:
-    """See everything that is a cluster's."""
+    """Read everything that belongs to a cluster."""
     owned = world.owned(StatefulSet, cluster)
     sets = {one.labels[POOL_NAME]: one for one in owned if POOL_NAME in one.labels and not one.deleting}
     pools = pools_of(cluster, sets.values())
     pilots = tuple(world.owned(Pilot, cluster))
     lease = world.find(Lease, cluster.namespace, leader_lease(cluster.name))
     nodes = list_nodes(cluster, pools, sets, world)
-    facts, latest = facts_of(pilots, lease), latest_of(pilots)
+    health, latest = reported_health(pilots, lease), latest_reported_health(pilots)
     return ObservedCluster(
-        cluster, pools, sets, nodes, pilots, facts, latest, security_of(cluster, world), world
+        cluster, pools, sets, nodes, pilots, health, latest, security_of(cluster, world), world
     )
 
 
-def _is_to_go(node: ClusterNode) -> bool:
+def _is_decommissioning(node: ClusterNode) -> bool:
     return node.pilot is not None and bool(node.pilot.spec.get("decommission"))

@@ -1,6 +1,6 @@
 """What a cluster says of itself.
 
-    status_of(scene, step, refused, problem=problem)
+    status_of(observed, step, refused, problem=problem)
 
 ``Available``: it serves, and somebody is there to ask. ``Progressing``: something is being changed, and what. ``Degraded``: something is not as it should be, and what would
 help. ``Paused``: it was, and is or is no longer. ``Secured``: security was asked for, and is there or is not.
@@ -21,7 +21,7 @@ from pilothouse.controllers.elasticsearch.desired.security import secured
 from pilothouse.controllers.elasticsearch.desired.supporting_objects import serving_role
 from pilothouse.controllers.elasticsearch.observed.cluster_nodes import ClusterNode
 from pilothouse.controllers.elasticsearch.observed.database_container import IMAGE_REASONS, with_flags
-from pilothouse.controllers.elasticsearch.observed.observed_cluster import ObservedCluster, ReconcileStep
+from pilothouse.controllers.elasticsearch.observed.observed_cluster import ObservedCluster
 from pilothouse.controllers.elasticsearch.status.version_status import WRONG, version_accepted
 from pilothouse.controllers.elasticsearch.status.volume_shortage import (
     FULL,
@@ -29,8 +29,9 @@ from pilothouse.controllers.elasticsearch.status.volume_shortage import (
     fullest_volume,
     shortage,
 )
-from pilothouse.controllers.elasticsearch.steps.image_check import archive_source, bringing, wrong_image
-from pilothouse.controllers.elasticsearch.steps.scale_up import cannot_grow
+from pilothouse.controllers.elasticsearch.steps.image_check import archive_source, import_advice, wrong_image
+from pilothouse.controllers.elasticsearch.steps.reconcile_step import ReconcileStep
+from pilothouse.controllers.elasticsearch.steps.scale_up import unexpandable_claims
 from pilothouse.meta.conditions import with_condition
 from pilothouse.meta.versions import Version
 from pilothouse.runtime.snapshot import Snapshot
@@ -38,7 +39,7 @@ from pilothouse.runtime.snapshot import Snapshot
 AS_ASKED: Final = "AsAsked"
 PAUSED: Final = "ClusterPaused"
 RESUMED: Final = "ClusterResumed"
-_LONG: Final = 300.0
+_START_TIMEOUT: Final = 300.0
 """Seconds in which a node should have started."""
 HEALTH_RED: Final = "HealthRed"
 _RETRY: Final = "; Elasticsearch has given up after several failures: once their cause is gone, POST /_cluster/reroute?retry_failed=true"
@@ -46,23 +47,27 @@ _EXITED: Final = frozenset({"CrashLoopBackOff", "ContainerExited"})
 
 
 def status_of(
-    scene: ObservedCluster, step: ReconcileStep | None, refused: Sequence[ReconcileStep], *, problem: str = ""
+    observed: ObservedCluster,
+    step: ReconcileStep | None,
+    refused: Sequence[ReconcileStep],
+    *,
+    problem: str = "",
 ) -> Tree:
     """The status that a cluster should have, by what goes on and what is refused. Fields that are others' stay."""
-    cluster, facts = scene.cluster, scene.latest
-    staying = [node for node in scene.nodes if not node.leaving]
+    cluster, facts = observed.cluster, observed.latest_health
+    staying = [node for node in observed.nodes if not node.leaving]
     status: Tree = {
         **cluster.status,
         "observedGeneration": cluster.generation,
-        "nodePools": {name: _pool_status(scene, name) for name in scene.pools},
+        "nodePools": {name: _pool_status(observed, name) for name in observed.pools},
         "replicas": len(staying),
         "readyReplicas": sum(node.is_up for node in staying),
-        "conditions": _conditions(scene, step, refused, problem),
+        "conditions": _conditions(observed, step, refused, problem),
     }
     _put(status, "health", facts.health or None)
-    _put(status, "version", _lowest(scene.nodes))
+    _put(status, "version", _lowest(observed.nodes))
     _put(status, "shards", facts.shards)
-    _put(status, "fullestVolume", fullest_volume(scene))
+    _put(status, "fullestVolume", fullest_volume(observed))
     if facts.uuid:
         # Once it is known nothing is bootstrapped again, whoever leads.
         status["clusterUUID"] = facts.uuid
@@ -76,11 +81,12 @@ def summary(status: Tree, step: ReconcileStep | None) -> str:
     return f"{status['readyReplicas']} of {status['replicas']} nodes are ready, health is {health}{doing}"
 
 
-def _pool_status(scene: ObservedCluster, name: str) -> Tree:
-    nodes = [node for node in scene.of(name) if not node.leaving]
-    asked = str(scene.cluster.spec["version"])
+def _pool_status(observed: ObservedCluster, name: str) -> Tree:
+    nodes = [node for node in observed.nodes_of(name) if not node.leaving]
+    asked = str(observed.cluster.spec["version"])
     updated = sum(
-        not node.unsettled(scene.sets.get(name)) and asked in (node.made_for, node.version) for node in nodes
+        not node.why_unsettled(observed.sets.get(name)) and asked in (node.made_for, node.version)
+        for node in nodes
     )
     found: Tree = {
         "replicas": len(nodes),
@@ -93,16 +99,16 @@ def _pool_status(scene: ObservedCluster, name: str) -> Tree:
 
 
 def _conditions(
-    scene: ObservedCluster, step: ReconcileStep | None, refused: Sequence[ReconcileStep], problem: str
+    observed: ObservedCluster, step: ReconcileStep | None, refused: Sequence[ReconcileStep], problem: str
 ) -> list[Tree]:
-    cluster, now = scene.cluster, format_time(scene.now)
+    cluster, now = observed.cluster, format_time(observed.now)
     conditions: Any = cluster.status.get("conditions")
     paused = bool(cluster.spec.get("paused"))
-    told = [_available(scene), *_pausing(cluster), _progressing(scene, step, problem, paused=paused)]
-    told.append(_degraded(scene, refused, problem))
-    told.append(version_accepted(scene, refused))
-    if scene.security.asked:
-        told.append(secured(scene.security, scene.pilots))
+    told = [_available(observed), *_pausing(cluster), _progressing(observed, step, problem, paused=paused)]
+    told.append(_degraded(observed, refused, problem))
+    told.append(version_accepted(observed, refused))
+    if observed.security.asked:
+        told.append(secured(observed.security, observed.pilots))
     for kind, status, reason, message in told:
         condition = {
             "type": kind,
@@ -115,72 +121,72 @@ def _conditions(
     return list(conditions)
 
 
-_Told = tuple[str, str, str, str]
+_Condition = tuple[str, str, str, str]
 
 
-def _available(scene: ObservedCluster) -> _Told:
-    health = scene.latest.health
-    if health in ("Green", "Yellow") and (closed := _closed(scene)):
+def _available(observed: ObservedCluster) -> _Condition:
+    health = observed.latest_health.status
+    if health in ("Green", "Yellow") and (closed := _closed(observed)):
         return "Available", "False", "NoNodeReady", f"The cluster's health is {health}, but {closed}."
     refusing = ""
-    if (short := shortage(scene)) is not None and short.reason == READ_ONLY:
+    if (short := shortage(observed)) is not None and short.reason == READ_ONLY:
         refusing = f", but {short.gist}"
     if health == "Green":
         return "Available", "True", "HealthGreen", f"The cluster's health is Green{refusing}."
     if health == "Yellow":
-        message = f"The cluster's health is Yellow: {_lacking(scene)}{refusing}."
+        message = f"The cluster's health is Yellow: {_lacking(observed)}{refusing}."
         return "Available", "True", "HealthYellow", message
     if health == "Red":
-        message = f"The cluster's health is Red, some data can't be reached: {_lacking(scene)}."
+        message = f"The cluster's health is Red, some data can't be reached: {_lacking(observed)}."
         return "Available", "False", "HealthRed", message
-    if not scene.is_formed:
+    if not observed.is_formed:
         return "Available", "False", "NotFormed", "The nodes have not formed a cluster yet."
     return "Available", "Unknown", "HealthUnknown", "No pilot reports how the cluster is."
 
 
-def _closed(scene: ObservedCluster) -> str:
+def _closed(observed: ObservedCluster) -> str:
     """Why no request is answered whatever the shards are like: nobody is behind the service; empty if somebody is."""
-    role = serving_role(scene.pools.values())
-    serving = [node for node in scene.nodes if not role or role in node.pool.roles]
+    role = serving_role(observed.pools.values())
+    serving = [node for node in observed.nodes if not role or role in node.pool.roles]
     if any(node.pod is not None and healthy(node.pod) for node in serving):
         return ""
-    why = next(filter(None, (node.unsettled(None) for node in serving)), "there is none")
-    return f"no node that takes requests is ready behind service {base_name(scene.cluster)}: {why}"
+    why = next(filter(None, (node.why_unsettled(None) for node in serving)), "there is none")
+    return f"no node that takes requests is ready behind service {base_name(observed.cluster)}: {why}"
 
 
-def _pausing(cluster: Object) -> Iterable[_Told]:
+def _pausing(cluster: Object) -> Iterable[_Condition]:
     if cluster.spec.get("paused"):
         yield "Paused", "True", PAUSED, "The cluster is paused: nothing is changed."
     elif cluster.condition("Paused") is not None:
         yield "Paused", "False", RESUMED, "The cluster is no longer paused."
 
 
-def _progressing(scene: ObservedCluster, step: ReconcileStep | None, problem: str, *, paused: bool) -> _Told:
+def _progressing(
+    observed: ObservedCluster, step: ReconcileStep | None, problem: str, *, paused: bool
+) -> _Condition:
     if paused:
         return "Progressing", "False", PAUSED, "The cluster is paused: nothing is changed."
     if problem:
         return "Progressing", "False", "Blocked", problem
-    if scene.cluster.is_true("Paused"):
+    if observed.cluster.is_true("Paused"):
         return "Progressing", "True", RESUMED, "The cluster is no longer paused."
-    if step is None and scene.latest.health in ("Yellow", "Red"):
-        message = (
-            f"All nodes are as asked, but the cluster's health is {scene.latest.health}: {_lacking(scene)}."
-        )
+    if step is None and observed.latest_health.status in ("Yellow", "Red"):
+        message = f"All nodes are as asked, but the cluster's health is {observed.latest_health.status}: {_lacking(observed)}."
         return "Progressing", "False", AS_ASKED, message
-    if step is None and (outdated := _uncounted(scene)):
+    if step is None and (outdated := _uncounted(observed)):
         return "Progressing", "True", "HealthOutdated", f"All nodes are as asked, but {outdated}."
-    if step is None and (short := shortage(scene)) is not None:
+    if step is None and (short := shortage(observed)) is not None:
         return "Progressing", "False", AS_ASKED, f"All nodes are as asked, but {short.gist}."
     if step is None:
         return "Progressing", "False", AS_ASKED, "Everything is as asked."
     return "Progressing", "False" if step.refused else "True", step.reason, step.message
 
 
-def _degraded(scene: ObservedCluster, refused: Sequence[ReconcileStep], problem: str) -> _Told:
+def _degraded(observed: ObservedCluster, refused: Sequence[ReconcileStep], problem: str) -> _Condition:
     if problem:
         return "Degraded", "True", "ObjectTaken", problem
-    short = shortage(scene)
-    found = _amiss(scene, refused)
+    short = shortage(observed)
+    found = _problem(observed, refused)
     if short is not None:
         # That writes are refused is worse than all that is not done; that they are about to be is said beside it.
         worst, other = (short.reason, short.message), found
@@ -191,44 +197,47 @@ def _degraded(scene: ObservedCluster, refused: Sequence[ReconcileStep], problem:
         return "Degraded", "True", worst[0], "; ".join(filter(None, (worst[1], other[1] if other else "")))
     if found is not None:
         return "Degraded", "True", *found
-    if scene.latest.health == "Yellow":
+    if observed.latest_health.status == "Yellow":
         return "Degraded", "False", AS_ASKED, "Nothing is amiss with the nodes; see Available for the shards."
     return "Degraded", "False", AS_ASKED, "Nothing is amiss."
 
 
-def _amiss(scene: ObservedCluster, refused: Sequence[ReconcileStep]) -> tuple[str, str] | None:
+def _problem(observed: ObservedCluster, refused: Sequence[ReconcileStep]) -> tuple[str, str] | None:
     """What is wrong other than want of room: a reason and a message."""
     if refused:
         return refused[0].reason, "; ".join(step.message for step in refused)
-    for node in scene.nodes:
-        if found := _ailing(node, scene.now, scene.world):
+    for node in observed.nodes:
+        if found := _node_problem(node, observed.now, observed.world):
             return found
-    if scene.latest.health == "Red":
-        return HEALTH_RED, f"Some data can't be reached: {_lacking(scene)}{_RETRY if _gave_up(scene) else ''}"
-    if scene.security.unrenewable:
-        return scene.security.unrenewable
-    if fixed := cannot_grow(scene):
+    if observed.latest_health.status == "Red":
+        return (
+            HEALTH_RED,
+            f"Some data can't be reached: {_lacking(observed)}{_RETRY if _gave_up(observed) else ''}",
+        )
+    if observed.security.unrenewable:
+        return observed.security.unrenewable
+    if fixed := unexpandable_claims(observed):
         return "VolumesCannotGrow", fixed
     return None
 
 
-def _uncounted(scene: ObservedCluster) -> str:
+def _uncounted(observed: ObservedCluster) -> str:
     """Why nobody knows whether all copies are there; empty if it is known."""
-    facts = scene.latest
+    facts = observed.latest_health
     if not facts.health:
         return "how its shards are is not known: no pilot reports it"
-    up = {node.name: node.started for node in scene.nodes if node.is_up}
-    ours = {name for name in facts.members if name.startswith(f"{base_name(scene.cluster)}-")}
-    if gone := sorted(ours - {node.name for node in scene.nodes}):
+    up = {node.name: node.started for node in observed.nodes if node.is_up}
+    ours = {name for name in facts.members if name.startswith(f"{base_name(observed.cluster)}-")}
+    if gone := sorted(ours - {node.name for node in observed.nodes}):
         return f"its shards have not been counted since {', '.join(gone)} left"
     if new := sorted(name for name, started in up.items() if facts.members.get(name) != started):
         return f"its shards have not been counted since {', '.join(new)} came in"
     return ""
 
 
-def _lacking(scene: ObservedCluster) -> str:
+def _lacking(observed: ObservedCluster) -> str:
     """What keeps a cluster from being Green."""
-    shards = scene.latest.shards or {}
+    shards = observed.latest_health.shards or {}
     counts = [
         f"{count} {'shard' if count == 1 else 'shards'} {'is' if count == 1 else 'are'} {doing}"
         for field, doing in (("unassigned", "unassigned"), ("initializing", "being built"))
@@ -238,12 +247,12 @@ def _lacking(scene: ObservedCluster) -> str:
     return f"{said}; {why}" if (why := shards.get("explanation")) else said
 
 
-def _gave_up(scene: ObservedCluster) -> bool:
+def _gave_up(observed: ObservedCluster) -> bool:
     """Whether a shard has failed so often that Elasticsearch does not try it again by itself."""
-    return "maximum number of retries" in str((scene.latest.shards or {}).get("explanation") or "")
+    return "maximum number of retries" in str((observed.latest_health.shards or {}).get("explanation") or "")
 
 
-def _ailing(node: ClusterNode, now: float, world: Snapshot) -> tuple[str, str] | None:
+def _node_problem(node: ClusterNode, now: float, world: Snapshot) -> tuple[str, str] | None:
     """What is wrong with a node that does not come up by itself."""
     if node.has_wrong_image:
         return WRONG, wrong_image(node, world)
@@ -252,16 +261,16 @@ def _ailing(node: ClusterNode, now: float, world: Snapshot) -> tuple[str, str] |
         why = trouble(pod)
         crash = crash_of(pilot) if pilot is not None else ""
         if why.reason in IMAGE_REASONS:
-            return why.reason, _bringing(pod, why.sentence, world)
+            return why.reason, _image_advice(pod, why.sentence, world)
         if crash and why.reason in (*_EXITED, "PodNotReady"):
             # The database's own last words say more than that its container has ended.
             lines = f"kubectl get pilot {node.name} -n {pod.namespace} -o jsonpath='{{.status.lastExit.log}}'"
             return "DatabaseEnded", f"{node.name} does not get up: {crash}; its last lines: {lines}"
         if why.reason == "PodNotReady":
             # A node takes its time to start, and there is nothing amiss while it does.
-            if node.down_for(now) >= _LONG or _reason(pilot) in (HOOK_FAILED, OUT_OF_TOUCH):
-                remedy = bringing(pod, world) if WRONG_IMAGE in node.excuse else why.remedy
-                return _reason(pilot) or why.reason, f"{node.unsettled(None)}; {remedy}"
+            if node.down_for(now) >= _START_TIMEOUT or _reason(pilot) in (HOOK_FAILED, OUT_OF_TOUCH):
+                remedy = import_advice(pod, world) if WRONG_IMAGE in node.not_ready_message else why.remedy
+                return _reason(pilot) or why.reason, f"{node.why_unsettled(None)}; {remedy}"
         elif why.remedy or why.reason == "Unschedulable":
             return why.reason, f"{why.sentence}; {why.remedy}" if why.remedy else why.sentence
     if (
@@ -278,7 +287,7 @@ def _reason(pilot: Object | None) -> str:
     return str(((pilot.condition("Ready") if pilot is not None else None) or {}).get("reason") or "")
 
 
-def _bringing(pod: Object, sentence: str, world: Snapshot) -> str:
+def _image_advice(pod: Object, sentence: str, world: Snapshot) -> str:
     """What brings the image that a pod waits for: that of the pilot, which comes first, or that of the database.
 
     A node of ours says how itself, and where its data is; only that an archive of Elasticsearch has all in one folder it can't know."""
@@ -291,7 +300,7 @@ def _bringing(pod: Object, sentence: str, world: Snapshot) -> str:
         return f"{sentence}; leave spec.pilotImage out, or say host/pilothouse: our nodes have the pilot installed"
     told = with_flags(sentence)
     if "pilothouse image import" not in told:
-        return f"{told}; {bringing(pod, world)}"
+        return f"{told}; {import_advice(pod, world)}"
     return f"{told}; {archive_source(pod, world)}"
 
 

@@ -1,6 +1,6 @@
 """The condition ``VersionAccepted``: which version is asked for, what runs, and why the one is not the other.
 
-kind, status, reason, message = version_accepted(scene, refused)
+kind, status, reason, message = version_accepted(observed, refused)
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ from typing import Final
 from pilothouse.api.navigator.conditions import WRONG_IMAGE
 from pilothouse.api.pod_health import healthy, trouble
 from pilothouse.controllers.elasticsearch.observed.database_container import IMAGE_REASONS, with_flags
-from pilothouse.controllers.elasticsearch.observed.observed_cluster import ObservedCluster, ReconcileStep
+from pilothouse.controllers.elasticsearch.observed.observed_cluster import ObservedCluster
 from pilothouse.controllers.elasticsearch.steps.image_check import IMAGE_MISSING, wrong_image
+from pilothouse.controllers.elasticsearch.steps.reconcile_step import ReconcileStep
 from pilothouse.controllers.elasticsearch.steps.version_policy import IN_DOUBT, REFUSED
 from pilothouse.meta.versions import Version
 
@@ -21,15 +22,22 @@ ACCEPTED: Final = "VersionAccepted"
 WRONG: Final = "WrongImage"
 
 
-def version_accepted(scene: ObservedCluster, refused: Sequence[ReconcileStep]) -> tuple[str, str, str, str]:
+def version_accepted(
+    observed: ObservedCluster, refused: Sequence[ReconcileStep]
+) -> tuple[str, str, str, str]:
     """Type, status, reason and message."""
-    asked, runs = str(scene.cluster.spec["version"]), _running(scene)
+    asked, runs = str(observed.cluster.spec["version"]), _running(observed)
     for step in refused:
         if step.reason in (REFUSED, IN_DOUBT, IMAGE_MISSING):
             return ACCEPTED, "False", step.reason, f"{asked} is asked for, {runs}: {step.message}"
-    for node in scene.nodes:
+    for node in observed.nodes:
         if node.has_wrong_image and node.made_for == asked:
-            return ACCEPTED, "False", WRONG, f"{asked} is asked for, {runs}: {wrong_image(node, scene.world)}"
+            return (
+                ACCEPTED,
+                "False",
+                WRONG,
+                f"{asked} is asked for, {runs}: {wrong_image(node, observed.world)}",
+            )
         pod = node.pod
         if pod is None or pod.deleting or healthy(pod) or node.made_for != asked:
             continue
@@ -40,27 +48,32 @@ def version_accepted(scene: ObservedCluster, refused: Sequence[ReconcileStep]) -
                 IMAGE_MISSING,
                 f"{asked} is asked for, {runs}: {with_flags(why.sentence)}",
             )
-        if WRONG_IMAGE in node.excuse:
-            return ACCEPTED, "False", WRONG, f"{asked} is asked for, {runs}: {node.name}: {node.excuse}"
-    if not all(node.version == asked for node in scene.nodes):
-        reason = "ClusterPaused" if scene.cluster.spec.get("paused") else "RollingOut"
+        if WRONG_IMAGE in node.not_ready_message:
+            return (
+                ACCEPTED,
+                "False",
+                WRONG,
+                f"{asked} is asked for, {runs}: {node.name}: {node.not_ready_message}",
+            )
+    if not all(node.version == asked for node in observed.nodes):
+        reason = "ClusterPaused" if observed.cluster.spec.get("paused") else "RollingOut"
         return ACCEPTED, "True", reason, f"{asked} is asked for, {runs}."
-    if not all(node.is_up for node in scene.nodes):
-        up = sum(node.is_up for node in scene.nodes)
-        message = f"All nodes were last seen with {asked}; {up} of {len(scene.nodes)} serve now."
+    if not all(node.is_up for node in observed.nodes):
+        up = sum(node.is_up for node in observed.nodes)
+        message = f"All nodes were last seen with {asked}; {up} of {len(observed.nodes)} serve now."
         return ACCEPTED, "True", "Accepted", message
     return ACCEPTED, "True", "Running", f"All nodes run {asked}."
 
 
-def _running(scene: ObservedCluster) -> str:
+def _running(observed: ObservedCluster) -> str:
     """What nodes have reported, in words."""
-    counts = Counter(node.version for node in scene.nodes if node.version)
+    counts = Counter(node.version for node in observed.nodes if node.version)
     if not counts:
         return "no node has reported a version yet"
     told = [
         f"{count} {'node runs' if count == 1 else 'nodes run'} {version}"
         for version, count in sorted(counts.items(), key=lambda each: Version.parse(each[0]))
     ]
-    if silent := len(scene.nodes) - counts.total():
+    if silent := len(observed.nodes) - counts.total():
         told.append(f"{silent} {'has' if silent == 1 else 'have'} reported none yet")
     return ", ".join(told)

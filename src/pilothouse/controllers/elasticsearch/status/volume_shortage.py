@@ -1,7 +1,7 @@
 """How full the volumes of a cluster are, what Elasticsearch makes of that, and what would help.
 
-fullest_volume(scene)        # for the cluster's status
-shortage(scene)              # a Shortage, or None: a volume past a watermark, or indices that take no writes
+fullest_volume(observed)        # for the cluster's status
+shortage(observed)              # a Shortage, or None: a volume past a watermark, or indices that take no writes
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pilothouse.base.quantity import parse_quantity
 from pilothouse.controllers.elasticsearch.desired.pool_stateful_set import DATA
 from pilothouse.controllers.elasticsearch.observed.cluster_nodes import ClusterNode
 from pilothouse.controllers.elasticsearch.observed.observed_cluster import ObservedCluster
-from pilothouse.controllers.elasticsearch.steps.scale_up import why_fixed
+from pilothouse.controllers.elasticsearch.steps.scale_up import why_not_expandable
 
 READ_ONLY: Final = "IndicesReadOnly"
 FULL: Final = "VolumeFull"
@@ -60,9 +60,9 @@ class Shortage(msgspec.Struct, frozen=True):
     message: str
 
 
-def fullest_volume(scene: ObservedCluster) -> Tree | None:
+def fullest_volume(observed: ObservedCluster) -> Tree | None:
     """For the cluster's status; None while nobody knows."""
-    found = _volumes(scene)
+    found = _volumes(observed)
     if not found:
         return None
     first = found[0]
@@ -70,20 +70,20 @@ def fullest_volume(scene: ObservedCluster) -> Tree | None:
     return {"name": name, "node": first.node.name, **first.usage.tree()}
 
 
-def shortage(scene: ObservedCluster) -> Shortage | None:
+def shortage(observed: ObservedCluster) -> Shortage | None:
     """What is worst: indices that take no writes, then the fullest volume."""
-    short = [each for each in _volumes(scene) if each.usage.watermark]
-    if read_only := scene.latest.read_only:
-        return _read_only(scene, read_only, short)
+    short = [each for each in _volumes(observed) if each.usage.watermark]
+    if read_only := observed.latest_health.read_only_indices:
+        return _read_only(observed, read_only, short)
     if not short:
         return None
     first = short[0]
     full = first.usage.watermark == "FloodStage"
     gist = f"{first.name} is {'full' if full else 'nearly full'}"
-    return Shortage(FULL if full else NEARLY_FULL, gist, f"{gist}, to {_state(scene, short)}")
+    return Shortage(FULL if full else NEARLY_FULL, gist, f"{gist}, to {_state(observed, short)}")
 
 
-def _read_only(scene: ObservedCluster, found: Mapping[str, Any], short: list[Volume]) -> Shortage:
+def _read_only(observed: ObservedCluster, found: Mapping[str, Any], short: list[Volume]) -> Shortage:
     count, names = int(found.get("count") or 0), list(found.get("names") or ())
     more = f" and {count - _MOST_NAMED} more" if count > _MOST_NAMED else ""
     which = (
@@ -96,11 +96,11 @@ def _read_only(scene: ObservedCluster, found: Mapping[str, Any], short: list[Vol
     why = f"{gist}{listed}, since a disk was nearly full (read_only_allow_delete)"
     if not short:
         return Shortage(READ_ONLY, gist, f"{why}; there is room by now: if the block stays, {_UNBLOCK}")
-    said = f"{why}: {short[0].name} is full to {_state(scene, short)}. Once there is room and the block stays, {_UNBLOCK}"
+    said = f"{why}: {short[0].name} is full to {_state(observed, short)}. Once there is room and the block stays, {_UNBLOCK}"
     return Shortage(READ_ONLY, gist, said)
 
 
-def _state(scene: ObservedCluster, short: list[Volume]) -> str:
+def _state(observed: ObservedCluster, short: list[Volume]) -> str:
     first, others = short[0], short[1:]
     effect = _EFFECTS.get(first.usage.watermark, "")
     pilot = first.node.pilot
@@ -111,10 +111,10 @@ def _state(scene: ObservedCluster, short: list[Volume]) -> str:
     beside = (
         f"; {', '.join(listed)}{' and so are more' if len(others) > _MOST_NAMED else ''}" if listed else ""
     )
-    return f"{first.usage}, and {effect}{beside}; {_remedy(scene, first)}"
+    return f"{first.usage}, and {effect}{beside}; {_remedy(observed, first)}"
 
 
-def _remedy(scene: ObservedCluster, volume: Volume) -> str:
+def _remedy(observed: ObservedCluster, volume: Volume) -> str:
     pool, pod, claim = volume.node.pool, volume.node.pod, volume.claim
     machine = f"node {pod.spec['nodeName']}" if pod is not None and pod.spec.get("nodeName") else "its node"
     others = "delete indices, or add nodes to the pool"
@@ -123,19 +123,21 @@ def _remedy(scene: ObservedCluster, volume: Volume) -> str:
     size = claim.at("status", "capacity", "storage") or claim.at("spec", "resources", "requests", "storage")
     if size is not None and volume.usage.capacity > _SHARED * parse_quantity(size).to_int():
         return f"the claim has a disk of {machine} in common with others: make room there, {others}"
-    if why := why_fixed(scene, claim):
+    if why := why_not_expandable(observed, claim):
         return f"the claim can't grow ({why}): {others}"
     return f"raise persistence.size of pool {pool.name} (the claim has {size}), {others}"
 
 
-def _volumes(scene: ObservedCluster) -> list[Volume]:
+def _volumes(observed: ObservedCluster) -> list[Volume]:
     """Those of nodes that are there, the fullest first."""
     found = []
-    for node in scene.nodes:
+    for node in observed.nodes:
         if node.pod is None or node.pilot is None:
             continue
         usage = DiskUsage.of(node.pilot.status.get("volume"))
         if usage is not None:
-            claim = scene.world.find(PersistentVolumeClaim, scene.cluster.namespace, f"{DATA}-{node.name}")
+            claim = observed.world.find(
+                PersistentVolumeClaim, observed.cluster.namespace, f"{DATA}-{node.name}"
+            )
             found.append(Volume(node, usage, claim))
     return sorted(found, key=lambda each: (-each.usage.used / each.usage.capacity, each.node.name))

@@ -1,7 +1,7 @@
 """Images that the machines of a cluster lack: looked for before a healthy node is taken down, and what brings them.
 
-    step = missing_images(scene)                   # refused, if a roll would need an image that is not there
-    wait = why_no_image(scene, node, template)     # why this node's next pod could not start where it is
+    step = missing_images(observed)                   # refused, if a roll would need an image that is not there
+    wait = why_image_missing(observed, node, template)     # why this node's next pod could not start where it is
 
 Nodes of ours fetch nothing and list the images that they have; others are left to fetch what they need (``api.node_images``).
 """
@@ -19,9 +19,10 @@ from pilothouse.api.node_images import DATA_FOLDER, USUAL_DATA_FOLDER, importing
 from pilothouse.api.objects import Object, Tree
 from pilothouse.controllers.elasticsearch.desired.pool_stateful_set import annotation_of
 from pilothouse.controllers.elasticsearch.observed.cluster_nodes import ClusterNode
-from pilothouse.controllers.elasticsearch.observed.observed_cluster import ObservedCluster, ReconcileStep
-from pilothouse.controllers.elasticsearch.steps.template_rollout import digest
-from pilothouse.controllers.elasticsearch.steps.version_policy import target
+from pilothouse.controllers.elasticsearch.observed.observed_cluster import ObservedCluster
+from pilothouse.controllers.elasticsearch.steps.reconcile_step import ReconcileStep
+from pilothouse.controllers.elasticsearch.steps.template_rollout import template_digest
+from pilothouse.controllers.elasticsearch.steps.version_policy import target_template
 from pilothouse.runtime.intents import Wait
 from pilothouse.runtime.snapshot import Snapshot
 
@@ -30,38 +31,40 @@ _STRIP: Final = ("--strip-components", "1")
 """An archive of Elasticsearch has everything in one folder."""
 
 
-def missing_images(scene: ObservedCluster) -> ReconcileStep | None:
+def missing_images(observed: ObservedCluster) -> ReconcileStep | None:
     """The images that pods would be made from and that their machines lack: no roll is begun before they are there."""
     found: dict[str, dict[str, Object]] = {}
-    for pool in scene.in_rolling_order:
-        wanted = target(scene, pool)
+    for pool in observed.rolling_order:
+        wanted = target_template(observed, pool)
         if wanted is None:
             continue
-        for node in scene.of(pool.name):
-            if node.pod is None or node.leaving or node.template == digest(wanted):
+        for node in observed.nodes_of(pool.name):
+            if node.pod is None or node.leaving or node.template == template_digest(wanted):
                 continue
-            if (machine := _lacking(scene.world, node.pod, _image(wanted))) is not None:
+            if (machine := _lacking(observed.world, node.pod, _image(wanted))) is not None:
                 found.setdefault(_image(wanted), {})[machine.name] = machine
     if not found:
         return None
-    told = "; ".join(_told(image, list(machines.values())) for image, machines in found.items())
+    told = "; ".join(_missing_text(image, list(machines.values())) for image, machines in found.items())
     return ReconcileStep(IMAGE_MISSING, f"{told}; no node is restarted before it is there", refused=True)
 
 
-def why_no_image(scene: ObservedCluster, node: ClusterNode, template: str) -> Wait | None:
+def why_image_missing(observed: ObservedCluster, node: ClusterNode, template: str) -> Wait | None:
     """Why a node's pod should not be made anew from this template: the machine that it is on lacks the image."""
-    stateful_set, wanted = scene.sets[node.pool.name], target(scene, node.pool)
+    stateful_set, wanted = observed.sets[node.pool.name], target_template(observed, node.pool)
     if annotation_of(stateful_set, TEMPLATE) == template:
         wanted = stateful_set.at("spec", "template")
     if wanted is None or node.pod is None or node.is_down:
         return None
-    machine = _lacking(scene.world, node.pod, _image(wanted))
-    return Wait(IMAGE_MISSING, because=_told(_image(wanted), [machine])) if machine is not None else None
+    machine = _lacking(observed.world, node.pod, _image(wanted))
+    return (
+        Wait(IMAGE_MISSING, because=_missing_text(_image(wanted), [machine])) if machine is not None else None
+    )
 
 
-def bringing(pod: Object, world: Snapshot) -> str:
+def import_advice(pod: Object, world: Snapshot) -> str:
     """What brings the image of a pod's database to the machine that the pod is on."""
-    return _advice(_image(pod.tree), [_machine(pod, world)])
+    return _advice(_image(pod.tree), [_node_of(pod, world)])
 
 
 def wrong_image(node: ClusterNode, world: Snapshot) -> str:
@@ -69,16 +72,16 @@ def wrong_image(node: ClusterNode, world: Snapshot) -> str:
     assert node.pod is not None
     return (
         f"{node.name} was made for {node.made_for} and runs {node.version}: the image {_image(node.pod.tree)} holds that version. "
-        f"Bring the right one, then delete the pod (kubectl delete pod {node.name} -n {node.pod.namespace}): {bringing(node.pod, world)}"
+        f"Bring the right one, then delete the pod (kubectl delete pod {node.name} -n {node.pod.namespace}): {import_advice(node.pod, world)}"
     )
 
 
 def archive_source(pod: Object, world: Snapshot) -> str:
     """Where an archive with the database of a pod comes from."""
-    return _source(_image(pod.tree), [_machine(pod, world)])
+    return _source(_image(pod.tree), [_node_of(pod, world)])
 
 
-def _machine(pod: Object, world: Snapshot) -> Object:
+def _node_of(pod: Object, world: Snapshot) -> Object:
     """The node that a pod is on, as far as it is known."""
     name = str(pod.spec.get("nodeName") or "")
     found = world.find(kind_names.Node, "", name) if name else None
@@ -96,7 +99,7 @@ def _image(holder: Tree) -> str:
     return str(holder["spec"]["containers"][0]["image"])
 
 
-def _told(image: str, machines: Sequence[Object]) -> str:
+def _missing_text(image: str, machines: Sequence[Object]) -> str:
     names = [machine.name for machine in machines]
     where = f"node {names[0]}" if len(names) == 1 else f"nodes {', '.join(names)}"
     return f"image {image} is not on {where}, and nodes fetch nothing; {_advice(image, machines)}"

@@ -1,11 +1,12 @@
-"""What nodes take from their Pilots: settings, plugins, heap, roles.
+"""Configuration that nodes take from their Pilots: settings, plugins, heap, roles.
 
-    yield from tell_pilots(scene)        # all that nothing is restarted for that runs
-    step = reconfigure(scene)            # the next node that is restarted for its configuration; None if all have theirs
+    yield from update_pilots(observed)      # every change that restarts no running node
+    step = reconfigure(observed)            # the next node that is restarted for its configuration; None if all are up to date
 
-A configuration is written to one Pilot at a time, by the rule by which pods are made anew: the pilot restarts its database for it. Nodes that
-are down get theirs at once: that takes nothing away. So do those whose Pilots somebody else has edited: their pilots go by the hash that is written beside the spec
-(``configurations``), and have not followed. One that was started meanwhile has, and waits for its turn.
+A configuration that needs a restart is written to one Pilot at a time, through the gate that pods are replaced through: the pilot
+restarts its database for it. Nodes that are down get theirs at once: that makes nothing unavailable. So do nodes whose Pilot
+was edited by others: their pilots go by the hash beside the spec (``configurations``) and have not applied the edit. A node that
+was started since has applied it, and waits for its turn.
 """
 
 from __future__ import annotations
@@ -18,39 +19,42 @@ from pilothouse.api.navigator.labels import CONFIGURATION
 from pilothouse.api.objects import Object, Tree
 from pilothouse.controllers.elasticsearch.desired.pilot_specs import difference, initial_masters, wanted_spec
 from pilothouse.controllers.elasticsearch.observed.cluster_nodes import ClusterNode
-from pilothouse.controllers.elasticsearch.observed.observed_cluster import ObservedCluster, ReconcileStep
+from pilothouse.controllers.elasticsearch.observed.observed_cluster import ObservedCluster
+from pilothouse.controllers.elasticsearch.steps import restart_gate
+from pilothouse.controllers.elasticsearch.steps.reconcile_step import ReconcileStep
 from pilothouse.runtime.intents import Intent, PatchObject
 
 CONFIGURATIONS: Final = "RollingConfiguration"
 
 
-def tell_pilots(scene: ObservedCluster) -> Iterator[Intent]:
-    """What Pilots can be told at once: what nobody has to be restarted for, and everything if the node is down."""
-    for node in scene.nodes:
+def update_pilots(observed: ObservedCluster) -> Iterator[Intent]:
+    """Write what needs no restart, and everything for nodes that are down."""
+    for node in observed.nodes:
         if node.pilot is None or node.pool.removed:
             continue
-        wanted = _wanted(scene, node)
+        wanted = _wanted(observed, node)
         if _needs_restart(node.pilot, wanted) and not node.is_down:
             continue
         if fields := _fields(node.pilot, wanted):
-            because = f"{node.name} has a new configuration, for which nothing is restarted that runs"
+            because = f"the configuration of {node.name} changes, without a restart of a running database"
             yield PatchObject(node.pilot, fields, because=because)
 
 
-def reconfigure(scene: ObservedCluster) -> ReconcileStep | None:
-    """The next Pilot whose configuration is not what is asked for and whose node has to be restarted for it."""
-    nodes = [node for pool in scene.in_rolling_order for node in reversed(scene.of(pool.name))]
-    # One that has been told, and whose Pilot was edited before its pilot could follow, goes first: the others wait for it.
+def reconfigure(observed: ObservedCluster) -> ReconcileStep | None:
+    """Write the next configuration that needs a restart."""
+    nodes = [node for pool in observed.rolling_order for node in reversed(observed.nodes_of(pool.name))]
+    # A node that does not run its configuration yet goes first: the gate holds back all others until it does.
     for node in sorted(nodes, key=lambda node: node.runs_its_configuration):
         if node.pilot is None or node.leaving or node.is_down:
             continue
-        wanted = _wanted(scene, node)
+        wanted = _wanted(observed, node)
         if not _needs_restart(node.pilot, wanted):
             continue
-        if wait := scene.why_not(node):
-            message = f"{node.name} is next to get its configuration: {wait.because}"
-            return ReconcileStep(CONFIGURATIONS, message, wait=wait)
-        because = f"{node.name} gets its configuration and is restarted with it"
+        if wait := restart_gate.why_not_restart(observed, node):
+            return ReconcileStep.waiting(
+                CONFIGURATIONS, wait, f"{node.name} is next to get its configuration"
+            )
+        because = f"{node.name} gets its configuration and restarts with it"
         patch = PatchObject(
             node.pilot, _fields(node.pilot, wanted), because=because, event="UpdateConfiguration"
         )
@@ -59,7 +63,7 @@ def reconfigure(scene: ObservedCluster) -> ReconcileStep | None:
 
 
 def _needs_restart(pilot: Object, wanted: Tree) -> bool:
-    """Whether its database would be restarted for it: it is not what it has been told to run, or it was started with what a person has made of that."""
+    """Whether the pilot would restart its database for it: it differs from what the pilot was told, or a person's edit is running."""
     digest = configuration_hash(wanted)
     if in_force(pilot.spec, pilot.annotations) != digest:
         return True
@@ -67,7 +71,7 @@ def _needs_restart(pilot: Object, wanted: Tree) -> bool:
 
 
 def _fields(pilot: Object, wanted: Tree) -> Tree:
-    """The merge patch that gives a Pilot what is wanted, and vouches for it; empty if that is so already."""
+    """The merge patch to the wanted spec and its hash; empty if nothing changes."""
     fields: Tree = {}
     if spec := difference(pilot.spec, wanted):
         fields["spec"] = spec
@@ -76,11 +80,13 @@ def _fields(pilot: Object, wanted: Tree) -> Tree:
     return fields
 
 
-def _wanted(scene: ObservedCluster, node: ClusterNode) -> Tree:
+def _wanted(observed: ObservedCluster, node: ClusterNode) -> Tree:
     return wanted_spec(
-        scene.cluster,
+        observed.cluster,
         node.pool,
-        version=node.made_for or str(scene.cluster.spec["version"]),
-        initial=[] if scene.is_formed else initial_masters(scene.cluster, scene.pools.values(), scene.pilots),
-        majority=scene.majority,
+        version=node.made_for or str(observed.cluster.spec["version"]),
+        initial=[]
+        if observed.is_formed
+        else initial_masters(observed.cluster, observed.pools.values(), observed.pilots),
+        majority=observed.majority,
     )

@@ -1,7 +1,7 @@
 """Nodes that are to go: emptied first, and taken away when they say that they are empty.
 
-    yield from take_back(scene)          # those that are wanted again
-    step = drain(scene)                  # who is decommissioned next, waited for, or taken away; None if nobody is to go
+    yield from take_back(observed)          # those that are wanted again
+    step = drain(observed)                  # who is decommissioned next, waited for, or taken away; None if nobody is to go
 
 All surplus nodes of a pool without masters go together: all are decommissioned, and the set shrinks when all have said that nothing is
 left. Masters go one by one over the whole cluster, each when all other nodes are in, so that no majority is lost. A pool that was removed shrinks
@@ -18,9 +18,10 @@ from typing import Final
 from pilothouse.api.navigator.labels import DECOMMISSIONED_FOR, POOL_NAME
 from pilothouse.api.objects import Object
 from pilothouse.controllers.elasticsearch.desired.pools import Pool, set_name
-from pilothouse.controllers.elasticsearch.observed.cluster_health import AGAIN
 from pilothouse.controllers.elasticsearch.observed.cluster_nodes import ClusterNode
-from pilothouse.controllers.elasticsearch.observed.observed_cluster import ObservedCluster, ReconcileStep
+from pilothouse.controllers.elasticsearch.observed.observed_cluster import ObservedCluster
+from pilothouse.controllers.elasticsearch.steps.reconcile_step import ReconcileStep
+from pilothouse.controllers.elasticsearch.steps.restart_gate import RECHECK, why_not_remove
 from pilothouse.controllers.stateful_sets.pod_identity import ordinal_of
 from pilothouse.runtime.intents import Delete, Intent, PatchObject, Wait
 
@@ -33,19 +34,19 @@ _LEAVING: Final = "leaving"
 """Written when the set is about to shrink: it has to be true then that nobody has taken the decommission back."""
 
 
-def take_back(scene: ObservedCluster) -> Iterator[Intent]:
+def recommission(observed: ObservedCluster) -> Iterator[Intent]:
     """Nodes that are wanted again serve again, if it was from here that they were decommissioned.
 
     Not while the pod is on its way out, since shards would come to it that go with it.
     """
-    leaving = {node.name for node in scene.nodes if node.leaving}
-    for pilot in scene.pilots:
+    leaving = {node.name for node in observed.nodes if node.leaving}
+    for pilot in observed.pilots:
         if DECOMMISSIONED_FOR not in pilot.annotations or pilot.name in leaving:
             continue
-        pool = scene.pools.get(pilot.labels.get(POOL_NAME, ""))
+        pool = observed.pools.get(pilot.labels.get(POOL_NAME, ""))
         if pool is None:
             continue
-        ordinal = ordinal_of(set_name(scene.cluster, pool.name), pilot.name)
+        ordinal = ordinal_of(set_name(observed.cluster, pool.name), pilot.name)
         if ordinal is not None and ordinal < pool.replicas:
             fields = {
                 "metadata": {"annotations": {DECOMMISSIONED_FOR: None}},
@@ -54,59 +55,59 @@ def take_back(scene: ObservedCluster) -> Iterator[Intent]:
             yield PatchObject(pilot, fields, because=f"{pilot.name} is wanted again", event="Recommission")
 
 
-def drain(scene: ObservedCluster) -> ReconcileStep | None:
+def drain(observed: ObservedCluster) -> ReconcileStep | None:
     """The next step for those that are to go."""
-    leaving = [node.name for node in scene.nodes if node.leaving]
+    leaving = [node.name for node in observed.nodes if node.leaving]
     if leaving:
         because = f"waiting for {', '.join(leaving)} to be gone"
         return ReconcileStep(SHRINKING, because, wait=Wait("PodTerminating", because=because))
-    if problem := _nowhere_to_go(scene):
+    if problem := _nowhere_to_go(observed):
         return ReconcileStep(REFUSED, problem, refused=True)
     waiting: ReconcileStep | None = None
     masters = 0
-    for pool in scene.pools.values():
-        going = _going(scene, pool)
+    for pool in observed.pools.values():
+        going = _going(observed, pool)
         if not going:
             continue
         if pool.is_master:
             masters += 1
             if masters > 1:
                 continue
-        step = _let_go(scene, pool, going)
+        step = _let_go(observed, pool, going)
         if step.intents:
             return step
         waiting = waiting or step
     return waiting
 
 
-def clear_away(scene: ObservedCluster) -> Iterator[Intent]:
+def delete_removed_pools(observed: ObservedCluster) -> Iterator[Intent]:
     """The sets of removed pools go when nothing is left of them."""
-    for pool in scene.pools.values():
-        stateful_set = scene.sets.get(pool.name)
+    for pool in observed.pools.values():
+        stateful_set = observed.sets.get(pool.name)
         if not pool.removed or stateful_set is None:
             continue
-        if not scene.of(pool.name) and not stateful_set.spec.get("replicas", 1):
+        if not observed.nodes_of(pool.name) and not stateful_set.spec.get("replicas", 1):
             because = f"pool {pool.name} was removed, and its nodes are gone"
             yield Delete(
                 stateful_set, exact=True, propagation="Background", because=because, event="DeleteNodePool"
             )
 
 
-def _going(scene: ObservedCluster, pool: Pool) -> list[ClusterNode]:
+def _going(observed: ObservedCluster, pool: Pool) -> list[ClusterNode]:
     """Those of a pool that are to go now, the highest last."""
-    surplus = [node for node in scene.of(pool.name) if node.ordinal >= pool.replicas]
+    surplus = [node for node in observed.nodes_of(pool.name) if node.ordinal >= pool.replicas]
     return surplus[-1:] if pool.is_master else surplus
 
 
-def _let_go(scene: ObservedCluster, pool: Pool, going: list[ClusterNode]) -> ReconcileStep:
+def _let_go(observed: ObservedCluster, pool: Pool, going: list[ClusterNode]) -> ReconcileStep:
     names = ", ".join(node.name for node in going)
     why = _REMOVED if pool.removed else _SCALED
-    if pool.is_master and scene.is_formed and (wait := scene.waits_for_others(going[-1])):
-        return ReconcileStep(DRAINING, f"{names} is to go: {wait.because}", wait=wait)
-    left = [node for node in going if not _may_go(scene, node)]
+    if pool.is_master and observed.is_formed and (wait := why_not_remove(observed, going[-1])):
+        return ReconcileStep.waiting(DRAINING, wait, f"{names} is to be removed")
+    left = [node for node in going if not _may_go(observed, node)]
     if not left:
-        return _unknown(scene, pool, names, several=len(going) > 1) or _shrink(scene, pool, going)
-    if pool.is_master and not scene.is_formed:
+        return _unknown(observed, pool, names, several=len(going) > 1) or _shrink(observed, pool, going)
+    if pool.is_master and not observed.is_formed:
         because = f"{names} is to go, and the cluster has not been formed yet; masters that were started stay until it is"
         return ReconcileStep(DRAINING, because, wait=Wait("NotFormed", because=because))
     unmarked = [
@@ -115,23 +116,23 @@ def _let_go(scene: ObservedCluster, pool: Pool, going: list[ClusterNode]) -> Rec
     said = "; ".join(_left_on(node) for node in left)
     gist = f"{names} {'are to go when they are' if len(going) > 1 else 'is to go when it is'} empty"
     because = f"{gist}: {said}"
-    wait = None if unmarked else Wait(DRAINING, because=because, seconds=AGAIN)
+    wait = None if unmarked else Wait(DRAINING, because=because, seconds=RECHECK)
     return ReconcileStep(DRAINING, because, gist=gist, intents=tuple(unmarked), wait=wait)
 
 
-def _may_go(scene: ObservedCluster, node: ClusterNode) -> bool:
+def _may_go(observed: ObservedCluster, node: ClusterNode) -> bool:
     if node.is_decommissioned:
         return True
     never_started = not node.started and node.is_down
-    return never_started and (not scene.is_formed or scene.facts.health in ("Yellow", "Green"))
+    return never_started and (not observed.is_formed or observed.health.status in ("Yellow", "Green"))
 
 
-def _unknown(scene: ObservedCluster, pool: Pool, names: str, *, several: bool) -> ReconcileStep | None:
+def _unknown(observed: ObservedCluster, pool: Pool, names: str, *, several: bool) -> ReconcileStep | None:
     """While a node that stays has no Pilot, nobody knows whether it has what it was given. One is made for its pod at once."""
-    for node in scene.of(pool.name):
+    for node in observed.nodes_of(pool.name):
         if node.pod is not None and node.pilot is None and node.ordinal < pool.replicas:
             because = f"{names} {'are' if several else 'is'} to go: {_left_on(node)}"
-            return ReconcileStep(DRAINING, because, wait=Wait(DRAINING, because=because, seconds=AGAIN))
+            return ReconcileStep(DRAINING, because, wait=Wait(DRAINING, because=because, seconds=RECHECK))
     return None
 
 
@@ -157,9 +158,9 @@ def _left_on(node: ClusterNode) -> str:
     return f"{node.name} holds {node.documents} {'document' if node.documents == 1 else 'documents'}{detail}"
 
 
-def _shrink(scene: ObservedCluster, pool: Pool, going: list[ClusterNode]) -> ReconcileStep:
+def _shrink(observed: ObservedCluster, pool: Pool, going: list[ClusterNode]) -> ReconcileStep:
     """Each Pilot has to be the very one that was seen to be empty when its node is given up."""
-    stateful_set = scene.sets[pool.name]
+    stateful_set = observed.sets[pool.name]
     replicas = going[0].ordinal
     names = ", ".join(node.name for node in going)
     holds = "hold" if len(going) > 1 else "holds"
@@ -182,11 +183,11 @@ def _shrink(scene: ObservedCluster, pool: Pool, going: list[ClusterNode]) -> Rec
     return ReconcileStep(SHRINKING, because, (*kept, shrunk))
 
 
-def _nowhere_to_go(scene: ObservedCluster) -> str:
+def _nowhere_to_go(observed: ObservedCluster) -> str:
     """Why data can't be moved: no node that holds data would be left."""
-    holding = [node for node in scene.nodes if node.pool.holds_data]
-    staying = [pool for pool in scene.pools.values() if pool.holds_data and pool.replicas]
-    if staying or not holding or not scene.is_formed:
+    holding = [node for node in observed.nodes if node.pool.holds_data]
+    staying = [pool for pool in observed.pools.values() if pool.holds_data and pool.replicas]
+    if staying or not holding or not observed.is_formed:
         return ""
     return (
         "no node that holds data would be left, so there is nowhere to move it; "

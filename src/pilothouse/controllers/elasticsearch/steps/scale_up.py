@@ -1,9 +1,9 @@
 """Pools that are missing, and nodes and space that are.
 
-    step = make_pools(scene)
-    step = grow(scene)
-    yield from grow_claims(scene)
-    yield from kept_claims(scene)        # what becomes of them when nodes or the cluster go
+    step = create_pools(observed)
+    step = grow(observed)
+    yield from expand_claims(observed)
+    yield from update_claim_retention(observed)        # what becomes of them when nodes or the cluster go
 
 Masters of Elasticsearch before 7 come one by one once the cluster is formed, since each has to be counted before the next may be. A set's claim templates can't be
 changed, so claims are grown themselves, those of new nodes right after they were made; if their storage class lets them.
@@ -26,9 +26,10 @@ from pilothouse.controllers.elasticsearch.desired.pool_stateful_set import (
     wanted_set,
 )
 from pilothouse.controllers.elasticsearch.desired.pools import Pool, set_name
-from pilothouse.controllers.elasticsearch.observed.observed_cluster import ObservedCluster, ReconcileStep
-from pilothouse.controllers.elasticsearch.steps.image_check import bringing
+from pilothouse.controllers.elasticsearch.observed.observed_cluster import ObservedCluster
+from pilothouse.controllers.elasticsearch.steps.image_check import import_advice
 from pilothouse.controllers.elasticsearch.steps.owned_objects import check_own
+from pilothouse.controllers.elasticsearch.steps.reconcile_step import ReconcileStep
 from pilothouse.controllers.storage.volume_matching import class_of
 from pilothouse.meta.versions import Version
 from pilothouse.runtime.intents import Create, Intent, PatchObject, Wait
@@ -38,21 +39,21 @@ GROWING: Final = "ScalingUp"
 STARTING: Final = "NodesStarting"
 
 
-def make_pools(scene: ObservedCluster) -> ReconcileStep | None:
+def create_pools(observed: ObservedCluster) -> ReconcileStep | None:
     """The pools that have no set yet. Raises Taken."""
     intents: list[Intent] = []
-    for pool in scene.pools.values():
-        if pool.name in scene.sets:
+    for pool in observed.pools.values():
+        if pool.name in observed.sets:
             continue
-        name = set_name(scene.cluster, pool.name)
-        found = scene.world.find(StatefulSet, scene.cluster.namespace, name)
+        name = set_name(observed.cluster, pool.name)
+        found = observed.world.find(StatefulSet, observed.cluster.namespace, name)
         if found is not None and found.deleting:
             because = f"the set {name} is still being deleted; it is made again when it is gone"
             return ReconcileStep(MAKING, because, wait=Wait("SetTerminating", because=because))
         if found is not None:
-            check_own(scene.cluster, found)
-        tree = wanted_set(scene.cluster, pool, _version(scene), scene.security)
-        tree["metadata"]["ownerReferences"] = [owner_reference(scene.cluster)]
+            check_own(observed.cluster, found)
+        tree = wanted_set(observed.cluster, pool, _version(observed), observed.security)
+        tree["metadata"]["ownerReferences"] = [owner_reference(observed.cluster)]
         because = f"pool {pool.name} of {pool.replicas} nodes is made"
         intents.append(Create(tree, because=because, event="CreateNodePool"))
     return (
@@ -62,18 +63,18 @@ def make_pools(scene: ObservedCluster) -> ReconcileStep | None:
     )
 
 
-def grow(scene: ObservedCluster) -> ReconcileStep | None:
+def add_nodes(observed: ObservedCluster) -> ReconcileStep | None:
     """Pools that have fewer nodes than are asked for."""
-    for pool in scene.pools.values():
-        stateful_set = scene.sets.get(pool.name)
+    for pool in observed.pools.values():
+        stateful_set = observed.sets.get(pool.name)
         if stateful_set is None:
             continue
         present = int(stateful_set.spec.get("replicas", 1))
         if present >= pool.replicas:
             continue
         wanted = pool.replicas
-        if _one_by_one(scene, pool):
-            problems = (node.unsettled(scene.sets.get(node.pool.name)) for node in scene.nodes)
+        if _one_by_one(observed, pool):
+            problems = (node.why_unsettled(observed.sets.get(node.pool.name)) for node in observed.nodes)
             if problem := next(filter(None, problems), ""):
                 because = f"pool {pool.name} grows master by master: {problem}"
                 return ReconcileStep(GROWING, because, wait=Wait("NodeNotReady", because=because))
@@ -86,32 +87,32 @@ def grow(scene: ObservedCluster) -> ReconcileStep | None:
     return None
 
 
-def starting(scene: ObservedCluster) -> ReconcileStep | None:
+def wait_for_nodes(observed: ObservedCluster) -> ReconcileStep | None:
     """Nodes that are not what they should be yet: nothing has to be done but to wait."""
-    for node in scene.nodes:
-        problem = node.unsettled(scene.sets.get(node.pool.name))
+    for node in observed.nodes:
+        problem = node.why_unsettled(observed.sets.get(node.pool.name))
         if problem and not node.is_decommissioned:
             if node.pod is not None and WRONG_IMAGE in problem:
-                problem = f"{problem}; {bringing(node.pod, scene.world)}"
+                problem = f"{problem}; {import_advice(node.pod, observed.world)}"
             return ReconcileStep(STARTING, problem, wait=Wait("NodeNotReady", because=problem))
     return None
 
 
-def grow_claims(scene: ObservedCluster) -> Iterator[Intent]:
+def expand_claims(observed: ObservedCluster) -> Iterator[Intent]:
     """Claims that are smaller than their pool asks for, and may grow."""
-    for claim, asked in _too_small(scene):
-        if not why_fixed(scene, claim):
+    for claim, asked in _too_small(observed):
+        if not why_not_expandable(observed, claim):
             present = claim.at("spec", "resources", "requests", "storage")
             because = f"claim {claim.name} grows from {present} to {asked}"
             fields = {"spec": {"resources": {"requests": {"storage": asked}}}}
             yield PatchObject(claim, fields, because=because, event="GrowVolume")
 
 
-def kept_claims(scene: ObservedCluster) -> Iterator[Intent]:
+def update_claim_retention(observed: ObservedCluster) -> Iterator[Intent]:
     """What the cluster says of its claims is what its sets say."""
-    wanted = retention(scene.cluster)
-    for pool in scene.pools.values():
-        stateful_set = scene.sets.get(pool.name)
+    wanted = retention(observed.cluster)
+    for pool in observed.pools.values():
+        stateful_set = observed.sets.get(pool.name)
         if stateful_set is None or stateful_set.spec.get("persistentVolumeClaimRetentionPolicy") == wanted:
             continue
         because = f"claims of pool {pool.name}: {wanted['whenScaled']} when scaled, {wanted['whenDeleted']} when deleted"
@@ -119,9 +120,13 @@ def kept_claims(scene: ObservedCluster) -> Iterator[Intent]:
         yield PatchObject(stateful_set, fields, because=because)
 
 
-def cannot_grow(scene: ObservedCluster) -> str:
+def unexpandable_claims(observed: ObservedCluster) -> str:
     """Which claims should grow and may not, and what would help; empty if none."""
-    fixed = [(claim, asked, why) for claim, asked in _too_small(scene) if (why := why_fixed(scene, claim))]
+    fixed = [
+        (claim, asked, why)
+        for claim, asked in _too_small(observed)
+        if (why := why_not_expandable(observed, claim))
+    ]
     if not fixed:
         return ""
     _, asked, why = fixed[0]
@@ -129,13 +134,13 @@ def cannot_grow(scene: ObservedCluster) -> str:
     return f"{names} can't grow to {asked}: {why}"
 
 
-def _too_small(scene: ObservedCluster) -> Iterator[tuple[Object, str]]:
+def _too_small(observed: ObservedCluster) -> Iterator[tuple[Object, str]]:
     """Claims with the size that their pool asks for."""
-    for node in scene.nodes:
+    for node in observed.nodes:
         asked = (node.pool.spec.get("persistence") or {}).get("size")
         if asked is None or node.leaving:
             continue
-        claim = scene.world.find(PersistentVolumeClaim, scene.cluster.namespace, f"{DATA}-{node.name}")
+        claim = observed.world.find(PersistentVolumeClaim, observed.cluster.namespace, f"{DATA}-{node.name}")
         if claim is None or claim.deleting or claim.status.get("phase") != "Bound":
             continue
         present = claim.at("spec", "resources", "requests", "storage")
@@ -143,12 +148,12 @@ def _too_small(scene: ObservedCluster) -> Iterator[tuple[Object, str]]:
             yield claim, asked
 
 
-def why_fixed(scene: ObservedCluster, claim: Object) -> str:
+def why_not_expandable(observed: ObservedCluster, claim: Object) -> str:
     """Why nobody would grow it; empty if somebody would."""
     name = class_of(claim)
     if not name:
         return "it has no storage class, and only a class says who can grow it"
-    storage_class = scene.world.find(StorageClass, "", name)
+    storage_class = observed.world.find(StorageClass, "", name)
     if storage_class is None:
         return f"there is no storage class {name}"
     if not storage_class.get("allowVolumeExpansion"):
@@ -156,15 +161,15 @@ def why_fixed(scene: ObservedCluster, claim: Object) -> str:
     return ""
 
 
-def _version(scene: ObservedCluster) -> str:
+def _version(observed: ObservedCluster) -> str:
     """What a new pool starts with: never less than others have been made for, since it could not join them."""
-    made_for = [annotation_of(one, VERSION) for one in scene.sets.values()]
-    versions = [str(scene.cluster.spec["version"]), *filter(None, made_for)]
-    running = [node.version for node in scene.nodes if node.version]
+    made_for = [annotation_of(one, VERSION) for one in observed.sets.values()]
+    versions = [str(observed.cluster.spec["version"]), *filter(None, made_for)]
+    running = [node.version for node in observed.nodes if node.version]
     asked = versions[0]
     behind = running and Version.parse(asked) < max(map(Version.parse, running))
     return max(versions, key=Version.parse) if behind else asked
 
 
-def _one_by_one(scene: ObservedCluster, pool: Pool) -> bool:
-    return pool.is_master and scene.is_formed and Version.parse(scene.cluster.spec["version"]).major < 7
+def _one_by_one(observed: ObservedCluster, pool: Pool) -> bool:
+    return pool.is_master and observed.is_formed and Version.parse(observed.cluster.spec["version"]).major < 7

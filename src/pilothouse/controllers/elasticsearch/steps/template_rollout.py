@@ -1,10 +1,11 @@
-"""What a set is told about its pods: what they are made from, and which of them may be made anew.
+"""Writes to a StatefulSet: the template of its pods, and which of them may be replaced.
 
-    templated(stateful_set, template, 2, because, event="")     # the template, and leave to make the pods from the third on anew
-    held(stateful_set, template, because)                       # the template, and no pod is made anew before somebody deletes it
+    roll_template(stateful_set, template, 2, because, event="")     # set the template, replace pods from ordinal 2 up
+    roll_from(stateful_set, 1, because, event="")                   # replace pods from ordinal 1 up
+    hold_template(stateful_set, template, because)                  # set the template, replace deleted pods only
 
-A template is told from another by the hash that it carries (``digest``). It is never written without saying which pods may go: a set would
-take them all.
+Templates are compared by the hash that each carries (``template_digest``). A template is never written without a
+partition: the set would replace all pods.
 """
 
 from __future__ import annotations
@@ -21,33 +22,33 @@ TEMPLATES: Final = "RollingPods"
 _ON_DELETE: Final = "OnDelete"
 
 
-def digest(template: Tree) -> str:
+def template_digest(template: Tree) -> str:
     return str(template["metadata"]["annotations"][TEMPLATE])
 
 
-def reason(stateful_set: Object, wanted: Tree) -> str:
-    """What it is called to bring a set to a template."""
+def rollout_reason(stateful_set: Object, wanted: Tree) -> str:
+    """The reason in conditions for bringing a set to a template."""
     same = annotation_of(stateful_set, VERSION) == wanted["metadata"]["annotations"][VERSION]
     return TEMPLATES if same else VERSIONS
 
 
-def templated(stateful_set: Object, wanted: Tree, partition: int, because: str, *, event: str) -> Update:
-    """The template goes out, and the pods from ``partition`` on are made anew, the highest first."""
+def roll_template(stateful_set: Object, wanted: Tree, partition: int, because: str, *, event: str) -> Update:
+    """Set the template, and replace the pods from ``partition`` up, the highest first."""
     tree = stateful_set.thawed()
     tree["spec"]["template"] = wanted
-    tree["spec"]["updateStrategy"] = _from(partition)
+    tree["spec"]["updateStrategy"] = _partition(partition)
     return Update(stateful_set, tree, because=because, event=event)
 
 
-def partitioned(stateful_set: Object, partition: int, because: str, *, event: str) -> Update:
-    """The template stays, and the pods from ``partition`` on are made anew."""
+def roll_from(stateful_set: Object, partition: int, because: str, *, event: str) -> Update:
+    """Keep the template, and replace the pods from ``partition`` up."""
     tree = stateful_set.thawed()
-    tree["spec"]["updateStrategy"] = _from(partition)
+    tree["spec"]["updateStrategy"] = _partition(partition)
     return Update(stateful_set, tree, because=because, event=event)
 
 
-def held(stateful_set: Object, wanted: Tree, because: str) -> Update:
-    """The template goes out, and no pod is made anew by itself."""
+def hold_template(stateful_set: Object, wanted: Tree, because: str) -> Update:
+    """Set the template, and replace a pod only when it is deleted."""
     tree = stateful_set.thawed()
     tree["spec"]["template"] = wanted
     tree["spec"]["updateStrategy"] = {"type": _ON_DELETE}
@@ -55,9 +56,9 @@ def held(stateful_set: Object, wanted: Tree, because: str) -> Update:
 
 
 def is_held(stateful_set: Object) -> bool:
-    """Whether a set waits for its pods to be deleted."""
+    """Whether a set replaces pods only when they are deleted."""
     return bool(stateful_set.at("spec", "updateStrategy", "type") == _ON_DELETE)
 
 
-def _from(ordinal: int) -> Tree:
+def _partition(ordinal: int) -> Tree:
     return {"type": "RollingUpdate", "rollingUpdate": {"partition": ordinal}}

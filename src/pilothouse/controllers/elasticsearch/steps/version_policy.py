@@ -1,7 +1,7 @@
 """Versions that nodes do not get, whatever the spec says.
 
-    refused = refuse(scene)              # why nodes do not get the version that is asked for; None if they may
-    target(scene, pool)                  # what the pods of a pool should be made from; None if it stays as it is for that
+    refused = refused_version(observed)              # why nodes do not get the version that is asked for; None if they may
+    target_template(observed, pool)                  # what the pods of a pool should be made from; None if it stays as it is for that
 
 The version of a set's template never goes down once a node may have run with it: Elasticsearch does not read a folder that a later version has
 written. How far a node has come (``_furthest``) is the latest of what it reports, what its pod was made for and what its next one would be
@@ -22,8 +22,9 @@ from pilothouse.api.objects import Tree
 from pilothouse.controllers.elasticsearch.desired.pool_stateful_set import annotation_of, wanted_template
 from pilothouse.controllers.elasticsearch.desired.pools import Pool
 from pilothouse.controllers.elasticsearch.observed.cluster_nodes import ClusterNode
-from pilothouse.controllers.elasticsearch.observed.observed_cluster import ObservedCluster, ReconcileStep
-from pilothouse.controllers.elasticsearch.steps.template_rollout import templated
+from pilothouse.controllers.elasticsearch.observed.observed_cluster import ObservedCluster
+from pilothouse.controllers.elasticsearch.steps.reconcile_step import ReconcileStep
+from pilothouse.controllers.elasticsearch.steps.template_rollout import roll_template
 from pilothouse.meta.versions import Version
 from pilothouse.runtime.intents import Intent
 
@@ -32,14 +33,16 @@ IN_DOUBT: Final = "VersionInDoubt"
 """It is not known yet whether a node was started with a later version than the one that is asked for."""
 
 
-def refuse(scene: ObservedCluster) -> ReconcileStep | None:
+def refused_version(observed: ObservedCluster) -> ReconcileStep | None:
     """What is asked for and can't be: all nodes that can't go back, or the way that Elasticsearch does not go."""
-    asked = str(scene.cluster.spec["version"])
-    beyond = {pool.name: found for pool in scene.in_rolling_order if (found := _beyond(scene, pool))}
+    asked = str(observed.cluster.spec["version"])
+    beyond = {pool.name: found for pool in observed.rolling_order if (found := _beyond(observed, pool))}
     if beyond:
         nodes = [node for found in beyond.values() for node in found]
         kept = tuple(
-            chain.from_iterable(_kept_at(scene, scene.pools[name], found) for name, found in beyond.items())
+            chain.from_iterable(
+                _kept_at(observed, observed.pools[name], found) for name, found in beyond.items()
+            )
         )
         started = [node for node in nodes if _started_beyond(node, asked)]
         if not started:
@@ -49,7 +52,7 @@ def refuse(scene: ObservedCluster) -> ReconcileStep | None:
             )
             return ReconcileStep(IN_DOUBT, f"{asked} waits: {doubt}", kept, refused=True)
         return ReconcileStep(REFUSED, _cannot_go_back(started, asked), kept, refused=True)
-    problems = (_no_way(scene, pool) for pool in scene.in_rolling_order)
+    problems = (_no_way(observed, pool) for pool in observed.rolling_order)
     problem = unknown(asked) or next(filter(None, problems), "")
     return ReconcileStep(REFUSED, problem, refused=True) if problem else None
 
@@ -72,26 +75,26 @@ def _cannot_go_back(nodes: list[ClusterNode], asked: str) -> str:
     )
 
 
-def target(scene: ObservedCluster, pool: Pool) -> Tree | None:
+def target_template(observed: ObservedCluster, pool: Pool) -> Tree | None:
     """What the pods of a pool should be made from; None if it stays as it is, since the version is refused."""
-    if _beyond(scene, pool) or _no_way(scene, pool):
+    if _beyond(observed, pool) or _no_way(observed, pool):
         return None
-    version, stateful_set = str(scene.cluster.spec["version"]), scene.sets[pool.name]
-    return wanted_template(scene.cluster, pool, version, scene.security, stateful_set)
+    version, stateful_set = str(observed.cluster.spec["version"]), observed.sets[pool.name]
+    return wanted_template(observed.cluster, pool, version, observed.security, stateful_set)
 
 
-def _beyond(scene: ObservedCluster, pool: Pool) -> list[ClusterNode]:
+def _beyond(observed: ObservedCluster, pool: Pool) -> list[ClusterNode]:
     """The nodes of a pool whose folders a later version than the one that is asked for may have touched."""
-    asked = Version.parse(str(scene.cluster.spec["version"]))
-    return [node for node in scene.of(pool.name) if asked < _furthest(node)]
+    asked = Version.parse(str(observed.cluster.spec["version"]))
+    return [node for node in observed.nodes_of(pool.name) if asked < _furthest(node)]
 
 
-def _no_way(scene: ObservedCluster, pool: Pool) -> str:
+def _no_way(observed: ObservedCluster, pool: Pool) -> str:
     """Why a pool can't be rolled on to the version that is asked for; empty if it can."""
-    asked, present = str(scene.cluster.spec["version"]), annotation_of(scene.sets[pool.name], VERSION)
+    asked, present = str(observed.cluster.spec["version"]), annotation_of(observed.sets[pool.name], VERSION)
     if not present or Version.parse(asked) <= Version.parse(present):
         return ""
-    running = [node.version for node in scene.nodes if node.version] or [present]
+    running = [node.version for node in observed.nodes if node.version] or [present]
     return unknown(asked) or refusal(min(running, key=Version.parse), asked)
 
 
@@ -112,11 +115,11 @@ def _furthest(node: ClusterNode) -> Version:
     return max(Version.parse(text or "0") for text in (started_for, node.due_for, node.version))
 
 
-def _kept_at(scene: ObservedCluster, pool: Pool, moved: list[ClusterNode]) -> Iterator[Intent]:
+def _kept_at(observed: ObservedCluster, pool: Pool, moved: list[ClusterNode]) -> Iterator[Intent]:
     """Where the template was taken back while a pod was being made from it: that pod must not come back as an older one."""
-    stateful_set, version = scene.sets[pool.name], str(max(map(_furthest, moved)))
+    stateful_set, version = observed.sets[pool.name], str(max(map(_furthest, moved)))
     present = annotation_of(stateful_set, VERSION)
     if present and Version.parse(present) < Version.parse(version):
         because = f"{moved[0].name} was made for {version} already"
-        wanted = wanted_template(scene.cluster, pool, version, scene.security, stateful_set)
-        yield templated(stateful_set, wanted, moved[0].ordinal, because, event="")
+        wanted = wanted_template(observed.cluster, pool, version, observed.security, stateful_set)
+        yield roll_template(stateful_set, wanted, moved[0].ordinal, because, event="")
