@@ -164,13 +164,13 @@ def _whatever_the_health(patch: pytest.MonkeyPatch) -> None:
 
 def _back_and_forth(patch: pytest.MonkeyPatch) -> None:
     """A version is a version."""
-    patch.setattr(version_policy, "_furthest", lambda node: Version.parse("0"))
+    patch.setattr(version_policy, "_highest_version", lambda node: Version.parse("0"))
     patch.setattr(broken_nodes, "_is_withdrawn", lambda observed, node: False)
 
 
 def _by_health_alone(patch: pytest.MonkeyPatch) -> None:
     """A database whose shards are all there is available, whoever can reach it."""
-    patch.setattr(cluster_status, "_closed", lambda observed: "")
+    patch.setattr(cluster_status, "_why_unreachable", lambda observed: "")
 
 
 async def _take_the_stores_word(core: RequestHandler, node: str, clock: Clock) -> None:

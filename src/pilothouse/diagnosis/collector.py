@@ -115,7 +115,8 @@ async def _read(
 
 
 async def _log_errors(api: Api, pod: Object) -> str:
-    """The error lines in the log of the first container that failed without a termination message; empty if unreadable."""
+    """The error lines in the log of the first container that failed without a termination message; empty if
+    unreadable."""
     found = failed_container(pod)
     if found is None:
         return ""

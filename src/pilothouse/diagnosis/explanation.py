@@ -1,4 +1,5 @@
-"""Findings as text: what is wrong, for how long, and what would help; with ``verbose`` also what was read, decided and done.
+"""Findings as text: what is wrong, for how long, and what would help; with ``verbose`` also what was read,
+decided and done.
 
     print("\\n".join(explain(findings, now=clock.now())))
 

@@ -1,12 +1,14 @@
-"""The Secrets of clusters that ask for security: made once, kept, and their certificate renewed in time.
+"""The controller of the Secrets of clusters with security: created once, kept, their certificate renewed in
+time.
 
     controllers = [..., elasticsearch_secrets(RandomSecrets())]
 
-An authority of the cluster's own signs one certificate for all its nodes. When that is about to expire it is made anew, and the cluster's controller makes the
-pods anew one by one. A Secret that somebody has made himself, under whatever name, is used as it is.
+Each cluster has an authority, which signs one certificate for all its nodes. When the certificate is about to
+expire it is renewed, and the cluster's controller replaces the pods one by one. A Secret that a user created,
+under whatever name, is used as it is.
 
-What nodes already trust, or know, is not replaced: once a cluster is formed, an authority or a password that is gone is
-told, not made again. New ones would shut out the nodes that have the old ones.
+Once a cluster has formed, an authority or a password that is gone is reported, not created again: another one
+would shut out the nodes that have the first.
 """
 
 from __future__ import annotations
@@ -39,14 +41,14 @@ from pilothouse.runtime.controller import Controller, controller
 from pilothouse.runtime.intents import Create, Intent, RequeueAfter, Update, Wait
 from pilothouse.runtime.snapshot import Snapshot
 
-LOOK_AGAIN: Final = 24 * 3600.0
-"""Seconds between two looks at how long a certificate lasts."""
+CHECK_PERIOD: Final = 24 * 3600.0
+"""Seconds between two checks of the expiry of a certificate."""
 _TLS: Final = "kubernetes.io/tls"
 _LETTERS: Final = 24
 
 
 class SecretGenerator(Protocol):
-    """Who makes what nobody can guess."""
+    """Generates keys and passwords."""
 
     def authority(self, name: str, now: datetime.datetime) -> KeyPair: ...
 
@@ -54,7 +56,7 @@ class SecretGenerator(Protocol):
 
 
 class RandomSecrets:
-    """From the system's own randomness."""
+    """From the randomness of the system."""
 
     def authority(self, name: str, now: datetime.datetime) -> KeyPair:
         return Authority.make(name, now).credential
@@ -63,36 +65,36 @@ class RandomSecrets:
         return secrets.token_urlsafe(_LETTERS)
 
 
-def elasticsearch_secrets(forge: SecretGenerator) -> Controller:
+def elasticsearch_secrets(generator: SecretGenerator) -> Controller:
     @controller(ElasticsearchCluster, owns=Secret, name="elasticsearch-secrets")
     def decide(cluster: Object, world: Snapshot) -> Iterator[Intent]:
-        """A cluster that asks for security has its Secrets, and a certificate that lasts."""
+        """Create the Secrets of a cluster with security, and renew its certificate."""
         asked = cluster.spec.get("security")
         if asked is None or cluster.deleting or cluster.spec.get("paused"):
             return
         if not asked.get("usersSecretName"):
-            yield from _users(cluster, world, forge)
+            yield from _users(cluster, world, generator)
         if not asked.get("certificatesSecretName"):
-            yield from _certificates(cluster, world, forge)
+            yield from _certificates(cluster, world, generator)
 
     return decide
 
 
-def _users(cluster: Object, world: Snapshot, forge: SecretGenerator) -> Iterator[Intent]:
+def _users(cluster: Object, world: Snapshot, generator: SecretGenerator) -> Iterator[Intent]:
     name = users_name(cluster)
     if world.find(Secret, cluster.namespace, name) is not None:
         return
     if _is_formed(cluster):
         yield Wait(
             "SecretGone",
-            because=f"Secret {name} is gone, and Elasticsearch goes on knowing the password that was in it",
-            remedy=f"make it again, with that password under the key {USER}",
+            because=f"Secret {name} is gone, but Elasticsearch still has the password that was in it",
+            remedy=f"create it again, with that password under the key {USER}",
         )
         return
-    yield _made(cluster, name, "Opaque", {USER: forge.password().encode()})
+    yield _new_secret(cluster, name, "Opaque", {USER: generator.password().encode()})
 
 
-def _certificates(cluster: Object, world: Snapshot, forge: SecretGenerator) -> Iterator[Intent]:
+def _certificates(cluster: Object, world: Snapshot, generator: SecretGenerator) -> Iterator[Intent]:
     now = datetime.datetime.fromtimestamp(world.now, datetime.UTC)
     space, name, of_authority = cluster.namespace, certificates_name(cluster), authority_name(cluster)
     found = world.find(Secret, space, name)
@@ -100,9 +102,10 @@ def _certificates(cluster: Object, world: Snapshot, forge: SecretGenerator) -> I
         return
     kept = world.find(Secret, space, of_authority)
     if is_predecessors(kept, cluster):
-        # What it signs could never be renewed once it is gone.
+        # Once it is deleted, what it has signed could never be renewed.
         yield Wait(
-            "SecretTerminating", because=f"Secret {of_authority} is of an earlier cluster, and is about to go"
+            "SecretTerminating",
+            because=f"Secret {of_authority} belongs to an earlier cluster, and is about to be deleted",
         )
         return
     if kept is None and (found is not None or _is_formed(cluster)):
@@ -113,15 +116,17 @@ def _certificates(cluster: Object, world: Snapshot, forge: SecretGenerator) -> I
         )
         return
     if kept is None:
-        credential = forge.authority(f"elasticsearch {space}/{cluster.name}", now)
-        yield _made(cluster, of_authority, _TLS, {CERTIFICATE: credential.certificate, KEY: credential.key})
+        credential = generator.authority(f"elasticsearch {space}/{cluster.name}", now)
+        yield _new_secret(
+            cluster, of_authority, _TLS, {CERTIFICATE: credential.certificate, KEY: credential.key}
+        )
     else:
         credential = KeyPair(content(kept, CERTIFICATE), content(kept, KEY))
     try:
         authority = Authority(credential)
         present = KeyPair(content(found, CERTIFICATE), content(found, KEY))
         if found is not None and authority.stands_behind(present, now):
-            yield RequeueAfter(LOOK_AGAIN, because="a certificate lasts only so long")
+            yield RequeueAfter(CHECK_PERIOD, because="to renew the certificate before it expires")
             return
         signed = authority.peer(f"es-{cluster.name}", node_names(cluster), now)
     except UnusableError as problem:
@@ -133,18 +138,18 @@ def _certificates(cluster: Object, world: Snapshot, forge: SecretGenerator) -> I
         return
     data = {AUTHORITY: authority.certificate, CERTIFICATE: signed.certificate, KEY: signed.key}
     if found is None:
-        yield _made(cluster, name, _TLS, data)
+        yield _new_secret(cluster, name, _TLS, data)
         return
     tree = found.thawed()
     tree["data"] = {**(tree.get("data") or {}), **_encoded(data)}
-    yield Update(found, tree, because=f"the certificate in {name} is about to expire, and is made anew")
+    yield Update(found, tree, because=f"renewing the certificate in {name}, which is about to expire")
 
 
 def _is_formed(cluster: Object) -> bool:
     return bool(cluster.status.get("clusterUUID"))
 
 
-def _made(cluster: Object, name: str, kind: str, data: Mapping[str, bytes]) -> Create:
+def _new_secret(cluster: Object, name: str, kind: str, data: Mapping[str, bytes]) -> Create:
     tree: Tree = {
         "apiVersion": Secret.api_version,
         "kind": Secret.kind,

@@ -1,10 +1,10 @@
-"""What each Pilot of a cluster should say: the configuration of its database.
+"""The spec of each Pilot of a cluster: the configuration of its database.
 
-    new_pilot_spec(cluster, pod, pilots)                # the whole spec, for a Pilot that is made
-    difference(pilot.spec, wanted_spec(…))              # the merge patch to it; {} if it is so already
+    new_pilot_spec(cluster, pod, pilots)                # the whole spec, for a Pilot to be created
+    difference(pilot.spec, wanted_spec(…))              # the merge patch to it; {} if nothing differs
 
-Settings have the names of Elasticsearch 7 and later; a pilot's driver writes those that its version knows. What follows from the machine
-(name, address, ports, paths) is the driver's too.
+Settings have the names of Elasticsearch 7 and later; the pilot's driver translates them for earlier versions.
+It also adds what depends on the machine: name, address, ports, paths.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from pilothouse.controllers.elasticsearch.desired.pools import (
 )
 from pilothouse.meta.versions import Version
 
-_HEAP_OF_NOTHING_SAID = 512
+_DEFAULT_HEAP = 512
 _MEGABYTE = 1024 * 1024
 
 
 def new_pilot_spec(cluster: Object, pod: Object, pilots: Iterable[Object]) -> Tree:
-    """The spec of a Pilot that is made for a pod."""
+    """The spec of the Pilot to create for a pod."""
     pools = pools_of(cluster, ())
     name = pod.labels.get(POOL_NAME, "")
     pool = pools.get(name) or Pool(name, roles_of(pod), 0, {})
@@ -42,12 +42,12 @@ def new_pilot_spec(cluster: Object, pod: Object, pilots: Iterable[Object]) -> Tr
         pool,
         version=pod.annotations.get(VERSION) or cluster.spec["version"],
         initial=initial_masters(cluster, pools.values(), pilots),
-        majority=minimum_masters(cluster, _masters_asked_for(pools.values())),
+        majority=minimum_masters(cluster, _master_count(pools.values())),
     )
 
 
 def wanted_spec(cluster: Object, pool: Pool, *, version: str, initial: Sequence[str], majority: int) -> Tree:
-    """The part of a Pilot's spec that is its cluster's. ``majority`` is how many masters have to see each other."""
+    """The part of a Pilot's spec that its cluster sets. ``majority`` is for ``minimum_master_nodes``."""
     settings: Tree = {
         **flat(cluster.spec.get("config") or {}),
         **flat(pool.spec.get("config") or {}),
@@ -75,9 +75,9 @@ def wanted_spec(cluster: Object, pool: Pool, *, version: str, initial: Sequence[
 
 
 def initial_masters(cluster: Object, pools: Iterable[Pool], pilots: Sequence[Object]) -> list[str]:
-    """By whom a new cluster is formed; nobody, once it was.
+    """The ``initial_master_nodes`` that bootstrap a cluster; empty once it has formed.
 
-    When a master has been started the list stays as it is: a list that changes under way could form two clusters.
+    Once a node has started the list is fixed: changing it could form two clusters.
     """
     if cluster.status.get("clusterUUID"):
         return []
@@ -94,34 +94,36 @@ def initial_masters(cluster: Object, pools: Iterable[Pool], pilots: Sequence[Obj
 
 
 def minimum_masters(cluster: Object, masters: int) -> int:
-    """How many masters have to see each other: a majority of those there are, or more if the spec says so."""
-    said = cluster.spec.get("minimumMasters") or 0
-    return max(quorum(masters), min(said, masters), 1)
+    """A majority of the masters, or more if the spec says so."""
+    given = cluster.spec.get("minimumMasters") or 0
+    return max(quorum(masters), min(given, masters), 1)
 
 
 def heap_megabytes(pool: Pool) -> int:
-    """The heap: what the pool says, else half of its memory limit, else half of its memory request, else 512 MiB.
+    """The heap: the ``heapSize`` of the pool, else half of its memory limit, else half of its memory request,
+    else 512 MiB.
 
-    Left to itself, Elasticsearch takes half of the machine, and touches all of it: two nodes on one machine would kill each other.
+    By default Elasticsearch takes half of the machine's memory, and touches all of it: two nodes on one
+    machine would run out.
     """
-    said = pool.spec.get("heapSize")
-    if said is not None:
-        return max(1, parse_quantity(said).to_int() // _MEGABYTE)
+    given = pool.spec.get("heapSize")
+    if given is not None:
+        return max(1, parse_quantity(given).to_int() // _MEGABYTE)
     resources = pool.spec.get("resources") or {}
     memory = next(
         (found for part in ("limits", "requests") if (found := (resources.get(part) or {}).get("memory"))),
         None,
     )
-    return max(1, parse_quantity(memory).to_int() // (2 * _MEGABYTE)) if memory else _HEAP_OF_NOTHING_SAID
+    return max(1, parse_quantity(memory).to_int() // (2 * _MEGABYTE)) if memory else _DEFAULT_HEAP
 
 
 def difference(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> Tree:
-    """The merge patch that makes the fields of ``wanted`` so, whole; other fields of ``found`` stay."""
+    """The merge patch that replaces the fields of ``wanted``; other fields of ``found`` stay."""
     return dict(_differing(found, wanted, whole=False))
 
 
 def flat(settings: Mapping[str, Any], prefix: str = "") -> Tree:
-    """Settings by their dotted names, so that a pool's take the place of the cluster's however each is written."""
+    """Settings by their dotted names, so that a pool's override the cluster's however each is written."""
     found: Tree = {}
     for key, value in settings.items():
         if isinstance(value, Mapping) and value:
@@ -139,16 +141,16 @@ def _differing(
         if isinstance(value, Mapping) and isinstance(present, Mapping):
             if inner := dict(_differing(present, value, whole=True)):
                 yield name, inner
-        elif present != value and not (_says_nothing(present) and _says_nothing(value)):
+        elif present != value and not (_is_empty(present) and _is_empty(value)):
             yield name, value
     if whole:
         yield from ((name, None) for name in found if name not in wanted)
 
 
-def _says_nothing(value: Any) -> bool:
-    """The server leaves such fields out, or fills them in."""
+def _is_empty(value: Any) -> bool:
+    """The server drops such fields, or defaults them."""
     return value is None or value in ("", [], {}, ())
 
 
-def _masters_asked_for(pools: Iterable[Pool]) -> int:
+def _master_count(pools: Iterable[Pool]) -> int:
     return sum(pool.replicas for pool in pools if pool.is_master)

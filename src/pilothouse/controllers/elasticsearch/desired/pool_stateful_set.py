@@ -1,10 +1,10 @@
-"""The StatefulSet of a pool: what its pods are made from.
+"""The StatefulSet of a pool, and the template of its pods.
 
     wanted_set(cluster, pool, version, security)["spec"]["template"]
     template_hash(template)                # also in the template's own annotations, and so on each pod
 
-The template says for which version it was made, and carries a hash of itself, so that of every pod it is known what it was made from, without
-asking anyone else.
+The template carries its version and a hash of itself in annotations, so each pod shows the template that it
+was created from.
 """
 
 from __future__ import annotations
@@ -39,26 +39,26 @@ _IDENTITY: Final = {
     "POD_NAMESPACE": "metadata.namespace",
     "POD_IP": "status.podIP",
 }
-"""By which a pilot knows whose it is, and where it listens."""
+"""How a pilot knows its pod and its address."""
 _SHARED: Final = "shared"
 _SHARED_PATH: Final = "/shared"
 _STOPPING: Final = 1800
-"""Seconds for a node to stop in: a database that is killed has to recover."""
+"""Seconds that a node has to stop: a database that is killed has to recover."""
 _SECRETS: Final = "/etc/pilothouse/elasticsearch"
 _INSTALLING: Final = {
     "requests": {"cpu": "10m", "memory": "50Mi"},
     "limits": {"cpu": "500m", "memory": "100Mi"},
 }
-"""For a moment only. With a hundredth of a processor as its limit it would take half a minute."""
+"""It runs for a moment only; with a limit of 10m CPU it would take half a minute."""
 READY_PORT: Final = 12001
 LIVE_PORT: Final = 12000
 
 
 def wanted_set(cluster: Object, pool: Pool, version: str, security: ClusterSecurity) -> Tree:
-    """The set of a pool that has none yet."""
+    """The StatefulSet to create for a pool."""
     spec: Tree = {
         "replicas": pool.replicas,
-        # The names of pods are the discovery service's, which knows all of them.
+        # The discovery service has the DNS names of all pods.
         "serviceName": discovery_name(cluster),
         "selector": {"matchLabels": selecting_labels(cluster, pool)},
         "podManagementPolicy": "Parallel",
@@ -78,7 +78,7 @@ def wanted_set(cluster: Object, pool: Pool, version: str, security: ClusterSecur
 
 
 def retention(cluster: Object) -> Tree:
-    """What becomes of claims, as a set says it: they are kept unless told otherwise."""
+    """The retention policy of claims: they are kept unless the spec says otherwise."""
     asked = cluster.spec.get("persistentVolumeClaimRetentionPolicy") or {}
     return {when: asked.get(when) or "Retain" for when in ("whenDeleted", "whenScaled")}
 
@@ -86,11 +86,11 @@ def retention(cluster: Object) -> Tree:
 def wanted_template(
     cluster: Object, pool: Pool, version: str, security: ClusterSecurity, stateful_set: Object | None
 ) -> Tree:
-    """What the pods of a pool are made from, for a version.
+    """The pod template of a pool, for a version.
 
-    ``stateful_set`` is the set that the pool has, if it has one. Pods keep to the level ``restricted`` of the Pod
-    Security Standards. A set that was made before they did is left as it is until its version changes: nodes are
-    not restarted only for that.
+    ``stateful_set`` is the set that the pool has, if it has one. Pods keep to the level ``restricted`` of the
+    Pod Security Standards. A set that was created before they did stays as it is until its version changes:
+    that alone restarts no node.
     """
     spec = _pod_spec(cluster, pool, version)
     if (
@@ -100,20 +100,20 @@ def wanted_template(
     ):
         _restrict(spec)
     labels, annotations = pool_labels(cluster, pool), {VERSION: version}
-    said = {"labels": labels, "spec": spec, "version": version}
+    hashed = {"labels": labels, "spec": spec, "version": version}
     if security.asked:
         _mount_secrets(spec, security)
-        annotations[CERTIFICATES] = said["certificates"] = security.digest
-    annotations[TEMPLATE] = template_hash(said)
+        annotations[CERTIFICATES] = hashed["certificates"] = security.digest
+    annotations[TEMPLATE] = template_hash(hashed)
     return {"metadata": {"labels": labels, "annotations": annotations}, "spec": spec}
 
 
 def _restrict(spec: Tree) -> None:
-    """Give up what a database does not need."""
+    """Drop privileges that a database does not need."""
     context = spec.setdefault("securityContext", {})
     context["seccompProfile"] = {"type": "RuntimeDefault"}
     if context.get("runAsUser"):
-        # Else the image names the user, maybe by a name that can't be told from root's.
+        # Else the image names the user, perhaps by a name, of which kubelet can't tell whether it is root.
         context["runAsNonRoot"] = True
     for container in (*spec.get("initContainers", ()), *spec["containers"]):
         container["securityContext"] = {
@@ -126,8 +126,8 @@ def _is_restricted(stateful_set: Object) -> bool:
     return "seccompProfile" in stateful_set.at("spec", "template", "spec", "securityContext", default={})
 
 
-def template_hash(said: Any) -> str:
-    return hashlib.sha256(msgspec.json.encode(said, order="sorted")).hexdigest()[:16]
+def template_hash(content: Any) -> str:
+    return hashlib.sha256(msgspec.json.encode(content, order="sorted")).hexdigest()[:16]
 
 
 def annotation_of(stateful_set: Object, name: str) -> str:
@@ -137,7 +137,7 @@ def annotation_of(stateful_set: Object, name: str) -> str:
 
 
 def image_of(cluster: Object, version: str) -> str:
-    """The image of a version: the spec's own counts for the version that the spec asks for."""
+    """The image of a version: the tag in the spec applies to the version of the spec."""
     given = cluster.spec.get("image")
     if given and version == cluster.spec["version"]:
         return f"{given['repository']}:{given['tag']}"
@@ -159,7 +159,7 @@ def _pod_spec(cluster: Object, pool: Pool, version: str) -> Tree:
         if asked.get(field):
             spec[field] = asked[field]
     if spread := asked.get("topologySpreadConstraints"):
-        # It is the pool's own pods that are to be spread: a constraint that selects none would mean nothing.
+        # The pods to spread are the pool's own; a constraint without a selector would select none.
         own = {"matchLabels": selecting_labels(cluster, pool)}
         spec["topologySpreadConstraints"] = [{**each, "labelSelector": own} for each in spread]
     volumes: list[Tree] = []
@@ -206,7 +206,7 @@ def _container(cluster: Object, pool: Pool, version: str) -> Tree:
 
 
 def _mount_secrets(spec: Tree, security: ClusterSecurity) -> None:
-    """The pilot takes them from there: Elasticsearch reads nothing outside its own folders."""
+    """For the pilot, which copies them: Elasticsearch reads nothing outside its own folders."""
     container = spec["containers"][0]
     for name, secret in (("certificates", security.certificates), ("users", security.users)):
         path = f"{_SECRETS}/{name}"
@@ -216,7 +216,7 @@ def _mount_secrets(spec: Tree, security: ClusterSecurity) -> None:
 
 
 def _installing(pilot: Tree) -> Tree:
-    """Brings the pilot along where it is not installed on the machine."""
+    """Copies the pilot into the pod where it is not installed on the machine."""
     return {
         "name": "install-pilot",
         "image": f"{pilot['repository']}:{pilot['tag']}",

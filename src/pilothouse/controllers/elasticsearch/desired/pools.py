@@ -1,10 +1,10 @@
-"""What a cluster asks for: its pools, and how its objects are called.
+"""The pools of a cluster's spec, and the names and labels of its objects.
 
     pools = pools_of(cluster, sets)
     pools["data"].replicas              # 2
     set_name(cluster, "data")           # "es-demo-data"
 
-A pool that the spec no longer has, and whose set is still there, is asked for with no replicas.
+A pool that was removed from the spec and still has a StatefulSet counts as one with no replicas.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _ROLES: Final = ("data", "ingest", "master")
 
 
 class Pool(msgspec.Struct, frozen=True):
-    """A pool as it is asked for."""
+    """A pool, as the spec has it."""
 
     name: str
     roles: tuple[str, ...]
@@ -45,7 +45,7 @@ class Pool(msgspec.Struct, frozen=True):
 
 
 def pools_of(cluster: Object, sets: Iterable[Object]) -> dict[str, Pool]:
-    """By name: those of the spec in its order, then those that were removed."""
+    """By name: those of the spec in its order, then removed ones."""
     pools = {
         spec["name"]: Pool(
             spec["name"], tuple(sorted(spec.get("roles") or ())), int(spec.get("replicas", 1)), spec
@@ -60,7 +60,7 @@ def pools_of(cluster: Object, sets: Iterable[Object]) -> dict[str, Pool]:
 
 
 def roles_of(labelled: Object) -> tuple[str, ...]:
-    """The roles that the labels of a set or a pod say."""
+    """The roles in the labels of a set or a pod."""
     return tuple(role for role in _ROLES if labelled.labels.get(f"{ROLE}{role}") == "true")
 
 
@@ -82,12 +82,12 @@ def cluster_labels(cluster: Object) -> dict[str, str]:
 
 
 def selecting_labels(cluster: Object, pool: Pool) -> dict[str, str]:
-    """What tells the pods of a pool from all others."""
+    """The labels that select the pods of a pool."""
     return {CLUSTER: cluster.name, POOL_NAME: pool.name}
 
 
 def pool_labels(cluster: Object, pool: Pool) -> dict[str, str]:
-    """What the pods of a pool carry."""
+    """The labels of a pool's pods."""
     roles = {f"{ROLE}{role}": "true" for role in pool.roles}
     return {**selecting_labels(cluster, pool), **roles, HAS_PILOT: ""}
 

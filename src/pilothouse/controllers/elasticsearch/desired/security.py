@@ -1,12 +1,13 @@
-"""ClusterSecurity that a cluster asks for: its Secrets, what its pods are given of them, and what is said of it.
+"""The security of a cluster: its Secrets, what its pods mount of them, and the condition ``Secured``.
 
     security = security_of(cluster, world)
-    security.missing          # why no node can be started yet, in words; empty if nothing is in the way
-    security.unrenewable      # reason and words why its certificate can't be made anew when it expires; nodes can be started until then
-    security.digest           # of the nodes' certificates: pods that were made with others are made anew
+    security.missing          # why no node can start yet; empty if nothing is missing
+    security.unrenewable      # reason and message why its certificate can't be renewed
+    security.digest           # of the nodes' certificates: pods with other ones are replaced
 
-There are three Secrets, by ``<base>`` of the cluster's name: ``<base>-authority``, with which ``forging`` signs and which no pod sees;
-``<base>-certificates`` and ``<base>-users``, which are mounted. None of them has the cluster's label: what has it, pilots may read.
+There are three Secrets: ``<base>-authority``, with which ``secrets_controller`` signs and which no pod sees;
+``<base>-certificates`` and ``<base>-users``, which are mounted. None of them has the cluster's label, since
+pilots may read what has it.
 """
 
 from __future__ import annotations
@@ -26,20 +27,18 @@ from pilothouse.pki.authority import Authority, KeyPair, UnusableError
 from pilothouse.runtime.snapshot import Snapshot
 
 USER: Final = "elastic"
-"""Who pilots are to Elasticsearch: the one user that it has from the start."""
+"""The user of Elasticsearch that pilots log in as: the one built in."""
 AUTHORITY, CERTIFICATE, KEY = "ca.crt", "tls.crt", "tls.key"
 GONE, UNUSABLE = "AuthorityGone", "AuthorityUnusable"
-"""What may be the matter with an authority."""
-RESTORING: Final = (
-    "restore it from a backup: one that is made anew would not be trusted by the nodes there are"
-)
-"""What helps then."""
+"""What may be wrong with an authority."""
+RESTORING: Final = "restore it from a backup: the nodes would not trust another one"
+"""What would help then."""
 _DOMAIN: Final = "cluster.local"
 _LENGTH: Final = 16
 
 
 class ClusterSecurity(msgspec.Struct, frozen=True):
-    """What a cluster has of what it asks for."""
+    """The state of a cluster's security."""
 
     asked: bool = False
     certificates: str = ""
@@ -59,7 +58,7 @@ def security_of(cluster: Object, world: Snapshot) -> ClusterSecurity:
     certificates, users = certificates_name(cluster), users_name(cluster)
     found = world.find(Secret, cluster.namespace, certificates)
     known = world.find(Secret, cluster.namespace, users)
-    said = [
+    problems = [
         _of_predecessor(cluster, certificates, found)
         or _lacking(certificates, found, (AUTHORITY, CERTIFICATE, KEY)),
         _of_predecessor(cluster, users, known) or _lacking(users, known, (USER,)),
@@ -70,13 +69,13 @@ def security_of(cluster: Object, world: Snapshot) -> ClusterSecurity:
         certificates=certificates,
         users=users,
         digest=hashlib.sha256(b"\0".join(parts)).hexdigest()[:_LENGTH] if all(parts) else "",
-        missing="; ".join(filter(None, said)),
+        missing="; ".join(filter(None, problems)),
         unrenewable=_unrenewable(cluster, world, found),
     )
 
 
 def is_predecessors(secret: Object | None, cluster: Object) -> bool:
-    """Whether it is of a cluster of this name that was here before, and about to go after it."""
+    """Whether it belongs to an earlier cluster of this name, and is about to be garbage-collected."""
     owner = (secret.controller if secret is not None else None) or {}
     return (owner.get("kind"), owner.get("name")) == (cluster.kind, cluster.name) and owner.get(
         "uid"
@@ -98,7 +97,7 @@ def users_name(cluster: Object) -> str:
 
 
 def node_names(cluster: Object) -> list[str]:
-    """What the nodes' certificate is good for: the service that clients use, and each node by its own name."""
+    """The names in the nodes' certificate: the service that clients use, and each node."""
     base, space = base_name(cluster), cluster.namespace
     own = f"*.{discovery_name(cluster)}.{space}.svc"
     service = (base, f"{base}.{space}", f"{base}.{space}.svc", f"{base}.{space}.svc.{_DOMAIN}")
@@ -106,10 +105,10 @@ def node_names(cluster: Object) -> list[str]:
 
 
 def content(secret: Object | None, key: str) -> bytes:
-    """What a Secret has under a key; empty if nothing, or nothing that can be read."""
-    said = (secret.get("data") or {}).get(key) if secret is not None else None
+    """The value of a key; empty if it is missing or unreadable."""
+    value = (secret.get("data") or {}).get(key) if secret is not None else None
     try:
-        return base64.b64decode(said or "", validate=True)
+        return base64.b64decode(value or "", validate=True)
     except binascii.Error:
         return b""
 
@@ -122,23 +121,26 @@ def secured(security: ClusterSecurity, pilots: Iterable[Object]) -> tuple[str, s
             "Secured",
             "False",
             "DistributionHasNoSecurity",
-            f"{', '.join(without)}: the distribution of Elasticsearch in the image has no security, so nothing is started from it. "
-            "Take an image that has it (spec.image; Elastic's own do), or take spec.security out to run without.",
+            f"{', '.join(without)}: the distribution of Elasticsearch in the image has no security, so it is "
+            "not started. Use an image that has it (spec.image; Elastic's own do), or remove spec.security to "
+            "run without.",
         )
     if security.missing:
-        return "Secured", "False", "SecretMissing", f"No node can be started: {security.missing}."
+        return "Secured", "False", "SecretMissing", f"No node can start: {security.missing}."
     if reports and all(said == "Enabled" for said in reports.values()):
         return (
             "Secured",
             "True",
             "Enabled",
-            f"Nodes and clients talk encrypted; ca.crt is in Secret {security.certificates}, the password of {USER} in {security.users}.",
+            f"Connections of nodes and clients are encrypted; ca.crt is in Secret {security.certificates}, "
+            f"the password of {USER} in {security.users}.",
         )
-    return "Secured", "Unknown", "NodesStarting", "Not all nodes have said yet that they are secured."
+    return "Secured", "Unknown", "NodesStarting", "Not all nodes have reported yet that they are secured."
 
 
 def _unrenewable(cluster: Object, world: Snapshot, certificates: Object | None) -> tuple[str, str] | None:
-    """An authority that nodes trust is not made again, so a person has to bring it back; nor is one replaced that can't be used, whoever made it."""
+    """An authority that nodes trust is never created again, so a person has to restore it; nor is an unusable
+    one replaced."""
     brought = cluster.spec["security"].get("certificatesSecretName") or (
         certificates is not None and not certificates.owned_by(cluster)
     )
@@ -152,23 +154,24 @@ def _unrenewable(cluster: Object, world: Snapshot, certificates: Object | None) 
     try:
         Authority(KeyPair(content(found, CERTIFICATE), content(found, KEY)))
     except UnusableError as problem:
-        helping = (
+        remedy = (
             RESTORING
             if formed
-            else f"delete it, and it is made anew, or put a certificate under {CERTIFICATE} and its key under {KEY}"
+            else f"delete it to have it created again, or put a certificate under {CERTIFICATE} "
+            f"and its key under {KEY}"
         )
-        return UNUSABLE, f"Secret {name} can't sign the certificate of the nodes: {problem}; {helping}"
+        return UNUSABLE, f"Secret {name} can't sign the certificate of the nodes: {problem}; {remedy}"
     return None
 
 
 def _of_predecessor(cluster: Object, name: str, secret: Object | None) -> str:
     if not is_predecessors(secret, cluster):
         return ""
-    return f"Secret {name} is of an earlier cluster {cluster.name}, and is about to go"
+    return f"Secret {name} belongs to an earlier cluster {cluster.name}, and is about to be deleted"
 
 
 def _lacking(name: str, secret: Object | None, keys: Iterable[str]) -> str:
     if secret is None:
-        return f"Secret {name} is not there"
+        return f"Secret {name} does not exist"
     absent = [key for key in keys if not content(secret, key)]
     return f"Secret {name} has no {' and no '.join(absent)}" if absent else ""

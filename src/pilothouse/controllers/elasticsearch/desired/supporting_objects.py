@@ -1,8 +1,8 @@
-"""What a cluster needs beside its nodes: an account, rights, services, a budget.
+"""What a cluster needs besides its nodes: a service account, a role, services, a disruption budget.
 
-    supporting_objects(cluster, pools)            # the objects as they should be
+    supporting_objects(cluster, pools)
 
-On our own API server pilots need no role: their scope is known from their Pilot. The role is for a real Kubernetes.
+On our own API server pilots need no role: their scope follows from their Pilot. The role is for Kubernetes.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _TRANSPORT: Final = {"name": "transport", "port": 9300, "protocol": "TCP", "targ
 
 
 def supporting_objects(cluster: Object, pools: Collection[Pool]) -> tuple[Tree, ...]:
-    """All of them, in the order in which they are made."""
+    """All of them, in the order of creation."""
     name = base_name(cluster)
     subject = {"kind": "ServiceAccount", "name": name, "namespace": cluster.namespace}
     return (
@@ -59,7 +59,8 @@ def supporting_objects(cluster: Object, pools: Collection[Pool]) -> tuple[Tree, 
 
 
 def serving_role(pools: Collection[Pool]) -> str:
-    """The role of the nodes that requests go to: those that are there to take them; where no pool is, those that hold the data; else all."""
+    """The role of the nodes that clients reach: ``ingest``, or ``data`` if no pool has that; empty for all
+    nodes."""
     roles = (role for role in ("ingest", "data") if any(role in pool.roles for pool in pools))
     return next(roles, "")
 
@@ -74,7 +75,7 @@ def _object(cluster: Object, noun: KindName, name: str, **parts: object) -> Tree
 
 
 def _discovery(cluster: Object) -> Tree:
-    """Nodes have to find one another before they are ready, each by its own address."""
+    """Nodes have to discover each other before they are ready, each by its own address."""
     return {
         "clusterIP": "None",
         "publishNotReadyAddresses": True,

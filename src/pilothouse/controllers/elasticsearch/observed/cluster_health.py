@@ -3,8 +3,8 @@
     health = reported_health(pilots, lease)
     health.status                            # "Green", "Yellow", "Red"; "" if unknown
 
-A report counts only if it comes from the holder of the cluster's lease and was made in that term. Whether it was made before or after a
-node came back is decided by ``members`` (ADR 10), never by a clock.
+A report counts only if it comes from the holder of the cluster's lease and was made in that term. Whether it
+was made before or after a node came back is decided by ``members`` (ADR 10), never by a clock.
 """
 
 from __future__ import annotations

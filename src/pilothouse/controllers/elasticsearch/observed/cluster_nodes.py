@@ -1,12 +1,12 @@
-"""The nodes of a cluster, each with its pod and its Pilot, as they are seen.
+"""The nodes of a cluster, each with its pod and its Pilot.
 
-    nodes = muster(cluster, pools, sets, world)
+    nodes = list_nodes(cluster, pools, sets, world)
     [node.name for node in nodes if not node.is_up]
 
-A node is *up* if its pod is ready and its pilot says so too. It is *settled* if, besides, it runs what it was last told to: the configuration of its
-Pilot's spec, and the version that its pod was made for. It is *down* if neither pod nor pilot say that it serves: then taking
-it away takes nothing away. One that served and still runs is not down but *out of touch*, as all are while they choose another master: it may have the last
-copy of something.
+A node is *up* if both its pod and its Pilot are ready. It is *settled* if it also runs the configuration of
+its Pilot's spec, and the version that its pod was created for. It is *down* if neither pod nor Pilot is
+ready: then a restart makes nothing unavailable. A node that has served and still runs is not down but *out of
+touch*, as all are while they elect another master: it may have the last copy of a shard.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from pilothouse.runtime.snapshot import Snapshot
 
 
 class ClusterNode(msgspec.Struct, frozen=True):
-    """One node of a pool: one that is wanted, or one that is there."""
+    """One node of a pool: one that its set asks for, or one that exists."""
 
     pool: Pool
     ordinal: int
@@ -47,9 +47,10 @@ class ClusterNode(msgspec.Struct, frozen=True):
     pod: Object | None
     pilot: Object | None
     leaving: bool = False
-    """Its set does not want it any more."""
+    """Its set is scaled below its ordinal."""
     due_for: str = ""
-    """The version that its next pod is made for, while it has none and has had one: which may have been of that version too."""
+    """The version of its next pod, if it has had a pod and has none; the earlier pod may have had that
+    version too."""
 
     @property
     def is_up(self) -> bool:
@@ -67,37 +68,38 @@ class ClusterNode(msgspec.Struct, frozen=True):
 
     @property
     def is_out_of_touch(self) -> bool:
-        """Its database runs and has served, and does not answer, or nobody hears of it."""
+        """Its database runs and has served, but does not answer, or its pilot does not report."""
         if self.pod is None or self.pilot is None or not _runs(self.pod):
             return False
-        said: Mapping[str, Any] = self.pilot.condition("Ready") or {}
-        if said.get("status") == "Unknown":
+        condition: Mapping[str, Any] = self.pilot.condition("Ready") or {}
+        if condition.get("status") == "Unknown":
             return self.pilot.status.get("phase") == "Running"
-        return said.get("reason") == OUT_OF_TOUCH
+        return condition.get("reason") == OUT_OF_TOUCH
 
     @property
     def made_for(self) -> str:
-        """The version that its pod was made for."""
+        """The version that its pod was created for."""
         return self.pod.annotations.get(VERSION, "") if self.pod is not None else ""
 
     @property
     def has_run(self) -> bool:
-        """Whether the database of its pod was started at least once."""
+        """Whether the database of its pod has started at least once."""
         return self.pod is not None and has_run(self.pod)
 
     @property
     def cannot_have_run(self) -> bool:
-        """Whether the database of its pod had certainly not been when the pod's status was written (``containers``)."""
+        """Whether the database of its pod had certainly not started when the pod's status was written
+        (``database_container``)."""
         return self.pod is not None and cannot_have_run(self.pod)
 
     @property
     def template(self) -> str:
-        """The hash of what its pod was made from."""
+        """The hash of its pod's template."""
         return self.pod.annotations.get(TEMPLATE, "") if self.pod is not None else ""
 
     @property
     def version(self) -> str:
-        """The version that it reports."""
+        """The version that its pilot reports."""
         if self.pilot is None:
             return ""
         return str(
@@ -106,36 +108,40 @@ class ClusterNode(msgspec.Struct, frozen=True):
 
     @property
     def has_wrong_image(self) -> bool:
-        """Whether its pod serves with an earlier version than it was made for: its image is not what its name says."""
+        """Whether its pod serves with an earlier version than it was created for: its image does not hold
+        what its tag says."""
         if self.pod is None or self.pilot is None or not (self.version and self.made_for and self.started):
             return False
         serves = healthy(self.pod) and self.pilot.is_true("Ready")
-        # What the pilot of an earlier pod has reported says nothing of this one.
+        # A report from an earlier pod says nothing about this one.
         is_of_this_pod = parse_time(self.started) >= self.pod.created
         return serves and is_of_this_pod and not self._has_reached(self.made_for)
 
     @property
     def not_ready_message(self) -> str:
-        """Why it is not ready, as its pilot has it; empty if that says nothing of the kind."""
-        said: Mapping[str, Any] = (self.pilot.condition("Ready") if self.pilot is not None else None) or {}
-        if said.get("status") not in ("False", "Unknown"):
+        """Why it is not ready, from its Pilot; empty if the Pilot does not say."""
+        condition: Mapping[str, Any] = (
+            self.pilot.condition("Ready") if self.pilot is not None else None
+        ) or {}
+        if condition.get("status") not in ("False", "Unknown"):
             return ""
-        return str(said.get("message") or said.get("reason") or "")
+        return str(condition.get("message") or condition.get("reason") or "")
 
     @property
     def documents(self) -> int | None:
-        """How many it says are left; None if it does not say."""
+        """How many documents it holds, as it reports; None if it does not."""
         found = self.pilot.at("status", "elasticsearch", "documents") if self.pilot is not None else None
         return found if isinstance(found, int) else None
 
     @property
     def started(self) -> str:
-        """When its process was last started, as its Pilot has it."""
+        """When its process was last started, from its Pilot."""
         return str(self.pilot.at("status", "lastStartedTime") or "") if self.pilot is not None else ""
 
     @property
     def runs_its_configuration(self) -> bool:
-        """Whether it is not about to be restarted for another: its cluster's, or if it was started with it, what a person has made of that."""
+        """Whether it needs no restart for its configuration: it runs the cluster's, or a person's edit of it
+        that it was started with."""
         if self.pilot is None:
             return False
         running = self.pilot.at("status", "configuration", "hash")
@@ -144,41 +150,45 @@ class ClusterNode(msgspec.Struct, frozen=True):
 
     @property
     def is_decommissioned(self) -> bool:
-        """It says that it is empty, and says so of this very decommission."""
+        """Whether it reports that it is empty, for the current decommission."""
         if self.pilot is None or not self.pilot.spec.get("decommission"):
             return False
-        said: Mapping[str, Any] = self.pilot.condition("Decommissioned") or {}
-        return said.get("status") == "True" and said.get("observedGeneration") == self.pilot.generation
+        condition: Mapping[str, Any] = self.pilot.condition("Decommissioned") or {}
+        return (
+            condition.get("status") == "True" and condition.get("observedGeneration") == self.pilot.generation
+        )
 
     def down_for(self, now: float) -> float:
-        """For how many seconds its pod has been there and not ready; 0 if it is not so."""
+        """For how many seconds its pod has existed without being ready; 0 if that is not so."""
         if self.pod is None or self.pod.deleting or not self.is_down:
             return 0.0
         since = (self.pod.condition("Ready") or {}).get("lastTransitionTime")
         return max(0.0, now - (parse_time(since) if since else self.pod.created))
 
     def broken_for(self, now: float) -> float:
-        """For how many seconds it has not got up with what its pod was made from.
+        """For how many seconds it has not become ready with the template of its pod.
 
-        Of one that runs, since it was started: one that takes its time is not broken for having been away before."""
+        If its process runs, since that was started: a slow start does not count as broken because of an
+        earlier outage.
+        """
         down = self.down_for(now)
         since = running_since(self.pod) if self.pod is not None else None
         return down if since is None else min(down, max(0.0, now - since))
 
     def out_of_touch_for(self, now: float) -> float:
-        """For how many seconds it has been so; 0 if it is not."""
+        """For how many seconds it has been out of touch; 0 if it is not."""
         if self.pilot is None or not self.is_out_of_touch:
             return 0.0
         since = (self.pilot.condition("Ready") or {}).get("lastTransitionTime")
         return max(0.0, now - parse_time(since)) if since else 0.0
 
     def why_unsettled(self, stateful_set: Object | None) -> str:
-        """What it is not yet, in words; empty if it is settled."""
+        """Why it is not settled; empty if it is."""
         if self.pod is None:
-            return f"pod {self.name} is not there"
+            return f"pod {self.name} does not exist"
         if not healthy(self.pod):
             why = trouble(self.pod)
-            # Of a pod that runs its pilot knows more than the probe that asks it.
+            # The pilot of a running pod knows more than the probe.
             if why.reason == "PodNotReady" and self.not_ready_message:
                 return f"{self.name} is not ready: {self.not_ready_message}"
             return with_flags(why.sentence) if why.reason in IMAGE_REASONS else why.sentence
@@ -189,17 +199,17 @@ class ClusterNode(msgspec.Struct, frozen=True):
         if not self.runs_its_configuration:
             return f"{self.name} does not run with its latest configuration yet"
         if self.made_for and not self._has_reached(self.made_for):
-            return f"{self.name} reports version {self.version or 'none'} and was made for {self.made_for}"
+            return f"{self.name} reports version {self.version or 'none'}, but its pod was created for {self.made_for}"
         if stateful_set is not None and self.is_due(stateful_set):
-            return f"pod {self.name} is about to be made anew"
+            return f"pod {self.name} is about to be replaced"
         return ""
 
     def _has_reached(self, version: str) -> bool:
-        """An image may hold a later version than it says; it can't be helped by waiting."""
+        """An image may hold a later version than its tag says; waiting would not change that."""
         return bool(self.version) and Version.parse(self.version) >= Version.parse(version)
 
     def is_due(self, stateful_set: Object) -> bool:
-        """True if its set is free to make its pod anew, and has not yet."""
+        """True if its set may replace its pod and has not done so yet."""
         rolling = stateful_set.at("spec", "updateStrategy", "rollingUpdate")
         if rolling is None or self.pod is None:
             return False
@@ -211,14 +221,14 @@ class ClusterNode(msgspec.Struct, frozen=True):
 def list_nodes(
     cluster: Object, pools: Mapping[str, Pool], sets: Mapping[str, Object], world: Snapshot
 ) -> tuple[ClusterNode, ...]:
-    """By pool, and in the order of their ordinals: those that the sets want, and those that are still there."""
+    """By pool and ordinal: the nodes that the sets ask for, and those that still exist."""
     nodes: list[ClusterNode] = []
     for pool in pools.values():
         stateful_set = sets.get(pool.name)
         if stateful_set is None:
             continue
         pods = _by_ordinal(stateful_set, world.owned(Pod, stateful_set))
-        # A set can be scaled by others too, and beyond what a pool may have.
+        # Others can scale a set too, beyond what a pool may have.
         wanted = range(min(int(stateful_set.spec.get("replicas", 1)), MOST_REPLICAS))
         for ordinal in sorted({*wanted, *pods}):
             name = f"{stateful_set.name}-{ordinal}"
@@ -232,13 +242,14 @@ def list_nodes(
 
 
 def _due_for(stateful_set: Object, ordinal: int) -> str:
-    """The version that a set would make a pod for; empty if that is one from before its template."""
+    """The version of the next pod of this ordinal; empty if the set would create it from an earlier
+    template."""
     partition = int(stateful_set.at("spec", "updateStrategy", "rollingUpdate", "partition") or 0)
     return annotation_of(stateful_set, VERSION) if ordinal >= partition else ""
 
 
 def _runs(pod: Object) -> bool:
-    """Whether it does, and none of its containers waits for another start."""
+    """Whether a pod runs, and none of its containers waits for a restart."""
     states = [each.get("state") or {} for each in pod.status.get("containerStatuses") or ()]
     return pod.status.get("phase") == "Running" and not any(
         "waiting" in each or "terminated" in each for each in states

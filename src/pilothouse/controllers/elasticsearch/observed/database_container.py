@@ -1,20 +1,26 @@
-"""Whether the database in a pod has run, as far as the pod's status tells.
+"""Whether the database in a pod has run, as far as the pod's status shows.
 
-    has_run(pod)               # it is seen to run, or to have run
-    cannot_have_run(pod)       # when this was written it never had: nothing of this pod had touched the data folder
+    has_run(pod)               # it runs, or has run
+    cannot_have_run(pod)       # when the status was written it never had: the data folder is untouched
 
-Between the two is doubt: a container that is being made may run before anybody is told, and so may one whose start is said to have failed. Only what
-comes before there is a container at all, such as an image that is nowhere, is certain.
+Between the two is doubt: a container that is being created may run before its status says so, and so may one
+whose start is reported as failed. Only what comes before the container is created, such as a missing image,
+is certain.
 
-Even that is of the moment at which it was written: the image may come, and the container be started, before its node tells anybody. Who takes a pod's version
-back by it is safe by three things, of which each has the hole that the next one closes.
+Even that holds only for the moment at which the status was written: the image may arrive, and the container
+start, before its node reports it. Three safeguards make it safe to take back the version of such a pod; each
+covers what the one before misses.
 
-* The pod is deleted only if it is the very version that was looked at (``Delete(exact=True)``): once the start was told, it stays.
-* It is deleted with grace: one that runs is told to be there, running or ended, until its node is done with it. Whoever sees it so, sees that it has run, and keeps the set
-  at its version (``refusing``).
-* If nobody sees that either, the node comes back with the earlier version, over a folder in which the later one may have begun. Its pilot has written the version into that
-  folder before it started the database, and does not start an earlier one (the hook ``Preflight``), nor would Elasticsearch itself. Nothing is lost: the node stays down, ``Degraded`` says
-  by which version its data was written, and asking for that one brings it back.
+* The pod is deleted only if it is unchanged since it was read (``Delete(exact=True)``): once the start is
+  reported, it stays.
+* It is deleted with a grace period: a pod that runs stays visible, running or ended, until its node has
+  finished with it. So the controller sees that it has run, and keeps the set at its version
+  (``version_policy``).
+* If it does not see that either, the node comes back with the earlier version, over a folder that the later
+  one may have written to. The pilot records the version in that folder before it starts the database, and
+  does not start an earlier one (the hook ``Preflight``); nor would Elasticsearch itself. Nothing is lost: the
+  node stays down, ``Degraded`` names the version that wrote its data, and requesting that version brings the
+  node back.
 """
 
 from __future__ import annotations
@@ -30,12 +36,12 @@ from pilothouse.controllers.elasticsearch.desired.pool_stateful_set import DATAB
 IMAGE_REASONS: Final = frozenset(
     {"ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName"}
 )
-"""Why a container waits that has no image."""
+"""Why a container without an image waits."""
 _IMPORTING: Final = re.compile(
     r"(pilothouse image import \S+ FILE\S*)((?: --data (?:'[^']*'|\S+))?)(?: \(with --[^)]*\))?"
 )
-"""The command that a node says."""
-_NOT_MADE: Final = frozenset(
+"""The command that a node suggests."""
+_NOT_CREATED: Final = frozenset(
     {
         "ErrImageNeverPull",
         "ErrImagePull",
@@ -46,16 +52,18 @@ _NOT_MADE: Final = frozenset(
         "CreateContainerConfigError",
     }
 )
-"""What a container waits for that does not exist yet. Not ``CreateContainerError`` or ``RunContainerError``: what was tried may have come about."""
+"""Why a container waits that was not created. Not ``CreateContainerError`` or ``RunContainerError``: the
+attempt may have succeeded."""
 
 
 def with_flags(sentence: str) -> str:
-    """What a node says of a missing image, with the flag that an archive of Elasticsearch needs, which has all in one folder."""
+    """A node's message about a missing image, with the flag that an archive of Elasticsearch needs: it has
+    everything in one folder."""
     return _IMPORTING.sub(r"\1 --strip-components 1\2", sentence)
 
 
 def has_run(pod: Object) -> bool:
-    """Whether its database was started at least once."""
+    """Whether its database has started at least once."""
     found = _database(pod)
     if found is None:
         return pod.status.get("phase") in ("Running", "Succeeded")
@@ -70,7 +78,8 @@ def has_run(pod: Object) -> bool:
 
 
 def cannot_have_run(pod: Object) -> bool:
-    """Whether its database had certainly not been started when this was written: it has no node, or waits for what it could not start without."""
+    """Whether its database had certainly not started when the status was written: it has no node, or waits
+    for something that it can't start without."""
     if pod.status.get("phase", "Pending") != "Pending" or has_run(pod):
         return False
     if not pod.spec.get("nodeName"):
@@ -93,6 +102,6 @@ def _database(pod: Object) -> Mapping[str, Any] | None:
 
 
 def _is_held(status: Mapping[str, Any]) -> bool:
-    """Whether a container does not exist yet for want of something: not one that was there, and is tried again."""
+    """Whether a container was never created because something is missing."""
     waiting: Mapping[str, Any] = (status.get("state") or {}).get("waiting") or {}
-    return waiting.get("reason") in _NOT_MADE and not status.get("lastState")
+    return waiting.get("reason") in _NOT_CREATED and not status.get("lastState")

@@ -63,8 +63,9 @@ class ObservedCluster(msgspec.Struct, frozen=True, dict=True):
     def majority(self) -> int:
         """The ``minimum_master_nodes`` of Elasticsearch before 7.
 
-        A majority of all masters that exist: one that is to be removed votes until it is gone. But never more than those that
-        stay, or they could not elect a master without it."""
+        A majority of all masters that exist: one that is to be removed votes until it is gone. But never more
+        than those that stay, or they could not elect a master without it.
+        """
         asked = sum(pool.replicas for pool in self.pools.values() if pool.is_master)
         there = [node for node in self.nodes if node.pool.is_master]
         staying = [node for node in there if not node.leaving and not _is_decommissioning(node)]

@@ -1,9 +1,10 @@
-"""What a cluster says of itself.
+"""The status of a cluster and its conditions.
 
     status_of(observed, step, refused, problem=problem)
 
-``Available``: it serves, and somebody is there to ask. ``Progressing``: something is being changed, and what. ``Degraded``: something is not as it should be, and what would
-help. ``Paused``: it was, and is or is no longer. ``Secured``: security was asked for, and is there or is not.
+``Available``: it serves, and a node is ready for requests. ``Progressing``: what is being changed.
+``Degraded``: what is wrong, and what would help. ``Paused``: whether it is, once it was. ``Secured``: whether
+security is on, if the spec asks for it.
 """
 
 from __future__ import annotations
@@ -42,7 +43,10 @@ RESUMED: Final = "ClusterResumed"
 _START_TIMEOUT: Final = 300.0
 """Seconds in which a node should have started."""
 HEALTH_RED: Final = "HealthRed"
-_RETRY: Final = "; Elasticsearch has given up after several failures: once their cause is gone, POST /_cluster/reroute?retry_failed=true"
+_RETRY: Final = (
+    "; Elasticsearch has given up after several failures: "
+    "once their cause is gone, POST /_cluster/reroute?retry_failed=true"
+)
 _EXITED: Final = frozenset({"CrashLoopBackOff", "ContainerExited"})
 
 
@@ -53,8 +57,8 @@ def status_of(
     *,
     problem: str = "",
 ) -> Tree:
-    """The status that a cluster should have, by what goes on and what is refused. Fields that are others' stay."""
-    cluster, facts = observed.cluster, observed.latest_health
+    """The status with the step in progress and the refused ones. Fields of other writers stay."""
+    cluster, health = observed.cluster, observed.latest_health
     staying = [node for node in observed.nodes if not node.leaving]
     status: Tree = {
         **cluster.status,
@@ -64,13 +68,13 @@ def status_of(
         "readyReplicas": sum(node.is_up for node in staying),
         "conditions": _conditions(observed, step, refused, problem),
     }
-    _put(status, "health", facts.health or None)
+    _put(status, "health", health.status or None)
     _put(status, "version", _lowest(observed.nodes))
-    _put(status, "shards", facts.shards)
+    _put(status, "shards", health.shards)
     _put(status, "fullestVolume", fullest_volume(observed))
-    if facts.uuid:
-        # Once it is known nothing is bootstrapped again, whoever leads.
-        status["clusterUUID"] = facts.uuid
+    if health.uuid:
+        # Once it is known the cluster is never bootstrapped again, whichever pilot leads.
+        status["clusterUUID"] = health.uuid
     return status
 
 
@@ -104,12 +108,12 @@ def _conditions(
     cluster, now = observed.cluster, format_time(observed.now)
     conditions: Any = cluster.status.get("conditions")
     paused = bool(cluster.spec.get("paused"))
-    told = [_available(observed), *_pausing(cluster), _progressing(observed, step, problem, paused=paused)]
-    told.append(_degraded(observed, refused, problem))
-    told.append(version_accepted(observed, refused))
+    found = [_available(observed), *_pausing(cluster), _progressing(observed, step, problem, paused=paused)]
+    found.append(_degraded(observed, refused, problem))
+    found.append(version_accepted(observed, refused))
     if observed.security.asked:
-        told.append(secured(observed.security, observed.pilots))
-    for kind, status, reason, message in told:
+        found.append(secured(observed.security, observed.pilots))
+    for kind, status, reason, message in found:
         condition = {
             "type": kind,
             "status": status,
@@ -126,26 +130,26 @@ _Condition = tuple[str, str, str, str]
 
 def _available(observed: ObservedCluster) -> _Condition:
     health = observed.latest_health.status
-    if health in ("Green", "Yellow") and (closed := _closed(observed)):
+    if health in ("Green", "Yellow") and (closed := _why_unreachable(observed)):
         return "Available", "False", "NoNodeReady", f"The cluster's health is {health}, but {closed}."
-    refusing = ""
+    read_only = ""
     if (short := shortage(observed)) is not None and short.reason == READ_ONLY:
-        refusing = f", but {short.gist}"
+        read_only = f", but {short.gist}"
     if health == "Green":
-        return "Available", "True", "HealthGreen", f"The cluster's health is Green{refusing}."
+        return "Available", "True", "HealthGreen", f"The cluster's health is Green{read_only}."
     if health == "Yellow":
-        message = f"The cluster's health is Yellow: {_lacking(observed)}{refusing}."
+        message = f"The cluster's health is Yellow: {_lacking(observed)}{read_only}."
         return "Available", "True", "HealthYellow", message
     if health == "Red":
         message = f"The cluster's health is Red, some data can't be reached: {_lacking(observed)}."
         return "Available", "False", "HealthRed", message
     if not observed.is_formed:
         return "Available", "False", "NotFormed", "The nodes have not formed a cluster yet."
-    return "Available", "Unknown", "HealthUnknown", "No pilot reports how the cluster is."
+    return "Available", "Unknown", "HealthUnknown", "No pilot reports the health of the cluster."
 
 
-def _closed(observed: ObservedCluster) -> str:
-    """Why no request is answered whatever the shards are like: nobody is behind the service; empty if somebody is."""
+def _why_unreachable(observed: ObservedCluster) -> str:
+    """Why no request is answered, whatever the shards: the service has no ready node; empty if it has."""
     role = serving_role(observed.pools.values())
     serving = [node for node in observed.nodes if not role or role in node.pool.roles]
     if any(node.pod is not None and healthy(node.pod) for node in serving):
@@ -156,7 +160,7 @@ def _closed(observed: ObservedCluster) -> str:
 
 def _pausing(cluster: Object) -> Iterable[_Condition]:
     if cluster.spec.get("paused"):
-        yield "Paused", "True", PAUSED, "The cluster is paused: nothing is changed."
+        yield "Paused", "True", PAUSED, "The cluster is paused: no changes are made."
     elif cluster.condition("Paused") is not None:
         yield "Paused", "False", RESUMED, "The cluster is no longer paused."
 
@@ -165,20 +169,21 @@ def _progressing(
     observed: ObservedCluster, step: ReconcileStep | None, problem: str, *, paused: bool
 ) -> _Condition:
     if paused:
-        return "Progressing", "False", PAUSED, "The cluster is paused: nothing is changed."
+        return "Progressing", "False", PAUSED, "The cluster is paused: no changes are made."
     if problem:
         return "Progressing", "False", "Blocked", problem
     if observed.cluster.is_true("Paused"):
         return "Progressing", "True", RESUMED, "The cluster is no longer paused."
     if step is None and observed.latest_health.status in ("Yellow", "Red"):
-        message = f"All nodes are as asked, but the cluster's health is {observed.latest_health.status}: {_lacking(observed)}."
+        health = observed.latest_health.status
+        message = f"All nodes are as specified, but the cluster's health is {health}: {_lacking(observed)}."
         return "Progressing", "False", AS_ASKED, message
-    if step is None and (outdated := _uncounted(observed)):
-        return "Progressing", "True", "HealthOutdated", f"All nodes are as asked, but {outdated}."
+    if step is None and (outdated := _why_shards_unknown(observed)):
+        return "Progressing", "True", "HealthOutdated", f"All nodes are as specified, but {outdated}."
     if step is None and (short := shortage(observed)) is not None:
-        return "Progressing", "False", AS_ASKED, f"All nodes are as asked, but {short.gist}."
+        return "Progressing", "False", AS_ASKED, f"All nodes are as specified, but {short.gist}."
     if step is None:
-        return "Progressing", "False", AS_ASKED, "Everything is as asked."
+        return "Progressing", "False", AS_ASKED, "Everything is as specified."
     return "Progressing", "False" if step.refused else "True", step.reason, step.message
 
 
@@ -188,9 +193,9 @@ def _degraded(observed: ObservedCluster, refused: Sequence[ReconcileStep], probl
     short = shortage(observed)
     found = _problem(observed, refused)
     if short is not None:
-        # That writes are refused is worse than all that is not done; that they are about to be is said beside it.
+        # Refused writes are worse than any change that is not done; a nearly full disk is reported after it.
         worst, other = (short.reason, short.message), found
-        # A node that is away, or data that can't be reached, may well be so for want of room.
+        # A full disk may be why a node is away or data is unavailable.
         caused = found is not None and short.reason == FULL and found[0] in (HEALTH_RED, OUT_OF_TOUCH)
         if found is not None and short.reason != READ_ONLY and not caused:
             worst, other = found, (short.reason, short.message)
@@ -198,12 +203,12 @@ def _degraded(observed: ObservedCluster, refused: Sequence[ReconcileStep], probl
     if found is not None:
         return "Degraded", "True", *found
     if observed.latest_health.status == "Yellow":
-        return "Degraded", "False", AS_ASKED, "Nothing is amiss with the nodes; see Available for the shards."
-    return "Degraded", "False", AS_ASKED, "Nothing is amiss."
+        return "Degraded", "False", AS_ASKED, "No problems with the nodes; see Available for the shards."
+    return "Degraded", "False", AS_ASKED, "No problems found."
 
 
 def _problem(observed: ObservedCluster, refused: Sequence[ReconcileStep]) -> tuple[str, str] | None:
-    """What is wrong other than want of room: a reason and a message."""
+    """What is wrong besides full disks: a reason and a message."""
     if refused:
         return refused[0].reason, "; ".join(step.message for step in refused)
     for node in observed.nodes:
@@ -221,39 +226,39 @@ def _problem(observed: ObservedCluster, refused: Sequence[ReconcileStep]) -> tup
     return None
 
 
-def _uncounted(observed: ObservedCluster) -> str:
-    """Why nobody knows whether all copies are there; empty if it is known."""
-    facts = observed.latest_health
-    if not facts.health:
-        return "how its shards are is not known: no pilot reports it"
+def _why_shards_unknown(observed: ObservedCluster) -> str:
+    """Why it is unknown whether all copies exist; empty if it is known."""
+    health = observed.latest_health
+    if not health.status:
+        return "the state of its shards is unknown: no pilot reports it"
     up = {node.name: node.started for node in observed.nodes if node.is_up}
-    ours = {name for name in facts.members if name.startswith(f"{base_name(observed.cluster)}-")}
+    ours = {name for name in health.members if name.startswith(f"{base_name(observed.cluster)}-")}
     if gone := sorted(ours - {node.name for node in observed.nodes}):
         return f"its shards have not been counted since {', '.join(gone)} left"
-    if new := sorted(name for name, started in up.items() if facts.members.get(name) != started):
-        return f"its shards have not been counted since {', '.join(new)} came in"
+    if new := sorted(name for name, started in up.items() if health.members.get(name) != started):
+        return f"its shards have not been counted since {', '.join(new)} joined"
     return ""
 
 
 def _lacking(observed: ObservedCluster) -> str:
-    """What keeps a cluster from being Green."""
+    """What keeps the cluster from being Green."""
     shards = observed.latest_health.shards or {}
     counts = [
         f"{count} {'shard' if count == 1 else 'shards'} {'is' if count == 1 else 'are'} {doing}"
-        for field, doing in (("unassigned", "unassigned"), ("initializing", "being built"))
+        for field, doing in (("unassigned", "unassigned"), ("initializing", "initializing"))
         if (count := int(shards.get(field) or 0))
     ]
-    said = ", ".join(counts) or "not all shards are where they should be"
+    said = ", ".join(counts) or "not all shards are allocated"
     return f"{said}; {why}" if (why := shards.get("explanation")) else said
 
 
 def _gave_up(observed: ObservedCluster) -> bool:
-    """Whether a shard has failed so often that Elasticsearch does not try it again by itself."""
+    """Whether a shard has failed so often that Elasticsearch does not retry it."""
     return "maximum number of retries" in str((observed.latest_health.shards or {}).get("explanation") or "")
 
 
 def _node_problem(node: ClusterNode, now: float, world: Snapshot) -> tuple[str, str] | None:
-    """What is wrong with a node that does not come up by itself."""
+    """What is wrong with a node that does not recover by itself: a reason and a message."""
     if node.has_wrong_image:
         return WRONG, wrong_image(node, world)
     pod, pilot = node.pod, node.pilot
@@ -263,11 +268,11 @@ def _node_problem(node: ClusterNode, now: float, world: Snapshot) -> tuple[str, 
         if why.reason in IMAGE_REASONS:
             return why.reason, _image_advice(pod, why.sentence, world)
         if crash and why.reason in (*_EXITED, "PodNotReady"):
-            # The database's own last words say more than that its container has ended.
+            # The database's own error says more than that its container has ended.
             lines = f"kubectl get pilot {node.name} -n {pod.namespace} -o jsonpath='{{.status.lastExit.log}}'"
-            return "DatabaseEnded", f"{node.name} does not get up: {crash}; its last lines: {lines}"
+            return "DatabaseEnded", f"{node.name} does not start: {crash}; its last log lines: {lines}"
         if why.reason == "PodNotReady":
-            # A node takes its time to start, and there is nothing amiss while it does.
+            # A slow start is not a problem.
             if node.down_for(now) >= _START_TIMEOUT or _reason(pilot) in (HOOK_FAILED, OUT_OF_TOUCH):
                 remedy = import_advice(pod, world) if WRONG_IMAGE in node.not_ready_message else why.remedy
                 return _reason(pilot) or why.reason, f"{node.why_unsettled(None)}; {remedy}"
@@ -288,20 +293,26 @@ def _reason(pilot: Object | None) -> str:
 
 
 def _image_advice(pod: Object, sentence: str, world: Snapshot) -> str:
-    """What brings the image that a pod waits for: that of the pilot, which comes first, or that of the database.
+    """How to import the image that a pod waits for: that of the pilot, which comes first, or that of the
+    database.
 
-    A node of ours says how itself, and where its data is; only that an archive of Elasticsearch has all in one folder it can't know."""
+    Our nodes suggest the command themselves, with their data folder; they can't know that an archive of
+    Elasticsearch has everything in one folder.
+    """
     waiting = {
         status["name"]
         for status in pod.status.get("initContainerStatuses") or ()
         if ((status.get("state") or {}).get("waiting") or {}).get("reason") in IMAGE_REASONS
     }
     if waiting:
-        return f"{sentence}; leave spec.pilotImage out, or say host/pilothouse: our nodes have the pilot installed"
-    told = with_flags(sentence)
-    if "pilothouse image import" not in told:
-        return f"{told}; {import_advice(pod, world)}"
-    return f"{told}; {archive_source(pod, world)}"
+        return (
+            f"{sentence}; leave spec.pilotImage out, or set it to host/pilothouse: "
+            "our nodes have the pilot installed"
+        )
+    message = with_flags(sentence)
+    if "pilothouse image import" not in message:
+        return f"{message}; {import_advice(pod, world)}"
+    return f"{message}; {archive_source(pod, world)}"
 
 
 def _lowest(nodes: Iterable[ClusterNode]) -> str | None:

@@ -1,4 +1,4 @@
-"""The condition ``VersionAccepted``: which version is asked for, what runs, and why the one is not the other.
+"""The condition ``VersionAccepted``: which version is requested, which versions run, and why they differ.
 
 kind, status, reason, message = version_accepted(observed, refused)
 """
@@ -29,14 +29,14 @@ def version_accepted(
     asked, runs = str(observed.cluster.spec["version"]), _running(observed)
     for step in refused:
         if step.reason in (REFUSED, IN_DOUBT, IMAGE_MISSING):
-            return ACCEPTED, "False", step.reason, f"{asked} is asked for, {runs}: {step.message}"
+            return ACCEPTED, "False", step.reason, f"{asked} is requested, {runs}: {step.message}"
     for node in observed.nodes:
         if node.has_wrong_image and node.made_for == asked:
             return (
                 ACCEPTED,
                 "False",
                 WRONG,
-                f"{asked} is asked for, {runs}: {wrong_image(node, observed.world)}",
+                f"{asked} is requested, {runs}: {wrong_image(node, observed.world)}",
             )
         pod = node.pod
         if pod is None or pod.deleting or healthy(pod) or node.made_for != asked:
@@ -46,34 +46,34 @@ def version_accepted(
                 ACCEPTED,
                 "False",
                 IMAGE_MISSING,
-                f"{asked} is asked for, {runs}: {with_flags(why.sentence)}",
+                f"{asked} is requested, {runs}: {with_flags(why.sentence)}",
             )
         if WRONG_IMAGE in node.not_ready_message:
             return (
                 ACCEPTED,
                 "False",
                 WRONG,
-                f"{asked} is asked for, {runs}: {node.name}: {node.not_ready_message}",
+                f"{asked} is requested, {runs}: {node.name}: {node.not_ready_message}",
             )
     if not all(node.version == asked for node in observed.nodes):
         reason = "ClusterPaused" if observed.cluster.spec.get("paused") else "RollingOut"
-        return ACCEPTED, "True", reason, f"{asked} is asked for, {runs}."
+        return ACCEPTED, "True", reason, f"{asked} is requested, {runs}."
     if not all(node.is_up for node in observed.nodes):
         up = sum(node.is_up for node in observed.nodes)
-        message = f"All nodes were last seen with {asked}; {up} of {len(observed.nodes)} serve now."
+        message = f"All nodes were last seen with {asked}; {up} of {len(observed.nodes)} are serving."
         return ACCEPTED, "True", "Accepted", message
     return ACCEPTED, "True", "Running", f"All nodes run {asked}."
 
 
 def _running(observed: ObservedCluster) -> str:
-    """What nodes have reported, in words."""
+    """The versions that nodes report, as text."""
     counts = Counter(node.version for node in observed.nodes if node.version)
     if not counts:
         return "no node has reported a version yet"
-    told = [
+    texts = [
         f"{count} {'node runs' if count == 1 else 'nodes run'} {version}"
         for version, count in sorted(counts.items(), key=lambda each: Version.parse(each[0]))
     ]
     if silent := len(observed.nodes) - counts.total():
-        told.append(f"{silent} {'has' if silent == 1 else 'have'} reported none yet")
-    return ", ".join(told)
+        texts.append(f"{silent} {'has' if silent == 1 else 'have'} reported none yet")
+    return ", ".join(texts)

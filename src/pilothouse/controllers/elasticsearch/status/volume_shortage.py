@@ -1,7 +1,7 @@
-"""How full the volumes of a cluster are, what Elasticsearch makes of that, and what would help.
+"""How full the volumes of a cluster are, how Elasticsearch reacts, and what would help.
 
 fullest_volume(observed)        # for the cluster's status
-shortage(observed)              # a Shortage, or None: a volume past a watermark, or indices that take no writes
+shortage(observed)              # a Shortage, or None: a volume past a watermark, or read-only indices
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ READ_ONLY: Final = "IndicesReadOnly"
 FULL: Final = "VolumeFull"
 NEARLY_FULL: Final = "VolumeNearlyFull"
 _EFFECTS: Final[Mapping[Watermark, str]] = {
-    "Low": "Elasticsearch puts no further shards there",
+    "Low": "Elasticsearch allocates no further shards there",
     "High": "Elasticsearch moves shards away from there",
     "FloodStage": "Elasticsearch makes the indices that have shards there read-only",
 }
-_UNCHECKED: Final = "Elasticsearch does not look at its disks, and writes fail once it is full"
+_UNCHECKED: Final = "Elasticsearch does not check its disks, and writes fail once it is full"
 _THRESHOLD: Final = "cluster.routing.allocation.disk.threshold_enabled"
 _UNBLOCK: Final = 'PUT /_all/_settings {"index.blocks.read_only_allow_delete": null}'
 _SHARED: Final = 1.2
-"""By how much a filesystem is larger than its claim if it is not the claim's alone."""
+"""A filesystem that is larger than its claim by this factor is shared with others."""
 _MOST_NAMED: Final = 3
 
 
 class Volume(msgspec.Struct, frozen=True):
-    """Of one node."""
+    """The data volume of one node."""
 
     node: ClusterNode
     usage: DiskUsage
@@ -45,23 +45,23 @@ class Volume(msgspec.Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """For people; its claim is its name."""
+        """For messages: the name of its claim, if it has one."""
         return (
             f"volume {self.claim.name}" if self.claim is not None else f"the volume of pod {self.node.name}"
         )
 
 
 class Shortage(msgspec.Struct, frozen=True):
-    """Why there is not room enough."""
+    """Why space is short."""
 
     reason: str
     gist: str
-    """How the message begins: what does not change with every figure."""
+    """The start of the message, without the figures that keep changing."""
     message: str
 
 
 def fullest_volume(observed: ObservedCluster) -> Tree | None:
-    """For the cluster's status; None while nobody knows."""
+    """For the cluster's status; None if no node reports its volume."""
     found = _volumes(observed)
     if not found:
         return None
@@ -71,7 +71,7 @@ def fullest_volume(observed: ObservedCluster) -> Tree | None:
 
 
 def shortage(observed: ObservedCluster) -> Shortage | None:
-    """What is worst: indices that take no writes, then the fullest volume."""
+    """The worst of all: read-only indices, then the fullest volume."""
     short = [each for each in _volumes(observed) if each.usage.watermark]
     if read_only := observed.latest_health.read_only_indices:
         return _read_only(observed, read_only, short)
@@ -95,9 +95,10 @@ def _read_only(observed: ObservedCluster, found: Mapping[str, Any], short: list[
     gist = f"{which} no writes"
     why = f"{gist}{listed}, since a disk was nearly full (read_only_allow_delete)"
     if not short:
-        return Shortage(READ_ONLY, gist, f"{why}; there is room by now: if the block stays, {_UNBLOCK}")
-    said = f"{why}: {short[0].name} is full to {_state(observed, short)}. Once there is room and the block stays, {_UNBLOCK}"
-    return Shortage(READ_ONLY, gist, said)
+        return Shortage(READ_ONLY, gist, f"{why}; there is space again: if the block remains, {_UNBLOCK}")
+    volume = f"{short[0].name} is full to {_state(observed, short)}"
+    message = f"{why}: {volume}. If the block remains once there is space, {_UNBLOCK}"
+    return Shortage(READ_ONLY, gist, message)
 
 
 def _state(observed: ObservedCluster, short: list[Volume]) -> str:
@@ -109,7 +110,7 @@ def _state(observed: ObservedCluster, short: list[Volume]) -> str:
         effect = _UNCHECKED
     listed = [f"{each.name} is {each.usage.percent} % full" for each in others[:_MOST_NAMED]]
     beside = (
-        f"; {', '.join(listed)}{' and so are more' if len(others) > _MOST_NAMED else ''}" if listed else ""
+        f"; {', '.join(listed)}{' and others too' if len(others) > _MOST_NAMED else ''}" if listed else ""
     )
     return f"{first.usage}, and {effect}{beside}; {_remedy(observed, first)}"
 
@@ -119,17 +120,17 @@ def _remedy(observed: ObservedCluster, volume: Volume) -> str:
     machine = f"node {pod.spec['nodeName']}" if pod is not None and pod.spec.get("nodeName") else "its node"
     others = "delete indices, or add nodes to the pool"
     if claim is None:
-        return f"make room on the disk of {machine}, give pool {pool.name} persistence, {others}"
+        return f"free space on the disk of {machine}, give pool {pool.name} persistence, {others}"
     size = claim.at("status", "capacity", "storage") or claim.at("spec", "resources", "requests", "storage")
     if size is not None and volume.usage.capacity > _SHARED * parse_quantity(size).to_int():
-        return f"the claim has a disk of {machine} in common with others: make room there, {others}"
+        return f"the claim shares a disk of {machine} with others: free space there, {others}"
     if why := why_not_expandable(observed, claim):
-        return f"the claim can't grow ({why}): {others}"
+        return f"the claim can't be expanded ({why}): {others}"
     return f"raise persistence.size of pool {pool.name} (the claim has {size}), {others}"
 
 
 def _volumes(observed: ObservedCluster) -> list[Volume]:
-    """Those of nodes that are there, the fullest first."""
+    """The volumes of nodes that exist, the fullest first."""
     found = []
     for node in observed.nodes:
         if node.pod is None or node.pilot is None:

@@ -1,16 +1,17 @@
 """Nodes that do not start with the template of their pod: they get another one, out of turn.
 
-    found = broken(observed, nodes, digest)                             # pods of other templates that do not start
+    found = broken(observed, nodes, digest)                        # pods of other templates that do not start
     step = repair(observed, stateful_set, pool, wanted, found[-1])
-    step = continue_repair(observed, stateful_set, pool, behind)        # the next step in a set under repair
+    step = continue_repair(observed, stateful_set, pool, behind)   # the next step in a set under repair
 
-A template that breaks a node is replaced in the middle of the roll. The set then gets the strategy ``OnDelete``, since with a partition
-it would replace the good nodes above the broken one first. This module deletes the pods, the broken one first. When all
-have the template, the set gets its partition back.
+A template that breaks a node is replaced in the middle of the roll. The set then gets the strategy
+``OnDelete``, since with a partition it would replace the good nodes above the broken one first. This module
+deletes the pods, the broken one first. When all have the template, the set gets its partition back.
 
-A version that was withdrawn from the spec while a pod waited for it (it was mistyped, and has no image) is such a template too. If the
-pod can't have run it has written nothing, and the version goes back. The pod is deleted only if it is unchanged since it was read, so
-that one which starts after all keeps its version (``database_container`` says why that is safe). A set would not check that.
+A version that was withdrawn from the spec while a pod waited for it (it was mistyped, and has no image) is
+such a template too. If the pod can't have run it has written nothing, and the version goes back. The pod is
+deleted only if it is unchanged since it was read, so that one which starts after all keeps its version
+(``database_container`` says why that is safe). A set would not check that.
 """
 
 from __future__ import annotations
@@ -84,7 +85,8 @@ def continue_repair(
 
 
 def _is_broken(observed: ObservedCluster, node: ClusterNode) -> bool:
-    """Whether a node does not start with the template of its pod, or waits for a version that was withdrawn."""
+    """Whether a node does not start with the template of its pod, or waits for a version that was
+    withdrawn."""
     if _is_withdrawn(observed, node) and (node.has_wrong_image or (node.cannot_have_run and node.is_down)):
         return node.pod is not None and not node.pod.deleting
     return node.broken_for(observed.now) >= BROKEN_FOR

@@ -1,9 +1,11 @@
-"""Images that the machines of a cluster lack: looked for before a healthy node is taken down, and what brings them.
+"""Images that the machines of a cluster lack: checked before a healthy node is taken down, with the command
+that imports them.
 
-    step = missing_images(observed)                   # refused, if a roll would need an image that is not there
-    wait = why_image_missing(observed, node, template)     # why this node's next pod could not start where it is
+    step = missing_images(observed)                        # refused, if a roll needs an image that is missing
+    wait = why_image_missing(observed, node, template)     # why its next pod could not start
 
-Nodes of ours fetch nothing and list the images that they have; others are left to fetch what they need (``api.node_images``).
+Our nodes pull no images and list those that they have; other nodes are left to pull what they need
+(``api.node_images``).
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ _STRIP: Final = ("--strip-components", "1")
 
 
 def missing_images(observed: ObservedCluster) -> ReconcileStep | None:
-    """The images that pods would be made from and that their machines lack: no roll is begun before they are there."""
+    """The images that a roll needs and machines lack: it does not start before they are there."""
     found: dict[str, dict[str, Object]] = {}
     for pool in observed.rolling_order:
         wanted = target_template(observed, pool)
@@ -50,7 +52,7 @@ def missing_images(observed: ObservedCluster) -> ReconcileStep | None:
 
 
 def why_image_missing(observed: ObservedCluster, node: ClusterNode, template: str) -> Wait | None:
-    """Why a node's pod should not be made anew from this template: the machine that it is on lacks the image."""
+    """Why a node's pod should not be replaced by one of this template: its machine lacks the image."""
     stateful_set, wanted = observed.sets[node.pool.name], target_template(observed, node.pool)
     if annotation_of(stateful_set, TEMPLATE) == template:
         wanted = stateful_set.at("spec", "template")
@@ -63,33 +65,34 @@ def why_image_missing(observed: ObservedCluster, node: ClusterNode, template: st
 
 
 def import_advice(pod: Object, world: Snapshot) -> str:
-    """What brings the image of a pod's database to the machine that the pod is on."""
+    """How to import the image of a pod's database on the machine of the pod."""
     return _advice(_image(pod.tree), [_node_of(pod, world)])
 
 
 def wrong_image(node: ClusterNode, world: Snapshot) -> str:
-    """What is wrong with a node whose image holds another version than it was imported as, and what would help."""
+    """Why a node's image is wrong, which holds another version than its tag says, and what would help."""
     assert node.pod is not None
     return (
-        f"{node.name} was made for {node.made_for} and runs {node.version}: the image {_image(node.pod.tree)} holds that version. "
-        f"Bring the right one, then delete the pod (kubectl delete pod {node.name} -n {node.pod.namespace}): {import_advice(node.pod, world)}"
+        f"{node.name} was created for {node.made_for} but runs {node.version}: "
+        f"that is the version in the image {_image(node.pod.tree)}. Import the right one, then delete the pod "
+        f"(kubectl delete pod {node.name} -n {node.pod.namespace}): {import_advice(node.pod, world)}"
     )
 
 
 def archive_source(pod: Object, world: Snapshot) -> str:
-    """Where an archive with the database of a pod comes from."""
+    """Where to get an archive with the database of a pod."""
     return _source(_image(pod.tree), [_node_of(pod, world)])
 
 
 def _node_of(pod: Object, world: Snapshot) -> Object:
-    """The node that a pod is on, as far as it is known."""
+    """The Node of a pod; one with only a name if it is unknown."""
     name = str(pod.spec.get("nodeName") or "")
     found = world.find(kind_names.Node, "", name) if name else None
     return found or Object.of({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}})
 
 
 def _lacking(world: Snapshot, pod: Object, image: str) -> Object | None:
-    """The machine of a pod, if it certainly lacks an image."""
+    """The Node of a pod, if it certainly lacks an image."""
     name = pod.spec.get("nodeName")
     machine = world.find(kind_names.Node, "", str(name)) if name else None
     return machine if machine is not None and lacks(machine, image) else None
@@ -117,11 +120,14 @@ def _advice(image: str, machines: Iterable[Object]) -> str:
 
 
 def _source(image: str, machines: Sequence[Object]) -> str:
-    """Where FILE comes from."""
+    """Where to get FILE."""
     version = short_name(image).rpartition(":")[2]
     folders = {machine.annotations.get(DATA_FOLDER, USUAL_DATA_FOLDER) for machine in machines}
     if short_name(image) != f"elasticsearch:{version}" or not re.fullmatch(r"[0-9.]+", version):
         return "FILE is an archive of Elasticsearch"
     folder = folders.pop() if len(folders) == 1 else "DIR"
     command = f"PILOTHOUSE_DATA={shlex.quote(folder)} examples/fetch-elasticsearch {version}"
-    return f"FILE is an archive of Elasticsearch {version}; in a checkout of Pilothouse, {command} fetches and imports one"
+    return (
+        f"FILE is an archive of Elasticsearch {version}; "
+        f"in a checkout of Pilothouse, {command} fetches and imports one"
+    )

@@ -1,9 +1,10 @@
-"""Objects of a cluster, had as they should be.
+"""Objects that a cluster owns, created and kept up to date.
 
-    yield from keep(cluster, wanted, world)        # a Create, an Update, or nothing
+    yield from ensure_object(cluster, wanted, world)        # a Create, an Update, or nothing
 
-Raises ``NameTaken`` where the name is somebody else's: nothing is written then. What counts is that all that is wanted is there; what the server
-fills in, or somebody adds beside it, stays. A part that differs is put in place as a whole, so that what was given up goes.
+Raises ``NameTaken`` if an object of that name belongs to another owner. Only wanted fields are compared; what
+the server defaults, or others add, stays. A part that differs is replaced as a whole, so that fields dropped
+from it disappear.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from pilothouse.runtime.snapshot import Snapshot
 
 
 class NameTaken(Exception):
-    """An object of that name is there, and belongs to somebody else."""
+    """An object of that name exists and has another owner."""
 
     def __init__(self, message: str, remedy: str) -> None:
         super().__init__(message)
@@ -26,7 +27,7 @@ class NameTaken(Exception):
 
 
 def ensure_object(cluster: Object, wanted: Tree, world: Snapshot, *, event: str = "") -> Iterator[Intent]:
-    """Have an object be there, owned by the cluster, with these fields. Raises NameTaken."""
+    """Create an object owned by the cluster, or update it to have these fields. Raises NameTaken."""
     noun = noun_of(wanted["apiVersion"], wanted["kind"])
     name = wanted["metadata"]["name"]
     found = world.find(noun, cluster.namespace, name)
@@ -47,8 +48,7 @@ def ensure_object(cluster: Object, wanted: Tree, world: Snapshot, *, event: str 
     tree["metadata"]["labels"] = {**found.labels, **labels}
     for part in differing:
         tree[part] = replaced(tree.get(part), wanted[part])
-    said = ", ".join(differing) or "labels"
-    yield Update(found, tree, because=f"{noun.kind} {name} is not as it should be: {said}")
+    yield Update(found, tree, because=f"{noun.kind} {name} differs in {', '.join(differing) or 'labels'}")
 
 
 def check_own(cluster: Object, found: Object) -> None:
@@ -57,20 +57,21 @@ def check_own(cluster: Object, found: Object) -> None:
         return
     owner = found.controller
     if owner is None:
-        whose, remedy = "nobody", "delete it, or give the cluster another name"
+        whose, remedy = "no one", "delete it, or give the cluster another name"
     elif (owner.get("kind"), owner.get("name")) == (cluster.kind, cluster.name):
         whose, remedy = (
             "an earlier cluster of this name",
-            "it is about to be collected; wait until it is gone",
+            "it is about to be garbage-collected; wait until it is gone",
         )
     else:
-        # Somebody lives by it.
+        # Its owner needs it.
         whose, remedy = f"{owner.get('kind')} {owner.get('name')}", "give the cluster another name"
-    raise NameTaken(f"{found.kind} {found.name} is there and belongs to {whose}, not to this cluster", remedy)
+    raise NameTaken(f"{found.kind} {found.name} exists and belongs to {whose}, not to this cluster", remedy)
 
 
 def contains(found: Any, wanted: Any) -> bool:
-    """True if all that is wanted is there. Lists have to be as long, and each item to contain its counterpart."""
+    """True if all wanted fields are there. Lists must have the same length, and each item contain its
+    counterpart."""
     if isinstance(wanted, Mapping):
         return isinstance(found, Mapping) and all(
             name in found and contains(found[name], value) for name, value in wanted.items()
@@ -85,7 +86,7 @@ def contains(found: Any, wanted: Any) -> bool:
 
 
 def replaced(found: Any, wanted: Any) -> Any:
-    """What is there, with each field that is wanted put in the place of the one of its name."""
+    """The object found, with each wanted field replaced."""
     if isinstance(found, Mapping) and isinstance(wanted, Mapping):
         return {**found, **wanted}
     return wanted

@@ -1,12 +1,13 @@
 """Configuration that nodes take from their Pilots: settings, plugins, heap, roles.
 
     yield from update_pilots(observed)      # every change that restarts no running node
-    step = reconfigure(observed)            # the next node that is restarted for its configuration; None if all are up to date
+    step = reconfigure(observed)            # the next node to restart; None if all are up to date
 
-A configuration that needs a restart is written to one Pilot at a time, through the gate that pods are replaced through: the pilot
-restarts its database for it. Nodes that are down get theirs at once: that makes nothing unavailable. So do nodes whose Pilot
-was edited by others: their pilots go by the hash beside the spec (``configurations``) and have not applied the edit. A node that
-was started since has applied it, and waits for its turn.
+A configuration that needs a restart is written to one Pilot at a time, through the gate that pods are
+replaced through: the pilot restarts its database for it. Nodes that are down get theirs at once: that makes
+nothing unavailable. So do nodes whose Pilot was edited by others: their pilots go by the hash beside the spec
+(``configurations``) and have not applied the edit. A node that was started since has applied it, and waits
+for its turn.
 """
 
 from __future__ import annotations
@@ -63,7 +64,8 @@ def reconfigure(observed: ObservedCluster) -> ReconcileStep | None:
 
 
 def _needs_restart(pilot: Object, wanted: Tree) -> bool:
-    """Whether the pilot would restart its database for it: it differs from what the pilot was told, or a person's edit is running."""
+    """Whether the pilot would restart its database for it: it differs from what the pilot was told, or a
+    person's edit is running."""
     digest = configuration_hash(wanted)
     if in_force(pilot.spec, pilot.annotations) != digest:
         return True

@@ -42,7 +42,8 @@ restart it."""
 
 
 def why_not_restart(observed: ObservedCluster, node: ClusterNode) -> Wait | None:
-    """Why this node can't be taken down at this moment; None if it can. Nodes that are drained don't count."""
+    """Why this node can't be taken down at this moment; None if it can. Nodes that are drained don't
+    count."""
     health = observed.health
     if node.is_down or _is_shut_out(observed, node):
         return None
@@ -118,8 +119,9 @@ def _why_votes_missing(health: ClusterHealth) -> Wait | None:
     """Why no master can be taken down: another has no vote. The leading pilot gives it back."""
     if not health.without_vote:
         return None
-    names, several = ", ".join(health.without_vote), len(health.without_vote) > 1
-    because = f"{names} {'do' if several else 'does'} not have {'their votes' if several else 'its vote'} back yet; one master at a time"
+    several = len(health.without_vote) > 1
+    missing = "do not have their votes" if several else "does not have its vote"
+    because = f"{', '.join(health.without_vote)} {missing} back yet; one master at a time"
     return Wait("VoteHeld", because=because)
 
 

@@ -1,11 +1,11 @@
 """Changes that need new pods (version, image, resources, placement), one node at a time.
 
-    step = roll(observed)                   # the next step; None if all pods have the template that the spec asks for
+    step = roll(observed)                   # the next step; None if all pods have their template
     yield from record_versions(observed)    # the version that all nodes of a pool have reached
 
-The roll moves the partition of each pool's StatefulSet: pools without masters first, in each the highest ordinal first, the next when
-``restart_gate`` lets it. A roll to a version that ``version_policy`` refuses is not started. A node that does not start
-with its template is replaced out of turn (``broken_nodes``).
+The roll moves the partition of each pool's StatefulSet: pools without masters first, in each the highest
+ordinal first, the next when ``restart_gate`` lets it. A roll to a version that ``version_policy`` refuses is
+not started. A node that does not start with its template is replaced out of turn (``broken_nodes``).
 """
 
 from __future__ import annotations

@@ -1,12 +1,13 @@
-"""Pools that are missing, and nodes and space that are.
+"""Missing pools, missing nodes, and volumes that are too small.
 
     step = create_pools(observed)
-    step = grow(observed)
+    step = add_nodes(observed)
     yield from expand_claims(observed)
-    yield from update_claim_retention(observed)        # what becomes of them when nodes or the cluster go
+    yield from update_claim_retention(observed)    # what happens to claims when nodes or the cluster go
 
-Masters of Elasticsearch before 7 come one by one once the cluster is formed, since each has to be counted before the next may be. A set's claim templates can't be
-changed, so claims are grown themselves, those of new nodes right after they were made; if their storage class lets them.
+Masters of Elasticsearch before 7 are added one by one once the cluster has formed: ``minimum_master_nodes``
+has to count each before the next joins. The claim templates of a set are immutable, so claims are expanded
+themselves, those of added nodes right after their creation, if their storage class allows it.
 """
 
 from __future__ import annotations
@@ -34,13 +35,13 @@ from pilothouse.controllers.storage.volume_matching import class_of
 from pilothouse.meta.versions import Version
 from pilothouse.runtime.intents import Create, Intent, PatchObject, Wait
 
-MAKING: Final = "CreatingPools"
+CREATING: Final = "CreatingPools"
 GROWING: Final = "ScalingUp"
 STARTING: Final = "NodesStarting"
 
 
 def create_pools(observed: ObservedCluster) -> ReconcileStep | None:
-    """The pools that have no set yet. Raises Taken."""
+    """Create the StatefulSets that are missing. Raises NameTaken."""
     intents: list[Intent] = []
     for pool in observed.pools.values():
         if pool.name in observed.sets:
@@ -48,23 +49,23 @@ def create_pools(observed: ObservedCluster) -> ReconcileStep | None:
         name = set_name(observed.cluster, pool.name)
         found = observed.world.find(StatefulSet, observed.cluster.namespace, name)
         if found is not None and found.deleting:
-            because = f"the set {name} is still being deleted; it is made again when it is gone"
-            return ReconcileStep(MAKING, because, wait=Wait("SetTerminating", because=because))
+            because = f"StatefulSet {name} is still being deleted; it is created again afterwards"
+            return ReconcileStep.waiting(CREATING, Wait("SetTerminating", because=because))
         if found is not None:
             check_own(observed.cluster, found)
         tree = wanted_set(observed.cluster, pool, _version(observed), observed.security)
         tree["metadata"]["ownerReferences"] = [owner_reference(observed.cluster)]
-        because = f"pool {pool.name} of {pool.replicas} nodes is made"
+        because = f"creating pool {pool.name} with {pool.replicas} nodes"
         intents.append(Create(tree, because=because, event="CreateNodePool"))
     return (
-        ReconcileStep(MAKING, "; ".join(each.because for each in intents), tuple(intents))
+        ReconcileStep(CREATING, "; ".join(each.because for each in intents), tuple(intents))
         if intents
         else None
     )
 
 
 def add_nodes(observed: ObservedCluster) -> ReconcileStep | None:
-    """Pools that have fewer nodes than are asked for."""
+    """Scale up the next pool that has fewer nodes than the spec asks for."""
     for pool in observed.pools.values():
         stateful_set = observed.sets.get(pool.name)
         if stateful_set is None:
@@ -76,10 +77,10 @@ def add_nodes(observed: ObservedCluster) -> ReconcileStep | None:
         if _one_by_one(observed, pool):
             problems = (node.why_unsettled(observed.sets.get(node.pool.name)) for node in observed.nodes)
             if problem := next(filter(None, problems), ""):
-                because = f"pool {pool.name} grows master by master: {problem}"
-                return ReconcileStep(GROWING, because, wait=Wait("NodeNotReady", because=because))
+                because = f"pool {pool.name} gets one master at a time: {problem}"
+                return ReconcileStep.waiting(GROWING, Wait("NodeNotReady", because=because))
             wanted = present + 1
-        because = f"pool {pool.name} is scaled from {present} to {wanted}"
+        because = f"scaling pool {pool.name} from {present} to {wanted}"
         fields = {"spec": {"replicas": wanted}}
         return ReconcileStep(
             GROWING, because, (PatchObject(stateful_set, fields, exact=True, because=because, event="Scale"),)
@@ -88,40 +89,43 @@ def add_nodes(observed: ObservedCluster) -> ReconcileStep | None:
 
 
 def wait_for_nodes(observed: ObservedCluster) -> ReconcileStep | None:
-    """Nodes that are not what they should be yet: nothing has to be done but to wait."""
+    """Wait for the first node that is not settled, if there is nothing else to do."""
     for node in observed.nodes:
         problem = node.why_unsettled(observed.sets.get(node.pool.name))
         if problem and not node.is_decommissioned:
             if node.pod is not None and WRONG_IMAGE in problem:
                 problem = f"{problem}; {import_advice(node.pod, observed.world)}"
-            return ReconcileStep(STARTING, problem, wait=Wait("NodeNotReady", because=problem))
+            return ReconcileStep.waiting(STARTING, Wait("NodeNotReady", because=problem))
     return None
 
 
 def expand_claims(observed: ObservedCluster) -> Iterator[Intent]:
-    """Claims that are smaller than their pool asks for, and may grow."""
+    """Expand claims that are smaller than their pool asks for."""
     for claim, asked in _too_small(observed):
         if not why_not_expandable(observed, claim):
             present = claim.at("spec", "resources", "requests", "storage")
-            because = f"claim {claim.name} grows from {present} to {asked}"
+            because = f"expanding claim {claim.name} from {present} to {asked}"
             fields = {"spec": {"resources": {"requests": {"storage": asked}}}}
             yield PatchObject(claim, fields, because=because, event="GrowVolume")
 
 
 def update_claim_retention(observed: ObservedCluster) -> Iterator[Intent]:
-    """What the cluster says of its claims is what its sets say."""
+    """Copy the retention policy of claims from the cluster to its sets."""
     wanted = retention(observed.cluster)
     for pool in observed.pools.values():
         stateful_set = observed.sets.get(pool.name)
         if stateful_set is None or stateful_set.spec.get("persistentVolumeClaimRetentionPolicy") == wanted:
             continue
-        because = f"claims of pool {pool.name}: {wanted['whenScaled']} when scaled, {wanted['whenDeleted']} when deleted"
+        because = (
+            f"retention of the claims of pool {pool.name}: "
+            f"{wanted['whenScaled']} when scaled, {wanted['whenDeleted']} when deleted"
+        )
         fields = {"spec": {"persistentVolumeClaimRetentionPolicy": wanted}}
         yield PatchObject(stateful_set, fields, because=because)
 
 
 def unexpandable_claims(observed: ObservedCluster) -> str:
-    """Which claims should grow and may not, and what would help; empty if none."""
+    """Which claims should be expanded and can't be, and why; empty if none."""
     fixed = [
         (claim, asked, why)
         for claim, asked in _too_small(observed)
@@ -131,11 +135,11 @@ def unexpandable_claims(observed: ObservedCluster) -> str:
         return ""
     _, asked, why = fixed[0]
     names = ", ".join(claim.name for claim, _, _ in fixed)
-    return f"{names} can't grow to {asked}: {why}"
+    return f"{names} can't be expanded to {asked}: {why}"
 
 
 def _too_small(observed: ObservedCluster) -> Iterator[tuple[Object, str]]:
-    """Claims with the size that their pool asks for."""
+    """Claims that are smaller than their pool asks for, with that size."""
     for node in observed.nodes:
         asked = (node.pool.spec.get("persistence") or {}).get("size")
         if asked is None or node.leaving:
@@ -149,20 +153,20 @@ def _too_small(observed: ObservedCluster) -> Iterator[tuple[Object, str]]:
 
 
 def why_not_expandable(observed: ObservedCluster, claim: Object) -> str:
-    """Why nobody would grow it; empty if somebody would."""
+    """Why this claim can't be expanded; empty if it can."""
     name = class_of(claim)
     if not name:
-        return "it has no storage class, and only a class says who can grow it"
+        return "it has no storage class, which would say how to expand it"
     storage_class = observed.world.find(StorageClass, "", name)
     if storage_class is None:
-        return f"there is no storage class {name}"
+        return f"storage class {name} does not exist"
     if not storage_class.get("allowVolumeExpansion"):
-        return f"storage class {name} does not let claims grow; set allowVolumeExpansion: true in it"
+        return f"storage class {name} does not allow expansion; set allowVolumeExpansion: true in it"
     return ""
 
 
 def _version(observed: ObservedCluster) -> str:
-    """What a new pool starts with: never less than others have been made for, since it could not join them."""
+    """The version of a pool to be created: never lower than that of the others, or it could not join them."""
     made_for = [annotation_of(one, VERSION) for one in observed.sets.values()]
     versions = [str(observed.cluster.spec["version"]), *filter(None, made_for)]
     running = [node.version for node in observed.nodes if node.version]

@@ -1,11 +1,11 @@
 """Writes to a StatefulSet: the template of its pods, and which of them may be replaced.
 
-    roll_template(stateful_set, template, 2, because, event="")     # set the template, replace pods from ordinal 2 up
-    roll_from(stateful_set, 1, because, event="")                   # replace pods from ordinal 1 up
-    hold_template(stateful_set, template, because)                  # set the template, replace deleted pods only
+    roll_template(stateful_set, template, 2, because, event="")   # set it, replace pods from ordinal 2 up
+    roll_from(stateful_set, 1, because, event="")                 # replace pods from ordinal 1 up
+    hold_template(stateful_set, template, because)                # set it, replace deleted pods only
 
-Templates are compared by the hash that each carries (``template_digest``). A template is never written without a
-partition: the set would replace all pods.
+Templates are compared by the hash that each carries (``template_digest``). A template is never written
+without a partition: the set would replace all pods.
 """
 
 from __future__ import annotations

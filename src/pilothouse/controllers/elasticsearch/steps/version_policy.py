@@ -1,13 +1,13 @@
 """Versions that nodes do not get, whatever the spec says.
 
-    refused = refused_version(observed)              # why nodes do not get the version that is asked for; None if they may
-    target_template(observed, pool)                  # what the pods of a pool should be made from; None if it stays as it is for that
+    refused = refused_version(observed)              # why nodes do not get the version; None if they do
+    target_template(observed, pool)                  # of the pods of a pool; None if the version is refused
 
-The version of a set's template never goes down once a node may have run with it: Elasticsearch does not read a folder that a later version has
-written. How far a node has come (``_furthest``) is the latest of what it reports, what its pod was made for and what its next one would be
-made for; a pod that can't have run has written nothing and does not count.
+The version in a set's template never goes down once a node may have run with it: Elasticsearch does not read
+data that a later version has written. The highest version that a node may have run (``_highest_version``) is
+that of its report, its pod or its next pod; a pod that can't have run has written nothing and does not count.
 
-The versions are refused of one pool at a time, so that those which can go on do; and told of all.
+A version is refused pool by pool, so that the other pools go on; the report names all.
 """
 
 from __future__ import annotations
@@ -30,11 +30,12 @@ from pilothouse.runtime.intents import Intent
 
 REFUSED: Final = "VersionRefused"
 IN_DOUBT: Final = "VersionInDoubt"
-"""It is not known yet whether a node was started with a later version than the one that is asked for."""
+"""It is not known yet whether a node has started with a later version than the spec has."""
 
 
 def refused_version(observed: ObservedCluster) -> ReconcileStep | None:
-    """What is asked for and can't be: all nodes that can't go back, or the way that Elasticsearch does not go."""
+    """Why the version of the spec is refused: nodes that can't go back, or an upgrade path that Elasticsearch
+    does not support."""
     asked = str(observed.cluster.spec["version"])
     beyond = {pool.name: found for pool in observed.rolling_order if (found := _beyond(observed, pool))}
     if beyond:
@@ -46,19 +47,20 @@ def refused_version(observed: ObservedCluster) -> ReconcileStep | None:
         )
         started = [node for node in nodes if _started_beyond(node, asked)]
         if not started:
-            names, later = ", ".join(node.name for node in nodes), " and ".join(_texts(map(_furthest, nodes)))
-            doubt = (
-                f"whether {names} {'were' if len(nodes) > 1 else 'was'} started with {later} is not known yet"
+            names, later = (
+                ", ".join(node.name for node in nodes),
+                " and ".join(_texts(map(_highest_version, nodes))),
             )
-            return ReconcileStep(IN_DOUBT, f"{asked} waits: {doubt}", kept, refused=True)
+            doubt = f"it is not known yet whether {names} {'have' if len(nodes) > 1 else 'has'} started with {later}"
+            return ReconcileStep(IN_DOUBT, f"waiting with {asked}: {doubt}", kept, refused=True)
         return ReconcileStep(REFUSED, _cannot_go_back(started, asked), kept, refused=True)
-    problems = (_no_way(observed, pool) for pool in observed.rolling_order)
+    problems = (_unsupported_upgrade(observed, pool) for pool in observed.rolling_order)
     problem = unknown(asked) or next(filter(None, problems), "")
     return ReconcileStep(REFUSED, problem, refused=True) if problem else None
 
 
 def _cannot_go_back(nodes: list[ClusterNode], asked: str) -> str:
-    """Who has run which version, as far as anybody has seen it."""
+    """Which nodes have run which later version, as far as it is known."""
     seen: dict[str, list[str]] = {}
     for node in nodes:
         if node.version and Version.parse(asked) < Version.parse(node.version):
@@ -70,27 +72,27 @@ def _cannot_go_back(nodes: list[ClusterNode], asked: str) -> str:
         for state, names in sorted(seen.items())
     )
     return (
-        f"{told} and can't go back to {asked}: Elasticsearch does not read a folder that a later version has written; "
-        "the others are left as they are"
+        f"{told} and can't go back to {asked}: Elasticsearch does not read data that a later version has written; "
+        "the other nodes stay as they are"
     )
 
 
 def target_template(observed: ObservedCluster, pool: Pool) -> Tree | None:
-    """What the pods of a pool should be made from; None if it stays as it is, since the version is refused."""
-    if _beyond(observed, pool) or _no_way(observed, pool):
+    """The template that the pods of a pool should have; None if the version is refused."""
+    if _beyond(observed, pool) or _unsupported_upgrade(observed, pool):
         return None
     version, stateful_set = str(observed.cluster.spec["version"]), observed.sets[pool.name]
     return wanted_template(observed.cluster, pool, version, observed.security, stateful_set)
 
 
 def _beyond(observed: ObservedCluster, pool: Pool) -> list[ClusterNode]:
-    """The nodes of a pool whose folders a later version than the one that is asked for may have touched."""
+    """The nodes of a pool whose data a later version than that of the spec may have written."""
     asked = Version.parse(str(observed.cluster.spec["version"]))
-    return [node for node in observed.nodes_of(pool.name) if asked < _furthest(node)]
+    return [node for node in observed.nodes_of(pool.name) if asked < _highest_version(node)]
 
 
-def _no_way(observed: ObservedCluster, pool: Pool) -> str:
-    """Why a pool can't be rolled on to the version that is asked for; empty if it can."""
+def _unsupported_upgrade(observed: ObservedCluster, pool: Pool) -> str:
+    """Why a pool can't be upgraded to the version of the spec; empty if it can."""
     asked, present = str(observed.cluster.spec["version"]), annotation_of(observed.sets[pool.name], VERSION)
     if not present or Version.parse(asked) <= Version.parse(present):
         return ""
@@ -99,7 +101,7 @@ def _no_way(observed: ObservedCluster, pool: Pool) -> str:
 
 
 def _started_beyond(node: ClusterNode, asked: str) -> bool:
-    """Whether a node is seen to run, or to have been started with, a later version than this."""
+    """Whether a node is known to run, or to have started with, a later version than this."""
     seen = (node.version, node.made_for if node.has_run and not node.has_wrong_image else "")
     return any(Version.parse(asked) < Version.parse(text or "0") for text in seen)
 
@@ -108,18 +110,19 @@ def _texts(versions: Iterable[Version]) -> list[str]:
     return list(map(str, sorted(set(versions))))
 
 
-def _furthest(node: ClusterNode) -> Version:
-    """The latest version that may have touched a node's folder."""
-    # One that serves has a folder that the version it reports can read: no later one has written there.
+def _highest_version(node: ClusterNode) -> Version:
+    """The highest version that may have written a node's data."""
+    # A node that serves can read its data: no later version than the one it reports has written there.
     started_for = "" if node.cannot_have_run or node.has_wrong_image else node.made_for
     return max(Version.parse(text or "0") for text in (started_for, node.due_for, node.version))
 
 
 def _kept_at(observed: ObservedCluster, pool: Pool, moved: list[ClusterNode]) -> Iterator[Intent]:
-    """Where the template was taken back while a pod was being made from it: that pod must not come back as an older one."""
-    stateful_set, version = observed.sets[pool.name], str(max(map(_furthest, moved)))
+    """If the template went back while a pod was created from the later one: that pod must not come back with
+    the older version."""
+    stateful_set, version = observed.sets[pool.name], str(max(map(_highest_version, moved)))
     present = annotation_of(stateful_set, VERSION)
     if present and Version.parse(present) < Version.parse(version):
-        because = f"{moved[0].name} was made for {version} already"
+        because = f"{moved[0].name} was created for {version} already"
         wanted = wanted_template(observed.cluster, pool, version, observed.security, stateful_set)
         yield roll_template(stateful_set, wanted, moved[0].ordinal, because, event="")
