@@ -19,8 +19,8 @@ import pytest
 from pilothouse.api.kind_names import ConfigMap, Namespace, Node, Pilot, Secret
 from pilothouse.app.controller_list import all_controllers
 from pilothouse.client.api import Api
-from pilothouse.controllers.elasticsearch.secrets import RandomSecrets, elasticsearch_secrets
-from pilothouse.controllers.elasticsearch.security import AUTHORITY, CERTIFICATE, content
+from pilothouse.controllers.elasticsearch.desired.security import AUTHORITY, CERTIFICATE, content
+from pilothouse.controllers.elasticsearch.secrets_controller import RandomSecrets, elasticsearch_secrets
 from pilothouse.controllers.invariants import PROMISES
 from pilothouse.controllers.orphaned_pods import stranded_pods
 from pilothouse.controllers.pilots.pilot_collection import collecting

@@ -9,7 +9,8 @@ import resource
 
 
 def raise_open_files() -> int:
-    """Raise the soft limit to the hard one: each watcher, listener and connection is an open file. Returns what it was."""
+    """Raise the soft limit to the hard one: each watcher, listener and connection is an open file. Returns
+    what it was."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft < hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

@@ -1,9 +1,10 @@
-"""A control plane from a backup: its objects into a store, its keys to where keys are kept.
+"""Restores a control plane from a backup: its objects into a store, its keys into a folder or that store.
 
     restored = await restore(file, data, "sqlite", EtcdOptions(), EncryptionKeys(), adopts_volumes=False)
 
-The backup is read through before anything is made, and compared with what was made of it at the end. A data folder gets
-its ``format`` last: until then no server takes it for one. All is as it was but for the identity (``restored_identity``).
+The backup is read through before anything is made, and compared with what was made of it at the end. A data
+folder gets its ``format`` last: until then no server takes it for one. All is as it was but for the identity
+(``restored_identity``).
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from pilothouse.store.restore import Lifetime, NotEmpty, differences, restore_en
 
 @dataclass(frozen=True)
 class Restored:
-    """What has become of a backup."""
+    """The result of a restore."""
 
     backup: SavedBackup
     keys: int
@@ -79,19 +80,19 @@ async def restore(
 
 
 def _identity(file: Path, adopts_volumes: bool) -> RestoredIdentity:
-    """Raises ``StartError``, if it is to take over the volumes of one that is alive."""
+    """Raises ``StartError`` if it would take over the volumes of a running control plane."""
     identity = RestoredIdentity.of(_read(file), adopts_volumes=adopts_volumes)
     if data := living_owner(_read(file), identity):
         raise StartError(
-            f"a node agent of the control plane that {file} is a backup of runs here, with its data in {data}, and has the "
-            "volumes: stop it first with `pilothouse down`, or leave --adopt-volumes out"
+            f"a node agent of the control plane in the backup {file} is running here, on {data}, and uses the "
+            "volumes: stop it first with `pilothouse down`, or omit --adopt-volumes"
         )
     return identity
 
 
 @contextlib.contextmanager
 def _new_folder(data: Path) -> Iterator[DataFolder]:
-    """A data folder in the making, which goes away again when that fails."""
+    """A data folder under construction, removed if that fails."""
     existed = data.exists()
     if existed and (not data.is_dir() or any(entry.name != "lost+found" for entry in data.iterdir())):
         raise StartError(f"{data} exists and is not an empty folder; a backup is restored into a new one")
@@ -146,7 +147,7 @@ async def _compare(store: Store, entries: Iterator[Saved]) -> None:
 
 
 def _entries(file: Path, identity: RestoredIdentity) -> Iterator[Saved]:
-    """As they are restored."""
+    """The entries of a backup, as they are restored."""
     return map(identity.given, _read(file))
 
 
@@ -159,9 +160,7 @@ def _opened(saved: Saved, sealing: EncryptionKeys) -> bytes:
     try:
         return sealing.open(saved.key, saved.value)
     except Unopenable as problem:
-        raise StoreError(
-            f"{saved.key} can't be opened, --encryption-key-file has to help: {problem}"
-        ) from None
+        raise StoreError(f"{saved.key} can't be decrypted with --encryption-key-file: {problem}") from None
 
 
 def _is_key(saved: Saved) -> bool:
@@ -169,7 +168,7 @@ def _is_key(saved: Saved) -> bool:
 
 
 def _lifetime() -> Lifetime:
-    """Events are short-lived; they get their time anew."""
+    """Events expire; their time to live starts again."""
     rules = {
         f"{ROOT}{resource.path}/": resource.stored.time_to_live
         for resource in resources()

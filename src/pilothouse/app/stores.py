@@ -36,7 +36,8 @@ NOT_SAVED = (INSTANCES, MARK, ADDRESS_BOOK)
 """except this: it says something about the store and its servers of the moment."""
 
 SEALED = (*SECRETS, PREFIX)
-"""What is sealed where there are keys for that: secrets, and the control plane's own keys, which open everything."""
+"""What is sealed where there are keys for that: secrets, and the control plane's own keys, which open
+everything."""
 
 log = logging.getLogger(__name__)
 

@@ -81,7 +81,7 @@ def test_columns_and_condition_say_what_runs_and_what_was_refused() -> None:
     sea.sail(test)
     assert cells(sea) == {"Version": "8.18.0", "Wanted": "9.0.0", "Accepted": "False"}
     assert sea.condition(test, "VersionAccepted") == ("False", "VersionRefused")
-    assert message(sea, "VersionAccepted").startswith("9.0.0 is asked for, 3 nodes run 8.18.0: ")
+    assert message(sea, "VersionAccepted").startswith("9.0.0 is requested, 3 nodes run 8.18.0: ")
 
 
 def test_a_roll_says_how_far_it_has_come() -> None:
@@ -89,7 +89,7 @@ def test_a_roll_says_how_far_it_has_come() -> None:
     sea.edit(test, version=NEW)
     sea.sail(test, rounds=3)
     assert sea.condition(test, "VersionAccepted") == ("True", "RollingOut")
-    assert message(sea, "VersionAccepted") == f"{NEW} is asked for, 2 nodes run {OLD}, 1 node runs {NEW}."
+    assert message(sea, "VersionAccepted") == f"{NEW} is requested, 2 nodes run {OLD}, 1 node runs {NEW}."
     sea.sail(test)
     assert sea.condition(test, "VersionAccepted") == ("True", "Running")
 
@@ -99,7 +99,7 @@ def test_a_version_that_a_paused_cluster_is_asked_for_is_not_said_to_roll() -> N
     sea.edit(test, paused=True, version=NEW)
     sea.sail(test)
     assert sea.condition(test, "VersionAccepted") == ("True", "ClusterPaused")
-    assert message(sea, "VersionAccepted") == f"{NEW} is asked for, 3 nodes run {OLD}."
+    assert message(sea, "VersionAccepted") == f"{NEW} is requested, 3 nodes run {OLD}."
 
 
 def test_no_node_is_taken_down_for_an_image_that_a_machine_lacks() -> None:
@@ -223,7 +223,7 @@ def test_an_image_of_another_version_is_no_success_and_can_be_taken_back() -> No
     assert images(sea) == [OLD, OLD, NEW], "no other node gets what is not what its name says"
     for kind, status in (("VersionAccepted", "False"), ("Degraded", "True")):
         assert sea.condition(test, kind) == (status, "WrongImage")
-        assert f"{last} was made for {NEW} and runs {OLD}" in message(sea, kind)
+        assert f"{last} was created for {NEW} but runs {OLD}" in message(sea, kind)
         assert f"kubectl delete pod {last} -n default" in message(sea, kind)
 
     # No later version has ever written there.
@@ -241,4 +241,4 @@ def test_a_version_of_which_no_node_serves_is_not_said_to_run() -> None:
         sea.set_ready(pod, False)
     sea.sail(test, rounds=2)
     assert sea.condition(test, "VersionAccepted") == ("True", "Accepted")
-    assert message(sea, "VersionAccepted") == f"All nodes were last seen with {OLD}; 0 of 3 serve now."
+    assert message(sea, "VersionAccepted") == f"All nodes were last seen with {OLD}; 0 of 3 are serving."

@@ -14,8 +14,8 @@ from pilothouse.api.navigator.conditions import HOOK_FAILED
 from pilothouse.api.objects import Object, Tree
 from pilothouse.base.rfc3339 import format_time
 from pilothouse.controllers.elasticsearch.cluster_controller import elasticsearch_clusters
-from pilothouse.controllers.elasticsearch.database_container import has_run as has_run_once
-from pilothouse.controllers.elasticsearch.observed_cluster import observe
+from pilothouse.controllers.elasticsearch.observed.database_container import has_run as has_run_once
+from pilothouse.controllers.elasticsearch.observed.observed_cluster import observe
 from pilothouse.runtime.intents import Delete
 
 CHANGED = "action.auto_create_index"
