@@ -48,7 +48,7 @@ def error_of(code: int, body: bytes, *, retry_after: str | None = None) -> Statu
     except msgspec.DecodeError:
         status = StatusBody()
     seconds = int(retry_after) if retry_after and retry_after.isdecimal() else 0
-    if status.kind != "StatusBody":
+    if status.kind != "Status":
         said = body[:200].decode(errors="replace").strip()
         return StatusError(code, "", f"the server answers {code}: {said}", retry_after=seconds)
     details = status.details or _Details()

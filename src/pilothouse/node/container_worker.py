@@ -372,7 +372,7 @@ class ContainerWorker:
             self._ward.changed()
             return
         self.pod_ends()
-        message = stop.because if stop.own else f"ContainerStop container {self.name}"
+        message = stop.because if stop.own else f"Stopping container {self.name}"
         self._ward.tell("Killing", message, False)
         target = HandlerTarget(self._container, self._part.spec, self._ward.address())
         self._end = ContainerStop(target, stop, self._clock, ended=self._ward.ended, tell=self._ward.tell)

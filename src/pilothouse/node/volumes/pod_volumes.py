@@ -251,7 +251,7 @@ class PodVolumes:
     def _empty_dir(self, pod: Object, volume: Tree, *, make: bool = False) -> Path:
         source, name = volume["emptyDir"], volume["name"]
         limit = parse_quantity(source["sizeLimit"]).to_int() if source.get("sizeLimit") else None
-        if source.get("medium") == "MemoryDirectories":
+        if source.get("medium") == "Memory":
             path = self._memory.sized(component(pod.uid), component(name), limit)
         else:
             path = self._folder(pod.uid) / "volumes" / component(name)

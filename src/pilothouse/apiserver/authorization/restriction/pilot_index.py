@@ -1,4 +1,4 @@
-"""Which PilotRecord belongs to which cluster. Follows the cache.
+"""Which Pilot belongs to which cluster. Follows the cache.
 
     pilots = PilotIndex(cache)
     cache.listen(pilots)
