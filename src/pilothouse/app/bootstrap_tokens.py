@@ -63,7 +63,7 @@ async def create(
         for old in await _all(api):
             if _told(old).state(now) != "good":
                 await api.delete(Secret, old.name, _NAMESPACE, uid=old.uid)
-        trusted = await server_authorities.told(api)
+        trusted = await server_authorities.published(api)
         if not trusted:
             raise AccessError(f"{access.url} is no pilothouse API server: machines join it by its own means")
         identifier, secret = _random(6), _random(16)
