@@ -19,7 +19,7 @@ from pilothouse.app import keys
 from pilothouse.app.data_folder import DataFolder
 from pilothouse.app.kubeconfig import renewed
 from pilothouse.app.options import StartError
-from pilothouse.app.stores import SEALED, store_options
+from pilothouse.app.stores import SEALED
 from pilothouse.pki import authority_files
 from pilothouse.pki.authority import Authority, KeyPair, UnusableError
 from pilothouse.pki.authority_rotation import Authorities, StepError, encode
@@ -28,7 +28,7 @@ from pilothouse.pki.encryption_keys import EncryptionKeys
 from pilothouse.pki.keyring import AUTHORITY, Keyring
 from pilothouse.pki.private_files import write_private
 from pilothouse.store.encrypted_store import EncryptedStore
-from pilothouse.store.factory import EtcdOptions, StoreKind, opened
+from pilothouse.store.factory import EtcdOptions, StoreKind, StoreOptions, opened
 from pilothouse.store.interface import Conflict, StoreError
 
 Step = Literal["prepare", "switch", "finish"]
@@ -98,7 +98,7 @@ async def take_step(
 async def _step_in_store(
     step: Step, folder: DataFolder, etcd: EtcdOptions, sealing: EncryptionKeys, now: datetime.datetime
 ) -> Authorities:
-    async with opened(store_options("etcd", etcd, folder)) as kept:
+    async with opened(StoreOptions(kind="etcd", etcd=etcd)) as kept:
         store = EncryptedStore(kept, sealing, SEALED)
         entry = await store.get(keys.AUTHORITY)
         if entry is None:

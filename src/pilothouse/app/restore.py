@@ -26,13 +26,13 @@ from pilothouse.app.backup import SavedBackup, check
 from pilothouse.app.data_folder import DataFolder
 from pilothouse.app.options import StartError, explain
 from pilothouse.app.restored_identity import RestoredIdentity, living_owner
-from pilothouse.app.stores import SAVED, store_options
+from pilothouse.app.stores import SAVED
 from pilothouse.pki.authority import UnusableError
 from pilothouse.pki.encryption_keys import EncryptionKeys, Unopenable
 from pilothouse.pki.keyring import Keyring
 from pilothouse.pki.private_files import private_folder
 from pilothouse.store.backup_file import BackupError, BackupReader, Saved
-from pilothouse.store.factory import EtcdOptions, StoreKind, opened
+from pilothouse.store.factory import EtcdOptions, StoreKind, StoreOptions, opened
 from pilothouse.store.interface import Store, StoreError
 from pilothouse.store.restore import Lifetime, NotEmpty, differences, restore_entries
 
@@ -69,7 +69,7 @@ async def restore(
             with _new_folder(data) as folder:
                 own = await _into_folder(file, backup, folder, sealing, identity)
         else:
-            own = await _into_store(file, backup, data, etcd, identity)
+            own = await _into_store(file, backup, etcd, identity)
     except OSError as problem:
         raise StartError(f"{problem.filename or file}: {explain(problem)}") from None
     except NotEmpty as problem:
@@ -125,15 +125,13 @@ async def _into_folder(
         lifetime=_lifetime(),
         now=time.time(),
     )
-    async with opened(store_options("sqlite", EtcdOptions(), folder)) as store:
+    async with opened(StoreOptions(folder=folder.store)) as store:
         await _compare(store, (saved for saved in _entries(file, identity) if not _is_key(saved)))
     return len(own)
 
 
-async def _into_store(
-    file: Path, backup: SavedBackup, data: Path, etcd: EtcdOptions, identity: RestoredIdentity
-) -> int:
-    async with opened(store_options("etcd", etcd, DataFolder(data))) as store:
+async def _into_store(file: Path, backup: SavedBackup, etcd: EtcdOptions, identity: RestoredIdentity) -> int:
+    async with opened(StoreOptions(kind="etcd", etcd=etcd)) as store:
         entries = _entries(file, identity)
         await restore_entries(store, entries, SAVED, base=backup.header.revision, lifetime=_lifetime())
         await _compare(store, _entries(file, identity))
