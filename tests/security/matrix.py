@@ -206,7 +206,7 @@ def render() -> str:
         "`metadata.name` of an object that is in scope). A namespaced resource is asked about in the namespace where the person has",
         "the role and the pilot its pod; of pods, secrets and the like it is the one that the pilot and the node have to do with.",
         "What a pilot or node writes is looked at besides ([security](security.md)); the same goes for roles and bindings",
-        "([escalation](authorization.md#nobody-hands-on-what-they-dont-hold)).",
+        "([escalation](authorization.md#privilege-escalation)).",
         "",
         f"| resource | {' | '.join(IDENTITIES)} |",
         f"|---|{'---|' * len(IDENTITIES)}",
