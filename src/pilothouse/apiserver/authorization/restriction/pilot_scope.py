@@ -43,7 +43,9 @@ class PilotScope:
         self._pilots = pilots
         self._cache = cache
 
-    def decide(self, bound: PodBoundUser, pilot: PilotRecord | None, asked: Attributes) -> AuthorizationDecision:
+    def decide(
+        self, bound: PodBoundUser, pilot: PilotRecord | None, asked: Attributes
+    ) -> AuthorizationDecision:
         """What the bearer of a pilot's token may do; ``pilot`` is None while there is none."""
         decision = aside(asked)
         if decision is not None:
