@@ -1,6 +1,6 @@
 """The certificates of a server, whom it trusts, and the kubeconfigs of its administrator and controllers.
 
-    identity = ServerIdentity(options, folder, keyring, authorities)
+    identity = ServerIdentity(options, folder, keyring, authorities, clock)
     context = identity.tls()
     identity.admit(url)
 

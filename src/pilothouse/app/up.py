@@ -1,6 +1,6 @@
 """``pilothouse up``: a whole control plane with a node, on one machine, supervised until it is told to stop.
 
-    await run(UpOptions(data=Path("data")), say=print)
+    await run(UpOptions(data=Path("data"), ...), say=print, welcome=print_welcome)
 
 API server, controller-manager and node are child processes (``processes``). The node is started together with
 the server, loads its modules and then waits until it is told that the server answers. The first start creates

@@ -2,7 +2,7 @@
 
     class Driver:
         def hooks(self, phase, wish): return [Hook("WriteConfiguration", ...)] if phase == "PreStart" else []
-        def start(self, wish): return StartCommand(("redis-server", str(self.file)))
+        def start(self, wish): return StartCommand(("redis-server", str(self.file)), ...)
         async def observe(self, wish): ...
 
 It is registered as an entry point of the group ``pilothouse.drivers``, whose value is a function from a ``InstanceEnvironment`` to the driver;

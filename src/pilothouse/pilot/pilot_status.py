@@ -1,6 +1,6 @@
 """What a Pilot's status says, made from what is known: a pure function over the status that was there.
 
-    status = told(pilot, InstanceFacts(life=life, observation=seen, ...), now)
+    status = pilot_status(pilot, InstanceFacts(life=life, observation=seen, ...), now)
     if worth_writing(pilot.status, status, since=30.0): ...
 
 What others have said (``PodPresent``) and other applications' parts are kept. ``Ready`` is said anew whatever a controller made of our silence.

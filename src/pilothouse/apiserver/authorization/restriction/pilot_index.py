@@ -1,10 +1,10 @@
-"""Which PilotRecord belongs to which cluster. Follows the cache.
+"""Which Pilot belongs to which cluster. Follows the cache.
 
     pilots = PilotIndex(cache)
     cache.listen(pilots)
     pilots.find("t", "es-demo-data-0").cluster      # ClusterRecord("ElasticsearchCluster", "demo", uid)
 
-A PilotRecord's cluster is its controlling owner, if that is one of the kinds of cluster there are; uid and all, so that a cluster
+A Pilot's cluster is its controlling owner, if that is one of the kinds of cluster there are; uid and all, so that a cluster
 of the same name that comes later is another one.
 """
 
@@ -50,7 +50,7 @@ class ClusterRecord(msgspec.Struct, frozen=True):
 
 
 class PilotRecord(msgspec.Struct, frozen=True):
-    """What matters of a PilotRecord."""
+    """What matters of a Pilot."""
 
     uid: str
     cluster: ClusterRecord | None
@@ -70,7 +70,7 @@ class PilotIndex:
         self._pilots: dict[tuple[str, str], PilotRecord] = {}
 
     def find(self, namespace: str, name: str) -> PilotRecord | None:
-        """A PilotRecord, whoever owns it."""
+        """A Pilot, whoever owns it."""
         return self._pilots.get((namespace, name))
 
     def happened(self, collection: Collection, event: CacheEvent) -> None:

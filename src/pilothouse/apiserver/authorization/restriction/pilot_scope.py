@@ -1,7 +1,7 @@
 """What a pilot may ask for: what is of its own cluster, and of that it writes next to nothing.
 
 A pilot is whoever bears a token bound to a pod that has a PilotRecord of its name, or that says it will have one (the label
-``has-pilot``). Its cluster is that PilotRecord's controlling owner. *Of the cluster* is what carries the cluster's label, so that a
+``has-pilot``). Its cluster is that Pilot's controlling owner. *Of the cluster* is what carries the cluster's label, so that a
 list or watch with that label as its selector is of the cluster too; and a PilotRecord that the cluster controls, with its lease.
 
 | | reads | writes |
@@ -67,7 +67,7 @@ class PilotScope:
                 return _YES if own and reads else _BEYOND
         if pilot is None:
             return denied(
-                f"pilot: there is no PilotRecord {bound.pod} yet; until there is, wait for it by its name"
+                f"pilot: there is no Pilot {bound.pod} yet; until there is, wait for it by its name"
             )
         match asked.group, asked.resource, asked.subresource:
             case "", "configmaps" | "secrets", "":
@@ -83,7 +83,7 @@ class PilotScope:
         return _BEYOND
 
     def _is_sister(self, bound: PodBoundUser, cluster: ClusterRecord | None, name: str) -> bool:
-        """Whether a PilotRecord is controlled by the same cluster."""
+        """Whether a Pilot is controlled by the same cluster."""
         other = self._pilots.find(bound.namespace, name) if cluster is not None and name else None
         return other is not None and other.cluster == cluster
 
@@ -115,9 +115,7 @@ class PilotScope:
 def _confined(cluster: ClusterRecord | None, asked: Attributes) -> AuthorizationDecision:
     """A list or watch that its label selector confines to the cluster; anything else is refused with a hint."""
     if cluster is None:
-        return denied(
-            "pilot: its PilotRecord is not controlled by a cluster, so nothing else is of its cluster"
-        )
+        return denied("pilot: its Pilot is not controlled by a cluster, so nothing else is of its cluster")
     if asked.verb != "get" and selects_label(asked, cluster.label, cluster.name):
         return _YES
     reason = f'pilot: may read what is of its own cluster only, {cluster.kind} "{cluster.name}"'
