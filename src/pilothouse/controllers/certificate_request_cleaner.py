@@ -53,19 +53,19 @@ def _ends(request: Object) -> Iterator[tuple[float, str]]:
     for condition in conditions:
         match condition.get("type"):
             case "Approved" if issued:
-                told = "its certificate was issued an hour ago or longer"
+                reason = "its certificate was issued an hour ago or longer"
             case "Denied":
-                told = "it was denied an hour ago or longer"
+                reason = "it was denied an hour ago or longer"
             case "Failed":
-                told = "it could not be signed, an hour ago or longer"
+                reason = "it could not be signed, an hour ago or longer"
             case _:
                 continue
-        yield _said(condition, request) + SETTLED_SECONDS, told
+        yield _written_at(condition, request) + SETTLED_SECONDS, reason
     if issued and (until := _valid_until(issued)) is not None:
         yield until, "its certificate has run out"
 
 
-def _said(condition: dict[str, str], request: Object) -> float:
+def _written_at(condition: dict[str, str], request: Object) -> float:
     """When a condition was last written; a request without a date is as old as itself."""
     given = condition.get("lastUpdateTime") or condition.get("lastTransitionTime")
     try:

@@ -87,7 +87,9 @@ def node_lifecycle(node: Object, world: Snapshot) -> Iterator[Intent]:
     unproven = trouble == UNREACHABLE and silent < GRACE and not _evicts(node)
     taints = _tainted(node, _wanted(node, status, trouble, evicting=not (deaf or unproven)), world.now)
     if taints != list(node.spec.get("taints") or ()):
-        yield PatchObject(node, {"spec": {"taints": taints or None}}, exact=True, because=_told(trouble))
+        yield PatchObject(
+            node, {"spec": {"taints": taints or None}}, exact=True, because=_taint_text(trouble)
+        )
     if deaf:
         yield Wait(
             "NobodyHeard",
@@ -126,7 +128,7 @@ def _trouble(status: Mapping[str, Any]) -> str:
     return {"True": "", "Unknown": UNREACHABLE}.get(str(ready.get("status")), NOT_READY)
 
 
-def _told(trouble: str) -> str:
+def _taint_text(trouble: str) -> str:
     return {UNREACHABLE: "the node is unreachable", NOT_READY: "the node is not ready"}.get(
         trouble, "the node is ready"
     )

@@ -62,8 +62,8 @@ def obstacles(
     elif scarce := list(_scarce(pod, place)):
         yield from scarce
     else:
-        told = list(storage.obstacles(place)) or list(spread.obstacles(place))
-        yield from told or near.obstacles(place)
+        found = list(storage.obstacles(place)) or list(spread.obstacles(place))
+        yield from found or near.obstacles(place)
 
 
 def remedy(obstacle: str) -> str:

@@ -118,7 +118,7 @@ class PodAffinityState:
         for weight, term in liked:
             if (domain := term.domain(place)) and term.selects(other, namespaces):
                 self._liked[domain] += weight
-        for weight, term in _wishes(other):
+        for weight, term in _preferences(other):
             if (domain := term.domain(place)) and term.selects(pod, namespaces):
                 self._liked[domain] += weight
 
@@ -153,7 +153,7 @@ def _theirs(other: Object, kind: str) -> list[AffinityTerm]:
         return []
 
 
-def _wishes(other: Object) -> list[tuple[int, AffinityTerm]]:
+def _preferences(other: Object) -> list[tuple[int, AffinityTerm]]:
     """The preferred terms of an existing pod, and its required affinity."""
     if "affinity" not in other.spec:
         return []

@@ -115,7 +115,7 @@ def _placed(pod: Object, world: Snapshot) -> Iterator[Intent]:
             fitting.append(place)
     if not fitting:
         advice = "; ".join(dict.fromkeys(remedy(one) for one, _ in reasons.most_common()))
-        yield from _stuck(pod, _told(found, reasons), advice or "add a node", world.now)
+        yield from _stuck(pod, _unschedulable_text(found, reasons), advice or "add a node", world.now)
         return
     node = best(pod, fitting, near, spread).name
     if storage.unbound:
@@ -136,7 +136,7 @@ def _prepared(pod: Object, claims: Sequence[Object], node: str, now: float) -> I
     first = f"its volumes are to be bound on node {node} first: {names.replace(' ', ', ')}"
     because = "; ".join(failures) or first
     # The place is reserved before anything is provisioned for it.
-    noted = list(_noted(pod, AWAITING, because, now))
+    noted = list(_set_condition(pod, AWAITING, because, now))
     yield from noted
     if noted and failures:
         yield RecordEvent(pod, because=because, event="FailedScheduling", warning=True)
@@ -153,21 +153,21 @@ def _prepared(pod: Object, claims: Sequence[Object], node: str, now: float) -> I
 
 def _failure(claim: Object) -> str:
     """Why the selected node can't provision the volume, if it has reported that; else empty."""
-    said = claim.condition(PROVISIONED) or {}
-    if said.get("status") != "False":
+    condition = claim.condition(PROVISIONED) or {}
+    if condition.get("status") != "False":
         return ""
-    return f'persistentvolumeclaim "{claim.name}" can\'t be provisioned: {said.get("message")}'
+    return f'persistentvolumeclaim "{claim.name}" can\'t be provisioned: {condition.get("message")}'
 
 
 def _stuck(pod: Object, message: str, advice: str, now: float) -> Iterator[Intent]:
-    noted = list(_noted(pod, UNSCHEDULABLE, message, now))
+    noted = list(_set_condition(pod, UNSCHEDULABLE, message, now))
     yield from noted
     if noted:
         yield RecordEvent(pod, because=message, event="FailedScheduling", warning=True)
     yield Wait(UNSCHEDULABLE, because=message, remedy=advice)
 
 
-def _noted(pod: Object, reason: str, message: str, now: float) -> Iterator[Intent]:
+def _set_condition(pod: Object, reason: str, message: str, now: float) -> Iterator[Intent]:
     """Set the condition ``PodScheduled=False``, if it changes."""
     condition = {"type": SCHEDULED, "status": "False", "reason": reason, "message": message}
     before = pod.status.get("conditions")
@@ -176,7 +176,7 @@ def _noted(pod: Object, reason: str, message: str, now: float) -> Iterator[Inten
         yield SetStatus(pod, {**pod.status, "conditions": conditions}, because=message)
 
 
-def _told(found: Sequence[NodeInfo], reasons: Counter[str]) -> str:
+def _unschedulable_text(found: Sequence[NodeInfo], reasons: Counter[str]) -> str:
     if not found:
         return "no nodes available to schedule pods"
     counts = ", ".join(sorted(f"{count} {reason}" for reason, count in reasons.items()))

@@ -97,12 +97,12 @@ def _own(
     rivals = [owner for owner in others if owner.get("controller")]
     if rivals and (wanted.delete_when_deleted or wanted.delete_when_scaled):
         if ours:
-            said = (
+            problem = (
                 f"claim {claim.name} is controlled by {rivals[0].get('kind')} {rivals[0].get('name')}; "
                 "persistentVolumeClaimRetentionPolicy does not count for it"
             )
-            yield RecordEvent(stateful_set, because=said, event="ConflictingController", warning=True)
-            yield _owners(claim, others, because=said)
+            yield RecordEvent(stateful_set, because=problem, event="ConflictingController", warning=True)
+            yield _owners(claim, others, because=problem)
         return
     owner = _owner(stateful_set, wanted, ordinal, pod)
     expected = [] if owner is None else [(owner.uid, True)]

@@ -69,51 +69,51 @@ MOST_INTENTS: Final = 500
 """Per decision; the resulting changes trigger the next one."""
 
 
-def progress(scene: SetState) -> SetPlan:
+def progress(state: SetState) -> SetPlan:
     """The next steps of a set."""
     intents: list[Intent] = []
     waits: list[Wait] = []
     outgoing = 0
-    for step in _steps(scene):
+    for step in _steps(state):
         intents.extend(step.intents)
         if step.wait is not None:
             waits.append(step.wait)
-        outgoing += sum(_outgoing(scene, intent) for intent in step.intents)
-        if (not step.settled and not scene.wanted.parallel) or len(intents) >= MOST_INTENTS:
+        outgoing += sum(_outgoing(state, intent) for intent in step.intents)
+        if (not step.settled and not state.wanted.parallel) or len(intents) >= MOST_INTENTS:
             break
     if waits:
         intents.append(_together(waits))
     elif not intents:
-        intents.extend(_held_back(scene))
+        intents.extend(_held_back(state))
     return SetPlan(tuple(intents), outgoing)
 
 
-def _steps(scene: SetState) -> Iterator[_Step]:
-    for ordinal in scene.wanted.ordinals:
-        pod = scene.pods.get(ordinal)
-        yield _make(scene, ordinal) if pod is None else _keep(scene, ordinal, pod)
-    beyond = sorted((ordinal for ordinal in scene.pods if ordinal not in scene.wanted.ordinals), reverse=True)
+def _steps(state: SetState) -> Iterator[_Step]:
+    for ordinal in state.wanted.ordinals:
+        pod = state.pods.get(ordinal)
+        yield _make(state, ordinal) if pod is None else _keep(state, ordinal, pod)
+    beyond = sorted((ordinal for ordinal in state.pods if ordinal not in state.wanted.ordinals), reverse=True)
     for ordinal in beyond:
-        pod = scene.pods[ordinal]
-        owned = tuple(retain(scene.stateful_set, scene.wanted, ordinal, scene.world, pod))
+        pod = state.pods[ordinal]
+        owned = tuple(retain(state.stateful_set, state.wanted, ordinal, state.world, pod))
         yield _Step(owned, settled=True)
     for ordinal in beyond:
-        yield _dismiss(scene, beyond, scene.pods[ordinal])
-    if not scene.wanted.on_delete:
-        yield _renew(scene)
+        yield _dismiss(state, beyond, state.pods[ordinal])
+    if not state.wanted.on_delete:
+        yield _renew(state)
 
 
-def _make(scene: SetState, ordinal: int) -> _Step:
+def _make(state: SetState, ordinal: int) -> _Step:
     """Create the claims, then the pod of an ordinal."""
-    stateful_set, wanted = scene.stateful_set, scene.wanted
+    stateful_set, wanted = state.stateful_set, state.wanted
     name = pod_name(stateful_set, ordinal)
-    other = scene.world.find(Pod, stateful_set.namespace, name)
+    other = state.world.find(Pod, stateful_set.namespace, name)
     if other is not None:
         return _Step(wait=_name_taken(other))
-    revision = _revision_for(scene, ordinal)
+    revision = _revision_for(state, ordinal)
     if revision.template is None:
-        return _Step(wait=_no_template(scene, revision, name))
-    needed = provide(stateful_set, wanted, ordinal, scene.world)
+        return _Step(wait=_no_template(state, revision, name))
+    needed = provide(stateful_set, wanted, ordinal, state.world)
     if needed.wait is not None:
         return _Step(needed.intents, needed.wait)
     pod = new_pod(stateful_set, wanted, revision.template, revision.name, ordinal)
@@ -121,14 +121,14 @@ def _make(scene: SetState, ordinal: int) -> _Step:
     return _Step((*needed.intents, Create(pod, because=because, event="SuccessfulCreate")))
 
 
-def _keep(scene: SetState, ordinal: int, pod: Object) -> _Step:
+def _keep(state: SetState, ordinal: int, pod: Object) -> _Step:
     """Replace a pod that has ended; else wait until it is ready, and repair its labels and claims."""
-    stateful_set, wanted, world = scene.stateful_set, scene.wanted, scene.world
+    stateful_set, wanted, world = state.stateful_set, state.wanted, state.world
     if ended(pod) and not pod.deleting:
         because = f"{trouble(pod).sentence}; replacing it"
         return _Step((Delete(pod, because=because, event="SuccessfulDelete"),))
     if pod.deleting:
-        return _Step(wait=_not_up(scene, pod))
+        return _Step(wait=_not_up(state, pod))
     intents: list[Intent] = []
     pending = pod.status.get("phase") == "Pending"
     if pending:
@@ -138,7 +138,7 @@ def _keep(scene: SetState, ordinal: int, pod: Object) -> _Step:
             return _Step(tuple(intents), needed.wait)
     up = available(pod, wanted.min_ready_seconds, now=world.now)
     if not up and not wanted.parallel:
-        return _Step(tuple(intents), _not_up(scene, pod))
+        return _Step(tuple(intents), _not_up(state, pod))
     if not uses_its_claims(stateful_set, wanted, pod, ordinal):
         return _Step(tuple(intents), _other_storage(pod))
     missing = {key: value for key, value in marks(pod.name, ordinal).items() if pod.labels.get(key) != value}
@@ -149,100 +149,102 @@ def _keep(scene: SetState, ordinal: int, pod: Object) -> _Step:
         )
     if not pending:
         intents.extend(retain(stateful_set, wanted, ordinal, world, pod))
-    return _Step(tuple(intents), None if up else _not_up(scene, pod), settled=up)
+    return _Step(tuple(intents), None if up else _not_up(state, pod), settled=up)
 
 
-def _dismiss(scene: SetState, beyond: list[int], pod: Object) -> _Step:
+def _dismiss(state: SetState, beyond: list[int], pod: Object) -> _Step:
     """Delete a surplus pod; in an ordered set, when all others are ready, or it is the lowest that is not."""
     if pod.deleting:
-        return _Step(wait=_not_up(scene, pod))
-    if not scene.wanted.parallel and not _up(scene, pod):
+        return _Step(wait=_not_up(state, pod))
+    if not state.wanted.parallel and not _up(state, pod):
         # An ordered set gets here only when all other pods are ready.
-        ailing = [one for one in (scene.pods[ordinal] for ordinal in beyond) if not healthy(one)]
+        ailing = [one for one in (state.pods[ordinal] for ordinal in beyond) if not healthy(one)]
         if not ailing or pod is not ailing[-1]:
-            return _Step(wait=_not_up(scene, ailing[-1] if ailing else pod))
-    because = f"scaling down to {scene.wanted.replicas}: deleting pod {pod.name}"
+            return _Step(wait=_not_up(state, ailing[-1] if ailing else pod))
+    because = f"scaling down to {state.wanted.replicas}: deleting pod {pod.name}"
     return _Step((Delete(pod, because=because, event="SuccessfulDelete"),))
 
 
-def _renew(scene: SetState) -> _Step:
+def _renew(state: SetState) -> _Step:
     """Replace pods of an old revision: one after the other, or as many as may be unavailable at once."""
-    ordinals = scene.wanted.ordinals
-    reached = range(ordinals.stop - 1, max(ordinals.start, scene.wanted.first_updated) - 1, -1)
-    if scene.wanted.max_unavailable is not None:
-        return _renew_some(scene, reached, scene.wanted.max_unavailable)
+    ordinals = state.wanted.ordinals
+    reached = range(ordinals.stop - 1, max(ordinals.start, state.wanted.first_updated) - 1, -1)
+    if state.wanted.max_unavailable is not None:
+        return _renew_some(state, reached, state.wanted.max_unavailable)
     for ordinal in reached:
-        pod = scene.pods.get(ordinal)
+        pod = state.pods.get(ordinal)
         if pod is None or (ended(pod) and not pod.deleting):
             # This decision creates or replaces it.
             return _Step()
-        if _outdated(scene, pod) and not pod.deleting:
-            return _Step((_replace(scene, pod),))
-        if not _up(scene, pod):
-            return _Step(wait=_not_up(scene, pod))
+        if _outdated(state, pod) and not pod.deleting:
+            return _Step((_replace(state, pod),))
+        if not _up(state, pod):
+            return _Step(wait=_not_up(state, pod))
     return _Step(settled=True)
 
 
-def _renew_some(scene: SetState, reached: range, most: int) -> _Step:
+def _renew_some(state: SetState, reached: range, most: int) -> _Step:
     up = {
-        ordinal for ordinal, pod in scene.pods.items() if ordinal in scene.wanted.ordinals and _up(scene, pod)
+        ordinal for ordinal, pod in state.pods.items() if ordinal in state.wanted.ordinals and _up(state, pod)
     }
-    room = most - (scene.wanted.replicas - len(up))
+    room = most - (state.wanted.replicas - len(up))
     intents = []
-    for ordinal in sorted((each for each in scene.pods if each in reached), reverse=True):
-        pod = scene.pods[ordinal]
-        if pod.deleting or ended(pod) or not _outdated(scene, pod):
+    for ordinal in sorted((each for each in state.pods if each in reached), reverse=True):
+        pod = state.pods[ordinal]
+        if pod.deleting or ended(pod) or not _outdated(state, pod):
             continue
         # Deleting a pod that is down makes nothing unavailable, and its revision may be the cause.
         if ordinal not in up or room > 0:
             room -= ordinal in up
-            intents.append(_replace(scene, pod))
+            intents.append(_replace(state, pod))
     return _Step(tuple(intents), settled=True)
 
 
-def _replace(scene: SetState, pod: Object) -> Delete:
+def _replace(state: SetState, pod: Object) -> Delete:
     because = (
         f"replacing pod {pod.name} of revision {revision_of(pod) or 'unknown'} "
-        f"by one of {scene.history.update.name}"
+        f"by one of {state.history.update.name}"
     )
     return Delete(pod, because=because, event="SuccessfulDelete")
 
 
-def _outdated(scene: SetState, pod: Object) -> bool:
-    return revision_of(pod) != scene.history.update.name
+def _outdated(state: SetState, pod: Object) -> bool:
+    return revision_of(pod) != state.history.update.name
 
 
-def _up(scene: SetState, pod: Object) -> bool:
-    return not pod.deleting and available(pod, scene.wanted.min_ready_seconds, now=scene.world.now)
+def _up(state: SetState, pod: Object) -> bool:
+    return not pod.deleting and available(pod, state.wanted.min_ready_seconds, now=state.world.now)
 
 
-def _revision_for(scene: SetState, ordinal: int) -> SetRevision:
+def _revision_for(state: SetState, ordinal: int) -> SetRevision:
     """The revision of an ordinal: below the partition, the current one."""
-    wanted, history = scene.wanted, scene.history
+    wanted, history = state.wanted, state.history
     if wanted.on_delete:
         return history.update
     kept = wanted.partition
     if kept is None:
         # Without a partition, a pod that is lost before its update is recreated with the current revision.
-        recorded = scene.stateful_set.status.get("currentReplicas")
+        recorded = state.stateful_set.status.get("currentReplicas")
         kept = recorded if isinstance(recorded, int) else 0
     return history.current if ordinal < wanted.start + kept else history.update
 
 
-def _not_up(scene: SetState, pod: Object) -> Wait:
+def _not_up(state: SetState, pod: Object) -> Wait:
     """Why a pod blocks the set, and what would help."""
     if healthy(pod):
         since = ready_since(pod)
-        said = (
+        readiness = (
             f"has been ready since {format_time(since)}"
             if since is not None
             else "does not say since when it is ready"
         )
-        because = f"pod {pod.name} {said}; it is available after {scene.wanted.min_ready_seconds} seconds"
+        because = (
+            f"pod {pod.name} {readiness}; it is available after {state.wanted.min_ready_seconds} seconds"
+        )
         return Wait("PodNotAvailable", because=because)
     why = trouble(pod)
     remedies = [why.remedy] if why.remedy else []
-    if not pod.deleting and not scene.wanted.parallel and _outdated(scene, pod):
+    if not pod.deleting and not state.wanted.parallel and _outdated(state, pod):
         by_hand = f"kubectl delete pod {pod.name} -n {pod.namespace}"
         remedies.append(
             f"as the set is ordered, the pod gets a corrected template only if you delete it: {by_hand}"
@@ -263,8 +265,8 @@ def _name_taken(pod: Object) -> Wait:
     return Wait("NameTaken", because=f"pod {pod.name} exists and {whose}", remedy=remedy)
 
 
-def _no_template(scene: SetState, revision: SetRevision, name: str) -> Wait:
-    gone = f"kubectl delete controllerrevision {revision.name} -n {scene.stateful_set.namespace}"
+def _no_template(state: SetState, revision: SetRevision, name: str) -> Wait:
+    gone = f"kubectl delete controllerrevision {revision.name} -n {state.stateful_set.namespace}"
     return Wait(
         "RevisionUnreadable",
         because=f"pod {name} needs revision {revision.name}, which contains no template",
@@ -280,19 +282,19 @@ def _other_storage(pod: Object) -> Wait:
     )
 
 
-def _held_back(scene: SetState) -> Iterator[Wait]:
+def _held_back(state: SetState) -> Iterator[Wait]:
     """Pods that the update strategy leaves at an old revision."""
-    old = [pod.name for ordinal, pod in sorted(scene.pods.items()) if _outdated(scene, pod)]
+    old = [pod.name for ordinal, pod in sorted(state.pods.items()) if _outdated(state, pod)]
     if not old:
         return
     because = f"{', '.join(old[:_MAX_NAMED])}{f' and {len(old) - _MAX_NAMED} more' if len(old) > _MAX_NAMED else ''}"
-    because = f"not of revision {scene.history.update.name}: {because}"
-    if scene.wanted.on_delete:
+    because = f"not of revision {state.history.update.name}: {because}"
+    if state.wanted.on_delete:
         remedy = "delete these pods when convenient, to have them replaced"
         yield Wait("OnDelete", because=f"{because}; spec.updateStrategy.type is OnDelete", remedy=remedy)
     else:
         where = "spec.updateStrategy.rollingUpdate.partition"
-        because = f"{because}; {where} is {scene.wanted.partition}"
+        because = f"{because}; {where} is {state.wanted.partition}"
         yield Wait("Partition", because=because, remedy=f"lower {where} to update them")
 
 
@@ -310,9 +312,9 @@ def _together(waits: list[Wait]) -> Wait:
     )
 
 
-def _outgoing(scene: SetState, intent: Intent) -> bool:
+def _outgoing(state: SetState, intent: Intent) -> bool:
     """True for a pod of the current revision that is deleted for the update."""
     return (
         isinstance(intent, Delete)
-        and revision_of(intent.seen) == scene.history.current.name != scene.history.update.name
+        and revision_of(intent.seen) == state.history.current.name != state.history.update.name
     )

@@ -189,9 +189,9 @@ def _provisioned(claim: Object, storage_class: Object | None, node: Object | Non
             because=because,
             event="ExternalProvisioning",
         )
-    said = claim.condition(PROVISIONED) or {}
-    if said.get("status") == "False":
-        because = f"{provisioner} can't create its volume: {said.get('message')}"
+    condition = claim.condition(PROVISIONED) or {}
+    if condition.get("status") == "False":
+        because = f"{provisioner} can't create its volume: {condition.get('message')}"
         yield Wait("ProvisioningFailed", because=because, remedy="fix that; it is retried automatically")
         return
     yield Wait("ExternalProvisioning", because=because, remedy=f"check that {provisioner} is running")

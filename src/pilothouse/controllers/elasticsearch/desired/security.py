@@ -116,7 +116,7 @@ def content(secret: Object | None, key: str) -> bytes:
 def secured(security: ClusterSecurity, pilots: Iterable[Object]) -> tuple[str, str, str, str]:
     """The condition: type, status, reason, message."""
     reports = {pilot.name: pilot.at("status", "elasticsearch", "security") for pilot in pilots}
-    if without := sorted(name for name, said in reports.items() if said == "Absent"):
+    if without := sorted(name for name, state in reports.items() if state == "Absent"):
         return (
             "Secured",
             "False",
@@ -127,7 +127,7 @@ def secured(security: ClusterSecurity, pilots: Iterable[Object]) -> tuple[str, s
         )
     if security.missing:
         return "Secured", "False", "SecretMissing", f"No node can start: {security.missing}."
-    if reports and all(said == "Enabled" for said in reports.values()):
+    if reports and all(state == "Enabled" for state in reports.values()):
         return (
             "Secured",
             "True",

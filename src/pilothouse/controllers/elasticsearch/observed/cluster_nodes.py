@@ -145,8 +145,8 @@ class ClusterNode(msgspec.Struct, frozen=True):
         if self.pilot is None:
             return False
         running = self.pilot.at("status", "configuration", "hash")
-        told = in_force(self.pilot.spec, self.pilot.annotations)
-        return running in (told, configuration_hash(self.pilot.spec))
+        expected = in_force(self.pilot.spec, self.pilot.annotations)
+        return running in (expected, configuration_hash(self.pilot.spec))
 
     @property
     def is_decommissioned(self) -> bool:

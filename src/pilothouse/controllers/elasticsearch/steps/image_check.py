@@ -47,8 +47,8 @@ def missing_images(observed: ObservedCluster) -> ReconcileStep | None:
                 found.setdefault(_image(wanted), {})[machine.name] = machine
     if not found:
         return None
-    told = "; ".join(_missing_text(image, list(machines.values())) for image, machines in found.items())
-    return ReconcileStep(IMAGE_MISSING, f"{told}; no node is restarted before it is there", refused=True)
+    missing = "; ".join(_missing_text(image, list(machines.values())) for image, machines in found.items())
+    return ReconcileStep(IMAGE_MISSING, f"{missing}; no node is restarted before it is there", refused=True)
 
 
 def why_image_missing(observed: ObservedCluster, node: ClusterNode, template: str) -> Wait | None:

@@ -67,12 +67,12 @@ def _cannot_go_back(nodes: list[ClusterNode], asked: str) -> str:
             seen.setdefault(f"at {node.version}", []).append(node.name)
         else:
             seen.setdefault(f"started for {node.made_for}", []).append(node.name)
-    told = "; ".join(
+    versions = "; ".join(
         f"{', '.join(names)} {'are' if len(names) > 1 else 'is'} {state}"
         for state, names in sorted(seen.items())
     )
     return (
-        f"{told} and can't go back to {asked}: Elasticsearch does not read data that a later version has written; "
+        f"{versions} and can't go back to {asked}: Elasticsearch does not read data that a later version has written; "
         "the other nodes stay as they are"
     )
 
