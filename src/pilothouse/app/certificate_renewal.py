@@ -83,6 +83,7 @@ class CertificateRenewal:
         if left < self._warned:
             self._warned = left
             log.warning(
-                "the authority expires in %d days, and with it every certificate it signed; see `pilothouse certs rotate-ca`",
+                "the authority expires in %d days, and with it every certificate it signed; see `pilothouse "
+                "certs rotate-ca`",
                 left,
             )

@@ -81,7 +81,8 @@ async def leave(options: DepartureOptions, *, say: Say) -> None:
     running = _running_agent(options.data)
     if running is None:
         say(
-            f"no agent is running on {options.data}: pods of {name} are not evicted, and those still running are stopped"
+            f"no agent is running on {options.data}: pods of {name} are not evicted, and those still running "
+            "are stopped"
         )
     else:
         await _drain(identity, name, options, clock, say)

@@ -109,7 +109,8 @@ class ApiServerOptions:
         for each in self.cluster_ranges:
             if not any(contains(private, each) for private in PRIVATE):
                 raise StartError(
-                    f"--cluster-cidr {each} is not a private range; pods have addresses of {', '.join(map(str, PRIVATE))}"
+                    f"--cluster-cidr {each} is not a private range; pods have addresses of "
+                    f"{', '.join(map(str, PRIVATE))}"
                 )
             if each.overlaps(self.service_addresses):
                 raise StartError(

@@ -245,7 +245,8 @@ class ProcessSupervisor:
                 log.write(line)
         except OSError as problem:
             self._say(
-                f"{self._log}: {problem.strerror}; {self.spec.name} wrote: {line.decode(errors='replace').rstrip()}"
+                f"{self._log}: {problem.strerror}; {self.spec.name} wrote: "
+                f"{line.decode(errors='replace').rstrip()}"
             )
 
     def _note(self, state: str) -> None:

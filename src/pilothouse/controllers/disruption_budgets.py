@@ -232,7 +232,8 @@ def _remarks(budget: Object, pods: Sequence[Object], demand: Demand) -> Iterator
     if budget.spec.get("minAvailable") is None and budget.spec.get("maxUnavailable") is None:
         yield Wait(
             "NothingAsked",
-            because="the budget has neither spec.minAvailable nor spec.maxUnavailable, so none of its pods can be evicted",
+            because="the budget has neither spec.minAvailable nor spec.maxUnavailable, so none of its pods "
+            "can be evicted",
             remedy="set one of the two",
         )
     elif not pods:

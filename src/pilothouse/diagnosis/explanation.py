@@ -136,7 +136,8 @@ def _problems(one: ObjectFindings, now: float, *, brief: bool, verbose: bool) ->
         if message and _is_notable(condition) and not _is_waited_for(condition, waited_for):
             since = condition.get("lastTransitionTime")
             yield (
-                f"condition {condition.get('type')} is {condition.get('status')} ({condition.get('reason', '')})"
+                f"condition {condition.get('type')} is {condition.get('status')} "
+                f"({condition.get('reason', '')})"
                 f"{f' for {_age(since, now)}' if since else ''}: {message}"
             )
 
@@ -226,7 +227,8 @@ def _why_no_decisions(findings: Findings, now: float) -> Iterator[str]:
         yield f"no controller handles the kind {kind}, so no decisions are recorded"
     elif findings.disabled:
         yield (
-            f"the server is a Kubernetes one: its own controllers handle the kind {kind} and record no decisions "
+            f"the server is a Kubernetes one: its own controllers handle the kind {kind} and record no "
+            "decisions "
             f"(see `kubectl describe`), and ours are disabled ({', '.join(findings.disabled)})"
         )
     elif not findings.serves_decisions:
@@ -235,7 +237,8 @@ def _why_no_decisions(findings: Findings, now: float) -> Iterator[str]:
         yield f"no decisions recorded by {', '.join(findings.controllers)}"
         if not _no_leader(findings, now):
             yield (
-                "  either there was nothing to do, or the controller is disabled: the controller-manager lists its "
+                "  either there was nothing to do, or the controller is disabled: the controller-manager "
+                "lists its "
                 "controllers in its first log line, and --controllers selects them"
             )
 
@@ -247,7 +250,8 @@ def _no_leader(findings: Findings, now: float) -> str:
         return ""
     if not leader.name:
         return (
-            f"No controller-manager leads: nobody holds the lease {leader.lease}. If a controller-manager runs, it "
+            f"No controller-manager leads: nobody holds the lease {leader.lease}. If a controller-manager "
+            "runs, it "
             f"runs without leader election or with another lease; if not, {remedy}."
         )
     if leader.renewed and now - parse_time(leader.renewed) > _STALE * max(leader.seconds, 1):

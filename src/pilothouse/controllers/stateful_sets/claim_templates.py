@@ -167,6 +167,8 @@ def _collected(claim: Object) -> Wait:
     owner = claim.controller or claim.owners[0]
     return Wait(
         "ClaimAbandoned",
-        because=f"claim {claim.name} belongs to an earlier {owner.get('kind')} {owner.get('name')} and is about to be deleted",
-        remedy="wait for the garbage collector; to keep the claim instead, remove its metadata.ownerReferences",
+        because=f"claim {claim.name} belongs to an earlier {owner.get('kind')} {owner.get('name')} and is "
+        "about to be deleted",
+        remedy="wait for the garbage collector; to keep the claim instead, remove its "
+        "metadata.ownerReferences",
     )

@@ -277,7 +277,8 @@ def _no_template(state: SetState, revision: SetRevision, name: str) -> Wait:
 def _other_storage(pod: Object) -> Wait:
     return Wait(
         "StorageDiffers",
-        because=f"pod {pod.name} does not use the claims of spec.volumeClaimTemplates, and a pod's volumes can't be changed",
+        because=f"pod {pod.name} does not use the claims of spec.volumeClaimTemplates, and a pod's volumes "
+        "can't be changed",
         remedy=f"delete the pod, so that it is replaced: kubectl delete pod {pod.name} -n {pod.namespace}",
     )
 

@@ -175,7 +175,8 @@ def _provisioned(claim: Object, storage_class: Object | None, node: Object | Non
     if node is None and provisioner in PROVISIONERS:
         yield Wait(
             "NoNodeChosen",
-            because=f"{provisioner} creates volumes on the node of the pod, but class {storage_class.name} does not wait for a pod",
+            because=f"{provisioner} creates volumes on the node of the pod, but class {storage_class.name} "
+            "does not wait for a pod",
             remedy="use a class with volumeBindingMode: WaitForFirstConsumer",
         )
         return

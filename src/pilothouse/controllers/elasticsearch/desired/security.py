@@ -122,7 +122,8 @@ def secured(security: ClusterSecurity, pilots: Iterable[Object]) -> tuple[str, s
             "False",
             "DistributionHasNoSecurity",
             f"{', '.join(without)}: the distribution of Elasticsearch in the image has no security, so it is "
-            "not started. Use an image that has it (spec.image; Elastic's own do), or remove spec.security to "
+            "not started. Use an image that has it (spec.image; Elastic's own do), or remove spec.security "
+            "to "
             "run without.",
         )
     if security.missing:

@@ -72,7 +72,8 @@ def _cannot_go_back(nodes: list[ClusterNode], asked: str) -> str:
         for state, names in sorted(seen.items())
     )
     return (
-        f"{versions} and can't go back to {asked}: Elasticsearch does not read data that a later version has written; "
+        f"{versions} and can't go back to {asked}: Elasticsearch does not read data that a later version has "
+        "written; "
         "the other nodes stay as they are"
     )
 
