@@ -56,8 +56,7 @@ def certificates(folder: DataFolder, now: datetime.datetime) -> list[Certificate
 
 
 def renew(folder: DataFolder, now: datetime.datetime) -> list[str]:
-    """Renew every certificate but the authority's. Returns the names of their files. Raises
-    ``StartError``."""
+    """Renew every certificate but the authority's; returns their file names. Raises ``StartError``."""
     keyring = Keyring(folder.pki)
     try:
         made = keyring.renew(Authority(_here(folder).current), now)
@@ -76,8 +75,7 @@ async def take_step(
     sealing: EncryptionKeys,
     now: datetime.datetime,
 ) -> Authorities:
-    """Take a step in the rotation of the authority; returns the authorities after it. Raises
-    ``StartError``."""
+    """Take a step in the rotation; returns the authorities after it. Raises ``StartError``."""
     try:
         if store == "etcd":
             return await _step_in_store(step, folder, etcd, sealing, now)

@@ -40,8 +40,7 @@ class CertificateRenewal:
         url: str,
         dismiss: Callable[[], None],
     ) -> None:
-        """``authorities`` says which there are at the moment; ``dismiss`` ends the connections that a
-        certificate opened."""
+        """``authorities`` returns the current ones; ``dismiss`` closes the connections of a certificate."""
         self._identity = identity
         self._live = live
         self._authorities = authorities

@@ -33,8 +33,7 @@ class NotDown(Exception):
 
 
 def bring_down(path: Path, *, keep: bool, patience: float, say: Callable[[str], None]) -> str:
-    """Stop everything, and report the wait through ``say``. Returns the result in a line. Raises
-    ``NotDown``, ``StartError``."""
+    """Stop everything; returns the result in a line. Raises ``NotDown``, ``StartError``."""
     deadline = time.monotonic() + patience
     progress = StopProgress(DataFolder(path).node, say)
     stopping = _Stopping(path, signal.SIGUSR1 if keep else signal.SIGTERM, patience)

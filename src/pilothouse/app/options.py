@@ -70,8 +70,7 @@ class ApiServerOptions:
     max_requests_in_flight: int = 400
     max_mutating_requests_in_flight: int = 200
     client_timeout: float = 30.0
-    """Seconds that a client may take to send the head of a request, or to receive each megabyte of an
-    answer."""
+    """Seconds for a client to send a request's head, or to receive each megabyte."""
     compaction_interval: float = 300.0
     """Seconds of history that a watcher or a paging client can count on."""
     local_node: str = ""

@@ -84,8 +84,7 @@ def _members(service: Object, pods: Sequence[Object]) -> Iterator[ServicePod]:
 
 
 def _ipv4(pod: Object) -> str:
-    """The pod's address of the service's family; empty if it has none. Another family would invalidate the
-    whole slice."""
+    """The pod's address of the service's family, as slices require; empty if it has none."""
     listed = (str(one.get("ip", "")) for one in pod.at("status", "podIPs", default=()))
     for text in (str(pod.at("status", "podIP", default="")), *listed):
         try:

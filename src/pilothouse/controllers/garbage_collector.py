@@ -138,8 +138,7 @@ class _Owners(NamedTuple):
         return owners
 
     def missing(self, one: Object) -> tuple[ObjectTarget, ...]:
-        """The owners missing from the caches, for the server to confirm. It can't be asked about an
-        invalid name."""
+        """The owners missing from the caches, for the server to confirm, if their names are valid."""
         return tuple(
             ObjectTarget(
                 noun := self.nouns[owner["uid"]],
@@ -193,8 +192,7 @@ def _make_way(owner: Object, world: Snapshot) -> Iterator[Intent]:
 
 
 def _ring(one: Object, world: Snapshot) -> set[str]:
-    """Uids of the owners of an object that wait, directly or through others, for the object itself. Such
-    owners would wait forever."""
+    """Uids of owners that wait, directly or indirectly, for the object itself: they would forever."""
     waiting_for = {one.uid}
     queue = [one]
     while queue:

@@ -1,2 +1,1 @@
-"""The scheduler: which nodes can run a pod (``filters``), which of them is best (``scores``), and why none
-can."""
+"""The scheduler: which nodes can run a pod (``filters``), and which of them is best (``scores``)."""

@@ -43,8 +43,7 @@ def selected(selector: Terms, node: Object) -> bool:
 
 
 def holds(term: Terms, node: Object, *, empty: bool = False) -> bool:
-    """True if all expressions of a term match; ``empty`` is the result for a term without any. Raises
-    SelectorError."""
+    """True if all expressions match; ``empty`` if there are none. Raises SelectorError."""
     expressions = term.get("matchExpressions") or []
     fields = term.get("matchFields") or []
     if not expressions and not fields:

@@ -68,8 +68,7 @@ class TopologySpread:
             yield UNEVEN
 
     def preference(self, place: NodeInfo) -> int:
-        """Less for each neighbour; without constraints, for each pod of the same set on the node or in the
-        zone."""
+        """Less for each neighbour; by default, for each pod of the same set on the node or in the zone."""
         wished = sum(one.counts.get(place.labels.get(one.topology, ""), 0) for one in self._soft)
         siblings = 2 * self._siblings.get((_HOST, place.name), 0)
         siblings += self._siblings.get((_ZONE, place.labels.get(_ZONE, "")), 0)

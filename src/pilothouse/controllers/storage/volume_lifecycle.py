@@ -84,8 +84,7 @@ def _released(volume: Object, reference: Mapping[str, Any]) -> Iterator[Intent]:
 
 
 def _spared(volume: Object, claim: Object) -> Iterator[Intent]:
-    """The claim is bound to another volume: this one is free again, unless it was provisioned for the
-    claim."""
+    """The claim has another volume: this one is free again, unless it was provisioned for the claim."""
     because = f"claim {claim.namespace}/{claim.name} has volume {claim.spec['volumeName']} instead"
     if (
         volume.annotations.get(PROVISIONED_BY)

@@ -140,8 +140,7 @@ def secured(security: ClusterSecurity, pilots: Iterable[Object]) -> tuple[str, s
 
 
 def _unrenewable(cluster: Object, world: Snapshot, certificates: Object | None) -> tuple[str, str] | None:
-    """An authority that nodes trust is never created again, so a person has to restore it; nor is an unusable
-    one replaced."""
+    """A trusted or unusable authority is never replaced: a person has to restore it."""
     brought = cluster.spec["security"].get("certificatesSecretName") or (
         certificates is not None and not certificates.owned_by(cluster)
     )

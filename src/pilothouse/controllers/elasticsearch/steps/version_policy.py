@@ -34,8 +34,7 @@ IN_DOUBT: Final = "VersionInDoubt"
 
 
 def refused_version(observed: ObservedCluster) -> ReconcileStep | None:
-    """Why the version of the spec is refused: nodes that can't go back, or an upgrade path that Elasticsearch
-    does not support."""
+    """Why the version of the spec is refused: nodes can't go back, or can't upgrade that way."""
     asked = str(observed.cluster.spec["version"])
     beyond = {pool.name: found for pool in observed.rolling_order if (found := _beyond(observed, pool))}
     if beyond:
@@ -119,8 +118,7 @@ def _highest_version(node: ClusterNode) -> Version:
 
 
 def _kept_at(observed: ObservedCluster, pool: Pool, moved: list[ClusterNode]) -> Iterator[Intent]:
-    """If the template went back while a pod was created from the later one: that pod must not come back with
-    the older version."""
+    """If the template went back while a pod was created from it: keep that pod's version."""
     stateful_set, version = observed.sets[pool.name], str(max(map(_highest_version, moved)))
     present = annotation_of(stateful_set, VERSION)
     if present and Version.parse(present) < Version.parse(version):
