@@ -130,8 +130,8 @@ def _refuse_to_leave_behind(after: Authorities, folder: DataFolder, now: datetim
         if not authority.stands_behind(KeyPair(certificate.read_bytes(), key.read_bytes()), now):
             raise StepError(
                 f"{certificate.name} was not signed by the new authority; a running server renews it within "
-                "a minute "
-                "of the switch, one that is stopped when it starts, and `pilothouse certs renew` at once"
+                "a minute of the switch, one that is stopped when it starts, and `pilothouse certs renew` at "
+                "once"
             )
 
 

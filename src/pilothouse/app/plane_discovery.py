@@ -74,8 +74,7 @@ def find(wanted: WantedPlane, environ: Mapping[str, str] = os.environ) -> FoundP
             return FoundPlane(data, origin, _is_up(data))
     raise NoPlane(
         f"no {wanted.noun} of yours is running on this machine, and there is no data of one in "
-        f"{' or '.join(_places())}; "
-        f"{wanted.remedy}, or name its data folder with --data or {VARIABLE}"
+        f"{' or '.join(_places())}; {wanted.remedy}, or name its data folder with --data or {VARIABLE}"
     )
 
 

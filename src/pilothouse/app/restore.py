@@ -85,8 +85,7 @@ def _identity(file: Path, adopts_volumes: bool) -> RestoredIdentity:
     if data := living_owner(_read(file), identity):
         raise StartError(
             f"a node agent of the control plane in the backup {file} is running here, on {data}, and uses "
-            "the "
-            "volumes: stop it first with `pilothouse down`, or omit --adopt-volumes"
+            "the volumes: stop it first with `pilothouse down`, or omit --adopt-volumes"
         )
     return identity
 

@@ -53,8 +53,7 @@ class ServerIdentity:
         if self.authority.expiring(self.now()):
             raise UnusableError(
                 "the authority's certificate is not valid at this time; set the clock right, or replace it: "
-                "see "
-                "`pilothouse certs rotate-ca --help`"
+                "see `pilothouse certs rotate-ca --help`"
             )
 
     def adopt(self, authorities: Authorities) -> None:

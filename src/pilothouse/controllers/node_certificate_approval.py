@@ -123,7 +123,6 @@ def _about_to_register(request: Object, asked: RequestedCertificate, world: Snap
         if name == asked.common_name:
             return (
                 f"the request {other.name} got a certificate for {name} already; to replace its machine, "
-                "create a token "
-                f"for this node (pilothouse token create --node {name.removeprefix(NODE)})"
+                f"create a token for this node (pilothouse token create --node {name.removeprefix(NODE)})"
             )
     return ""

@@ -123,8 +123,7 @@ def secured(security: ClusterSecurity, pilots: Iterable[Object]) -> tuple[str, s
             "DistributionHasNoSecurity",
             f"{', '.join(without)}: the distribution of Elasticsearch in the image has no security, so it is "
             "not started. Use an image that has it (spec.image; Elastic's own do), or remove spec.security "
-            "to "
-            "run without.",
+            "to run without.",
         )
     if security.missing:
         return "Secured", "False", "SecretMissing", f"No node can start: {security.missing}."

@@ -75,8 +75,7 @@ def wrong_image(node: ClusterNode, world: Snapshot) -> str:
     return (
         f"{node.name} was created for {node.made_for} but runs {node.version}: "
         f"that is the version in the image {_image(node.pod.tree)}. Import the right one, then delete the "
-        "pod "
-        f"(kubectl delete pod {node.name} -n {node.pod.namespace}): {import_advice(node.pod, world)}"
+        f"pod (kubectl delete pod {node.name} -n {node.pod.namespace}): {import_advice(node.pod, world)}"
     )
 
 

@@ -72,8 +72,7 @@ def _cannot_go_back(nodes: list[ClusterNode], asked: str) -> str:
     )
     return (
         f"{versions} and can't go back to {asked}: Elasticsearch does not read data that a later version has "
-        "written; "
-        "the other nodes stay as they are"
+        "written; the other nodes stay as they are"
     )
 
 
