@@ -68,7 +68,7 @@ def test_what_is_waited_for_since_when_and_what_would_help() -> None:
         "    what would help: add a node",
         "    checked again in 20s, or when something changes",
         "    decided by stateful-sets 30s ago; it read Node n1 (resourceVersion 7), Pod web-0 (not found)",
-        "    Create Pod web-0 (done), because web-0 is wanted",
+        "    Create Pod web-0 (done): web-0 is wanted",
     ]
 
 

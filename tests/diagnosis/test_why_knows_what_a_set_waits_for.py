@@ -76,5 +76,8 @@ async def test_on_a_real_kubernetes_it_points_to_those_who_decide_there(fleet: F
     (await kubectl("apply", "-f", "-", stdin=json.dumps(stateful_set()))).ok()
     done = pilothouse("why", "sts/web", "--kubeconfig", str(config))
     assert done.returncode == 0, done.stderr
-    assert "the server is a Kubernetes one: its own controllers handle the kind StatefulSet" in done.stdout
+    assert (
+        "the server is a Kubernetes API server: its own controllers handle the kind StatefulSet"
+        in done.stdout
+    )
     assert "No controller-manager leads" not in done.stdout

@@ -20,8 +20,7 @@ _NOWHERE = ("192.0.2.1", 9)
 
 
 def split_listen(text: str) -> tuple[str, int]:
-    """Host and port of ``HOST:PORT``, ``[::1]:PORT`` or ``:PORT``. Raises ``ValueError`` that says what is
-    wrong."""
+    """Host and port of ``HOST:PORT``, ``[::1]:PORT`` or ``:PORT``. Raises ``ValueError`` with a message."""
     host, colon, port = text.rpartition(":")
     if not colon:
         raise ValueError(f"{text!r} has no port; write HOST:PORT, such as 127.0.0.1:6443")
@@ -98,8 +97,7 @@ def _host_names() -> list[str]:
 
 
 def address_towards(url: str) -> str:
-    """The address that a server elsewhere is called from; towards one on this machine, that of
-    ``outward_address``."""
+    """The address for calls to a server; for one on this machine, ``outward_address``."""
     parts = urlsplit(url)
     address = outward_address((parts.hostname or "", parts.port or 443))
     return address if address and not ip_address(address).is_loopback else outward_address()

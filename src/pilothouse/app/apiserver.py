@@ -243,12 +243,12 @@ def _authorities_page(identity: ServerIdentity) -> Page:
 
 def _network_page(options: ApiServerOptions) -> Page:
     """For nodes: the ranges of pod and service addresses, so that they route and listen at no others."""
-    told = msgspec.json.encode(
+    body = msgspec.json.encode(
         NetworkPage(tuple(map(str, options.cluster_ranges)), (str(options.service_addresses),))
     )
 
     async def page(request: Request) -> Answer:
-        return Response(200, told)
+        return Response(200, body)
 
     return page
 

@@ -51,8 +51,7 @@ def save(access: Access, file: Path) -> SavedBackup:
 
 
 def check(file: Path, *, name: str = "") -> SavedBackup:
-    """Read a backup from its beginning to its end. Raises ``BackupError`` with the place of whatever is
-    wrong."""
+    """Read a whole backup. Raises ``BackupError`` with the position of the problem."""
     with file.open("rb") as content:
         reader = BackupReader(content, name or str(file))
         for _ in reader:

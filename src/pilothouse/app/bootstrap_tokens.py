@@ -62,7 +62,7 @@ async def create(
     async with _reached(access) as api:
         now = SystemClock().now()
         for old in await _all(api):
-            if _told(old).state(now) != "good":
+            if _token_of(old).state(now) != "good":
                 await api.delete(Secret, old.name, _NAMESPACE, uid=old.uid)
         trusted = await server_authorities.published(api)
         if not trusted:
@@ -93,7 +93,7 @@ async def create(
 async def list_tokens(access: Access) -> list[BootstrapToken]:
     """All tokens."""
     async with _reached(access) as api:
-        return [_told(each) for each in await _all(api)]
+        return [_token_of(each) for each in await _all(api)]
 
 
 async def revoke(access: Access, identifier: str) -> bool:
@@ -116,7 +116,7 @@ async def _all(api: Api) -> list[Object]:
     return (await api.list(Secret, _NAMESPACE, fields=f"type={_TYPE}")).objects
 
 
-def _told(secret: Object) -> BootstrapToken:
+def _token_of(secret: Object) -> BootstrapToken:
     data = {
         name: b64decode(value).decode(errors="replace") for name, value in (secret.get("data") or {}).items()
     }

@@ -56,8 +56,7 @@ def certificates(folder: DataFolder, now: datetime.datetime) -> list[Certificate
 
 
 def renew(folder: DataFolder, now: datetime.datetime) -> list[str]:
-    """Renew every certificate but the authority's. Returns the names of their files. Raises
-    ``StartError``."""
+    """Renew every certificate but the authority's; returns their file names. Raises ``StartError``."""
     keyring = Keyring(folder.pki)
     try:
         made = keyring.renew(Authority(_here(folder).current), now)
@@ -76,8 +75,7 @@ async def take_step(
     sealing: EncryptionKeys,
     now: datetime.datetime,
 ) -> Authorities:
-    """Take a step in the rotation of the authority; returns the authorities after it. Raises
-    ``StartError``."""
+    """Take a step in the rotation; returns the authorities after it. Raises ``StartError``."""
     try:
         if store == "etcd":
             return await _step_in_store(step, folder, etcd, sealing, now)
@@ -131,8 +129,9 @@ def _refuse_to_leave_behind(after: Authorities, folder: DataFolder, now: datetim
     for certificate, key in _pairs(folder):
         if not authority.stands_behind(KeyPair(certificate.read_bytes(), key.read_bytes()), now):
             raise StepError(
-                f"{certificate.name} was not signed by the new authority; a running server renews it within a minute "
-                "of the switch, one that is stopped when it starts, and `pilothouse certs renew` at once"
+                f"{certificate.name} was not signed by the new authority; a running server renews it within "
+                "a minute of the switch, one that is stopped when it starts, and `pilothouse certs renew` at "
+                "once"
             )
 
 

@@ -40,8 +40,7 @@ class CertificateRenewal:
         url: str,
         dismiss: Callable[[], None],
     ) -> None:
-        """``authorities`` says which there are at the moment; ``dismiss`` ends the connections that a
-        certificate opened."""
+        """``authorities`` returns the current ones; ``dismiss`` closes the connections of a certificate."""
         self._identity = identity
         self._live = live
         self._authorities = authorities
@@ -83,6 +82,7 @@ class CertificateRenewal:
         if left < self._warned:
             self._warned = left
             log.warning(
-                "the authority expires in %d days, and with it every certificate it signed; see `pilothouse certs rotate-ca`",
+                "the authority expires in %d days, and with it every certificate it signed; see `pilothouse "
+                "certs rotate-ca`",
                 left,
             )

@@ -133,7 +133,8 @@ async def _reached(options: ManagerOptions) -> AsyncIterator[tuple[Api, list[Con
         if not version.is_ours:
             off = ", ".join(one.name for one in known if one.standalone)
             log.warning(
-                "%s is a Kubernetes API server (%s) with controllers of its own for the same kinds; disabled: %s",
+                "%s is a Kubernetes API server (%s) with controllers of its own for the same kinds; "
+                "disabled: %s",
                 options.access.url,
                 version.text,
                 off,

@@ -127,7 +127,8 @@ def _refuse_foreign(path: Path) -> None:
     if others:
         shown = ", ".join(others[:3]) + (", …" if len(others) > 3 else "")
         raise StartError(
-            f"{path} is not empty and has no file named format ({shown}); choose an empty folder or one that does not exist"
+            f"{path} is not empty and has no file named format ({shown}); choose an empty folder or one that "
+            "does not exist"
         )
 
 

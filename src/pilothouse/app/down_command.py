@@ -33,8 +33,7 @@ class NotDown(Exception):
 
 
 def bring_down(path: Path, *, keep: bool, patience: float, say: Callable[[str], None]) -> str:
-    """Stop everything, and report the wait through ``say``. Returns the result in a line. Raises
-    ``NotDown``, ``StartError``."""
+    """Stop everything; returns the result in a line. Raises ``NotDown``, ``StartError``."""
     deadline = time.monotonic() + patience
     progress = StopProgress(DataFolder(path).node, say)
     stopping = _Stopping(path, signal.SIGUSR1 if keep else signal.SIGTERM, patience)
@@ -73,8 +72,9 @@ class _Stopping:
             return
         if self._told is not None:
             raise NotDown(
-                f"process {self._told.pid} has ended, but another `pilothouse up`, process {holder.process.pid}, "
-                f"has taken {self._path} since; `pilothouse down --data {self._path}` stops that one"
+                f"process {self._told.pid} has ended, but another `pilothouse up`, process "
+                f"{holder.process.pid}, has taken {self._path} since; `pilothouse down --data {self._path}` "
+                "stops that one"
             )
         self._told = holder.process
         self.keeps = holder.keep

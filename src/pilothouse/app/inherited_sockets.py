@@ -25,8 +25,7 @@ log = logging.getLogger(__name__)
 
 
 def bind_sockets(host: str, port: int, *, family: int = socket.AF_UNSPEC) -> list[socket.socket]:
-    """One for each address of a host, all at one port, which is a free one if 0 was asked for. Raises
-    ``StartError`` if there is none."""
+    """One for each address of a host, at one port, a free one for 0. Raises ``StartError``."""
     held: list[socket.socket] = []
     try:
         found = socket.getaddrinfo(host, port, family, socket.SOCK_STREAM, flags=socket.AI_PASSIVE)

@@ -96,8 +96,7 @@ def keep(keyring: Keyring, saved: Mapping[str, bytes]) -> None:
 
 
 async def agreed(store: Store, key: str, mine: bytes) -> Entry:
-    """The value that every instance uses: ``mine`` if none is stored yet. Raises ``UnusableError`` if it
-    is unreadable."""
+    """The shared value: ``mine`` if none is stored yet. Raises ``UnusableError`` if unreadable."""
     while (found := await store.get(key)) is None:
         with contextlib.suppress(Conflict):
             await store.create(key, mine)

@@ -81,7 +81,8 @@ async def leave(options: DepartureOptions, *, say: Say) -> None:
     running = _running_agent(options.data)
     if running is None:
         say(
-            f"no agent is running on {options.data}: pods of {name} are not evicted, and those still running are stopped"
+            f"no agent is running on {options.data}: pods of {name} are not evicted, and those still running "
+            "are stopped"
         )
     else:
         await _drain(identity, name, options, clock, say)
@@ -176,7 +177,7 @@ async def _drain(
 async def _evict_all(api: Api, name: str, clock: Clock, patience: float, say: Say) -> list[Object]:
     """Returns the pods that are left when the time is up."""
     deadline = clock.monotonic() + patience
-    told, next_try = "", 0.0
+    reported, next_try = "", 0.0
     while True:
         pods = (await api.list(Pod, fields=f"spec.nodeName={name}")).objects
         left = [pod for pod in pods if pod.get("status", {}).get("phase") not in ("Succeeded", "Failed")]
@@ -189,8 +190,8 @@ async def _evict_all(api: Api, name: str, clock: Clock, patience: float, say: Sa
                 if not pod.deletion_timestamp:
                     refused = await _evict(api, pod) or refused
         news = f"waiting for {_listed(left)} to be evicted" + (f": {refused}" if refused else "")
-        if news != told and (refused or not told):
-            told = news
+        if news != reported and (refused or not reported):
+            reported = news
             say(news)
         await asyncio.sleep(_LOOK_SECONDS)
 

@@ -35,8 +35,7 @@ def start_quietly() -> None:
 
 
 def settle() -> None:
-    """After the start. Requests create many short-lived objects and few cycles, so rare collections are
-    enough."""
+    """After the start. Requests create few cycles, so rare collections are enough."""
     gc.freeze()
     gc.set_threshold(50_000, 20, 20)
     gc.enable()
@@ -45,14 +44,12 @@ def settle() -> None:
 
 
 def settle_later(loop: asyncio.AbstractEventLoop) -> None:
-    """For those whose start is followed by work that is over soon: caches that fill, or a server that is
-    not there yet."""
+    """For processes whose start is followed by a burst of work, such as filling caches."""
     loop.call_later(_SOON, settle)
 
 
 def clean_mappings(smaps: str) -> Iterator[tuple[int, int]]:
-    """Where files are mapped whose pages can't be written and never were, in the kernel's account of a
-    process."""
+    """The read-only, unmodified file mappings in a process's smaps."""
     place: tuple[int, int] | None = None
     for line in smaps.splitlines():
         if head := _MAPPING.match(line):

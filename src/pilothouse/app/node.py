@@ -76,16 +76,14 @@ class NodeOptions:
     host: str = "127.0.0.1"
     """Where the node's own server listens."""
     client_authorities: bytes = b""
-    """PEM of further authorities whose certificates callers of that server may show, besides the API
-    server's."""
+    """PEM of authorities that callers of that server may have, besides the API server's."""
     joined: NodeCredentials | None = None
     """The files of a machine that joined, which the node itself renews."""
     lifeline: int | None = None
     listen_fd: int | None = None
     """A listening socket, inherited from the supervisor; None to open one."""
     socket_store_fds: tuple[int, ...] = ()
-    """Both ends of a socket pair that keeps listening sockets while the node is restarted; empty to keep
-    none."""
+    """A socket pair that keeps listening sockets while the node restarts; may be empty."""
 
 
 async def run(options: NodeOptions, *, announce: Callable[[str], None]) -> None:

@@ -70,8 +70,7 @@ class ApiServerOptions:
     max_requests_in_flight: int = 400
     max_mutating_requests_in_flight: int = 200
     client_timeout: float = 30.0
-    """Seconds that a client may take to send the head of a request, or to receive each megabyte of an
-    answer."""
+    """Seconds for a client to send a request's head, or to receive each megabyte."""
     compaction_interval: float = 300.0
     """Seconds of history that a watcher or a paging client can count on."""
     local_node: str = ""
@@ -86,7 +85,7 @@ class ApiServerOptions:
     """Seconds that the server goes on serving, no longer ready, before it stops."""
 
     def check(self) -> None:
-        """Raise for flags that contradict each other."""
+        """Raises ``StartError`` for flags that contradict each other."""
         try:
             StoreOptions(kind=self.store, etcd=self.etcd).check()
         except ValueError as problem:
@@ -109,7 +108,8 @@ class ApiServerOptions:
         for each in self.cluster_ranges:
             if not any(contains(private, each) for private in PRIVATE):
                 raise StartError(
-                    f"--cluster-cidr {each} is not a private range; pods have addresses of {', '.join(map(str, PRIVATE))}"
+                    f"--cluster-cidr {each} is not a private range; pods have addresses of "
+                    f"{', '.join(map(str, PRIVATE))}"
                 )
             if each.overlaps(self.service_addresses):
                 raise StartError(

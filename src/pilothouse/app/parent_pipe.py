@@ -40,8 +40,7 @@ def stop_when_closed(stop: ShutdownRequest, descriptor: int) -> None:
 def when_closed(
     descriptor: int, then: Callable[[], None], *, is_healthy: Callable[[], bool] = lambda: True
 ) -> None:
-    """Call ``then`` when the other end is closed. While ``is_healthy`` is false, liveness probes stay
-    unanswered."""
+    """Call ``then`` at end-of-file. Probes stay unanswered while ``is_healthy`` is false."""
     loop = asyncio.get_running_loop()
     # Programs that this process starts must not inherit it.
     os.set_inheritable(descriptor, False)

@@ -49,15 +49,15 @@ async def run(options: PilotOptions) -> int:
     agent = f"pilothouse-pilot/{pilothouse.__version__}"
     async with HttpTransport.open(options.access, clock, agent=agent) as transport:
         api = Api(transport, Random(), manager="pilothouse-pilot")
-        captain = InstanceSupervisor(api, options.place, driver, clock, Random(), grace=options.grace)
-        questions = {options.ready_port: captain.readiness, options.live_port: captain.liveness}
+        supervisor = InstanceSupervisor(api, options.place, driver, clock, Random(), grace=options.grace)
+        questions = {options.ready_port: supervisor.readiness, options.live_port: supervisor.liveness}
         async with (
-            serving(options.place.address, questions, captain.figures),
-            forwarding(captain.pass_on) as asked,
+            serving(options.place.address, questions, supervisor.figures),
+            forwarding(supervisor.pass_on) as asked,
             # As PID 1 of a container the pilot inherits orphans.
             Reaper().running(),
         ):
-            code = await captain.run(asked)
-            if captain.exit_message:
-                write_termination_message(captain.exit_message)
+            code = await supervisor.run(asked)
+            if supervisor.exit_message:
+                write_termination_message(supervisor.exit_message)
             return code

@@ -73,8 +73,8 @@ def find(wanted: WantedPlane, environ: Mapping[str, str] = os.environ) -> FoundP
         if _is_ours(data) and _has(data, wanted.mark):
             return FoundPlane(data, origin, _is_up(data))
     raise NoPlane(
-        f"no {wanted.noun} of yours is running on this machine, and there is no data of one in {' or '.join(_places())}; "
-        f"{wanted.remedy}, or name its data folder with --data or {VARIABLE}"
+        f"no {wanted.noun} of yours is running on this machine, and there is no data of one in "
+        f"{' or '.join(_places())}; {wanted.remedy}, or name its data folder with --data or {VARIABLE}"
     )
 
 

@@ -68,8 +68,7 @@ def is_trusted(found: os.stat_result) -> bool:
 
 @contextmanager
 def registered(data: Path, role: Role, say: Callable[[str], None]) -> Iterator[None]:
-    """Register within the context, so that other commands of this user find it. A failure is only
-    reported."""
+    """Register within the context, for other commands. A failure is only reported."""
     with contextlib.ExitStack() as stack:
         try:
             stack.enter_context(_entry(data, role))
@@ -134,8 +133,7 @@ def _opened_folder(folder: Path) -> Iterator[int]:
 
 
 def _locked_file(directory: int, name: str) -> int | None:
-    """The entry's file, locked; None if another process has it. Readers hold the lock for a moment at a
-    time."""
+    """The entry's file, locked; None if another process has it. Readers lock only briefly."""
     deadline = time.monotonic() + _LOCK_SECONDS
     while True:
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC

@@ -20,8 +20,7 @@ STOP_SECONDS = 120.0
 
 
 async def end_all(node: Path, stop: ShutdownRequest) -> int:
-    """Returns how many containers ran. No agent may run on the folder. Raises ``StartError`` if a
-    container can't be stopped."""
+    """Stop all containers; returns their number. No agent may run. Raises ``StartError``."""
     clock = SystemClock()
     ending = asyncio.create_task(end_pods(node, containers, clock, patience=STOP_SECONDS))
     hurried = asyncio.create_task(stop.hurried.wait())

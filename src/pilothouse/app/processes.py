@@ -146,8 +146,7 @@ class ProcessSupervisor:
         return self._process is not None and self._process.returncode == 0
 
     def hurry(self) -> None:
-        """Ask it to stop at once; by another signal, since two pending ones of a kind are delivered as
-        one."""
+        """Ask it to stop at once, by another signal: two of a kind are delivered as one."""
         self._signal(signal.SIGINT)
 
     async def stop(self, grace: float, number: int = signal.SIGTERM) -> None:
@@ -245,7 +244,8 @@ class ProcessSupervisor:
                 log.write(line)
         except OSError as problem:
             self._say(
-                f"{self._log}: {problem.strerror}; {self.spec.name} wrote: {line.decode(errors='replace').rstrip()}"
+                f"{self._log}: {problem.strerror}; {self.spec.name} wrote: "
+                f"{line.decode(errors='replace').rstrip()}"
             )
 
     def _note(self, state: str) -> None:
@@ -265,8 +265,7 @@ def _ending(code: int) -> str:
 
 
 def truncate_log(log: Path, largest: int = LARGEST_LOG) -> None:
-    """Rotate a large log by copy and truncation: its writer has it open for appending, and continues with
-    the empty file."""
+    """Rotate a large log by copy and truncation: its writer has it open for appending."""
     if log.exists() and log.stat().st_size > largest:
         shutil.copyfile(log, log.with_suffix(".log.1"))
         os.truncate(log, 0)

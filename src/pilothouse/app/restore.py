@@ -84,8 +84,8 @@ def _identity(file: Path, adopts_volumes: bool) -> RestoredIdentity:
     identity = RestoredIdentity.of(_read(file), adopts_volumes=adopts_volumes)
     if data := living_owner(_read(file), identity):
         raise StartError(
-            f"a node agent of the control plane in the backup {file} is running here, on {data}, and uses the "
-            "volumes: stop it first with `pilothouse down`, or omit --adopt-volumes"
+            f"a node agent of the control plane in the backup {file} is running here, on {data}, and uses "
+            "the volumes: stop it first with `pilothouse down`, or omit --adopt-volumes"
         )
     return identity
 

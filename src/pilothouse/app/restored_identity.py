@@ -70,8 +70,7 @@ class RestoredIdentity:
 
 
 def living_owner(entries: Iterable[Saved], identity: RestoredIdentity) -> str:
-    """The data folder of a node agent that runs on this machine and uses volumes to be taken over; empty
-    if none."""
+    """The data folder of a running node agent that uses volumes to be taken over; or empty."""
     folders = set()
     for saved in entries:
         if saved.key.startswith(_VOLUMES):

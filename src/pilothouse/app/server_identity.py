@@ -52,8 +52,8 @@ class ServerIdentity:
         """The authority that signs."""
         if self.authority.expiring(self.now()):
             raise UnusableError(
-                "the authority's certificate is not valid at this time; set the clock right, or replace it: see "
-                "`pilothouse certs rotate-ca --help`"
+                "the authority's certificate is not valid at this time; set the clock right, or replace it: "
+                "see `pilothouse certs rotate-ca --help`"
             )
 
     def adopt(self, authorities: Authorities) -> None:
@@ -78,8 +78,7 @@ class ServerIdentity:
         return self._keyring.peer(self.authority, self.now())
 
     def towards_nodes(self) -> ssl.SSLContext:
-        """The TLS context for connections to node agents, whose certificates have to be of our own
-        authorities."""
+        """The TLS context towards node agents, whose certificates have to be our own."""
         context = ssl.create_default_context(cadata=self._authorities.trusted.decode())
         # Below 1.3 a node could choose a prime for the key exchange that costs this server seconds.
         context.minimum_version = ssl.TLSVersion.TLSv1_3
@@ -136,8 +135,7 @@ class ServerIdentity:
             self._issue_node_serving(name)
 
     def _issue_node_serving(self, name: str) -> None:
-        """Issue the certificate of the node's own server as its CSR would get it, so that the node need
-        not wait for approval."""
+        """Issue the certificate of the node's own server, which need not wait for approval."""
         file, now = self._folder.node_serving, self.now()
         if file.exists():
             kept = file.read_bytes()

@@ -29,7 +29,7 @@ class StopProgress:
         self._node = node
         self._say = say
         self._hint = hint
-        self._told: list[RunningPod] = []
+        self._reported: list[RunningPod] = []
         self._at = float("-inf")
         self._since: float | None = None
         self._looked = float("-inf")
@@ -43,9 +43,9 @@ class StopProgress:
             self._looked, self._pods = now, running_pods(self._node)
         pods = self._pods
         quiet = now - self._at
-        if pods and (quiet >= AGAIN_SECONDS or (pods != self._told and quiet >= NEWS_SECONDS)):
-            self._say(_text(pods, now - self._since) + ("" if self._told else self._hint))
-            self._told, self._at = pods, now
+        if pods and (quiet >= AGAIN_SECONDS or (pods != self._reported and quiet >= NEWS_SECONDS)):
+            self._say(_text(pods, now - self._since) + ("" if self._reported else self._hint))
+            self._reported, self._at = pods, now
         return bool(pods)
 
 

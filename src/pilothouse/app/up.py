@@ -44,8 +44,7 @@ LEFTOVERS_SECONDS = 30.0
 LOGS_SECONDS = 60.0
 """How often the sizes of the logs are checked."""
 GRACE = {"node": 150.0, "controller-manager": 20.0, "apiserver": 40.0}
-"""Seconds that each process has to stop, in the order of stopping. The node's include the grace of its
-pods."""
+"""Seconds to stop, in the order of stopping. The node's include the grace of its pods."""
 
 SLOW_SECONDS = 3.0
 """A process that takes longer than this to stop is reported."""

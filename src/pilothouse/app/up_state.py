@@ -104,7 +104,8 @@ async def held(folder: Path, *, keep: bool, patience: float, stop: asyncio.Event
             if other.process is not None and other.lives:
                 raise AlreadyRunning(
                     f"pilothouse is already running on {folder}, as process {other.process.pid}: "
-                    f"`pilothouse status --data {folder}` shows it, `pilothouse down --data {folder}` stops it"
+                    f"`pilothouse status --data {folder}` shows it, `pilothouse down --data {folder}` stops "
+                    "it"
                 )
             if time.monotonic() > deadline:
                 raise AlreadyRunning(

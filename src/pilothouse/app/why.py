@@ -17,8 +17,7 @@ from pilothouse.diagnosis.findings import Findings
 
 
 async def diagnose(access: Access, kind: str, name: str, namespace: str) -> Findings:
-    """Read what there is to know about an object. Raises ``NoSuchKind``, ``StatusError``,
-    ``TransportError``."""
+    """Read about an object. Raises ``NoSuchKind``, ``StatusError``, ``TransportError``."""
     async with HttpTransport.open(access, SystemClock(), agent="pilothouse-why") as transport:
         api = Api(transport, random.Random(), manager="pilothouse-why")
         noun = (await discover(api)).called(kind)

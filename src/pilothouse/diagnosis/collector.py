@@ -115,8 +115,7 @@ async def _read(
 
 
 async def _log_errors(api: Api, pod: Object) -> str:
-    """The error lines in the log of the first container that failed without a termination message; empty if
-    unreadable."""
+    """The error lines in the log of the first container that failed without a message; may be empty."""
     found = failed_container(pod)
     if found is None:
         return ""

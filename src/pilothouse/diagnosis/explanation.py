@@ -136,8 +136,8 @@ def _problems(one: ObjectFindings, now: float, *, brief: bool, verbose: bool) ->
         if message and _is_notable(condition) and not _is_waited_for(condition, waited_for):
             since = condition.get("lastTransitionTime")
             yield (
-                f"condition {condition.get('type')} is {condition.get('status')} ({condition.get('reason', '')})"
-                f"{f' for {_age(since, now)}' if since else ''}: {message}"
+                f"condition {condition.get('type')} is {condition.get('status')} "
+                f"({condition.get('reason', '')}){f' for {_age(since, now)}' if since else ''}: {message}"
             )
 
 
@@ -205,7 +205,7 @@ def _intent(intent: Mapping[str, Any]) -> str:
     name = f" {target.get('kind')} {target.get('name')}" if target else ""
     message = f": {intent['message']}" if intent.get("message") else ""
     outcome = _INTENT_OUTCOMES.get(intent.get("outcome", ""), "decided")
-    return f"{intent.get('verb')}{name} ({outcome}{message}), because {intent.get('because')}"
+    return f"{intent.get('verb')}{name} ({outcome}{message}): {intent.get('because')}"
 
 
 def _read(decision: Tree) -> str:
@@ -226,8 +226,8 @@ def _why_no_decisions(findings: Findings, now: float) -> Iterator[str]:
         yield f"no controller handles the kind {kind}, so no decisions are recorded"
     elif findings.disabled:
         yield (
-            f"the server is a Kubernetes one: its own controllers handle the kind {kind} and record no decisions "
-            f"(see `kubectl describe`), and ours are disabled ({', '.join(findings.disabled)})"
+            f"the server is a Kubernetes API server: its own controllers handle the kind {kind} and record no "
+            f"decisions (see `kubectl describe`), and ours are disabled ({', '.join(findings.disabled)})"
         )
     elif not findings.serves_decisions:
         yield "the server has no kind Decision; `pilothouse crds | kubectl apply -f -` installs it"
@@ -235,8 +235,8 @@ def _why_no_decisions(findings: Findings, now: float) -> Iterator[str]:
         yield f"no decisions recorded by {', '.join(findings.controllers)}"
         if not _no_leader(findings, now):
             yield (
-                "  either there was nothing to do, or the controller is disabled: the controller-manager lists its "
-                "controllers in its first log line, and --controllers selects them"
+                "  either there was nothing to do, or the controller is disabled: the controller-manager "
+                "lists its controllers in its first log line, and --controllers selects them"
             )
 
 
@@ -247,8 +247,8 @@ def _no_leader(findings: Findings, now: float) -> str:
         return ""
     if not leader.name:
         return (
-            f"No controller-manager leads: nobody holds the lease {leader.lease}. If a controller-manager runs, it "
-            f"runs without leader election or with another lease; if not, {remedy}."
+            f"No controller-manager leads: nobody holds the lease {leader.lease}. If a controller-manager "
+            f"runs, it runs without leader election or with another lease; if not, {remedy}."
         )
     if leader.renewed and now - parse_time(leader.renewed) > _STALE * max(leader.seconds, 1):
         return (

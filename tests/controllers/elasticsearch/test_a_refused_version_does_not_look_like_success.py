@@ -13,8 +13,8 @@ from pilothouse.api.navigator.cluster_kinds import ELASTICSEARCH_V1BETA1
 from pilothouse.api.node_images import DATA_FOLDER
 from pilothouse.api.objects import Object
 from pilothouse.controllers.elasticsearch.cluster_controller import (
+    clusters_without_images,
     elasticsearch_clusters,
-    those_without_images,
 )
 from pilothouse.runtime.intents import Intent, RecordEvent
 
@@ -123,14 +123,14 @@ def test_no_node_is_taken_down_for_an_image_that_a_machine_lacks() -> None:
     sea.sail(test)
     assert images(sea) == [OLD] * 3
     assert "is not on node n1, and" in message(sea, "VersionAccepted")
-    waiting = those_without_images(sea.of(Node, "n1"), sea.world())
+    waiting = clusters_without_images(sea.of(Node, "n1"), sea.world())
     assert list(waiting) == [("default", "test")], (
         "a node whose images change concerns those that wait for one"
     )
     sea.change(sea.of(Node, "n1"), lambda tree: tree["status"].update(images=listed(OLD, NEW)))
     sea.sail(test)
     assert images(sea) == [NEW] * 3
-    assert not list(those_without_images(sea.of(Node, "n1"), sea.world()))
+    assert not list(clusters_without_images(sea.of(Node, "n1"), sea.world()))
 
 
 def test_an_image_that_is_missing_is_warned_of_once() -> None:

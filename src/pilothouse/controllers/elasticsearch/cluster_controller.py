@@ -71,8 +71,7 @@ def cluster_of(labelled: Object, world: Snapshot) -> Names:
 
 
 def clusters_with_volumes(changed: Object, world: Snapshot) -> Names:
-    """The clusters that have claims: any of them may use this storage class, since a pool need not name its
-    class."""
+    """The clusters with claims: any may use this class, since a pool need not name one."""
     for cluster in world.all(ElasticsearchCluster):
         if any(pool.get("persistence") for pool in cluster.spec.get("nodePools") or ()):
             yield cluster.namespace, cluster.name
@@ -170,8 +169,7 @@ def _next(observed: ObservedCluster, create: ReconcileStep | None) -> tuple[Reco
 def _report(
     observed: ObservedCluster, steps: Sequence[ReconcileStep], *, problem: str = ""
 ) -> Iterator[Intent]:
-    """Write the status and the events. The first step is the one in progress; refused ones are reported
-    too."""
+    """Write the status and events. The first step is in progress; refused ones are reported too."""
     cluster = observed.cluster
     step = steps[0] if steps else None
     refused = [each for each in steps if each.refused]

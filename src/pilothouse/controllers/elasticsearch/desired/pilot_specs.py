@@ -83,8 +83,8 @@ def initial_masters(cluster: Object, pools: Iterable[Pool], pilots: Sequence[Obj
         return []
     if any(pilot.at("status", "lastStartedTime") for pilot in pilots):
         for pilot in pilots:
-            if said := pilot.at("spec", "configuration", "settings", default={}).get(INITIAL_MASTERS):
-                return list(said)
+            if masters := pilot.at("spec", "configuration", "settings", default={}).get(INITIAL_MASTERS):
+                return list(masters)
     return [
         f"{set_name(cluster, pool.name)}-{ordinal}"
         for pool in pools

@@ -116,18 +116,18 @@ def content(secret: Object | None, key: str) -> bytes:
 def secured(security: ClusterSecurity, pilots: Iterable[Object]) -> tuple[str, str, str, str]:
     """The condition: type, status, reason, message."""
     reports = {pilot.name: pilot.at("status", "elasticsearch", "security") for pilot in pilots}
-    if without := sorted(name for name, said in reports.items() if said == "Absent"):
+    if without := sorted(name for name, state in reports.items() if state == "Absent"):
         return (
             "Secured",
             "False",
             "DistributionHasNoSecurity",
             f"{', '.join(without)}: the distribution of Elasticsearch in the image has no security, so it is "
-            "not started. Use an image that has it (spec.image; Elastic's own do), or remove spec.security to "
-            "run without.",
+            "not started. Use an image that has it (spec.image; Elastic's own do), or remove spec.security "
+            "to run without.",
         )
     if security.missing:
         return "Secured", "False", "SecretMissing", f"No node can start: {security.missing}."
-    if reports and all(said == "Enabled" for said in reports.values()):
+    if reports and all(state == "Enabled" for state in reports.values()):
         return (
             "Secured",
             "True",
@@ -139,8 +139,7 @@ def secured(security: ClusterSecurity, pilots: Iterable[Object]) -> tuple[str, s
 
 
 def _unrenewable(cluster: Object, world: Snapshot, certificates: Object | None) -> tuple[str, str] | None:
-    """An authority that nodes trust is never created again, so a person has to restore it; nor is an unusable
-    one replaced."""
+    """A trusted or unusable authority is never replaced: a person has to restore it."""
     brought = cluster.spec["security"].get("certificatesSecretName") or (
         certificates is not None and not certificates.owned_by(cluster)
     )

@@ -59,8 +59,7 @@ def supporting_objects(cluster: Object, pools: Collection[Pool]) -> tuple[Tree, 
 
 
 def serving_role(pools: Collection[Pool]) -> str:
-    """The role of the nodes that clients reach: ``ingest``, or ``data`` if no pool has that; empty for all
-    nodes."""
+    """The role of the nodes that clients reach: ``ingest``, else ``data``; empty for all nodes."""
     roles = (role for role in ("ingest", "data") if any(role in pool.roles for pool in pools))
     return next(roles, "")
 

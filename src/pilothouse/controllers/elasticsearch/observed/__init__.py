@@ -1,2 +1,1 @@
-"""What there is: the nodes of a cluster with their pods and Pilots, and the health that the leading pilot
-reports."""
+"""What exists: the nodes with their pods and Pilots, and the health that the leading pilot reports."""

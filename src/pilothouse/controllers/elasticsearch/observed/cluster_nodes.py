@@ -49,8 +49,7 @@ class ClusterNode(msgspec.Struct, frozen=True):
     leaving: bool = False
     """Its set is scaled below its ordinal."""
     due_for: str = ""
-    """The version of its next pod, if it has had a pod and has none; the earlier pod may have had that
-    version too."""
+    """The version of its next pod, if it has had a pod, maybe of that version, and has none."""
 
     @property
     def is_up(self) -> bool:
@@ -88,8 +87,7 @@ class ClusterNode(msgspec.Struct, frozen=True):
 
     @property
     def cannot_have_run(self) -> bool:
-        """Whether the database of its pod had certainly not started when the pod's status was written
-        (``database_container``)."""
+        """Whether the database of its pod certainly never started (``database_container``)."""
         return self.pod is not None and cannot_have_run(self.pod)
 
     @property
@@ -108,8 +106,7 @@ class ClusterNode(msgspec.Struct, frozen=True):
 
     @property
     def has_wrong_image(self) -> bool:
-        """Whether its pod serves with an earlier version than it was created for: its image does not hold
-        what its tag says."""
+        """Whether it serves with an earlier version than its pod's: the image is not what its tag says."""
         if self.pod is None or self.pilot is None or not (self.version and self.made_for and self.started):
             return False
         serves = healthy(self.pod) and self.pilot.is_true("Ready")
@@ -140,13 +137,12 @@ class ClusterNode(msgspec.Struct, frozen=True):
 
     @property
     def runs_its_configuration(self) -> bool:
-        """Whether it needs no restart for its configuration: it runs the cluster's, or a person's edit of it
-        that it was started with."""
+        """Whether it runs the cluster's configuration, or an edit of it that it was started with."""
         if self.pilot is None:
             return False
         running = self.pilot.at("status", "configuration", "hash")
-        told = in_force(self.pilot.spec, self.pilot.annotations)
-        return running in (told, configuration_hash(self.pilot.spec))
+        expected = in_force(self.pilot.spec, self.pilot.annotations)
+        return running in (expected, configuration_hash(self.pilot.spec))
 
     @property
     def is_decommissioned(self) -> bool:
@@ -242,8 +238,7 @@ def list_nodes(
 
 
 def _due_for(stateful_set: Object, ordinal: int) -> str:
-    """The version of the next pod of this ordinal; empty if the set would create it from an earlier
-    template."""
+    """The version of the next pod of this ordinal; empty if it gets an earlier template."""
     partition = int(stateful_set.at("spec", "updateStrategy", "rollingUpdate", "partition") or 0)
     return annotation_of(stateful_set, VERSION) if ordinal >= partition else ""
 

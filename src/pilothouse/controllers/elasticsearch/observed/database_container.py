@@ -52,13 +52,11 @@ _NOT_CREATED: Final = frozenset(
         "CreateContainerConfigError",
     }
 )
-"""Why a container waits that was not created. Not ``CreateContainerError`` or ``RunContainerError``: the
-attempt may have succeeded."""
+"""Why a container waits that was not created. After ``RunContainerError`` it may have been."""
 
 
 def with_flags(sentence: str) -> str:
-    """A node's message about a missing image, with the flag that an archive of Elasticsearch needs: it has
-    everything in one folder."""
+    """A node's message about a missing image, with the flag that archives of Elasticsearch need."""
     return _IMPORTING.sub(r"\1 --strip-components 1\2", sentence)
 
 

@@ -248,8 +248,8 @@ def _lacking(observed: ObservedCluster) -> str:
         for field, doing in (("unassigned", "unassigned"), ("initializing", "initializing"))
         if (count := int(shards.get(field) or 0))
     ]
-    said = ", ".join(counts) or "not all shards are allocated"
-    return f"{said}; {why}" if (why := shards.get("explanation")) else said
+    text = ", ".join(counts) or "not all shards are allocated"
+    return f"{text}; {why}" if (why := shards.get("explanation")) else text
 
 
 def _gave_up(observed: ObservedCluster) -> bool:

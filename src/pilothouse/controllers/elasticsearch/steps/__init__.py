@@ -1,2 +1,1 @@
-"""What is done next: each module decides the next step of one kind of change, from what is observed and
-desired."""
+"""The next steps: each module decides about one kind of change, from observed and desired state."""

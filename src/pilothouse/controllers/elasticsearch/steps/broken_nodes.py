@@ -85,8 +85,7 @@ def continue_repair(
 
 
 def _is_broken(observed: ObservedCluster, node: ClusterNode) -> bool:
-    """Whether a node does not start with the template of its pod, or waits for a version that was
-    withdrawn."""
+    """Whether a node does not start with its template, or waits for a withdrawn version."""
     if _is_withdrawn(observed, node) and (node.has_wrong_image or (node.cannot_have_run and node.is_down)):
         return node.pod is not None and not node.pod.deleting
     return node.broken_for(observed.now) >= BROKEN_FOR

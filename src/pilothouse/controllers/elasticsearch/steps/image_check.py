@@ -47,8 +47,8 @@ def missing_images(observed: ObservedCluster) -> ReconcileStep | None:
                 found.setdefault(_image(wanted), {})[machine.name] = machine
     if not found:
         return None
-    told = "; ".join(_missing_text(image, list(machines.values())) for image, machines in found.items())
-    return ReconcileStep(IMAGE_MISSING, f"{told}; no node is restarted before it is there", refused=True)
+    missing = "; ".join(_missing_text(image, list(machines.values())) for image, machines in found.items())
+    return ReconcileStep(IMAGE_MISSING, f"{missing}; no node is restarted before it is there", refused=True)
 
 
 def why_image_missing(observed: ObservedCluster, node: ClusterNode, template: str) -> Wait | None:
@@ -74,8 +74,8 @@ def wrong_image(node: ClusterNode, world: Snapshot) -> str:
     assert node.pod is not None
     return (
         f"{node.name} was created for {node.made_for} but runs {node.version}: "
-        f"that is the version in the image {_image(node.pod.tree)}. Import the right one, then delete the pod "
-        f"(kubectl delete pod {node.name} -n {node.pod.namespace}): {import_advice(node.pod, world)}"
+        f"that is the version in the image {_image(node.pod.tree)}. Import the right one, then delete the "
+        f"pod (kubectl delete pod {node.name} -n {node.pod.namespace}): {import_advice(node.pod, world)}"
     )
 
 

@@ -70,8 +70,7 @@ def check_own(cluster: Object, found: Object) -> None:
 
 
 def contains(found: Any, wanted: Any) -> bool:
-    """True if all wanted fields are there. Lists must have the same length, and each item contain its
-    counterpart."""
+    """True if all wanted fields are there. Lists are compared item by item."""
     if isinstance(wanted, Mapping):
         return isinstance(found, Mapping) and all(
             name in found and contains(found[name], value) for name, value in wanted.items()

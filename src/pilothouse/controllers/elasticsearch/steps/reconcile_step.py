@@ -21,8 +21,7 @@ class ReconcileStep(msgspec.Struct, frozen=True):
     refused: bool = False
     """Not done until the spec changes; everything else goes on."""
     gist: str = ""
-    """The start of the message that stays the same while its figures change; events carry no more than
-    this."""
+    """The start of the message, without changing figures; events carry only this."""
 
     @classmethod
     def waiting(cls, reason: str, wait: Wait, prefix: str = "") -> Self:

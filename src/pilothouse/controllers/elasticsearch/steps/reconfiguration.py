@@ -64,8 +64,7 @@ def reconfigure(observed: ObservedCluster) -> ReconcileStep | None:
 
 
 def _needs_restart(pilot: Object, wanted: Tree) -> bool:
-    """Whether the pilot would restart its database for it: it differs from what the pilot was told, or a
-    person's edit is running."""
+    """Whether the pilot would restart its database for it, or runs with a person's edit."""
     digest = configuration_hash(wanted)
     if in_force(pilot.spec, pilot.annotations) != digest:
         return True

@@ -34,16 +34,13 @@ from pilothouse.meta.versions import Version
 from pilothouse.runtime.intents import Wait
 
 RECHECK: Final = 10.0
-"""Seconds until another look at what depends on the leading pilot or on time: renewals of leases trigger no
-reconcile."""
+"""Seconds until another check of what depends on time or on leases, which trigger no reconcile."""
 SHUT_OUT_AFTER: Final = 60.0
-"""Seconds for which a node is out of touch before it counts as shut out: a short silence is no reason to
-restart it."""
+"""Seconds out of touch before a node counts as shut out: a short silence is no reason to restart."""
 
 
 def why_not_restart(observed: ObservedCluster, node: ClusterNode) -> Wait | None:
-    """Why this node can't be taken down at this moment; None if it can. Nodes that are drained don't
-    count."""
+    """Why this node can't be taken down at this moment; None if it can. Drained nodes don't count."""
     health = observed.health
     if node.is_down or _is_shut_out(observed, node):
         return None
@@ -78,8 +75,7 @@ def why_not_replace(observed: ObservedCluster, node: ClusterNode, template: str)
 
 
 def why_not_remove(observed: ObservedCluster, node: ClusterNode) -> Wait | None:
-    """Why this master can't be removed at this moment, whatever the shards: all other nodes have to be in,
-    with their votes."""
+    """Why this master can't be removed yet: all other nodes have to be in, with their votes."""
     if problem := _unsettled_other(observed, node, set()):
         return Wait("NodeNotReady", because=problem)
     return _why_votes_missing(observed.health)

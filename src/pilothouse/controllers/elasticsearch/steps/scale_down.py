@@ -141,8 +141,7 @@ def _is_removable(observed: ObservedCluster, node: ClusterNode) -> bool:
 def _unknown_contents(
     observed: ObservedCluster, pool: Pool, names: str, *, several: bool
 ) -> ReconcileStep | None:
-    """While a node that stays has no Pilot, it is unknown whether the data has arrived there. Its Pilot is
-    created soon."""
+    """Wait for the Pilot of a node that stays: until then it is unknown what it holds."""
     for node in observed.nodes_of(pool.name):
         if node.pod is not None and node.pilot is None and node.ordinal < pool.replicas:
             because = f"{names} {'are' if several else 'is'} to be removed: {_contents(node)}"

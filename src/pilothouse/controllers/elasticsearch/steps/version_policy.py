@@ -34,8 +34,7 @@ IN_DOUBT: Final = "VersionInDoubt"
 
 
 def refused_version(observed: ObservedCluster) -> ReconcileStep | None:
-    """Why the version of the spec is refused: nodes that can't go back, or an upgrade path that Elasticsearch
-    does not support."""
+    """Why the version of the spec is refused: nodes can't go back, or can't upgrade that way."""
     asked = str(observed.cluster.spec["version"])
     beyond = {pool.name: found for pool in observed.rolling_order if (found := _beyond(observed, pool))}
     if beyond:
@@ -67,13 +66,13 @@ def _cannot_go_back(nodes: list[ClusterNode], asked: str) -> str:
             seen.setdefault(f"at {node.version}", []).append(node.name)
         else:
             seen.setdefault(f"started for {node.made_for}", []).append(node.name)
-    told = "; ".join(
+    versions = "; ".join(
         f"{', '.join(names)} {'are' if len(names) > 1 else 'is'} {state}"
         for state, names in sorted(seen.items())
     )
     return (
-        f"{told} and can't go back to {asked}: Elasticsearch does not read data that a later version has written; "
-        "the other nodes stay as they are"
+        f"{versions} and can't go back to {asked}: Elasticsearch does not read data that a later version has "
+        "written; the other nodes stay as they are"
     )
 
 
@@ -118,8 +117,7 @@ def _highest_version(node: ClusterNode) -> Version:
 
 
 def _kept_at(observed: ObservedCluster, pool: Pool, moved: list[ClusterNode]) -> Iterator[Intent]:
-    """If the template went back while a pod was created from the later one: that pod must not come back with
-    the older version."""
+    """If the template went back while a pod was created from it: keep that pod's version."""
     stateful_set, version = observed.sets[pool.name], str(max(map(_highest_version, moved)))
     present = annotation_of(stateful_set, VERSION)
     if present and Version.parse(present) < Version.parse(version):
