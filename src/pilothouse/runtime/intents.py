@@ -14,12 +14,15 @@ the one that was seen (its version, or for a deletion its uid); otherwise the de
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import msgspec
 
 from pilothouse.api.kind_names import KindName
 from pilothouse.api.objects import Object, Tree
+
+_API_VERBS: Final = {"PatchObject": "Patch", "RecordEvent": "Event", "RequeueAfter": "After"}
+"""Where a Decision calls an intent otherwise than its class."""
 
 
 class Intent(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,8 +35,9 @@ class Intent(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def verb(self) -> str:
-        """What it is called in a decision's record."""
-        return type(self).__name__
+        """Its name in Decision objects and metrics, which is part of the API."""
+        name = type(self).__name__
+        return _API_VERBS.get(name, name)
 
     def __repr__(self) -> str:
         """For logs: what is done to whom, and why. What is written stays out of it, since it may be a Secret's."""
