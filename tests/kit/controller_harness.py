@@ -1,4 +1,5 @@
-"""Controllers stepped by hand: objects in memory, the real executor of intents, a kubelet and a collector that are asked to.
+"""Controllers stepped by hand: objects in memory, the real executor of intents, a kubelet and a collector
+that are asked to.
 
     harness = ControllerHarness()
     web = harness.add(manifest)
@@ -7,8 +8,8 @@
     harness.run_pods()                                 # each pod gets one step further in its life
     harness.settle(stateful_sets, web)                 # all of it, until nobody writes any more
 
-Intents go through ``runtime.intent_executor`` and the client; ``memory_transport`` stands for the API server. Time stands still unless
-``harness.now`` is moved, or ``settle`` has nothing else to wait for.
+Intents go through ``runtime.intent_executor`` and the client; ``memory_transport`` stands for the API server.
+Time stands still unless ``harness.now`` is moved, or ``settle`` has nothing else to wait for.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ class ControllerHarness(MemoryObjects):
             Api(transport, random.Random(0), manager="harness"),
             manager="harness",
             noun_of=lambda api_version, kind: NOUNS.get((api_version, kind)),
-            tell=lambda about, reason, message, warning: None,
+            record_event=lambda about, reason, message, warning: None,
             expectations=Expectations(),
         )
 
@@ -99,7 +100,7 @@ class ControllerHarness(MemoryObjects):
         self._execute(_until_crash(intents, crash_after), one)
         return intents
 
-    def carry_out(self, intent: Intent) -> None:
+    def execute(self, intent: Intent) -> None:
         """Execute one intent. Raises Refused."""
         about = Object.of(intent.object) if isinstance(intent, Create) else intent.seen  # type: ignore[attr-defined]
         if not self._execute([intent], about):
@@ -108,7 +109,7 @@ class ControllerHarness(MemoryObjects):
     def _execute(self, intents: Iterable[Intent], about: Object) -> bool:
         """False if an intent was refused."""
         key = ReconcileKey(about.noun, about.namespace, about.name)
-        executing = self._executor.carry_out(self._one_by_one(intents), about, key, lambda: None)
+        executing = self._executor.execute(self._one_by_one(intents), about, key, lambda: None)
         results = _loop().run_until_complete(executing)
         if self._problem is not None:
             raise self._problem
@@ -131,7 +132,8 @@ class ControllerHarness(MemoryObjects):
             raise
 
     def run_pods(self, *, broken: Callable[[Object], bool] = lambda pod: False) -> bool:
-        """Each pod goes one step: it goes if it should, else it runs and, unless broken, gets ready. False if none moved."""
+        """Each pod goes one step: it goes if it should, else it runs and, unless broken, gets ready. False if
+        none moved."""
         moved = False
         for pod in self.all(kind_names.Pod):
             if pod.deleting:

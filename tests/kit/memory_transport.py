@@ -5,9 +5,9 @@
     api = Api(MemoryTransport(objects), random.Random(0), manager="test")
     await api.patch(StatefulSet, "web", "default", {"spec": {"replicas": 2}})
 
-The transport refuses what an API server refuses: a name that is taken, a uid or a resourceVersion other than the stored one. A write
-to the object leaves its status alone, a write to ``/status`` everything else; a write that changes nothing makes no version. There is
-no validation and no admission: a test may hold any object.
+The transport refuses what an API server refuses: a name that is taken, a uid or a resourceVersion other than
+the stored one. A write to the object leaves its status alone, a write to ``/status`` everything else; a write
+that changes nothing makes no version. There is no validation and no admission: a test may hold any object.
 """
 
 from __future__ import annotations

@@ -46,12 +46,12 @@ class Session:
             self.api,
             manager="test",
             noun_of=noun_of,
-            tell=lambda about, reason, message, warning: None,
+            record_event=lambda about, reason, message, warning: None,
             expectations=Expectations(),
         )
         key = ReconcileKey(Lease, "default", "a")
         return [
-            str(each.outcome) for each in self.run(executor.carry_out(intents, self.seen, key, lambda: None))
+            str(each.outcome) for each in self.run(executor.execute(intents, self.seen, key, lambda: None))
         ]
 
     def touch(self) -> None:

@@ -36,7 +36,7 @@ from pilothouse.client.leader_lease import Leadership, unique_identity
 from pilothouse.client.shared_informers import SharedInformers
 from pilothouse.runtime.controller import Controller
 from pilothouse.runtime.dry_run import DryRunLog, Say
-from pilothouse.runtime.leader_fence import LeaseElection, NoElection
+from pilothouse.runtime.election import LeaseElection, NoElection
 from pilothouse.runtime.manager import COMPONENT, Manager
 
 LEASE = ("kube-system", COMPONENT)
@@ -114,7 +114,7 @@ async def rehearse(options: ManagerOptions, *, say: Say, watch: bool) -> None:
             NoElection(),
             clock,
             identity=unique_identity(),
-            rehearsal=DryRunLog(say),
+            dry_run=DryRunLog(say),
         )
         await unless(manager.run(), stop.asked.wait() if watch else manager.settled())
 

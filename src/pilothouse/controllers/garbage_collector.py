@@ -53,7 +53,7 @@ def concerns_relatives(before: Object, after: Object) -> bool:
     )
 
 
-@controller(EVERY, also={EVERY: relatives}, heeds=concerns_relatives, standalone=True)
+@controller(EVERY, also={EVERY: relatives}, predicate=concerns_relatives, standalone=True)
 def garbage(one: Object, world: Snapshot) -> Iterator[Intent]:
     """An object goes when its last owner has gone."""
     if one.deleting:
