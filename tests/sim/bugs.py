@@ -58,7 +58,7 @@ def _deciding(scenario: str, controller: str, wrong: Callable[[Controller], Cont
 def _saying(scenario: str, change: Callable[[ClientRequest], ClientRequest]) -> Scenario:
     """A scenario whose managers' requests are changed on the way."""
     return msgspec.structs.replace(
-        SCENARIOS[scenario], through=lambda: lambda transport: _Changing(transport, change)
+        SCENARIOS[scenario], wrap_transport=lambda: lambda transport: _Changing(transport, change)
     )
 
 
@@ -188,7 +188,7 @@ BUGS = (
         msgspec.structs.replace(
             SCENARIOS["elastic"],
             users=story(pools_of(1, 1), (200, {"config": {"search.max_buckets": 1000}})),
-            habits=NodeTiming(starting=(15.0, 30.0)),
+            timing=NodeTiming(starting=(15.0, 30.0)),
         ),
         _by_health_alone,
     ),

@@ -35,8 +35,8 @@ from pilothouse.client.leader_election import LeaseTiming
 from pilothouse.client.leader_lease import Leadership, unique_identity
 from pilothouse.client.shared_informers import SharedInformers
 from pilothouse.runtime.controller import Controller
-from pilothouse.runtime.dry_run import DryRunLog, Say
-from pilothouse.runtime.leader_fence import LeaseElection, NoElection
+from pilothouse.runtime.dry_run import DryRunLog, Print
+from pilothouse.runtime.election import LeaseElection, NoElection
 from pilothouse.runtime.manager import COMPONENT, Manager
 
 LEASE = ("kube-system", COMPONENT)
@@ -62,7 +62,7 @@ class ManagerOptions:
     """The descriptor of the lifeline to the supervisor: see ``processes``."""
 
 
-async def run(options: ManagerOptions, *, announce: Say) -> None:
+async def run(options: ManagerOptions, *, announce: Print) -> None:
     """Run until asked to stop.
 
     Raises ``UnknownController``, ``StartError``, ``TransportError`` or ``StatusError`` at the start.
@@ -100,7 +100,7 @@ async def run(options: ManagerOptions, *, announce: Say) -> None:
             await leadership.release()
 
 
-async def rehearse(options: ManagerOptions, *, say: Say, watch: bool) -> None:
+async def rehearse(options: ManagerOptions, *, say: Print, watch: bool) -> None:
     """Decide about all objects, report what would be done, and write nothing; with ``watch``, continue until
     stopped.
 
@@ -116,7 +116,7 @@ async def rehearse(options: ManagerOptions, *, say: Say, watch: bool) -> None:
             NoElection(),
             clock,
             identity=unique_identity(),
-            rehearsal=DryRunLog(say),
+            dry_run=DryRunLog(say),
         )
         await unless(manager.run(), stop.asked.wait() if watch else manager.settled())
 

@@ -77,7 +77,7 @@ def _families(engines: Sequence[Engine], leads: bool) -> Iterator[str]:
         [
             (f"{text},{labels(outcome=outcome)}", count)
             for text, one in by_name
-            for outcome, count in sorted(one.tally.decisions.items())
+            for outcome, count in sorted(one.counters.decisions.items())
         ],
     )
     yield counter(
@@ -86,23 +86,23 @@ def _families(engines: Sequence[Engine], leads: bool) -> Iterator[str]:
         [
             (f"{text},{labels(verb=verb, outcome=outcome)}", count)
             for text, one in by_name
-            for (verb, outcome), count in sorted(one.tally.acts.items())
+            for (verb, outcome), count in sorted(one.counters.executed.items())
         ],
     )
     yield counter(
         "pilothouse_decisions_overtaken_total",
         "Decisions that were repeated because objects had changed meanwhile.",
-        [(text, one.tally.refused) for text, one in by_name],
+        [(text, one.counters.refused) for text, one in by_name],
     )
     yield counter(
         "pilothouse_decision_errors_total",
         "Decisions that raised an error.",
-        [(text, one.tally.errors) for text, one in by_name],
+        [(text, one.counters.errors) for text, one in by_name],
     )
     yield histogram(
         "pilothouse_decision_duration_seconds",
         "Duration of decisions, with the execution of their intents.",
-        [(text, one.tally.seconds) for text, one in by_name],
+        [(text, one.counters.seconds) for text, one in by_name],
     )
     yield gauge(
         "pilothouse_queue_depth",

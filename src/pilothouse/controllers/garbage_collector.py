@@ -54,7 +54,7 @@ def concerns_relatives(before: Object, after: Object) -> bool:
     )
 
 
-@controller(EVERY, also={EVERY: relatives}, heeds=concerns_relatives, standalone=True)
+@controller(EVERY, also={EVERY: relatives}, predicate=concerns_relatives, standalone=True)
 def garbage(one: Object, world: Snapshot) -> Iterator[Intent]:
     """Delete an object when its last owner is gone."""
     if one.deleting:

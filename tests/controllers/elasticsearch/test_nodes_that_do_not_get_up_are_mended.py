@@ -80,7 +80,7 @@ def test_a_pod_that_starts_while_its_version_is_taken_back_keeps_it() -> None:
     sea.lacks = set()
     sea.set_ready(sea.of(Pod, "es-test-data-2"), False)
     with pytest.raises(Refused):
-        sea.carry_out(deletion[0])
+        sea.execute(deletion[0])
     sea.sail(test)
     assert images(sea) == [OLD, OLD, NEW]
     assert sea.condition(test, "Degraded") == ("True", "VersionRefused")

@@ -1,11 +1,12 @@
-"""Decisions while this process leads, and only then.
+"""Elections: a process runs its controllers while it leads, and only then.
 
-    office = LeaderFence(leadership)
-    await office.hold(decide)             # runs ``decide`` in each term, until cancelled
-    office.fence()                        # to act under; raises LeadershipLost outside a term
+    election = LeaseElection(leadership)
+    await election.hold(decide)             # runs ``decide`` in each term, until cancelled
+    election.fence()                        # the fence for a write; raises LeadershipLost outside a term
 
-``fence`` asks the clock each time: a process that was paused for longer than its lease knows it before its next write, and
-the server knows it too. Losing the lease stops decisions, not the process, which stands by and may lead again.
+``fence`` checks the clock each time: a process that was paused for longer than its lease notices before its
+next write, and the server refuses the write too. Losing the lease stops the controllers, not the process,
+which may lead again.
 """
 
 from __future__ import annotations
@@ -24,29 +25,29 @@ from pilothouse.client.leader_lease import Leadership
 log = logging.getLogger(__name__)
 
 LOOK_SECONDS = 1.0
-"""How often to look whether a term that ran out goes on after all."""
+"""How often to check whether an expired term was renewed after all."""
 
 
 class LeadershipLost(Exception):
-    """Another leads, or may: nothing more may be done."""
+    """Another process leads, or may: no more writes."""
 
 
-class LeaderFence(Protocol):
-    """A place from which decisions are taken, by one at a time."""
+class Election(Protocol):
+    """Decides which process runs its controllers."""
 
     @property
     def since(self) -> float:
-        """When it was taken over, by the loop's clock: whoever held it before has written nothing since."""
+        """When the current term began, by the loop's clock: the previous leader has written nothing since."""
 
     def fence(self) -> LeadershipFence | None:
-        """What to act under; None where nothing is fenced. Raises ``LeadershipLost``."""
+        """The fence for a write; None where nothing is fenced. Raises ``LeadershipLost``."""
 
     async def hold(self, decide: Callable[[], Awaitable[None]]) -> None:
-        """Run ``decide`` whenever the office is held, until cancelled."""
+        """Run ``decide`` in each term, until cancelled."""
 
 
 class NoElection:
-    """The office of a process that has no rivals."""
+    """For a single process, which always leads."""
 
     since = -math.inf
 
@@ -58,7 +59,7 @@ class NoElection:
 
 
 class LeaseElection:
-    """The office of whoever holds a Lease."""
+    """The holder of a Lease leads."""
 
     def __init__(self, leadership: Leadership) -> None:
         self._leadership = leadership
@@ -74,7 +75,7 @@ class LeaseElection:
     def fence(self) -> LeadershipFence | None:
         fence = self._leadership.fence
         if fence is None:
-            raise LeadershipLost("the lease has run out, or is another's")
+            raise LeadershipLost("the lease has expired or has another holder")
         return fence
 
     async def hold(self, decide: Callable[[], Awaitable[None]]) -> None:
@@ -85,11 +86,11 @@ class LeaseElection:
                 continue
             try:
                 if await unless(decide(), self._change()):
-                    # Nothing that decides ends of itself.
-                    raise RuntimeError("decisions came to an end")
+                    # Controllers never end by themselves.
+                    raise RuntimeError("the controllers have ended")
             except LeadershipLost as problem:
-                log.warning("decisions stop: %s", problem)
-                # A renewal that is answered late may give the same term back, of which nobody is told.
+                log.warning("controllers stop: %s", problem)
+                # A renewal that is answered late may continue the same term, for which there is no callback.
                 while self._term == term and self._leadership.fence is None:
                     with contextlib.suppress(TimeoutError):
                         async with asyncio.timeout(LOOK_SECONDS):
