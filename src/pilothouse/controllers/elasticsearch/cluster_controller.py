@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from pilothouse.api.applications.elasticsearch_application import ELASTICSEARCH
 from pilothouse.api.kind_names import (
     ElasticsearchCluster,
     Lease,
@@ -27,7 +28,6 @@ from pilothouse.api.kind_names import (
     StatefulSet,
     StorageClass,
 )
-from pilothouse.api.navigator.labels import CLUSTER_NAME
 from pilothouse.api.objects import Object
 from pilothouse.controllers.elasticsearch import reconfiguration, rolling_update, scale_down, scale_up
 from pilothouse.controllers.elasticsearch.broken_nodes import BROKEN_FOR
@@ -60,7 +60,7 @@ _PASSING = frozenset({"NodeNotReady", "HealthOutdated", "HealthUnknown", "Recove
 
 def its_cluster(labelled: Object, world: Snapshot) -> Names:
     """The cluster that a pod or a claim is of, by its label."""
-    if name := labelled.labels.get(CLUSTER_NAME[ElasticsearchCluster.kind]):
+    if name := labelled.labels.get(ELASTICSEARCH.cluster_label):
         yield labelled.namespace, name
 
 

@@ -1,23 +1,22 @@
 """What a pilot may ask for: what is of its own cluster, and of that it writes next to nothing.
 
-A pilot is whoever bears a token bound to a pod that has a PilotRecord of its name, or that says it will have one (the label
-``has-pilot``). Its cluster is that PilotRecord's controlling owner. *Of the cluster* is what carries the cluster's label, so that a
-list or watch with that label as its selector is of the cluster too; and a PilotRecord that the cluster controls, with its lease.
+A pilot is whoever bears a token bound to a pod that has a Pilot of its name, or that says it will have one (the label
+``has-pilot``). Its cluster is that Pilot's controlling owner. *Of the cluster* is what carries the cluster's label, so that a
+list or watch with that label as its selector is of the cluster too; and a Pilot that the cluster controls, with its lease.
 
 | | reads | writes |
 |---|---|---|
-| its PilotRecord | get, list, watch | the status |
-| the cluster's other PilotIndex, its config maps and secrets | get; list and watch by label or name | |
+| its Pilot | get, list, watch | the status |
+| the cluster's other Pilots, its config maps and secrets | get; list and watch by label or name | |
 | the cluster itself; its own pod | get; list and watch by name | |
-| the leases of the cluster's PilotIndex | get; list and watch by label or name | its own, and the leader's: create, update, patch |
+| the leases of the cluster's Pilots | get; list and watch by label or name | its own, and the leader's: create, update, patch |
 | events | | create, update, patch, about its own |
 
-While its PilotRecord is not there, a pilot may wait for it and do nothing else. Every other namespace is out of scope.
+While its Pilot is not there, a pilot may wait for it and do nothing else. Every other namespace is out of scope.
 """
 
 from __future__ import annotations
 
-from pilothouse.api.navigator.clusters import GROUP as NAVIGATOR
 from pilothouse.apiserver.authorization.authorizer import Attributes, AuthorizationDecision
 from pilothouse.apiserver.authorization.restriction.identity import PodBoundUser
 from pilothouse.apiserver.authorization.restriction.pilot_index import (
@@ -67,7 +66,7 @@ class PilotScope:
                 return _YES if own and reads else _BEYOND
         if pilot is None:
             return denied(
-                f"pilot: there is no PilotRecord {bound.pod} yet; until there is, wait for it by its name"
+                f"pilot: there is no Pilot {bound.pod} yet; until there is, wait for it by its name"
             )
         match asked.group, asked.resource, asked.subresource:
             case "", "configmaps" | "secrets", "":
@@ -78,12 +77,12 @@ class PilotScope:
                 return self._lease(bound, cluster, asked)
             case "" | "events.k8s.io", "events", "":
                 return _YES if asked.verb == "create" or asked.verb in CHANGES else _BEYOND
-        if cluster is not None and (asked.group, asked.resource) == (NAVIGATOR, cluster.plural):
+        if cluster is not None and (asked.group, asked.resource) == (cluster.noun.group, cluster.noun.plural):
             return _YES if reads and asked.name == cluster.name and not asked.subresource else _BEYOND
         return _BEYOND
 
     def _is_sister(self, bound: PodBoundUser, cluster: ClusterRecord | None, name: str) -> bool:
-        """Whether a PilotRecord is controlled by the same cluster."""
+        """Whether a Pilot is controlled by the same cluster."""
         other = self._pilots.find(bound.namespace, name) if cluster is not None and name else None
         return other is not None and other.cluster == cluster
 
@@ -115,12 +114,10 @@ class PilotScope:
 def _confined(cluster: ClusterRecord | None, asked: Attributes) -> AuthorizationDecision:
     """A list or watch that its label selector confines to the cluster; anything else is refused with a hint."""
     if cluster is None:
-        return denied(
-            "pilot: its PilotRecord is not controlled by a cluster, so nothing else is of its cluster"
-        )
+        return denied("pilot: its Pilot is not controlled by a cluster, so nothing else is of its cluster")
     if asked.verb != "get" and selects_label(asked, cluster.label, cluster.name):
         return _YES
-    reason = f'pilot: may read what is of its own cluster only, {cluster.kind} "{cluster.name}"'
+    reason = f'pilot: may read what is of its own cluster only, {cluster.noun.kind} "{cluster.name}"'
     if asked.verb == "get" or asked.name:
         return denied(f"{reason}; this has not its label {cluster.selector}")
     return denied(

@@ -1,6 +1,6 @@
 """Before the start: whether the machine lets a node run, and its files. Every refusal says what would help.
 
-    layout = DataLayout.at(place.folder)
+    layout = DataLayout.at(instance.folder)
     check(layout, build)
     write_configuration(layout, home, settings, files)
 
