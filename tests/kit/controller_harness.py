@@ -21,8 +21,8 @@ from pilothouse.api import kind_names
 from pilothouse.api.kind_names import KindName
 from pilothouse.api.objects import Object, Tree
 from pilothouse.base.rfc3339 import format_time
+from pilothouse.meta.apply.patches import merge_patch
 from pilothouse.meta.conditions import with_condition
-from pilothouse.meta.patches import merge_patch
 from pilothouse.runtime.controller import Controller
 from pilothouse.runtime.intents import (
     Create,

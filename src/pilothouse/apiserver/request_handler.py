@@ -1,6 +1,6 @@
 """The API server without its sockets: a request in, an answer out.
 
-    core = RequestHandler.build(store, resources, ...)
+    core = RequestHandler(store, resources, ...)
     async with core.running():
         answer = await core.answer(Request("GET", "/api/v1/namespaces/default", user=admin))
 

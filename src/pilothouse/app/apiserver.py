@@ -152,7 +152,7 @@ async def serving(options: ApiServerOptions) -> AsyncIterator[ApiServer]:
                     shares=watched.shares,
                     requests=watched.requests,
                     check_head=core.check_head,
-                    prompt=core.prompt(watched.requests),
+                    cached_reads=core.prompt(watched.requests),
                     trail=trail,
                     patience=ClientTimeouts(head=options.client_timeout, taking=options.client_timeout),
                 )

@@ -2,8 +2,8 @@
 
     made = await create(access, [url], lifetime=86400.0, description="the new rack", node="db-3")
     str(made)                            # for `pilothouse join`
-    await listed(access)
-    await withdraw(access, "abcdef")
+    await list_tokens(access)
+    await revoke(access, "abcdef")
 
 A token is a Secret; what it is good for is settled by the API server (``apiserver.bootstrap_tokens``). Those that have been
 used or have run out are cleared away whenever a new one is made.
@@ -63,7 +63,7 @@ async def create(
         for old in await _all(api):
             if _told(old).state(now) != "good":
                 await api.delete(Secret, old.name, _NAMESPACE, uid=old.uid)
-        trusted = await server_authorities.told(api)
+        trusted = await server_authorities.published(api)
         if not trusted:
             raise AccessError(f"{access.url} is no pilothouse API server: machines join it by its own means")
         identifier, secret = _random(6), _random(16)

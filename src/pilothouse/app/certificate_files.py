@@ -18,7 +18,7 @@ from typing import Literal
 from pilothouse.app import keys
 from pilothouse.app.data_folder import DataFolder
 from pilothouse.app.kubeconfig import renewed
-from pilothouse.app.options import EtcdOptions, StartError, StoreKind
+from pilothouse.app.options import StartError
 from pilothouse.app.stores import SEALED, store_options
 from pilothouse.pki import authority_files
 from pilothouse.pki.authority import Authority, KeyPair, UnusableError
@@ -28,7 +28,7 @@ from pilothouse.pki.encryption_keys import EncryptionKeys
 from pilothouse.pki.keyring import AUTHORITY, Keyring
 from pilothouse.pki.private_files import write_private
 from pilothouse.store.encrypted_store import EncryptedStore
-from pilothouse.store.factory import opened
+from pilothouse.store.factory import EtcdOptions, StoreKind, opened
 from pilothouse.store.interface import Conflict, StoreError
 
 Step = Literal["prepare", "switch", "finish"]

@@ -20,7 +20,7 @@ from pilothouse.app.data_folder import DataFolder
 from pilothouse.app.stop_progress import StopProgress
 from pilothouse.app.up_state import FolderHolder
 from pilothouse.base.clock import SystemClock
-from pilothouse.node.shutdown import end_pods
+from pilothouse.node.machine.shutdown import end_pods
 from pilothouse.supervise import containers
 from pilothouse.supervise.launch_spec import LaunchError
 from pilothouse.supervise.process_identity import ProcessGone, ProcessHandle, ProcessIdentity

@@ -1,6 +1,6 @@
 """What is known of an object, and of those above and below it: gathered from the API for ``pilothouse why``.
 
-    findings = await find_out(api, StatefulSet, "web", "default", controllers, now=clock.now())
+    findings = await find_out(api, StatefulSet, "web", "default", controllers, lease)
     findings.about.records          # what each controller last saw, decided and did
     findings.members                # the pods of a set, the sets and pilots of a cluster
     findings.office                 # who decides at all

@@ -40,8 +40,8 @@ from pilothouse.client.kubeconfig import load
 from pilothouse.client.subresources import evict
 from pilothouse.client.transport import TransportError
 from pilothouse.meta.errors import StatusError
-from pilothouse.node.node_credentials import NodeCredentials
-from pilothouse.node.shutdown import end_pods
+from pilothouse.node.machine.node_credentials import NodeCredentials
+from pilothouse.node.machine.shutdown import end_pods
 from pilothouse.node.volumes.removal import remove
 from pilothouse.supervise import containers
 from pilothouse.supervise.launch_spec import LaunchError

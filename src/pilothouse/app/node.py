@@ -39,14 +39,14 @@ from pilothouse.node.addresses.address_records import AddressRecordsError
 from pilothouse.node.addresses.pod_network import PodNetwork
 from pilothouse.node.addresses.pod_ranges import BadRange, NoBlock
 from pilothouse.node.agent import Agent, DataInUse
-from pilothouse.node.certificate_renewal import NodeCertificateRenewal
-from pilothouse.node.directory_removal import DirectoryRemoval
+from pilothouse.node.containers.pilot_installation import installation
+from pilothouse.node.files.directory_removal import DirectoryRemoval
 from pilothouse.node.images.image_store import ImageStore
 from pilothouse.node.interfaces import NodeParts
-from pilothouse.node.machine_info import read_machine_info
+from pilothouse.node.machine.certificate_renewal import NodeCertificateRenewal
+from pilothouse.node.machine.machine_info import read_machine_info
+from pilothouse.node.machine.node_credentials import NodeCredentials
 from pilothouse.node.metrics.metrics_pages import MetricsPages
-from pilothouse.node.node_credentials import NodeCredentials
-from pilothouse.node.pilot_installation import installation
 from pilothouse.node.server.caller_authorization import CallerAuthorizer
 from pilothouse.node.server.container_programs import ContainerPrograms
 from pilothouse.node.server.exec_sessions import ExecSessions

@@ -6,28 +6,13 @@ import os
 from dataclasses import dataclass, field
 from ipaddress import IPv4Network
 from pathlib import Path
-from typing import Literal
 
 from pilothouse.apiserver.registry.service_ranges import CLUSTER_RANGE, NODE_MASK_SIZE, SERVICE_RANGE
-
-StoreKind = Literal["sqlite", "memory", "etcd"]
+from pilothouse.store.factory import EtcdOptions, StoreKind, StoreOptions
 
 
 class StartError(Exception):
     """The server can't start; the message says why, in one line, for whoever typed the command."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class EtcdOptions:
-    """How to reach etcd."""
-
-    servers: tuple[str, ...] = ()
-    ca_file: Path | None = None
-    cert_file: Path | None = None
-    key_file: Path | None = None
-    prefix: str = ""
-    user: str = ""
-    password: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,10 +86,10 @@ class ApiServerOptions:
 
     def check(self) -> None:
         """Raise for flags that contradict each other."""
-        if self.store == "etcd" and not self.etcd.servers:
-            raise StartError("--store etcd needs --etcd-servers")
-        if self.store != "etcd" and self.etcd != EtcdOptions():
-            raise StartError(f"--etcd-* flags go with --store etcd, not with --store {self.store}")
+        try:
+            StoreOptions(kind=self.store, etcd=self.etcd).check()
+        except ValueError as problem:
+            raise StartError(str(problem)) from None
         self.audit.check()
         self._check_cluster_ranges()
         if (self.tls_cert_file is None) != (self.tls_private_key_file is None):

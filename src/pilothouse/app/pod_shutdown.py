@@ -11,7 +11,7 @@ from pathlib import Path
 from pilothouse.app.graceful_shutdown import ShutdownRequest
 from pilothouse.app.options import StartError
 from pilothouse.base.clock import SystemClock
-from pilothouse.node.shutdown import end_pods
+from pilothouse.node.machine.shutdown import end_pods
 from pilothouse.supervise import containers
 from pilothouse.supervise.launch_spec import LaunchError
 

@@ -23,7 +23,7 @@ from pilothouse.apiserver.discovery.catalog import ROOT
 from pilothouse.app import keys
 from pilothouse.app.backup import SavedBackup, check
 from pilothouse.app.data_folder import DataFolder
-from pilothouse.app.options import EtcdOptions, StartError, StoreKind, explain
+from pilothouse.app.options import StartError, explain
 from pilothouse.app.restored_identity import RestoredIdentity, living_owner
 from pilothouse.app.stores import SAVED, store_options
 from pilothouse.pki.authority import UnusableError
@@ -31,7 +31,7 @@ from pilothouse.pki.encryption_keys import EncryptionKeys, Unopenable
 from pilothouse.pki.keyring import Keyring
 from pilothouse.pki.private_files import private_folder
 from pilothouse.store.backup_file import BackupError, BackupReader, Saved
-from pilothouse.store.factory import opened
+from pilothouse.store.factory import EtcdOptions, StoreKind, opened
 from pilothouse.store.interface import Store, StoreError
 from pilothouse.store.restore import Lifetime, NotEmpty, differences, restore_entries
 

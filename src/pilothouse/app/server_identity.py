@@ -1,6 +1,6 @@
 """What a server shows of itself, whom it trusts, and the ways in of its administrator and its controllers.
 
-    identity = ServerIdentity(options, folder, keyring, authorities)
+    identity = ServerIdentity(options, folder, keyring, authorities, clock)
     context = identity.tls()
     identity.admit(url)
 

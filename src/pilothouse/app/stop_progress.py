@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from pilothouse.app.pod_shutdown import STOP_SECONDS
-from pilothouse.node.running_pods import RunningPod, running_pods
+from pilothouse.node.pods.running_pods import RunningPod, running_pods
 
 AGAIN_SECONDS: Final = 15.0
 """After so long without news it is said again."""

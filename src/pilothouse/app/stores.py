@@ -20,12 +20,12 @@ from pilothouse.apiserver.request_handler import RequestHandler
 from pilothouse.apiserver.server_instances import PREFIX as INSTANCES
 from pilothouse.app.data_folder import DataFolder
 from pilothouse.app.keys import PREFIX, GivenKeys, KeyStore
-from pilothouse.app.options import ApiServerOptions, EtcdOptions, StartError, StoreKind, read_file
+from pilothouse.app.options import ApiServerOptions, StartError, read_file
 from pilothouse.base.clock import Clock
 from pilothouse.pki.encryption_keys import EncryptionKeys, KeyFileError
 from pilothouse.pki.keyring import Keyring
 from pilothouse.store.encrypted_store import SECRETS, EncryptedStore
-from pilothouse.store.factory import StoreOptions, opened
+from pilothouse.store.factory import EtcdOptions, StoreKind, StoreOptions, opened
 from pilothouse.store.restore import MARK, continued
 
 OWN = "/pilothouse/"
@@ -51,17 +51,7 @@ async def opened_store(options: ApiServerOptions, folder: DataFolder) -> AsyncIt
 
 def store_options(kind: StoreKind, etcd: EtcdOptions, folder: DataFolder) -> StoreOptions:
     """Where the store is."""
-    return StoreOptions(
-        kind=kind,
-        folder=folder.store,
-        endpoints=etcd.servers,
-        prefix=etcd.prefix,
-        ca_file=etcd.ca_file,
-        cert_file=etcd.cert_file,
-        key_file=etcd.key_file,
-        user=etcd.user,
-        password=etcd.password,
-    )
+    return StoreOptions(kind=kind, folder=folder.store, etcd=etcd)
 
 
 def sealing_keys(file: Path | None) -> EncryptionKeys:

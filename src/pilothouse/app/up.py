@@ -1,6 +1,6 @@
 """``pilothouse up``: a whole control plane with a node in it, on one machine, looked after until told to stop.
 
-    await run(UpOptions(data=Path("data")), say=print)
+    await run(UpOptions(data=Path("data"), ...), say=print, welcome=print_welcome)
 
 API server, controller-manager and node are processes of their own (``roles``). The node is started together with the server,
 loads what it needs and then waits for word that the server answers. The first start makes the authority, the

@@ -177,7 +177,7 @@ def _options(kubeconfig: Path | None, lifeline: int | None, flags: dict[str, Any
     from pilothouse.app.node_names import check_node_name, default_node_name
     from pilothouse.app.options import read_file
     from pilothouse.client.kubeconfig import load
-    from pilothouse.node.node_credentials import NodeCredentials
+    from pilothouse.node.machine.node_credentials import NodeCredentials
     from pilothouse.node.settings import DEFAULT_RANGE, NodeSettings
     from pilothouse.supervise.launch_spec import IdRange
 

@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-HEADER = "Pilothouse-LeadershipFence"
+HEADER = "Pilothouse-Fence"
 FENCED = "Fenced"
 """The reason of the refusal."""
 

@@ -1,6 +1,6 @@
 """Decisions taken and told, and nothing done: what ``--dry-run`` shows.
 
-    manager = Manager(api, controllers, informers, Alone(), clock, identity="m1", rehearsal=DryRunLog(print))
+    manager = Manager(api, controllers, informers, lease, clock, identity="m1", rehearsal=DryRunLog(print))
 
 The decisions are the real ones, on the real world. What they would do is told, and not done; so the world stays as it is,
 and each object is decided about once, unless somebody else changes something.

@@ -1,6 +1,6 @@
 """One controller at work: what changes is decided about, what is decided is done, what was done is seen before the next.
 
-    engine = Engine(controller, caches, actor, journal, clock)
+    engine = Engine(controller, caches, executor, expectations, decisions, clock)
     await engine.run(office.fence, office.since)   # until cancelled; raises Deposed when another leads
 
 The caches go on while nobody leads, so that whoever takes over has them ready; an engine starts with everything there is,

@@ -1,7 +1,7 @@
 """What a decision asks for, each with its reason.
 
     yield Create(pod, because="replica 2 of 3 is missing", event="SuccessfulCreate")
-    yield SetStatus(set, {**set.status, "readyReplicas": 2}, because="2 of 3 pods are ready")
+    yield SetStatus(pod_set, {**pod_set.status, "readyReplicas": 2}, because="2 of 3 pods are ready")
     yield Wait("NoNode", because="no node has 2 CPUs left", remedy="add a node, or lower spec.…requests.cpu")
 
 Intents are data: carrying them out, in order, is the runtime's work (``acting``), which stops at the first that fails. An

@@ -1,6 +1,6 @@
 """What a controller promises about the world, whatever goes wrong: said beside it, held against it by the simulator.
 
-    @promise(Namespace)
+    @invariant(Namespace)
     def a_namespace_goes_when_it_is_empty(facts: ObjectStates, before: Object | None, after: Object | None) -> str | None:
         if before is not None and after is None and (left := facts.within(before.name)):
             return f"{before.name} went while there still was {left[0]!r}"

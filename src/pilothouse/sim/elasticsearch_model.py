@@ -1,7 +1,7 @@
 """An Elasticsearch that is a model: nodes, shards and their copies, masters, a voting configuration; no processes, no I/O.
 
     database = ElasticsearchModel(random.Random(7))
-    database.join("es-demo-data-0", "7.17.9", ("data", "master"), now=12.0)
+    database.join("es-demo-data-0", "7.17.9", ("data", "master"))
     database.form(["es-demo-data-0"])
     database.tick(13.0)                      # shards are built, moved and written to
     database.leave("es-demo-data-0")         # it is down, and has what it has

@@ -1,6 +1,6 @@
 """What goes wrong, and when: drawn by a seed, or given.
 
-    fortune = SeededFaults(seed=7, weather=STORMY)
+    fortune = SeededFaults(seed=7, weather=STORMY, ...)
     fortune.at("m0", FaultPoint.WRITE, 12)        # PlannedFault(…CRASH_AFTER) or None
     fortune.happened                         # what did go wrong so far
     FixedFaults(fortune.happened[:3])              # the same again, with nothing but these

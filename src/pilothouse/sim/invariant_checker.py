@@ -1,6 +1,6 @@
 """Somebody who sees every write, in order, and says at once when something is that must never be.
 
-    witness = InvariantChecker(server.store, PROMISES["garbage"])
+    witness = InvariantChecker(server.store, promises, reign=reign, now=clock.now)
     await witness.run()                       # raises InvariantViolated
 
 Besides the promises of controllers (see ``runtime.promising``) it knows one of the runtime: what a manager wrote was accepted

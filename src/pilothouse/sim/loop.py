@@ -1,7 +1,7 @@
 """An event loop whose time is virtual and whose chances are seeded.
 
     with SeededLoop(seed=7) as loop:
-        loop.run_until_complete(scenario())
+        loop.run_until_complete(main)
         loop.time()                       # minutes later, in milliseconds
 
 When nothing is ready to run, the loop jumps to the next alarm instead of sleeping. Tasks that are ready in the same turn run

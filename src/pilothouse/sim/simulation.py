@@ -2,7 +2,7 @@
 
     report = simulate(scenario, seed=7)          # raises Failed, with what befell it
     report = simulate_twice(scenario, seed=7)    # raises Unrepeatable too
-    shrunk(scenario, failure)                    # the same failure, by the fewest causes
+    shrunk(failure)                              # the same failure, by the fewest causes
 
 A failure says which command repeats it.
 """

@@ -59,7 +59,7 @@ def level(policy: AuditPolicy, verb: str, path: str, user: User = ALICE) -> Audi
 )
 def test_a_rule_matches_what_all_of_its_parts_match(rule: str, verb: str, path: str, matches: bool) -> None:
     body = rule.strip("{}")
-    text = f"apiVersion: audit.k8s.io/v1\nkind: AuditPolicy\nrules: [{{level: Metadata{', ' + body if body else ''}}}]\n"
+    text = f"apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{{level: Metadata{', ' + body if body else ''}}}]\n"
 
     found = level(read_policy(text, "policy.yaml"), verb, path)
 
@@ -91,7 +91,7 @@ def test_what_no_rule_matches_is_not_recorded() -> None:
 def test_a_rule_adds_to_the_stages_and_overrides_the_fields_that_the_policy_omits() -> None:
     text = """
 apiVersion: audit.k8s.io/v1
-kind: AuditPolicy
+kind: Policy
 omitStages: [RequestReceived]
 omitManagedFields: true
 rules:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 from pilothouse.meta.object_meta import ApiObject
-from pilothouse.meta.struct_schemas import Fields, Int64, Time, doc, field
+from pilothouse.meta.schema.struct_schemas import Fields, Int64, Time, doc, field
 
 GROUP = "autopilot.libopenstorage.org"
 VERSION = "v1alpha1"

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 from pilothouse.meta.object_meta import ApiObject
-from pilothouse.meta.struct_schemas import Fields, Int64, Time, doc
+from pilothouse.meta.schema.struct_schemas import Fields, Int64, Time, doc
 
 GROUP = "pilothouse.io"
 VERSION = "v1alpha1"

@@ -1,6 +1,6 @@
 """Fencing: a write made under leadership counts only while that leadership lasts.
 
-    Pilothouse-WriteFence: kube-system/controller-manager/7/0f6a8f5e-6a53-4d59-8a3e-2a4b8a6d3f10
+    Pilothouse-Fence: kube-system/controller-manager/7/0f6a8f5e-6a53-4d59-8a3e-2a4b8a6d3f10
 
 says: I act as the holder of that Lease, in its seventh transition. The write goes through only if the Lease still is in
 that transition when the write is made, which the store checks in the write's own transaction. A leader that was paused,
@@ -19,7 +19,7 @@ from pilothouse.apiserver.discovery.catalog import ROOT
 from pilothouse.apiserver.storage import codec
 from pilothouse.meta import errors
 
-HEADER = "Pilothouse-WriteFence"
+HEADER = "Pilothouse-Fence"
 _FORM = re.compile(r"([^/]+)/([^/]+)/([0-9]{1,10})(?:/([0-9a-f-]{36}))?")
 
 

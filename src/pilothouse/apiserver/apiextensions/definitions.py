@@ -92,7 +92,7 @@ class Definitions:
                 yield FieldError.forbidden("spec.versions", detail)
                 return
         # Imported when first needed: it brings the CEL compiler along, which a server without definitions can spare.
-        from pilothouse.meta.structural_schemas import structural_problems
+        from pilothouse.meta.schema.structural_schemas import structural_problems
 
         for index, version in enumerate(new["spec"].get("versions") or ()):
             path = f"spec.versions[{index}]"

@@ -1,6 +1,6 @@
-"""AuditPolicy files: YAML of the kind ``AuditPolicy`` of ``audit.k8s.io/v1``.
+"""Audit policy files: YAML of the kind ``Policy`` of ``audit.k8s.io/v1``.
 
-    read_policy("apiVersion: audit.k8s.io/v1\\nkind: AuditPolicy\\nrules: [{level: Metadata}]\\n", "policy.yaml")
+    read_policy("apiVersion: audit.k8s.io/v1\\nkind: Policy\\nrules: [{level: Metadata}]\\n", "policy.yaml")
 
 A file with any mistake is refused as a whole, with every mistake, its line and its field: a policy that records less than
 its author thinks is worse than a server that does not start.
@@ -38,7 +38,7 @@ def read_policy(text: str, source: str) -> AuditPolicy:
     except DocumentError as problem:
         raise PolicyFileError(str(problem)) from None
     if document is None:
-        raise PolicyFileError(f"{source}: the file is empty; it should hold a AuditPolicy of {API_VERSION}")
+        raise PolicyFileError(f"{source}: the file is empty; it should hold a Policy of {API_VERSION}")
     reader = _Reader(source)
     policy = reader.policy(document)
     if reader.problems:
@@ -55,7 +55,7 @@ class _Reader(DocumentReader):
             "",
             ("apiVersion", "kind", "metadata", "rules", "omitStages", "omitManagedFields"),
         )
-        for name, wanted in (("apiVersion", API_VERSION), ("kind", "AuditPolicy")):
+        for name, wanted in (("apiVersion", API_VERSION), ("kind", "Policy")):
             given = self.optional(fields, name, "", self.text, "")
             if given != wanted:
                 self.wrong(

@@ -1,7 +1,7 @@
-"""Audit records: one JSON line of the kind ``AuditEvent`` of ``audit.k8s.io/v1`` for a stage of a request.
+"""Audit records: one JSON line of the kind ``Event`` of ``audit.k8s.io/v1`` for a stage of a request.
 
     AuditRecorder(policy, "host-1").line(sight)
-    # b'{"kind":"AuditEvent","apiVersion":"audit.k8s.io/v1","level":"Metadata","auditID":"…","stage":"ResponseComplete",…}\\n'
+    # b'{"kind":"Event","apiVersion":"audit.k8s.io/v1","level":"Metadata","auditID":"…","stage":"ResponseComplete",…}\\n'
 
 A line holds what the policy wants told and nothing that is confidential. It is made after the request was answered. Most
 requests repeat much of those before (user, address, object), so those parts are kept as ready JSON.
@@ -24,7 +24,7 @@ from pilothouse.apiserver.audit.request_stage import RequestStage
 from pilothouse.apiserver.endpoints.request_info import RequestInfo, is_true, locate, verb_of
 from pilothouse.apiserver.server.messages import Request, User
 
-KIND, API_VERSION = "AuditEvent", "audit.k8s.io/v1"
+KIND, API_VERSION = "Event", "audit.k8s.io/v1"
 INSTANCE = "pilothouse.io/instance"
 FENCE = "pilothouse.io/fence"
 """The leadership under which a write was made."""

@@ -1,7 +1,7 @@
 """Writes of large objects: decoded, merged, defaulted and validated beside the event loop, so that others are served meanwhile.
 
     obj = await writes.run(call.request, lambda: ingest.take(...))                    # at once if the body is small
-    new = await writes.run(call.request, lambda: change(live), len(stored.value))
+    new = await writes.run(call.request, lambda: merge_patch(live, body), len(stored.value))
 
 An object of megabytes has tens of thousands of fields, each of which is looked at several times: seconds, in which a server with
 one loop would answer nobody. What runs here must be a function of the request and the object; for what belongs to the server it

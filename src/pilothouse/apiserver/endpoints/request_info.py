@@ -1,7 +1,7 @@
 """The URL grammar: which verb on which resource a path and a method mean.
 
-    parse("GET", "/apis/apps/v1/namespaces/t/statefulsets/db/scale")
-    # Target(verb="get", group="apps", version="v1", namespace="t", plural="statefulsets", name="db", subresource="scale")
+    locate("/apis/apps/v1/namespaces/t/statefulsets/db/scale")
+    # RequestInfo(group="apps", version="v1", namespace="t", plural="statefulsets", name="db", subresource="scale")
 
 What is not a resource request (discovery, health, OpenAPI) has an empty ``plural`` and is known by its path alone.
 """

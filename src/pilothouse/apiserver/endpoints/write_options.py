@@ -89,11 +89,9 @@ def delete_options(request: Request, params: Mapping[str, str]) -> ParsedDeleteO
     if request.body.strip():
         value = decoding.read(request, native=True).value
         if not isinstance(value, dict):
-            raise errors.bad_request("ParsedDeleteOptions must be an object")
-        if value.get("kind", "ParsedDeleteOptions") != "ParsedDeleteOptions":
-            raise errors.bad_request(
-                f"the body of a delete must be ParsedDeleteOptions, not {value['kind']!r}"
-            )
+            raise errors.bad_request("DeleteOptions must be an object")
+        if value.get("kind", "DeleteOptions") != "DeleteOptions":
+            raise errors.bad_request(f"the body of a delete must be DeleteOptions, not {value['kind']!r}")
         given = value
     return delete_options_of(given, params)
 
@@ -127,7 +125,7 @@ def delete_options_of(given: Mapping[str, Any], params: Mapping[str, str]) -> Pa
         if field in ("uid", "resourceVersion") and not isinstance(value, str | None):
             problems.append(FieldError.type_invalid(f"preconditions.{field}", value, "must be a string"))
     if problems:
-        raise errors.invalid("ParsedDeleteOptions", "meta.k8s.io", "", problems)
+        raise errors.invalid("DeleteOptions", "meta.k8s.io", "", problems)
     return ParsedDeleteOptions(
         dry_run=bool(dry_run),
         grace=grace,

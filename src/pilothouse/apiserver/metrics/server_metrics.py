@@ -1,6 +1,6 @@
 """``/metrics``: how the server is doing, for Prometheus.
 
-    metrics = ServerMetrics(requests=…, shares=…, cache=…, fanout=…, store=…)
+    metrics = ServerMetrics(requests=…, shares=…, catalog=…, cache=…, fanout=…, store=…)
     metrics.add(audit_families)
     core.serve(PATH, metrics.answer)
 
@@ -100,7 +100,7 @@ def request_families(requests: RequestCounters) -> Iterator[str]:
     every = [(_labels(series), series) for series in requests.series()]
     yield counter(
         "apiserver_request_total",
-        "RequestCounters answered, by what they asked for and the status they got.",
+        "Requests answered, by what they asked for and the status they got.",
         [(f'{text},code="{code}"', n) for text, series in every for code, n in sorted(series.codes.items())],
     )
     yield histogram(
@@ -126,7 +126,7 @@ def share_families(shares: FlowController) -> Iterator[str]:
     bands = [(lane, band) for lane in shares.lanes for band in lane.bands.values()]
     yield gauge(
         "apiserver_current_inflight_requests",
-        "RequestCounters under way; those about leases are in neither.",
+        "Requests under way; those about leases are in neither.",
         [
             (labels(request_kind=kind), sum(band.running for band in lane.bands.values()))
             for lane in shares.lanes
@@ -135,7 +135,7 @@ def share_families(shares: FlowController) -> Iterator[str]:
     )
     yield gauge(
         "apiserver_flowcontrol_current_executing_requests",
-        "RequestCounters under way, by lane and by class of users.",
+        "Requests under way, by lane and by class of users.",
         [(_place(lane, band), band.running) for lane, band in bands],
     )
     yield gauge(
@@ -150,7 +150,7 @@ def share_families(shares: FlowController) -> Iterator[str]:
     )
     yield counter(
         "apiserver_flowcontrol_rejected_requests_total",
-        "RequestCounters turned away with 429: the class had no place left, or the user had its share.",
+        "Requests turned away with 429: the class had no place left, or the user had its share.",
         [
             (f'{_place(lane, band)},reason="{reason}"', number)
             for lane, band in bands

@@ -1,8 +1,8 @@
 """Lists that are too large to be held: made piece by piece, while the client takes them.
 
-    Pieces(lambda: joined(head, view.parts, items), size)           # {"kind":"PodList",…,"items":[{…},{…}]}
-    Pieces(lambda: laid_out(form, head, members), size)             # the same in YAML, or indented
-    Pieces(lambda: gzipped(joined(head, view.parts, items)), size)
+    ChunkedBody(lambda: joined(head, view.parts, items), size)           # {"kind":"PodList",…,"items":[{…},{…}]}
+    ChunkedBody(lambda: laid_out(form, head, members), size)             # the same in YAML, or indented
+    ChunkedBody(lambda: gzipped(joined(head, view.parts, items)), size)
 
 What such a list keeps alive is its items, which the cache holds anyway. So a client that takes nothing costs one piece.
 """

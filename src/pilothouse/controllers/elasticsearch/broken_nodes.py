@@ -1,7 +1,7 @@
 """Nodes that do not get up with what their pods were made from, and what they get in its place, out of turn.
 
     found = broken(scene, nodes, digest)                   # whose pods are not made from this, and do not get up
-    step = mend(scene, stateful_set, pool, wanted, found[-1])
+    step = repair(scene, stateful_set, pool, wanted, found[-1])
     step = go_on(scene, stateful_set, pool, behind)        # the next step in a set that is being mended
 
 A template that breaks a node is replaced while the roll stands. The set is then told to wait for deletions (``OnDelete``), since a partition

@@ -1,7 +1,7 @@
 """What the leading pilot says of the whole cluster, and whether one node may be taken down by it.
 
-    facts = facts_of(cluster, pilots, lease)
-    why_not(facts, nodes, sets, node, now)   # a Wait, or None if this node may go down now
+    facts = facts_of(pilots, lease)
+    why_node_must_stay(facts, nodes, sets, node, now)   # a Wait, or None if this node may go down now
 
 ClusterHealth count only if they come from who holds the cluster's lease, and were seen in that term. Whether they were seen before or after a node came
 back is told by ``members`` (ADR 10), never by a clock.

@@ -1,6 +1,6 @@
 """The nodes of a cluster, each with its pod and its Pilot, as they are seen.
 
-    nodes = muster(cluster, pools, sets, world)
+    nodes = list_nodes(cluster, pools, sets, world)
     [node.name for node in nodes if not node.is_up]
 
 A node is *up* if its pod is ready and its pilot says so too. It is *settled* if, besides, it runs what it was last told to: the configuration of its

@@ -82,7 +82,7 @@ def _machine(pod: Object, world: Snapshot) -> Object:
     """The node that a pod is on, as far as it is known."""
     name = str(pod.spec.get("nodeName") or "")
     found = world.find(kind_names.Node, "", name) if name else None
-    return found or Object.of({"apiVersion": "v1", "kind": "ClusterNode", "metadata": {"name": name}})
+    return found or Object.of({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}})
 
 
 def _lacking(world: Snapshot, pod: Object, image: str) -> Object | None:

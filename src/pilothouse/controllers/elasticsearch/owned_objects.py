@@ -1,6 +1,6 @@
 """Objects of a cluster, had as they should be.
 
-    yield from keep(cluster, wanted, world)        # a Create, an Update, or nothing
+    yield from ensure_object(cluster, wanted, world)        # a Create, an Update, or nothing
 
 Raises ``NameTaken`` where the name is somebody else's: nothing is written then. What counts is that all that is wanted is there; what the server
 fills in, or somebody adds beside it, stays. A part that differs is put in place as a whole, so that what was given up goes.

@@ -1,6 +1,6 @@
 """Whether a node may be made anew now.
 
-    if wait := why_not(scene, node, template): ...       # a Wait, or None if its pod may go
+    if wait := why_not_restart(scene, node, template): ...       # a Wait, or None if its pod may go
 
 One node at a time, when all others are in and the shards are where they belong (``health``). One that is down takes nothing away, but none
 gets what another was made from and has not been able to start with: an image that is nowhere would take all nodes that are slow, one

@@ -1,6 +1,6 @@
 """The nodes, and the pods that are on each or are about to be.
 
-    found = places(world, pod)          # in the order of the nodes' names
+    found = node_infos(world, pod)        # in the order of the nodes' names
     found[0].free()["cpu"]
 
 A pod counts where it is bound, until it has ended. One that waits for the volumes which are made for it on a node counts there too:

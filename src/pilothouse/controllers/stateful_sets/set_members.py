@@ -1,6 +1,6 @@
 """Which pods and revisions belong to a set: those that it controls and that its selector and name fit.
 
-    members = muster(set, wanted, world)
+    members = list_members(stateful_set, wanted, world)
     members.pods                    # {0: web-0, 1: web-1}
     members.intents                 # patches that take in orphans and let strangers go
 

@@ -96,7 +96,7 @@ class ElasticsearchClient:
 
     def _encoded(self, method: str, target: str, body: Tree | None) -> bytes:
         data = msgspec.json.encode(body) if body is not None else b""
-        fields = {"Host": f"{self._address}:{self._port}", "PooledConnection": "close"}
+        fields = {"Host": f"{self._address}:{self._port}", "Connection": "close"}
         if self._secrets is not None:
             fields["Authorization"] = self._secrets.authorization()
         if body is not None:
