@@ -99,7 +99,7 @@ class ElasticsearchHarness(ControllerHarness):
 
     def round(self, cluster: Object) -> bool:
         """Everybody once. False if nobody had anything to do."""
-        before = self._version
+        before = self.version
         self.step(elasticsearch_clusters, cluster)
         for one in self.all(StatefulSet):
             self.step(stateful_sets, one)
@@ -109,7 +109,7 @@ class ElasticsearchHarness(ControllerHarness):
         self.play_pilots(cluster)
         self.collect()
         self.now += 2
-        return self._version != before
+        return self.version != before
 
     def set_ready(self, pod: Object, ready: bool) -> bool:
         image = pod.spec["containers"][0]["image"]

@@ -11,21 +11,21 @@ from tests.kit.node_parts import EVERYTHING, PlainGroup
 from tests.node.stage import Stage, app, is_ready, phase
 
 from pilothouse.api.kind_names import Node
-from pilothouse.node.eviction import EvictionCandidate, choose_victim
 from pilothouse.node.interfaces import VolumeNotReady
-from pilothouse.node.machine_info import (
+from pilothouse.node.machine.machine_info import (
     AvailableResources,
     allocatable,
     read_available_resources,
     read_machine_info,
 )
-from pilothouse.node.node_conditions import (
+from pilothouse.node.machine.node_conditions import (
     ResourcePressure,
     conditions,
     limits_condition,
     problems,
     resource_pressures,
 )
+from pilothouse.node.pods.eviction import EvictionCandidate, choose_victim
 from pilothouse.node.settings import NodeSettings
 from pilothouse.supervise.cgroup_settings import Throttle, Usage
 from pilothouse.supervise.machine_survey import Capability

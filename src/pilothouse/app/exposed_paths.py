@@ -2,8 +2,9 @@
 
     checked_paths((Path("/opt/java"),), private=(Path("/var/lib/pilothouse"),))       # StartError for one that won't do
 
-They are shown read-only. What is a container's own everywhere (`/tmp`, `/proc`), the machine's devices and sockets, and what would show the node's own
-folders are refused: whoever needs those in one pod uses a ``hostPath``.
+They are shown read-only. What is a container's own everywhere (`/tmp`, `/proc`), the machine's devices and
+sockets, and what would show the node's own folders are refused: whoever needs those in one pod uses a
+``hostPath``.
 """
 
 from __future__ import annotations

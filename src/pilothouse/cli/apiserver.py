@@ -16,7 +16,14 @@ from pilothouse.cli.internal_flags import lifeline_flag, listen_fd_flag
 from pilothouse.cli.long_running import log_to_stderr, run_fast, verbose_flag
 from pilothouse.cli.parameters import FILE, Duration, Listen, Network
 from pilothouse.cli.server_flags import audit_flags, audit_options, sealing_flag
-from pilothouse.cli.store_flags import admission_flag, data_flag, etcd_flags, etcd_options, node_address_flag
+from pilothouse.cli.store_flags import (
+    admission_flag,
+    data_flag,
+    etcd_flags,
+    etcd_options,
+    node_address_flag,
+    store_flag,
+)
 
 
 @click.command()
@@ -24,13 +31,7 @@ from pilothouse.cli.store_flags import admission_flag, data_flag, etcd_flags, et
 @click.option(
     "--listen", type=Listen(), default="127.0.0.1:6443", show_default=True, help="Port 0 takes a free one."
 )
-@click.option(
-    "--store",
-    type=click.Choice(["sqlite", "memory", "etcd"]),
-    default="sqlite",
-    show_default=True,
-    help="Where objects live.",
-)
+@store_flag("Where objects live.")
 @etcd_flags
 @click.option(
     "--service-cluster-ip-range",

@@ -10,7 +10,14 @@ import click
 from pilothouse.app.options import StartError
 from pilothouse.cli.parameters import FILE
 from pilothouse.cli.server_access import access, server_flags
-from pilothouse.cli.store_flags import check_store, data_flag, encryption_flag, etcd_flags, etcd_options
+from pilothouse.cli.store_flags import (
+    check_store,
+    data_flag,
+    encryption_flag,
+    etcd_flags,
+    etcd_options,
+    store_flag,
+)
 
 if TYPE_CHECKING:
     from pilothouse.app.restored_identity import RestoredIdentity
@@ -57,12 +64,8 @@ def backup(file: Path, kubeconfig: Path | None, data: Path | None) -> None:
 @click.command()
 @click.argument("file", type=FILE)
 @data_flag("New or empty folder to restore into (with SQLite).")
-@click.option(
-    "--store",
-    type=click.Choice(["sqlite", "etcd"]),
-    default="sqlite",
-    show_default=True,
-    help="Where objects go. A backup may be restored into another kind of store than it came from.",
+@store_flag(
+    "Where objects go. A backup may be restored into another kind of store than it came from.", durable=True
 )
 @click.option(
     "--adopt-volumes",

@@ -12,7 +12,7 @@ import click
 from pilothouse.app.options import StartError
 from pilothouse.app.plane_discovery import CONTROL_PLANE
 from pilothouse.cli.plane import plane_flag
-from pilothouse.cli.store_flags import check_store, encryption_flag, etcd_flags, etcd_options
+from pilothouse.cli.store_flags import check_store, encryption_flag, etcd_flags, etcd_options, store_flag
 
 if TYPE_CHECKING:
     from pilothouse.app.certificate_files import CertificateFile
@@ -81,12 +81,9 @@ def renew(data: Path) -> None:
 @certs.command("rotate-ca")
 @click.argument("step", type=click.Choice(["prepare", "switch", "finish"]))
 @plane_flag(CONTROL_PLANE, "The data folder.")
-@click.option(
-    "--store",
-    type=click.Choice(["sqlite", "etcd"]),
-    default="sqlite",
-    show_default=True,
-    help="The servers' store. Those on one etcd share their authority: one step there is for all of them.",
+@store_flag(
+    "The servers' store. Those on one etcd share their authority: one step there is for all of them.",
+    durable=True,
 )
 @etcd_flags
 @encryption_flag

@@ -52,8 +52,8 @@ def join(
     from pilothouse.app.node_names import check_node_name, default_node_name
     from pilothouse.base.clock import SystemClock
     from pilothouse.client.join_token import JoinToken, JoinTokenError
-    from pilothouse.node.bootstrap import join as join_as
-    from pilothouse.node.node_credentials import NodeCredentials
+    from pilothouse.node.machine.bootstrap import join as join_as
+    from pilothouse.node.machine.node_credentials import NodeCredentials
 
     try:
         parsed = JoinToken.parse(_read_token(token, token_file))

@@ -153,9 +153,9 @@ def run_node(kubeconfig: Path | None, lifeline: int | None, flags: dict[str, Any
     # What pods of other users read must not depend on the umask of who started it; what they may not read has its mode said.
     os.umask(0o022)
     if lifeline is not None:
-        from pilothouse.app.parent_pipe import await_word
+        from pilothouse.app.parent_pipe import await_begin
 
-        await_word(lifeline)
+        await_begin(lifeline)
     try:
         options = _options(kubeconfig, lifeline, flags)
         with ExitStack() as stack:
@@ -175,7 +175,7 @@ def _options(kubeconfig: Path | None, lifeline: int | None, flags: dict[str, Any
     from pilothouse.app.node_names import check_node_name, default_node_name
     from pilothouse.app.options import read_file
     from pilothouse.client.kubeconfig import load
-    from pilothouse.node.node_credentials import NodeCredentials
+    from pilothouse.node.machine.node_credentials import NodeCredentials
     from pilothouse.node.settings import DEFAULT_RANGE, NodeSettings
     from pilothouse.supervise.launch_spec import IdRange
 

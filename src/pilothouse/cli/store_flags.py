@@ -8,10 +8,11 @@ from typing import Any
 
 import click
 
-from pilothouse.app.options import EtcdOptions, default_data
+from pilothouse.app.options import default_data
 from pilothouse.app.plane_discovery import VARIABLE
 from pilothouse.cli.flags import Command, several
 from pilothouse.cli.parameters import FILE, Network, Urls
+from pilothouse.store.factory import BACKENDS, EtcdOptions, StoreKind, StoreOptions
 
 
 def data_flag(text: str) -> Callable[[Command], Command]:
@@ -24,6 +25,12 @@ def data_flag(text: str) -> Callable[[Command], Command]:
         show_default=f"{VARIABLE}, else /var/lib/pilothouse for root and the user's data folder for others",
         help=text,
     )
+
+
+def store_flag(text: str, *, durable: bool = False) -> Callable[[Command], Command]:
+    """``--store``, with a help text; ``durable`` leaves out the stores that end with their server."""
+    kinds = [kind for kind, backend in BACKENDS.items() if backend.durable or not durable]
+    return click.option("--store", type=click.Choice(kinds), default="sqlite", show_default=True, help=text)
 
 
 etcd_flags = several(
@@ -73,9 +80,9 @@ def etcd_options(flags: dict[str, Any]) -> EtcdOptions:
     )
 
 
-def check_store(store: str, etcd: EtcdOptions) -> None:
+def check_store(store: StoreKind, etcd: EtcdOptions) -> None:
     """Refuse flags that contradict each other."""
-    if store == "etcd" and not etcd.servers:
-        raise click.UsageError("--store etcd needs --etcd-servers")
-    if store != "etcd" and etcd != EtcdOptions():
-        raise click.UsageError(f"--etcd-* flags go with --store etcd, not with --store {store}")
+    try:
+        StoreOptions(kind=store, etcd=etcd).check()
+    except ValueError as problem:
+        raise click.UsageError(str(problem)) from None

@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Annotated, Any, Final
 
-from pilothouse.meta.schema import Schema
-from pilothouse.meta.struct_schemas import Fields, Time, doc, field, schema_of
+from pilothouse.meta.schema.model import Schema
+from pilothouse.meta.schema.struct_schemas import Fields, Time, doc, field, schema_of
 
 PACKAGE: Final = "io.k8s.apimachinery.pkg.apis.meta.v1"
 

@@ -56,7 +56,7 @@ class PilotStatusWriter:
 
     async def tell(self, pilot: Object, reason: str, message: str, *, warning: bool = False) -> None:
         """An event about the Pilot."""
-        event = self._teller.tell(pilot, reason, message, now=self._clock.now(), warning=warning)
+        event = self._teller.correlate(pilot, reason, message, now=self._clock.now(), warning=warning)
         if event is None:
             return
         try:

@@ -1,4 +1,4 @@
-"""StoreWatchers of a store that lives in this process.
+"""Watchers of a store that lives in this process.
 
     watchers = StoreWatchers(history, revision=41, progress_every=10)
     async with watchers.open("/pods/", after=40) as batches:

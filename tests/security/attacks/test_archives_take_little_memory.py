@@ -21,7 +21,7 @@ SWOLLEN = 320
 IMPORT = """
 import re, sys
 from pathlib import Path
-from pilothouse.node.images.unpacking import UnpackLimits, UnpackError, unpack
+from pilothouse.node.images.unpacking import UnpackError, UnpackLimits, unpack
 
 try:
     unpack(Path(sys.argv[1]), Path(sys.argv[2]), UnpackLimits(size=1 << 30))

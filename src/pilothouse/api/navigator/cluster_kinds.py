@@ -19,7 +19,7 @@ from pilothouse.api.navigator.validation.stashes import check_no_stash, check_st
 from pilothouse.meta import names
 from pilothouse.meta.fields import FieldError
 from pilothouse.meta.kind import Column, Kind, Object, Resource
-from pilothouse.meta.struct_schemas import schema_of
+from pilothouse.meta.schema.struct_schemas import schema_of
 
 CATEGORIES: Final = ("all", "pilothouse")
 AGE: Final = Column(

@@ -22,11 +22,11 @@ from pilothouse.apiserver.storage.objects import WriteOutcome
 from pilothouse.base.clock import Clock
 from pilothouse.base.rfc3339 import format_time
 from pilothouse.meta import errors
-from pilothouse.meta.apply import apply
+from pilothouse.meta.apply.patches import json_patch, merge_patch
+from pilothouse.meta.apply.server_side_apply import apply
+from pilothouse.meta.apply.strategic_merge import strategic_merge
 from pilothouse.meta.fields import FieldError
 from pilothouse.meta.kind import Kind, Object
-from pilothouse.meta.patches import json_patch, merge_patch
-from pilothouse.meta.strategic_merge import strategic_merge
 
 JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"

@@ -21,7 +21,7 @@ takes a few look-ups and no memory of the past, so that it can be done for every
 
 A list of many objects or bytes takes more than one place, and so does an answer of which there are many bytes in memory: places
 are what a user may hold of the server, and they are held until the client has taken what it asked for. A watch takes its place
-only until it has started, with what there is if it begins with that. A read that is answered on the spot (``prompting``) takes none.
+only until it has started, with what there is if it begins with that. A read that is answered on the spot (``fast_path``) takes none.
 """
 
 from __future__ import annotations

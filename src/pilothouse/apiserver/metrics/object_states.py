@@ -18,7 +18,7 @@ import msgspec
 from pilothouse.base.prometheus_text import header, labels, quoted
 from pilothouse.base.rfc3339 import TimeError, parse_time
 from pilothouse.meta.kind import Kind, Object
-from pilothouse.meta.schema import Schema
+from pilothouse.meta.schema.model import Schema
 
 Sample = tuple[str, float]
 """A value, and the labels that it has besides those of its object."""

@@ -17,7 +17,7 @@ from pilothouse.api.navigator.clusters import GROUP
 from pilothouse.api.navigator.configurations import configuration_hash
 from pilothouse.api.navigator.labels import APPLICATION, CONFIGURATION, HAS_PILOT
 from pilothouse.api.objects import Object, Tree, owner_reference
-from pilothouse.controllers.elasticsearch.pilot_specs import new_pilot_spec
+from pilothouse.controllers.elasticsearch.desired.pilot_specs import new_pilot_spec
 from pilothouse.runtime.controller import controller
 from pilothouse.runtime.intents import Create, Intent, Wait
 from pilothouse.runtime.snapshot import Snapshot

@@ -22,7 +22,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Final
 
-from pilothouse.node.directory_handles import open_directory
+from pilothouse.node.files.directory_handles import open_directory
 from pilothouse.node.interfaces import VolumeNotReady
 from pilothouse.node.volumes.mount_table import NO_DEVICES, NO_SUID, at, mount, mounts
 from pilothouse.node.volumes.removal import remove

@@ -76,7 +76,8 @@ def cluster_owner(rng: Random) -> Sequence[UserAction]:
 
 
 def story(first: Tree, *then: tuple[float, Tree]) -> Callable[[Random], Sequence[UserAction]]:
-    """An owner who knows what he wants: a cluster with these fields of its spec, and so many seconds later others."""
+    """An owner who knows what he wants: a cluster with these fields of its spec, and so many seconds later
+    others."""
 
     def owner(rng: Random) -> Sequence[UserAction]:
         made = UserAction(2, "create the cluster", create(ElasticsearchCluster, _cluster(first)))
@@ -92,7 +93,8 @@ def pools_of(data: int = 3, masters: int = 3, *, extra: int = 0) -> Tree:
 
 
 async def cluster_settled(api: Api) -> str:
-    """Each pool has its nodes, ready, of the version that is asked for or that can't be left, and every Pilot has its pod."""
+    """Each pool has its nodes, ready, of the version that is asked for or that can't be left, and every Pilot
+    has its pod."""
     cluster = await api.find(ElasticsearchCluster, NAME, SPACE)
     if cluster is None:
         return ""
@@ -129,7 +131,7 @@ async def cluster_settled(api: Api) -> str:
     return ""
 
 
-async def squadron(server: SimulatedServer, clock: Clock, rng: Random) -> None:
+async def run_pilots(server: SimulatedServer, clock: Clock, rng: Random) -> None:
     """The pilots of the cluster, and what they run."""
     await SimulatedPilots(server.api("pilots"), SPACE, NAME, clock, rng).run()
 
@@ -182,5 +184,5 @@ ELASTIC = Scenario(
     cluster_owner,
     cluster_settled,
     (*PROMISES["stateful-sets"], *PROMISES["garbage"], *PROMISES["elasticsearch-clusters"]),
-    beside=squadron,
+    companion=run_pilots,
 )

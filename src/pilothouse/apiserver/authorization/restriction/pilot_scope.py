@@ -1,18 +1,18 @@
 """What a pilot may ask for: what is of its own cluster, and of that it writes next to nothing.
 
-A pilot is whoever bears a token bound to a pod that has a PilotRecord of its name, or that says it will have one (the label
+A pilot is whoever bears a token bound to a pod that has a Pilot of its name, or that says it will have one (the label
 ``has-pilot``). Its cluster is that Pilot's controlling owner. *Of the cluster* is what carries the cluster's label, so that a
-list or watch with that label as its selector is of the cluster too; and a PilotRecord that the cluster controls, with its lease.
+list or watch with that label as its selector is of the cluster too; and a Pilot that the cluster controls, with its lease.
 
 | | reads | writes |
 |---|---|---|
-| its PilotRecord | get, list, watch | the status |
+| its Pilot | get, list, watch | the status |
 | the cluster's other PilotIndex, its config maps and secrets | get; list and watch by label or name | |
 | the cluster itself; its own pod | get; list and watch by name | |
 | the leases of the cluster's PilotIndex | get; list and watch by label or name | its own, and the leader's: create, update, patch |
 | events | | create, update, patch, about its own |
 
-While its PilotRecord is not there, a pilot may wait for it and do nothing else. Every other namespace is out of scope.
+While its Pilot is not there, a pilot may wait for it and do nothing else. Every other namespace is out of scope.
 """
 
 from __future__ import annotations
