@@ -2,7 +2,7 @@
 
     code = await run(PilotOptions(application="redis", access=access, place=place))
 
-It runs on the stock event loop: it starts a process of its own and wants to hear of its end.
+It runs on the stock event loop, which reports the end of child processes.
 """
 
 from __future__ import annotations
