@@ -46,7 +46,7 @@ class DaemonThreads:
                 settle = lambda: answer.set_exception(raised)  # noqa: E731
             else:
                 settle = lambda: answer.set_result(found)  # noqa: E731
-            with suppress(RuntimeError):  # The loop is closed: nobody asks any more.
+            with suppress(RuntimeError):  # The loop is closed: no caller is left.
                 loop.call_soon_threadsafe(finish, settle)
 
         try:

@@ -120,7 +120,7 @@ class GroupCommit(Generic[T]):
         """The thread: take a job, run its blocking part, and pass the rest to the loop."""
         while (job := self._jobs.get()) is not None:
             after = job()
-            # A loop that was closed before us has nobody left to tell.
+            # The loop was closed first: no one waits for the result.
             with suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(after)
 
@@ -159,7 +159,7 @@ class GroupCommit(Generic[T]):
     def _run_chore(self, chore: Callable[[], object], future: asyncio.Future[object]) -> Callable[[], None]:
         try:
             result = chore()
-        except Exception as error:  # noqa: BLE001 - handed to whoever asked
+        except Exception as error:  # noqa: BLE001 - handed to the caller
             failure = error
             return lambda: self._finish_chore(future, None, failure)
         return lambda: self._finish_chore(future, result, None)

@@ -91,7 +91,7 @@ class WorkerThread:
 
     def _ended(self, running: asyncio.Future[_T]) -> None:
         if not running.cancelled():
-            # Seen here, in case that nobody asks for it any more.
+            # Retrieved here, in case the caller is gone.
             running.exception()
         self._pass_on()
 
