@@ -57,7 +57,7 @@ class ControllerHarness(MemoryObjects):
 
     def __init__(self, *, now: float = 1_000_000.0) -> None:
         super().__init__(now=now)
-        self.watch: Callable[[Intent], None] = lambda intent: None
+        self.before_write: Callable[[Intent], None] = lambda intent: None
         """Called before each write, with the intent that asks for it."""
         self._executing: Intent | None = None
         self._problem: Exception | None = None
@@ -71,16 +71,16 @@ class ControllerHarness(MemoryObjects):
         )
 
     def pod(self, name: str) -> Object:
-        """A pod that has to be there."""
+        """A pod that must exist."""
         return Object.of(self.trees[kind_names.Pod]["default", name])
 
     def status(self, one: Object) -> Tree:
-        """The status that an object has by now."""
+        """The current status of an object."""
         tree = self.trees[NOUNS[one.api_version, one.kind]][one.namespace, one.name]
         return tree.get("status") or {}
 
     def edit(self, one: Object, **spec: Any) -> Object:
-        """Change fields of the spec, as a user would."""
+        """Change fields of the spec."""
         return self.change(one, lambda tree: tree["spec"].update(spec))
 
     def world(self) -> Snapshot:
@@ -90,7 +90,7 @@ class ControllerHarness(MemoryObjects):
         )
 
     def decide(self, controller: Controller, one: Object) -> list[Intent]:
-        """What the controller would do now."""
+        """The intents of the controller for the current objects."""
         seen = self.get(controller.primary, one.name, one.namespace)
         return [] if seen is None else controller(Object.of(copy.deepcopy(seen.tree)), self.world())
 
@@ -125,7 +125,7 @@ class ControllerHarness(MemoryObjects):
     def _before_write(self) -> None:
         assert self._executing is not None
         try:
-            self.watch(self._executing)
+            self.before_write(self._executing)
         except Exception as problem:
             # The executor takes it for a failed write; the test has to see it.
             self._problem = problem
@@ -144,7 +144,7 @@ class ControllerHarness(MemoryObjects):
         return moved
 
     def set_ready(self, pod: Object, ready: bool) -> bool:
-        """Have a pod run, and be ready or not. False if it was so."""
+        """Set a pod running, ready or not. False if it was so."""
         condition = {"type": "Ready", "status": "True" if ready else "False"}
         before = pod.status.get("conditions")
         conditions = with_condition(before, condition, now=format_time(self.now))
@@ -155,11 +155,11 @@ class ControllerHarness(MemoryObjects):
         return True
 
     def fail(self, pod: Object, phase: str = "Failed") -> None:
-        """Have a pod end."""
+        """End a pod."""
         self.change(pod, lambda tree: tree.update(status={"phase": phase}))
 
     def collect(self) -> bool:
-        """Delete what has owners of which none is there. False if there was nothing to do."""
+        """Delete objects whose owners are all gone. False if there are none."""
         uids = {tree["metadata"]["uid"] for trees in self.trees.values() for tree in trees.values()}
         dangling = [
             Object.of(tree)
@@ -173,7 +173,7 @@ class ControllerHarness(MemoryObjects):
         return any(not one.deleting for one in dangling)
 
     def settle(self, controller: Controller, one: Object) -> list[Intent]:
-        """Let all of them work until nobody has anything to do. The last decision, which writes nothing."""
+        """Run the controller, the kubelet and the collector until nothing is written. Returns the last intents."""
         for _ in range(_MOST_ROUNDS):
             intents = self.step(controller, one)
             wrote = any(isinstance(intent, WRITES) for intent in intents)
@@ -189,19 +189,19 @@ class ControllerHarness(MemoryObjects):
 
 
 def made(intents: list[Intent], kind: str = "Pod") -> list[str]:
-    """The names of what is to be made."""
+    """The names of the objects to create."""
     creates = (intent.object for intent in intents if isinstance(intent, Create))
     return [tree["metadata"]["name"] for tree in creates if tree["kind"] == kind]
 
 
 def ended(intents: list[Intent], kind: str = "Pod") -> list[str]:
-    """The names of what is to be deleted."""
+    """The names of the objects to delete."""
     deletes = (intent.seen for intent in intents if isinstance(intent, Delete))
     return [seen.name for seen in deletes if seen.kind == kind]
 
 
 def reasons(intents: list[Intent]) -> list[str]:
-    """What is waited for."""
+    """The reasons of the waits."""
     return [wait.reason for wait in waits(intents)]
 
 

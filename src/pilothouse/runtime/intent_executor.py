@@ -81,11 +81,11 @@ class IntentExecutor:
     def __init__(
         self, api: Api, *, manager: str, noun_of: NounOf, record_event: EventSink, expectations: Expectations
     ) -> None:
-        self._api = api
-        self._manager = manager
+        self.api = api
+        self.manager = manager
+        self.expectations = expectations
         self._noun_of = noun_of
         self._record_event = record_event
-        self._expectations = expectations
 
     async def execute(
         self, intents: Iterable[Intent], seen: Object, key: ReconcileKey, fence: FenceOf
@@ -138,24 +138,12 @@ class IntentExecutor:
             log.exception("%r failed", intent)
             return ExecutedIntent(intent, IntentOutcome.FAILED, f"{type(problem).__name__}: {problem}")
 
-    @property
-    def api(self) -> Api:
-        return self._api
-
-    @property
-    def manager(self) -> str:
-        return self._manager
-
     def noun(self, api_version: str, kind: str) -> KindName:
         """Raises UnknownKind."""
         found = self._noun_of(api_version, kind)
         if found is None:
             raise UnknownKind(f"the server has no kind {kind} of {api_version}")
         return found
-
-    @property
-    def expectations(self) -> Expectations:
-        return self._expectations
 
 
 def _failed_create(intent: Create, seen: Object, message: str) -> str:

@@ -1,9 +1,9 @@
 """Fault schedules: what fails, and when, drawn by a seed or given.
 
-    fault_source = SeededFaults(seed=7, profile=FREQUENT_FAULTS, managers=["m0"], nodes=["n0"])
-    fault_source.at("m0", FaultPoint.WRITE, 12)    # PlannedFault(…CRASH_AFTER) or None
-    fault_source.happened                          # the faults injected so far
-    FixedFaults(fault_source.happened[:3])         # a run with only these
+    faults = SeededFaults(seed=7, profile=FREQUENT_FAULTS, managers=["m0"], nodes=["n0"])
+    faults.at("m0", FaultPoint.WRITE, 12)    # PlannedFault(…CRASH_AFTER) or None
+    faults.happened                          # the faults injected so far
+    FixedFaults(faults.happened[:3])         # a run with only these
 
 A *planned fault* has an address: write 12 of manager m0, chunk 40 of its watches, second 95. So a run can be
 repeated with fewer faults, which is how a failure is shrunk. Delays and clock skew have no address: they come

@@ -1,6 +1,6 @@
 """A transport that injects faults between one process and the server.
 
-    connection = ConnectionFaults("m0", fault_source, Random(7), profile, process)
+    connection = ConnectionFaults("m0", faults, Random(7), profile, process)
     api = Api(FaultyTransport(server.transport("m0"), connection), ...)
     connection.disconnect()      # nothing passes, either way; requests hang until their deadline
     connection.reconnect()
@@ -60,10 +60,10 @@ class ConnectionFaults:
     """The faults between one process and the server, through all restarts of the process."""
 
     def __init__(
-        self, who: str, fault_source: FaultSource, rng: Random, profile: FaultProfile, process: FaultTarget
+        self, who: str, faults: FaultSource, rng: Random, profile: FaultProfile, process: FaultTarget
     ) -> None:
         self._who = who
-        self._fault_source = fault_source
+        self._faults = faults
         self._rng = rng
         self._profile = profile
         self._process = process
@@ -97,7 +97,7 @@ class ConnectionFaults:
         """The fault of the next request or chunk, if any."""
         number = self._counts[point]
         self._counts[point] = number + 1
-        return self._fault_source.at(self._who, point, number)
+        return self._faults.at(self._who, point, number)
 
     def crash(self) -> Crashed:
         """Crash the process; returns the exception for the pending request."""

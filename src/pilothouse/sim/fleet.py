@@ -1,6 +1,6 @@
 """A simulated fleet: a server, managers, nodes, pilots, users and faults.
 
-    fleet = SimulatedFleet(scenario, actions, fault_source, loop, seed=7, profile=FREQUENT_FAULTS)
+    fleet = SimulatedFleet(scenario, actions, faults, loop, seed=7, profile=FREQUENT_FAULTS)
     await fleet.run()                # raises InvariantViolated or NotConverged
 
 A run has three parts. *Faults*: users act, while managers crash, pause and are restarted, the server
@@ -91,7 +91,7 @@ class SimulatedFleet:
         self,
         scenario: Scenario,
         actions: Sequence[UserAction],
-        fault_source: FaultSource,
+        faults: FaultSource,
         loop: SeededLoop,
         *,
         seed: int,
@@ -100,7 +100,7 @@ class SimulatedFleet:
         rng = random.Random(f"fleet {seed}")
         self._loop = loop
         self._actions = actions
-        self._fault_source = fault_source
+        self._faults = faults
         self._scenario = scenario
         self._seed = seed
         self._leaders = LeaderHistory(*LEASE)
@@ -122,7 +122,7 @@ class SimulatedFleet:
                 self.server,
                 scenario.controllers,
                 loop,
-                fault_source,
+                faults,
                 seed=seed,
                 profile=profile,
                 timing=LeaseTiming(),
@@ -201,10 +201,10 @@ class SimulatedFleet:
         return self.api if user == ADMIN else self.server.api("user", user=user)
 
     async def _trouble(self) -> None:
-        for planned in self._fault_source.process_faults():
+        for planned in self._faults.process_faults():
             await asyncio.sleep(max(0.0, planned.number - self.now))
             self._revive()
-            self._fault_source.record(planned)
+            self._faults.record(planned)
             self._say(str(planned))
             task = asyncio.ensure_future(self._inject(planned))
             self._injecting.append(task)
@@ -284,7 +284,7 @@ class SimulatedFleet:
         await asyncio.gather(*self._injecting, return_exceptions=True)
         await self._light_up()
         await self.server.start()
-        self._fault_source.calm()
+        self._faults.calm()
         for manager in self.managers.values():
             manager.connection.calm()
             manager.resume()

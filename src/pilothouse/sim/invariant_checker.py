@@ -140,7 +140,9 @@ class LeaderHistory:
             at = bisect_right(self._revisions, one.revision) - 1
             holder = self._holders[at] if at >= 0 else ""
             if holder != one.agent:
-                return f"{one.method} {one.path} of {one.agent} was accepted while {holder or 'nobody'} led"
+                return (
+                    f"{one.method} {one.path} of {one.agent} was accepted while {holder or 'no manager'} led"
+                )
         return None
 
 

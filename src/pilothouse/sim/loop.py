@@ -125,7 +125,7 @@ class SeededLoop(asyncio.SelectorEventLoop):
         """Nothing is ready: jump to the next timer."""
         if not scheduled:
             waiting = sorted(task.get_name() for task in asyncio.all_tasks(self) if not task.done())
-            raise Stuck(f"nothing will ever wake: {', '.join(waiting) or 'nobody waits'}")
+            raise Stuck(f"nothing will ever wake: {', '.join(waiting) or 'no task'}")
         self._elapsed = max(self._elapsed, scheduled[0]._when)
 
     def _fire_timers(self, ready: Any, scheduled: list[Any]) -> None:

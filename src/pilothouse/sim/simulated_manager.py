@@ -1,6 +1,6 @@
 """A simulated controller-manager: a process that can crash, pause and be restarted.
 
-    manager = SimulatedManager("m1", server, controllers, loop, fault_source, seed=7)
+    manager = SimulatedManager("m1", server, controllers, loop, faults, seed=7)
     manager.start()
     manager.crash()                  # as by kill -9
     manager.start()                  # another process, with a new identity and empty caches
@@ -51,7 +51,7 @@ class SimulatedManager:
         server: SimulatedServer,
         controllers: Sequence[Controller],
         loop: SeededLoop,
-        fault_source: FaultSource,
+        faults: FaultSource,
         *,
         seed: int,
         profile: FaultProfile = NO_FAULTS,
@@ -73,9 +73,7 @@ class SimulatedManager:
         self.lives = 0
         self.manager: Manager | None = None
         self.leadership: Leadership | None = None
-        self.connection = ConnectionFaults(
-            name, fault_source, random.Random(f"storm {name} {seed}"), profile, self
-        )
+        self.connection = ConnectionFaults(name, faults, random.Random(f"storm {name} {seed}"), profile, self)
 
     @property
     def alive(self) -> bool:

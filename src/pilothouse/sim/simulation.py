@@ -77,8 +77,8 @@ class Unrepeatable(AssertionError):
 
 def simulate(scenario: Scenario, *, seed: int, profile: FaultProfile = FREQUENT_FAULTS) -> Report:
     """One run by its seed. Raises ``Failed``."""
-    fault_source = SeededFaults(seed, profile, managers=manager_names(scenario), nodes=node_names(scenario))
-    return run(scenario, actions(scenario, seed), fault_source, seed=seed, profile=profile)
+    faults = SeededFaults(seed, profile, managers=manager_names(scenario), nodes=node_names(scenario))
+    return run(scenario, actions(scenario, seed), faults, seed=seed, profile=profile)
 
 
 def simulate_twice(scenario: Scenario, *, seed: int, profile: FaultProfile = FREQUENT_FAULTS) -> Report:
@@ -131,7 +131,7 @@ def shrunk(failure: Failed, *, profile: FaultProfile = FREQUENT_FAULTS, attempts
 def run(
     scenario: Scenario,
     doing: Sequence[UserAction],
-    fault_source: FaultSource,
+    faults: FaultSource,
     *,
     seed: int,
     profile: FaultProfile,
@@ -139,22 +139,22 @@ def run(
     """One run of these actions with these faults. Raises ``Failed``."""
     with _no_collecting():
         # A function of its own, so that nothing refers to the run when its garbage is collected.
-        return _run(scenario, doing, fault_source, seed, profile)
+        return _run(scenario, doing, faults, seed, profile)
 
 
 def _run(
     scenario: Scenario,
     doing: Sequence[UserAction],
-    fault_source: FaultSource,
+    faults: FaultSource,
     seed: int,
     profile: FaultProfile,
 ) -> Report:
     with SeededLoop(seed) as loop:
-        fleet = SimulatedFleet(scenario, doing, fault_source, loop, seed=seed, profile=profile)
+        fleet = SimulatedFleet(scenario, doing, faults, loop, seed=seed, profile=profile)
         try:
             loop.run_until_complete(fleet.run())
         except (InvariantViolated, NotConverged) as failure:
-            causes: list[Cause] = [*doing, *fault_source.happened]
+            causes: list[Cause] = [*doing, *faults.happened]
             raise Failed(scenario, seed, str(failure), causes, fleet.timeline) from None
         digest = hashlib.sha256("\n".join(fleet.server.trace).encode()).hexdigest()
         return Report(
@@ -162,7 +162,7 @@ def _run(
             digest,
             fleet.checker.writes,
             fleet.now,
-            tuple(fault_source.happened),
+            tuple(faults.happened),
             tuple(fleet.server.trace),
         )
 

@@ -1,4 +1,4 @@
-"""Sets on nodes that are lost and come back."""
+"""Stateful sets on nodes that are lost and come back."""
 
 from __future__ import annotations
 

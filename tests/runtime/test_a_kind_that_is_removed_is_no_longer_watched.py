@@ -6,7 +6,7 @@ from contextlib import AbstractAsyncContextManager
 from random import Random
 
 from tests.runtime.conftest import Bench
-from tests.runtime.test_controllers_look_after_any_kind import DEFINITION, WIDGET
+from tests.runtime.test_controllers_follow_any_kind import DEFINITION, WIDGET
 
 from pilothouse.api.kind_names import ConfigMap, CustomResourceDefinition
 from pilothouse.api.objects import owner_reference
