@@ -1,6 +1,6 @@
 r"""Text of others, made fit for a terminal: what would steer it is shown instead.
 
->>> visible("\x1b[31mred\r\nfake line")
+>>> escape_control_characters("\x1b[31mred\r\nfake line")
 '^[[31mred^M^Jfake line'
 """
 
