@@ -23,8 +23,8 @@ from pilothouse.controllers.elasticsearch.desired.security import AUTHORITY, CER
 from pilothouse.controllers.elasticsearch.secrets_controller import RandomSecrets, elasticsearch_secrets
 from pilothouse.controllers.invariants import PROMISES
 from pilothouse.controllers.orphaned_pods import stranded_pods
-from pilothouse.controllers.pilots.pilot_collection import collecting
-from pilothouse.controllers.pilots.pilot_heartbeats import silence
+from pilothouse.controllers.pilots.pilot_collection import pilot_collector
+from pilothouse.controllers.pilots.pilot_heartbeats import silent_pilots
 from pilothouse.controllers.service_accounts import service_accounts
 from pilothouse.sim.fault_schedule import Fault, FaultPoint, PlannedFault
 from pilothouse.sim.fleet import Scenario, UserAction
@@ -117,7 +117,11 @@ RUNS = {
     "namespace goes": Run(msgspec.structs.replace(SCENARIOS["namespaces"], users=namespace_goes)),
     "pilot is left": Run(
         Scenario(
-            "pilots", (collecting(120.0), silence(), service_accounts), pilot_is_left, no_pilots, nodes=0
+            "pilots",
+            (pilot_collector(120.0), silent_pilots(), service_accounts),
+            pilot_is_left,
+            no_pilots,
+            nodes=0,
         )
     ),
     "security is asked for": Run(

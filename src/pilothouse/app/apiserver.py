@@ -3,7 +3,7 @@
     await run(ApiServerOptions(data=Path("data"), port=0), announce=print)
 
 Order of start: data folder, store, keys, core, listening; only then is the administrator's kubeconfig written
-and readiness announced. Stopping goes the other way round, see ``stopping``.
+and readiness announced. Stopping is the reverse, see ``graceful_shutdown``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Taking a backup from a running server into a file.
+"""Saves a backup of a running server to a file.
 
     saved = save(access, Path("pilothouse.backup"))
 

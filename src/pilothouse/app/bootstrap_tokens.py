@@ -5,8 +5,8 @@
     await list_tokens(access)
     await revoke(access, "abcdef")
 
-A token is a Secret; what it is good for is settled by the API server (``apiserver.bootstrap_tokens``). Those
-that have been used or have run out are cleared away whenever a new one is made.
+A token is a Secret; the API server decides what it permits. Used and expired tokens are deleted
+whenever another one is created.
 """
 
 from __future__ import annotations

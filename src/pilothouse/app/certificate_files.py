@@ -4,8 +4,8 @@
     renew(folder, now)                                          # renew them, whatever their age
     await take_step("prepare", folder, "sqlite", EtcdOptions(), EncryptionKeys(), now)
 
-A running server notices within a minute, and new connections get what is new. Where servers share an etcd,
-their authorities are kept there, and a step is taken there, once for all of them.
+A running server notices within a minute, and uses them for new connections. If servers share an etcd, their
+authorities are stored there, and a step is taken there, once for all of them.
 """
 
 from __future__ import annotations

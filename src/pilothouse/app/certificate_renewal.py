@@ -1,11 +1,11 @@
 """Renews certificates while the server runs.
 
-Certificates that are about to expire are made again, and what somebody replaced is taken up: files on disk,
-or the authorities, which every instance that shares them changes at the same time. New connections get what
-is new, those that are open go on with what they have; unless some authority is trusted no longer: then
-whoever came in with a certificate has to come in again. So are the kubeconfigs kept valid.
+It renews certificates that are about to expire, and loads what was replaced: files on disk, or the
+authorities, which all instances that share them change at the same time. New connections get the new
+certificate; open ones continue, unless an authority is no longer trusted: then clients with certificates have
+to reconnect. It keeps the kubeconfigs valid too.
 
-Whatever can't be used is logged, and the server goes on with what it has.
+Unusable files are logged, and the server continues with what it has.
 """
 
 from __future__ import annotations

@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from pilothouse.api.kind_names import ElasticsearchCluster
 from pilothouse.controllers.cassandra_clusters import cassandra_clusters
 from pilothouse.controllers.certificate_request_cleaner import certificate_request_cleaner
 from pilothouse.controllers.disruption_budgets import disruption_budgets
 from pilothouse.controllers.elasticsearch.cluster_controller import elasticsearch_clusters
+from pilothouse.controllers.elasticsearch.desired.pilot_specs import new_pilot_spec
 from pilothouse.controllers.elasticsearch.secrets_controller import RandomSecrets, elasticsearch_secrets
 from pilothouse.controllers.endpoints import endpoints
 from pilothouse.controllers.garbage_collector import garbage
@@ -17,9 +19,8 @@ from pilothouse.controllers.namespaces import namespaces
 from pilothouse.controllers.node_certificate_approval import node_requests
 from pilothouse.controllers.node_lifecycle import node_lifecycle
 from pilothouse.controllers.orphaned_pods import stranded_pods
-from pilothouse.controllers.pilots import pilot_collection as collected
-from pilothouse.controllers.pilots import pilot_heartbeats as silent
-from pilothouse.controllers.pilots.pilot_creation import pilots
+from pilothouse.controllers.pilots import pilot_collection, pilot_heartbeats
+from pilothouse.controllers.pilots.pilot_creation import pilot_creator
 from pilothouse.controllers.root_certificates import root_certificates
 from pilothouse.controllers.scheduling.scheduler import scheduling
 from pilothouse.controllers.service_accounts import service_accounts
@@ -38,9 +39,9 @@ class UnknownController(ValueError):
 class ControllerTimeouts:
     """How many seconds controllers wait before they act."""
 
-    pilot_without_pod: float = collected.GRACE
+    pilot_without_pod: float = pilot_collection.GRACE
     """After it a Pilot without a pod is deleted."""
-    silent_pilot: float = silent.GRACE
+    silent_pilot: float = pilot_heartbeats.GRACE
     """After it a pilot that does not report counts as lost."""
 
 
@@ -55,7 +56,7 @@ def all_controllers(authority: str, patience: ControllerTimeouts = PATIENCE) -> 
         certificate_request_cleaner,
         claim_protection,
         claims,
-        collected.collecting(patience.pilot_without_pod),
+        pilot_collection.pilot_collector(patience.pilot_without_pod),
         disruption_budgets,
         elasticsearch_clusters,
         elasticsearch_secrets(RandomSecrets()),
@@ -64,11 +65,11 @@ def all_controllers(authority: str, patience: ControllerTimeouts = PATIENCE) -> 
         namespaces,
         node_lifecycle,
         node_requests,
-        pilots,
+        pilot_creator({ElasticsearchCluster: new_pilot_spec}),
         root_certificates(authority),
         scheduling,
         service_accounts,
-        silent.silence(patience.silent_pilot),
+        pilot_heartbeats.silent_pilots(patience.silent_pilot),
         stateful_sets,
         stranded_pods,
         volume_protection,

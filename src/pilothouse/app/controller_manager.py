@@ -3,8 +3,8 @@
     await run(ManagerOptions(access=load(kubeconfig)), announce=print)
     await rehearse(ManagerOptions(access=load(kubeconfig)), say=print, watch=False)
 
-It runs until SIGTERM or SIGINT, and starts no processes, so that it may have the fast event loop. Decisions
-stop first, then the lease is given up, so that another takes over at once.
+It runs until SIGTERM or SIGINT, and starts no processes, so it can use the fast event loop. Controllers stop
+first, then the lease is released, so that another manager takes over at once.
 """
 
 from __future__ import annotations

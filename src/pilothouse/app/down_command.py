@@ -1,9 +1,9 @@
-"""``pilothouse down``: what an ``up`` elsewhere runs is stopped, and so is what a killed one left behind.
+"""``pilothouse down``: stops a running ``up``, or what a killed one left behind.
 
     bring_down(Path("/var/lib/pilothouse"), keep=False, patience=180, say=print)
 
-Whoever has the folder is asked to stop, from the moment on in which it has it. While pods are ended that
-nobody looks after any more, the folder is ours: no ``up`` starts beside.
+It signals the process that holds the folder, even one that has just started. While it stops pods that were
+left running it holds the folder itself, so that no ``up`` starts meanwhile.
 """
 
 from __future__ import annotations

@@ -3,12 +3,11 @@
     keys = KeyStore(keyring, given, shared=store)
     await keys.signing(), await keys.authorities(now)
 
-Alone, an instance makes its keys in its data folder. Where several share an etcd, the first one puts its keys
-into the store, below a prefix that the API does not serve, and the others take them from there: so each
-accepts what any other has signed. What flags name is used instead, and kept nowhere.
+A single instance creates its keys in its data folder. If several share an etcd, the first one writes its keys
+to the store, below a prefix that the API does not serve, and the others read them from there: so each accepts
+what any other has signed. Keys given by flags are used instead, and not stored.
 
-The authorities may change while a server runs (``rotating``), so they are asked for again and again; the key
-that signs tokens stays.
+The authorities may change while a server runs, so they are read repeatedly; the key that signs tokens stays.
 """
 
 from __future__ import annotations

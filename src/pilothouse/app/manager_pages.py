@@ -2,9 +2,8 @@
 
     pages = manager_pages(manager, informers, leadership, identity, clock)
 
-It is healthy while it can do its part: follow the server, take part in the election, and decide while it
-leads. It is ready once its caches are filled, whether it leads or stands by; the last line of ``/readyz``
-says which. A standby is as ready as a leader, since it is the next.
+It is healthy while it can watch the server, take part in leader election, and run controllers if it leads. It
+is ready once its caches are filled, whether it leads or stands by; the last line of ``/readyz`` says which.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
 """Memory settings of a long-running server.
 
-What is made while a server starts lives as long as its process. Looking through it again and again, during
-the start and after, would be wasted: the collector rests until the start is over, and leaves alone what is
-there by then. And what the start used and freed goes back to the system, as do large blocks whenever they are
-freed later: a list of megabytes leaves nothing behind. The code that only the start has run is let go as
-well.
+Objects created during the start live as long as the process. Scanning them again and again would be wasted:
+the garbage collector is off until the start is over, and then skips these objects (``gc.freeze``). Memory
+that the start has freed goes back to the system, as do large blocks that are freed later. Code that only the
+start has run is unmapped.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
     await run(NodeOptions(access=load(kubeconfig), settings=settings), announce=print)
 
-It runs on the stock event loop until SIGTERM or SIGINT. Pods go on running and are taken up by the next
-agent, unless the settings say otherwise; SIGUSR1 leaves them running in any case.
+It runs on the stock event loop until SIGTERM or SIGINT. Pods keep running and are adopted by the next
+agent, unless the settings say otherwise; SIGUSR1 keeps them running in any case.
 """
 
 from __future__ import annotations

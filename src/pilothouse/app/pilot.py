@@ -1,8 +1,8 @@
-"""Composes a pilot from its parts and runs it until its database has ended.
+"""A pilot, composed of its parts and run until its database has exited.
 
-    code = await run(PilotOptions(application="redis", access=access, place=place))
+    code = await run(PilotOptions(application="redis", access=access, instance=instance))
 
-It runs on the stock event loop: it starts a process of its own and wants to hear of its end.
+It runs on asyncio's own event loop, since it starts a child process and has to see its exit.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class PilotOptions:
 
     application: str
     access: Access
-    place: InstanceEnvironment
+    instance: InstanceEnvironment
     ready_port: int = READY_PORT
     live_port: int = LIVE_PORT
     grace: float = GRACE
@@ -44,17 +44,17 @@ class PilotOptions:
 async def run(options: PilotOptions) -> int:
     """Returns the exit code. Raises ``UnknownApplication``, and ``OSError`` if a port is taken."""
     memory_tuning.settle_later(asyncio.get_running_loop())
-    driver = find_driver(options.application, options.place)
+    driver = find_driver(options.application, options.instance)
     clock = SystemClock()
     agent = f"pilothouse-pilot/{pilothouse.__version__}"
     async with HttpTransport.open(options.access, clock, agent=agent) as transport:
         api = Api(transport, Random(), manager="pilothouse-pilot")
-        supervisor = InstanceSupervisor(api, options.place, driver, clock, Random(), grace=options.grace)
+        supervisor = InstanceSupervisor(api, options.instance, driver, clock, Random(), grace=options.grace)
         questions = {options.ready_port: supervisor.readiness, options.live_port: supervisor.liveness}
         async with (
-            serving(options.place.address, questions, supervisor.figures),
+            serving(options.instance.address, questions, supervisor.metrics),
             forwarding(supervisor.pass_on) as asked,
-            # As PID 1 of a container the pilot inherits orphans.
+            # The first process of a container inherits orphans.
             Reaper().running(),
         ):
             code = await supervisor.run(asked)

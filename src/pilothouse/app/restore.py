@@ -2,8 +2,8 @@
 
     restored = await restore(file, data, "sqlite", EtcdOptions(), EncryptionKeys(), adopts_volumes=False)
 
-The backup is read through before anything is made, and compared with what was made of it at the end. A data
-folder gets its ``format`` last: until then no server takes it for one. All is as it was but for the identity
+The backup is verified before anything is written, and compared with the result at the end. A data folder gets
+its ``format`` last: until then no server accepts it. Everything is as before except the identity
 (``restored_identity``).
 """
 
@@ -58,7 +58,7 @@ async def restore(
 ) -> Restored:
     """``sealing`` opens the control plane's keys where they go into a folder; everything else stays as it is.
 
-    ``adopts_volumes``: it takes the place of the one that the backup is of, which must not run any more.
+    ``adopts_volumes``: it replaces the original, which must not run.
 
     Raises ``StartError`` with what is wrong; then nothing has been made that a server would take for good.
     """

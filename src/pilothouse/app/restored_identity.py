@@ -1,11 +1,11 @@
 """The identity of a restored control plane: never that of the original.
 
     identity = RestoredIdentity.of(entries, adopts_volumes=False)
-    identity.given(saved)                       # the namespace kube-system with another uid; all else as it is
-    living_owner(entries, identity)             # "/var/lib/pilothouse/node", if a node agent there has volumes of the original
+    identity.given(saved)                       # kube-system with another uid; other entries unchanged
+    living_owner(entries, identity)             # the folder of a node agent that uses its volumes
 
-Volumes know their control plane by this uid (``node.volumes.volume_owners``). A restored one leaves those of
-the original alone, or, if it is to be its successor, takes them over.
+Volumes refer to their control plane by this uid (``node.volumes.volume_owners``). A restored one leaves those
+of the original alone, or takes them over if it replaces it.
 """
 
 from __future__ import annotations

@@ -1,10 +1,4 @@
-"""What is seen of a server from outside, put together: who gets how many places, and what is told of all of
-it.
-
-watched = Monitoring(options, core, store)
-edge = Edge(core.answer, …, shares=watched.shares, requests=watched.requests)
-watched.serve_pages(trail)
-"""
+"""Composes the flow control and the metrics of a server."""
 
 from __future__ import annotations
 

@@ -1,10 +1,9 @@
-"""The systemd unit that runs ``pilothouse up`` or ``pilothouse node`` as a service of the machine, or of a
-user.
+"""The systemd unit for ``pilothouse up`` or ``pilothouse node``, as a system or a user service.
 
     service_unit("node", ["/usr/bin/pilothouse", "node", "--data", "/var/lib/pilothouse"], user=False)
 
-Only the main process is stopped by systemd (``KillMode=process``): it ends what it runs by itself, and what
-it is to leave running goes on when it is started again. For the same reason the unit has no mount namespace
+systemd stops only the main process (``KillMode=process``), which stops its pods itself or leaves them
+running for its next start. For the same reason the unit has no mount namespace
 of its own (``ProtectSystem``, ``PrivateTmp`` and the like): the volumes that one agent mounts have to be
 there for the next. Filters of system calls would be inherited by pods.
 """

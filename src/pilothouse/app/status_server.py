@@ -3,9 +3,9 @@
     async with serving("127.0.0.1", 0, {"/healthz": lambda: StatusPage(200, "ok")}) as port:
         …
 
-Anybody who reaches the port may read, pods on the same machine too, so that pages hold nothing but health and
-counts: no names of objects, no values. Nothing can be changed by it. Idle connections can't use up the
-process's files: with ``MOST_CONNECTIONS`` open, the oldest makes room for the next.
+Every client that reaches the port may read, pods on the same machine too, so pages contain only health and
+counts: no names of objects, no values. It is read-only. Idle connections can't use up the process's files:
+with ``MOST_CONNECTIONS`` open, the oldest is closed for the next.
 """
 
 from __future__ import annotations

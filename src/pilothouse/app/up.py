@@ -347,5 +347,5 @@ def _family(host: str) -> int:
 
 def command_of(role: str, *flags: str) -> tuple[str, ...]:
     """What starts a role."""
-    # -P: no module is taken from the folder that we happen to be in, which may be anybody's.
+    # -P: no module is imported from the current folder, which may belong to anyone.
     return (sys.executable, "-P", "-m", "pilothouse", role, "--lifeline", "{lifeline}", *flags)

@@ -34,11 +34,13 @@ def store_flag(text: str, *, durable: bool = False) -> Callable[[Command], Comma
 
 
 etcd_flags = several(
-    click.option("--etcd-servers", type=Urls(), default=(), help="etcd's members, separated by commas."),
-    click.option("--etcd-cafile", type=FILE, help="Authority that etcd's certificates are checked against."),
-    click.option("--etcd-certfile", type=FILE, help="Client certificate to show to etcd."),
+    click.option(
+        "--etcd-servers", type=Urls(), default=(), help="URLs of etcd's members, separated by commas."
+    ),
+    click.option("--etcd-cafile", type=FILE, help="CA of etcd's certificates."),
+    click.option("--etcd-certfile", type=FILE, help="Client certificate for etcd."),
     click.option("--etcd-keyfile", type=FILE, help="Key of that certificate."),
-    click.option("--etcd-prefix", default="", help="What goes before each key in etcd."),
+    click.option("--etcd-prefix", default="", help="Prefix of all keys in etcd."),
 )
 """``--etcd-…``; read with ``etcd_options``."""
 
@@ -55,8 +57,8 @@ def node_address_flag(command: Command) -> Command:
         "node_address_cidrs",
         type=Network(),
         multiple=True,
-        help="Addresses that nodes may have beside the one each calls the API server from, where a load balancer or NAT is in "
-        "between. Any number of times.",
+        help="Addresses that nodes may have beside the one that each connects from, where a load balancer or NAT is in "
+        "between. May be repeated.",
     )(command)
 
 
@@ -65,7 +67,7 @@ def encryption_flag(command: Command) -> Command:
     return click.option(
         "--encryption-key-file",
         type=FILE,
-        help="The servers' own, if they have one: the keys may be sealed with it.",
+        help="The servers' own, if they have one: the keys may be encrypted with it.",
     )(command)
 
 

@@ -1,4 +1,4 @@
-"""``pilothouse why``: what is wrong with an object, since when, and what would help."""
+"""``pilothouse why``: explain the state of an object."""
 
 from __future__ import annotations
 
@@ -12,11 +12,20 @@ from pilothouse.cli.server_access import access, server_flags
 @click.command()
 @click.argument("kind", metavar="KIND[/NAME]")
 @click.argument("name", required=False, default="")
-@click.option("-n", "--namespace", default="", help="Where it is; else the kubeconfig's, or default.")
 @click.option(
-    "-v", "--verbose", is_flag=True, help="Also what was read, decided and done, and all recent events."
+    "-n", "--namespace", default="", help="Namespace of the object. Default: the kubeconfig's, or default."
 )
-@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", help="text if not said.")
+@click.option(
+    "-v", "--verbose", is_flag=True, help="Also show what was read, decided and done, and all recent events."
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="Output format.",
+)
 @server_flags
 def why(
     kind: str,

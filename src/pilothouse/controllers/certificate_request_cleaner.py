@@ -49,7 +49,7 @@ def _ends(request: Object) -> Iterator[tuple[float, str]]:
     conditions = request.status.get("conditions") or []
     issued = str(request.status.get("certificate") or "")
     if not conditions:
-        yield request.created + PENDING_SECONDS, "nobody has approved or denied it for a day"
+        yield request.created + PENDING_SECONDS, "it was neither approved nor denied for a day"
     for condition in conditions:
         match condition.get("type"):
             case "Approved" if issued:

@@ -85,7 +85,7 @@ def _other_names(request: Object, asked: RequestedCertificate) -> str:
         return f"{request.spec.get('username')} is not the node {asked.common_name}"
     own = serving_name(asked.common_name.removeprefix(NODE))
     if asked.dns_names != (own,) or asked.addresses:
-        return f"the only name that a node gets by itself is {own}"
+        return f"the only name that is approved automatically for a node is {own}"
     return ""
 
 

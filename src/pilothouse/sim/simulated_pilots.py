@@ -20,8 +20,9 @@ from typing import Final
 import msgspec
 
 from pilothouse.aio.task_group import together
+from pilothouse.api.applications.elasticsearch_application import INITIAL_MASTERS
 from pilothouse.api.kind_names import ElasticsearchCluster, Lease, Pilot, Pod, StatefulSet
-from pilothouse.api.navigator.configurations import INITIAL_MASTERS, configuration_hash, in_force
+from pilothouse.api.navigator.configurations import configuration_hash, in_force
 from pilothouse.api.navigator.labels import HAS_PILOT, VERSION, leader_lease, pilot_lease
 from pilothouse.api.objects import Object, Tree
 from pilothouse.base.clock import Clock

@@ -12,8 +12,9 @@ from tests.kit.admission import admit
 from tests.kit.controller_harness import reasons
 from tests.kit.elasticsearch_harness import ElasticsearchHarness, elastic, pool
 
+from pilothouse.api.applications.elasticsearch_application import ELASTICSEARCH
 from pilothouse.api.kind_names import Pilot, Pod, Secret, StatefulSet
-from pilothouse.api.navigator.labels import CERTIFICATES, CLUSTER_NAME
+from pilothouse.api.navigator.labels import CERTIFICATES
 from pilothouse.api.objects import Object
 from pilothouse.api.registry import own_resources
 from pilothouse.apiserver.discovery.catalog import KindCatalog
@@ -73,7 +74,7 @@ def test_the_secrets_are_the_clusters_and_pilots_are_given_no_right_to_them() ->
     assert sea.names(Secret) == ["es-test-authority", "es-test-certificates", "es-test-users"]
     for secret in sea.all(Secret):
         assert secret.owned_by(test)
-        assert CLUSTER_NAME[test.kind] not in secret.labels
+        assert ELASTICSEARCH.cluster_label not in secret.labels
     assert len(content(sea.of(Secret, "es-test-users"), "elastic")) >= 24
     assert "ca.key" not in sea.of(Secret, "es-test-certificates")["data"]
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from pilothouse.api.applications.elasticsearch_application import ELASTICSEARCH
 from pilothouse.api.kind_names import (
     ElasticsearchCluster,
     Lease,
@@ -28,7 +29,6 @@ from pilothouse.api.kind_names import (
     StatefulSet,
     StorageClass,
 )
-from pilothouse.api.navigator.labels import CLUSTER_NAME
 from pilothouse.api.objects import Object
 from pilothouse.controllers.elasticsearch.desired.security import (
     authority_name,
@@ -66,7 +66,7 @@ node that does not come back is in ``Degraded``."""
 
 def cluster_of(labelled: Object, world: Snapshot) -> Names:
     """The cluster of a pod or a claim, by its label."""
-    if name := labelled.labels.get(CLUSTER_NAME[ElasticsearchCluster.kind]):
+    if name := labelled.labels.get(ELASTICSEARCH.cluster_label):
         yield labelled.namespace, name
 
 

@@ -12,11 +12,12 @@ from pilothouse.base.clock import Clock
 from pilothouse.client.api import Api
 from pilothouse.controllers.cassandra_clusters import cassandra_clusters
 from pilothouse.controllers.elasticsearch.cluster_controller import elasticsearch_clusters
+from pilothouse.controllers.elasticsearch.desired.pilot_specs import new_pilot_spec
 from pilothouse.controllers.garbage_collector import garbage
 from pilothouse.controllers.invariants import PROMISES
-from pilothouse.controllers.pilots.pilot_collection import collecting
-from pilothouse.controllers.pilots.pilot_creation import pilots
-from pilothouse.controllers.pilots.pilot_heartbeats import silence
+from pilothouse.controllers.pilots.pilot_collection import pilot_collector
+from pilothouse.controllers.pilots.pilot_creation import pilot_creator
+from pilothouse.controllers.pilots.pilot_heartbeats import silent_pilots
 from pilothouse.controllers.scheduling.scheduler import scheduling
 from pilothouse.controllers.service_accounts import service_accounts
 from pilothouse.controllers.stateful_sets.stateful_set_controller import stateful_sets
@@ -172,10 +173,10 @@ ELASTIC = Scenario(
     (
         elasticsearch_clusters,
         cassandra_clusters,
-        pilots,
+        pilot_creator({ElasticsearchCluster: new_pilot_spec}),
         # Soon enough that none is left when all has come to rest.
-        collecting(30.0),
-        silence(),
+        pilot_collector(30.0),
+        silent_pilots(),
         scheduling,
         stateful_sets,
         garbage,

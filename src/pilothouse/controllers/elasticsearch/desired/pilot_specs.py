@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from pilothouse.api.applications.elasticsearch_application import INITIAL_MASTERS, MINIMUM_MASTERS, SECURITY
 from pilothouse.api.navigator.clusters import MOST_REPLICAS
-from pilothouse.api.navigator.configurations import INITIAL_MASTERS, MINIMUM_MASTERS, SECURITY
 from pilothouse.api.navigator.elasticsearch import quorum
 from pilothouse.api.navigator.labels import POOL_NAME, VERSION
 from pilothouse.api.objects import Object, Tree

@@ -14,11 +14,11 @@ from typing import Any, Final
 
 import msgspec
 
-from pilothouse.api.kind_names import ElasticsearchCluster
-from pilothouse.api.navigator.labels import CLUSTER_NAME, HAS_PILOT, POOL_NAME, ROLE
+from pilothouse.api.applications.elasticsearch_application import ELASTICSEARCH
+from pilothouse.api.navigator.labels import HAS_PILOT, POOL_NAME, ROLE
 from pilothouse.api.objects import Object, Tree
 
-CLUSTER: Final = CLUSTER_NAME[ElasticsearchCluster.kind]
+CLUSTER: Final = ELASTICSEARCH.cluster_label
 _ROLES: Final = ("data", "ingest", "master")
 
 

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 import msgspec
 
-from pilothouse.api.navigator.configurations import MINIMUM_MASTERS
+from pilothouse.api.applications.elasticsearch_application import MINIMUM_MASTERS
 from pilothouse.api.objects import Object, Tree
 from pilothouse.pilot.drivers.elasticsearch.cluster_state import ClusterState
 

@@ -1,7 +1,7 @@
 """Before the start: whether the machine lets a node run, and its files. Every refusal says what would help.
 
-    layout = DataLayout(place.folder)
-    check_machine(layout, build, place.address)
+    layout = DataLayout(instance.folder)
+    check_machine(layout, build, instance.address)
     write_configuration(layout, home, build, settings, files)
 
 The image's own folder is not written to.
