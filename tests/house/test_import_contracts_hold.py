@@ -29,6 +29,7 @@ VIOLATIONS: Final = [
     (THROUGH_THE_API, "controllers.pilots", "pilothouse.apiserver.storage.watch_cache"),
     (THROUGH_THE_API, "node.volumes", "pilothouse.store.interface"),
     (THROUGH_THE_API, "pilot.drivers.elasticsearch", "pilothouse.apiserver.storage.watch_cache"),
+    (THROUGH_THE_API, "diagnosis", "pilothouse.store.interface"),
     (DECIDES_NOTHING, "apiserver.registry", "pilothouse.runtime.intents"),
     (DECIDES_NOTHING, "apiserver.authentication", "pilothouse.client.api"),
     (DRIVERS, "pilot.drivers.elasticsearch", "pilothouse.pilot.drivers.redis"),

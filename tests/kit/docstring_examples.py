@@ -172,6 +172,7 @@ class _Reader:
         self._module = module
         self._known = known
         self._bound: dict[str, Any] = {}
+        self._own = {name for part in ast.walk(tree) if isinstance(part, ast.stmt) for name in _defined(part)}
         for node in ast.walk(tree):
             match node:
                 case ast.Assign(targets=[target], value=value):
@@ -254,7 +255,7 @@ class _Reader:
         if isinstance(meant, type) or (isinstance(meant, ModuleType) and hasattr(meant, name)):
             return hasattr(meant, name)
         if owner is None or owner.__module__ == "contextlib":
-            return name in self._known.attributes
+            return name in self._known.attributes | self._own
         return hasattr(owner, name) or name in _instance_attributes(owner)
 
     def _takes(self, call: ast.Call) -> bool:
@@ -269,7 +270,7 @@ class _Reader:
             return True
         try:
             signature = inspect.signature(function)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, NameError):  # A Struct may name types that only type checkers import.
             return True
         positional: list[Any] = [None] * len(call.args)
         if isinstance(call.func, ast.Attribute) and (kind := self._class(call.func.value)) is not None:

@@ -5,7 +5,7 @@
         summary="a memcached server",
         data_folder="/var/lib/memcached",
         volatile=frozenset({"items"}),
-        sections=lambda: PilotSections(status=MemcachedStatus),
+        sections=lambda: PilotSections(status=status_struct),
     )
 
 A package registers it as an entry point of the group ``pilothouse.applications``, beside the driver of the same name in the group
