@@ -11,15 +11,15 @@ import pytest
 from tests.kit.node_parts import PlainImage
 
 from pilothouse.api.kind_names import Pod
+from pilothouse.api.kubernetes.pods.qos_class import quality_of_service
 from pilothouse.api.objects import Object
 from pilothouse.node.containers.container_launch import (
     PodSetting,
     compose_launch,
     oom_score,
-    qos_class,
     stop_signal,
 )
-from pilothouse.node.containers.environment import environment, expanded, wanted
+from pilothouse.node.containers.environment import environment, expanded, referenced_sources
 from pilothouse.node.containers.security_context import AgentIdentity, capabilities, no_new_privileges, user
 from pilothouse.node.interfaces import NotReady
 from pilothouse.node.pods.pod_directories import ContainerDirectory
@@ -222,7 +222,7 @@ def test_what_is_referred_to_is_known_beforehand() -> None:
             {"name": "Y", "valueFrom": {"secretKeyRef": {"name": "c", "key": "k"}}},
         ],
     }
-    assert wanted(container) == {("ConfigMap", "a"), ("Secret", "b"), ("Secret", "c")}
+    assert referenced_sources(container) == {("ConfigMap", "a"), ("Secret", "b"), ("Secret", "c")}
 
 
 def test_the_image_comes_first_and_the_manifest_over_it() -> None:
@@ -453,7 +453,7 @@ def test_owners_are_mapped_in_all_but_the_image() -> None:
 )
 def test_who_goes_first_when_memory_is_short(resources: dict[str, Any], expected: str, score: int) -> None:
     one = {"name": "app", "resources": resources}
-    assert qos_class(pod(containers=[one])) == expected
+    assert quality_of_service(pod(containers=[one]).spec) == expected
     assert oom_score(pod(containers=[one]), one) == score
 
 

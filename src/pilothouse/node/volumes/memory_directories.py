@@ -1,4 +1,4 @@
-"""Folders in memory: for secrets, and for ``emptyDir`` of the medium ``MemoryDirectories``.
+"""Directories in memory: for secrets, and for ``emptyDir`` with the medium ``Memory``.
 
     memory = memory_of(data, root=True)
     memory.folder(pod_uid)                                  # below it, whatever the pod needs in memory
