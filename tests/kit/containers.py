@@ -44,7 +44,7 @@ needs_root = pytest.mark.skipif(
 )
 needs_ordinary_user = pytest.mark.skipif(
     os.geteuid() == 0,
-    reason="root is refused nothing of this; tests/supervise/test_an_ordinary_user_can_do_all_this.py runs it as nobody",
+    reason="root is refused nothing of this; tests/supervise/test_an_ordinary_user_runs_containers.py runs it as nobody",
 )
 
 

@@ -7,7 +7,7 @@
     machine.running, machine.launches                      # what runs, and all that was ever started
 
 It has what the node asks of ``supervise.containers``, and outlives agents as shims do: what was started is adopted by the next one.
-``tests/node/test_played_machines_are_like_real_ones.py`` holds both to the same cases.
+``tests/node/test_simulated_machines_are_like_real_ones.py`` holds both to the same cases.
 """
 
 from __future__ import annotations

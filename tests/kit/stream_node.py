@@ -72,7 +72,7 @@ class StreamNode:
     api: Api
     folder: Path
     certificate: ServingCertificate
-    whereabouts: ContainerIndex = field(default_factory=ContainerIndex)
+    container_index: ContainerIndex = field(default_factory=ContainerIndex)
     port: int = 0
     _running: list[Container] = field(default_factory=list)
 
@@ -96,7 +96,7 @@ class StreamNode:
                 keys, NAME, ["127.0.0.1"], api, clock, authorities=access.authority or b""
             )
             node = cls(admin, folder, certificate)
-            pages = PodPages(node.whereabouts, clock)
+            pages = PodPages(node.container_index, clock)
             sessions = ExecSessions(pages, ContainerPrograms())
             rooms = ServerBackends(pages, sessions, CallerAuthorizer(api, NAME, clock), {}, most_streams)
             door = listening("127.0.0.1", 0)
@@ -135,7 +135,7 @@ class StreamNode:
         container = await containers.start(folder, launch)
         self._running.append(container)
         before = self.folder / pod / str(instance - 1) if instance else None
-        self.whereabouts.put(
+        self.container_index.put(
             found, "main", InstanceSource(folder=folder, container=container, previous=before)
         )
         return container
@@ -144,7 +144,7 @@ class StreamNode:
         """What a worker notes when a container has ended."""
         await container.exited()
         found = await self.api.get(Pod, pod, SPACE)
-        self.whereabouts.put(found, "main", InstanceSource(folder=container.folder))
+        self.container_index.put(found, "main", InstanceSource(folder=container.folder))
 
 
 def manifest(name: str, **how: Any) -> dict[str, Any]:

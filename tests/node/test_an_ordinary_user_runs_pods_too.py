@@ -7,10 +7,10 @@ from tests.kit.containers import needs_root
 from tests.kit.ordinary_user import ordinary_folder, run_as_nobody
 
 SUITE = (
-    "test_agents_take_up_what_runs.py",
-    "test_ends_are_told_and_leave_nothing.py",
+    "test_agents_adopt_running_containers.py",
+    "test_exits_are_reported_and_cleaned_up.py",
     "test_hooks_and_probes_reach_real_containers.py",
-    "test_pods_are_walled_in.py",
+    "test_pods_are_isolated.py",
     "test_processes_are_what_the_manifest_says.py",
 )
 

@@ -19,7 +19,7 @@ from pilothouse.node.containers.container_launch import (
     oom_score,
     stop_signal,
 )
-from pilothouse.node.containers.environment import environment, expanded, wanted
+from pilothouse.node.containers.environment import environment, expanded, referenced_sources
 from pilothouse.node.containers.security_context import AgentIdentity, capabilities, no_new_privileges, user
 from pilothouse.node.interfaces import NotReady
 from pilothouse.node.pods.pod_directories import ContainerDirectory
@@ -222,7 +222,7 @@ def test_what_is_referred_to_is_known_beforehand() -> None:
             {"name": "Y", "valueFrom": {"secretKeyRef": {"name": "c", "key": "k"}}},
         ],
     }
-    assert wanted(container) == {("ConfigMap", "a"), ("Secret", "b"), ("Secret", "c")}
+    assert referenced_sources(container) == {("ConfigMap", "a"), ("Secret", "b"), ("Secret", "c")}
 
 
 def test_the_image_comes_first_and_the_manifest_over_it() -> None:

@@ -82,7 +82,7 @@ def test_whoever_asks_for_the_log_meanwhile_is_told_the_same(stage: Stage) -> No
         pod = await stage.until(lambda pod: state(pod, "one") == "running")
         assert stage.agent is not None
         with pytest.raises(ContainerNotFound, match="is waiting to start: PodInitializing"):
-            stage.agent.whereabouts.find(pod.namespace, pod.name, "app")
+            stage.agent.container_index.find(pod.namespace, pod.name, "app")
 
     stage.play(scene)
 

@@ -108,11 +108,11 @@ def test_a_pod_that_is_gone_is_forgotten_by_the_whereabouts(stage: Stage) -> Non
         pod = await stage.pod({"containers": [app()]})
         await stage.until(is_ready)
         assert stage.agent is not None
-        assert [each.uid for each in stage.agent.whereabouts.pods()] == [pod.uid]
+        assert [each.uid for each in stage.agent.container_index.pods()] == [pod.uid]
         await stage.delete()
         await stage.until_gone()
         await asyncio.sleep(1)
-        assert stage.agent.whereabouts.pods() == []
+        assert stage.agent.container_index.pods() == []
         assert await stage.api.find(Pod, "web-0", "default") is None
 
     stage.play(scene)

@@ -205,8 +205,10 @@ def test_a_disk_that_runs_short_costs_who_keeps_most_there(
         pod = await stage.until(lambda pod: phase(pod) == "Failed", "large")
         left[0] = 2**40
         assert pod.status["reason"] == "Evicted"
-        assert "The node was low on resource: ephemeral-storage (1 MiB left" in pod.status["message"]
-        assert "The pod used 400Mi and had asked for 0Mi." in pod.status["message"]
+        assert (
+            "The node was low on resource: ephemeral-storage. Threshold quantity: " in pod.status["message"]
+        )
+        assert ", available: 1Mi. Pod was using 400Mi, request is 0Mi." in pod.status["message"]
         await asyncio.sleep(60)
         assert is_ready(await stage.get("small"))
 
@@ -243,7 +245,7 @@ def test_who_has_most_files_goes_when_inodes_run_short(stage: Stage, monkeypatch
         pod = await stage.until(lambda pod: phase(pod) == "Failed", "many")
         left[0] = 10**6
         assert "low on resource: inodes" in pod.status["message"]
-        assert "The pod had 100000 files." in pod.status["message"]
+        assert "Pod was using 100000." in pod.status["message"]
         await asyncio.sleep(60)
         assert is_ready(await stage.get("large"))
 
@@ -286,7 +288,7 @@ def test_pressure_is_a_condition_of_the_node_within_seconds(
         await asyncio.sleep(11)
         node = await stage.api.get(Node, "n1")
         assert node.is_true("DiskPressure")
-        assert "1 MiB left on the disk of pods" in (node.condition("DiskPressure") or {})["message"]
+        assert "available: 1Mi" in (node.condition("DiskPressure") or {})["message"]
         monkeypatch.setattr("pilothouse.node.agent.read_available_resources", lambda folder: PLENTY)
         await asyncio.sleep(11)
         assert not (await stage.api.get(Node, "n1")).is_true("DiskPressure")

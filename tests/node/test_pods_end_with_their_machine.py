@@ -110,7 +110,7 @@ def test_a_hook_without_host_is_asked_at_the_pods_address(tmp_path: Path) -> Non
                 "spec": {"terminationGracePeriodSeconds": 20, "containers": [app("web", lifecycle=hook)]},
             }
             folder = PodDirectory(tmp_path / "pods" / "u")
-            folder.remember(Object(Pod, pod))
+            folder.write_pod(Object(Pod, pod))
             AddressRecords(entries={"u": AddressRecord(address, "default/web")}).write(
                 tmp_path / "addresses.json"
             )

@@ -82,7 +82,7 @@ ENDLESS = {
 async def test_an_answer_without_end_fails_soon(name: str) -> None:
     async with Server(*ENDLESS[name]).listening() as server:
         outcome = await asked(server)
-        assert (outcome.well, outcome.asked) == (False, True)
+        assert (outcome.succeeded, outcome.asked) == (False, True)
         assert outcome.output.startswith(f'Get "http://127.0.0.1:{server.port}/": ')
         assert server.sent < MANY
 
@@ -104,7 +104,7 @@ async def test_bytes_are_counted_below_tls(tmp_path: Path) -> None:
         (b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok", b"", True),
     ):
         async with Server(first, then).listening(context) as server:
-            assert (await asked(server, scheme="HTTPS")).well is well
+            assert (await asked(server, scheme="HTTPS")).succeeded is well
             assert server.sent < MANY
 
 
@@ -121,7 +121,7 @@ async def test_a_handshake_without_end_is_left() -> None:
     async with await asyncio.start_server(flood, "127.0.0.1", 0) as server:
         port = server.sockets[0].getsockname()[1]
         outcome = await carried_out({"httpGet": {"port": port, "scheme": "HTTPS"}})
-        assert (outcome.well, outcome.asked) == (False, True)
+        assert (outcome.succeeded, outcome.asked) == (False, True)
 
 
 async def test_a_server_chooses_no_numbers_for_the_handshake(tmp_path: Path) -> None:
@@ -139,7 +139,7 @@ async def test_a_server_chooses_no_numbers_for_the_handshake(tmp_path: Path) -> 
     for ciphers, well in (("ECDHE", True), ("DHE", False)):
         context.set_ciphers(ciphers)
         async with Server(b"HTTP/1.1 204 No Content\r\n\r\n").listening(context) as server:
-            assert (await asked(server, scheme="HTTPS")).well is well
+            assert (await asked(server, scheme="HTTPS")).succeeded is well
 
 
 @pytest.mark.parametrize(
@@ -157,14 +157,14 @@ async def test_a_location_that_is_none_is_a_failure(location: bytes) -> None:
     answer = b"HTTP/1.1 302 Found\r\nLocation: " + location + b"\r\nContent-Length: 0\r\n\r\n"
     async with Server(answer).listening() as server:
         outcome = await asked(server)
-        assert (outcome.well, outcome.asked) == (False, True)
+        assert (outcome.succeeded, outcome.asked) == (False, True)
 
 
 @pytest.mark.parametrize(("location", "requests"), [(b"/again", 10), (b"http://elsewhere.invalid/", 1)])
 async def test_redirects_end(location: bytes, requests: int) -> None:
     answer = b"HTTP/1.1 302 Found\r\nLocation: " + location + b"\r\nContent-Length: 0\r\n\r\n"
     async with Server(answer).listening() as server:
-        assert (await asked(server)).well is (requests == 1)
+        assert (await asked(server)).succeeded is (requests == 1)
         assert len(server.requests) == requests
 
 
@@ -215,7 +215,7 @@ async def test_a_want_of_this_machine_is_no_verdict_on_a_container(kind: str) ->
         assert outcome.output.endswith(
             f"dial tcp 127.0.0.1:{server.port}: connect: {os.strerror(24).lower()}"
         )
-        assert (await carried_out(handler)).well
+        assert (await carried_out(handler)).succeeded
 
 
 @pytest.mark.parametrize("kind", ["httpGet", "tcpSocket"])
@@ -223,7 +223,7 @@ async def test_nobody_there_is_a_verdict(kind: str) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         outcome = await carried_out({kind: {"port": taken.getsockname()[1]}})
-    assert (outcome.well, outcome.asked) == (False, True)
+    assert (outcome.succeeded, outcome.asked) == (False, True)
 
 
 async def test_an_answer_that_breaks_off_is_no_verdict() -> None:
@@ -235,7 +235,7 @@ async def test_an_answer_that_breaks_off_is_no_verdict() -> None:
 @pytest.mark.parametrize("host", ["a" * 70 + ".example", "..", "with space", "\0"])
 async def test_a_name_that_is_none_is_a_failure(host: str) -> None:
     for kind in ("httpGet", "tcpSocket"):
-        assert not (await carried_out({kind: {"host": host, "port": 80}})).well
+        assert not (await carried_out({kind: {"host": host, "port": 80}})).succeeded
 
 
 def test_a_hook_that_can_not_be_carried_out_keeps_no_container(stage: Stage) -> None:
@@ -259,7 +259,7 @@ def test_hooks_know_the_pods_address_without_an_agent(stage: Stage) -> None:
     async def scene() -> None:
         await stage.pod({"containers": [app()]})
         pod = await stage.until(is_ready)
-        remembered = PodDirectory(stage.settings.pods / pod.uid).recall()
+        remembered = PodDirectory(stage.settings.pods / pod.uid).read_pod()
         assert remembered is not None
         assert remembered.status["podIP"] == pod.status["podIP"] != ""
 

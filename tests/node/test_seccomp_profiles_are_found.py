@@ -55,5 +55,5 @@ def test_a_profile_that_is_missing_or_none_is_told_of(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["../secret.json", "/etc/passwd", "a/../../b", ""])
 def test_a_profile_is_below_its_folder(tmp_path: Path, name: str) -> None:
-    with pytest.raises(NotReady, match="no path below"):
+    with pytest.raises(NotReady, match="must be a relative path below"):
         found(tmp_path, {"type": "Localhost", "localhostProfile": name})

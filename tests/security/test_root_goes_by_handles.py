@@ -84,7 +84,7 @@ LEFT: Final[dict[str, dict[str, dict[str, tuple[str, ...]]]]] = {
             "_pod_folders": ("Path.iterdir",),
         },
         "node/agent": {
-            "_sole": (
+            "_locked": (
                 "open",
                 "os.open",
             ),
@@ -114,9 +114,9 @@ LEFT: Final[dict[str, dict[str, dict[str, tuple[str, ...]]]]] = {
                 "Path.mkdir",
                 "os.open",
             ),
-            "ContainerDirectory.pause": ("Path.mkdir",),
+            "ContainerDirectory.backoff": ("Path.mkdir",),
             "PodDirectory.containers": ("Path.iterdir",),
-            "PodDirectory.remember": (
+            "PodDirectory.write_pod": (
                 "Path.mkdir",
                 "Path.rename",
             ),
@@ -293,7 +293,7 @@ LEFT: Final[dict[str, dict[str, dict[str, tuple[str, ...]]]]] = {
             "_Ends.__init__": ("os.open",),
         },
         "supervise/zombie_reaper": {
-            "awaited": ("os.listdir",),
+            "pidfd_pids": ("os.listdir",),
         },
         "supervise/shim/process_setup": {
             "set_oom_score": ("open",),

@@ -129,7 +129,7 @@ async def run(options: NodeOptions, *, announce: Callable[[str], None]) -> None:
         agent = Agent(
             api, settings, parts, clock, random.Random(), serving_problem=lambda: certificate.problem
         )
-        figures = MetricsPages(settings.name, agent.whereabouts, parts.groups, volumes)
+        figures = MetricsPages(settings.name, agent.container_index, parts.groups, volumes)
         rooms = _rooms(agent, settings, api, clock, figures)
         async with serving(door, certificate.context(), rooms) as listener:
             listeners.append(listener)
@@ -167,7 +167,7 @@ def _rooms(
     agent: Agent, settings: NodeSettings, api: Api, clock: Clock, figures: MetricsPages
 ) -> ServerBackends:
     """What the node's own server has to tell."""
-    pages = PodPages(agent.whereabouts, clock)
+    pages = PodPages(agent.container_index, clock)
     return ServerBackends(
         pages,
         ExecSessions(pages, ContainerPrograms()),

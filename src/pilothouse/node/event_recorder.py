@@ -1,10 +1,10 @@
-"""EventRecorder about this node and its pods, written in the background.
+"""Records events about this node and its pods, and writes them in the background.
 
-    events = EventRecorder(api, teller, clock)
-    events.tell(pod, "Started", "Started container db")
+    events = EventRecorder(api, correlator, clock)
+    events.record(pod, "Started", "Started container db")
     await events.run()
 
-What can't be written after a while is dropped: events are for people, and nothing depends on them.
+Events that can't be written are dropped: they are for people, and nothing depends on them.
 """
 
 from __future__ import annotations
@@ -29,17 +29,14 @@ log = logging.getLogger(__name__)
 
 
 class EventRecorder:
-    """Those of one node."""
-
-    def __init__(self, api: Api, teller: EventCorrelator, clock: Clock) -> None:
+    def __init__(self, api: Api, correlator: EventCorrelator, clock: Clock) -> None:
         self._api = api
-        self._teller = teller
+        self._correlator = correlator
         self._clock = clock
         self._queue: asyncio.Queue[EventWrite] = asyncio.Queue(_WAITING)
 
-    def tell(self, about: Object, reason: str, message: str, *, warning: bool = False) -> None:
-        """Have it written, soon."""
-        write = self._teller.correlate(about, reason, message, now=self._clock.now(), warning=warning)
+    def record(self, about: Object, reason: str, message: str, *, warning: bool = False) -> None:
+        write = self._correlator.correlate(about, reason, message, now=self._clock.now(), warning=warning)
         if write is not None and not self._queue.full():
             self._queue.put_nowait(write)
 
@@ -50,7 +47,7 @@ class EventRecorder:
             try:
                 await self._write(write)
             except (StatusError, TransportError, AccessError) as problem:
-                log.info("an event could not be written: %s", problem)
+                log.info("failed to write event: %s", problem)
 
     async def _write(self, write: EventWrite) -> None:
         tree = write.tree
@@ -62,7 +59,7 @@ class EventRecorder:
                     raise
             else:
                 return
-        # Somebody has said it before, perhaps an earlier agent.
+        # The event exists, perhaps from an earlier agent: raise its count.
         metadata = tree["metadata"]
         fields = {name: tree[name] for name in _COUNTED}
         try:

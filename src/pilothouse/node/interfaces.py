@@ -1,18 +1,13 @@
-"""What the core asks of the other parts of a node, and of the machine.
+"""The protocols of the agent's parts: images, volumes, addresses, containers, control groups.
 
-    class Everything:               # structural: whoever has the methods is the part
-        images: ImageSource
-        volumes: VolumeManager
-        addresses: AddressManager
-        containers: ContainerRuntime
-        groups: CgroupSource
-        removal: DirectoryRemover
+    parts = NodeParts(images=..., volumes=..., addresses=..., containers=..., groups=..., removal=..., survey=...)
+    agent = Agent(api, settings, parts, clock, rng)
 
-A part that can't do something *yet* raises ``NotReady`` with a reason in one word and a sentence that a person can act on; the pod
-waits with that reason in its status, an event tells it, and the part is asked again after a while. Any other exception is a
-bug: it is logged, and told the same way.
+A part that can't do something *yet* raises ``NotReady`` with a reason (one word) and a message that a user can act on; the pod
+waits with that reason in its status, an event reports it, and the agent retries. Any other exception is a bug: it is logged and
+reported the same way.
 
-``run`` of a part goes on until cancelled; it is kept running by the agent (``aio.supervising``).
+``run`` of a part goes on until cancelled; the agent restarts it when it fails (``aio.background_tasks``).
 """
 
 from __future__ import annotations
@@ -33,7 +28,7 @@ from pilothouse.supervise.machine_survey import MachineSurvey
 
 
 class NotReady(Exception):
-    """Something that a pod needs is not there."""
+    """Something that a pod needs is missing."""
 
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(message)
@@ -42,40 +37,37 @@ class NotReady(Exception):
 
 
 class ImageMissing(NotReady):
-    """No such image on this node. The message names the command that would bring it."""
+    """No such image on this node. The message names the command that imports it."""
 
     def __init__(self, message: str, reason: str = "ErrImageNeverPull") -> None:
         super().__init__(reason, message)
 
 
 class VolumeNotReady(NotReady):
-    """A volume can't be had: what it is made of is missing, or its claim is not bound."""
+    """A volume can't be prepared: its source is missing, or its claim is not bound."""
 
 
 class AddressNotReady(NotReady):
-    """There is no address, or a port is taken."""
+    """No address is free, or a port is in use."""
 
 
 class Image(Protocol):
-    """What an image says of the programs in it."""
+    """An image and its configuration."""
 
     @property
     def name(self) -> str: ...
 
     @property
     def digest(self) -> str:
-        """Of what was imported; empty for a program of the host."""
-        ...
+        """The digest of the imported files; empty for a program of the host."""
 
     @property
     def root(self) -> Path | None:
         """The unpacked files; None for a program of the host."""
-        ...
 
     @property
     def mount_at(self) -> str:
-        """Where the files are seen inside a container; empty if nowhere. At ``/`` they are beside what is there anyway."""
-        ...
+        """Where a container sees the files; empty if nowhere. At ``/`` they are merged with the standard directories."""
 
     @property
     def entrypoint(self) -> Sequence[str]: ...
@@ -89,34 +81,30 @@ class Image(Protocol):
     @property
     def user(self) -> str:
         """As in an image's configuration: ``uid``, ``uid:gid``, a name, or empty."""
-        ...
 
     @property
     def working_dir(self) -> str: ...
 
 
 class StoredImage(msgspec.Struct, frozen=True):
-    """An image of this node, as its Node lists it."""
+    """An image in the Node's ``status.images``."""
 
     names: tuple[str, ...]
-    """By digest and by tag, as kubelet has them."""
+    """By digest and by tag, as kubelet lists them."""
     size: int
 
 
 class ImageSource(Protocol):
-    """ImageSource that were brought to this node."""
+    """The images of this node."""
 
     def resolve(self, reference: str, /) -> Image:
         """Raises ``ImageMissing``."""
-        ...
 
     def stored(self) -> Sequence[StoredImage]:
-        """All that were imported, the largest first."""
-        ...
+        """All imported images, the largest first."""
 
     def revision(self) -> int:
-        """Another one whenever an image has come, gone or been replaced."""
-        ...
+        """A number that changes whenever an image is imported, replaced or removed."""
 
 
 class PreparedVolume(Protocol):
@@ -130,75 +118,60 @@ class PreparedVolume(Protocol):
 
     @property
     def host(self) -> bool:
-        """Whether it is a path of the machine, named by somebody."""
-        ...
+        """Whether it is a path of the machine that a manifest names (``hostPath``)."""
 
 
 class VolumeManager(Protocol):
     """The volumes of this node's pods."""
 
     async def prepare(self, pod: Object, /) -> Mapping[str, PreparedVolume]:
-        """All of a pod's volumes by name. Asked again after the agent was restarted. Raises ``VolumeNotReady``."""
-        ...
+        """All volumes of a pod by name. Called again after a restart of the agent. Raises ``VolumeNotReady``."""
 
     def mounts(
         self, pod: Object, container: Tree, prepared: Mapping[str, PreparedVolume], env: Mapping[str, str], /
     ) -> Sequence[Mount]:
-        """Where a container with this environment sees them. Raises ``VolumeNotReady``, for a ``subPath`` that leads
-        out, say."""
-        ...
+        """The volume mounts of a container with this environment. Raises ``VolumeNotReady``, for example for a ``subPath``
+        that leads out of its volume."""
 
     def excess(self, pod_uid: str, /) -> str:
-        """Why a pod has to go: it keeps more on the disk than it may. Empty if it does not."""
-        ...
+        """Why a pod exceeds its storage limits; empty if it doesn't."""
 
     async def disk_usage(self, pod_uid: str, /) -> DirectoryUsage:
-        """All that a pod has on the disk beside its claims. Raises OSError."""
-        ...
+        """The disk usage of a pod, without its claims. Raises OSError."""
 
     def throttles(self, pod_uid: str, /) -> tuple[Throttle, ...]:
-        """How much a pod may read from its volumes and write to them, as things are."""
-        ...
+        """The current I/O limits of a pod's volumes."""
 
     async def release(self, pod_uid: str, /) -> None:
-        """The pod's containers have ended: let go of all that is its own. Does nothing the second time."""
-        ...
+        """Release the volumes of a pod whose containers have ended. Idempotent."""
 
     async def run(self) -> None:
-        """Keep what is mounted up to date."""
-        ...
+        """Keep the volumes up to date."""
 
     def close(self) -> None:
-        """The agent ends: let go of what only a living one holds. Pods keep their volumes."""
-        ...
+        """Release what the agent itself holds, when it ends. Pods keep their volumes."""
 
 
 class AddressManager(Protocol):
-    """AddressManager and names."""
+    """The addresses of this node's pods, and name resolution."""
 
     async def assign(self, pod: Object, /) -> str:
-        """The pod's address, the same for as long as it lives, over agents. Raises ``AddressNotReady``."""
-        ...
+        """The pod's address; it stays the same across restarts of the agent. Raises ``AddressNotReady``."""
 
     async def release(self, pod_uid: str, /) -> None:
-        """The pod has gone. Does nothing the second time."""
-        ...
+        """Release the pod's address. Idempotent."""
 
     def mounts(self, pod: Object, address: str, /) -> Sequence[Mount]:
-        """The files by which names are found inside the pod (/etc/hosts, /etc/resolv.conf), kept up to date."""
-        ...
+        """The pod's files for name resolution (/etc/hosts, /etc/resolv.conf), kept up to date."""
 
     def services(self, namespace: str, /) -> Sequence[Object]:
-        """The services of a namespace, as far as they are known."""
-        ...
+        """The services of a namespace that the agent knows of."""
 
     def condition(self) -> Mapping[str, str]:
         """The Node's condition ``NetworkUnavailable``: type, status, reason and message."""
-        ...
 
     async def run(self) -> None:
         """Keep names, routes and services up to date."""
-        ...
 
 
 class ExecSession(Protocol):
@@ -206,57 +179,47 @@ class ExecSession(Protocol):
 
     @property
     def stdin(self) -> asyncio.StreamWriter | None:
-        """None unless it was asked for."""
-        ...
+        """None unless ``stdin`` was requested."""
 
     @property
     def stdout(self) -> asyncio.StreamReader:
-        """With a terminal, everything that it prints."""
-        ...
+        """With a terminal, both output streams."""
 
     @property
     def stderr(self) -> asyncio.StreamReader | None: ...
 
     def resize(self, rows: int, columns: int, /) -> None:
-        """Of its terminal, if it has one."""
-        ...
+        """Resize its terminal, if it has one."""
 
     async def exited(self) -> int:
-        """Its exit code. Output may still have to be read."""
-        ...
+        """Wait for its exit code. Output may still be unread."""
 
     async def close(self) -> None:
-        """Kill it if it still runs, and let go of everything."""
-        ...
+        """Kill it if it still runs, and close its streams."""
 
 
 class RunningContainer(Protocol):
-    """One that runs, or has run."""
+    """A container that runs, or has run."""
 
     @property
     def folder(self) -> Path: ...
 
     @property
     def pid(self) -> int:
-        """Of its first process, as the host numbers it."""
-        ...
+        """The host's pid of its first process."""
 
     @property
     def started(self) -> float:
         """Seconds since 1970."""
-        ...
 
     async def exited(self) -> ContainerExit:
-        """Wait for its end."""
-        ...
+        """Wait for its exit."""
 
     def kill(self, signal: int, /) -> None:
         """Send a signal to its first process."""
-        ...
 
     async def stop(self, signal: int, grace: float, /) -> ContainerExit:
-        """Signal, grace, then kill everything in it."""
-        ...
+        """Send the signal; after the grace period kill all its processes."""
 
     async def enter(
         self,
@@ -267,64 +230,56 @@ class RunningContainer(Protocol):
         env: Mapping[str, str] | None = None,
         cwd: str | None = None,
     ) -> ExecSession:
-        """Run a program beside the container's own, with its view of the machine. It dies with the agent.
+        """Run a program inside the container. It is killed when the agent ends.
 
-        Raises ``supervise.launching.LaunchError``.
+        Raises ``supervise.launch_spec.LaunchError``.
         """
-        ...
 
     async def attach(self) -> Attached:
-        """Follow its output and type its input. Raises ``supervise.launching.LaunchError``."""
-        ...
+        """Read its output and write its input. Raises ``supervise.launch_spec.LaunchError``."""
 
 
 class ContainerRuntime(Protocol):
-    """Processes with a view, a log and an exit record of their own: ``supervise.containers``."""
+    """Starts and adopts containers: ``supervise.containers``."""
 
     async def start(self, folder: Path, launch: LaunchSpec, /) -> RunningContainer:
-        """Returns once the program runs. Raises ``supervise.launching.LaunchError``."""
-        ...
+        """Returns once the program runs. Raises ``supervise.launch_spec.LaunchError``."""
 
     async def adopt(self, folder: Path, /) -> RunningContainer | ContainerExit | None:
-        """What was started in a folder by an earlier agent: still running, ended, or never."""
-        ...
+        """The container that an earlier agent started in a directory: running, ended, or None if it never started."""
 
 
 class ContainerCgroup(Protocol):
-    """What a container may use, and has used."""
+    """A control group: limits and usage."""
 
     @property
     def folders(self) -> tuple[str, ...]:
         """For ``LaunchSpec.cgroups``."""
-        ...
 
     def make(self, limits: Limits, /) -> tuple[str, ...]:
-        """Have it with these limits. What of them is not enforced, and why."""
-        ...
+        """Create or update it with these limits. Returns which of them are not enforced, and why."""
 
     def usage(self) -> Usage: ...
 
     async def remove(self) -> None:
-        """Kill what is in it, and forget it. Raises ``supervise.cgroups.GroupBusy``."""
-        ...
+        """Kill its processes and remove it. Raises ``supervise.cgroups.GroupBusy``."""
 
 
 class CgroupSource(Protocol):
-    """``supervise.cgroups``. A container's group is called as ``limits.group_name`` says."""
+    """``supervise.cgroups``. ``node.containers.resource_limits`` names the groups."""
 
     def group(self, name: str, /) -> ContainerCgroup: ...
 
 
 class DirectoryRemover(Protocol):
-    """Removes folders that hold whatever pods have left in them."""
+    """Removes directories with files of pods."""
 
     async def remove(self, folder: Path, /) -> None:
-        """Returns when nothing is left of it, however long that takes. Raises OSError."""
-        ...
+        """Returns when the directory is gone, however long that takes. Raises OSError."""
 
 
 class NodeParts(msgspec.Struct, frozen=True, kw_only=True):
-    """All that a node is made of beside its core."""
+    """The parts that the agent uses."""
 
     images: ImageSource
     volumes: VolumeManager
@@ -333,4 +288,4 @@ class NodeParts(msgspec.Struct, frozen=True, kw_only=True):
     groups: CgroupSource
     removal: DirectoryRemover
     survey: MachineSurvey
-    """What the machine lets us do."""
+    """What the machine supports."""

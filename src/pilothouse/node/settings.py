@@ -1,6 +1,8 @@
-"""What a node is told about itself when it starts.
+"""The settings of a node agent, fixed when it starts.
 
-NodeSettings(name="m1", data=Path("/var/lib/pilothouse/node"), address="10.0.0.7", labels={"disk": "ssd"})
+    NodeSettings(name="m1", data=Path("/var/lib/pilothouse/node"), address="10.0.0.7", labels={"disk": "ssd"})
+
+Each is set by a flag of ``pilothouse node``.
 """
 
 from __future__ import annotations

@@ -1,16 +1,16 @@
-"""Being attached to a container: its output as it comes, its input, the size of its terminal.
+"""The client side of attach: a container's output, its input, the size of its terminal.
 
     async with contextlib.aclosing(await attach(folder)) as attached:
         attached.send(b"SELECT 1;\\n")
         async for channel, data in attached:       # STDOUT, STDERR; the last is EXIT
             ...
 
-The other end is the shim's socket `attach.sock` in the container's folder. A frame is a byte that says which channel, four bytes of
-length, big-endian, and that many bytes; channels have the numbers of Kubernetes' streams. What was said before one attached is in the
-log. Who does not read is cut off: the program waits for it a second at most.
+The server side is the shim's socket `attach.sock` in the container's directory. A frame is one byte for the channel, four bytes of
+length, big-endian, and that many bytes; channels have the numbers of Kubernetes' streams. Earlier output is in the log. A client that
+does not read is disconnected: the program waits for it a second at most.
 
-What is written goes by a descriptor of its own: a program may end while it is written to, and a transport that can't write any more forgets what it has
-not read yet, which is the program's last words.
+Input is written through a duplicate descriptor: a program may end while input is written, and a transport whose write fails drops
+what it has not read yet, which is the program's last output.
 """
 
 from __future__ import annotations

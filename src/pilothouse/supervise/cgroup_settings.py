@@ -1,9 +1,9 @@
-"""What a cgroup is to allow and what it has used, in both of the kernel's dialects. No I/O.
+"""Cgroup limits and usage, as the files of cgroup v1 and v2. No I/O.
 
     settings_v2(Limits(memory=512 * 2**20, cpu=1.5))
     # (Setting("cpu", "cpu.max", "150000 100000"), Setting("memory", "memory.max", "536870912"), ...)
 
-All limits are always written, those that aren't asked for as "none": a limit that was taken back must not stay.
+All limits are always written, absent ones as "no limit": a limit that was removed must not stay.
 """
 
 from __future__ import annotations

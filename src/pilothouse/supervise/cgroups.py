@@ -1,17 +1,17 @@
-"""Cgroups: what a container may use, counted and enforced by the kernel, where the machine lets us.
+"""Control groups: resource limits and usage of containers, as far as the machine allows.
 
     cgroups = find("pilothouse/node-1")
     cgroups.unavailable                              # {"io": "the kernel does not offer it ..."}
-    cgroups.weigh(os.cpu_count())                    # against what else runs on the machine
+    cgroups.weigh(os.cpu_count())                    # the weight against other processes of the machine
     group = cgroups.group("pods/3f2a/db")
-    for complaint in group.make(Limits(cpu=2, memory=2**30, pids=500)): ...    # what is not enforced, and why
+    for message in group.make(Limits(cpu=2, memory=2**30, pids=500)): ...    # what is not enforced, and why
     launch = LaunchSpec(..., cgroups=group.folders)
     ...
-    await group.remove()                             # kills what is left in it
+    await group.remove()                             # kills the processes in it
 
-Version 2 has one tree, version 1 one for each controller, and many machines a mixture: whatever is found and may be written is used.
-As an ordinary user that is the part of the tree that was delegated to us, if any (`systemd-run --user --scope -p Delegate=yes`).
-A group's name is the same for whoever comes next: an agent that was restarted finds its groups by asking for them again.
+Version 2 has one tree, version 1 one for each controller, and many machines a mixture: every tree that is found and writable is used.
+For an ordinary user that is the delegated subtree, if any (`systemd-run --user --scope -p Delegate=yes`). A restarted agent
+finds its groups again by their names.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Cgroup:
 
     @property
     def folders(self) -> tuple[str, ...]:
-        """To be joined by whoever is to be in it; for `Launch.cgroups`."""
+        """The directories that a process joins; for `LaunchSpec.cgroups`."""
         return tuple(str(folder) for folder in self._folders())
 
     def make(self, limits: Limits) -> tuple[str, ...]:

@@ -1,14 +1,15 @@
-"""What lies in a container's folder, and what it means.
+"""The files in a container's directory.
 
-    launch.json    what was asked for; for people
+    launch.json    the launch spec; for people
     lock           held by the shim for as long as it lives
-    state.json     written before the program's first instruction: which processes, since when
-    exit.json      how it ended
-    attach.sock    see `attaching`
-    enter.sock     see `entering`
-    shim.log       what went wrong with the shim itself
+    state.json     written before the program's first instruction: pids and start times
+    exit.json      the exit status
+    attach.sock    see `attach`
+    enter.sock     see `exec`
+    shim.log       errors of the shim itself
 
-A folder holds one run. A copy of it holds none: what is written there is about another's processes. The lock makes sure of it while the shim lives, state.json and exit.json afterwards.
+A directory holds one run. A copy of it holds none: its records are about the processes of the original. The lock ensures that while the
+shim lives, state.json and exit.json afterwards.
 """
 
 from __future__ import annotations

@@ -1,15 +1,15 @@
-"""Containers: a program that is started once, outlives whoever started it, and whose end is never missed.
+"""Starts, adopts and stops containers. A container survives the process that started it, and its exit status is never lost.
 
     container = await start(folder, launch)            # its program runs; LaunchError says why not
     ...                                                # kill -9 us here: the container does not notice
     match await adopt(folder):
         case Container() as container: exit = await container.stop(signal.SIGTERM, grace=30)
-        case ContainerExit() as exit: ...                       # it ended meanwhile
+        case ContainerExit() as exit: ...              # it ended meanwhile
         case None: ...                                 # nothing was ever started there
 
-Each container is the child of a *shim* of its own (`supervise/shim`), which is nobody's child: it holds the log, the exit
-code and the lock on the folder. So a folder's program runs at most once, however often and by whomever `start` is called:
-who comes second gets the same container. To run a program again, take another folder.
+Each container is the child of a *shim* of its own (`supervise/shim`), a daemon that holds the log, the exit code and the lock on the
+directory. So a directory's program runs at most once, however often `start` is called: a second call returns the same
+container. To run a program again, use another directory.
 """
 
 from __future__ import annotations
@@ -43,20 +43,20 @@ from pilothouse.supervise.shim.process_tree import kill_below, kill_session
 from pilothouse.supervise.shim_spawn import in_memory, interpreter, lean_command, read_all
 
 START_SECONDS = 60.0
-"""How long mounts and the program's own loading may take. A network filesystem that hangs is told, not waited for."""
+"""Seconds for mounts and for loading the program. A network filesystem that hangs longer is an error."""
 KILL_SECONDS = 10.0
-"""How long the kernel may take to end what was killed, and the shim to write it down."""
+"""Seconds for the kernel to end killed processes, and for the shim to write the exit status."""
 
 _FRUGAL = {"MALLOC_ARENA_MAX": "1", "MALLOC_TRIM_THRESHOLD_": "262144"}
-"""What a shim took for a burst of output it gives back. Its program gets an environment of its own."""
+"""Has a shim return memory to the kernel after a burst of output. Its program gets an environment of its own."""
 
 
 class StillRunning(Exception):
-    """Killed, and yet not gone: something in it hangs in the kernel."""
+    """The container survived SIGKILL: a process of it hangs in the kernel."""
 
 
 _FIRST_LOOK, _LAST_LOOK = 0.02, 1.0
-"""Seconds between looks at whether a program has a handler for a signal yet."""
+"""Seconds between checks whether a program has a handler for a signal yet."""
 
 
 class Container:
@@ -68,7 +68,7 @@ class Container:
 
     @property
     def pid(self) -> int:
-        """Its first process, as the machine counts; inside its view that is 1."""
+        """The host's pid of its first process; inside its PID namespace that is 1."""
         return self.state.pid
 
     @property
@@ -77,7 +77,7 @@ class Container:
         return self.state.started
 
     async def exited(self) -> ContainerExit:
-        """How it ended, once it has; all output is then in the log. Many may wait."""
+        """Wait for its exit status; all output is then in the log. Any number of callers may wait."""
         with (
             contextlib.suppress(ProcessGone),
             contextlib.closing(ProcessHandle.open(self.state.program)) as program,
@@ -94,11 +94,11 @@ class Container:
         return ended
 
     def kill(self, number: int) -> None:
-        """Signal its first process; one that has ended is left in peace."""
+        """Send a signal to its first process; no error if that has ended."""
         _signal(self.state.program, number)
 
     async def stop(self, number: int, grace: float) -> ContainerExit:
-        """Ask it to end; after `grace` seconds kill everything in it. Another `stop` meanwhile can only hasten it."""
+        """Send a stop signal; after `grace` seconds kill all its processes. A concurrent `stop` can only shorten the grace."""
         ended = asyncio.ensure_future(self.exited())
         asking = asyncio.ensure_future(self._ask(number)) if grace > 0 else None
         try:
@@ -158,12 +158,12 @@ class Container:
         env: Mapping[str, str] | None = None,
         cwd: str | None = None,
     ) -> ExecProcess:
-        """Run one more program inside it. Raises LaunchError."""
+        """Run another program inside it. Raises LaunchError."""
         launch = container_records.read_launch(self.folder)
         return await exec.enter(self.folder, self.state, launch, argv, tty=tty, stdin=stdin, env=env, cwd=cwd)
 
     async def attach(self) -> Attached:
-        """Follow its output and type its input. Raises LaunchError."""
+        """Read its output and write its input. Raises LaunchError."""
         return await attach.attach(self.folder)
 
     def _program_gone(self) -> bool:
@@ -175,7 +175,7 @@ class Container:
 
 
 async def start(folder: Path, launch: LaunchSpec, *, seconds: float = START_SECONDS) -> Container:
-    """Run it, and return when its program has been loaded. Raises LaunchError, and OSError if the folder can't be written."""
+    """Start a container; returns when its program is loaded. Raises LaunchError, and OSError if the directory can't be written."""
     if (state := container_records.prepare(folder, launch)) is not None:
         return Container(folder, state)
     reader, shim = _spawn_shim(folder, launch)
@@ -206,7 +206,7 @@ async def start(folder: Path, launch: LaunchSpec, *, seconds: float = START_SECO
 
 
 async def adopt(folder: Path, *, seconds: float = START_SECONDS) -> Container | ContainerExit | None:
-    """What became of the container that was started in `folder`; None if none ever was."""
+    """The container that was started in `folder`, or its exit status; None if none was ever started."""
     try:
         if (ended := container_records.read_exit(folder)) is not None:
             return ended
@@ -221,7 +221,7 @@ async def adopt(folder: Path, *, seconds: float = START_SECONDS) -> Container | 
 
 
 async def _state_of_running(folder: Path, seconds: float) -> ContainerRecordState | None:
-    """The state that a living shim has written, or is about to; None if it goes without."""
+    """The state of a living shim, once it has written it; None if the shim ends without."""
     deadline = time.monotonic() + seconds
     while (state := container_records.read_state(folder)) is None:
         with container_records.shim_absent(folder) as absent:
@@ -236,7 +236,7 @@ async def _state_of_running(folder: Path, seconds: float) -> ContainerRecordStat
 
 
 def _ended(folder: Path, state: ContainerRecordState) -> ContainerExit:
-    """Its shim is gone: what it wrote, or else that nothing is known, written down in its stead."""
+    """The exit status after the shim is gone: the one that it wrote, or else an unknown one, which is written here."""
     if (ended := container_records.read_exit(folder)) is not None:
         return ended
     if state.boot == boot_id() and not container_records.is_copied(folder):
@@ -255,7 +255,7 @@ def _signal(identity: ProcessIdentity, number: int) -> None:
 
 
 def _spawn_shim(folder: Path, launch: LaunchSpec) -> tuple[int, subprocess.Popen[bytes]]:
-    """The shim's first process, which ends as soon as the shim proper is on its own; and where that one answers."""
+    """The shim's first process, which exits once the shim has daemonised, and the pipe that the shim answers on."""
     reader, writer = os.pipe()
     order = in_memory(msgspec.to_builtins(launch, builtin_types=(bytes,)))
     try:
@@ -279,7 +279,7 @@ def _spawn_shim(folder: Path, launch: LaunchSpec) -> tuple[int, subprocess.Popen
 
 
 async def _reap(shim: subprocess.Popen[bytes], seconds: float) -> None:
-    """Its first process ends at once. One that does not is killed; one that even so hangs in the kernel is not waited for."""
+    """Reap the shim's first process. One that doesn't exit is killed; one that hangs in the kernel is not waited for."""
     if shim.poll() is not None:
         return
     with contextlib.closing(ProcessHandle.child(shim.pid)) as first:
@@ -297,7 +297,7 @@ def _complaint(folder: Path) -> str:
 
 
 def _introduced(heard: bytearray) -> ProcessIdentity | None:
-    """The shim's first line: its pid and when it began."""
+    """The shim's first line: its pid and its start time."""
     line, complete, _ = heard.partition(b"\n")
     if not complete:
         return None

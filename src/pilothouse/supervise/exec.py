@@ -1,9 +1,10 @@
-"""Running one more program inside a container, as `kubectl exec` and exec probes do.
+"""Runs another program inside a container, as `kubectl exec` and exec probes do.
 
     entered = await enter(folder, state, launch, ("pg_isready",), tty=False, stdin=False)
     print(await entered.stdout.read(), await entered.exited())
 
-It is in the container's namespaces and cgroups, runs as its user, and ends with the container, with us, or when told to.
+The program is in the container's namespaces and cgroups, runs as its user, and ends with the container, with the caller, or when
+it is closed.
 """
 
 from __future__ import annotations

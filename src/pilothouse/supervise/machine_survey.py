@@ -1,11 +1,11 @@
-"""What this machine lets us do, found out by doing it: for a Node's condition, and to refuse what could not be kept.
+"""Finds out what this machine supports, by trying it: for the Node's conditions, and to reject what can't be honoured.
 
     survey = await survey_machine(folder, "pilothouse/node-1")
     survey.view.allowed, survey.view.why       # False, "no namespaces of its own: Operation not permitted; run the node as root, ..."
     survey.limits["memory"].why                # "no part of /sys/fs/cgroup is delegated to us: ..."
 
-Whether namespaces are allowed depends on kernel, sysctls, security modules and the container we may be in ourselves; no file tells. So a
-container with a view of its own is started in `folder`, and ends at once.
+Whether namespaces are allowed depends on kernel, sysctls, security modules and the container that the agent may run in; no file says it.
+So a container with a view is started in `folder`; it exits at once.
 """
 
 from __future__ import annotations

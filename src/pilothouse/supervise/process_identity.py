@@ -1,12 +1,12 @@
-"""Which process is meant, beyond doubt: a pid is given out again, the moment at which its process began is not.
+"""Identifies a process across reboots and pid reuse, by boot id, pid and start time.
 
     identity = identify(pid)
     ...
-    with contextlib.closing(ProcessHandle.open(identity)) as handle:      # ProcessGone, if that process has ended
+    with contextlib.closing(ProcessHandle.open(identity)) as handle:      # ProcessGone if that process has ended
         handle.signal(signal.SIGTERM)
 
-An identity is the boot, the pid, and the start in clock ticks since that boot. It can be written down and looked up after
-a restart of whoever wrote it; a recycled pid and a pid of an earlier boot are both recognised.
+The start time is in clock ticks since the boot. An identity can be stored and looked up after a restart: a reused pid and a pid of an
+earlier boot are both recognised.
 """
 
 from __future__ import annotations

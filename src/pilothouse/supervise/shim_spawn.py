@@ -1,8 +1,8 @@
-"""The shim's programs, spawned: a lean interpreter that is given its order in memory and answers in a pipe.
+"""Spawns the shim's programs: a minimal interpreter that reads its order from memory and answers in a pipe.
 
     subprocess.Popen(lean_command("shim_main", str(folder)), stdin=in_memory(order), stdout=answer)
 
-Nothing runs between fork and exec but C: `preexec_fn` is unsafe in a process with threads.
+Only C code runs between fork and exec: `preexec_fn` is unsafe in a process with threads.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
-"""Signals passed on to a child: for a process that stands in its place, as a pilot does as PID 1.
+"""Forwards signals to a child process, for a process that runs in its place, such as a pilot as PID 1.
 
     async with forwarding(lambda number: os.killpg(child, number)) as asked:
-        await unless(child_ended, asked.wait())      # asked to stop: begin the stop, with its grace
+        await unless(child_ended, asked.wait())      # asked to stop: begin the stop, with its grace period
         ...
-        asked.urgency                                # 1, and one more for every further TERM: hurry
+        asked.urgency                                # 1, and one more for every further TERM
 
-The kernel drops signals to PID 1 that it has no handler for, so every one of these gets a handler. TERM and INT are not passed on as they
-are: they ask for a stop, and how the child is told (its stop signal, and only after its drain) is the caller's to say. A second one makes
-it more urgent; it never abandons a stop that is under way.
+The kernel drops signals to PID 1 without a handler, so each of these gets one. TERM and INT are not forwarded as they are:
+they request a stop, and the caller decides how the child is stopped (its stop signal, after its drain). A second one raises the
+urgency; it never abandons a stop that is under way.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class StopRequest:
 
 @contextlib.asynccontextmanager
 async def forwarding(send: Callable[[int], None]) -> AsyncIterator[StopRequest]:
-    """Handlers in place within the context. A child that has ended already is nobody to tell."""
+    """Handle signals within the context. One to a child that has ended is dropped."""
     loop = asyncio.get_running_loop()
     asked = StopRequest()
 

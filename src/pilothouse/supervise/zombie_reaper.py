@@ -1,16 +1,15 @@
-"""Burying the dead: what the first process of a container or a subreaper owes to orphans that come to it.
+"""Reaps zombies: orphans that were reparented to PID 1 of a container, or to a subreaper.
 
     reaper = Reaper()
     async with reaper.running():
         ...
 
-A process's children are waited for by whoever started them; orphans by nobody, unless by us. A blind `waitpid(-1)` would take
-the exit codes of both. So the dead are only looked at first (`WNOWAIT`), and only strangers are buried.
+A child is waited for by the code that started it; an orphan only by us. A blind `waitpid(-1)` would take the exit codes of both.
+So zombies are first listed (`WNOWAIT`), and only orphans are reaped.
 
-Who waits for a child holds a descriptor of it (a pidfd) from its start until its end has been taken: asyncio does, and whoever starts
-a process without it should too. Both moments lie within one step of the event loop, and so does our look: there is no instant
-in between, however slow the machine. What others may start without a descriptor gets a moment (`PATIENCE`), which is all
-that can be done for them.
+Code that waits for a child holds a descriptor of it (a pidfd) from its start until its exit status is read: asyncio does, and other
+code should too. Both moments lie within one step of the event loop, and so does our check: there is no instant in between,
+however slow the machine. A child that was started without a descriptor is left to its owner for a moment (`CLAIM_SECONDS`).
 """
 
 from __future__ import annotations
@@ -27,20 +26,20 @@ from pilothouse.aio.background_tasks import BackgroundTasks
 from pilothouse.supervise.shim import kernel
 from pilothouse.supervise.shim.process_tree import children
 
-PATIENCE = 0.2
-"""Seconds for which a dead child of whom nobody has a descriptor is left to whoever may have started it."""
+CLAIM_SECONDS = 0.2
+"""Seconds for which a zombie without a descriptor is left to the code that may have started it."""
 
-PAUSE = 0.05
-"""Seconds between two looks, so that a thousand deaths a second don't make a thousand of them."""
+INTERVAL = 0.05
+"""Seconds between two checks, so that a thousand exits a second don't cause a thousand of them."""
 
 
 def become_subreaper() -> None:
-    """Orphans of our children come to us rather than to the machine's first process."""
+    """Have orphans among our descendants reparented to us instead of PID 1."""
     kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
 
 
-def dead(pids: Iterable[int]) -> set[int]:
-    """Which of our children have ended and wait to be buried."""
+def zombies(pids: Iterable[int]) -> set[int]:
+    """Those of our children that have ended and are not reaped yet."""
     found = set()
     for pid in pids:
         with contextlib.suppress(ChildProcessError):
@@ -49,8 +48,8 @@ def dead(pids: Iterable[int]) -> set[int]:
     return found
 
 
-def awaited() -> set[int]:
-    """The processes of which we hold descriptors."""
+def pidfd_pids() -> set[int]:
+    """The processes of which this process holds a pidfd."""
     found = set()
     for entry in os.listdir("/proc/self/fdinfo"):
         with contextlib.suppress(OSError), open(f"/proc/self/fdinfo/{entry}") as file:
@@ -58,16 +57,16 @@ def awaited() -> set[int]:
     return found
 
 
-class ExitStatuses:
-    """Who has been dead since when. No I/O: told what is seen, it says who is to be buried."""
+class UnclaimedZombies:
+    """How long each zombie has been without an owner. No I/O."""
 
     def __init__(self) -> None:
         self._since: dict[int, float] = {}
 
     def due(self, strangers: set[int], now: float) -> set[int]:
-        """Those that have been dead for long enough."""
+        """The zombies that have waited for ``CLAIM_SECONDS``."""
         self._since = {pid: self._since.get(pid, now) for pid in strangers}
-        return {pid for pid, since in self._since.items() if now - since >= PATIENCE}
+        return {pid for pid, since in self._since.items() if now - since >= CLAIM_SECONDS}
 
     @property
     def waiting(self) -> bool:
@@ -75,49 +74,49 @@ class ExitStatuses:
 
 
 class Reaper:
-    """Buries strangers for as long as it runs."""
+    """Reaps orphans for as long as it runs."""
 
     def __init__(self) -> None:
-        self._graves = ExitStatuses()
-        self.buried = 0
+        self._unclaimed = UnclaimedZombies()
+        self.reaped = 0
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """In the main thread, on stock asyncio: the signal is ours alone."""
+        """Run in the main thread, on stock asyncio: no other code may handle SIGCHLD."""
         loop = asyncio.get_running_loop()
         died = asyncio.Event()
-        died.set()  # Some may have before we listened.
+        died.set()  # Some may have ended before the handler was set.
         loop.add_signal_handler(signal.SIGCHLD, died.set)
         try:
-            async with BackgroundTasks({"reaper": lambda: self._bury(died)}).running():
+            async with BackgroundTasks({"reaper": lambda: self._reap(died)}).running():
                 with _descriptors_for_children():
                     yield
         finally:
             loop.remove_signal_handler(signal.SIGCHLD)
 
-    async def _bury(self, died: asyncio.Event) -> None:
+    async def _reap(self, died: asyncio.Event) -> None:
         while True:
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(PATIENCE if self._graves.waiting else None):
+                async with asyncio.timeout(CLAIM_SECONDS if self._unclaimed.waiting else None):
                     await died.wait()
             died.clear()
-            self.look()
-            await asyncio.sleep(PAUSE)
+            self.reap()
+            await asyncio.sleep(INTERVAL)
 
-    def look(self) -> None:
-        """Once."""
-        found = dead(children(os.getpid()))
+    def reap(self) -> None:
+        """Reap once."""
+        found = zombies(children(os.getpid()))
         if found:
-            found -= awaited()
-        for pid in self._graves.due(found, time.monotonic()):
+            found -= pidfd_pids()
+        for pid in self._unclaimed.due(found, time.monotonic()):
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(pid, os.WNOHANG)
-                self.buried += 1
+                self.reaped += 1
 
 
 @contextlib.contextmanager
 def _descriptors_for_children() -> Iterator[None]:
-    """asyncio waits for children by descriptors; before Python 3.12 only if it is told to."""
+    """Have asyncio wait for children by pidfds: the default from Python 3.12 on."""
     if sys.version_info >= (3, 12):
         yield
     else:

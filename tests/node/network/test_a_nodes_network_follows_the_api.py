@@ -105,7 +105,7 @@ async def test_a_pod_with_the_nodes_network_has_its_address_and_a_port_only_if_i
         with pytest.raises(AddressNotReady) as refused:
             await network.assign(second)
         assert refused.value.reason == "NodePorts"
-        assert refused.value.message == f"port {port}/TCP of the node belongs to pod default/first"
+        assert refused.value.message == f"port {port}/TCP of the node is in use by pod default/first"
         await network.release(first.uid)
         assert (await network.assign(second)).startswith("127.")
 

@@ -27,7 +27,7 @@ def test_any_address_means_all() -> None:
 
 def test_the_pod_that_has_the_port_is_named() -> None:
     held = {"shop/web-0": (HostPort(8080), HostPort(53, "UDP"))}
-    assert conflict([HostPort(8080)], held) == "port 8080/TCP of the node belongs to pod shop/web-0"
+    assert conflict([HostPort(8080)], held) == "port 8080/TCP of the node is in use by pod shop/web-0"
     assert conflict([HostPort(8080, "TCP", "10.0.0.1")], held) != ""
     assert conflict([HostPort(53)], held) == ""
     assert conflict([HostPort(80, "TCP", "10.0.0.1")], {"a/b": (HostPort(80, "TCP", "10.0.0.2"),)}) == ""
@@ -39,7 +39,7 @@ def test_a_port_of_another_program_is_told_and_a_free_one_is_had() -> None:
         other.listen()
         number = other.getsockname()[1]
         said = occupied(HostPort(number), "127.71.0.5")
-        assert said == f"port {number}/TCP of the node is taken by another program at 127.71.0.5"
+        assert said == f"port {number}/TCP of the node is in use by another program at 127.71.0.5"
         assert occupied(HostPort(number, "UDP"), "127.71.0.5") == ""
     assert occupied(HostPort(number), "127.71.0.5") == ""
 

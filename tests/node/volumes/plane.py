@@ -1,4 +1,4 @@
-"""A control plane with a node that keeps volumes: server, controllers and storekeeper in this process.
+"""A control plane with a node that keeps volumes: server, controllers and volume controller in this process.
 
 async with plane(tmp_path) as here:
     await here.claim("data", "320Mi", "loop")

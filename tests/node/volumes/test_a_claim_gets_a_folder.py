@@ -187,7 +187,7 @@ async def test_usage_is_told_in_kubelets_words(tmp_path: Path):
 
 
 async def test_an_agent_that_was_killed_at_any_step_is_carried_on_from(tmp_path: Path):
-    """Each of the storekeeper's tasks is cut off as soon as it has done something, over and over."""
+    """Each of the volume controller's tasks is cut off as soon as it has done something, over and over."""
     async with plane(tmp_path) as here:
         await here.storage_class("directory", DIRECTORY)
         await here.claim("data", "1Gi", "directory")

@@ -245,7 +245,7 @@ async def test_a_volume_that_could_not_be_mounted_is_not_held_for_a_pod_that_is_
         pod, path = await written(first)
         await first.volumes.release(pod.uid)
         path.rename(path.with_name("elsewhere"))
-        with pytest.raises(VolumeNotReady, match="is gone from this node"):
+        with pytest.raises(VolumeNotReady, match="does not exist on this node"):
             await first.mounted(pod)
         await first.delete_pod(pod)
         path.with_name("elsewhere").rename(path)

@@ -65,7 +65,7 @@ async def test_a_link_that_comes_later_is_no_way_around(
     prepared = await volumes.prepare(pod)
     (tmp_path / "innocent").rmdir()
     (tmp_path / "innocent").symlink_to(data)
-    with pytest.raises(VolumeNotReady, match="the node's own"):
+    with pytest.raises(VolumeNotReady, match="belongs to the node itself"):
         volumes.mounts(pod, _container(pod), prepared)
 
 
@@ -74,7 +74,7 @@ async def test_a_part_of_a_path_is_no_way_around(world: World, volumes: PodVolum
     volume, container = one(data.parent, subPath="node/pods")
     pod = await world.pod(volume, container=container)
     prepared = await volumes.prepare(pod)
-    with pytest.raises(VolumeNotReady, match="the node's own"):
+    with pytest.raises(VolumeNotReady, match="belongs to the node itself"):
         volumes.mounts(pod, _container(pod), prepared)
 
 
@@ -124,7 +124,7 @@ async def test_a_volume_of_the_cluster_with_such_a_path_is_no_way_around(
     volume = {"name": "h", "persistentVolumeClaim": {"claimName": "c"}}
     pod = await world.pod(volume, container={"volumeMounts": [{"name": "h", "mountPath": "/host"}]})
     prepared = await volumes.prepare(pod)
-    with pytest.raises(VolumeNotReady, match="the node's own"):
+    with pytest.raises(VolumeNotReady, match="belongs to the node itself"):
         volumes.mounts(pod, _container(pod), prepared)
 
 

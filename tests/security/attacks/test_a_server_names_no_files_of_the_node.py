@@ -139,7 +139,7 @@ def test_a_uid_is_letters_digits_and_dashes(uid: str) -> None:
 
 
 def test_a_folder_of_a_container_is_below_its_pods(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="no name of a file"):
+    with pytest.raises(ValueError, match="not a valid file name"):
         PodDirectory(tmp_path / "a").container("../../b")
 
 

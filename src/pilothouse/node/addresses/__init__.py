@@ -1,14 +1,14 @@
-"""Addresses and names of a node's pods, and the way to those of other nodes.
+"""Addresses and names of a node's pods, and routes to other nodes.
 
-ranges      which addresses there are: a block of loopback, or the range of ``--pod-cidr``
-ledger      which pod has which, over agents
-host_ports  who has which port of the node itself
-names       which names there are, by services and their endpoints
-hosts_file  a pod's /etc/hosts, changed under readers without their seeing a broken line
-resolver    a pod's /etc/resolv.conf
-cluster_ranges  where the control plane says that the ranges of all nodes lie
-routes      which ranges lie behind which machine; ``iproute`` tells the kernel
-network     all of it together, as the core asks for it (``parts.Addresses``)
+pod_ranges       which addresses the node has: a block of loopback, or the range of ``--pod-cidr``
+address_records  which pod has which address, across restarts of the agent
+host_ports       which pod has which port of the node
+dns_names        the names of services and their endpoints
+hosts_file       a pod's /etc/hosts, updated without readers seeing a broken line
+resolv_conf      a pod's /etc/resolv.conf
+cluster_ranges   the ranges of all nodes, as the control plane reports them
+route_plan       which range is behind which machine; ``iproute`` applies it
+pod_network      all of it together: ``interfaces.AddressManager``
 
-The decisions are functions of what is seen; files, sockets and ``ip`` are at the edge.
+The decisions are pure functions; files, sockets and ``ip`` are at the edge.
 """

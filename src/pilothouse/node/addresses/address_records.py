@@ -1,8 +1,8 @@
-"""Who has which address, kept in a file, so that a pod keeps its own over agents.
+"""The addresses of pods, recorded in a file, so that a pod keeps its address when the agent restarts.
 
-    ledger = AddressRecords.read(folder / "addresses.json")
-    ledger = ledger.with_entry(uid, AddressRecord(address="127.70.4.1", pod="default/db-0"))
-    ledger.write(folder / "addresses.json")
+    records = AddressRecords.read(folder / "addresses.json")
+    records = records.with_entry(uid, AddressRecord(address="127.70.4.1", pod="default/db-0"))
+    records.write(folder / "addresses.json")
 
 It is written before an address is given out: a crash in between loses an address for a while, and never gives one out twice.
 A file that can't be read stops the agent rather than having it give out addresses that are in use.
@@ -17,7 +17,7 @@ import msgspec
 
 from pilothouse.pki.private_files import write_private
 
-LEDGER: Final = "addresses.json"
+RECORDS_FILE: Final = "addresses.json"
 """The file's name in the node's data folder."""
 
 

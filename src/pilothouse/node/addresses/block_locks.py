@@ -1,4 +1,4 @@
-"""Locks on blocks of addresses, which no pod and no other user can take.
+"""Locks on blocks of loopback addresses, which no pod and no other user can take.
 
     locks = BlockLocks.open(Path("/var/lib/pilothouse/node"))
     locks.lock(7)           # whether block 7 is ours until `close`

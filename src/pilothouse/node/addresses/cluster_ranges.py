@@ -1,4 +1,4 @@
-"""In which ranges those of all nodes, and the addresses of services, lie, as the control plane says.
+"""The address ranges of the cluster's pods and services, as the control plane reports them.
 
     cluster = ClusterRanges(api, clock)
     await cluster.refresh()

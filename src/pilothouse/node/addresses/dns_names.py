@@ -1,4 +1,4 @@
-"""Which names there are, and where they lead.
+"""The DNS names of services and pods, with their addresses.
 
     names = names_of(services, slices)
     names                        # {DNSName("shop", "db", "127.96.3.7"), DNSName("shop", "db-0.members", "127.70.4.1"), …}

@@ -1,4 +1,4 @@
-"""Ports of the node itself that a pod wants, and who has them already.
+"""Host ports: which ports of the node a pod wants, and which are taken.
 
     wanted = ports_of(pod)                              # (HostPort(8080, "TCP", ""),)
     conflict(wanted, {"shop/web-0": (HostPort(8080),)})     # "port 8080/TCP of the node belongs to pod shop/web-0"
@@ -39,7 +39,7 @@ def conflict(wanted: Iterable[HostPort], held: Mapping[str, Iterable[HostPort]])
     for port in wanted:
         for pod, ports in held.items():
             if any(_same(port, other) for other in ports):
-                return f"port {port.number}/{port.protocol} of the node belongs to pod {pod}"
+                return f"port {port.number}/{port.protocol} of the node is in use by pod {pod}"
     return ""
 
 
@@ -55,7 +55,7 @@ def occupied(port: HostPort, address: str) -> str:
             if problem.errno == errno.EADDRNOTAVAIL and not port.address:
                 return ""  # The node is reached at an address that is not its own, behind a router say.
             if problem.errno == errno.EADDRINUSE:
-                return f"port {port.number}/{port.protocol} of the node is taken by another program at {at}"
+                return f"port {port.number}/{port.protocol} of the node is in use by another program at {at}"
             return f"port {port.number}/{port.protocol} of the node can't be had at {at}: {problem.strerror}"
     return ""
 

@@ -1,4 +1,4 @@
-"""A pod's /etc/hosts, and how it is changed while programs read it.
+"""A pod's /etc/hosts, updated in place while programs read it.
 
     lines = [*own_lines(pod, "127.70.4.1"), *name_lines(names, within=pod.namespace)]
     for write in revisions(path.read_bytes(), lines):

@@ -1,4 +1,4 @@
-"""The kernel's routing tables, as far as they are ours, by the program ``ip``.
+"""The node's own routes in the kernel's routing tables, through the program ``ip``.
 
     ip = IpRoute()
     await ip.settle(plan)          # what is missing is added, what is ours and not wanted goes; returns what went wrong

@@ -1,4 +1,4 @@
-"""The files by which names are found inside pods, on disk: written once, and revised while they are mounted.
+"""Writes the hosts and resolver files of pods, and updates them while they are mounted.
 
     files = PodFiles(settings.pods)
     files.know(names_of(services, slices))

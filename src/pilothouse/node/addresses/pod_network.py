@@ -1,7 +1,7 @@
-"""A node's network, as its core asks for it: an address for each pod, names inside pods, services, routes to other machines.
+"""The node's network: an address for each pod, names inside pods, services, routes to other machines.
 
     network = PodNetwork.open(settings, api, clock, rng)
-    address = await network.assign(pod)             # kept in the ledger until released
+    address = await network.assign(pod)             # kept in the records until released
     mounts = network.mounts(pod, address)           # /etc/hosts and /etc/resolv.conf
     await network.run()                             # names, services and routes follow the API from here on
 
@@ -32,7 +32,7 @@ from pilothouse.base.clock import Clock
 from pilothouse.client.api import Api
 from pilothouse.client.informer import Informer
 from pilothouse.client.shared_informers import SharedInformers
-from pilothouse.node.addresses.address_records import LEDGER, AddressRecord, AddressRecords
+from pilothouse.node.addresses.address_records import RECORDS_FILE, AddressRecord, AddressRecords
 from pilothouse.node.addresses.cluster_ranges import ClusterRanges
 from pilothouse.node.addresses.dns_names import HEADLESS, names_of
 from pilothouse.node.addresses.host_ports import conflict, occupied, ports_of
@@ -60,9 +60,9 @@ from pilothouse.supervise.launch_spec import Mount
 
 COMPONENT: Final = "kube-proxy"
 """By whom events are told: people look for this name."""
-AGAIN: Final = 10.0
+RETRY_SECONDS: Final = 10.0
 """Seconds after which routes and places that could not be had are looked at again, whether or not anything changed."""
-TOGETHER: Final = 0.05
+BATCH_SECONDS: Final = 0.05
 """Seconds for which changes are gathered before they are acted on."""
 FIRST_NAMES: Final = 2.0
 """Seconds that the first pods wait for the names of others to be known."""
@@ -82,14 +82,14 @@ class PodNetwork:
         rng: Random,
         *,
         block: LoopbackBlock | None,
-        ledger: AddressRecords,
+        records: AddressRecords,
         store: SocketStore | None = None,
     ) -> None:
         """``block`` holds the network on loopback; None for a range of the node's own. ``store`` keeps services' places over agents."""
         self._settings = settings
         self._network = network
         self._block = block
-        self._ledger = msgspec.structs.replace(ledger, network=str(network))
+        self._records = msgspec.structs.replace(records, network=str(network))
         self._files = PodFiles(settings.pods)
         self._ip = IpRoute()
         self._cluster = ClusterRanges(api, clock)
@@ -117,27 +117,27 @@ class PodNetwork:
         cls, settings: NodeSettings, api: Api, clock: Clock, rng: Random, store: SocketStore | None = None
     ) -> PodNetwork:
         """Raises ``BadRange``, ``BadLedger`` or ``NoBlock``."""
-        ledger = AddressRecords.read(settings.data / LEDGER)
-        for uid in tuple(ledger.entries):
+        records = AddressRecords.read(settings.data / RECORDS_FILE)
+        for uid in tuple(records.entries):
             # Without a folder a pod was never started, or is gone.
             if not (settings.pods / uid).exists():
-                ledger = ledger.without(uid)
+                records = records.without(uid)
         if settings.pod_cidr:
             network, block = pod_range(settings.pod_cidr), None
         else:
-            block = LoopbackBlock.claim(preferred=ledger.network, data=settings.data)
+            block = LoopbackBlock.claim(preferred=records.network, data=settings.data)
             network = block.network
-        return cls(settings, api, network, clock, rng, block=block, ledger=ledger, store=store)
+        return cls(settings, api, network, clock, rng, block=block, records=records, store=store)
 
     # What pods have
 
     async def assign(self, pod: Object, /) -> str:
         """The pod's address, the same for as long as it lives. Raises ``AddressNotReady``."""
-        known = self._ledger.entries.get(pod.uid)
+        known = self._records.entries.get(pod.uid)
         if known is None:
             known = self._given(pod)
-            last = self._ledger.last if pod.spec.get("hostNetwork") else known.address
-            self._keep(msgspec.structs.replace(self._ledger.with_entry(pod.uid, known), last=last))
+            last = self._records.last if pod.spec.get("hostNetwork") else known.address
+            self._keep(msgspec.structs.replace(self._records.with_entry(pod.uid, known), last=last))
         self._pods[pod.uid] = pod
         # One that an earlier agent started may have a file that is behind.
         self._behind.add(pod.uid)
@@ -150,8 +150,8 @@ class PodNetwork:
     async def release(self, pod_uid: str, /) -> None:
         if self._pods.pop(pod_uid, None) is not None:
             self._changed.set()
-        if pod_uid in self._ledger.entries:
-            self._keep(self._ledger.without(pod_uid))
+        if pod_uid in self._records.entries:
+            self._keep(self._records.without(pod_uid))
 
     def mounts(self, pod: Object, address: str, /) -> Sequence[Mount]:
         """Both files, read-only: what is written there by others would be lost with the next change."""
@@ -169,14 +169,14 @@ class PodNetwork:
 
     def _given(self, pod: Object) -> AddressRecord:
         ports = ports_of(pod)
-        held = {entry.pod: entry.ports for entry in self._ledger.entries.values()}
+        held = {entry.pod: entry.ports for entry in self._records.entries.values()}
         for problem in (conflict(ports, held), *(occupied(port, self._settings.address) for port in ports)):
             if problem:
                 raise AddressNotReady("NodePorts", problem)
         name = f"{pod.namespace}/{pod.name}"
         if pod.spec.get("hostNetwork"):
             return AddressRecord(self._settings.address, name, ports)
-        address = next_free(self._network, self._ledger.taken, after=self._ledger.last)
+        address = next_free(self._network, self._records.taken, after=self._records.last)
         if address is None:
             raise AddressNotReady("NoAddress", f"all addresses of {self._network} belong to pods")
         return AddressRecord(address, name, ports)
@@ -206,9 +206,9 @@ class PodNetwork:
         else:
             await self._name()
 
-    def _keep(self, ledger: AddressRecords) -> None:
-        ledger.write(self._settings.data / LEDGER)
-        self._ledger = ledger
+    def _keep(self, records: AddressRecords) -> None:
+        records.write(self._settings.data / RECORDS_FILE)
+        self._records = records
 
     # How it is
 
@@ -257,16 +257,16 @@ class PodNetwork:
                 # No open files left, or no disk: what is settled stays, and the rest is tried again.
                 self._settle_problem = f"names, services and routes may be behind: {problem}"
                 log.warning("%s", self._settle_problem)
-                await asyncio.sleep(AGAIN)
+                await asyncio.sleep(RETRY_SECONDS)
             try:
-                async with asyncio.timeout(AGAIN):
+                async with asyncio.timeout(RETRY_SECONDS):
                     await self._changed.wait()
-                await asyncio.sleep(TOGETHER)
+                await asyncio.sleep(BATCH_SECONDS)
             except TimeoutError:
                 self._settled_plan = None
 
     def close(self) -> None:
-        """Let go of the block of addresses, for whoever comes next."""
+        """Release the block of addresses."""
         if self._block is not None:
             self._block.close()
 
@@ -285,7 +285,7 @@ class PodNetwork:
                 log.warning("%s", problem)
                 if about is not None:
                     reason = "NotRouted" if about.kind == Node.kind else "NotForwarded"
-                    self._events.tell(about, reason, problem, warning=True)
+                    self._events.record(about, reason, problem, warning=True)
         self._told = set(complaints)
 
     def _complaints(self) -> Iterator[tuple[str, Object | None]]:
@@ -322,7 +322,7 @@ class PodNetwork:
         while self._behind:
             uid = self._behind.pop()
             if uid in self._pods:
-                self._files.revise(self._pods[uid], self._ledger.entries[uid].address)
+                self._files.revise(self._pods[uid], self._records.entries[uid].address)
             # With thousands of names and many pods this takes a while, in which others have their turn.
             await asyncio.sleep(0)
 
@@ -363,7 +363,7 @@ class PodNetwork:
         table = backends(
             services,
             self._reachable_slices(),
-            {self._ledger.entries[uid].address: pod for uid, pod in self._pods.items()},
+            {self._records.entries[uid].address: pod for uid, pod in self._pods.items()},
             node=self._settings.name,
             addresses=addresses,
         )

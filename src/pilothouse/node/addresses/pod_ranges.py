@@ -1,4 +1,4 @@
-"""Which addresses a node has for its pods.
+"""The address range of a node's pods.
 
     taken = LoopbackBlock.claim(preferred="127.70.4.0/22", data=Path("/var/lib/pilothouse/node"))
     taken.network                                         # IPv4Network("127.70.4.0/22")
@@ -106,7 +106,7 @@ def _network(number: int) -> IPv4Network:
 
 
 def _marked(network: IPv4Network) -> socket.socket | None:
-    """The block's mark; None if somebody has it."""
+    """The block's mark; None if another agent has it."""
     mark = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     try:
         mark.bind((str(network.network_address), MARK_PORT))
@@ -146,7 +146,7 @@ def is_ipv4(text: str) -> bool:
 
 
 def next_free(network: IPv4Network, taken: Container[str], *, after: str = "") -> str | None:
-    """The first address behind the one given last that nobody has; None if all are taken."""
+    """The first free address after the one assigned last; None if all are taken."""
     usable = network.num_addresses - 2  # The first is the network's, the last everyone's.
     start = 0
     if after:

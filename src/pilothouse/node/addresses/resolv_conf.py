@@ -1,4 +1,4 @@
-"""A pod's /etc/resolv.conf: how names are found that the hosts file doesn't have.
+"""A pod's /etc/resolv.conf, for names that its hosts file doesn't have.
 
     resolver_text(pod, node_file)      # "nameserver 192.0.2.1\\nsearch example.org\\noptions ndots:2\\n"
 

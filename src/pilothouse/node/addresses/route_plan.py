@@ -1,4 +1,4 @@
-"""Which ranges lie behind which machine: what the kernel should be told, and what stands in the way.
+"""The routes to the pod ranges of other nodes, and why some are refused.
 
     plan = plan_routes(nodes, me="m1", address="10.0.0.1", own=IPv4Network("10.44.1.0/24"), cluster=[IPv4Network("10.44.0.0/16")])
     plan.routes        # {"10.44.2.0/24": "10.0.0.2", "10.44.3.0/24": "10.0.0.3"}

@@ -1,8 +1,10 @@
-"""What the containers of one pod are given to run with: image, environment, mounts, control groups.
+"""Configures the containers of one pod: image, environment, mounts, user ids, control groups.
 
-outfitter = ContainerConfigurator(api, settings, parts, agent, allocatable, images, id_ranges)
-launch = await outfitter.compose(pod, part, address, prepared, folder, attempt)      # NotReady, if something is missing
-outfitter.images, outfitter.not_enforced          # what came of it, for the pod's status
+    configurator = ContainerConfigurator(api, settings, parts, agent, allocatable, images, id_ranges)
+    launch = await configurator.compose(pod, container, address, prepared, folder, attempt)
+    configurator.images, configurator.not_enforced          # for the pod's status
+
+``NotReady`` says which Secret, ConfigMap, image or volume is missing.
 """
 
 from __future__ import annotations
@@ -21,20 +23,19 @@ from pilothouse.client.transport import TransportError
 from pilothouse.meta.errors import StatusError
 from pilothouse.node.containers.container_launch import PodSetting, compose_launch
 from pilothouse.node.containers.container_worker import describe_error
-from pilothouse.node.containers.environment import CONFIG_MAP, Source, environment, wanted
+from pilothouse.node.containers.environment import CONFIG_MAP, Source, environment, referenced_sources
 from pilothouse.node.containers.pilot_installation import installation
 from pilothouse.node.containers.resource_limits import (
-    broken_promises,
-    denied,
-    group_name,
-    limits_of,
-    pod_group,
-    weight_of,
+    all_unenforced,
+    container_cgroup,
+    container_limits,
+    pod_cgroup,
+    pod_limits,
+    unenforced_limits,
 )
 from pilothouse.node.containers.security_context import AgentIdentity, has_host_users
 from pilothouse.node.interfaces import NodeParts, NotReady, PreparedVolume
-from pilothouse.node.lifecycle.container_roles import ContainerRole, PodContainer
-from pilothouse.node.lifecycle.container_roles import containers_of as parts
+from pilothouse.node.lifecycle.container_roles import ContainerRole, PodContainer, containers_of
 from pilothouse.node.machine.id_ranges import UNAVAILABLE, IdRanges
 from pilothouse.node.pods.pod_directories import ContainerDirectory, PodDirectory
 from pilothouse.node.settings import NodeSettings
@@ -45,8 +46,6 @@ _INSTALL_PILOT: Final = ["pilothouse", "pilot", "install"]
 
 
 class ContainerConfigurator:
-    """Of one pod."""
-
     def __init__(
         self,
         api: Api,
@@ -57,42 +56,44 @@ class ContainerConfigurator:
         images: Mapping[str, str],
         id_ranges: IdRanges,
     ) -> None:
-        """``images`` are those that an earlier agent has told of."""
+        """``images`` are the image ids in the pod's last reported status."""
         self._api = api
         self._settings = settings
         self._parts = parts
         self._agent = agent
         self._allocatable = allocatable
         self.images = dict(images)
-        """By container, what its image was found to be."""
+        """The image id of each container."""
         self._id_ranges = id_ranges
-        self._complaints: dict[str, list[str]] = {}
+        self._unenforced: dict[str, list[str]] = {}
         self._throttles: dict[str, tuple[Throttle, ...]] = {}
 
     @property
     def not_enforced(self) -> str:
         """Which limits are not enforced, and why; empty if all are."""
         return "; ".join(
-            f"container {name}: {why}" for name, each in self._complaints.items() for why in each
+            f"container {name}: {why}" for name, each in self._unenforced.items() for why in each
         )
 
     async def compose(
         self,
         pod: Object,
-        part: PodContainer,
+        container: PodContainer,
         address: str,
         prepared: Mapping[str, PreparedVolume],
         folder: ContainerDirectory,
         attempt: int,
     ) -> LaunchSpec:
-        """Raises ``NotReady``, or OSError for what the machine refuses."""
+        """The launch spec of one instance. Raises ``NotReady``, or OSError if the machine refuses something."""
         given, settings = self._parts, self._settings
-        image = given.images.resolve(image_name(pod, part))
-        self.images[part.name] = image.digest or image.name
-        sources = {source: await self._source(pod, source) for source in sorted(wanted(part.spec))}
+        image = given.images.resolve(image_name(pod, container))
+        self.images[container.name] = image.digest or image.name
+        sources = {
+            source: await self._source(pod, source) for source in sorted(referenced_sources(container.spec))
+        }
         env = environment(
             pod,
-            part.spec,
+            container.spec,
             sources,
             image.env,
             address=address,
@@ -111,22 +112,22 @@ class ContainerConfigurator:
             open_files=settings.open_files,
             profiles=settings.data / "seccomp",
         )
-        volumes = given.volumes.mounts(pod, part.spec, prepared, env)
-        groups = self._limit(pod, part)
+        volumes = given.volumes.mounts(pod, container.spec, prepared, env)
+        groups = self._limit(pod, container)
         return compose_launch(
-            pod, part.spec, image, env, setting, folder, attempt, volumes=volumes, cgroups=groups
+            pod, container.spec, image, env, setting, folder, attempt, volumes=volumes, cgroups=groups
         )
 
     def _shared_memory(self) -> Iterator[str]:
-        """Where volumes in memory are of an agent that can't mount: seen by a ``hostPath`` of ``/dev/shm`` else."""
+        """The in-memory volumes of an agent that can't mount: a ``hostPath`` of ``/dev/shm`` would show them."""
         if not self._agent.is_root:
             for each in Path("/dev/shm").glob(f"pilothouse-{self._agent.uid}-*"):
-                # Others can make links of that name: what they lead to would be covered.
+                # Other users can make links of that name: their targets would be hidden.
                 if stat.S_ISDIR((found := each.lstat()).st_mode) and found.st_uid == self._agent.uid:
                     yield str(each)
 
     def _ids(self, pod: Object) -> IdRange | None:
-        """The machine's ids that are the pod's own. Raises ``NotReady``."""
+        """The pod's range of user ids. Raises ``NotReady``."""
         if not self._agent.is_root or has_host_users(pod):
             return None
         survey = self._parts.survey.ids
@@ -141,29 +142,29 @@ class ContainerConfigurator:
             "with the machine's own ids",
         )
 
-    def limit_anew(self, pod: Object) -> None:
-        """Have containers that run held to the limits that their volumes have by now."""
+    def update_limits(self, pod: Object) -> None:
+        """Apply the current I/O limits of the pod's volumes to its running containers."""
         throttles = self._parts.volumes.throttles(pod.uid)
-        for part in parts(pod.spec):
-            # What an earlier agent has set is not known: it is set again.
-            if self._throttles.get(part.name, ()) != throttles:
-                self._limit(pod, part)
+        for container in containers_of(pod.spec):
+            # The limits that an earlier agent set are not known: set them again.
+            if self._throttles.get(container.name, ()) != throttles:
+                self._limit(pod, container)
 
-    def _limit(self, pod: Object, part: PodContainer) -> tuple[str, ...]:
-        """The control groups of a container. Where they can't be had it runs without, and the pod says so."""
+    def _limit(self, pod: Object, container: PodContainer) -> tuple[str, ...]:
+        """Make the container's control groups. If that fails, it runs without them, and a pod condition says so."""
         throttles = self._parts.volumes.throttles(pod.uid)
-        limits = limits_of(part.spec, pids=self._settings.pids, throttles=throttles)
-        self._throttles[part.name] = throttles
-        group = self._parts.groups.group(group_name(pod.uid, part.name))
+        limits = container_limits(container.spec, pids=self._settings.pids, throttles=throttles)
+        self._throttles[container.name] = throttles
+        group = self._parts.groups.group(container_cgroup(pod.uid, container.name))
         try:
-            self._parts.groups.group(pod_group(pod.uid)).make(
-                weight_of((each.spec for each in parts(pod.spec)), self._settings.pids)
+            self._parts.groups.group(pod_cgroup(pod.uid)).make(
+                pod_limits((each.spec for each in containers_of(pod.spec)), self._settings.pids)
             )
-            complaints = group.make(limits)
+            unenforced = group.make(limits)
         except OSError as problem:
-            self._complaints[part.name] = denied(limits, describe_error(problem))
+            self._unenforced[container.name] = all_unenforced(limits, describe_error(problem))
             return ()
-        self._complaints[part.name] = broken_promises(complaints)
+        self._unenforced[container.name] = unenforced_limits(unenforced)
         return group.folders
 
     async def _source(self, pod: Object, source: Source) -> Object | None:
@@ -174,9 +175,11 @@ class ContainerConfigurator:
             raise NotReady("CreateContainerConfigError", f"{kind} {name} can't be read: {problem}") from None
 
 
-def image_name(pod: Object, part: PodContainer) -> str:
-    """The image that a container asks for. One that brings the pilot along stands for the pilot that is installed here, whatever it names."""
-    brings_pilot = part.role is ContainerRole.INIT and (part.spec.get("command") or [])[:3] == _INSTALL_PILOT
+def image_name(pod: Object, container: PodContainer) -> str:
+    """The image of a container. An init container that installs the pilot always uses the pilot of this node."""
+    brings_pilot = (
+        container.role is ContainerRole.INIT and (container.spec.get("command") or [])[:3] == _INSTALL_PILOT
+    )
     if brings_pilot and HAS_PILOT in pod.labels:
         return "host/pilothouse"
-    return str(part.spec.get("image") or "")
+    return str(container.spec.get("image") or "")

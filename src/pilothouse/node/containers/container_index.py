@@ -1,12 +1,12 @@
-"""Where the containers of this node's pods are: for logs, exec and attach.
+"""The containers of this node by namespace, pod and name, for logs, exec and attach.
 
-    found = whereabouts.find("default", "web-0", "nginx")
-    found.folder, found.log                     # of the running instance, or of the last
+    found = container_index.find("default", "web-0", "nginx")
+    found.folder, found.log                     # of the running instance, or of the last one
     found.container                             # None unless it runs
-    whereabouts.find("default", "web-0", "nginx", previous=True)
+    container_index.find("default", "web-0", "nginx", previous=True)
 
-Workers keep it up to date; whoever serves people reads it. A pod of the same name that came later is another one: the latest
-is found. What is not here raises ``ContainerNotFound`` with a sentence for the person who asked.
+The workers write it, the node's server reads it. Of several pods with one name the latest is found. ``ContainerNotFound`` has
+a message for the user who asked.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import msgspec
 
 from pilothouse.api.objects import Object
 from pilothouse.node.interfaces import RunningContainer
-from pilothouse.node.lifecycle.container_roles import not_begun
+from pilothouse.node.lifecycle.container_roles import waiting_reason
 
 LOG = "log"
 """The name of a container's log in its folder; rotated ones have a number after it."""
@@ -42,7 +42,7 @@ class ContainerLocation(msgspec.Struct, frozen=True):
 
 
 class InstanceSource(msgspec.Struct, frozen=True):
-    """What is known of a container: the folder of its latest instance, and of the one before."""
+    """The directories of a container's latest instance and of the one before."""
 
     folder: Path | None = None
     container: RunningContainer | None = None
@@ -52,17 +52,15 @@ class InstanceSource(msgspec.Struct, frozen=True):
 
 
 class ContainerIndex:
-    """The pods of this node."""
-
     def __init__(self) -> None:
         self._pods: dict[str, tuple[Object, dict[str, InstanceSource]]] = {}
 
     def pods(self) -> Sequence[Object]:
-        """All that this node has something of."""
+        """The pods that are not cleaned up yet."""
         return [pod for pod, _ in self._pods.values()]
 
     def running(self) -> Iterator[tuple[Object, str, RunningContainer]]:
-        """Every container that runs: its pod, its name, itself."""
+        """Every running container, with its pod and its name."""
         for pod, containers in self._pods.values():
             for name, instances in containers.items():
                 if instances.container is not None:
@@ -77,7 +75,7 @@ class ContainerIndex:
         instances = containers.get(container)
         if instances is None:
             raise ContainerNotFound(
-                f'container "{container}" is not one of pod "{pod}"; it has: {", ".join(containers)}'
+                f'container "{container}" not found in pod "{pod}"; it has: {", ".join(containers)}'
             )
         if previous:
             if instances.previous is None:
@@ -86,20 +84,18 @@ class ContainerIndex:
                 )
             return ContainerLocation(obj, instances.previous, None)
         if instances.folder is None:
-            why = instances.waiting or not_begun(obj.spec)
+            why = instances.waiting or waiting_reason(obj.spec)
             raise ContainerNotFound(f'container "{container}" in pod "{pod}" is waiting to start: {why}')
         return ContainerLocation(obj, instances.folder, instances.container)
 
     def put(self, pod: Object, container: str, instances: InstanceSource) -> None:
-        """For the pod's worker: what there is of one container."""
         _, containers = self._pods.get(pod.uid, (pod, {}))
         self._pods[pod.uid] = (pod, {**containers, container: instances})
 
-    def saw(self, pod: Object) -> None:
-        """For the pod's worker: a newer version of it has come."""
+    def update(self, pod: Object) -> None:
+        """Replace the object of a known pod."""
         if pod.uid in self._pods:
             self._pods[pod.uid] = (pod, self._pods[pod.uid][1])
 
     def drop(self, pod_uid: str) -> None:
-        """For the pod's worker: nothing is left of it."""
         self._pods.pop(pod_uid, None)

@@ -1,10 +1,10 @@
-"""What is launched for a container: its manifest, its image, its volumes and its address put together.
+"""The launch spec of a container, from its manifest, image, environment, volumes and address.
 
     launch = compose_launch(pod, container, image, env, setting, folder, attempt)
 
-The command is the container's, else the image's entrypoint; arguments likewise, except that the image's arguments belong to the image's
-entrypoint. Variables in both are expanded. Pure but for the names of this machine's users, its seccomp profiles, and what is
-at the top of an image that is seen at ``/``.
+The command is the container's, else the image's entrypoint; arguments likewise, except that the image's arguments go only
+with the image's entrypoint. Variables in both are expanded. Pure but for the names of this machine's users, its
+seccomp profiles, and the top directory of an image that is mounted at ``/``.
 """
 
 from __future__ import annotations
@@ -43,21 +43,21 @@ _PROGRAMS: Final = tuple(f"/{name}" for name in PROGRAMS)
 
 
 class PodSetting(msgspec.Struct, frozen=True):
-    """What a pod's containers have in common."""
+    """The settings that all containers of a pod share."""
 
     agent: security_context.AgentIdentity
     mounts: tuple[Mount, ...] = ()
-    """By which names are found."""
+    """The files for name resolution: /etc/hosts, /etc/resolv.conf."""
     hidden: tuple[str, ...] = ()
-    """Folders of the node itself, into which no container looks."""
+    """The node's own directories, which no container may see."""
     machine: tuple[str, ...] = ()
-    """What it sees of the machine beside programs and libraries, so that it can run a pilot."""
+    """Further paths of the machine that a container sees, so that it can run a pilot."""
     ids: IdRange | None = None
-    """The pod's own."""
+    """The pod's range of user ids."""
     open_files: int = 0
-    """How many files each may have open unless it asks for more; 0 for as many as the agent."""
+    """The soft limit of open files; 0 for the agent's own limit."""
     profiles: Path = Path("/nonexistent")
-    """Where seccomp profiles of the machine are."""
+    """The directory of ``Localhost`` seccomp profiles."""
 
 
 def compose_launch(
@@ -72,15 +72,17 @@ def compose_launch(
     volumes: Sequence[Mount] = (),
     cgroups: tuple[str, ...] = (),
 ) -> LaunchSpec:
-    """Raises ``NotReady`` for what can't be made sense of as things are."""
+    """Raises ``NotReady`` for a configuration that can't be honoured."""
     if not container.get("command"):
-        _check_seen(image, setting.machine)
+        _check_visible(image, setting.machine)
     user = security_context.user(pod, container, image.user, setting.agent)
     _check_range(user, setting.ids)
     env = {"HOME": _home(setting.agent.uid if user is None else user.uid), **env}
     mounts = [*_image_mounts(image), *setting.mounts, *volumes]
     message_path = container.get("terminationMessagePath") or MESSAGE_PATH
-    mounts.append(Mount(str(folder.last_words(attempt)), message_path, is_file=True, mapped=True))
+    mounts.append(
+        Mount(str(folder.termination_message_file(attempt)), message_path, is_file=True, mapped=True)
+    )
     own = container.get("securityContext") or {}
     view = FilesystemView(
         hostname=hostname(pod),
@@ -125,7 +127,7 @@ def _image_mounts(image: Image) -> Iterator[Mount]:
 
 
 def _check_range(user: ProcessUser | None, ids: IdRange | None) -> None:
-    """A pod with ids of its own has so many of them. Raises ``NotReady``."""
+    """Check that the user's ids are in the pod's range. Raises ``NotReady``."""
     if user is None or ids is None:
         return
     if beyond := [each for each in (user.uid, user.gid, *user.groups) if each >= ids.count]:
@@ -136,8 +138,8 @@ def _check_range(user: ProcessUser | None, ids: IdRange | None) -> None:
         )
 
 
-def _check_seen(image: Image, machine: Sequence[str]) -> None:
-    """A program of the machine can be run if containers see it. Raises ``NotReady``."""
+def _check_visible(image: Image, machine: Sequence[str]) -> None:
+    """Check that containers can see a program of the machine. Raises ``NotReady``."""
     if image.root is not None or not image.entrypoint:
         return
     program = image.entrypoint[0]
@@ -181,13 +183,13 @@ def _home(uid: int) -> str:
 
 
 def stop_signal(container: Tree) -> signal.Signals:
-    """The signal that asks a container to end. One that this machine does not know must not keep it from ending."""
+    """The container's stop signal; SIGTERM for one that this machine does not know."""
     name = (container.get("lifecycle") or {}).get("stopSignal")
     return signal.Signals.__members__.get(str(name), signal.SIGTERM)
 
 
 def oom_score(pod: Object, container: Tree) -> int:
-    """Who goes first when the machine's memory is used up."""
+    """The ``oom_score_adj`` of a container, by its pod's QoS class."""
     match pod.status.get("qosClass") or quality_of_service(pod.spec):
         case "Guaranteed":
             return 0

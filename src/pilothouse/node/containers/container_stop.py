@@ -1,11 +1,11 @@
-"""The end of one instance of a container: hook, turn, signal, kill.
+"""Stops one instance of a container: preStop hook, wait for the containers before it, stop signal, kill.
 
-    stopping = ContainerStop(target, stop, clock, ended=ended, tell=tell)
-    await stopping.run()                   # until it has ended
-    stopping.hasten(deadline)              # meanwhile: it must have ended by then
+    stopping = ContainerStop(target, stop, clock, ended=ended, event=event)
+    await stopping.run()                   # until the container has ended
+    stopping.shorten_grace(deadline)       # meanwhile: bring the deadline forward
 
-The preStop hook and the wait for those that stop before it come out of the grace. One that hangs in the kernel is told of, and
-killed again and again: it is never taken for ended.
+The preStop hook and the wait for other containers count against the grace period. A container that survives SIGKILL, because
+it hangs in the kernel, is reported and killed again: it never counts as ended while it runs.
 """
 
 from __future__ import annotations
@@ -25,15 +25,13 @@ from pilothouse.node.lifecycle.pod_decision import StopContainer
 from pilothouse.node.lifecycle.termination import LEAST, hook_time, remaining_grace
 from pilothouse.supervise.containers import StillRunning
 
-_AGAIN: Final = Backoff(first=1.0, factor=2.0, longest=30.0)
+_RETRY_BACKOFF: Final = Backoff(first=1.0, factor=2.0, longest=30.0)
 
-Tell = Callable[[str, str, bool], None]
+RecordEvent = Callable[[str, str, bool], None]
 """An event: reason, message, whether it is a warning."""
 
 
 class ContainerStop:
-    """Ends one instance."""
-
     def __init__(
         self,
         target: HandlerTarget,
@@ -41,28 +39,30 @@ class ContainerStop:
         clock: Clock,
         *,
         ended: Callable[[str], Awaitable[None]],
-        tell: Tell,
+        event: RecordEvent,
     ) -> None:
-        """``ended`` waits for the end of another container of the pod."""
+        """``ended`` waits until another container of the pod has ended."""
         self._target = target
         self._stop = stop
         self._clock = clock
         self._ended = ended
-        self._tell = tell
+        self._event = event
         self._deadline = stop.since + stop.grace
         self._moved = asyncio.Event()
-        """Set when the deadline has come nearer."""
+        """Set when the deadline was brought forward."""
 
-    def hasten(self, deadline: float) -> None:
-        """It must have ended by then, if that is sooner than it was told."""
+    def shorten_grace(self, deadline: float) -> None:
+        """Bring the deadline forward; a later one changes nothing."""
         if deadline < self._deadline:
             self._deadline = deadline
             self._moved.set()
 
     async def run(self) -> None:
-        """Until it has ended."""
+        """Stop the container; returns when it has ended."""
         if not await unless(self._hook(), self._deadline_passed()):
-            self._tell("FailedPreStopHook", "PreStopHook did not end in time", True)
+            self._event(
+                "FailedPreStopHook", "PreStopHook failed: not completed within the grace period", True
+            )
         await unless(self._turn(), self._deadline_passed())
         now = self._clock.now()
         number = stop_signal(self._target.spec)
@@ -71,7 +71,7 @@ class ContainerStop:
             await self._end(signal.SIGKILL, 0.0)
 
     async def _hurried(self, earliest: float) -> None:
-        """Returns when the time is up of which less was left than it was told."""
+        """Return when a deadline that was brought forward has passed."""
         if self._deadline >= self._stop.since + self._stop.grace:
             await self._moved.wait()
         await self._deadline_passed(earliest)
@@ -92,11 +92,11 @@ class ContainerStop:
 
     async def _run_hook(self, hook: Mapping[str, Any], seconds: float) -> None:
         outcome = await run_handler(hook, self._target, seconds)
-        if not outcome.well:
-            self._tell("FailedPreStopHook", f"PreStopHook failed: {outcome.why}", True)
+        if not outcome.succeeded:
+            self._event("FailedPreStopHook", f"PreStopHook failed: {outcome.why}", True)
 
     async def _turn(self) -> None:
-        """Let those end first that have to."""
+        """Wait for the containers that stop before this one."""
         for name in self._stop.after:
             await self._ended(name)
 
@@ -108,6 +108,6 @@ class ContainerStop:
                 return
             except StillRunning as problem:
                 failures += 1
-                self._tell("FailedKillPod", str(problem), True)
-                await asyncio.sleep(_AGAIN.after(failures))
+                self._event("FailedKillPod", str(problem), True)
+                await asyncio.sleep(_RETRY_BACKOFF.after(failures))
                 grace = 0.0

@@ -1,11 +1,11 @@
-"""The environment of a container: what the image says, the namespace's services, then ``envFrom``, then ``env``, each over the one before.
+"""The environment of a container: the image's variables, service links, ``envFrom`` and ``env``, in rising precedence.
 
     env = environment(pod, container, sources, image_env, address="127.8.1.2", ...)
     expanded("--name=$(POD_NAME)", env)                  # "--name=web-0"; "$$(X)" is "$(X)"
 
-``sources`` holds the config maps and secrets that it refers to (``wanted`` says which); a missing one that isn't optional is
-``NotReady``, and the container waits. ``$(NAME)`` in a value stands for an earlier variable, in a command for any; one that
-nobody defined stays as it is.
+``sources`` holds the config maps and secrets that the container refers to (``referenced_sources`` lists them); a missing one that
+isn't optional raises ``NotReady``, and the container waits. ``$(NAME)`` in a value refers to an earlier variable, in a command
+to any; an undefined one stays as it is.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from pilothouse.node.interfaces import NotReady
 
 PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 OWN_PROGRAMS: Final = str(Path(sys.executable).parent)
-"""Where those of this installation are. It is the last in every PATH, an image's too: pods of databases start a pilot."""
+"""The programs of this installation. The last directory in every PATH, also an image's: pods of databases start a pilot."""
 CONFIG_MAP, SECRET = "ConfigMap", "Secret"
 Source = tuple[str, str]
 """Kind and name."""
@@ -35,14 +35,14 @@ _REFERENCE: Final = re.compile(r"\$\$|\$\(([^)]*)\)")
 _NAME: Final = re.compile(r"[ -<>-~]+")
 """Printable ASCII but for ``=``."""
 LONGEST: Final = 128 << 10
-"""Characters of one variable or argument: the kernel takes no longer one."""
+"""The longest variable or argument, in characters: the kernel's limit."""
 MOST_IN_ALL: Final = 4 << 20
-"""Characters of all variables, and of all arguments, of a container. A reference to a reference doubles what it stands for."""
+"""Characters of all variables, and of all arguments, of a container: nested references grow exponentially."""
 _SUBSCRIPT: Final = re.compile(r"(metadata\.(?:labels|annotations))\['([^']*)'\]")
 _CONFIG_ERROR: Final = "CreateContainerConfigError"
 
 
-def wanted(container: Tree) -> set[Source]:
+def referenced_sources(container: Tree) -> set[Source]:
     """The config maps and secrets that a container's environment refers to."""
     found: set[Source] = set()
     for each in container.get("envFrom") or ():
@@ -70,10 +70,16 @@ def environment(
     other_servers: Sequence[str] = (),
     services: Sequence[Object] = (),
 ) -> dict[str, str]:
-    """All of it. ``server`` is the URL of the API server, ``other_servers`` of those beside it, ``services`` are those of the namespace.
-    Raises ``NotReady``."""
+    """The environment. ``server`` is the URL of the API server, ``other_servers`` are the URLs of its peers, ``services`` those of
+    the namespace. Raises ``NotReady``."""
     links = service_links(services) if pod.spec.get("enableServiceLinks", True) else {}
-    env = {"PATH": PATH, **image, **links, **dict(_way_to(server, other_servers)), "HOSTNAME": hostname(pod)}
+    env = {
+        "PATH": PATH,
+        **image,
+        **links,
+        **dict(_api_server_variables(server, other_servers)),
+        "HOSTNAME": hostname(pod),
+    }
     env["PATH"] = f"{env['PATH']}:{OWN_PROGRAMS}"
     for each in container.get("envFrom") or ():
         env |= {each.get("prefix", "") + name: value for name, value in _all_of(each, sources)}
@@ -94,8 +100,8 @@ def environment(
     return env
 
 
-def _way_to(server: str, others: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """By which every client library finds the API server from inside a pod; ours finds the others too."""
+def _api_server_variables(server: str, others: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """The variables by which client libraries find the API server; ours also finds its peers."""
     parts = urlsplit(server)
     if parts.hostname:
         port = str(parts.port or 443)
@@ -107,7 +113,7 @@ def _way_to(server: str, others: Sequence[str]) -> Iterator[tuple[str, str]]:
 
 
 def hostname(pod: Object) -> str:
-    """What the pod calls itself."""
+    """The hostname of a pod."""
     name: str = pod.spec.get("hostname") or pod.name
     return name[:63].rstrip("-.")
 

@@ -1,10 +1,9 @@
-"""Handlers of hooks and probes: run a program inside a container, ask over HTTP, open a connection, or sleep.
+"""The handlers of hooks and probes: exec, httpGet, tcpSocket, sleep.
 
-    outcome = await run_handler(handler, target, timeout=1.0)
-    outcome.well, outcome.output
+    result = await run_handler(handler, HandlerTarget(container, spec, address), timeout=1.0)
+    result.succeeded, result.output
 
-A program is ended when its time is up; a connection or an answer is not waited for any longer. Whatever goes wrong is an outcome that is
-not well: the caller has a container to stop, or to ask again.
+At the timeout a program is killed and a connection closed. Every error is a result that has not succeeded; none is raised.
 """
 
 from __future__ import annotations
@@ -30,24 +29,22 @@ log = logging.getLogger(__name__)
 
 
 class HandlerResult(msgspec.Struct, frozen=True):
-    """What came of a handler."""
-
-    well: bool
+    succeeded: bool
     output: str = ""
     code: int = 0
-    """With which a program ended."""
+    """The exit code of a program."""
     asked: bool = True
-    """Whether it could be asked at all. A program that is not there says nothing about the container."""
+    """Whether the handler ran at all. A program that is not found says nothing about the container's health."""
 
     @property
     def why(self) -> str:
-        """Why it is not well; of a program both its code and what it said."""
-        told = [f"exit code {self.code}"] if self.code else []
-        return ": ".join([*told, *([self.output] if self.output else [])]) or "it failed"
+        """Why it failed; for a program its exit code and its output."""
+        code = [f"exit code {self.code}"] if self.code else []
+        return ": ".join([*code, *([self.output] if self.output else [])]) or "it failed"
 
 
 class HandlerTarget(msgspec.Struct, frozen=True):
-    """Whom a handler is about."""
+    """The container that a handler is run for."""
 
     container: RunningContainer
     spec: Tree
@@ -56,7 +53,7 @@ class HandlerTarget(msgspec.Struct, frozen=True):
 
 
 async def run_handler(handler: Mapping[str, Any], target: HandlerTarget, timeout: float) -> HandlerResult:
-    """Carry it out, for so many seconds at most."""
+    """Run a handler, for ``timeout`` seconds at most."""
     try:
         async with asyncio.timeout(timeout) as limit:
             if (command := handler.get("exec")) is not None:
@@ -75,24 +72,24 @@ async def run_handler(handler: Mapping[str, Any], target: HandlerTarget, timeout
         return HandlerResult(False, f"timed out after {timeout:g}s")
     except (PortUnknown, ResultUnknown) as problem:
         return HandlerResult(False, str(problem), asked=False)
-    except Exception as problem:  # noqa: BLE001 - it is logged, and what it is matters to none of the callers
+    except Exception as problem:  # noqa: BLE001 - logged; to every caller it is a failed handler
         return _unforeseen(problem)
-    return HandlerResult(False, f"no handler that is known: {sorted(handler)}")
+    return HandlerResult(False, f"missing probe handler: {sorted(handler)}")
 
 
 def _unforeseen(problem: Exception) -> HandlerResult:
-    """That we could not ask says nothing about the container."""
+    """An error of the agent says nothing about the container's health."""
     said = f"{type(problem).__name__}: {problem}"
-    log.error("a probe or hook could not be carried out: %s", said, exc_info=log.isEnabledFor(logging.DEBUG))
+    log.error("error running a probe or hook: %s", said, exc_info=log.isEnabledFor(logging.DEBUG))
     return HandlerResult(False, said, asked=False)
 
 
 class PortUnknown(ValueError):
-    """A port is named that the container does not have."""
+    """The container has no port of that name."""
 
 
 def port_of(port: int | str, container: Tree) -> int:
-    """A number, or the number of a container's port of that name."""
+    """A port number, from a number or from the name of a container port."""
     if isinstance(port, int):
         return port
     if str(port).isdigit():
@@ -113,7 +110,7 @@ async def _run(argv: Sequence[str], target: HandlerTarget) -> HandlerResult:
         reading = asyncio.gather(*(_head(stream) for stream in streams))
         try:
             code = await entered.exited()
-            # What it left running in the background may hold the streams open for ever.
+            # A background process that it started may hold the streams open for ever.
             await asyncio.wait((reading,), timeout=_REST)
             texts = reading.result() if reading.done() else []
         finally:
@@ -126,7 +123,7 @@ async def _run(argv: Sequence[str], target: HandlerTarget) -> HandlerResult:
 
 
 async def _head(stream: asyncio.StreamReader) -> bytes:
-    """The beginning of what is written; the rest is read too, so that nobody is held up."""
+    """The beginning of the output; the rest is read and dropped, so that the program does not block."""
     kept = b""
     while data := await stream.read(65536):
         if len(kept) < MOST_OUTPUT:

@@ -1,9 +1,9 @@
-"""This installation, as containers need it: pods of databases start ``pilothouse pilot``.
+"""The paths of this Pilothouse installation that a container needs to run ``pilothouse pilot``.
 
-    View(hostname="db-0", machine=installation())
+    FilesystemView(hostname="db-0", machine=installation())
 
-An interpreter, a virtual environment and a source folder know their own paths, so a container sees them, read-only, where they are on
-the machine, and nothing else of the folders that they are in.
+An interpreter, a virtual environment and a source directory contain their own paths, so a container sees them read-only at the same
+place as the machine, and nothing else of the directories around them.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from typing import Final
 import pilothouse
 
 _PARTS: Final = ("bin", "lib", "lib64", "pyvenv.cfg")
-"""Of an interpreter's or environment's folder; it may hold other files, with passwords of a package index say."""
+"""The parts of an interpreter's or environment's directory that are shown: others may hold secrets, as pip.conf does."""
 
 
 def installation() -> tuple[str, ...]:
-    """What has to be there for this very program to run: its interpreter, its libraries wherever they are, itself."""
+    """The existing paths of the interpreter, its libraries and this package."""
     prefixes = [Path(sys.prefix, part) for part in _PARTS] + [Path(sys.base_prefix, part) for part in _PARTS]
     libraries = [Path(each) for each in sys.path if each.endswith(("site-packages", "dist-packages"))]
     own = [Path(pilothouse.__file__).parent, Path(sys.executable)]

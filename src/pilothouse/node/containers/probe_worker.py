@@ -1,13 +1,13 @@
-"""The probes of one instance of a container: asked when their time comes, their results added up.
+"""The probe worker: runs the probes of one instance of a container, and counts their results.
 
-    probes = ProbeWorker(part, target, since, clock, rng, changed, ...)
+    probes = ProbeWorker(container, target, since, clock, rng, changed=..., unhealthy=...)
     probes.score("readinessProbe").verdict
     await probes.run()                             # until cancelled, with the instance
 
-The startup probe goes first, the others once it has passed. When a probe has condemned an instance nothing more is asked; the next instance
-has probes of its own. An instance that was taken up from an earlier agent keeps the standing that it had, and is first
-asked after a random part of the period, so that a restarted agent does not ask everybody at once; one that does not count as ready
-is asked at once.
+The startup probe runs first, the others once it has passed. A startup or liveness probe that has failed for good runs no
+more; the next instance has probes of its own. An adopted instance keeps the scores that an earlier agent reported, and its first
+probe is delayed by a random part of the period, so that a restarted agent does not probe all containers at once; one that is not
+ready is probed at once.
 """
 
 from __future__ import annotations
@@ -27,15 +27,13 @@ _PERIOD: Final = 10.0
 _TIMEOUT: Final = 1.0
 
 Unhealthy = Callable[[str], None]
-"""Told in kubelet's words of each failure of one that is to stay."""
+"""Called with kubelet's message for each failed probe, unless the pod is terminating."""
 
 
 class ProbeWorker:
-    """Of one instance."""
-
     def __init__(
         self,
-        part: PodContainer,
+        container: PodContainer,
         target: HandlerTarget,
         since: float,
         clock: Clock,
@@ -43,40 +41,39 @@ class ProbeWorker:
         *,
         changed: Callable[[], None],
         unhealthy: Unhealthy,
-        standing: Mapping[str, ProbeScore] | None = None,
+        initial_scores: Mapping[str, ProbeScore] | None = None,
     ) -> None:
-        """``standing`` is what an earlier agent had found; without it the instance is new."""
-        self._part = part
+        """``initial_scores`` are those of an adopted instance; None for one that has just started."""
+        self._container = container
         self._target = target
         self._since = since
         self._clock = clock
         self._rng = rng
         self._changed = changed
         self._unhealthy = unhealthy
-        self._adopted = standing is not None
+        self._adopted = initial_scores is not None
         fresh = {STARTUP: UNKNOWN, LIVENESS: PASSED, READINESS: FAILED}
-        self._scores = {**fresh, **(standing or {})}
+        self._scores = {**fresh, **(initial_scores or {})}
         self._started = asyncio.Event()
-        if part.probe(STARTUP) is None or self._scores[STARTUP].verdict is True:
+        if container.probe(STARTUP) is None or self._scores[STARTUP].verdict is True:
             self._started.set()
         self._ending = asyncio.Event()
 
     def score(self, kind: str) -> ProbeScore:
         return self._scores[kind]
 
-    def is_ending(self) -> None:
-        """The pod ends: only its readiness is of interest any more, and that it is lost is nothing to warn of."""
+    def pod_terminating(self) -> None:
+        """Run only the readiness probe from here on, and report no failures."""
         self._ending.set()
 
     async def run(self) -> None:
-        """Ask until cancelled."""
         async with asyncio.TaskGroup() as group:
             for kind in (STARTUP, LIVENESS, READINESS):
-                probe = self._part.probe(kind)
+                probe = self._container.probe(kind)
                 if probe is not None:
-                    group.create_task(self._keep(kind, probe), name=f"{kind} of {self._part.name}")
+                    group.create_task(self._probe_loop(kind, probe), name=f"{kind} of {self._container.name}")
 
-    async def _keep(self, kind: str, probe: Mapping[str, Any]) -> None:
+    async def _probe_loop(self, kind: str, probe: Mapping[str, Any]) -> None:
         if kind == STARTUP and self._started.is_set():
             return
         period = float(probe.get("periodSeconds") or _PERIOD)
@@ -88,7 +85,7 @@ class ProbeWorker:
         if kind != STARTUP:
             await self._started.wait()
         while not (self._ending.is_set() and kind != READINESS):
-            await self._ask(kind, probe)
+            await self._probe(kind, probe)
             verdict = self._scores[kind].verdict
             if kind == STARTUP and verdict is not None:
                 if verdict:
@@ -98,17 +95,17 @@ class ProbeWorker:
                 return
             await asyncio.sleep(period)
 
-    async def _ask(self, kind: str, probe: Mapping[str, Any]) -> None:
+    async def _probe(self, kind: str, probe: Mapping[str, Any]) -> None:
         timeout = float(probe.get("timeoutSeconds") or _TIMEOUT)
         outcome = await run_handler(probe, self._target, timeout)
         name = kind.removesuffix("Probe").capitalize()
         if not outcome.asked:
             self._warn(f"{name} probe errored and resulted in unknown state: {outcome.why}")
             return
-        said = outcome.output if outcome.well or outcome.output else outcome.why
+        said = outcome.output if outcome.succeeded or outcome.output else outcome.why
         before = self._scores[kind]
-        after = self._scores[kind] = with_result(before, outcome.well, probe, said)
-        if not outcome.well:
+        after = self._scores[kind] = with_result(before, outcome.succeeded, probe, said)
+        if not outcome.succeeded:
             self._warn(f"{name} probe failed: {said}")
         if after.verdict != before.verdict:
             self._changed()

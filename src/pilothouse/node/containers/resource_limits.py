@@ -1,9 +1,10 @@
-"""What a container may use, as its manifest says it.
+"""The resource limits of a container, from its manifest.
 
-    limits_of(container, pids=8192)          # Limits(cpu=2.0, memory=1073741824, ...)
-    group_name(pod.uid, "db")                # where it is counted
+    container_limits(container, pids=8192)   # Limits(cpu=2.0, memory=1073741824, ...)
+    container_cgroup(pod.uid, "db")          # the name of its control group
 
-A limit that this machine does not enforce is told in the pod's condition ``pilothouse.io/LimitsEnforced``; the pod runs all the same.
+A limit that this machine can't enforce is reported in the pod's condition ``pilothouse.io/LimitsEnforced``; the pod runs all
+the same.
 """
 
 from __future__ import annotations
@@ -17,20 +18,20 @@ from pilothouse.supervise.cgroup_settings import Limits, Throttle
 from pilothouse.supervise.cgroups import PODS
 
 _PROMISED = ("cpu is", "memory is", "I/O of")
-"""How complaints about limits begin that a manifest, or the class of a volume, asks for; requests are the scheduler's business."""
+"""How messages about limits begin that a manifest, or the class of a volume, sets; requests are the scheduler's."""
 
 
-def pod_group(pod_uid: str) -> str:
-    """The group that holds those of a pod's containers."""
+def pod_cgroup(pod_uid: str) -> str:
+    """The name of a pod's control group, the parent of its containers'."""
     return f"{PODS}/{pod_uid}"
 
 
-def group_name(pod_uid: str, container: str) -> str:
-    return f"{pod_group(pod_uid)}/{container}"
+def container_cgroup(pod_uid: str, container: str) -> str:
+    return f"{pod_cgroup(pod_uid)}/{container}"
 
 
-def limits_of(container: Tree, *, pids: int | None, throttles: tuple[Throttle, ...] = ()) -> Limits:
-    """Its limits and requests; who limits something and asks for nothing asks for as much."""
+def container_limits(container: Tree, *, pids: int | None, throttles: tuple[Throttle, ...] = ()) -> Limits:
+    """A container's limits and requests; a request defaults to the limit."""
     resources: Mapping[str, Any] = container.get("resources") or {}
     limits: Mapping[str, Any] = resources.get("limits") or {}
     requests: Mapping[str, Any] = {**limits, **(resources.get("requests") or {})}
@@ -44,21 +45,21 @@ def limits_of(container: Tree, *, pids: int | None, throttles: tuple[Throttle, .
     )
 
 
-def weight_of(containers: Iterable[Tree], pids: int | None = None) -> Limits:
-    """What a pod weighs against other pods: the processors that its containers ask for together. They are limited one by one, but for
-    processes: of those all of them together have so many.
+def pod_limits(containers: Iterable[Tree], pids: int | None = None) -> Limits:
+    """The settings of a pod's control group: the sum of the CPU requests as its weight, and the number of processes that its containers
+    share. All other limits are set per container.
     """
-    asked = (limits_of(each, pids=None).cpu_request for each in containers)
+    asked = (container_limits(each, pids=None).cpu_request for each in containers)
     return Limits(cpu_request=sum(each or 0.0 for each in asked), pids=pids)
 
 
-def broken_promises(complaints: Iterable[str]) -> list[str]:
-    """Those complaints that are about a limit of the manifest."""
-    return [each for each in complaints if each.startswith(_PROMISED)]
+def unenforced_limits(unenforced: Iterable[str]) -> list[str]:
+    """The messages that are about a limit of the manifest."""
+    return [each for each in unenforced if each.startswith(_PROMISED)]
 
 
-def denied(limits: Limits, why: str) -> list[str]:
-    """The same for a container that has no group at all."""
+def all_unenforced(limits: Limits, why: str) -> list[str]:
+    """The messages for a container without a control group."""
     asked = [("cpu", limits.cpu), ("memory", limits.memory)]
     return [f"{name} is not enforced: {why}" for name, value in asked if value is not None]
 

@@ -1,8 +1,8 @@
-"""Which system calls a container may make: the filter that its ``seccompProfile`` comes to.
+"""The seccomp filter of a container, from its ``seccompProfile``.
 
     seccomp_filter(pod, container, ("CHOWN",), profiles=Path("/var/lib/pilothouse/node/seccomp"))
 
-The container's own profile goes before the pod's. Without one it is ``RuntimeDefault``, as a kubelet's with ``--seccomp-default``. Privileged
+The container's profile overrides the pod's. The default is ``RuntimeDefault``, as with kubelet's ``--seccomp-default``. Privileged
 containers are not confined. A ``Localhost`` profile is a JSON file below ``profiles``.
 """
 
@@ -25,16 +25,16 @@ _MACHINE: Final = os.uname().machine
 
 
 def is_enforced() -> bool:
-    """Whether filters are known for this machine's architecture."""
+    """Whether this machine's architecture is supported."""
     return _MACHINE in TABLES
 
 
 def seccomp_filter(
     pod: Object, container: Tree, capabilities: tuple[str, ...], profiles: Path, *, shared_user: bool = False
 ) -> bytes:
-    """A program for ``Launch.seccomp``; empty for none. Raises ``NotReady`` for a profile that isn't there or is none.
+    """The filter program for ``LaunchSpec.seccomp``; empty for none. Raises ``NotReady`` for a missing or invalid profile.
 
-    ``shared_user`` says whether all pods have the agent's own id.
+    ``shared_user`` says whether all pods run with the agent's user id.
     """
     own = container.get("securityContext") or {}
     asked = own.get("seccompProfile") or (pod.spec.get("securityContext") or {}).get("seccompProfile") or {}
@@ -54,7 +54,7 @@ def _read(profiles: Path, name: str) -> SeccompProfile:
     if not name or name.startswith("/") or ".." in name.split("/"):
         raise NotReady(
             _ERROR,
-            f'localhostProfile "{name}" is no path below the folder {profiles}; write it without / and ..',
+            f'localhostProfile "{name}" must be a relative path below {profiles}, without ".."',
         )
     try:
         return parsed((profiles / name).read_bytes())

@@ -1,10 +1,10 @@
-"""Who a container runs as, and with which rights.
+"""The security context of a container: its user, groups and capabilities.
 
     user(pod, container, "999:999", AgentIdentity(uid=0, gid=0))        # ProcessUser(uid=999, gid=999, groups=(2000,))
     capabilities(container)                                      # ("AUDIT_WRITE", "CHOWN", …)
 
-The container's own word goes before the pod's, and that before the image's. Only root can become somebody else: under an agent that
-is not root, a container that asks for another user is shown that number for the agent's own.
+The container's setting overrides the pod's, and that the image's. Only a root agent can change the user: under any other
+agent, a container that asks for another user sees the agent's own id under that number.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ DEFAULT_CAPABILITIES: Final = (
     "SETUID",
     "SYS_CHROOT",
 )
-"""What containers have elsewhere, unless they ask for more or less."""
+"""The default capabilities of containerd and Docker."""
 
 
 class AgentIdentity(msgspec.Struct, frozen=True):
-    """Who the agent is."""
+    """The user and group of the agent."""
 
     uid: int
     gid: int
@@ -53,7 +53,7 @@ class AgentIdentity(msgspec.Struct, frozen=True):
 
 
 def user(pod: Object, container: Tree, image_user: str, agent: AgentIdentity) -> ProcessUser | None:
-    """None for the agent itself, where it isn't root. Raises ``NotReady``."""
+    """The user of a container; None for the user of an agent that isn't root. Raises ``NotReady``."""
     of_pod: Mapping[str, Any] = pod.spec.get("securityContext") or {}
     own: Mapping[str, Any] = container.get("securityContext") or {}
     image_uid, image_gid = _of_image(image_user)
@@ -63,13 +63,13 @@ def user(pod: Object, container: Tree, image_user: str, agent: AgentIdentity) ->
     if _first(own.get("runAsNonRoot"), of_pod.get("runAsNonRoot")) and effective == 0:
         raise NotReady(
             _ERROR,
-            f'container "{container["name"]}" has runAsNonRoot and would run as root; '
+            f'container "{container["name"]}" has runAsNonRoot and image will run as root; '
             "set runAsUser to a user other than 0",
         )
     if gid is None and uid is not None:
         gid = _group_of(uid)
     if not agent.is_root:
-        # The one id that it has is shown with any number; a second one, as further groups would be, it can't have.
+        # An unprivileged user namespace maps one id, to any number; supplementary groups would need further ids.
         if uid is None and gid is None:
             return None
         return ProcessUser(effective, agent.gid if gid is None else gid)
@@ -80,7 +80,7 @@ def user(pod: Object, container: Tree, image_user: str, agent: AgentIdentity) ->
 
 
 def capabilities(container: Tree) -> tuple[str, ...]:
-    """Those that a container may have, inside its user namespace where it has one."""
+    """The capabilities of a container, inside its user namespace if it has one."""
     own = container.get("securityContext") or {}
     if own.get("privileged"):
         return tuple(sorted(CAPABILITIES))
@@ -94,7 +94,7 @@ def capabilities(container: Tree) -> tuple[str, ...]:
 
 
 def no_new_privileges(container: Tree) -> bool:
-    """Whether a program that it starts never has more rights than itself: unless more is asked for in so many words."""
+    """Whether set-user-id programs gain nothing. True unless ``allowPrivilegeEscalation`` is true or implied."""
     own = container.get("securityContext") or {}
     if own.get("privileged") or own.get("allowPrivilegeEscalation"):
         return False
@@ -103,13 +103,13 @@ def no_new_privileges(container: Tree) -> bool:
 
 
 def is_masked(container: Tree) -> bool:
-    """Whether the parts of /proc and /sys that speak of the whole machine are covered."""
+    """Whether sensitive paths of /proc and /sys are masked."""
     own = container.get("securityContext") or {}
     return not own.get("privileged") and own.get("procMount") != "Unmasked"
 
 
 def has_host_users(pod: Object) -> bool:
-    """Whether the pod has the machine's own ids. Unset means no."""
+    """Whether the pod uses the machine's user namespace. Unset means no."""
     return pod.spec.get("hostUsers") is True
 
 
@@ -127,7 +127,7 @@ def _uid(text: str) -> int:
     try:
         return pwd.getpwnam(text).pw_uid
     except KeyError:
-        raise NotReady(_ERROR, f'the image runs as user "{text}", whom this machine does not know') from None
+        raise NotReady(_ERROR, f'unable to find user "{text}" of the image on this machine') from None
 
 
 def _gid(text: str) -> int:
@@ -136,9 +136,7 @@ def _gid(text: str) -> int:
     try:
         return grp.getgrnam(text).gr_gid
     except KeyError:
-        raise NotReady(
-            _ERROR, f'the image runs as group "{text}", which this machine does not know'
-        ) from None
+        raise NotReady(_ERROR, f'unable to find group "{text}" of the image on this machine') from None
 
 
 def _group_of(uid: int) -> int:

@@ -1,8 +1,8 @@
-"""What a container has to say when it ends: its termination message.
+"""The termination message of a container.
 
-last_words(folder, attempt, spec, well=False)
+    termination_message(folder, attempt, spec, succeeded=False)
 
-The file at ``terminationMessagePath`` first, 4096 bytes of it; for one that failed and wrote nothing, with
+It is the end of the file at ``terminationMessagePath``, 4096 bytes at most; for a container that failed, wrote nothing and has
 ``FallbackToLogsOnError``, the end of its log.
 """
 
@@ -25,10 +25,10 @@ MOST_OF_LOG: Final = 2048
 MOST_LINES: Final = 80
 
 
-def termination_message(folder: ContainerDirectory, attempt: int, spec: Tree, *, well: bool) -> str:
-    """Empty if there are none."""
-    said = _tail(folder.last_words(attempt), MOST)
-    if said or well or spec.get("terminationMessagePolicy") != "FallbackToLogsOnError":
+def termination_message(folder: ContainerDirectory, attempt: int, spec: Tree, *, succeeded: bool) -> str:
+    """The message of one instance; empty if there is none."""
+    said = _tail(folder.termination_message_file(attempt), MOST)
+    if said or succeeded or spec.get("terminationMessagePolicy") != "FallbackToLogsOnError":
         return said
     lines = _tail(folder.attempt(attempt) / LOG, 2 * MOST).splitlines()[-MOST_LINES:]
     # A line of the log is: time, stream, whole or partial, text.
@@ -45,6 +45,6 @@ def _tail(path: Path, most: int) -> str:
     except FileNotFoundError:
         return ""
     except OSError as problem:
-        # It may be a link or a pipe instead; the end of a container is reported all the same.
-        log.warning("%s can't be read: %s", path, problem.strerror)
+        # The container may have replaced it by a link or a pipe; its exit is reported all the same.
+        log.warning("failed to read termination message %s: %s", path, problem.strerror)
         return ""

@@ -1,4 +1,4 @@
-"""Files in directories that others may write to, reached by handles and never by paths.
+"""Opens, walks and removes files in directories that others can write to, by handles and never by paths.
 
     with open_directory(volume) as top:
         handle = open_beneath(top, "data/pg", os.O_RDONLY)      # in the volume, through no link; else OSError

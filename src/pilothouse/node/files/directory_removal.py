@@ -1,4 +1,4 @@
-"""Folders of pods removed beside everything else.
+"""Removes directories of pods in background threads.
 
     removal = DirectoryRemoval()
     await removal.remove(folder)           # returns when nothing is left of it; the loop goes on meanwhile

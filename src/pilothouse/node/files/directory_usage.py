@@ -1,4 +1,4 @@
-"""How much a folder takes on the disk.
+"""Measures the disk usage of a directory.
 
     measure_disk_usage(folder)               # DirectoryUsage(size=1_052_672, files=12)
     measure_disk_usage(folder).unmeasured    # "" or why there may be more: "more than 500000 files and folders"

@@ -1,10 +1,10 @@
-"""Names from the API that become names of files: checked where they enter the agent.
+"""Checks names from the API that become file names.
 
-    bad_names(pod)                  # ["spec.volumes[0].name: …"], or [] for a pod that can be kept
+    bad_names(pod)                  # ["spec.volumes[0].name: …"], or [] for a valid pod
     component("web")                # "web"; ValueError for "../etc"
 
-An API server admits only such names. But the agent may be root, and an API server need not be: whoever has taken one over
-must not name files outside of the folders that the agent keeps for pods.
+An API server admits only valid names. But the agent may be root, and the API server need not be: an attacker who controls the API server
+must not be able to name files outside the pods' directories.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ _SHOWN: Final = 80
 
 
 def is_uid(uid: object) -> bool:
-    """Whether a uid can be the name of a folder: letters, digits and dashes, as every server makes them."""
+    """Whether a uid is safe as a directory name: letters, digits and dashes."""
     return isinstance(uid, str) and _IS_UID(uid) is not None
 
 
 def bad_names(pod: Object) -> list[str]:
-    """What is wrong with the uid of a pod and with the names of its containers and volumes."""
+    """The errors in a pod's uid and in the names of its containers and volumes."""
     return list(_bad_names(pod))
 
 
@@ -42,9 +42,9 @@ def _bad_names(pod: Object) -> Iterator[str]:
 
 
 def component(name: str) -> str:
-    """A name that is one part of a path, and leads nowhere else. Raises ValueError."""
+    """The name, if it is a single path component. Raises ValueError."""
     if name in ("", ".", "..") or "/" in name or "\0" in name:
-        raise ValueError(f"{_shown(name)} is no name of a file")
+        raise ValueError(f"{_shown(name)} is not a valid file name")
     return name
 
 

@@ -1,11 +1,11 @@
-"""How far a walk through somebody else's files goes.
+"""Limits for walking a directory tree that another user can change.
 
     meter = Meter(WalkLimit(depth=4096, entries=500_000, seconds=60.0))
-    meter.entry()                      # at each entry of a directory; WalkTooLong beyond the limit
-    meter.level(12)                    # at each directory that is entered
+    meter.entry()                      # for each entry of a directory; raises WalkTooLong beyond the limit
+    meter.level(12)                    # for each directory that is entered
 
-Whoever writes the files may go on while they are looked at: rename directories so that the walk meets them again and again,
-or hang the ones that it has left below the one that it is in. Such a tree has no end, however small it is.
+A pod can change its files during the walk: rename directories so that the walk meets them again, or move those that it has left
+below the one that it is in. Such a tree has no end, however small it is.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _ENTRIES_PER_LOOK: Final = 256
 
 
 class WalkLimit(msgspec.Struct, frozen=True, kw_only=True):
-    """Directories below one another, entries in all of them, and seconds."""
+    """How deep, how many entries in all, how long."""
 
     depth: int
     entries: int
@@ -28,7 +28,7 @@ class WalkLimit(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WalkTooLong(Exception):
-    """The limit is reached; the message says which. ``timed_out``: it was too slow, for which the machine may be the reason."""
+    """A limit is reached; the message says which. ``timed_out``: the walk was slow, perhaps because the machine is busy."""
 
     def __init__(self, message: str, *, timed_out: bool = False) -> None:
         super().__init__(message)
@@ -36,7 +36,7 @@ class WalkTooLong(Exception):
 
 
 class Meter:
-    """Of one walk, or of several that have a limit of entries and time together."""
+    """Counts one walk, or several that share a limit."""
 
     def __init__(self, limit: WalkLimit) -> None:
         self._limit = limit
@@ -44,7 +44,7 @@ class Meter:
         self._end = time.monotonic() + limit.seconds
 
     def entry(self) -> None:
-        """One more. Raises WalkTooLong."""
+        """Count an entry. Raises WalkTooLong."""
         self._seen += 1
         if self._seen > self._limit.entries:
             raise WalkTooLong(f"more than {self._limit.entries} files and folders")
@@ -52,6 +52,6 @@ class Meter:
             raise WalkTooLong(f"not counted within {self._limit.seconds:g} s", timed_out=True)
 
     def level(self, depth: int) -> None:
-        """So many directories below the first. Raises WalkTooLong."""
+        """Check the depth of a directory. Raises WalkTooLong."""
         if depth > self._limit.depth:
             raise WalkTooLong(f"folders more than {self._limit.depth} levels deep")

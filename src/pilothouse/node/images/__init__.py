@@ -1,5 +1,6 @@
-"""Images: files that were brought to this node, and what they say of the programs in them.
+"""Images: imported files, and how the programs in them are started.
 
-``references`` reads names, ``bundles`` is what an image is, ``unpacking`` lets nothing dangerous onto the disk, ``library`` is the
-folder with all of them, ``airgap`` carries some of them to other machines in one file. Nothing is fetched from anywhere: an image that is not here is missing, and says how it would come here.
+``image_references`` parses names, ``image_manifest`` describes an image, ``unpacking`` writes untrusted archives to disk safely,
+``image_store`` is the directory of all images, ``airgap_bundles`` carries several to other machines in one file. Nothing is
+pulled: for a missing image the error message says how to import it.
 """

@@ -1,4 +1,4 @@
-"""Archives opened so that whatever they say of themselves, reading them takes little memory.
+"""Opens archives with bounded memory, whatever their headers say.
 
     with open_tar(source) as archive:
         for member in archive.members():

@@ -1,4 +1,4 @@
-"""What an image is: its files, and how its program is started.
+"""The manifest of an image: its files, and how its program is started.
 
 An archive or folder says the latter in a file ``image.json`` at its top; whoever imports it can say it too, and wins:
 

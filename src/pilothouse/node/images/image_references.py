@@ -1,4 +1,4 @@
-"""References to images, as pods spell them.
+"""Parses image references.
 
     parse_image_reference("quay.io/team/redis:7.2")         # name "quay.io/team/redis", tag "7.2"
     parse_image_reference("redis")                          # tag "latest"

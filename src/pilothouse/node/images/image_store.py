@@ -1,4 +1,4 @@
-"""The images of a node, in a folder.
+"""The image store of a node, in a directory.
 
     images = ImageStore(Path("/var/lib/pilothouse/images"), SystemClock())
     images.import_("redis:7.2", Path("redis.tar.gz"))
@@ -225,7 +225,7 @@ class ImageStore:
 
     @contextmanager
     def turn(self) -> Iterator[None]:
-        """While it lasts, nobody else changes anything here."""
+        """Lock the store."""
         self._folder.mkdir(parents=True, exist_ok=True, mode=0o755)
         with (self._folder / ".lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)

@@ -1,4 +1,4 @@
-"""Archives and folders onto the disk, without trusting them.
+"""Unpacks untrusted archives and directories.
 
     unpacked = unpack(Path("redis.tar.gz"), target, LIMITS)
 

@@ -1,4 +1,4 @@
-"""An instance of a container: one run of its program. They are numbered from 0, which is the count of restarts."""
+"""An instance of a container: one run of its program. Instances are numbered from 0; the number is the restart count."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ class RunningInstance(msgspec.Struct, frozen=True):
 
     attempt: int
     since: float
-    hooked: bool = True
-    """Whether its postStart hook is done, if it has one."""
+    post_start_done: bool = True
+    """Whether its postStart hook is done; true without a hook."""
 
 
 class EndedInstance(msgspec.Struct, frozen=True):
-    """An instance that ran, or could not be started."""
+    """An instance that has ended, or failed to start. Stored as JSON in the pod's directory."""
 
     attempt: int
     code: int
@@ -25,8 +25,8 @@ class EndedInstance(msgspec.Struct, frozen=True):
     reason: str = ""
     message: str = ""
     lost: bool = False
-    """Whether it ended with the machine: what it had done besides writing to disks went with it."""
+    """Whether it ended by a reboot of the machine: its effects other than files are lost."""
 
     @property
-    def well(self) -> bool:
+    def succeeded(self) -> bool:
         return self.code == 0

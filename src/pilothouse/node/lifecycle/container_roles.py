@@ -1,10 +1,10 @@
-"""The containers of a pod, by the part that they play.
+"""The containers of a pod and their roles.
 
-    for part in containers_of(pod.spec):
-        part.name, part.role, part.spec
+    for container in containers_of(pod.spec):
+        container.name, container.role, container.spec
 
-Init containers run one after the other, and to their end; a sidecar is an init container with ``restartPolicy: Always``, which
-goes on running beside the main ones and stops after them.
+Init containers run one after the other, to completion; a sidecar is an init container with ``restartPolicy: Always``, which
+keeps running beside the main containers and stops after them.
 """
 
 from __future__ import annotations
@@ -19,15 +19,13 @@ from pilothouse.api.objects import Tree
 
 
 class ContainerRole(Enum):
-    """What a container is for."""
-
     INIT = "init"
     SIDECAR = "sidecar"
     MAIN = "main"
 
 
 class PodContainer(msgspec.Struct, frozen=True):
-    """One container of a pod."""
+    """One container of a pod's spec."""
 
     name: str
     role: ContainerRole
@@ -38,13 +36,13 @@ class PodContainer(msgspec.Struct, frozen=True):
         return None if self.role is ContainerRole.INIT else self.spec.get(kind)
 
 
-def not_begun(spec: Mapping[str, Any]) -> str:
-    """Why a container waits that was never started and has nothing in its way, in kubelet's word."""
+def waiting_reason(spec: Mapping[str, Any]) -> str:
+    """Kubelet's waiting reason of a container that has not started yet and that nothing blocks."""
     return "PodInitializing" if spec.get("initContainers") else "ContainerCreating"
 
 
 def containers_of(spec: Mapping[str, Any]) -> tuple[PodContainer, ...]:
-    """All of them, in the order in which they are started."""
+    """All containers of a pod, in start order."""
     found = []
     for each in spec.get("initContainers") or ():
         role = ContainerRole.SIDECAR if each.get("restartPolicy") == "Always" else ContainerRole.INIT

@@ -1,8 +1,8 @@
-"""What is known of a pod and its containers at one moment: all that a decision is made of.
+"""The state of a pod and its containers at one moment: the input of a decision.
 
     PodState(pod, {"db": ContainerState(running=RunningInstance(attempt=2, since=1000.0))}, prepared=True)
 
-Workers gather it from folders, processes and probes; nothing in here can change.
+The workers read it from directories, processes and probes. It is immutable.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pilothouse.node.lifecycle.restart_policy import RestartBackoff
 
 
 class StartBlocker(msgspec.Struct, frozen=True):
-    """What keeps something from beginning, and when to try again."""
+    """Why a pod or a container can't start yet, and when to retry."""
 
     reason: str
     message: str
@@ -27,8 +27,6 @@ class StartBlocker(msgspec.Struct, frozen=True):
 
 
 class ContainerState(msgspec.Struct, frozen=True):
-    """What is known of one container."""
-
     running: RunningInstance | None = None
     ended: EndedInstance | None = None
     """The last instance that ended."""
@@ -36,8 +34,8 @@ class ContainerState(msgspec.Struct, frozen=True):
     """The one before that."""
     starting: bool = False
     stopping: bool = False
-    hurdle: StartBlocker | None = None
-    pause: RestartBackoff | None = None
+    blocker: StartBlocker | None = None
+    backoff: RestartBackoff | None = None
     startup: ProbeScore = UNKNOWN
     liveness: ProbeScore = PASSED
     readiness: ProbeScore = UNKNOWN
@@ -46,7 +44,7 @@ class ContainerState(msgspec.Struct, frozen=True):
     failed_hook: str = ""
     """Why its postStart hook failed."""
     is_image_replaced: bool = False
-    """Its image was imported again, and this instance, which has the old files, was never ready."""
+    """Whether its image was imported again, and this instance, which has the earlier files, was never ready."""
 
     @property
     def alive(self) -> bool:
@@ -54,13 +52,13 @@ class ContainerState(msgspec.Struct, frozen=True):
 
     @property
     def fresh(self) -> bool:
-        """True if no instance of it ever began."""
+        """Whether no instance has ever started."""
         return self.running is None and self.ended is None
 
     @property
     def started(self) -> bool:
-        """Whether it runs and has come up: its hook is done and its startup probe has passed."""
-        if self.running is None or not self.running.hooked:
+        """Whether it runs, its postStart hook is done and its startup probe has passed."""
+        if self.running is None or not self.running.post_start_done:
             return False
         return not self.has_startup or self.startup.verdict is True
 
@@ -70,37 +68,35 @@ class ContainerState(msgspec.Struct, frozen=True):
 
 
 class PodEnding(msgspec.Struct, frozen=True):
-    """Why a pod has to end, and by when. Kept on disk: once it is decided it stays so."""
+    """Why a pod terminates, and by when. Stored in the pod's directory: termination is never revoked."""
 
     cause: str
-    """``Deleted``, or the reason that a failed pod shows: ``DeadlineExceeded``, ``Evicted``."""
+    """``Deleted``, or the ``status.reason`` of a failed pod: ``DeadlineExceeded``, ``Evicted``."""
     message: str
     since: float
     grace: float
     """Seconds, from ``since``."""
     allowed: float | None = None
-    """The grace of the deletion that is taken into account."""
+    """The grace period of the deletion that ``grace`` accounts for."""
 
     @property
     def fails(self) -> bool:
-        """Whether the pod has failed, whatever its containers say."""
+        """Whether the pod fails, whatever its containers' exit codes are."""
         return self.cause != "Deleted"
 
 
 class PodState(msgspec.Struct, frozen=True):
-    """What is known of a pod."""
-
     pod: Object
     containers: Mapping[str, ContainerState]
     prepared: bool = False
-    """Whether its volumes and its address are there."""
-    hurdle: StartBlocker | None = None
-    """What keeps them from being there."""
+    """Whether its volumes and its address are ready."""
+    blocker: StartBlocker | None = None
+    """Why they are not."""
     ending: PodEnding | None = None
     gone: bool = False
-    """Whether the API knows nothing of the pod any more."""
-    begun: float = 0.0
-    """When this node took the pod on."""
+    """Whether the pod is gone from the API."""
+    start_time: float = 0.0
+    """``status.startTime``."""
 
-    def seen(self, name: str) -> ContainerState:
+    def container(self, name: str) -> ContainerState:
         return self.containers.get(name) or ContainerState()

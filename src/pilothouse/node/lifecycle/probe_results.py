@@ -1,11 +1,10 @@
-"""What the results of probes add up to.
+"""From single probe results to a verdict, by ``successThreshold`` and ``failureThreshold``.
 
-    score = PASSED                                    # a container is alive until shown otherwise
+    score = PASSED                                    # the liveness of a container that has just started
     score = with_result(score, False, probe)          # one failure of three: the verdict stays
     score.verdict
 
-A verdict changes when as many results in a row say so as the probe's threshold asks for. A prober that could not ask gives no
-result, and changes nothing.
+The verdict changes after as many equal results in a row as the threshold says. A probe that could not run has no result.
 """
 
 from __future__ import annotations
@@ -17,15 +16,15 @@ import msgspec
 
 
 class ProbeScore(msgspec.Struct, frozen=True):
-    """The standing of one probe of one instance."""
+    """The results of one probe of one instance so far."""
 
     verdict: bool | None = None
-    """None before there is one."""
+    """None before the first threshold is reached."""
     last: bool | None = None
     streak: int = 0
-    """How many results in a row have been as the last."""
+    """How many results in a row were like the last."""
     output: str = ""
-    """What the last failure said."""
+    """The output of the last failure."""
 
 
 UNKNOWN: Final = ProbeScore()
@@ -34,7 +33,7 @@ FAILED: Final = ProbeScore(verdict=False)
 
 
 def with_result(score: ProbeScore, result: bool, probe: Mapping[str, Any], output: str = "") -> ProbeScore:
-    """The standing after one more result."""
+    """The score after one more result."""
     streak = score.streak + 1 if score.last == result else 1
     asked = probe.get("successThreshold") or 1 if result else probe.get("failureThreshold") or 3
     verdict = result if streak >= asked else score.verdict

@@ -1,11 +1,11 @@
-"""Who is started again, and after how long.
+"""Which containers restart, and the back-off between restarts.
 
-    should_restart(part, ended, "OnFailure")
-    backoff_left(pause, finished, now)           # seconds that it must still wait
-    pause = next_backoff(pause, finished, now)   # as it is started again
+    should_restart(container, ended, "OnFailure")
+    backoff_left(backoff, finished, now)             # seconds to wait
+    backoff = next_backoff(backoff, finished, now)   # when it restarts
 
-The first restart is at once. From then on a container waits 10 s after its end, then twice as long each time, up to
-five minutes; one that ran for ten minutes begins anew.
+The first restart is immediate. After that a container waits 10 s, then twice as long each time, up to five minutes; after
+it has run for ten minutes the back-off is reset.
 """
 
 from __future__ import annotations
@@ -20,45 +20,45 @@ from pilothouse.node.lifecycle.container_roles import ContainerRole, PodContaine
 FIRST: Final = 10.0
 LONGEST: Final = 300.0
 FORGOTTEN: Final = 2 * LONGEST
-"""Seconds of running after which earlier failures don't count."""
+"""Seconds of running after which the back-off is reset."""
 
 
 class RestartBackoff(msgspec.Struct, frozen=True):
-    """How long a container waits after its next end, and since when that is so."""
+    """The back-off of a container's next restart, and when it was set. Stored in the pod's directory."""
 
     seconds: float
     since: float
 
 
-def should_restart(part: PodContainer, ended: EndedInstance, policy: str) -> bool:
-    """Whether a container that has ended is to run again."""
-    if part.role is ContainerRole.SIDECAR:
+def should_restart(container: PodContainer, ended: EndedInstance, policy: str) -> bool:
+    """Whether a container that has ended restarts."""
+    if container.role is ContainerRole.SIDECAR:
         return True
-    if part.role is ContainerRole.INIT:
-        return ended.lost or (not ended.well and policy != "Never")
-    return policy == "Always" or (policy == "OnFailure" and not ended.well)
+    if container.role is ContainerRole.INIT:
+        return ended.lost or (not ended.succeeded and policy != "Never")
+    return policy == "Always" or (policy == "OnFailure" and not ended.succeeded)
 
 
-def backoff_left(pause: RestartBackoff | None, finished: float, now: float) -> float:
-    """Seconds until a container that ended then may be started again; 0 if it may."""
-    if pause is None or _is_old(pause, finished) or _is_granted(pause, finished):
+def backoff_left(backoff: RestartBackoff | None, finished: float, now: float) -> float:
+    """Seconds until a container that ended at ``finished`` may restart; 0 if it may."""
+    if backoff is None or _is_old(backoff, finished) or _is_granted(backoff, finished):
         return 0.0
-    return max(0.0, finished + pause.seconds - now)
+    return max(0.0, finished + backoff.seconds - now)
 
 
-def next_backoff(pause: RestartBackoff | None, finished: float, now: float) -> RestartBackoff:
-    """As it is started again: how long it will wait the next time."""
-    if pause is None or _is_old(pause, finished):
+def next_backoff(backoff: RestartBackoff | None, finished: float, now: float) -> RestartBackoff:
+    """The back-off to set when the container restarts."""
+    if backoff is None or _is_old(backoff, finished):
         return RestartBackoff(FIRST, now)
-    if _is_granted(pause, finished):
-        return pause
-    return RestartBackoff(min(pause.seconds * 2, LONGEST), now)
+    if _is_granted(backoff, finished):
+        return backoff
+    return RestartBackoff(min(backoff.seconds * 2, LONGEST), now)
 
 
-def _is_old(pause: RestartBackoff, finished: float) -> bool:
-    return finished - pause.since > FORGOTTEN
+def _is_old(backoff: RestartBackoff, finished: float) -> bool:
+    return finished - backoff.since > FORGOTTEN
 
 
-def _is_granted(pause: RestartBackoff, finished: float) -> bool:
-    """Whether this very restart was decided on before, by an agent that did not live to carry it out."""
-    return pause.since > finished
+def _is_granted(backoff: RestartBackoff, finished: float) -> bool:
+    """Whether an earlier agent had decided on this restart and was killed before the start."""
+    return backoff.since > finished

@@ -1,11 +1,11 @@
-"""How a pod ends: who stops after whom, and how much of its grace each container has left.
+"""Pod termination: the order in which containers stop, and how much of the grace period each has left.
 
-    stop_order(parts)                   # {"db": (), "proxy": ("db",)}: a sidecar stops after the main containers
-    grace_of(pod)                       # what the pod asks for, or what its deletion allows
-    remaining_grace(30, since, now)     # never less than two seconds
+    stop_order(containers)           # {"db": (), "proxy": ("db",)}: a sidecar stops after the main containers
+    grace_of(pod)                    # the grace period of its deletion, or of its spec
+    remaining_grace(30, since, now)  # never less than two seconds
 
-The preStop hook and the wait for one's turn come out of the grace. Whatever is left, a container has at least two seconds
-between the stop signal and the kill.
+The preStop hook and the wait for other containers count against the grace period. At least two seconds pass between
+the stop signal and the kill.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ DEFAULT: Final = 30.0
 
 
 def stop_order(parts: Sequence[PodContainer]) -> dict[str, tuple[str, ...]]:
-    """For each container those that must have ended before it is told to stop: sidecars go last, in reverse order."""
-    mains = tuple(part.name for part in parts if part.role is not ContainerRole.SIDECAR)
+    """For each container those that must have ended before its stop signal: sidecars stop last, in reverse order."""
+    mains = tuple(container.name for container in parts if container.role is not ContainerRole.SIDECAR)
     found: dict[str, tuple[str, ...]] = dict.fromkeys(mains, ())
     before = mains
-    for part in reversed([part for part in parts if part.role is ContainerRole.SIDECAR]):
-        found[part.name] = before
-        before = (*before, part.name)
+    for container in reversed([container for container in parts if container.role is ContainerRole.SIDECAR]):
+        found[container.name] = before
+        before = (*before, container.name)
     return found
 
 
 def grace_of(pod: Object) -> float:
-    """Seconds that a pod has to end: as its deletion says, else as it says itself."""
+    """The grace period in seconds: of the pod's deletion, else of its spec."""
     allowed = pod.meta.get("deletionGracePeriodSeconds")
     if allowed is not None:
         return float(allowed)
@@ -42,7 +42,7 @@ def grace_of(pod: Object) -> float:
 
 
 def probe_grace(probe: Mapping[str, Any] | None, pod: Object) -> float:
-    """Seconds for a container that a probe has condemned."""
+    """The grace period of a container that failed its probe."""
     asked = (probe or {}).get("terminationGracePeriodSeconds")
     if asked is not None:
         return float(asked)
@@ -51,10 +51,10 @@ def probe_grace(probe: Mapping[str, Any] | None, pod: Object) -> float:
 
 
 def remaining_grace(grace: float, since: float, now: float) -> float:
-    """Seconds from the stop signal to the kill, after whatever was done since the end began."""
+    """Seconds from the stop signal to the kill, for a grace period that began at ``since``."""
     return max(LEAST, grace - max(0.0, now - since))
 
 
 def hook_time(grace: float, since: float, now: float) -> float:
-    """Seconds that a preStop hook may take; 0 if it isn't worth beginning."""
+    """Seconds that a preStop hook may take; 0 if the grace period is over."""
     return max(0.0, grace - max(0.0, now - since))

@@ -1,5 +1,5 @@
-"""A container's output as it lies in files, and how it is told to whoever asks.
+"""Reads container logs.
 
-Files are in the format of the Container Runtime Interface, one record a line, written and rotated by the container's shim.
+The files are in the format of the Container Runtime Interface, one record a line, written and rotated by the container's shim.
 Nothing here knows what a pod is, and nothing is ever written.
 """

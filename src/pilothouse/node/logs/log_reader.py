@@ -1,4 +1,4 @@
-"""Reading a log: what was asked for, in order, over any number of rotations, and on as it grows.
+"""Reads a container's log across rotations, and follows it.
 
     async for text in read(folder / "log", LogOptions(follow=True, tail=10), ended=container.exited):
         ...

@@ -1,4 +1,4 @@
-"""Records of a log file, and what is told of them.
+"""Formats the records of a log file as the log options ask.
 
     2026-11-15T10:00:00.123456789Z stdout F listening on port 5432
     2026-11-15T10:00:01.000000000Z stderr P the first part of a line that is too lo

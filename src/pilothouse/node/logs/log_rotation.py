@@ -1,4 +1,4 @@
-"""The files of one log, which move under whoever reads them.
+"""The rotated files of one log, which are renamed while they are read.
 
     log        the newest records
     log.1      those before

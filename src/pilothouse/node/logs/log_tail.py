@@ -1,4 +1,4 @@
-"""Where the last so many lines of a log begin.
+"""Finds where the last lines of a log begin.
 
     file = last_lines(path, 20)          # an open file, at the first of them; None if there is no log yet
 

@@ -1,12 +1,12 @@
-"""A machine joins: a token that is good for once becomes a certificate that lasts.
+"""Joins a machine to a control plane: a one-time token becomes a client certificate.
 
     await join(JoinToken.parse(text), "db-3", NodeCredentials(folder), clock)
 
-1. The server's authority is asked for and compared with the hash in the token. Only then is the token shown to anybody.
-2. A key is made here, and a certificate for it asked for with the token; a controller approves, the server signs.
-3. Key, certificate and kubeconfig are written. From here on the machine is ``system:node:NAME``.
+1. Fetch the server's certificate authority and compare it with the hash in the token. Only then is the token sent.
+2. Make a key here, and request a certificate with the token; a controller approves, the server signs.
+3. Write key, certificate and kubeconfig. From here on the machine is ``system:node:NAME``.
 
-Cut short anywhere, it can be done again; if the certificate was signed already, with another token.
+An interrupted join can be repeated; if the certificate was signed already, with another token.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from pilothouse.pki.signers import NODE, NODE_CLIENT, NODES
 
 AGENT = "pilothouse-join"
 PATIENCE = 60.0
-"""Seconds that a decision about the request is waited for."""
+"""Seconds to wait for the approval of the request."""
 
 
 async def join(
     token: JoinToken, name: str, identity: NodeCredentials, clock: Clock, *, patience: float = PATIENCE
 ) -> None:
-    """Have this machine be the node ``name``.
+    """Make this machine the node ``name``.
 
     Raises ``AccessError``, ``RequestRefused``, ``StatusError`` or ``TransportError``; nothing is changed then.
     """
@@ -44,7 +44,7 @@ async def join(
     async with HttpTransport.open(access, clock, agent=AGENT) as transport:
         api = Api(transport, random.Random(), manager=AGENT)
         try:
-            # Said by the server itself, there may be more of them: one that is going, or one that is to come.
+            # The server may trust several authorities while one replaces another.
             trusted = await server_authorities.published(api)
             credential = await request_client_certificate(api, name, patience=patience)
         except StatusError as refusal:

@@ -1,10 +1,10 @@
-"""A node that joined keeps its certificate good, and learns of new authorities, for as long as it runs.
+"""Renews the certificate of a node that joined, and follows changes of the server's certificate authorities.
 
     await NodeCertificateRenewal(api, "db-3", NodeCredentials(folder), clock).run()
 
-Once a minute it asks the server which authorities there are, and takes a new certificate when its own is in the last third
-of its life, or was not signed by the authority that signs now. The client reads the files anew when they change, so nothing
-is interrupted. What goes wrong is logged and tried again; what the node has stays in use.
+Once a minute it reads the authorities from the server, and renews the certificate in the last third of its lifetime, or when
+another authority signs. The client reloads the files when they change, so no connection is interrupted. Errors are logged and
+retried; the current certificate stays in use.
 """
 
 from __future__ import annotations
@@ -31,8 +31,6 @@ log = logging.getLogger(__name__)
 
 
 class NodeCertificateRenewal:
-    """Looks after the files of one node."""
-
     def __init__(self, api: Api, name: str, identity: NodeCredentials, clock: Clock) -> None:
         self._api = api
         self._name = name
@@ -40,22 +38,22 @@ class NodeCertificateRenewal:
         self._clock = clock
 
     async def run(self) -> None:
-        """Look now and then, until cancelled."""
+        """Check every ``INTERVAL`` seconds, until cancelled."""
         while True:
             try:
                 await self.look()
             except (TransportError, StatusError, CertificateDenied, UnusableError, OSError) as problem:
-                log.warning("the node's certificate could not be looked after: %s", problem)
+                log.warning("failed to renew the node's certificate: %s", problem)
             await asyncio.sleep(INTERVAL)
 
     async def look(self) -> bool:
-        """Take up new authorities, and a new certificate if it is time; whether there is a new certificate."""
+        """Write changed authorities, and a renewed certificate if it is due. Whether the certificate was renewed."""
         trusted = await server_authorities.published(self._api)
         file = self._identity.authorities_file
         if trusted and trusted != file.read_bytes():
-            fingerprints(trusted)  # Raises for what would lock us out.
+            fingerprints(trusted)  # Raises for content that would lock the node out.
             self._identity.write_authorities(trusted)
-            log.info("the server's authorities have changed; %s has them", file)
+            log.info("the server's certificate authorities have changed; wrote %s", file)
         mine = self._identity.credential_file.read_bytes()
         now = datetime.datetime.fromtimestamp(self._clock.now(), datetime.UTC)
         if not is_due(mine, now) and (not trusted or is_signed_by(mine, trusted)):
@@ -63,5 +61,5 @@ class NodeCertificateRenewal:
         self._identity.write_credential(
             await request_client_certificate(self._api, self._name, patience=PATIENCE)
         )
-        log.info("there is a new certificate in %s", self._identity.credential_file)
+        log.info("renewed the certificate in %s", self._identity.credential_file)
         return True

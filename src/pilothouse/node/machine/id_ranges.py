@@ -1,16 +1,16 @@
-"""The user and group ids of the machine that pods have for their own: 65,536 for each, and no two pods the same.
+"""Assigns each pod a range of 65,536 user and group ids of the machine, for its user namespace.
 
     ranges = IdRanges(pods=Path("/var/lib/pilothouse/node/pods"), among=IdRange(0x70000000, 0x10000000))
     ranges.recover()                        # when the agent starts
-    ranges.claim(PodDirectory(path))           # IdRange(first=1879048192, count=65536); NotReady, if there are none left
-    ranges.release("3f0c…")                 # when nothing of the pod is left on disk
+    ranges.claim(PodDirectory(path))        # IdRange(first=1879048192, count=65536); NotReady if none is free
+    ranges.release("3f0c…")                 # when the pod is cleaned up
 
-A range that a pod has is a file in ``/run/pilothouse/ids`` that only root can make, so that another agent on the machine doesn't take it; the
-pod's folder remembers it too. Ranges that overlap those of ``/etc/subuid`` and ``/etc/subgid``, or hold a user or group of the machine, are skipped.
-So are the ids that own pods' user namespaces, one for each range (``supervise.shim.namespaces``).
+A claim is a file in ``/run/pilothouse/ids``, which only root can write, so that agents on one machine don't assign the same range;
+the pod's directory records it too. Ranges that overlap those of ``/etc/subuid`` and ``/etc/subgid``, or that contain a user or group of the
+machine, are skipped, and so are the ids that own pods' user namespaces (``supervise.shim.namespaces``).
 
-Ranges are given in turn, those of pods that are gone last: what a pod has left somewhere with its ids is not soon another pod's. Where
-the turn is at is in a file beside the claims; without one, as after a restart of the machine, it begins anywhere.
+Ranges are assigned round robin, so files that a pod left somewhere with its ids don't soon belong to another pod. The position is
+in a file beside the claims; without it, as after a reboot, it is random.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ from pilothouse.supervise.shim.namespaces import OWNERS
 SIZE: Final = 65536
 CLAIMS: Final = RUN / "ids"
 _DRAFT: Final = "draft"
-"""A claim that is being written: under its own name it is there whole or not at all."""
+"""A claim that is being written: claims are written atomically."""
 _LATEST: Final = "latest"
-"""The first id of the range that was given last, by any agent."""
+"""The first id of the range that any agent assigned last."""
 UNAVAILABLE: Final = "UserNamespaceUnavailable"
 
 
@@ -46,15 +46,15 @@ log = logging.getLogger(__name__)
 
 
 class _Claim(msgspec.Struct, frozen=True):
-    """Who has a range."""
+    """The pod that has a range."""
 
     pods: str
-    """The folder of the agent's pods."""
+    """The directory of the agent's pods."""
     uid: str
 
 
 class IdRanges:
-    """Of one agent, which is root."""
+    """The id ranges of one agent, which is root."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class IdRanges:
         claims: Path = CLAIMS,
         machine: Path = Path("/etc"),
     ) -> None:
-        """``claims`` is where all agents of the machine claim ranges, ``machine`` where its users are listed."""
+        """``claims`` is the directory where all agents of the machine claim ranges, ``machine`` the directory of passwd and group."""
         self._pods = str(pods.absolute())
         self._among = among
         self._claims = claims
@@ -73,7 +73,7 @@ class IdRanges:
         self._is_recovered = False
 
     def recover(self) -> None:
-        """Find what an earlier agent has claimed, and free what it, or one that is gone, could not. Raises ``NotReady`` and OSError."""
+        """Read the claims of an earlier agent, and release those of pods that are gone. Raises ``NotReady`` and OSError."""
         with self._locked() as folder:
             for first, claim in self._read_all(folder):
                 if claim.pods == self._pods:
@@ -98,17 +98,17 @@ class IdRanges:
         return IdRange(self._held[pod.uid], SIZE)
 
     def release(self, pod_uid: str) -> None:
-        """Nothing of the pod is left. What can't be freed now is by the next agent."""
+        """Release the range of a pod that is cleaned up. On an error the next agent releases it."""
         if (first := self._held.pop(pod_uid, None)) is None:
             return
         try:
             with self._locked() as folder, suppress(FileNotFoundError):
                 os.unlink(str(first), dir_fd=folder)
         except (NotReady, OSError) as problem:
-            log.warning("the ids from %s on stay claimed: %s", first, problem)
+            log.warning("failed to release the id range from %s on: %s", first, problem)
 
     def _choose(self, folder: int, known: int | None) -> int:
-        """A range that is free: the one that the pod had before, if that is."""
+        """A free range: the one that the pod had before, if it is free."""
         taken = sorted(self._numbers(folder))
         reserved = list(self._reserved())
         if known is not None and _is_free(known, taken, reserved) and self._contains(known):
@@ -140,7 +140,7 @@ class IdRanges:
         return next((first for first in in_turn if _is_free(first, taken, reserved)), None)
 
     def _sweep(self, folder: int) -> None:
-        """Free the ranges of pods whose folders are gone, together with their agents, and of which nothing runs."""
+        """Release the ranges of pods whose directories are gone and of which no process runs."""
         gone = [
             first for first, claim in self._read_all(folder) if not os.path.isdir(f"{claim.pods}/{claim.uid}")
         ]
@@ -159,7 +159,7 @@ class IdRanges:
         return [int(name) for name in os.listdir(folder) if name.isdigit()]
 
     def _reserved(self) -> Iterator[tuple[int, int]]:
-        """First and last of ids that somebody has on this machine."""
+        """First and last id of each range that the machine's users have."""
         for name, at in (("subuid", 1), ("subgid", 1), ("passwd", 2), ("group", 2)):
             with suppress(FileNotFoundError):
                 for line in (self._machine / name).read_text(errors="replace").splitlines():
@@ -170,7 +170,7 @@ class IdRanges:
 
     @contextmanager
     def _locked(self) -> Iterator[int]:
-        """The folder of all claims, which nobody else changes meanwhile."""
+        """The directory of all claims, locked."""
         self._claims.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
         self._claims.mkdir(mode=0o700, exist_ok=True)
         folder = os.open(self._claims, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -179,7 +179,7 @@ class IdRanges:
                 if found.st_uid != os.geteuid() or found.st_mode & others:
                     raise NotReady(
                         UNAVAILABLE,
-                        f"{self._claims} can be changed by others than root; remove it, and look who made it",
+                        f"{self._claims} is writable by other users than root; find out who made it, and remove it",
                     )
             fcntl.flock(folder, fcntl.LOCK_EX)
             yield folder

@@ -1,11 +1,11 @@
-"""Who a node is towards the API server: a key, a certificate, and the authorities that it trusts, in files.
+"""The credentials of a node for the API server: key, certificate and trusted authorities, in files.
 
-    kept = NodeCredentials(folder)
-    kept.write_credential(credential)
-    kept.write_kubeconfig(urls, name)
+    credentials = NodeCredentials(folder)
+    credentials.write_credential(credential)
+    credentials.write_kubeconfig(urls, name)
 
-Certificate and key are in one file, which is replaced in one step: at no moment do they not belong together. The
-kubeconfig names the files instead of holding their content, so that it stays as it is when they change.
+Certificate and key are in one file, which is replaced atomically, so they always match. The kubeconfig refers to the
+files, so it stays the same when they change.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class NodeCredentials:
     """The files of a machine that joined."""
 
     folder: Path
-    """The machine's data folder."""
+    """The machine's data directory."""
 
     @property
     def kubeconfig_file(self) -> Path:
@@ -48,7 +48,7 @@ class NodeCredentials:
 
     @property
     def name(self) -> str:
-        """What the node is called, by its kubeconfig."""
+        """The node's name, from its kubeconfig."""
         user: str = json.loads(self.kubeconfig_file.read_bytes())["current-context"]
         return user.removeprefix(NODE)
 

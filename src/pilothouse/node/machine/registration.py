@@ -1,11 +1,11 @@
-"""The Node of this machine in the API: made, kept true, and made anew when somebody deletes it.
+"""Registers this machine as a Node, and keeps its status and lease up to date.
 
     registration = NodeRegistration(api, settings, machine, conditions, clock)
     await registration.run()              # lease every 10 s; status when it changes, and every 5 minutes
 
-The lease in ``kube-node-lease`` is the sign of life; the status tells what the machine has and how it is. Labels and taints are the node's
-when it is made; later it sets only labels of its own that are missing, and never touches taints. A Node that is there already
-(from an earlier agent, or made by hand) is taken over.
+The lease in ``kube-node-lease`` is the heartbeat. Labels and taints are set when the Node is created; later the agent only
+restores its own labels, and never touches taints. An existing Node (from an earlier agent, or made by hand) is adopted; a
+deleted one is created again.
 """
 
 from __future__ import annotations
@@ -31,23 +31,23 @@ from pilothouse.node.interfaces import StoredImage
 from pilothouse.node.machine.machine_info import MachineInfo
 from pilothouse.node.settings import NodeSettings
 
-LEASES: Final = "kube-node-lease"
-RENEWED: Final = 10.0
-HELD: Final = 40
-TOLD: Final = 300.0
-"""Seconds between statuses that say nothing new."""
-_AGAIN: Final = Backoff(first=0.2, factor=2.0, longest=7.0)
+LEASE_NAMESPACE: Final = "kube-node-lease"
+LEASE_INTERVAL: Final = 10.0
+LEASE_SECONDS: Final = 40
+STATUS_INTERVAL: Final = 300.0
+"""Seconds between writes of an unchanged status."""
+_RETRY_BACKOFF: Final = Backoff(first=0.2, factor=2.0, longest=7.0)
 _FAILURES: Final = (StatusError, TransportError, AccessError, OSError)
-"""OSError: there may be no open files left to look at the machine with."""
+"""OSError: the agent may have no file descriptors left to read the machine's state with."""
 
 Conditions = Callable[[], Sequence[Mapping[str, str]]]
-"""Type, status, reason and message of each condition, as things are."""
+"""Type, status, reason and message of each current condition."""
 
 log = logging.getLogger(__name__)
 
 
 class NodeRegistration:
-    """Keeps the Node."""
+    """Registers the Node, and keeps its status and lease up to date."""
 
     def __init__(
         self,
@@ -64,9 +64,9 @@ class NodeRegistration:
         self._conditions = conditions
         self._images = images
         self._clock = clock
-        self._told = 0.0
+        self._status_written = 0.0
         self._registered = asyncio.Event()
-        self._news = asyncio.Event()
+        self._wakeup = asyncio.Event()
         self.node: Object | None = None
         """As it was last written."""
         self.problem = ""
@@ -76,47 +76,49 @@ class NodeRegistration:
         await self._registered.wait()
 
     def refresh(self) -> None:
-        """Something about the node may have changed: say so now."""
-        self._news.set()
+        """Update the status soon: something about the node may have changed."""
+        self._wakeup.set()
 
     async def run(self) -> None:
-        """Until cancelled."""
-        keeping = self._repeat(self._keep, "can't tell of itself", self._news)
-        await together({"node": keeping, "lease": self._beat()})
+        """Run until cancelled."""
+        keeping = self._repeat(self._sync, "failed to update the status of", self._wakeup)
+        await together({"node": keeping, "lease": self._heartbeat()})
 
-    async def _beat(self) -> None:
-        """The sign of life, which nothing else holds up."""
+    async def _heartbeat(self) -> None:
+        """Renew the lease, independently of the status."""
         await self._registered.wait()
-        # By an event of its own: what is news to one of the two must not be taken away by the other.
-        await self._repeat(self._renew, "can't renew its lease", asyncio.Event())
+        # An event of its own: one loop must not clear the event that wakes the other.
+        await self._repeat(self._renew, "failed to renew the lease of", asyncio.Event())
 
-    async def _repeat(self, act: Callable[[], Awaitable[None]], failure: str, news: asyncio.Event) -> None:
+    async def _repeat(self, act: Callable[[], Awaitable[None]], failure: str, wakeup: asyncio.Event) -> None:
         failures = 0
         while True:
-            news.clear()
+            wakeup.clear()
             try:
                 await act()
                 failures, self.problem = 0, ""
             except _FAILURES as problem:
                 failures += 1
                 self.problem = str(problem)
-                log.warning("the node %s %s: %s", self._settings.name, failure, problem)
+                log.warning("%s node %s: %s", failure, self._settings.name, problem)
             try:
-                async with asyncio.timeout(RENEWED if not failures else _AGAIN.after(failures)):
-                    await news.wait()
+                async with asyncio.timeout(
+                    LEASE_INTERVAL if not failures else _RETRY_BACKOFF.after(failures)
+                ):
+                    await wakeup.wait()
             except TimeoutError:
                 continue
 
-    async def _keep(self) -> None:
+    async def _sync(self) -> None:
         node = await self._api.find(Node, self._settings.name)
         if node is None:
-            node = await self._make()
+            node = await self._create()
             log.info("registered as node %s", node.name)
         node = await self._label(node)
-        self.node = await self._tell(node)
+        self.node = await self._update_status(node)
         self._registered.set()
 
-    async def _make(self) -> Object:
+    async def _create(self) -> Object:
         settings = self._settings
         spec: Tree = {"taints": [dict(taint) for taint in settings.taints]} if settings.taints else {}
         if settings.unschedulable:
@@ -149,24 +151,24 @@ class NodeRegistration:
             fields["spec"] = {"podCIDR": cidr, "podCIDRs": [cidr]}
         return await self._api.patch(Node, node.name, "", fields) if fields else node
 
-    async def _tell(self, node: Object) -> Object:
+    async def _update_status(self, node: Object) -> Object:
         status = self._status(node)
         now = self._clock.now()
-        if _same(node.status, status) and now - self._told < TOLD:
+        if _same(node.status, status) and now - self._status_written < STATUS_INTERVAL:
             return node
         moment = format_time(now)
         for condition in status["conditions"]:
             condition["lastHeartbeatTime"] = moment
         body: Tree = {"status": status}
         written = await self._api.patch(Node, node.name, "", body, kind=Patch.STRATEGIC, subresource="status")
-        self._told = now
+        self._status_written = now
         return written
 
     def _status(self, node: Object) -> Tree:
         conditions: list[Condition] = [dict(each) for each in node.status.get("conditions") or ()]
         moment = format_time(self._clock.now())
-        for told in self._conditions():
-            conditions = with_condition(conditions, told, now=moment)
+        for condition in self._conditions():
+            conditions = with_condition(conditions, condition, now=moment)
         settings, machine = self._settings, self._machine
         images = [{"names": list(each.names), "sizeBytes": each.size} for each in self._images()]
         listed: Tree = {"images": images[:MOST_IMAGES]} if images or node.status.get("images") else {}
@@ -184,25 +186,24 @@ class NodeRegistration:
         }
 
     async def _renew(self) -> None:
-        """The sign of life."""
         name = self._settings.name
         spec = {
             "holderIdentity": name,
-            "leaseDurationSeconds": HELD,
+            "leaseDurationSeconds": LEASE_SECONDS,
             "renewTime": format_micro_time(self._clock.now()),
         }
         try:
-            await self._api.patch(Lease, name, LEASES, {"spec": spec}, deadline=RENEWED)
+            await self._api.patch(Lease, name, LEASE_NAMESPACE, {"spec": spec}, deadline=LEASE_INTERVAL)
         except StatusError as refusal:
             if refusal.code != 404:
                 raise
-            metadata: Tree = {"name": name, "namespace": LEASES}
+            metadata: Tree = {"name": name, "namespace": LEASE_NAMESPACE}
             if self.node is not None:
                 owner = {"apiVersion": "v1", "kind": "Node", "name": name, "uid": self.node.uid}
                 metadata["ownerReferences"] = [owner]
-            await self._api.create(Lease, {"metadata": metadata, "spec": spec}, deadline=RENEWED)
+            await self._api.create(Lease, {"metadata": metadata, "spec": spec}, deadline=LEASE_INTERVAL)
 
 
 def _same(known: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
-    """Whether a status says what it should; addresses and conditions of others don't count."""
+    """Whether a status has the wanted fields; fields of others don't count."""
     return all(known.get(name) == value for name, value in wanted.items())

@@ -1,12 +1,11 @@
-"""Pods that end because their machine does, though the API still wants them: with ``pilothouse up``, or what a killed one left.
+"""Stops the pods of a machine that shuts down, without an agent: for ``pilothouse up``, or after a killed one.
 
     await end_pods(Path("/var/lib/pilothouse/node"), containers, clock, patience=120)      # how many containers ran
 
-No agent may look after the folder meanwhile, or it would start again what ends here. Each container gets its preStop hook, its
-stop signal and its pod's grace, sidecars last, as when the pod is deleted. Whatever goes wrong with a hook or with a pod's own record, its
-containers are stopped. But nothing is written to the API: to the
-next agent it is as if the machine had been off, and it starts the containers again. What was mounted for pods is unmounted, what they had in
-memory is gone, and so are their control groups.
+No agent may use the data directory meanwhile: it would restart the containers. Each container gets its preStop hook, its stop signal and
+its pod's grace period, sidecars last, as when the pod is deleted. A failed hook or an unreadable pod record does not keep containers from
+being stopped. Nothing is written to the API: to the next agent it is as if the machine had been off, and it starts the containers again.
+Mounts, in-memory volumes and control groups of the pods are removed.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ import msgspec
 
 from pilothouse.api.objects import Object
 from pilothouse.base.clock import Clock
-from pilothouse.node.addresses.address_records import LEDGER, AddressRecords, AddressRecordsError
+from pilothouse.node.addresses.address_records import RECORDS_FILE, AddressRecords, AddressRecordsError
 from pilothouse.node.containers.container_launch import stop_signal
 from pilothouse.node.containers.handlers import HandlerTarget, run_handler
 from pilothouse.node.interfaces import ContainerRuntime, RunningContainer
@@ -45,28 +44,28 @@ log = logging.getLogger(__name__)
 
 
 async def end_pods(node: Path, containers: ContainerRuntime, clock: Clock, *, patience: float) -> int:
-    """End everything that runs, each pod with its own grace but none with more than ``patience`` seconds.
+    """Stop all containers, each pod with its own grace period but at most ``patience`` seconds.
 
-    What can't be ended keeps none of the others from it, and is told in the end. Raises ``StillRunning``.
+    A pod that can't be stopped doesn't keep the others from it. Raises ``StillRunning`` in the end.
     """
     addresses = _addresses(node)
-    endings = [
-        _Ending(folder, containers, clock, patience, addresses.get(folder.uid, ""))
+    shutdowns = [
+        _PodShutdown(folder, containers, clock, patience, addresses.get(folder.uid, ""))
         for folder in _pod_folders(node / "pods")
     ]
-    counts = await asyncio.gather(*(ending.run() for ending in endings), return_exceptions=True)
-    for ending, count in zip(endings, counts, strict=True):
+    counts = await asyncio.gather(*(shutdown.run() for shutdown in shutdowns), return_exceptions=True)
+    for shutdown, count in zip(shutdowns, counts, strict=True):
         if not isinstance(count, BaseException):
-            await ending.remove_groups()
+            await shutdown.remove_groups()
     memory = memory_directories(node, root=os.geteuid() == 0)
     for folder in _pod_folders(node / "pods"):
-        # Secrets in memory, which nobody needs until the pod is started again.
+        # Secrets in memory: they are written again when the pod starts.
         memory.release(folder.uid)
     for mounted in _own_mounts(node):
         try:
             unmount(mounted.target)
         except OSError as problem:
-            log.warning("%s stays mounted: %s", mounted.target, problem.strerror)
+            log.warning("failed to unmount %s: %s", mounted.target, problem.strerror)
     ended = 0
     for count in counts:
         if isinstance(count, BaseException):
@@ -76,7 +75,7 @@ async def end_pods(node: Path, containers: ContainerRuntime, clock: Clock, *, pa
 
 
 def _own_mounts(node: Path) -> list[MountEntry]:
-    """What was mounted for pods, the last one first: in the node's folder, and volumes of ours in tiers elsewhere."""
+    """The mounts of pods, the last one first: in the node's directory, and its volumes in tiers elsewhere."""
     every = mounts()
     within = under(every, node)
     volumes = [
@@ -91,9 +90,9 @@ def _own_mounts(node: Path) -> list[MountEntry]:
 
 
 def _addresses(node: Path) -> dict[str, str]:
-    """The pods' addresses, by uid. The remembered pod has none: its status is not kept on disk."""
+    """The pods' addresses, by uid."""
     try:
-        entries = AddressRecords.read(node / LEDGER).entries
+        entries = AddressRecords.read(node / RECORDS_FILE).entries
     except AddressRecordsError as problem:
         log.warning("%s", problem)
         return {}
@@ -109,7 +108,7 @@ def _pod_folders(folder: Path) -> list[PodDirectory]:
         return [PodDirectory(each) for each in sorted(folder.iterdir()) if not each.name.startswith(".")]
 
 
-class _Ending:
+class _PodShutdown:
     """Of one pod."""
 
     def __init__(
@@ -128,7 +127,7 @@ class _Ending:
     async def run(self) -> int:
         """How many containers ran. Raises ``StillRunning``, and ``LaunchError`` of one that is being started and does not get on."""
         running, problems = await self._running()
-        pod = self._folder.recall()
+        pod = self._folder.read_pod()
         if running:
             try:
                 if pod is not None:
@@ -150,9 +149,12 @@ class _Ending:
     async def _end_in_turn(self, pod: Object, running: Mapping[str, RunningContainer]) -> None:
         known = containers_of(pod.spec)
         order = stop_order(known)
-        self._ended = {part.name: asyncio.Event() for part in known}
+        self._ended = {container.name: asyncio.Event() for container in known}
         ends = await asyncio.gather(
-            *(self._end(pod, part, running.get(part.name), order[part.name]) for part in known),
+            *(
+                self._end(pod, container, running.get(container.name), order[container.name])
+                for container in known
+            ),
             return_exceptions=True,
         )
         for end in ends:
@@ -160,11 +162,11 @@ class _Ending:
                 raise end
 
     def _grant_restart(self, name: str, exit: ContainerExit) -> None:
-        """An end that was ordered is no crash: the next start comes at once, and does not make later pauses longer."""
+        """A stop on purpose is no crash: the next start is immediate, and does not raise the back-off."""
         folder = self._folder.container(name)
-        if (pause := folder.pause) is not None:
-            # Later than the end: the pause of a restart that was decided on after it (see `lifecycle.restarting`).
-            folder.pause = msgspec.structs.replace(pause, since=exit.finished + _AN_INSTANT)
+        if (backoff := folder.backoff) is not None:
+            # After the exit: the back-off of a restart that is already decided on (see ``lifecycle.restart_policy``).
+            folder.backoff = msgspec.structs.replace(backoff, since=exit.finished + _AN_INSTANT)
 
     async def remove_groups(self) -> None:
         """Nothing runs in them any more. Where they are is known from what was started there: no other tree is looked at."""
@@ -188,7 +190,7 @@ class _Ending:
             remove_empty(Path(group).parent.parent, 3)
 
     async def _running(self) -> tuple[dict[str, RunningContainer], list[BaseException]]:
-        """What runs, and what keeps us from knowing of more."""
+        """The running containers, and the errors of those whose state can't be read."""
         found: dict[str, RunningContainer] = {}
         problems: list[BaseException] = []
         for name in self._folder.containers():
@@ -204,7 +206,7 @@ class _Ending:
         return found, problems
 
     async def _end(
-        self, pod: Object, part: PodContainer, one: RunningContainer | None, after: tuple[str, ...]
+        self, pod: Object, container: PodContainer, one: RunningContainer | None, after: tuple[str, ...]
     ) -> None:
         grace = min(grace_of(pod), self._patience)
         try:
@@ -213,26 +215,30 @@ class _Ending:
             if one is None:
                 return
             try:
-                await self._pre_stop(pod, part, one, grace)
+                await self._pre_stop(pod, container, one, grace)
             except Exception:
-                # A hook is the pod's own: nothing in it may keep the pod from being stopped.
-                log.exception("preStop of %s in %s/%s failed", part.name, *pod.key)
-            number = stop_signal(part.spec)
-            self._stopped.add(part.name)
+                # No error of a hook may keep the pod from being stopped.
+                log.exception("preStop of %s in %s/%s failed", container.name, *pod.key)
+            number = stop_signal(container.spec)
+            self._stopped.add(container.name)
             exit = await one.stop(number, remaining_grace(grace, self._since, self._clock.monotonic()))
-            self._grant_restart(part.name, exit)
+            self._grant_restart(container.name, exit)
         finally:
-            self._ended[part.name].set()
+            self._ended[container.name].set()
 
-    async def _pre_stop(self, pod: Object, part: PodContainer, one: RunningContainer, grace: float) -> None:
-        hook = (part.spec.get("lifecycle") or {}).get("preStop")
+    async def _pre_stop(
+        self, pod: Object, container: PodContainer, one: RunningContainer, grace: float
+    ) -> None:
+        hook = (container.spec.get("lifecycle") or {}).get("preStop")
         if hook is None or (seconds := hook_time(grace, self._since, self._clock.monotonic())) <= 0:
             return
         asked = hook.get("httpGet") or hook.get("tcpSocket")
         if asked is not None and not (asked.get("host") or self._address):
-            # Without a host it would go to the machine itself.
-            log.warning("preStop of %s in %s/%s failed: the pod's address is not known", part.name, *pod.key)
+            # Without a host the request would go to the machine itself.
+            log.warning(
+                "preStop of %s in %s/%s failed: the pod's address is not known", container.name, *pod.key
+            )
             return
-        outcome = await run_handler(hook, HandlerTarget(one, part.spec, self._address), seconds)
-        if not outcome.well:
-            log.warning("preStop of %s in %s/%s failed: %s", part.name, *pod.key, outcome.why)
+        outcome = await run_handler(hook, HandlerTarget(one, container.spec, self._address), seconds)
+        if not outcome.succeeded:
+            log.warning("preStop of %s in %s/%s failed: %s", container.name, *pod.key, outcome.why)

@@ -1,1 +1,1 @@
-"""What a node counts: what its pods use, how full their volumes are, how its disks do. Nothing here changes anything."""
+"""The node's metrics: resource usage of pods, volumes and disks. Read-only."""

@@ -1,4 +1,4 @@
-"""What the machine's disks do, from /proc/diskstats, in the names that Prometheus' node exporter uses.
+"""Disk metrics from /proc/diskstats, with the names of Prometheus' node exporter.
 
 How long a write takes is the time spent writing by the number of writes, each over the same minute:
 ``rate(node_disk_write_time_seconds_total[1m]) / rate(node_disk_writes_completed_total[1m])``.

@@ -1,4 +1,4 @@
-"""The node's figures as Prometheus reads them.
+"""The node's metrics pages for Prometheus.
 
     /metrics               everything: pods, volumes, disks, the agent itself
     /metrics/resource      what metrics-server asks for
@@ -21,7 +21,7 @@ import msgspec
 
 from pilothouse.base.prometheus_text import counter, gauge, labels
 from pilothouse.node.containers.container_index import ContainerIndex
-from pilothouse.node.containers.resource_limits import group_name
+from pilothouse.node.containers.resource_limits import container_cgroup
 from pilothouse.node.interfaces import CgroupSource
 from pilothouse.node.metrics import disk_stats, process_stats
 from pilothouse.node.volumes.volume_usage import MeasuredUsage, metrics
@@ -68,10 +68,10 @@ class MetricsPages:
     """Makes the pages."""
 
     def __init__(
-        self, node: str, whereabouts: ContainerIndex, groups: CgroupSource, volumes: VolumeUsageSource
+        self, node: str, container_index: ContainerIndex, groups: CgroupSource, volumes: VolumeUsageSource
     ) -> None:
         self._node = node
-        self._whereabouts = whereabouts
+        self._index = container_index
         self._groups = groups
         self._volumes = volumes
 
@@ -81,7 +81,7 @@ class MetricsPages:
         usage = await self._volumes.usage()
         return "".join(
             [
-                *node_families(self._node, len(self._whereabouts.pods()), len(used)),
+                *node_families(self._node, len(self._index.pods()), len(used)),
                 *container_families(used),
                 *(f"{line}\n" for line in metrics(usage)),
                 *disk_stats.families(disk_stats.devices(_text(_DISKS))),
@@ -104,8 +104,8 @@ class MetricsPages:
     def _measure(self) -> list[ContainerUsage]:
         table: dict[int, process_stats.Process] | None = None
         found = []
-        for pod, name, container in list(self._whereabouts.running()):
-            usage = self._groups.group(group_name(pod.uid, name)).usage()
+        for pod, name, container in list(self._index.running()):
+            usage = self._groups.group(container_cgroup(pod.uid, name)).usage()
             if usage.cpu_seconds is None or usage.memory_bytes is None:
                 table = process_stats.table() if table is None else table
                 usage = completed(usage, process_stats.used_by(container.pid, table))

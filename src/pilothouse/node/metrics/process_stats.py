@@ -1,4 +1,4 @@
-"""What a process and all that it started use, as /proc tells it: where no control group counts.
+"""The resource usage of a process and its descendants from /proc, for containers without a control group.
 
     usage = used_by(container.pid, table())
 

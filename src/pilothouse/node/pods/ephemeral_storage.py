@@ -1,11 +1,11 @@
-"""What a pod keeps on the machine's disk beside its claims, and how much it may.
+"""The ephemeral storage of a pod: its usage, requests and limits.
 
-    kept = measure_storage(folder)           # StorageUsage({"web": 40_960}, DirectoryUsage(size=1_052_672, files=12))
-    limit_violation(pod, kept)               # 'Container web exceeded its local ephemeral storage limit "32Ki".', or ""
-    request(pod)                             # bytes of ephemeral-storage that it asks for
+    usage = measure_storage(folder)          # StorageUsage({"web": 40_960}, DirectoryUsage(size=1_052_672, files=12))
+    limit_violation(pod, usage)              # 'Container web exceeded its local ephemeral storage limit "32Ki".', or ""
+    request(pod)                             # its storage request in bytes
 
-What counts is what goes with the pod: its emptyDir volumes that are not in memory, and the logs and records of its containers, with what
-they write to their own `/tmp`, `/var` and the like.
+It counts emptyDir volumes on disk, and the logs and records of containers, with what they write to their own `/tmp`, `/var`
+and the like.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ _STORAGE: Final = "ephemeral-storage"
 
 
 class StorageUsage(msgspec.Struct, frozen=True):
-    """Bytes on the disk."""
+    """The disk usage of a pod, in bytes."""
 
     containers: Mapping[str, int]
-    """Of each container: logs, records, and what it writes outside of volumes."""
+    """For each container its logs, records, and what it writes outside of volumes."""
     total: DirectoryUsage
-    """Of all of them, and of the volumes."""
+    """The usage of all containers and of the volumes."""
 
 
 def measure_storage(folder: Path, limit: WalkLimit = MEASURED) -> StorageUsage:
-    """Of the pod that has this folder. Looks at every file. Raises OSError."""
+    """Measure a pod's directory, file by file. Raises OSError."""
     meter, above = Meter(limit), folder / "containers"
     containers = (
         {each.name: measure_disk_usage(each, meter) for each in above.iterdir()} if above.is_dir() else {}
@@ -44,13 +44,13 @@ def measure_storage(folder: Path, limit: WalkLimit = MEASURED) -> StorageUsage:
 
 
 def is_limited(pod: Object) -> bool:
-    """Whether there is a reason to measure."""
+    """Whether a container of the pod has a storage limit."""
     return any(_amount(each, "limits") is not None for each in _containers(pod))
 
 
 def limit_violation(pod: Object, kept: StorageUsage) -> str:
-    """Why it has to go, in kubelet's words; empty if it keeps to its limits."""
-    # Who limits some of its containers limits all of them together: their volumes are shared.
+    """Why the pod is evicted, in kubelet's words; empty if it keeps its limits."""
+    # A limit of one container counts for the sum: the volumes are shared.
     limit = _together(pod, "limits")
     if is_limited(pod) and kept.total.unmeasured:
         return (
@@ -68,12 +68,12 @@ def limit_violation(pod: Object, kept: StorageUsage) -> str:
 
 
 def request(pod: Object) -> int:
-    """What its containers ask for together."""
+    """The pod's storage request in bytes."""
     return _together(pod, "requests")
 
 
 def _together(pod: Object, side: str) -> int:
-    """Containers run side by side; init containers before them, one at a time."""
+    """Containers run concurrently; init containers before them, one at a time."""
     beside = sum(_amount(each, side) or 0 for each in pod.spec.get("containers") or ())
     before = (_amount(each, side) or 0 for each in pod.spec.get("initContainers") or ())
     return max(beside, *before, 0)

@@ -1,15 +1,15 @@
-"""What a pod has on disk, below the node's data folder, and what outlives an agent there.
+"""The directory of a pod on disk, by which a restarted agent finds what runs.
 
-    pods/<uid>/pod.json                               the pod as it was last seen: for when the API no longer has it
-    pods/<uid>/ending.json                            why it has to end, and by when
-    pods/<uid>/boot                                   the boot of the machine in which it was last looked after
-    pods/<uid>/first-id                               the first of the machine's ids that are its own
-    pods/<uid>/containers/<name>/pause.json           how long it waits before its next start
+    pods/<uid>/pod.json                               the pod, for when it is gone from the API
+    pods/<uid>/ending.json                            why it terminates, and by when
+    pods/<uid>/boot                                   the boot id of the machine when an agent last ran the pod
+    pods/<uid>/first-id                               the first id of its user id range
+    pods/<uid>/containers/<name>/pause.json           its restart back-off
     pods/<uid>/containers/<name>/<attempt>/           one instance: shim, log, exit record, and below them
-        termination-log, hooked, failed.json          its last words, whether its hook is done, why it could not be started
-        image, was-ready                              the files of its image, whether it has ever been ready
+        termination-log, hooked, failed.json          its termination message, whether postStart is done, its start error
+        image, was-ready                              the directory of its image, whether it has ever been ready
 
-Every file is written whole or not at all. A pod's folder appears with ``pod.json`` in it.
+Every file is written atomically. A pod's directory appears with ``pod.json`` in it.
 """
 
 from __future__ import annotations
@@ -35,23 +35,21 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 KEPT = 2
-"""Instances of a container whose folders stay: the latest, and the one before it for ``--previous``."""
-_POD, _ENDING, _BOOT, _PAUSE = "pod.json", "ending.json", "boot", "pause.json"
+"""Instances of a container whose directories are kept: the latest, and the one before it for ``--previous``."""
+_POD, _ENDING, _BOOT, _BACKOFF = "pod.json", "ending.json", "boot", "pause.json"
 _FIRST_ID = "first-id"
-_HOOKED, _FAILED, _LAST_WORDS = "hooked", "failed.json", "termination-log"
+_POST_START_DONE, _FAILED, _TERMINATION_MESSAGE = "hooked", "failed.json", "termination-log"
 _IMAGE, _WAS_READY = "image", "was-ready"
 _OWN = "own"
 _MAKING, _REMOVING = ".making-", ".removing-"
 
 
 class ContainerDirectory:
-    """Of one container of a pod."""
-
     def __init__(self, path: Path) -> None:
         self.path = path
 
     def attempts(self) -> list[int]:
-        """The instances that there is something of, oldest first."""
+        """The numbers of the instances that have a directory, oldest first."""
         if not self.path.is_dir():
             return []
         return sorted(int(each.name) for each in self.path.iterdir() if each.name.isdigit())
@@ -60,19 +58,19 @@ class ContainerDirectory:
         return self.path / str(number)
 
     def begin(self, number: int) -> Path:
-        """The folder of an instance that is about to be started."""
+        """Make the directory of an instance that is about to start."""
         folder = self.attempt(number)
         folder.mkdir(parents=True, exist_ok=True)
         flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-        handle = os.open(folder / _LAST_WORDS, flags, 0o666)
+        handle = os.open(folder / _TERMINATION_MESSAGE, flags, 0o666)
         try:
-            os.fchmod(handle, 0o666)  # Whoever the program runs as may write it.
+            os.fchmod(handle, 0o666)  # The program may run as any user.
         finally:
             os.close(handle)
         return folder
 
     def outdated(self) -> list[Path]:
-        """The folders of instances that are asked for no more, to be removed."""
+        """The directories of old instances, to be removed."""
         return [self.attempt(number) for number in self.attempts()[:-KEPT]]
 
     def scratch(self) -> list[Path]:
@@ -81,27 +79,27 @@ class ContainerDirectory:
         return [each for each in found if each.is_dir()]
 
     @property
-    def pause(self) -> RestartBackoff | None:
-        return _read(self.path / _PAUSE, RestartBackoff)
+    def backoff(self) -> RestartBackoff | None:
+        return _read(self.path / _BACKOFF, RestartBackoff)
 
-    @pause.setter
-    def pause(self, pause: RestartBackoff) -> None:
+    @backoff.setter
+    def backoff(self, backoff: RestartBackoff) -> None:
         self.path.mkdir(parents=True, exist_ok=True)
-        write_atomically(self.path / _PAUSE, msgspec.json.encode(pause))
+        write_atomically(self.path / _BACKOFF, msgspec.json.encode(backoff))
 
     def fail(self, ended: EndedInstance) -> None:
-        """Write down why an instance could not be started."""
+        """Record why an instance failed to start."""
         write_atomically(self.attempt(ended.attempt) / _FAILED, msgspec.json.encode(ended))
 
     def failed(self, number: int) -> EndedInstance | None:
         return _read(self.attempt(number) / _FAILED, EndedInstance)
 
-    def set_hooked(self, number: int) -> None:
+    def set_post_start_done(self, number: int) -> None:
         """Its postStart hook is done."""
-        write_atomically(self.attempt(number) / _HOOKED, b"")
+        write_atomically(self.attempt(number) / _POST_START_DONE, b"")
 
-    def is_hooked(self, number: int) -> bool:
-        return (self.attempt(number) / _HOOKED).exists()
+    def is_post_start_done(self, number: int) -> bool:
+        return (self.attempt(number) / _POST_START_DONE).exists()
 
     def set_image(self, number: int, root: str) -> None:
         """Where the files of its image are."""
@@ -117,14 +115,12 @@ class ContainerDirectory:
     def was_ready(self, number: int) -> bool:
         return (self.attempt(number) / _WAS_READY).exists()
 
-    def last_words(self, number: int) -> Path:
+    def termination_message_file(self, number: int) -> Path:
         """The file that a container sees at its ``terminationMessagePath``."""
-        return self.attempt(number) / _LAST_WORDS
+        return self.attempt(number) / _TERMINATION_MESSAGE
 
 
 class PodDirectory:
-    """Of one pod."""
-
     def __init__(self, path: Path) -> None:
         self.path = path
 
@@ -132,8 +128,8 @@ class PodDirectory:
     def uid(self) -> str:
         return self.path.name
 
-    def remember(self, pod: Object) -> None:
-        """Keep the pod as it is; makes the folder."""
+    def write_pod(self, pod: Object) -> None:
+        """Write ``pod.json``; makes the directory."""
         content = msgspec.json.encode(pod.tree)
         if self.path.is_dir():
             write_atomically(self.path / _POD, content)
@@ -144,8 +140,8 @@ class PodDirectory:
         write_atomically(making / _POD, content)
         making.rename(self.path)
 
-    def recall(self) -> Object | None:
-        """The pod as it was last seen."""
+    def read_pod(self) -> Object | None:
+        """The pod as it was last written; None if that can't be read."""
         tree = _read(self.path / _POD, dict)
         return Object(Pod, tree) if tree is not None else None
 
@@ -170,7 +166,7 @@ class PodDirectory:
 
     @property
     def first_id(self) -> int | None:
-        """The first of the machine's user and group ids that are the pod's own."""
+        """The first id of the pod's range of user and group ids."""
         return _read(self.path / _FIRST_ID, int)
 
     @first_id.setter
@@ -181,19 +177,18 @@ class PodDirectory:
         return ContainerDirectory(self.path / "containers" / component(name))
 
     def containers(self) -> list[str]:
-        """Those of which there is something."""
+        """The names of the containers that have a directory."""
         folder = self.path / "containers"
         return sorted(each.name for each in folder.iterdir()) if folder.is_dir() else []
 
     def discard(self) -> list[Path]:
-        """Have no agent take it up again; returns the folders that are to be removed."""
+        """Rename the directory, so that no agent adopts it; returns the directories to be removed."""
         if self.path.is_dir():
             _discard(self.path)
         return sorted(self.path.parent.glob(f"{_REMOVING}{self.path.name}.*"))
 
 
 def list_pod_directories(folder: Path) -> Iterator[PodDirectory]:
-    """Every pod that there is something of."""
     if not folder.is_dir():
         return
     for each in sorted(folder.iterdir()):
@@ -202,20 +197,20 @@ def list_pod_directories(folder: Path) -> Iterator[PodDirectory]:
 
 
 def unfinished_directories(folder: Path) -> list[Path]:
-    """What an earlier agent never finished, or did not remove to its end: the folders that are to be removed."""
+    """The directories that an earlier agent had not finished making or removing: to be removed."""
     for each in folder.glob(f"{_MAKING}*"):
         _discard(each)
     return sorted(folder.glob(f"{_REMOVING}*"))
 
 
 def _discard(path: Path) -> None:
-    """Rename it. Its name is free at once, however long the removal takes."""
+    """Rename a directory: its name is free at once, however long the removal takes."""
     names = (path.with_name(f"{_REMOVING}{path.name}.{number}") for number in count())
     path.rename(next(each for each in names if not each.exists()))
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Have a file with this content, or the one that there was."""
+    """Replace a file's content; on an error the earlier content stays."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         temporary.write_bytes(content)
@@ -230,6 +225,6 @@ def _read(path: Path, cls: type[T]) -> T | None:
     except FileNotFoundError:
         return None
     except msgspec.DecodeError as problem:
-        # A power failure may cut a file short. What is in here can be done without.
-        log.warning("%s can't be read, and is as if it were not there: %s", path, problem)
+        # A power failure may truncate a file. The agent can do without any of them.
+        log.warning("failed to decode %s, ignoring it: %s", path, problem)
         return None

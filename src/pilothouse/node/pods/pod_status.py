@@ -1,9 +1,9 @@
-"""What a pod's status says: phase, conditions, container statuses, addresses.
+"""The status of a pod: phase, conditions, container statuses, addresses.
 
-    status(situation, decision, StatusInputs(host="10.0.0.7", address="127.8.1.2"), before, now)
+    pod_status(pod_state, decision, StatusInputs(host="10.0.0.7", address="127.8.1.2"), before, now)
 
-The words are kubelet's, so that kubectl and controllers read them as they always do. Conditions of others (readiness gates,
-disruption) stay as they are. A condition's ``lastTransitionTime`` moves with its status alone.
+Reasons and messages are kubelet's, so kubectl and controllers understand them. Conditions that others own (readiness gates,
+disruption) are kept. A condition's ``lastTransitionTime`` changes only with its status.
 """
 
 from __future__ import annotations
@@ -17,145 +17,156 @@ from pilothouse.api.objects import Object, Tree
 from pilothouse.base.rfc3339 import format_time
 from pilothouse.meta.conditions import Condition, find_condition, with_condition
 from pilothouse.node.lifecycle.container_instances import EndedInstance
-from pilothouse.node.lifecycle.container_roles import ContainerRole, PodContainer, containers_of, not_begun
-from pilothouse.node.lifecycle.pod_decision import ENDED, ContainerWaits, PodDecision, has_initialised
+from pilothouse.node.lifecycle.container_roles import (
+    ContainerRole,
+    PodContainer,
+    containers_of,
+    waiting_reason,
+)
+from pilothouse.node.lifecycle.pod_decision import ENDED, ContainerWaiting, PodDecision, has_initialised
 from pilothouse.node.lifecycle.pod_state import ContainerState, PodState
 
 LIMITS: Final = "pilothouse.io/LimitsEnforced"
-"""The condition of a pod whose limits are not what they say."""
+"""The condition that says whether a pod's resource limits are enforced."""
 OURS: Final = frozenset(
     {"PodReadyToStartContainers", "Initialized", "ContainersReady", "Ready", "PodScheduled", LIMITS}
 )
 
 
 class StatusInputs(msgspec.Struct, frozen=True):
-    """What a status says beside the situation."""
+    """What a status needs besides the pod's state."""
 
     host: str
     address: str = ""
     images: Mapping[str, str] = {}
-    """By container, what its image was found to be."""
+    """The image id of each container."""
     not_enforced: str = ""
     """Which limits of the pod are not enforced, and why."""
 
 
 def container_id(pod: Object, name: str, attempt: int) -> str:
-    """The name of one instance."""
+    """The ``containerID`` of one instance."""
     return f"pilothouse://{pod.uid}/{name}/{attempt}"
 
 
 def pod_status(
-    situation: PodState, decision: PodDecision, facts: StatusInputs, before: Mapping[str, Any], now: float
+    pod_state: PodState, decision: PodDecision, inputs: StatusInputs, before: Mapping[str, Any], now: float
 ) -> Tree:
-    """All of the status that is a node's to tell; ``before`` is what it told last."""
-    pod, all_parts = situation.pod, containers_of(situation.pod.spec)
-    phase = phase_of(situation, decision, all_parts)
-    told: Tree = {"phase": phase, "hostIP": facts.host, "hostIPs": [{"ip": facts.host}]}
-    told["startTime"] = format_time(situation.begun)
-    if facts.address:
-        told |= {"podIP": facts.address, "podIPs": [{"ip": facts.address}]}
-    if situation.ending is not None and situation.ending.fails:
-        told |= {"reason": situation.ending.cause, "message": situation.ending.message}
-    told["conditions"] = _conditions(situation, all_parts, phase, facts, before, now)
-    statuses = [_container(pod, part, situation.seen(part.name), decision, facts) for part in all_parts]
+    """The fields of the status that the node owns; ``before`` is the status that it last reported."""
+    pod, containers = pod_state.pod, containers_of(pod_state.pod.spec)
+    phase = phase_of(pod_state, decision, containers)
+    status: Tree = {"phase": phase, "hostIP": inputs.host, "hostIPs": [{"ip": inputs.host}]}
+    status["startTime"] = format_time(pod_state.start_time)
+    if inputs.address:
+        status |= {"podIP": inputs.address, "podIPs": [{"ip": inputs.address}]}
+    if pod_state.ending is not None and pod_state.ending.fails:
+        status |= {"reason": pod_state.ending.cause, "message": pod_state.ending.message}
+    status["conditions"] = _conditions(pod_state, containers, phase, inputs, before, now)
+    statuses = [_container(pod, one, pod_state.container(one.name), decision, inputs) for one in containers]
     inits = [
-        each for part, each in zip(all_parts, statuses, strict=True) if part.role is not ContainerRole.MAIN
+        each for one, each in zip(containers, statuses, strict=True) if one.role is not ContainerRole.MAIN
     ]
     if inits:
-        told["initContainerStatuses"] = inits
-    told["containerStatuses"] = statuses[len(inits) :]
-    return told
+        status["initContainerStatuses"] = inits
+    status["containerStatuses"] = statuses[len(inits) :]
+    return status
 
 
-def phase_of(situation: PodState, decision: PodDecision, all_parts: Sequence[PodContainer]) -> str:
-    """Kubernetes' word for how far a pod is. A pod is not called ended while anything of it runs."""
-    mains = [situation.seen(part.name) for part in all_parts if part.role is ContainerRole.MAIN]
-    ended = [seen.ended for seen in mains if seen.ended is not None and not seen.alive]
-    if decision.over:
-        failing = situation.ending is not None and situation.ending.fails
-        well = len(ended) == len(mains) and all(one.well for one in ended)
+def phase_of(pod_state: PodState, decision: PodDecision, containers: Sequence[PodContainer]) -> str:
+    """The pod's phase. It is neither ``Succeeded`` nor ``Failed`` while a container runs."""
+    mains = [pod_state.container(one.name) for one in containers if one.role is ContainerRole.MAIN]
+    ended = [state.ended for state in mains if state.ended is not None and not state.alive]
+    if decision.finished:
+        failing = pod_state.ending is not None and pod_state.ending.fails
+        well = len(ended) == len(mains) and all(one.succeeded for one in ended)
         return "Succeeded" if well and not failing else "Failed"
-    if not has_initialised(situation, all_parts):
+    if not has_initialised(pod_state, containers):
         return "Pending"
-    if any(seen.running is None and seen.ended is None for seen in mains):
+    if any(state.running is None and state.ended is None for state in mains):
         return "Pending"
     return "Running"
 
 
 def _conditions(
-    situation: PodState,
-    all_parts: Sequence[PodContainer],
+    pod_state: PodState,
+    containers: Sequence[PodContainer],
     phase: str,
-    facts: StatusInputs,
+    inputs: StatusInputs,
     before: Mapping[str, Any],
     now: float,
 ) -> list[Condition]:
-    # Ours as we last told them, those of others as they came.
+    # Our conditions as last reported, those of others as they are in the API.
     ours = [one for one in before.get("conditions") or () if one.get("type") in OURS]
-    others = [one for one in situation.pod.status.get("conditions") or () if one.get("type") not in OURS]
+    others = [one for one in pod_state.pod.status.get("conditions") or () if one.get("type") not in OURS]
     kept: list[Condition] = [*ours, *others]
     moment = format_time(now)
-    for kind, value, reason, message in _told(situation, all_parts, phase, facts):
+    for kind, value, reason, message in _condition_values(pod_state, containers, phase, inputs):
         known = find_condition(kept, kind)
         if known is None and kind == LIMITS and value:
             continue
-        told = {"type": kind, "status": "True" if value else "False"}
-        told |= {name: text for name, text in (("reason", reason), ("message", message)) if text}
+        condition = {"type": kind, "status": "True" if value else "False"}
+        condition |= {name: text for name, text in (("reason", reason), ("message", message)) if text}
         if known is not None:
-            # An old reason must not stay beside a new status.
+            # The earlier reason must not stay beside another status.
             stale = {name: known[name] for name in known if name not in ("reason", "message", "status")}
             kept = [stale | {"status": known["status"]} if one is known else one for one in kept]
-        kept = with_condition(kept, told, now=moment)
+        kept = with_condition(kept, condition, now=moment)
     return kept
 
 
-def _told(
-    situation: PodState, all_parts: Sequence[PodContainer], phase: str, facts: StatusInputs
+def _condition_values(
+    pod_state: PodState, containers: Sequence[PodContainer], phase: str, inputs: StatusInputs
 ) -> Iterator[tuple[str, bool, str, str]]:
-    hurdle = situation.hurdle
-    # What has run was prepared, though an agent that has just begun has not looked yet.
-    prepared = situation.prepared or any(not seen.fresh for seen in situation.containers.values())
-    if prepared or hurdle is None:
+    blocker = pod_state.blocker
+    # A container that has run was prepared, though a restarted agent has not prepared the pod again yet.
+    prepared = pod_state.prepared or any(not state.fresh for state in pod_state.containers.values())
+    if prepared or blocker is None:
         yield "PodReadyToStartContainers", prepared and phase not in ENDED, "", ""
     else:
-        yield "PodReadyToStartContainers", False, hurdle.reason, hurdle.message
-    yield "Initialized", *_initialised(situation, all_parts, phase)
-    ready = _containers_ready(situation, all_parts, phase)
+        yield "PodReadyToStartContainers", False, blocker.reason, blocker.message
+    yield "Initialized", *_initialised(pod_state, containers, phase)
+    ready = _containers_ready(pod_state, containers, phase)
     yield "ContainersReady", *ready
-    yield "Ready", *(_gates(situation.pod) if ready[0] else ready)
+    yield "Ready", *(_gates(pod_state.pod) if ready[0] else ready)
     yield "PodScheduled", True, "", ""
-    reason = "NotEnforced" if facts.not_enforced else ""
-    yield LIMITS, not facts.not_enforced, reason, facts.not_enforced
+    reason = "NotEnforced" if inputs.not_enforced else ""
+    yield LIMITS, not inputs.not_enforced, reason, inputs.not_enforced
 
 
-def _initialised(situation: PodState, all_parts: Sequence[PodContainer], phase: str) -> tuple[bool, str, str]:
+def _initialised(
+    pod_state: PodState, containers: Sequence[PodContainer], phase: str
+) -> tuple[bool, str, str]:
     if phase == "Succeeded":
         return True, "PodCompleted", ""
-    if has_initialised(situation, all_parts):
+    if has_initialised(pod_state, containers):
         return True, "", ""
-    waiting = [part.name for part in all_parts if not _is_through(part, situation.seen(part.name))]
+    waiting = [
+        container.name
+        for container in containers
+        if not _has_initialised(container, pod_state.container(container.name))
+    ]
     if not waiting:
         return True, "", ""
     return False, "ContainersNotInitialized", f"containers with incomplete status: [{' '.join(waiting)}]"
 
 
-def _is_through(part: PodContainer, seen: ContainerState) -> bool:
-    if part.role is ContainerRole.MAIN:
+def _has_initialised(container: PodContainer, state: ContainerState) -> bool:
+    if container.role is ContainerRole.MAIN:
         return True
-    if part.role is ContainerRole.SIDECAR:
-        return seen.started
-    return seen.ended is not None and seen.ended.well and not seen.alive
+    if container.role is ContainerRole.SIDECAR:
+        return state.started
+    return state.ended is not None and state.ended.succeeded and not state.alive
 
 
 def _containers_ready(
-    situation: PodState, all_parts: Sequence[PodContainer], phase: str
+    pod_state: PodState, containers: Sequence[PodContainer], phase: str
 ) -> tuple[bool, str, str]:
     if phase == "Succeeded":
         return False, "PodCompleted", ""
     if phase == "Failed":
         return False, "PodFailed", ""
-    counted = [part for part in all_parts if part.role is not ContainerRole.INIT]
-    unready = [part.name for part in counted if not situation.seen(part.name).ready]
+    counted = [container for container in containers if container.role is not ContainerRole.INIT]
+    unready = [container.name for container in counted if not pod_state.container(container.name).ready]
     if unready:
         return False, "ContainersNotReady", f"containers with unready status: [{' '.join(unready)}]"
     return True, "", ""
@@ -176,49 +187,49 @@ def _gates(pod: Object) -> tuple[bool, str, str]:
 
 
 def _container(
-    pod: Object, part: PodContainer, seen: ContainerState, decision: PodDecision, facts: StatusInputs
+    pod: Object, container: PodContainer, state: ContainerState, decision: PodDecision, inputs: StatusInputs
 ) -> Tree:
-    wait = decision.waits.get(part.name)
-    latest = seen.running.attempt if seen.running else seen.ended.attempt if seen.ended else None
-    told: Tree = {
-        "name": part.name,
-        "image": part.spec.get("image", ""),
-        "imageID": facts.images.get(part.name, ""),
+    wait = decision.waiting.get(container.name)
+    latest = state.running.attempt if state.running else state.ended.attempt if state.ended else None
+    status: Tree = {
+        "name": container.name,
+        "image": container.spec.get("image", ""),
+        "imageID": inputs.images.get(container.name, ""),
         "restartCount": latest or 0,
-        "ready": _is_ready(part, seen),
-        "started": seen.started,
+        "ready": _is_ready(container, state),
+        "started": state.started,
         "state": {},
         "lastState": {},
     }
     if latest is not None:
-        told["containerID"] = container_id(pod, part.name, latest)
-    if seen.running is not None:
-        told["state"] = {"running": {"startedAt": format_time(seen.running.since)}}
-        before = seen.ended
-    elif seen.ended is not None and wait is None:
-        told["state"] = {"terminated": _terminated(pod, part.name, seen.ended)}
-        before = seen.earlier
+        status["containerID"] = container_id(pod, container.name, latest)
+    if state.running is not None:
+        status["state"] = {"running": {"startedAt": format_time(state.running.since)}}
+        before = state.ended
+    elif state.ended is not None and wait is None:
+        status["state"] = {"terminated": _terminated(pod, container.name, state.ended)}
+        before = state.earlier
     else:
-        told["state"] = {"waiting": _waiting(wait or ContainerWaits(not_begun(pod.spec)))}
-        before = seen.ended
+        status["state"] = {"waiting": _waiting(wait or ContainerWaiting(waiting_reason(pod.spec)))}
+        before = state.ended
     if before is not None:
-        told["lastState"] = {"terminated": _terminated(pod, part.name, before)}
-    return told
+        status["lastState"] = {"terminated": _terminated(pod, container.name, before)}
+    return status
 
 
-def _is_ready(part: PodContainer, seen: ContainerState) -> bool:
-    if part.role is ContainerRole.INIT:
-        return seen.ended is not None and seen.ended.well and not seen.alive
-    return seen.ready
+def _is_ready(container: PodContainer, state: ContainerState) -> bool:
+    if container.role is ContainerRole.INIT:
+        return state.ended is not None and state.ended.succeeded and not state.alive
+    return state.ready
 
 
-def _waiting(wait: ContainerWaits) -> dict[str, Any]:
+def _waiting(wait: ContainerWaiting) -> dict[str, Any]:
     return {"reason": wait.reason, "message": wait.message} if wait.message else {"reason": wait.reason}
 
 
 def _terminated(pod: Object, name: str, ended: EndedInstance) -> Tree:
-    reason = ended.reason or ("Completed" if ended.well else "Error")
-    told: Tree = {
+    reason = ended.reason or ("Completed" if ended.succeeded else "Error")
+    status: Tree = {
         "exitCode": ended.code,
         "reason": reason,
         "startedAt": format_time(ended.started),
@@ -226,7 +237,7 @@ def _terminated(pod: Object, name: str, ended: EndedInstance) -> Tree:
         "containerID": container_id(pod, name, ended.attempt),
     }
     if ended.signal:
-        told["signal"] = ended.signal
+        status["signal"] = ended.signal
     if ended.message:
-        told["message"] = ended.message
-    return told
+        status["message"] = ended.message
+    return status

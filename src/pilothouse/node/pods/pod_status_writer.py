@@ -1,11 +1,11 @@
-"""What the node writes to the API about a pod: its status, and in the end that it may go.
+"""The status writer of one pod: patches its status in the API, and finally deletes the pod.
 
-    publisher = PodStatusWriter(api, pod)
-    publisher.put(status)                  # returns at once; only the latest is written
-    await publisher.flush()                # until the API has it, or the pod is gone
+    writer = PodStatusWriter(api, pod)
+    writer.put(status)                  # returns at once; only the latest is written
+    await writer.flush()                # until the API has it, or the pod is gone
 
-A status is sent as what has changed, and merged by the server, so that conditions of others stay. An API that does not answer holds
-nobody up: the pod goes on, and what there is to say is said when it answers again.
+The writer sends what has changed, as a strategic merge patch, so conditions of others stay. An API server that does not answer
+delays nothing: the pod goes on, and the writer retries.
 """
 
 from __future__ import annotations
@@ -23,60 +23,56 @@ from pilothouse.client.api import Api, Patch
 from pilothouse.client.transport import TransportError
 from pilothouse.meta.errors import StatusError
 
-_AGAIN: Final = Backoff(first=0.5, factor=2.0, longest=15.0)
+_RETRY_BACKOFF: Final = Backoff(first=0.5, factor=2.0, longest=15.0)
 _FAILURES: Final = (StatusError, TransportError, AccessError)
 _ABSENT: Final = ("reason", "message")
-"""Fields that are taken away when there is nothing to say in them."""
+"""Fields that are removed from the status when they are absent."""
 
 log = logging.getLogger(__name__)
 
 
 class PodStatusWriter:
-    """Keeps the status of one pod."""
-
     def __init__(self, api: Api, pod: Object) -> None:
         self._api = api
         self._pod = pod
         self._known: Mapping[str, Any] = pod.status
         self._revision = pod.revision
         self._wanted: Tree | None = None
-        self._news = asyncio.Event()
+        self._wakeup = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
         self.problem = ""
-        """Why the API does not have it yet; empty if it has."""
+        """Why the last write failed; empty if it succeeded."""
 
-    def saw(self, pod: Object) -> None:
-        """A newer version of the pod has come."""
+    def update(self, pod: Object) -> None:
+        """Take another version of the pod from the API."""
         self._pod = pod
         if self._idle.is_set() and pod.revision >= self._revision:
             self._known = pod.status
 
     @property
     def current(self) -> Mapping[str, Any]:
-        """What the API says, or is about to."""
+        """The status in the API, or the one to be written."""
         return self._known if self._wanted is None else self._wanted
 
     def put(self, status: Tree) -> None:
-        """Have the API say this."""
         if self._idle.is_set() and not status_patch(self._known, status):
             return
         self._wanted = status
         self._idle.clear()
-        self._news.set()
+        self._wakeup.set()
 
     async def flush(self) -> None:
-        """Wait until it does."""
         await self._idle.wait()
 
     async def run(self) -> None:
-        """Write until cancelled. May be begun again: what was not written is then."""
+        """Write until cancelled. May be run again: a status that is still to be written is then written."""
         failures = 0
         if self._wanted is not None:
-            self._news.set()
+            self._wakeup.set()
         while True:
-            await self._news.wait()
-            self._news.clear()
+            await self._wakeup.wait()
+            self._wakeup.clear()
             wanted = self._wanted
             if wanted is None:
                 continue
@@ -86,23 +82,23 @@ class PodStatusWriter:
                 if not await self._is_gone(problem):
                     failures += 1
                     self.problem = str(problem)
-                    log.warning("the status of pod %s/%s: %s", *self._pod.key, problem)
-                    self._news.set()
-                    await asyncio.sleep(_AGAIN.after(failures))
+                    log.warning("failed to update status for pod %s/%s: %s", *self._pod.key, problem)
+                    self._wakeup.set()
+                    await asyncio.sleep(_RETRY_BACKOFF.after(failures))
                     continue
             failures, self.problem = 0, ""
             if self._pod.revision > self._revision:
-                # Somebody else wrote while we did, and nobody will tell us again: what he says of ours is put right.
+                # Another client wrote meanwhile, and no further event will come: restore the fields that are ours.
                 self._known, self._revision = self._pod.status, self._pod.revision
                 if self._wanted is not None and status_patch(self._known, self._wanted):
-                    self._news.set()
+                    self._wakeup.set()
                     continue
             if self._wanted is wanted:
                 self._wanted = None
                 self._idle.set()
 
     async def _is_gone(self, problem: Exception) -> bool:
-        """Whether a refusal means that there is nobody to tell it of: the pod is gone, or is another of the same name."""
+        """Whether a write failed because the pod is gone, or is another one of the same name."""
         if not isinstance(problem, StatusError) or problem.code not in (404, 409):
             return False
         try:
@@ -122,7 +118,7 @@ class PodStatusWriter:
         self._known, self._revision = written.status, written.revision
 
     async def delete(self) -> None:
-        """Nothing of the pod is left here: let the API forget it. Returns when it has."""
+        """Delete the cleaned-up pod from the API, with grace period 0. Returns when it is gone."""
         failures = 0
         while True:
             try:
@@ -132,12 +128,12 @@ class PodStatusWriter:
                 if await self._is_gone(problem):
                     return
                 failures += 1
-                log.warning("pod %s/%s can't be deleted: %s", *self._pod.key, problem)
-                await asyncio.sleep(_AGAIN.after(failures))
+                log.warning("failed to delete pod %s/%s: %s", *self._pod.key, problem)
+                await asyncio.sleep(_RETRY_BACKOFF.after(failures))
 
 
 def status_patch(known: Mapping[str, Any], wanted: Mapping[str, Any]) -> Tree:
-    """What has to be sent so that the API's status says what is wanted."""
+    """The patch that turns the known status into the wanted one."""
     changed: Tree = {name: value for name, value in wanted.items() if known.get(name) != value}
     for name in _ABSENT:
         if name in known and name not in wanted:
@@ -152,5 +148,5 @@ def status_patch(known: Mapping[str, Any], wanted: Mapping[str, Any]) -> Tree:
 
 
 def _complete(condition: Tree, before: Mapping[str, Any] | None) -> Tree:
-    """A merge leaves alone what is not named: what a condition no longer says is named as nothing."""
+    """The condition with a null for each field that it no longer has: a merge keeps fields that are not named."""
     return {**{name: None for name in before or () if name not in condition}, **condition}

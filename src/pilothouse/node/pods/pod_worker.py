@@ -1,11 +1,12 @@
-"""One pod of this node, from its first sight until nothing of it is left.
+"""The pod worker: runs one pod, from the moment it is bound to this node until it is cleaned up.
 
-    worker = PodWorker(pod, dependencies, predecessor, ...)
-    worker.saw(newer)                      # a newer version; None when the API has it no more
-    await worker.run()                     # returns when pod, processes and folders are gone
+    worker = PodWorker(pod, deps, predecessor=..., others=..., gone=False)
+    worker.update(pod)                     # another version of the pod; None when it is gone from the API
+    await worker.run()                     # returns when the pod, its processes and its directories are gone
 
-A turn: gather what is known, decide, begin the acts, say the status; then wait for news or for the decision's alarm. Nothing in a turn
-waits for a process or for the API. Cancelled, it leaves the containers running for whoever comes next.
+Each sync reads the state of the containers, decides, begins the actions, and puts the status; then the worker waits for a change
+or for the decision's deadline. A sync never waits for a process or for the API. A cancelled worker leaves the containers
+running; the next agent adopts them.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from random import Random
 from typing import Any
 
@@ -29,19 +31,23 @@ from pilothouse.client.transport import TransportError
 from pilothouse.meta.errors import StatusError
 from pilothouse.node.containers.container_config import ContainerConfigurator, image_name
 from pilothouse.node.containers.container_index import ContainerIndex
-from pilothouse.node.containers.container_worker import AGAIN, ContainerContext, ContainerWorker
-from pilothouse.node.containers.container_worker import describe_error as told
-from pilothouse.node.containers.resource_limits import pod_group
+from pilothouse.node.containers.container_worker import (
+    RETRY_BACKOFF,
+    ContainerContext,
+    ContainerWorker,
+    describe_error,
+)
+from pilothouse.node.containers.resource_limits import pod_cgroup
 from pilothouse.node.containers.security_context import AgentIdentity
 from pilothouse.node.event_recorder import EventRecorder
 from pilothouse.node.files.path_names import component
 from pilothouse.node.interfaces import NodeParts, NotReady, PreparedVolume
-from pilothouse.node.lifecycle.container_roles import PodContainer, containers_of, not_begun
+from pilothouse.node.lifecycle.container_roles import PodContainer, containers_of, waiting_reason
 from pilothouse.node.lifecycle.pod_decision import (
     ENDED,
-    Act,
-    ContainerWaits,
+    ContainerWaiting,
     EndPod,
+    PodAction,
     PodDecision,
     PreparePod,
     StartContainer,
@@ -51,8 +57,7 @@ from pilothouse.node.lifecycle.pod_decision import (
 from pilothouse.node.lifecycle.pod_state import PodEnding, PodState, StartBlocker
 from pilothouse.node.machine.id_ranges import IdRanges
 from pilothouse.node.pods.pod_directories import ContainerDirectory, PodDirectory
-from pilothouse.node.pods.pod_status import StatusInputs, container_id
-from pilothouse.node.pods.pod_status import pod_status as status
+from pilothouse.node.pods.pod_status import StatusInputs, container_id, pod_status
 from pilothouse.node.pods.pod_status_writer import PodStatusWriter
 from pilothouse.node.settings import MAX_PODS, NodeSettings
 from pilothouse.supervise.cgroups import GroupBusy
@@ -63,7 +68,7 @@ log = logging.getLogger(__name__)
 
 
 class PodDependencies(msgspec.Struct, frozen=True):
-    """What every pod of a node is kept with."""
+    """What all pod workers of a node share."""
 
     api: Api
     settings: NodeSettings
@@ -71,268 +76,268 @@ class PodDependencies(msgspec.Struct, frozen=True):
     clock: Clock
     rng: Random
     events: EventRecorder
-    whereabouts: ContainerIndex
+    container_index: ContainerIndex
     agent: AgentIdentity
     allocatable: Callable[[], Mapping[str, str]]
     id_ranges: IdRanges
 
 
 class PodWorker:
-    """Keeps one pod."""
-
     def __init__(
         self,
         pod: Object,
-        means: PodDependencies,
+        deps: PodDependencies,
         *,
         predecessor: Callable[[Object], PodWorker | None],
         others: Callable[[], int],
         gone: bool,
     ) -> None:
-        """``predecessor`` is a pod of the same name of which there still is something, ``others`` the number of pods that the
-        node has taken."""
+        """``predecessor`` finds the worker of an earlier pod of the same name that is not cleaned up yet; ``others`` counts
+        the pods that the node has admitted."""
         self.pod = pod
-        self._means = means
+        self._deps = deps
         self._predecessor = predecessor
         self._others = others
         self.gone = gone
-        """Whether the API knows nothing of it any more."""
-        self._folder = PodDirectory(means.settings.pods / component(pod.uid))
+        """Whether the pod is gone from the API."""
+        self._folder = PodDirectory(deps.settings.pods / component(pod.uid))
         self._admitted = bool(self._folder.containers())
-        self._publisher = PodStatusWriter(means.api, pod)
-        self._minders: dict[str, ContainerWorker] = {}
-        self._news = asyncio.Event()
+        self._status_writer = PodStatusWriter(deps.api, pod)
+        self._containers: dict[str, ContainerWorker] = {}
+        self._wakeup = asyncio.Event()
         self._prepared: Mapping[str, PreparedVolume] | None = None
         self._address = str(pod.status.get("podIP") or "")
         self._preparing: asyncio.Task[None] | None = None
-        self._hurdle: StartBlocker | None = None
+        self._blocker: StartBlocker | None = None
         self._ending: PodEnding | None = None
-        self._begun = 0.0
+        self._start_time = 0.0
         images = {each["name"]: each["imageID"] for each in _container_statuses(pod) if each.get("imageID")}
-        self._outfitter = ContainerConfigurator(
-            means.api, means.settings, means.parts, means.agent, means.allocatable, images, means.id_ranges
+        self._configurator = ContainerConfigurator(
+            deps.api, deps.settings, deps.parts, deps.agent, deps.allocatable, images, deps.id_ranges
         )
         self._released = False
-        self._told_waits: dict[str, str] = {}
+        self._reported_waits: dict[str, str] = {}
 
-    def saw(self, pod: Object | None) -> None:
-        """A newer version has come, or the API has it no more."""
+    def update(self, pod: Object | None) -> None:
+        """Take another version of the pod; None when it is gone from the API."""
         if pod is None:
             self.gone = True
         else:
             self.pod = pod
-            self._publisher.saw(pod)
-            self._means.whereabouts.saw(pod)
-        self._news.set()
+            self._status_writer.update(pod)
+            self._deps.container_index.update(pod)
+        self._wakeup.set()
 
     @property
-    def ends(self) -> bool:
-        """Whether it is on its way out already, or out."""
-        return self._ending is not None or self._publisher.current.get("phase") in ENDED
+    def terminating(self) -> bool:
+        """Whether the pod is terminating or has ended."""
+        return self._ending is not None or self._status_writer.current.get("phase") in ENDED
 
     @property
     def released(self) -> bool:
-        """Whether its volumes and its address are free for others."""
         return self._released
 
     @property
     def admitted(self) -> bool:
-        """Whether it has a place on the node: it was taken, by this agent or one before, and has not let go of all it had."""
+        """Whether the pod counts against the node's capacity: admitted, by this agent or an earlier one, and not released."""
         return self._admitted and not self._released
 
     def evict(self, reason: str, message: str) -> None:
-        """Have the pod end and fail, to make room."""
+        """Terminate the pod and mark it failed."""
         if self._ending is None:
-            now = self._means.clock.now()
-            self._end(PodEnding(reason, message, now, 0.0))
-            self._news.set()
+            now = self._deps.clock.now()
+            self._terminate(PodEnding(reason, message, now, 0.0))
+            self._wakeup.set()
 
     async def run(self) -> None:
-        """Until nothing is left of it."""
-        async with BackgroundTasks({f"publish {self.pod.name}": self._publisher.run}).running():
-            if await self._settle_in():
+        """Run the pod; returns when it is cleaned up."""
+        async with BackgroundTasks({f"publish {self.pod.name}": self._status_writer.run}).running():
+            if await self._make_directory():
                 async with asyncio.TaskGroup() as group:
-                    await self._take_up(group)
-                    await self._keep(group)
+                    await self._adopt_containers(group)
+                    await self._sync_loop(group)
             if not self.gone:
-                await self._publisher.flush()
-                await self._publisher.delete()
+                await self._status_writer.flush()
+                await self._status_writer.delete()
             for folder in self._folder.discard():
-                await self._means.parts.removal.remove(folder)
-            self._means.id_ranges.release(self.pod.uid)
-            self._means.whereabouts.drop(self.pod.uid)
+                await self._deps.parts.removal.remove(folder)
+            self._deps.id_ranges.release(self.pod.uid)
+            self._deps.container_index.drop(self.pod.uid)
 
-    async def _settle_in(self) -> bool:
-        """Have a folder: nothing begins that the next agent would not find. False if the pod is to go before it has one."""
+    async def _make_directory(self) -> bool:
+        """Create the pod's directory, by which the next agent finds the pod. False if the pod is deleted before it has one."""
         started = self.pod.status.get("startTime")
-        self._begun = parse_time(started) if started else self._means.clock.now()
+        self._start_time = parse_time(started) if started else self._deps.clock.now()
         while True:
-            self._news.clear()
+            self._wakeup.clear()
             try:
-                self._folder.remember(self.pod)
-                self._hurdle = None
+                self._folder.write_pod(self.pod)
+                self._blocker = None
                 return True
             except OSError as problem:
                 if self._folder.path.is_dir():
-                    # It has one from before, which will do.
+                    # An earlier agent made one: a slightly outdated pod.json is good enough.
                     log.warning("pod %s/%s: %s", *self.pod.key, problem)
                     return True
                 if self.gone or self.pod.deleting:
                     return False
-                self._hinder("NodeStorageError", f"the node can't keep the pod on its disk: {told(problem)}")
-            self._publish(self._situation(), PodDecision(waits=self._waits_for_node()))
-            try:
-                async with asyncio.timeout(AGAIN.after(self._hurdle.failures if self._hurdle else 1)):
-                    await self._news.wait()
-            except TimeoutError:
-                continue
+                self._block(
+                    "NodeStorageError", f"failed to make pod data directories: {describe_error(problem)}"
+                )
+            self._publish(self._state(), PodDecision(waiting=self._all_waiting()))
+            await self._wait(RETRY_BACKOFF.after(self._blocker.failures if self._blocker else 1))
 
-    def _refusal(self) -> PodEnding | None:
-        """A pod that asks for what can't be honoured fails at once: a real Kubernetes lets it come this far."""
+    def _rejection(self) -> PodEnding | None:
+        """Why the pod is not admitted: it asks for fields that can't be honoured (a real kube-apiserver accepts them), or the
+        node is full."""
         if self._admitted:
             return None
         if refused := refusals(self.pod.spec):
             message = "; ".join(str(each) for each in refused)
-            return PodEnding("UnhonouredFields", message, self._means.clock.now(), 0.0)
-        capacity = int(self._means.allocatable().get("pods", MAX_PODS))
+            return PodEnding("UnhonouredFields", message, self._deps.clock.now(), 0.0)
+        capacity = int(self._deps.allocatable().get("pods", MAX_PODS))
         if (used := self._others()) >= capacity:
             message = (
                 f"Node didn't have enough resource: pods, requested: 1, used: {used}, capacity: {capacity}"
             )
-            self._tell("OutOfpods", message, True)
-            return PodEnding("OutOfpods", f"Pod was rejected: {message}", self._means.clock.now(), 0.0)
+            self._event("OutOfpods", message, True)
+            return PodEnding("OutOfpods", f"Pod was rejected: {message}", self._deps.clock.now(), 0.0)
         self._admitted = True
         return None
 
-    def _waits_for_node(self) -> dict[str, ContainerWaits]:
+    def _all_waiting(self) -> dict[str, ContainerWaiting]:
         wait = (
-            ContainerWaits(self._hurdle.reason, self._hurdle.message)
-            if self._hurdle
-            else ContainerWaits(not_begun(self.pod.spec))
+            ContainerWaiting(self._blocker.reason, self._blocker.message)
+            if self._blocker
+            else ContainerWaiting(waiting_reason(self.pod.spec))
         )
-        return {part.name: wait for part in containers_of(self.pod.spec)}
+        return {container.name: wait for container in containers_of(self.pod.spec)}
 
-    async def _take_up(self, group: asyncio.TaskGroup) -> None:
-        """Begin, or go on where an earlier agent was."""
+    async def _adopt_containers(self, group: asyncio.TaskGroup) -> None:
+        """Create a worker for each container, which adopts what an earlier agent left running."""
         boot = boot_id()
         is_lost = self._folder.boot not in ("", boot)
-        self._write_down(lambda: setattr(self._folder, "boot", boot))
+        self._try_write(lambda: setattr(self._folder, "boot", boot))
         self._ending = self._folder.ending
-        if self._ending is None and not self.gone and self._publisher.current.get("phase") not in ENDED:
-            self._ending = self._refusal()
-        ward = ContainerContext(
+        if self._ending is None and not self.gone and self._status_writer.current.get("phase") not in ENDED:
+            self._ending = self._rejection()
+        context = ContainerContext(
             pod=lambda: self.pod,
             address=lambda: self._address,
             compose=self._compose,
             image_root=self._image_root,
             ended=self._ended,
-            tell=self._tell,
-            changed=self._news.set,
+            event=self._event,
+            changed=self._wakeup.set,
             is_lost=is_lost,
         )
-        means = self._means
+        deps = self._deps
         known = {each["name"]: each for each in _container_statuses(self.pod)}
-        for part in containers_of(self.pod.spec):
-            folder = self._folder.container(part.name)
-            minder = ContainerWorker(
-                part,
+        for container in containers_of(self.pod.spec):
+            folder = self._folder.container(container.name)
+            worker = ContainerWorker(
+                container,
                 folder,
-                ward,
-                means.parts.containers,
-                means.parts.removal,
-                means.whereabouts,
-                means.clock,
-                means.rng,
+                context,
+                deps.parts.containers,
+                deps.parts.removal,
+                deps.container_index,
+                deps.clock,
+                deps.rng,
                 group,
             )
-            await minder.take_up(known.get(part.name), container_id(self.pod, part.name, 0).removesuffix("0"))
-            self._minders[part.name] = minder
+            await worker.adopt(
+                known.get(container.name), container_id(self.pod, container.name, 0).removesuffix("0")
+            )
+            self._containers[container.name] = worker
 
-    async def _keep(self, group: asyncio.TaskGroup) -> None:
+    async def _sync_loop(self, group: asyncio.TaskGroup) -> None:
         while True:
-            self._news.clear()
-            decision = self._turn(group)
-            if decision.over and (self.gone or self.pod.deleting):
+            self._wakeup.clear()
+            decision = self._sync(group)
+            if decision.finished:
+                is_leaving = self.gone or self.pod.deleting
                 await self._release()
-                return
-            if decision.over:
-                await self._release()
-            wait = None if decision.wake is None else max(0.0, decision.wake - self._means.clock.now())
-            try:
-                async with asyncio.timeout(wait):
-                    await self._news.wait()
-            except TimeoutError:
-                continue
+                if is_leaving:
+                    return
+            await self._wait(
+                None if decision.wake is None else max(0.0, decision.wake - self._deps.clock.now())
+            )
 
-    def _turn(self, group: asyncio.TaskGroup) -> PodDecision:
-        now = self._means.clock.now()
-        situation = self._situation()
-        decision = decide(situation, now)
-        while any(isinstance(act, EndPod) for act in decision.acts):
-            for act in decision.acts:
-                self._carry_out(act, group)
-            situation = self._situation()
-            decision = decide(situation, now)
-        for act in decision.acts:
-            self._carry_out(act, group)
-        self._tell_waits(decision)
-        # As it is once the acts have begun.
-        self._publish(self._situation(), decision)
+    async def _wait(self, seconds: float | None) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._wakeup.wait()
+
+    def _sync(self, group: asyncio.TaskGroup) -> PodDecision:
+        now = self._deps.clock.now()
+        state = self._state()
+        decision = decide(state, now)
+        while any(isinstance(action, EndPod) for action in decision.actions):
+            for action in decision.actions:
+                self._execute(action, group)
+            state = self._state()
+            decision = decide(state, now)
+        for action in decision.actions:
+            self._execute(action, group)
+        self._report_waits(decision)
+        # The state after the actions have begun.
+        self._publish(self._state(), decision)
         return decision
 
-    def _publish(self, situation: PodState, decision: PodDecision) -> None:
-        before = self._publisher.current
+    def _publish(self, state: PodState, decision: PodDecision) -> None:
+        before = self._status_writer.current
         if self.gone or before.get("phase") in ENDED:
             return
-        outfitter = self._outfitter
-        facts = StatusInputs(
-            self._means.settings.address, self._address, dict(outfitter.images), outfitter.not_enforced
+        configurator = self._configurator
+        inputs = StatusInputs(
+            self._deps.settings.address, self._address, dict(configurator.images), configurator.not_enforced
         )
-        self._publisher.put(status(situation, decision, facts, before, self._means.clock.now()))
+        self._status_writer.put(pod_status(state, decision, inputs, before, self._deps.clock.now()))
 
-    def _situation(self) -> PodState:
+    def _state(self) -> PodState:
         return PodState(
             pod=self.pod,
-            containers={name: minder.seen() for name, minder in self._minders.items()},
+            containers={name: worker.state() for name, worker in self._containers.items()},
             prepared=self._prepared is not None,
-            hurdle=self._hurdle,
+            blocker=self._blocker,
             ending=self._ending,
             gone=self.gone,
-            begun=self._begun,
+            start_time=self._start_time,
         )
 
-    def _carry_out(self, act: Act, group: asyncio.TaskGroup) -> None:
-        match act:
+    def _execute(self, action: PodAction, group: asyncio.TaskGroup) -> None:
+        match action:
             case PreparePod():
                 if self._preparing is None:
                     self._preparing = group.create_task(self._prepare(), name=f"prepare {self.pod.name}")
             case StartContainer(name):
-                self._minders[name].start()
+                self._containers[name].start()
             case StopContainer():
-                self._minders[act.name].stop(act)
+                self._containers[action.name].stop(action)
             case EndPod(ending):
-                self._end(ending)
+                self._terminate(ending)
 
-    def _end(self, ending: PodEnding) -> None:
+    def _terminate(self, ending: PodEnding) -> None:
         self._ending = ending
-        self._write_down(lambda: setattr(self._folder, "ending", ending))
+        self._try_write(lambda: setattr(self._folder, "ending", ending))
         if self._preparing is not None:
             self._preparing.cancel()
-        for minder in self._minders.values():
-            minder.pod_ends()
-            minder.hasten(ending.since + ending.grace)
+        for worker in self._containers.values():
+            worker.pod_terminating()
+            worker.shorten_grace(ending.since + ending.grace)
 
-    def _write_down(self, write: Callable[[], None]) -> None:
-        """For what is better kept and not worth stopping for: a pod must be able to end though the disk is full."""
+    def _try_write(self, write: Callable[[], None]) -> None:
+        """Write, or log the error: a pod must be able to end though the disk is full."""
         try:
             write()
         except OSError as problem:
-            log.warning("pod %s/%s: %s", *self.pod.key, told(problem))
+            log.warning("pod %s/%s: %s", *self.pod.key, describe_error(problem))
 
-    def _remember_address(self) -> None:
-        """For who ends the pod without an agent: its hooks are asked there."""
+    def _write_address(self) -> None:
+        """Record the address: ``node.machine.shutdown`` calls the pod's preStop hooks there without an agent."""
         status = {**self.pod.status, "podIP": self._address}
-        self._folder.remember(Object(self.pod.noun, {**self.pod.tree, "status": status}))
+        self._folder.write_pod(Object(self.pod.noun, {**self.pod.tree, "status": status}))
 
     async def _prepare(self) -> None:
         try:
@@ -342,30 +347,30 @@ class PodWorker:
                     "PodTerminating",
                     f"waiting for the earlier pod of the same name (uid {other.pod.uid}) to end on this node",
                 )
-            self._address = await self._means.parts.addresses.assign(self.pod)
-            self._write_down(self._remember_address)
-            self._prepared = await self._means.parts.volumes.prepare(self.pod)
-            self._hurdle = None
+            self._address = await self._deps.parts.addresses.assign(self.pod)
+            self._try_write(self._write_address)
+            self._prepared = await self._deps.parts.volumes.prepare(self.pod)
+            self._blocker = None
         except NotReady as why:
-            self._hinder(why.reason, why.message)
+            self._block(why.reason, why.message)
         except OSError as problem:
-            self._hinder("NodeStorageError", told(problem))
+            self._block("NodeStorageError", describe_error(problem))
         except (StatusError, TransportError, AccessError) as problem:
-            self._hinder("FailedToPrepare", str(problem))
+            self._block("FailedToPrepare", str(problem))
         finally:
             self._preparing = None
-            self._news.set()
+            self._wakeup.set()
 
-    def _hinder(self, reason: str, message: str) -> None:
-        failures = self._hurdle.failures + 1 if self._hurdle else 1
-        if self._hurdle is None or self._hurdle.message != message:
-            self._tell(reason, message, True)
-        self._hurdle = StartBlocker(
-            reason, message, self._means.clock.now() + AGAIN.after(failures), failures
+    def _block(self, reason: str, message: str) -> None:
+        failures = self._blocker.failures + 1 if self._blocker else 1
+        if self._blocker is None or self._blocker.message != message:
+            self._event(reason, message, True)
+        self._blocker = StartBlocker(
+            reason, message, self._deps.clock.now() + RETRY_BACKOFF.after(failures), failures
         )
 
     async def _release(self) -> None:
-        """Nothing of the pod runs any more: its volumes, its address and the disk that its containers took are free."""
+        """Release volumes, address and scratch directories, once nothing of the pod runs."""
         if self._released:
             return
         if self._preparing is not None:
@@ -373,60 +378,60 @@ class PodWorker:
         failures = 0
         while not self._released:
             try:
-                # Whatever a container has left behind must not hold its volumes.
-                await self._means.parts.groups.group(pod_group(self.pod.uid)).remove()
-                await self._means.parts.volumes.release(self.pod.uid)
-                await self._means.parts.addresses.release(self.pod.uid)
+                # A process that a container left behind must not keep its volumes busy.
+                await self._deps.parts.groups.group(pod_cgroup(self.pod.uid)).remove()
+                await self._deps.parts.volumes.release(self.pod.uid)
+                await self._deps.parts.addresses.release(self.pod.uid)
                 for name in self._folder.containers():
                     for folder in self._folder.container(name).scratch():
-                        await self._means.parts.removal.remove(folder)
+                        await self._deps.parts.removal.remove(folder)
                 self._released = True
             except (NotReady, OSError, GroupBusy) as problem:
                 failures += 1
-                self._tell("FailedUnmount", str(problem), True)
-                log.warning("pod %s/%s can't let go of what it had: %s", *self.pod.key, problem)
-                await asyncio.sleep(AGAIN.after(failures))
+                self._event("FailedUnmount", str(problem), True)
+                log.warning("pod %s/%s: failed to release volumes and address: %s", *self.pod.key, problem)
+                await asyncio.sleep(RETRY_BACKOFF.after(failures))
 
-    async def _compose(self, part: PodContainer, folder: ContainerDirectory, attempt: int) -> LaunchSpec:
-        return await self._outfitter.compose(
-            self.pod, part, self._address, self._prepared or {}, folder, attempt
+    async def _compose(self, container: PodContainer, folder: ContainerDirectory, attempt: int) -> LaunchSpec:
+        return await self._configurator.compose(
+            self.pod, container, self._address, self._prepared or {}, folder, attempt
         )
 
-    def _image_root(self, part: PodContainer) -> str:
+    def _image_root(self, container: PodContainer) -> str:
         try:
-            root = self._means.parts.images.resolve(image_name(self.pod, part)).root
+            root = self._deps.parts.images.resolve(image_name(self.pod, container)).root
         except (NotReady, OSError):
             return ""
         return str(root) if root is not None else ""
 
     def image_changed(self) -> None:
-        """Images of the node have come, gone or been replaced."""
-        for minder in self._minders.values():
-            minder.image_changed()
-        self._news.set()
+        """Images of the node were imported, replaced or removed."""
+        for worker in self._containers.values():
+            worker.image_changed()
+        self._wakeup.set()
 
-    def limit_anew(self) -> None:
-        """Have containers that run held to the limits that their volumes have by now."""
-        self._outfitter.limit_anew(self.pod)
+    def update_limits(self) -> None:
+        """Apply the current I/O limits of the pod's volumes to its running containers."""
+        self._configurator.update_limits(self.pod)
 
     async def _ended(self, name: str) -> None:
-        await self._minders[name].ended()
+        await self._containers[name].ended()
 
-    def _tell(self, reason: str, message: str, warning: bool) -> None:
-        self._means.events.tell(self.pod, reason, message, warning=warning)
+    def _event(self, reason: str, message: str, warning: bool) -> None:
+        self._deps.events.record(self.pod, reason, message, warning=warning)
 
-    def _tell_waits(self, decision: PodDecision) -> None:
-        """An event when a container begins to wait because it has failed."""
-        waits = {name: wait.reason for name, wait in decision.waits.items()}
+    def _report_waits(self, decision: PodDecision) -> None:
+        """Record an event when a container enters CrashLoopBackOff."""
+        waits = {name: wait.reason for name, wait in decision.waiting.items()}
         for name, reason in waits.items():
-            if reason == "CrashLoopBackOff" and self._told_waits.get(name) != reason:
+            if reason == "CrashLoopBackOff" and self._reported_waits.get(name) != reason:
                 message = (
                     f"Back-off restarting failed container {name} in pod {self.pod.name}_{self.pod.namespace}"
                 )
-                self._tell("BackOff", message, True)
-        self._told_waits = waits
+                self._event("BackOff", message, True)
+        self._reported_waits = waits
 
 
 def _container_statuses(pod: Object) -> list[Mapping[str, Any]]:
-    told = pod.status
-    return [*(told.get("initContainerStatuses") or ()), *(told.get("containerStatuses") or ())]
+    status = pod.status
+    return [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]

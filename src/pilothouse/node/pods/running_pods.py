@@ -1,8 +1,8 @@
-"""The pods whose containers run on a node, by what it keeps on disk: for a process that waits for them to end.
+"""Lists the pods that run on a node, from its data directory: for a process that waits for them to end.
 
     running_pods(Path("/var/lib/pilothouse/node"))        # [RunningPod("shop/db-0", grace=1800.0)]
 
-It only reads, so it may be asked while an agent looks after the folder.
+It only reads, so it is safe beside a running agent.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from pilothouse.supervise.process_identity import ProcessGone, ProcessHandle
 
 @dataclass(frozen=True)
 class RunningPod:
-    """A pod that has not ended."""
+    """A pod with a running container."""
 
     name: str
-    """With its namespace."""
+    """``namespace/name``."""
     grace: float
-    """Seconds that it may take to end."""
+    """Its grace period in seconds."""
 
 
 def running_pods(node: Path) -> list[RunningPod]:
-    """Those of which at least one container runs."""
+    """The pods of which at least one container runs."""
     found = []
     for folder in list_pod_directories(node / "pods"):
         # A pod may be removed while it is read.
         with contextlib.suppress(FileNotFoundError):
-            pod = folder.recall()
+            pod = folder.read_pod()
             if pod is not None and _is_running(folder):
                 found.append(RunningPod("/".join(pod.key), grace_of(pod)))
     return sorted(found, key=lambda each: each.name)

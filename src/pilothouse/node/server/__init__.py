@@ -1,6 +1,6 @@
-"""The node's own server: what runs here, for those who ask for it from afar.
+"""The node's HTTPS server: logs, exec, attach and metrics.
 
-Its paths are a kubelet's, so that a real kube-apiserver finds its way as ours does. Who may ask for what is the API server's
-to say: certificates are checked against its authority, tokens and rights are asked of it. Nothing is changed here but
-what somebody types into a container.
+Its paths are kubelet's, so a real kube-apiserver can use it as ours does. The API server decides on access: client certificates
+are checked against its authority, tokens and permissions by its reviews. The server changes nothing on the node; only exec and attach
+reach into containers.
 """

@@ -1,4 +1,4 @@
-"""Who calls a node's server, and whether they may: both as the API server says.
+"""Authenticates and authorizes callers of the node's server, by asking the API server.
 
     caller = await callers.identify(certificate, authorization)      # None if nobody can say who it is
     why = await callers.why_not(caller, "get", "/containerLogs/t/db-0/db")       # "" if they may
@@ -76,7 +76,7 @@ class _Kept(Generic[T]):
 
 
 class CallerAuthorizer:
-    """Knows who somebody is, and what they may do here."""
+    """Authenticates callers, and authorizes their requests."""
 
     def __init__(self, api: Api, node: str, clock: Clock) -> None:
         self._api = api
@@ -85,7 +85,7 @@ class CallerAuthorizer:
         self._rights: _Kept[str] = _Kept(clock)
 
     async def identify(self, certificate: Mapping[str, Any] | None, authorization: str) -> Caller | None:
-        """Whoever that is; None if it is nobody. Raises ``APIServerUnreachable``."""
+        """The caller; None if the credentials are not valid. Raises ``APIServerUnreachable``."""
         if certificate and (caller := named_in(certificate)) is not None:
             return caller
         scheme, _, token = authorization.partition(" ")
@@ -94,7 +94,7 @@ class CallerAuthorizer:
         return await self._bearer(token.strip())
 
     async def why_not(self, caller: Caller, method: str, path: str) -> str:
-        """Why somebody may not do that; empty if they may. Raises ``APIServerUnreachable``."""
+        """Why a request is forbidden; empty if it is allowed. Raises ``APIServerUnreachable``."""
         session = opens_session(path)
         verb = "create" if session else _VERBS.get(method, method.lower())
         subresource = subresource_of(path)
@@ -153,7 +153,7 @@ class CallerAuthorizer:
 
 
 def named_in(certificate: Mapping[str, Any]) -> Caller | None:
-    """Whom a certificate is for, as Kubernetes reads it; None if it names nobody."""
+    """The user and groups of a client certificate, as Kubernetes reads them; None if it names no user."""
     name, groups = "", []
     for relative in certificate.get("subject") or ():
         for attribute, value in relative:

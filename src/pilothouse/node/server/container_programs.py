@@ -1,4 +1,4 @@
-"""The programs of containers, as somebody far away talks to them.
+"""The programs of containers, as exec and attach sessions use them.
 
 What ``supervise`` offers is made to look alike: a program that was started inside a container has pipes or a terminal, the
 container's own program has a socket that brings everything in turn.
@@ -84,7 +84,7 @@ class OutputQueue:
         self._ended = asyncio.Event()
 
     async def put(self, data: bytes) -> None:
-        """One more piece; waits while nobody takes any."""
+        """Queue one piece of output; waits while the queue is full."""
         await self._queue.put(data)
 
     def end(self) -> None:

@@ -1,4 +1,4 @@
-"""ExecSessions: a program run inside a container for somebody far away, or the container's own program talked to.
+"""Exec and attach sessions: a program run inside a container, or the container's own program.
 
 A client of ``exec`` that goes away takes its program along: nobody would ever see what it does, and nobody could end it. What
 was attached to lives on.
@@ -22,8 +22,7 @@ class ProgramHandle(Program, Protocol):
     """A program that can be let go of."""
 
     async def leave(self) -> None:
-        """Nobody listens any more. Does nothing the second time."""
-        ...
+        """End the session with the program. Idempotent."""
 
 
 class ProgramStarter(Protocol):
@@ -31,11 +30,9 @@ class ProgramStarter(Protocol):
 
     async def start(self, container: RunningContainer, options: StreamOptions) -> ProgramHandle:
         """Run the command inside a container; it ends when it is left. Raises ``RequestRefused``."""
-        ...
 
     async def attach(self, container: RunningContainer, options: StreamOptions) -> ProgramHandle:
         """The container's own program, which goes on when it is left. Raises ``RequestRefused``."""
-        ...
 
 
 class ExecSessions:

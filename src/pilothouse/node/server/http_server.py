@@ -1,4 +1,4 @@
-"""The node's HTTPS server. Paths are a kubelet's:
+"""The node's HTTPS server. Its paths are kubelet's:
 
     GET /containerLogs/{namespace}/{pod}/{container}?follow=true&tailLines=20
     GET /exec/{namespace}/{pod}/{container}?command=sh&input=1&output=1&tty=1        a WebSocket, or SPDY
@@ -76,7 +76,7 @@ def listening(host: str, port: int) -> socket.socket:
 async def serving(
     door: socket.socket, tls: ssl.SSLContext, rooms: ServerBackends
 ) -> AsyncIterator[NodeListener]:
-    """Answer whoever knocks, within the context."""
+    """Serve requests within the context."""
     known: list[NodeListener] = []
 
     def authenticated(transport: object) -> None:
@@ -127,7 +127,7 @@ def _page(figures: Figures) -> Handler:
 
 
 def guard(callers: CallerAuthorizer, authenticated: Callable[[object], None]) -> Middleware:
-    """Nobody gets further than they may, and what is refused is told in a sentence."""
+    """The middleware that authenticates and authorizes each request; a refusal has a message."""
 
     async def admit(request: web.Request) -> None:
         transport = request.transport
@@ -257,7 +257,7 @@ class NodeRequestHandler:
             await writer.write(data)
 
         socket = SpdySocket(write, options, hold=transport.pause_reading, release=transport.resume_reading)
-        # aiohttp's parser has nothing more to say on this connection; what comes goes to whoever is named here.
+        # From here on aiohttp parses nothing on this connection; the bytes go to this object.
         request.protocol.set_parser(socket)  # type: ignore[arg-type]
         try:
             await socket.opened()

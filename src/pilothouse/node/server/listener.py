@@ -1,4 +1,4 @@
-"""Connections to the node's server, of which callers without credentials can't use up the agent's open files.
+"""Accepts connections to the node's server; unauthenticated callers can't use up the agent's file descriptors.
 
     async with NodeListener(sock, tls, server) as listener:
         listener.authenticated(transport)        # from here on the connection stays
@@ -48,7 +48,7 @@ class NodeListener:
         self._turns = 0
         """How often the accepting came round."""
         self._seen_waiting = -1
-        """At which turn connections waited, when somebody last asked; -1 if none did."""
+        """The turn in which connections were waiting at the last check; -1 if none were."""
         self._accepting: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> NodeListener:

@@ -1,4 +1,4 @@
-"""What a node tells of its pods: their logs, and themselves.
+"""The pages about a node's pods: their list and their logs.
 
 Everything here says what there is, or raises ``RequestRefused`` with a status and a sentence. HTTP is somebody else's business.
 """
@@ -36,13 +36,13 @@ class ContainerPath(msgspec.Struct, frozen=True):
 class PodPages:
     """The pages of one node."""
 
-    def __init__(self, whereabouts: ContainerIndex, clock: Clock) -> None:
-        self._whereabouts = whereabouts
+    def __init__(self, container_index: ContainerIndex, clock: Clock) -> None:
+        self._index = container_index
         self._clock = clock
 
     def find(self, place: ContainerPath, *, previous: bool = False) -> ContainerLocation:
         try:
-            return self._whereabouts.find(place.namespace, place.pod, place.container, previous=previous)
+            return self._index.find(place.namespace, place.pod, place.container, previous=previous)
         except ContainerNotFound as problem:
             raise RequestRefused(400, str(problem)) from None
 
@@ -57,7 +57,7 @@ class PodPages:
 
     def pods(self) -> bytes:
         """All pods of the node, as a PodList."""
-        items = [pod.tree for pod in self._whereabouts.pods()]
+        items = [pod.tree for pod in self._index.pods()]
         return msgspec.json.encode({"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": items})
 
 

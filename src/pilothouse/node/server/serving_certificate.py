@@ -1,4 +1,4 @@
-"""The certificate of the node's own server, and whose callers' certificates it takes.
+"""The serving certificate of the node's server, and the authorities of client certificates that it accepts.
 
     certificate = ServingCertificate(folder, "db-3", ["10.0.0.7"], api, clock, authorities=kubeconfigs_authority)
     async with serving(host, port, certificate.context(), rooms):

@@ -1,4 +1,4 @@
-"""SPDY/3.1, as far as kube-apiserver speaks it to a node: frames in, frames out. No sockets.
+"""SPDY/3.1, as far as kube-apiserver uses it with kubelets: frames in, frames out. No sockets.
 
     frames = SpdyFrames()
     for frame in frames.feed(data): ...             # StreamOpened, StreamData, Ping, StreamReset

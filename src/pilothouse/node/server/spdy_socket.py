@@ -1,4 +1,4 @@
-"""A SPDY connection that looks like a WebSocket with channels, so that whoever talks need not care which it is.
+"""A SPDY connection with the interface of a WebSocket with channels, so that sessions need not know the difference.
 
 socket = SpdySocket(write, options)
 socket.feed_data(data)                       # from the connection
@@ -20,7 +20,7 @@ from pilothouse.node.server.spdy import Ping, SpdyError, SpdyFrames, StreamData,
 PROTOCOL: Final = "v4.channel.k8s.io"
 OPENING_SECONDS: Final = 30.0
 MOST_HELD: Final = 1024 * 1024
-"""Bytes that have come and nobody has taken; then the client waits."""
+"""Received bytes that are not read yet; beyond that the client waits."""
 _TYPE: Final = "streamtype"
 _CHANNELS: Final = {
     "stdin": stream_channels.STDIN,

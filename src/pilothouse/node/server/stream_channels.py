@@ -1,4 +1,4 @@
-"""Several streams over one WebSocket: ``v4.channel.k8s.io``, ``v5.channel.k8s.io`` and their older kin.
+"""Several streams over one WebSocket: ``v4.channel.k8s.io``, ``v5.channel.k8s.io`` and the older subprotocols.
 
     message = bytes([STDOUT]) + b"hello"        # each message: one byte that says which stream, then its data
     message = bytes([CLOSE, STDIN])             # v5: no more of that stream
@@ -25,7 +25,7 @@ _NO_CHANNEL: Final = 254
 
 
 class StdinData(msgspec.Struct, frozen=True):
-    """Somebody typed."""
+    """Input of the client."""
 
     data: bytes
 
@@ -35,7 +35,7 @@ class StdinClosed(msgspec.Struct, frozen=True):
 
 
 class TerminalResized(msgspec.Struct, frozen=True, rename={"columns": "Width", "rows": "Height"}):
-    """Somebody's terminal has another size."""
+    """The client's terminal was resized."""
 
     columns: int = 0
     rows: int = 0

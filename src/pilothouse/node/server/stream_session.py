@@ -1,4 +1,4 @@
-"""A person and a program, joined over a WebSocket.
+"""An interactive session: a WebSocket joined to the standard streams of a program.
 
     await run_session(socket, program, options)
 
@@ -40,7 +40,6 @@ class ProgramOutput(Protocol):
 
     async def read(self, size: int, /) -> bytes:
         """Some more of it; empty at the end."""
-        ...
 
 
 class Program(Protocol):
@@ -49,14 +48,12 @@ class Program(Protocol):
     @property
     def stdout(self) -> ProgramOutput | None:
         """With a terminal, everything that it prints."""
-        ...
 
     @property
     def stderr(self) -> ProgramOutput | None: ...
 
     async def type(self, data: bytes) -> None:
         """Input for it; waits while it takes none. This and the next two may raise ``OSError`` if it takes no more."""
-        ...
 
     async def end_input(self) -> None: ...
 
@@ -64,7 +61,6 @@ class Program(Protocol):
 
     async def exited(self) -> int:
         """Its exit code."""
-        ...
 
 
 async def run_session(socket: MessageSocket, program: Program, options: StreamOptions) -> bool:
@@ -139,7 +135,7 @@ async def _tell(socket: MessageSocket, program: Program, options: StreamOptions)
 
 
 async def _pass_on(socket: MessageSocket, channel: int, stream: ProgramOutput, wanted: bool) -> None:
-    """What nobody wants is read all the same, or the program would wait for ever."""
+    """Forward a stream. One that the client does not want is read and dropped, or the program would block."""
     prefix = bytes([channel])
     while data := await stream.read(PIECE):
         if wanted:

@@ -1,4 +1,4 @@
-"""Which address and port of this machine leads to which endpoints.
+"""The backends of services: which address and port of this machine leads to which endpoints.
 
     table = backends(services, slices, pods, node="m1", addresses=("10.0.0.1", "127.0.0.1"))
     table[ListenAddress("127.96.3.7", 5432)]         # Backend(owner, "shop/db:sql", (ServiceEndpoint("10.44.2.3", 5432),), affinity=0)

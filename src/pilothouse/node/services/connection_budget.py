@@ -1,4 +1,4 @@
-"""How many listeners and connections the proxy may have, and which places get a listener when there are more.
+"""Limits the proxy's listeners and connections, and chooses the addresses that get a listener when there are too many.
 
     budget = ConnectionBudget.of(open_files=1024)                  # ConnectionBudget(listeners=256, connections=256)
     served = within_budget(table, budget.listeners, listening)

@@ -1,4 +1,4 @@
-"""Bytes from one connection to another, both ways, until both sides have ended.
+"""Forwards bytes between two connections, both ways, until both sides have ended.
 
     server = await loop.create_server(lambda: ClientSide(route, tasks, opened, closed), sock=listening)
 
@@ -144,7 +144,7 @@ class ClientSide(ForwardingSide):
         try:
             outgoing = await self._route(client)
         except OSError:
-            # Nobody answered: the client learns it the way it would have learnt it directly.
+            # No endpoint answered: reset the connection, as a direct one would have been.
             reset(self.transport)
             return
         self.join(outgoing)

@@ -1,4 +1,4 @@
-"""Who listens on this machine, by the kernel's own list.
+"""The listening sockets of this machine, from the kernel's tables.
 
     found = listening_sockets()
     users_at("127.96.3.7", 5432, found)          # {1000}: the users whose sockets take connections to that place

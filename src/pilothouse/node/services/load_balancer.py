@@ -1,4 +1,4 @@
-"""Which endpoint a connection gets.
+"""Chooses the endpoint of a connection.
 
     balance = LoadBalancer(clock, rng)
     balance.order(backend, client="127.0.0.1")      # all of its endpoints, the one to try first in front

@@ -1,4 +1,4 @@
-"""Listens where services are, and leads connections to their endpoints.
+"""The service proxy: listens at the addresses of services, and forwards connections to their endpoints.
 
     proxy = ServiceProxy(clock, rng, ConnectionBudget.of_this_process())
     await proxy.settle(table)        # listen at these places and no others

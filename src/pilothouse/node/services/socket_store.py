@@ -1,4 +1,4 @@
-"""Listening sockets that outlive the agent, so that nobody else has the place of a service while the agent is started again.
+"""Listening sockets that outlive the agent, so that no other process takes a service's address while it restarts.
 
     store = SocketStore(*ends)               # both ends of a socket pair, which whoever starts the agent holds as well
     inherited = store.take()                 # what an agent before this one kept: {ListenAddress("127.96.3.7", 5432): <socket>}

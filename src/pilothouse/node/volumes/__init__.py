@@ -1,20 +1,21 @@
-"""Volumes: what a pod sees at its mount paths, and where that is kept.
+"""Volumes: what a pod sees at its mount paths, and where that is stored.
 
-``preparing`` is the door: all volumes of a pod, made and kept up to date. Of what they are made:
+``pod_volumes`` is the entry: it prepares the volumes of a pod and keeps them up to date. They are made by:
 
-    payloads, atomic_folder, tokens     config maps, secrets, fields of the pod and tokens as files, exchanged all at once
-    host_paths, memory                  folders of the machine, and in memory
-    claims                              volumes that outlive pods: found, mounted, grown
-    errands, running_errands, storekeeping
-                                        claims that want a volume on this node, and volumes that nobody wants any more
-    keeping, directories, loops, filesystems
-                                        how such a volume is kept: a folder, or a filesystem in a file
-    volume_owners, cluster_identity, mount_users
-                                        which control plane a volume belongs to, and who uses it
-    sweeping, removing                  what is taken away, and what never
-    throttles                           how much a volume's users may read and write
-    mounting, subpaths, ownership       where containers see them, and who may write
-    usage                               how full they are, in kubelet's words
+    projected_files, atomic_directory, pod_tokens
+                                        config maps, secrets, pod fields and tokens as files, replaced atomically
+    host_paths, memory_directories      directories of the machine, and in memory
+    claim_volumes                       persistent volumes: found, mounted, expanded
+    volume_plan, volume_plan_executor, volume_controller
+                                        provisions volumes for claims on this node, and deletes unused ones
+    volume_backend, directory_backend, loop_backend, filesystems
+                                        how a persistent volume is stored: a directory, or a filesystem in a file
+    volume_owners, cluster_identity, mount_holders
+                                        which control plane a volume belongs to, and which processes use it
+    orphaned_volumes, removal           what is removed, and what never
+    throttles                           I/O limits
+    container_mounts, subpaths, ownership   where containers see them, and who may write
+    volume_usage, pod_usage             how full they are
 
-Decisions are functions of what was read from the server; the disk is touched in few places, each of which bears being cut short.
+Decisions are functions of the API's objects; the disk is changed in few places, each of which may be interrupted.
 """

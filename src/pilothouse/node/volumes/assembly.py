@@ -1,4 +1,4 @@
-"""The volumes of a node, put together from their parts.
+"""Builds the volumes of a node from their parts.
 
     volumes = open_volumes(api, node="m1", data=Path("/var/lib/pilothouse/node"), allocatable={…}, clock=clock, rng=rng)
 
@@ -53,9 +53,9 @@ def open_volumes(
     path of the machine leads to."""
     data = data.absolute()
     root = os.geteuid() == 0
-    keepers: dict[str, VolumeBackend] = {DIRECTORY: DirectoryBackend(), LOOP: LoopBackend(root=root)}
+    backends: dict[str, VolumeBackend] = {DIRECTORY: DirectoryBackend(), LOOP: LoopBackend(root=root)}
     every = {DEFAULT_TIER: data / "volumes"} | {name: path.absolute() for name, path in tiers.items()}
-    claims = ClaimVolumes(api, node, keepers, every, VolumeOwners(node, data), root=root)
+    claims = ClaimVolumes(api, node, backends, every, VolumeOwners(node, data), root=root)
     settings = VolumeSettings(
         pods=data / "pods",
         root=root,
@@ -65,14 +65,14 @@ def open_volumes(
     )
     events = EventRecorder(api, EventCorrelator(component=COMPONENT, host=node), clock)
 
-    def tell(about: Object, reason: str, message: str, warning: bool) -> None:
-        events.tell(about, reason, message, warning=warning)
+    def record_event(about: Object, reason: str, message: str, warning: bool) -> None:
+        events.record(about, reason, message, warning=warning)
 
-    runner = VolumePlanExecutor(api, node, keepers, every, claims, tell, clock)
-    storekeeper = VolumeController(api, node, runner, clock, rng)
+    runner = VolumePlanExecutor(api, node, backends, every, claims, record_event, clock)
+    volume_controller = VolumeController(api, node, runner, clock, rng)
 
     async def keep() -> None:
-        await together({"events": events.run(), "storekeeper": storekeeper.run()})
+        await together({"events": events.run(), "volume_controller": volume_controller.run()})
 
     return PodVolumes(
         api, settings, memory_directories(data, root=root), claims, PodTokens(api, clock, rng), clock, keep

@@ -1,4 +1,4 @@
-"""A folder whose files change all at once.
+"""A directory whose files are replaced atomically, all at once.
 
     replace(folder, {"app.conf": ProjectedFile(b"…", 0o644), "tls/ca.crt": ProjectedFile(b"…", 0o600)}, FileOwner(None, None), stamp)
 

@@ -1,4 +1,4 @@
-"""What the status of a claim says while its volume is made, grown or changed, in Kubernetes' words.
+"""The status of a claim while its volume is provisioned, expanded or modified, in Kubernetes' words.
 
     growing(claim.status, "640Mi", now)         # Resizing, and how much is being made
     grown(claim.status, "640Mi")                # it has so much

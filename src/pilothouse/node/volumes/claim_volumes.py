@@ -1,10 +1,10 @@
-"""Volumes that outlive pods, as the pods of this node use them.
+"""Persistent volumes, as the pods of this node use them.
 
     prepared = await claims.prepare(pod, "data-db-0", read_only=False)
     await claims.release(pod.uid)
 
 The claim says which PersistentVolume it has, and that is looked at anew each time: it must be the claim's, and be on this node. One that a
-keeper of ours made is mounted by it; another one of the kinds ``local`` and ``hostPath`` is a path of the machine. A volume that belongs to
+backend of ours made is mounted by it; another one of the kinds ``local`` and ``hostPath`` is a path of the machine. A volume that belongs to
 another control plane (``volume_owners``) is not mounted.
 """
 
@@ -43,7 +43,7 @@ class VolumeInUse(msgspec.Struct, frozen=True):
     namespace: str
     claim: str
     path: Path
-    keeper: str = ""
+    backend: str = ""
     """The provisioner that keeps it; empty for a path of the machine."""
     capacity: str = ""
     throttle: Throttle | None = None
@@ -57,7 +57,7 @@ class ClaimVolumes:
         self,
         api: Api,
         node: str,
-        keepers: Mapping[str, VolumeBackend],
+        backends: Mapping[str, VolumeBackend],
         tiers: Mapping[str, Path],
         owners: VolumeOwners,
         *,
@@ -66,7 +66,7 @@ class ClaimVolumes:
         self.owners = owners
         self._api = api
         self._node = node
-        self._keepers = keepers
+        self._backends = backends
         self._tiers = tiers
         self._root = root
         self._used: dict[str, dict[str, VolumeInUse]] = {}
@@ -103,16 +103,16 @@ class ClaimVolumes:
         volume = await self._volume(claim)
         if "ReadWriteOncePod" in (claim.spec.get("accessModes") or ()):
             self._check_alone(pod, volume)
-        path, keeper = await self._brought(volume, pod.uid)
+        path, backend = await self._brought(volume, pod.uid)
         if self._root and (group := ownership.group_of(pod)) is not None and not read_only:
             policy = (pod.spec.get("securityContext") or {}).get("fsGroupChangePolicy")
             once = policy == "OnRootMismatch"
             await self.giving.run(lambda: ownership.give(path, group, only_on_mismatch=once))
         capacity = str(volume.at("spec", "capacity", "storage", default=""))
-        throttle = await self._throttle(volume, path, keeper)
-        used = VolumeInUse(volume.name, pod.namespace, name, path, keeper, capacity, throttle)
+        throttle = await self._throttle(volume, path, backend)
+        used = VolumeInUse(volume.name, pod.namespace, name, path, backend, capacity, throttle)
         self._used.setdefault(pod.uid, {})[volume.name] = used
-        return MountableVolume(path, read_only, host=not keeper)
+        return MountableVolume(path, read_only, host=not backend)
 
     async def _volume(self, claim: Object) -> Object:
         where = f'persistentvolumeclaim "{claim.name}"'
@@ -125,7 +125,7 @@ class ClaimVolumes:
         if volume is None:
             raise VolumeNotReady(_FAILED, f'{where}: its persistentvolume "{bound}" not found')
         if (volume.spec.get("claimRef") or {}).get("uid") != claim.uid:
-            raise VolumeNotReady(_FAILED, f'{where}: persistentvolume "{bound}" is another claim\'s')
+            raise VolumeNotReady(_FAILED, f'{where}: persistentvolume "{bound}" is bound to another claim')
         return volume
 
     async def _brought(self, volume: Object, pod_uid: str) -> tuple[Path, str]:
@@ -140,10 +140,10 @@ class ClaimVolumes:
                 _FAILED, f"{where}: our nodes mount volumes of the kinds local and hostPath alone"
             )
         provisioner = volume.annotations.get(PROVISIONED_BY, "")
-        keeper = self._keepers.get(provisioner)
+        backend = self._backends.get(provisioner)
         folder = folder_of(source["path"], self._tiers)
         try:
-            if keeper is None:
+            if backend is None:
                 path = _present(Path(source["path"]), where)
                 folder = await asyncio.to_thread(owned_folder, path)
                 if folder is None and volume.spec.get("local"):
@@ -154,7 +154,7 @@ class ClaimVolumes:
             if folder is None:
                 raise VolumeBackendError(outside_tiers(source["path"], self._tiers))
             await self._acquire(folder, pod_uid)
-            return await keeper.bring(folder), provisioner
+            return await backend.bring(folder), provisioner
         except VolumeBackendError as problem:
             raise VolumeNotReady(_FAILED, f"{where}: {problem}") from None
 
@@ -166,7 +166,7 @@ class ClaimVolumes:
     async def _throttle(self, volume: Object, path: Path, provisioner: str) -> Throttle | None:
         """The limits of a volume's VolumeAttributesClass. One that means nothing is told of on the claim, by who was to set it."""
         name = volume.spec.get("volumeAttributesClassName")
-        device = self._keepers[provisioner].device(path.parent) if provisioner else ""
+        device = self._backends[provisioner].device(path.parent) if provisioner else ""
         attributes = await self._api.find(VolumeAttributesClass, name) if name and device else None
         if attributes is None:
             return None
@@ -185,10 +185,10 @@ class ClaimVolumes:
     async def release(self, pod_uid: str) -> None:
         """A pod uses its volumes no more. One that no other pod uses is put away; what can't be is left for the next time."""
         for used in self._used.pop(pod_uid, {}).values():
-            keeper = self._keepers.get(used.keeper)
-            if keeper is not None and not any(used.volume in others for others in self._used.values()):
+            backend = self._backends.get(used.backend)
+            if backend is not None and not any(used.volume in others for others in self._used.values()):
                 try:
-                    await keeper.put_away(used.path.parent)
+                    await backend.put_away(used.path.parent)
                 except VolumeBackendError as problem:
                     raise OSError(errno.EBUSY, str(problem), str(used.path)) from None
         # All that it had acquired, also of a volume that could not be mounted then.

@@ -1,4 +1,4 @@
-"""Which control plane a node belongs to: the uid of the namespace ``kube-system``, by which Kubernetes' clusters are known.
+"""The identity of a node's control plane: the uid of the namespace ``kube-system``, as Kubernetes clusters are identified.
 
     identity = await read_identity(api)
     identity.uid                                # "5f0c…": of this control plane, and of no other

@@ -1,4 +1,4 @@
-"""Where a container sees the volumes of its pod.
+"""The volume mounts of a container.
 
     mounts(container, prepared, env, held=folder, private=PrivateDirectories(("/var/lib/pilothouse",)))
 
@@ -75,7 +75,9 @@ def mounts(
         )
         if volume.host:
             if private.hold(real):
-                raise VolumeNotReady(_FAILED, f"volumeMounts[{index}]: {real} is the node's own")
+                raise VolumeNotReady(
+                    _FAILED, f"volumeMounts[{index}]: {real} belongs to the node itself and can't be mounted"
+                )
             found += [
                 Mount("private", os.path.join(each["mountPath"], below), kind="tmpfs", read_only=True)
                 for below in private.below(real)

@@ -1,4 +1,4 @@
-"""Volumes that are folders: there at once, as large as the disk that they are on. Their size is reported, and not enforced."""
+"""Volumes that are directories: made at once, as large as their disk. Their size is reported and not enforced."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ class DirectoryBackend:
         try:
             set_mode(folder, 0o700, own=True)
         except FileNotFoundError:
-            raise VolumeBackendError(f"{inner}, where its files were, is gone from this node") from None
+            raise VolumeBackendError(f"its directory {inner} does not exist on this node") from None
         except OSError as problem:
             raise VolumeBackendError(f"{folder}: {problem.strerror}") from None
         if inner.is_symlink() or not inner.is_dir():
-            raise VolumeBackendError(f"{inner}, where its files were, is gone from this node")
+            raise VolumeBackendError(f"its directory {inner} does not exist on this node")
         return inner
 
     async def grow(self, folder: Path, size: int) -> None:

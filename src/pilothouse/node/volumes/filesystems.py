@@ -1,4 +1,4 @@
-"""Filesystems in files: which there are, how small they may be, how they are made and how they grow while mounted.
+"""Filesystems in files: the supported types, their smallest sizes, how they are made and grown while mounted.
 
     chosen("", 320 << 20, has=available)        # XFS, or what else is there that can be so small
     await XFS.make(file), await XFS.grow(mounted)

@@ -1,4 +1,4 @@
-"""Files and folders of the machine, as ``hostPath`` names them.
+"""``hostPath`` volumes: files and directories of the machine.
 
     checked({"path": "/var/log", "type": "Directory"}, "logs", private)      # Path("/var/log"), or VolumeNotReady
 

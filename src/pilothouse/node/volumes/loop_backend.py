@@ -1,4 +1,4 @@
-"""Volumes that are filesystems in files: as large as the claim says, and grown while they are mounted.
+"""Volumes that are filesystems in files: as large as the claim says, and grown while mounted.
 
     await loops.make(folder, 320 << 20, {"fsType": "xfs"})
     await loops.bring(folder)               # folder/mount, in the node's own mount namespace
@@ -82,7 +82,7 @@ class LoopBackend:
         if obstacle := self.obstacle():
             raise VolumeBackendError(obstacle)
         if not (folder / _DISK).exists():
-            raise VolumeBackendError(f"{folder / _DISK}, where its files were, is gone from this node")
+            raise VolumeBackendError(f"its file {folder / _DISK} does not exist on this node")
         try:
             return await self._mounted(folder)
         except CommandError as problem:
@@ -125,7 +125,7 @@ class LoopBackend:
             await run("losetup", "--set-capacity", mounted.source)
             await KNOWN[mounted.kind].grow(str(target), mounted.source)
         except CommandError as problem:
-            raise VolumeBackendError(f"the filesystem does not grow: {problem}") from None
+            raise VolumeBackendError(f"failed to resize the filesystem: {problem}") from None
         except OSError as problem:
             raise VolumeBackendError(_told(problem, folder, size)) from None
 
@@ -139,9 +139,9 @@ class LoopBackend:
                 if (folder / _DISK).exists():
                     await _detach(folder / _DISK)
             except OSError as problem:
-                raise VolumeBackendError(f"{target} can't be unmounted: {problem.strerror}") from None
+                raise VolumeBackendError(f"failed to unmount {target}: {problem.strerror}") from None
             except CommandError as problem:
-                raise VolumeBackendError(f"{target} can't be let go: {problem}") from None
+                raise VolumeBackendError(f"failed to detach {target}: {problem}") from None
 
     def device(self, folder: Path) -> str:
         mounted = at(mounts(), folder / self.inner)

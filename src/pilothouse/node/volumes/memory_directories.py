@@ -1,4 +1,4 @@
-"""Folders in memory: for secrets, and for ``emptyDir`` of the medium ``Memory``.
+"""Directories in memory: for secrets, and for ``emptyDir`` with the medium ``Memory``.
 
     memory = memory_directories(data, root=True)
     memory.folder(pod_uid)                                  # below it, whatever the pod needs in memory

@@ -1,4 +1,4 @@
-"""Processes of other mount namespaces that see a folder: containers, of any agent, that have a volume.
+"""Finds processes in other mount namespaces that hold a directory mounted: containers, of any agent, that use a volume.
 
     for pid in mount_users(Path("/mnt/fast/pvc-1234")): ...
     pods_folder_of(pid)                         # "/var/lib/pilothouse/node/pods": of the agent that has started it

@@ -1,4 +1,4 @@
-"""What the kernel is asked about mounts, and asked to do about them.
+"""The kernel's mount table: reads it, mounts and unmounts.
 
     mount("/proc/self/fd/7", folder, flags=BIND)
     unmount(folder)

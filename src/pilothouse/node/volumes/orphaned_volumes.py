@@ -1,4 +1,4 @@
-"""Volumes that were begun and never given to anybody: what an agent leaves that is killed before it has told of a volume.
+"""Orphaned volumes: directories of an agent that was killed before it announced the volume.
 
     for folder in leftovers(found, claims, volumes): ...
 

@@ -1,4 +1,4 @@
-"""Whose the files of a volume are: ``fsGroup``, and the one user that a pod runs as.
+"""The ownership of a volume's files: ``fsGroup``, and the user that a pod runs as.
 
 As in kubelet, everything in a volume is given to the group, which may read and write it, and folders hand the group on to what is made in
 them. ``OnRootMismatch`` leaves a volume alone whose topmost folder is right already. Only root can do this; where the agent is not, every

@@ -1,4 +1,4 @@
-"""PodTokens of a pod's service account, kept fresh.
+"""The service account tokens of pods, kept fresh.
 
     tokens = PodTokens(api, clock, rng)
     await tokens.look()                     # of which accounts there is another by now

@@ -1,4 +1,4 @@
-"""What pods keep on the machine's disk beside their claims, measured beside everything else.
+"""Measures the ephemeral storage of pods, in the background.
 
     usage = PodUsage(pods)
     await usage.measure(pod, {"cache": path})       # its emptyDirs that have a limit

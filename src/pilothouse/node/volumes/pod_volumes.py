@@ -1,4 +1,4 @@
-"""All volumes of this node's pods, made before their containers start and kept up to date while they run.
+"""The volumes of this node's pods: made before their containers start, and kept up to date while they run.
 
     volumes = PodVolumes(api, settings, memory, claims, PodTokens(api, clock, rng), clock, keeping)
     prepared = await volumes.prepare(pod)
@@ -246,7 +246,9 @@ class PodVolumes:
         if any(volume.get(kind) is not None for kind in KINDS):
             return self._write(pod, volume, await self._files(pod, volume, self._fetched))
         kind = next((key for key in volume if key != "name"), "no source")
-        raise VolumeNotReady(_FAILED, f'volume "{volume["name"]}": our nodes mount no {kind} volumes')
+        raise VolumeNotReady(
+            _FAILED, f'volume "{volume["name"]}": volume type {kind} is not supported on this node'
+        )
 
     def _empty_dir(self, pod: Object, volume: Tree, *, make: bool = False) -> Path:
         source, name = volume["emptyDir"], volume["name"]

@@ -1,4 +1,4 @@
-"""The node's own folders, which no pod gets by way of a path of the machine.
+"""The node's own directories, which no pod may mount by a ``hostPath``.
 
     private = PrivateDirectories(("/var/lib/pilothouse", "/mnt/ssd"))
     private.hold("/var/lib/pilothouse/pki")        # True: a hostPath that is refused

@@ -1,4 +1,4 @@
-"""What is in a volume of files: config maps, secrets, fields of the pod, tokens, or several of these.
+"""The files of a volume from config maps, secrets, pod fields or tokens, or several of these.
 
     needed(volume)                                  # the config maps and secrets, and the tokens, that it is made of
     files = payload(pod, volume, sources, tokens, allocatable)
@@ -106,7 +106,8 @@ def payload(
                     files[wish.path] = ProjectedFile(tokens[wish].encode(), default, secret=True)
                 case other:
                     raise VolumeNotReady(
-                        _FAILED, f"volume {volume['name']}: our nodes know no {other} source"
+                        _FAILED,
+                        f"volume {volume['name']}: projected source {other} is not supported on this node",
                     )
     except NotReady as problem:
         raise VolumeNotReady(_FAILED, f'volume "{volume["name"]}": {problem.message}') from None

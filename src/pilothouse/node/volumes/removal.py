@@ -1,4 +1,4 @@
-"""Folders taken away for good, and nothing beyond them.
+"""Removes directories, and nothing beyond them.
 
 Whatever is mounted at or below the folder is unmounted first, and if that fails nothing is removed: what is mounted there is somebody
 else's, a database's files perhaps. Links are removed, never followed, not even those that take a folder's place meanwhile.

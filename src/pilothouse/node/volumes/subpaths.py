@@ -1,4 +1,4 @@
-"""A part of a volume, mounted by its path: ``subPath`` and ``subPathExpr``.
+"""Mounts a path below a volume: ``subPath`` and ``subPathExpr``.
 
     with opened(volume, "data/pg") as handle: ...       # a handle on it, whatever happens to the path meanwhile
 

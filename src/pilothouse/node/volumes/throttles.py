@@ -1,4 +1,4 @@
-"""How much the users of a volume may read and write: the parameters of a VolumeAttributesClass.
+"""The I/O limits of a volume: the parameters of a VolumeAttributesClass.
 
     throttle({"iops": "500", "throughput": "20Mi"}, "7:0")      # at most 500 reads and 500 writes, and 20 MiB each way, a second
 

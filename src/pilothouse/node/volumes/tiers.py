@@ -1,4 +1,4 @@
-"""Folders that the operator gives to volumes: whether they are safe to use.
+"""Checks that the directories which the operator provides for volumes are safe to use.
 
     tier_problem(Path("/mnt/ssd"))         # "", or "/mnt/ssd belongs to user 1000, …"
 

@@ -1,4 +1,4 @@
-"""How volumes that outlive pods are kept on a node.
+"""The interface of volume backends: how persistent volumes are stored on a node.
 
     TIER/pvc-1234/volume.json       what it is: written last, so that a volume with this file is whole
     TIER/pvc-1234/owner.json        whose it is (``volume_owners``)
@@ -49,31 +49,24 @@ class VolumeBackend(Protocol):
     @property
     def inner(self) -> str:
         """The name of the folder, in a volume's own, that pods see."""
-        ...
 
     def obstacle(self) -> str:
         """Why this node can keep no such volumes at all; empty if it can."""
-        ...
 
     async def make(self, folder: Path, size: int, parameters: Mapping[str, str]) -> str:
         """Have what the volume needs in its folder; returns the filesystem's name. What an earlier try left is used or replaced. Raises VolumeBackendError."""
-        ...
 
     async def bring(self, folder: Path) -> Path:
         """Have it mounted; the path that pods see. Raises VolumeBackendError."""
-        ...
 
     async def grow(self, folder: Path, size: int) -> None:
         """Have it hold so many bytes, at least. Raises VolumeBackendError."""
-        ...
 
     async def put_away(self, folder: Path) -> None:
         """No pod uses it any more. Raises VolumeBackendError."""
-        ...
 
     def device(self, folder: Path) -> str:
         """``major:minor`` of the block device that is the volume's alone; empty if there is none."""
-        ...
 
 
 def read_record(folder: Path) -> VolumeRecord | None:

@@ -1,10 +1,10 @@
-"""Claims and volumes of this node followed, and what they ask for carried out.
+"""The node's volume controller: watches claims and volumes, and executes the plan for them.
 
-    volumes = VolumeController(api, "m1", executor, clock, rng)
-    await volumes.run()
+    volume_controller = VolumeController(api, "m1", Store(backends, tiers, claims), events, clock, rng)
+    await volume_controller.run()
 
-Each errand (see ``plan_volumes``) is run by itself, so that a filesystem that takes its time holds up nobody else, and no two are run for one volume at once.
-One that fails is tried again after a pause that grows; the claim says why in a condition, and an event tells it. An errand is over once our own
+Each step (see ``plan_volumes``) is run by itself, so that a filesystem that takes its time holds up nobody else, and no two are run for one volume at once.
+One that fails is tried again after a pause that grows; the claim says why in a condition, and an event tells it. A step is over once our own
 caches have seen what it wrote.
 """
 
@@ -27,10 +27,10 @@ from pilothouse.client.transport import TransportError
 from pilothouse.meta.errors import StatusError
 from pilothouse.node.volumes.volume_backend import VolumeBackendError
 from pilothouse.node.volumes.volume_plan import (
-    Errand,
     ExpandVolume,
     ModifyVolume,
     ProvisionVolume,
+    VolumeStep,
     plan_volumes,
 )
 from pilothouse.node.volumes.volume_plan_executor import VolumePlanExecutor
@@ -97,8 +97,8 @@ class VolumeController:
     def _begin(self, start: Callable[..., asyncio.Task[None]]) -> float | None:
         """Begin what can be begun; the seconds until something is to be tried again."""
         now, pauses, wanted = self._clock.monotonic(), [], set()
-        for errand in plan_volumes(self._node, self._claims.cache.list(), self._volumes.cache.list()):
-            key = _key(errand)
+        for step in plan_volumes(self._node, self._claims.cache.list(), self._volumes.cache.list()):
+            key = _key(step)
             wanted.add(key)
             _, due = self._failures.get(key, (0, now))
             if key in self._under_way:
@@ -107,31 +107,31 @@ class VolumeController:
                 pauses.append(due - now)
                 continue
             self._under_way.add(key)
-            start(self._run(errand, key))
+            start(self._run(step, key))
         for key in self._failures.keys() - wanted - self._under_way:
             del self._failures[key]
         return min(pauses, default=None)
 
-    async def _run(self, errand: Errand, key: str) -> None:
+    async def _run(self, step: VolumeStep, key: str) -> None:
         try:
-            for written in await self._runner.run(errand):
+            for written in await self._runner.run(step):
                 await self._seen(written)
             self._failures.pop(key, None)
         except (VolumeBackendError, StatusError, TransportError, AccessError, OSError) as problem:
             failures = self._failures.get(key, (0, 0.0))[0] + 1
             self._failures[key] = failures, self._clock.monotonic() + _AGAIN.after(failures)
-            log.warning("%s: %s", _told(errand), problem)
-            await self._say(errand, problem)
+            log.warning("%s: %s", _told(step), problem)
+            await self._say(step, problem)
         finally:
             self._under_way.discard(key)
             self._news.set()
 
-    async def _say(self, errand: Errand, problem: Exception) -> None:
+    async def _say(self, step: VolumeStep, problem: Exception) -> None:
         try:
-            for written in await self._runner.complain(errand, problem):
+            for written in await self._runner.complain(step, problem):
                 await self._seen(written)
         except (StatusError, TransportError, AccessError) as another:
-            log.warning("%s: what is wrong could not be told: %s", _told(errand), another)
+            log.warning("%s: what is wrong could not be told: %s", _told(step), another)
 
     async def _seen(self, written: Object) -> None:
         informer = self._volumes if written.kind == "PersistentVolume" else self._claims
@@ -142,17 +142,13 @@ class VolumeController:
             log.info("our own write of %s has not come back within %.0f s", written, _SEEN)
 
 
-def _key(errand: Errand) -> str:
-    """What an errand is about: there is one at a time."""
+def _key(step: VolumeStep) -> str:
+    """What a step is about: there is one at a time."""
     return (
-        errand.claim.uid
-        if isinstance(errand, ProvisionVolume | ExpandVolume | ModifyVolume)
-        else errand.volume.uid
+        step.claim.uid if isinstance(step, ProvisionVolume | ExpandVolume | ModifyVolume) else step.volume.uid
     )
 
 
-def _told(errand: Errand) -> str:
-    about = (
-        errand.claim if isinstance(errand, ProvisionVolume | ExpandVolume | ModifyVolume) else errand.volume
-    )
-    return f"{type(errand).__name__.lower()} {about.kind} {'/'.join(filter(None, about.key))}"
+def _told(step: VolumeStep) -> str:
+    about = step.claim if isinstance(step, ProvisionVolume | ExpandVolume | ModifyVolume) else step.volume
+    return f"{type(step).__name__.lower()} {about.kind} {'/'.join(filter(None, about.key))}"

@@ -1,4 +1,4 @@
-"""Which control plane a volume belongs to, written in the volume's folder and checked before anything is done with it.
+"""The owner of a volume, its control plane: recorded in the volume's directory and checked before every use.
 
     owners = VolumeOwners("n1", Path("/var/lib/pilothouse/node"))
     owners.acquire(folder, identity, pod.uid)   # ours from here on, and locked; VolumeOwned says whose it is
@@ -85,7 +85,7 @@ class VolumeOwners:
         """
         with self._turn:
             if self._is_closed:
-                raise VolumeBackendError("the node agent is about to end")
+                raise VolumeBackendError("the node agent is shutting down")
             if (held := self._held.get(folder)) is not None:
                 self._own(held.handle, folder, identity)
                 held.users.add(user)

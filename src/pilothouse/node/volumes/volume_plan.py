@@ -1,12 +1,12 @@
-"""What this node has to do about claims and volumes: a function of those that there are.
+"""The plan for claims and volumes: a pure function of the objects.
 
-    for step in plan_volumes("m1", claims, volumes): ...
+    for step in steps("m1", claims, volumes): ...
 
 A claim whose pod is to run here, and whose class names one of our provisioners, gets a volume (``ProvisionVolume``). A volume of ours grows when its claim asks for more
 (``ExpandVolume``), gets other limits when its claim names another VolumeAttributesClass (``ModifyVolume``), and goes when its claim is gone and its policy
 says so (``DeleteVolume``); one that is to be kept is let go without its data (``ReleaseVolume``). Whether we can is found out by trying.
 
-All of it may be asked for again and again: an errand that was run, or run half, before its outcome is seen does no harm a second time.
+All of it may be asked for again and again: a step that was run, or run half, before its outcome is seen does no harm a second time.
 """
 
 from __future__ import annotations
@@ -64,10 +64,10 @@ class ReleaseVolume(msgspec.Struct, frozen=True):
     volume: Object
 
 
-Errand = ProvisionVolume | ExpandVolume | ModifyVolume | DeleteVolume | ReleaseVolume
+VolumeStep = ProvisionVolume | ExpandVolume | ModifyVolume | DeleteVolume | ReleaseVolume
 
 
-def plan_volumes(node: str, claims: Iterable[Object], volumes: Iterable[Object]) -> Iterator[Errand]:
+def plan_volumes(node: str, claims: Iterable[Object], volumes: Iterable[Object]) -> Iterator[VolumeStep]:
     """What the node of this name has to do."""
     mine = {volume.name: volume for volume in volumes if is_ours(volume, node)}
     known = {claim.uid: claim for claim in claims}
@@ -102,7 +102,7 @@ def _has(volume: Object, claim: Object) -> bool:
     return (volume.spec.get("claimRef") or {}).get("uid") == claim.uid
 
 
-def _changed(claim: Object, volume: Object) -> Iterator[Errand]:
+def _changed(claim: Object, volume: Object) -> Iterator[VolumeStep]:
     """What a claim asks of the volume that it has."""
     has = _amount(claim.at("status", "capacity", "storage"))
     asked = claim.at("spec", "resources", "requests", "storage")
@@ -115,7 +115,7 @@ def _changed(claim: Object, volume: Object) -> Iterator[Errand]:
         yield ModifyVolume(claim, volume, attributes)
 
 
-def _ended(volume: Object, claims: Mapping[str, Object]) -> Iterator[Errand]:
+def _ended(volume: Object, claims: Mapping[str, Object]) -> Iterator[VolumeStep]:
     uid = str((volume.spec.get("claimRef") or {}).get("uid") or "")
     if uid in claims:
         return

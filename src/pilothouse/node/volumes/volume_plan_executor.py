@@ -1,8 +1,8 @@
-"""How errands are run: the disk first, the server's objects after it, so that nothing is announced that is not there.
+"""Executes the steps of a volume plan: the disk first, then the API, so that only existing volumes are announced.
 
-    runner = VolumePlanExecutor(api, "m1", keepers, tiers, claims, tell, clock)
-    for written in await runner.run(errand): ...        # the objects that were written
-    await runner.complain(errand, problem)
+    runner = VolumePlanExecutor(api, "m1", backends, tiers, claims, record_event, clock)
+    for written in await runner.run(step): ...        # the objects that were written
+    await runner.complain(step, problem)
 
 Each is a few steps that may all have been done before: by an earlier agent, which was killed in between, or a moment ago.
 """
@@ -51,92 +51,90 @@ from pilothouse.node.volumes.volume_backend import (
 )
 from pilothouse.node.volumes.volume_plan import (
     DeleteVolume,
-    Errand,
     ExpandVolume,
     ModifyVolume,
     ProvisionVolume,
     ReleaseVolume,
+    VolumeStep,
     persistent_volume,
 )
 
-Tell = Callable[[Object, str, str, bool], None]
+RecordEvent = Callable[[Object, str, str, bool], None]
 """About an object: a reason, a message, and whether it is a warning."""
 _OLD_CLASS: Final = "volume.beta.kubernetes.io/storage-class"
 _TIER: Final = "tier"
-_ERRAND: Final = "errand"
-"""As whom an errand uses a volume."""
+_STEP: Final = "errand"
+"""As whom a step uses a volume."""
 
 log = logging.getLogger(__name__)
 
 
 class VolumePlanExecutor:
-    """Runs errands. All raise VolumeBackendError, StatusError, TransportError or OSError."""
+    """Runs steps. All raise VolumeBackendError, StatusError, TransportError or OSError."""
 
     def __init__(
         self,
         api: Api,
         node: str,
-        keepers: Mapping[str, VolumeBackend],
+        backends: Mapping[str, VolumeBackend],
         tiers: Mapping[str, Path],
         claims: ClaimVolumes,
-        tell: Tell,
+        event: RecordEvent,
         clock: Clock,
     ) -> None:
         self._api = api
         self._node = node
-        self._keepers = keepers
+        self._backends = backends
         self._tiers = tiers
         self._claims = claims
-        self._tell = tell
+        self._event = event
         self._clock = clock
 
-    async def run(self, errand: Errand) -> list[Object]:
+    async def run(self, step: VolumeStep) -> list[Object]:
         """The objects that were written."""
-        match errand:
+        match step:
             case ProvisionVolume():
-                return await self._make(errand)
+                return await self._make(step)
             case ExpandVolume():
-                return await self._grow(errand)
+                return await self._grow(step)
             case ModifyVolume():
-                return await self._modify(errand)
+                return await self._modify(step)
             case DeleteVolume(volume) | ReleaseVolume(volume):
                 try:
                     return await (
-                        self._reclaim(volume) if isinstance(errand, DeleteVolume) else self._let_go(volume)
+                        self._reclaim(volume) if isinstance(step, DeleteVolume) else self._let_go(volume)
                     )
                 except StatusError as refusal:
-                    # Somebody else was faster: what is gone can't be deleted, nor is it this node's any more.
+                    # Another client was faster: the volume is gone, or no longer this node's.
                     if refusal.code in (403, 404, 409) and await self._is_gone(volume):
                         return []
                     raise
 
-    async def complain(self, errand: Errand, problem: Exception) -> list[Object]:
+    async def complain(self, step: VolumeStep, problem: Exception) -> list[Object]:
         """Say on the claim, and in an event, what is wrong."""
         message, now = str(problem), self._clock.now()
-        match errand:
+        match step:
             case ProvisionVolume(claim):
                 said = f"node {self._node}: {message}"
-                self._tell(claim, "ProvisioningFailed", said, True)
+                self._event(claim, "ProvisioningFailed", said, True)
                 fields = claim_statuses.not_provisioned(claim.status, "ProvisioningFailed", said, now)
             case ExpandVolume(claim):
-                self._tell(claim, "VolumeResizeFailed", message, True)
+                self._event(claim, "VolumeResizeFailed", message, True)
                 fields = claim_statuses.not_grown(claim.status, message, now)
             case ModifyVolume(claim, _, attributes):
-                self._tell(claim, "VolumeModifyFailed", message, True)
+                self._event(claim, "VolumeModifyFailed", message, True)
                 fields = claim_statuses.not_modified(claim.status, attributes, message, now)
             case DeleteVolume(volume) | ReleaseVolume(volume):
-                # That somebody else wrote at the same moment is no failure: it is done again.
+                # A conflict with another writer is no failure: the step is retried.
                 if not (isinstance(problem, StatusError) and problem.code == 409):
-                    self._tell(volume, "VolumeFailedDelete", message, True)
+                    self._event(volume, "VolumeFailedDelete", message, True)
                 return []
         return [] if claim_statuses.says_so(claim.status, fields) else [await self._say(claim, fields)]
 
-    async def _make(self, errand: ProvisionVolume) -> list[Object]:
-        claim = errand.claim
+    async def _make(self, step: ProvisionVolume) -> list[Object]:
+        claim = step.claim
         if not is_uid(claim.uid):
-            raise VolumeBackendError(
-                f"metadata.uid: {claim.uid[:80]!r} is none that a folder could be named after"
-            )
+            raise VolumeBackendError(f"metadata.uid: {claim.uid[:80]!r} is not valid as a directory name")
         storage_class = await self._class(claim)
         provisioner = self._provisioner(storage_class)
         node = await self._api.get(Node, self._node)
@@ -151,17 +149,17 @@ class VolumePlanExecutor:
                 "it asks for a block device (volumeMode: Block), and our volumes are filesystems"
             )
         if claim.spec.get("dataSource") or claim.spec.get("dataSourceRef"):
-            raise VolumeBackendError("it asks for a copy (dataSource), and our volumes begin empty")
+            raise VolumeBackendError("dataSource is not supported: volumes of this provisioner begin empty")
         folder = self._tier(parameters) / volume_name(claim.uid)
-        keeper = self._keepers[provisioner]
-        if obstacle := keeper.obstacle():
+        backend = self._backends[provisioner]
+        if obstacle := backend.obstacle():
             raise VolumeBackendError(obstacle, elsewhere=True)
         await asyncio.to_thread(_make_folder, folder)
         async with self._acquired(folder):
-            path, record = await self._made(claim, keeper, provisioner, parameters, folder)
+            path, record = await self._made(claim, backend, provisioner, parameters, folder)
             volume = await self._announced(claim, storage_class, node, path, record)
             await asyncio.to_thread(mark, folder)
-        self._tell(claim, "ProvisioningSucceeded", f"Successfully provisioned volume {volume.name}", False)
+        self._event(claim, "ProvisioningSucceeded", f"Successfully provisioned volume {volume.name}", False)
         fields = claim_statuses.provisioned(claim.status)
         return (
             [volume]
@@ -172,29 +170,29 @@ class VolumePlanExecutor:
     async def _made(
         self,
         claim: Object,
-        keeper: VolumeBackend,
+        backend: VolumeBackend,
         provisioner: str,
         parameters: Mapping[str, str],
         folder: Path,
     ) -> tuple[Path, VolumeRecord]:
-        """The volume's path and what it is, made now or by somebody before us."""
+        """The volume's path and record, made here or by an earlier attempt."""
         record = await asyncio.to_thread(read_record, folder)
         if record is None:
             size = parse_quantity(claim.at("spec", "resources", "requests", "storage")).to_int()
-            filesystem = await keeper.make(folder, size, parameters)
+            filesystem = await backend.make(folder, size, parameters)
             record = VolumeRecord(folder.name, provisioner, claim.uid, size, filesystem)
             await asyncio.to_thread(write_record, folder, record)
-        return folder / self._keepers[record.provisioner].inner, record
+        return folder / self._backends[record.provisioner].inner, record
 
     @asynccontextmanager
     async def _acquired(self, folder: Path) -> AsyncIterator[None]:
         """The volume is ours meanwhile. Raises VolumeBackendError if it is another control plane's."""
         identity, owners = await read_identity(self._api), self._claims.owners
-        await asyncio.to_thread(owners.acquire, folder, identity, _ERRAND)
+        await asyncio.to_thread(owners.acquire, folder, identity, _STEP)
         try:
             yield
         finally:
-            owners.release(folder, _ERRAND)
+            owners.release(folder, _STEP)
 
     async def sweep(self, claims: Collection[str], volumes: Collection[str]) -> None:
         """Take away what was begun for claims that are gone, by the uids of all claims and the names of all volumes."""
@@ -210,8 +208,8 @@ class VolumePlanExecutor:
             log.info("%s was begun for a claim that is gone, and is taken away", folder)
             try:
                 async with self._acquired(folder):
-                    for keeper in self._keepers.values():
-                        await keeper.put_away(folder)
+                    for backend in self._backends.values():
+                        await backend.put_away(folder)
                     await asyncio.to_thread(remove, folder)
             except (VolumeBackendError, StatusError, TransportError, AccessError, OSError) as problem:
                 log.warning("%s can't be taken away: %s", folder, problem)
@@ -245,7 +243,7 @@ class VolumePlanExecutor:
     def _provisioner(self, storage_class: Object) -> str:
         """The class decides: what a claim says of it in an annotation, whoever made the claim could have written."""
         provisioner = str(storage_class.get("provisioner") or "")
-        if provisioner not in self._keepers:
+        if provisioner not in self._backends:
             raise VolumeBackendError(
                 f"class {storage_class.name} is of {provisioner}, not of this node's provisioners"
             )
@@ -254,7 +252,7 @@ class VolumePlanExecutor:
     async def _announced(
         self, claim: Object, storage_class: Object, node: Object, path: Path, record: VolumeRecord
     ) -> Object:
-        """The volume's object, made now or by somebody before us."""
+        """The PersistentVolume, created here or by an earlier attempt."""
         body = persistent_volume(
             claim,
             storage_class,
@@ -271,21 +269,26 @@ class VolumePlanExecutor:
                 raise
             return await self._api.get(PersistentVolume, body["metadata"]["name"])
 
-    async def _grow(self, errand: ExpandVolume) -> list[Object]:
-        claim, volume, size = errand.claim, errand.volume, errand.size
-        keeper, folder = self._kept(volume)
+    async def _grow(self, step: ExpandVolume) -> list[Object]:
+        claim, volume, size = step.claim, step.volume, step.size
+        backend, folder = self._kept(volume)
         await self._check_growth(claim)
         status = claim_statuses.growing(claim.status, size, self._clock.now())
         if not claim_statuses.says_so(claim.status, status):
             claim = await self._say(claim, status)
         async with self._acquired(folder):
-            await keeper.grow(folder, parse_quantity(size).to_int())
+            await backend.grow(folder, parse_quantity(size).to_int())
         if volume.at("spec", "capacity", "storage") != size:
             fields = {"spec": {"capacity": {"storage": size}}}
             volume = await self._api.patch(PersistentVolume, volume.name, "", fields)
         claim = await self._say(claim, claim_statuses.grown(claim.status, size))
         self._claims.grew(volume.name, size)
-        self._tell(claim, "FileSystemResizeSuccessful", f"the volume has {size} now", False)
+        self._event(
+            claim,
+            "FileSystemResizeSuccessful",
+            f'MountVolume.NodeExpandVolume succeeded for volume "{volume.name}": {size}',
+            False,
+        )
         return [volume, claim]
 
     async def _check_growth(self, claim: Object) -> None:
@@ -295,9 +298,9 @@ class VolumePlanExecutor:
                 f"class {storage_class.name} does not let claims grow: set allowVolumeExpansion: true in it"
             )
 
-    async def _modify(self, errand: ModifyVolume) -> list[Object]:
-        claim, volume, name = errand.claim, errand.volume, errand.attributes
-        keeper, folder = self._kept(volume)
+    async def _modify(self, step: ModifyVolume) -> list[Object]:
+        claim, volume, name = step.claim, step.volume, step.attributes
+        backend, folder = self._kept(volume)
         attributes = await self._api.find(VolumeAttributesClass, name)
         if attributes is None:
             raise VolumeBackendError(f'volumeattributesclass.storage.k8s.io "{name}" not found')
@@ -308,8 +311,8 @@ class VolumePlanExecutor:
                 f"class {name} is for volumes of {driver}, and this is one of {provisioner}"
             )
         async with self._acquired(folder):
-            await keeper.bring(folder)
-            device = keeper.device(folder)
+            await backend.bring(folder)
+            device = backend.device(folder)
         if not device:
             raise VolumeBackendError(
                 "a directory shares its disk with everything else: only loop volumes can have limits"
@@ -323,7 +326,12 @@ class VolumePlanExecutor:
             volume = await self._api.patch(PersistentVolume, volume.name, "", fields)
         self._claims.throttled(volume.name, limits)
         claim = await self._say(claim, claim_statuses.modified(claim.status, name))
-        self._tell(claim, "VolumeModifySuccessful", f"the volume has the limits of class {name}", False)
+        self._event(
+            claim,
+            "VolumeModifySuccessful",
+            f"modified volume {volume.name} with vac {name} successfully",
+            False,
+        )
         return [volume, claim]
 
     async def _reclaim(self, volume: Object) -> list[Object]:
@@ -334,10 +342,10 @@ class VolumePlanExecutor:
         if fresh.spec.get("persistentVolumeReclaimPolicy") != "Delete":
             return []
         if any(used.volume == volume.name for used in self._claims.in_use):
-            raise VolumeBackendError("a pod of this node still has it mounted")
-        keeper, folder = self._kept(fresh)
+            raise VolumeBackendError(f"persistentvolume {volume.name} is still attached to node {self._node}")
+        backend, folder = self._kept(fresh)
         async with self._acquired(folder):
-            await keeper.put_away(folder)
+            await backend.put_away(folder)
             await asyncio.to_thread(remove, folder)
         await self._api.delete(PersistentVolume, volume.name, uid=volume.uid)
         return await self._let_go(volume)
@@ -360,7 +368,7 @@ class VolumePlanExecutor:
         folder = folder_of(path, self._tiers)
         if folder is None:
             raise VolumeBackendError(outside_tiers(path, self._tiers))
-        return self._keepers[volume.annotations[PROVISIONED_BY]], folder
+        return self._backends[volume.annotations[PROVISIONED_BY]], folder
 
     async def _say(self, claim: Object, status: Tree) -> Object:
         """Write into a claim's status; only if it is what it was when we decided."""

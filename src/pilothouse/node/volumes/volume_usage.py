@@ -1,4 +1,4 @@
-"""How full volumes are, in the names that kubelet uses.
+"""The usage of volumes, as kubelet's metrics.
 
     for line in metrics(await volumes.usage()): ...         # kubelet_volume_stats_used_bytes{namespace="default",…} 1234
 
@@ -76,7 +76,7 @@ class VolumeMeter:
         return [one for one in found if one is not None]
 
     async def _one(self, volume: VolumeInUse) -> MeasuredUsage | None:
-        if volume.keeper != DIRECTORY:
+        if volume.backend != DIRECTORY:
             return _measured(volume)
         at, known = self._counted.get(volume.volume, (-_COUNTING, None))
         if self._clock.monotonic() - at >= _COUNTING:
@@ -107,7 +107,7 @@ def measured(volume: VolumeInUse) -> MeasuredUsage:
     found = os.statvfs(volume.path)
     capacity, available = found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize
     used = capacity - found.f_bfree * found.f_frsize
-    if volume.keeper == DIRECTORY and volume.capacity:
+    if volume.backend == DIRECTORY and volume.capacity:
         counted = measure_disk_usage(volume.path, Meter(_COUNTED))
         if counted.unmeasured:
             raise OSError(errno.EFBIG, counted.unmeasured, str(volume.path))

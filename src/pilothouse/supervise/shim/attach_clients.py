@@ -1,13 +1,12 @@
-"""Those attached to a container through the socket in its folder.
+"""The clients that are attached to a container, through the socket in its directory.
 
-A frame is a byte that says which channel, four bytes of length, big-endian, and that many bytes. The channels have the numbers of
-Kubernetes' streams: 0 standard input, 1 output, 2 error output, 3 how it ended (exit.json's text; the last frame), 4 the size of
+A frame is one byte for the channel, four bytes of length, big-endian, and that many bytes. The channels have the numbers of
+Kubernetes' streams: 0 standard input, 1 output, 2 error output, 3 the exit status (exit.json's text; the last frame), 4 the size of
 the terminal ("ROWS COLUMNS"), 5 the end of standard input (no bytes).
 
-Only processes of the shim's own user and of root are clients: the folder keeps others out, and their credentials are checked besides.
+Only processes of the shim's own user and of root are accepted: the directory's mode keeps others out, and their credentials are checked.
 
-A client that falls behind is waited for as long as it reads 256 KiB a second; the program does not wait for a slower one, which
-falls behind further, and is cut off in the end.
+The program waits for a slow client as long as that reads 256 KiB a second; a slower one falls behind and is disconnected.
 """
 
 from __future__ import annotations

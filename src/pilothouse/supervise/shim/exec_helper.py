@@ -1,9 +1,9 @@
-"""Run one more program inside a container: the helper between it and whoever asked.
+"""The exec helper: runs one more program inside a container, and reports its exit code.
 
-A child of the shim, lean like it, and only there for as long as the program it runs. Standard streams are the program's.
-Arguments: the shim's pid, with which it ends. Descriptors: 3 to read the order from, 4 to answer on, 5 the control socket of whoever asked.
-Its answer is empty once the program has been loaded, else one word in a line and a message. When the program has ended, its exit code,
-128 + n for a signal, is written to the control socket. When the other end of that is closed or says anything, or on SIGTERM, the program is killed.
+It is a child of the shim, minimal like it, and ends with the program that it runs. Standard streams are the program's. Argument: the
+shim's pid, with which it ends. Descriptors: 3 to read the order from, 4 to answer on, 5 the caller's control socket. The answer is
+empty once the program has been loaded, else a line with one word and a message. When the program has ended, its exit code (128 + n
+for signal n) is written to the control socket. When the other end of that is closed or sends anything, or on SIGTERM, the program is killed.
 """
 
 from __future__ import annotations

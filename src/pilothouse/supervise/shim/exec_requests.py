@@ -1,8 +1,8 @@
-"""Requests to run one more program inside the container, through the socket `enter.sock` in its folder.
+"""Requests to run another program inside the container, through the socket `enter.sock` in its directory.
 
 One message a connection: the helper's command line, marshalled, and six descriptors: the program's standard streams, the order, where
-to answer, and a control socket (see `entering`). The helper is the shim's child, not that of whoever asked, so that it has what the
-container's own program has from the shim: its Landlock domain, outside of which it could not look at that program's processes.
+to answer, and a control socket (see `exec_helper`). The helper is the shim's child and not the caller's, so that it shares the
+Landlock domain of the container's program, outside of which it could not see that program's processes.
 """
 
 from __future__ import annotations

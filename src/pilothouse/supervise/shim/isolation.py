@@ -1,6 +1,6 @@
-"""Keeps the interpreter from reading anything of a container's files while it is inside the container and not yet its program.
+"""Keeps the interpreter from reading a container's files while it is inside the container and before it execs.
 
-Between the entry into a container's mount namespace and `exec`, this process has rights that the program must not have. A module
+Between entering a container's mount namespace and `exec`, this process has rights that the program must not have. A module
 that it imports then, a codec that it looks up, or a source line that it quotes in a traceback would be the container's own.
 """
 

@@ -1,6 +1,6 @@
-"""What a launch looks like inside the shim: the fields of `launching`, as plain dictionaries.
+"""The types of a launch inside the shim: the fields of `launch_spec`, as plain dictionaries.
 
-For the type checker alone; never imported when running, since `typing` is more than a shim may have in memory.
+For the type checker alone; never imported at run time, since `typing` is more than a shim may have in memory.
 """
 
 from __future__ import annotations

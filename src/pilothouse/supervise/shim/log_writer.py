@@ -1,11 +1,11 @@
-"""A container's output on its way into rotating files, in the format that Kubernetes' tools read.
+"""Writes a container's output to rotating files, in the format that Kubernetes' tools read.
 
     2026-11-15T10:00:00.123456789Z stdout F a whole line
-    2026-11-15T10:00:00.123456789Z stderr P the beginning of a line too long, or not yet
+    2026-11-15T10:00:00.123456789Z stderr P a part of a line that is too long, or not complete yet
 
-The program must never wait for a disk. What it writes goes into a queue, from which a thread writes files. A program faster
-than the disk is slowed down to its pace; but when the disk takes nothing at all for a second, or says that it is full, output
-is dropped, and how much is told in the log as soon as it can be. LineSplitter stay whole: files change only between them.
+The program must never wait for a disk. Its output goes into a queue, from which a thread writes the files. A program faster
+than the disk is slowed down to its pace; but when the disk takes nothing for a second, or is full, output is dropped, and a line in
+the log says how much. Lines are never split between files.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The pieces that a view is made of: devices, /proc, /sys, overlays, and what is mounted where."""
+"""The parts of a filesystem view: devices, /proc, /sys, overlays, and the mount table."""
 
 from __future__ import annotations
 

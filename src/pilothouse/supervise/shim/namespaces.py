@@ -1,7 +1,7 @@
-"""Namespaces of a container's own: mount, UTS, IPC, cgroup and PID; and a user namespace.
+"""The namespaces of a container: mount, UTS, IPC, cgroup and PID, and a user namespace.
 
-Under root the others are root's, and the program enters its user namespace last, with ids that no other pod has. Without privileges
-only a user namespace makes the others possible, so it comes first, and knows one id.
+Under root the others belong to root, and the program enters its user namespace last, with ids that no other pod has. Without
+privileges only a user namespace makes the others possible, so it comes first, and maps one id.
 """
 
 from __future__ import annotations

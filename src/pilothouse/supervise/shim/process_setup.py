@@ -1,6 +1,6 @@
-"""The last steps before a program runs: its cgroups, user, capabilities, filters, signals; then the process *becomes* the program.
+"""The last steps before exec: cgroups, user, capabilities, seccomp filter, signals.
 
-Runs in the child, between fork and exec, and in those that enter a container. Every failure is a ProgramStartError.
+Runs in the child, between fork and exec, and in processes that enter a container. Every failure is a ProgramStartError.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Who descends from a process, and who shares its session. A look, not a hold: processes come and go meanwhile."""
+"""The descendants of a process, and the members of its session. A snapshot: processes come and go meanwhile."""
 
 from __future__ import annotations
 

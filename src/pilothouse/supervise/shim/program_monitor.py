@@ -1,6 +1,6 @@
-"""A program from its start to its end: output passed on, input passed in, strangers reaped, the end written down.
+"""Monitors a program: forwards output and input, reaps orphans, and writes the exit status.
 
-All in one loop over `poll`; only the files of the log are written by a thread beside it (see `logs`).
+All in one loop over `poll`; only the log files are written by a thread (see `log_writer`).
 """
 
 from __future__ import annotations

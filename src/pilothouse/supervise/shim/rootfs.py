@@ -1,11 +1,11 @@
-"""What a container's root is made of: an allow-list of the machine's files, and folders of the container's own.
+"""The root filesystem of a container: an allow-list of the machine's files, and directories of its own.
 
     /usr, /bin, /lib…    the machine's programs and libraries, read-only
-    /etc                 the container's own folder; in it, read-only, what of the machine's programs look up
-    /tmp /var /home /root    folders of the container's own, on disk, gone with it
-    /run /mnt /opt /srv /media   empty folders in memory
+    /etc                 the container's own; in it, read-only, those files of the machine that programs look up
+    /tmp /var /home /root    directories of the container's own, on disk, removed with it
+    /run /mnt /opt /srv /media   empty directories in memory
 
-Whatever else the machine has is not there: no list of what is secret has to be complete.
+Nothing else of the machine is visible: no list of secrets has to be complete.
 """
 
 from __future__ import annotations

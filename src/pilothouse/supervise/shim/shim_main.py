@@ -1,10 +1,10 @@
-"""A shim's life: lock the folder, start the program, follow it to its end, write that down.
+"""The shim's main program: locks the directory, starts the program, monitors it, and writes its exit status.
 
-It goes on alone from the moment it is spawned, so it makes no difference when whoever spawned it dies. What it can't do without
-is itself: should it be killed, its program is killed by the kernel, and whoever adopts the folder finds out.
+It is a daemon from the moment it is spawned, so the death of its parent makes no difference. If the shim is killed, the kernel kills its
+program, and the next `adopt` of the directory notices.
 
-Answers on its standard output, which it then closes: a line with its pid and its start in clock ticks, a line with one word
-("started", "taken", or why not), and a message for people.
+It answers on its standard output, which it then closes: a line with its pid and its start in clock ticks, a line with one word
+("started", "taken", or the reason of a failure), and a message for people.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Why a program could not be started: one word for programs, one sentence for people."""
+"""Why a program failed to start: a reason (one word) and a message for people."""
 
 from __future__ import annotations
 

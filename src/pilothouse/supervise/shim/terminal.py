@@ -1,4 +1,4 @@
-"""A terminal for a program, opened inside its view, so that it has a name there; its other end goes to whoever follows the program.
+"""A terminal for a program, opened inside its view, so that it has a name there; its master end goes to the program's monitor.
 
 ours, theirs = terminal_channel()        # before the fork
 open_terminal(theirs, user)              # in the child, inside its view: the terminal is its standard streams

@@ -36,20 +36,20 @@ class Server:
 
 async def test_what_came_while_a_write_was_under_way_is_not_overlooked() -> None:
     server = Server()
-    publisher = PodStatusWriter(server, pod(10, "False"))  # type: ignore[arg-type]
-    running = asyncio.create_task(publisher.run())
+    writer = PodStatusWriter(server, pod(10, "False"))  # type: ignore[arg-type]
+    running = asyncio.create_task(writer.run())
     try:
-        publisher.put({"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]})
+        writer.put({"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]})
 
         async def is_under_way() -> bool:
             return len(server.bodies) == 1
 
         await eventually(is_under_way)
-        publisher.saw(pod(25, "False"))
+        writer.update(pod(25, "False"))
         server.go.set()
-        await publisher.flush()
+        await writer.flush()
         assert len(server.bodies) == 2
-        assert publisher.current["conditions"] == [{"type": "Ready", "status": "True"}]
+        assert writer.current["conditions"] == [{"type": "Ready", "status": "True"}]
     finally:
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
@@ -57,9 +57,9 @@ async def test_what_came_while_a_write_was_under_way_is_not_overlooked() -> None
 
 async def test_who_begins_again_writes_what_was_not_written() -> None:
     server = Server()
-    publisher = PodStatusWriter(server, pod(10, "False"))  # type: ignore[arg-type]
-    publisher.put({"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]})
-    first = asyncio.create_task(publisher.run())
+    writer = PodStatusWriter(server, pod(10, "False"))  # type: ignore[arg-type]
+    writer.put({"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]})
+    first = asyncio.create_task(writer.run())
 
     async def is_under_way() -> bool:
         return len(server.bodies) == 1
@@ -68,10 +68,10 @@ async def test_who_begins_again_writes_what_was_not_written() -> None:
     first.cancel()
     await asyncio.gather(first, return_exceptions=True)
     server.go.set()
-    again = asyncio.create_task(publisher.run())
+    again = asyncio.create_task(writer.run())
     try:
         async with asyncio.timeout(30):
-            await publisher.flush()
+            await writer.flush()
         assert len(server.bodies) == 2
     finally:
         again.cancel()

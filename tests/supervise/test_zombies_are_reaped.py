@@ -10,13 +10,13 @@ import pytest
 from tests.kit.containers import ENV, Box, zombies_of
 from tests.kit.waiting import eventually
 
-from pilothouse.supervise.zombie_reaper import PATIENCE, ExitStatuses, awaited
+from pilothouse.supervise.zombie_reaper import CLAIM_SECONDS, UnclaimedZombies, pidfd_pids
 
 ORPHANS = "i=0; while [ $i -lt {0} ]; do (true &); i=$((i+1)); done; echo done; read x"
 
 REAPER = """
 import asyncio, os, sys
-from pilothouse.supervise.zombie_reaper import Reaper, become_subreaper, dead
+from pilothouse.supervise.zombie_reaper import Reaper, become_subreaper, zombies
 from pilothouse.supervise.shim.process_tree import children
 
 async def main(count, orphans):
@@ -33,7 +33,7 @@ async def main(count, orphans):
         assert await flood.wait() == 77
         while children(os.getpid()):
             await asyncio.sleep(0.05)
-        print("buried", reaper.buried >= orphans, "left", len(dead(children(os.getpid()))), flush=True)
+        print("buried", reaper.reaped >= orphans, "left", len(zombies(children(os.getpid()))), flush=True)
 
 asyncio.run(main(int(sys.argv[1]), int(sys.argv[2])))
 """
@@ -77,7 +77,7 @@ async def test_a_reaper_keeps_up_with_ten_thousand(box: Box) -> None:
 
 HELD_UP = """
 import asyncio, os, subprocess, time
-from pilothouse.supervise.zombie_reaper import PATIENCE, Reaper, dead
+from pilothouse.supervise.zombie_reaper import CLAIM_SECONDS, Reaper, zombies
 from pilothouse.supervise.shim.process_tree import children
 
 async def main():
@@ -89,12 +89,12 @@ async def main():
         os.write(go, b"\\n")
         stranger = subprocess.Popen(["/bin/sh", "-c", "exit 78"])
         # Nothing but looks, for as long as somebody may take to wait for a child: asyncio has no turn.
-        while dead(children(os.getpid())) != {ours.pid, stranger.pid}:
+        while zombies(children(os.getpid())) != {ours.pid, stranger.pid}:
             pass
-        end = time.monotonic() + 2 * PATIENCE
-        while time.monotonic() < end or stranger.pid in dead(children(os.getpid())):
-            reaper.look()
-        assert reaper.buried == 1, reaper.buried
+        end = time.monotonic() + 2 * CLAIM_SECONDS
+        while time.monotonic() < end or stranger.pid in zombies(children(os.getpid())):
+            reaper.reap()
+        assert reaper.reaped == 1, reaper.reaped
         assert await ours.wait() == 77
 
 asyncio.run(main())
@@ -113,20 +113,20 @@ def test_whoever_has_a_descriptor_waits() -> None:
     descriptor = os.pidfd_open(child.pid)
     try:
         os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
-        assert child.pid in awaited()
+        assert child.pid in pidfd_pids()
     finally:
         os.close(descriptor)
-    assert child.pid not in awaited()
+    assert child.pid not in pidfd_pids()
     assert child.wait() == 0
 
 
 def test_a_stranger_gets_a_moment() -> None:
     """It may be the child of a library, which waits for it any instant."""
-    graves = ExitStatuses()
+    graves = UnclaimedZombies()
     assert graves.due({8}, 0.0) == set()
-    assert graves.due({8}, PATIENCE / 2) == set()
+    assert graves.due({8}, CLAIM_SECONDS / 2) == set()
     assert graves.waiting
-    assert graves.due({8}, PATIENCE) == {8}
-    assert graves.due(set(), PATIENCE) == set()
+    assert graves.due({8}, CLAIM_SECONDS) == {8}
+    assert graves.due(set(), CLAIM_SECONDS) == set()
     assert not graves.waiting
     assert graves.due({8}, 10.0) == set(), "another with the same number"

@@ -109,7 +109,7 @@ def test_a_disk_that_takes_nothing_is_told_and_waited_for(stage: Stage) -> None:
         pods.write_text("no folder can be made here")
         await stage.pod({"containers": [app()]})
         pod = await stage.until(lambda pod: reason(pod) == "NodeStorageError")
-        assert "the node can't keep the pod on its disk" in waiting(pod)
+        assert "failed to make pod data directories" in waiting(pod)
         assert stage.machine.launches == []
         pods.unlink()
         pods.mkdir()

@@ -145,7 +145,7 @@ def test_two_agents_never_have_the_same_folder(stage: Stage) -> None:
         first = stage.agent
         assert first is not None
         second = stage.new_agent()
-        with pytest.raises(DataInUse, match="another node agent has"):
+        with pytest.raises(DataInUse, match="another node agent uses"):
             await second.run()
 
     stage.play(scene)

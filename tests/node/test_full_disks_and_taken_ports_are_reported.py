@@ -131,7 +131,7 @@ async def test_a_port_that_is_taken_is_waited_for(tmp_path: Path) -> None:
             own = shell(FOREVER, ports=[{"containerPort": port}])
             await node.pod({"hostNetwork": True, "containers": [own]})
             pod = await node.until(lambda pod: reason(pod) == "NodePorts")
-            assert f"port {port}/TCP of the node is taken by another program" in waiting(pod)
+            assert f"port {port}/TCP of the node is in use by another program" in waiting(pod)
         await node.until(is_ready)
 
 

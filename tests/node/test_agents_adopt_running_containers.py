@@ -59,8 +59,8 @@ async def test_the_log_of_the_instance_before_is_kept(tmp_path: Path) -> None:
         )
         await node.until(lambda pod: container(pod).get("restartCount") == 1 and is_ready(pod))
         assert node.agent is not None
-        now = node.agent.whereabouts.find("default", "web-0", "app")
-        before = node.agent.whereabouts.find("default", "web-0", "app", previous=True)
+        now = node.agent.container_index.find("default", "web-0", "app")
+        before = node.agent.container_index.find("default", "web-0", "app", previous=True)
         assert "first" in before.log.read_text()
 
         async def said() -> bool:

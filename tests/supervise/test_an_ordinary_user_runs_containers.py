@@ -11,9 +11,9 @@ from tests.kit.containers import needs_root
 from tests.kit.ordinary_user import ordinary_folder, run_as_nobody
 
 QUICK = (
-    "test_a_program_starts_as_asked.py",
-    "test_limits_in_both_dialects.py",
-    "test_what_the_machine_allows.py",
+    "test_a_program_starts_as_its_launch_spec_says.py",
+    "test_limits_are_written_for_cgroup_v1_and_v2.py",
+    "test_the_survey_says_what_the_machine_supports.py",
 )
 
 
@@ -38,7 +38,7 @@ def test_a_mount_in_a_closed_folder_is_in_nobodys_way(work: Path) -> None:
     try:
         run_as_nobody(
             work,
-            "tests/supervise/test_a_view_of_the_machine.py::test_a_folder_that_is_closed_to_us_is_in_nobodys_way",
+            "tests/supervise/test_a_container_has_a_filesystem_view.py::test_a_folder_that_is_closed_to_us_is_in_nobodys_way",
         )
     finally:
         subprocess.run(["umount", inside], check=True)

@@ -121,7 +121,7 @@ print(len(taken))
     assert await inside(views, program) == ["No space left on device", "64"]
 
 
-@needs_ordinary_user  # Root's are the machine's: see test_ids_of_its_own.py.
+@needs_ordinary_user  # Root's are the machine's: see test_containers_run_in_user_namespaces.py.
 @pytest.mark.parametrize("entered", [False, True], ids=["its-program", "entered"])
 async def test_what_is_read_only_stays_so_whatever_capabilities_it_has(views: Box, entered: bool) -> None:
     attempts = ("mount -o remount,bind,rw /usr", "umount /proc/keys", "umount /dev/null", "umount -l /usr")
