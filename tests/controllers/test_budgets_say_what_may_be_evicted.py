@@ -168,7 +168,7 @@ def test_pods_that_nobody_controls_count_for_a_number_but_not_for_a_share() -> N
     [
         ({"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "gone"}, "which does not exist"),
         ({"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "web"}, "which does not exist"),
-        ({"apiVersion": "x/v1", "kind": "Thing", "name": "web"}, "nobody knows"),
+        ({"apiVersion": "x/v1", "kind": "Thing", "name": "web"}, "is unknown"),
     ],
 )
 def test_what_a_budget_is_a_share_of_must_be_known_or_nothing_may_go(

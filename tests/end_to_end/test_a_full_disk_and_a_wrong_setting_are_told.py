@@ -88,7 +88,7 @@ async def test_each_is_degraded_with_its_cause_and_what_helps(harbour: Elasticse
 
     await test.patch({"config": {"cluster.nmae": "books"}})
     seen = await test.until(lambda seen: seen.reason("Degraded") == "DatabaseEnded")
-    assert f"{NODE} does not get up: it ended with code 1: " in seen.message("Degraded")
+    assert f"{NODE} does not start: it ended with code 1: " in seen.message("Degraded")
     assert WORDS in seen.message("Degraded")
     assert WORDS in seen.pilot(NODE).status["lastExit"]["message"]
 

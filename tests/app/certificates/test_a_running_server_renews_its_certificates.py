@@ -152,13 +152,13 @@ async def test_a_short_lived_authority_is_mentioned_in_time(tmp_path, caplog):
     server = await Server.start(tmp_path)
     server.clock.advance(3650 * DAY - 100 * DAY)
     assert await server.renewal.renew()
-    assert "the authority ends in 99 days" in caplog.text
+    assert "the authority expires in 99 days" in caplog.text
     caplog.clear()
     assert not await server.renewal.renew()
     assert caplog.text == ""
     server.clock.advance(DAY)
     await server.renewal.renew()
-    assert "the authority ends in 98 days" in caplog.text
+    assert "the authority expires in 98 days" in caplog.text
     # What it signs ends with it, and is not made again every minute for that.
     server.clock.advance(97 * DAY)
     await server.renewal.renew()

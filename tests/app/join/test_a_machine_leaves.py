@@ -56,13 +56,13 @@ def test_a_machine_whose_agent_does_not_run_leaves(plane: Plane, tmp_path: Path)
     assert not (data / "node.kubeconfig").exists()
     again = pilothouse("leave", "--data", str(data))
     assert again.returncode == 1
-    assert "this machine has joined no control plane" in again.stderr
+    assert "this machine has not joined a control plane" in again.stderr
     # And it may come back, as another.
     joined = pilothouse("join", plane.token(), "--name", "l2", "--data", str(data), "--no-run")
     assert joined.returncode == 0, joined.stderr
     done = pilothouse("leave", "--data", str(data), "--remove-volumes")
     assert done.returncode == 0, done.stderr
-    assert "an administrator deletes it: kubectl delete node l2" in done.stdout
+    assert "an administrator can delete it: kubectl delete node l2" in done.stdout
     assert not table.exists()
 
 

@@ -83,8 +83,8 @@ def test_one_that_was_killed_is_not_shown_as_running(
     killed.wait()
     seen = look(tmp_path, 1.0)
     assert (seen.up, seen.roles) == (False, ())
-    assert f"`up` on {tmp_path} was killed" in seen.headline
-    assert f"`pilothouse down --data {tmp_path}` ends them" in seen.headline
+    assert f"`pilothouse up` on {tmp_path} was killed" in seen.headline
+    assert f"`pilothouse down --data {tmp_path}` stops them" in seen.headline
 
 
 async def test_another_up_that_takes_the_folder_meanwhile_is_told_of(
