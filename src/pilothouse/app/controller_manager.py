@@ -35,7 +35,7 @@ from pilothouse.client.leader_election import LeaseTiming
 from pilothouse.client.leader_lease import Leadership, unique_identity
 from pilothouse.client.shared_informers import SharedInformers
 from pilothouse.runtime.controller import Controller
-from pilothouse.runtime.dry_run import DryRunLog, Say
+from pilothouse.runtime.dry_run import DryRunLog, Print
 from pilothouse.runtime.election import LeaseElection, NoElection
 from pilothouse.runtime.manager import COMPONENT, Manager
 
@@ -62,7 +62,7 @@ class ManagerOptions:
     """A descriptor whose other end is held by whoever looks after the manager: see ``roles``."""
 
 
-async def run(options: ManagerOptions, *, announce: Say) -> None:
+async def run(options: ManagerOptions, *, announce: Print) -> None:
     """Run until asked to stop.
 
     Raises ``UnknownController``, ``StartError``, ``TransportError`` or ``StatusError`` at the start.
@@ -99,7 +99,7 @@ async def run(options: ManagerOptions, *, announce: Say) -> None:
             await leadership.release()
 
 
-async def rehearse(options: ManagerOptions, *, say: Say, watch: bool) -> None:
+async def rehearse(options: ManagerOptions, *, say: Print, watch: bool) -> None:
     """Decide about everything there is, tell what would be done, and do none of it; with ``watch``, go on until stopped.
 
     No lease is taken, so it may be done beside those that run. Raises as ``run`` does.
