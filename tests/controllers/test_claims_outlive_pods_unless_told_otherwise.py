@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.kit.controller_harness import ControllerHarness, made, reasons
+from tests.kit.controller_harness import ControllerHarness, created, reasons
 from tests.kit.workloads import stateful_set
 
 from pilothouse.api.kind_names import PersistentVolumeClaim
@@ -104,7 +104,7 @@ def test_a_claim_that_is_to_be_collected_is_not_used_again() -> None:
     harness.remove(harness.pod("web-2"))
     harness.edit(web, replicas=3)
     intents = harness.step(stateful_sets, web)
-    assert (made(intents), reasons(intents)) == ([], ["ClaimAbandoned"])
+    assert (created(intents), reasons(intents)) == ([], ["ClaimAbandoned"])
     old = claim(harness, "data-web-2").uid
     harness.collect()
     harness.settle(stateful_sets, web)
@@ -137,9 +137,9 @@ def test_a_claim_that_is_being_deleted_is_waited_for() -> None:
     harness.delete(claim(harness, "data-web-0"))
     harness.remove(harness.pod("web-0"))
     intents = harness.settle(stateful_sets, web)
-    assert (made(intents), reasons(intents)) == ([], ["ClaimTerminating"])
+    assert (created(intents), reasons(intents)) == ([], ["ClaimTerminating"])
     harness.remove(claim(harness, "data-web-0"))
-    assert made(harness.step(stateful_sets, web), "PersistentVolumeClaim") == ["data-web-0"]
+    assert created(harness.step(stateful_sets, web), "PersistentVolumeClaim") == ["data-web-0"]
 
 
 def test_a_claim_of_a_former_set_of_that_name_is_left_to_the_collector() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.kit.controller_harness import ControllerHarness, Refused, made, reasons
+from tests.kit.controller_harness import ControllerHarness, Refused, created, reasons
 from tests.kit.workloads import pod_template, stateful_set
 
 from pilothouse.api.kind_names import PersistentVolumeClaim, Pod
@@ -91,7 +91,7 @@ def test_an_orphan_that_is_going_is_not_adopted() -> None:
     harness.delete(harness.add(orphan("web-0")))
     intents = harness.step(stateful_sets, harness.add(stateful_set()))
     assert harness.pod("web-0").controller is None
-    assert (made(intents), reasons(intents)) == ([], ["NameTaken"])
+    assert (created(intents), reasons(intents)) == ([], ["NameTaken"])
 
 
 def test_an_orphan_is_not_adopted_by_a_set_that_has_gone_meanwhile() -> None:
@@ -115,7 +115,7 @@ def test_pods_that_do_not_fit_are_let_go() -> None:
     assert harness.pod("web-1").controller is None
     intents = harness.settle(stateful_sets, web)
     assert reasons(intents) == ["NameTaken"]
-    assert made(intents) == []
+    assert created(intents) == []
     assert harness.status(web)["replicas"] == 2
 
 
@@ -127,9 +127,9 @@ def test_somebody_else_s_pod_in_the_place_is_waited_for() -> None:
     intents = harness.step(stateful_sets, web)
     assert reasons(intents) == ["NameTaken"]
     assert "Thing t" in intents[-1].because
-    assert made(intents) == []
+    assert created(intents) == []
     harness.remove(harness.pod("web-0"))
-    assert made(harness.step(stateful_sets, web)) == ["web-0"]
+    assert created(harness.step(stateful_sets, web)) == ["web-0"]
 
 
 def test_a_name_that_only_looks_like_a_member_s_is_none() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.kit.controller_harness import ControllerHarness, made, reasons
+from tests.kit.controller_harness import ControllerHarness, created, reasons
 from tests.kit.workloads import pod_template, rolling, stateful_set
 
 from pilothouse.api.kind_names import ControllerRevision
@@ -110,7 +110,7 @@ def test_the_revision_of_a_former_set_is_not_relied_on() -> None:
 def test_the_revision_is_made_once_whatever_is_lost_after_it() -> None:
     harness = ControllerHarness()
     web = harness.add(stateful_set())
-    [name] = made(harness.step(stateful_sets, web, crash_after=1), "ControllerRevision")
+    [name] = created(harness.step(stateful_sets, web, crash_after=1), "ControllerRevision")
     harness.settle(stateful_sets, web)
     assert harness.names(ControllerRevision) == [name]
 
@@ -135,5 +135,5 @@ def test_a_revision_edited_into_nonsense_is_named_in_what_is_waited_for(data: ob
     harness.change(broken, lambda tree: tree.update(data=data))
     harness.remove(harness.pod("web-0"))
     intents = harness.step(stateful_sets, web)
-    assert (made(intents), reasons(intents)) == ([], ["RevisionUnreadable"])
+    assert (created(intents), reasons(intents)) == ([], ["RevisionUnreadable"])
     assert current in intents[-1].because

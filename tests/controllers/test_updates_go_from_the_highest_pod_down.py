@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.kit.controller_harness import ControllerHarness, ended, made, reasons, waits
+from tests.kit.controller_harness import ControllerHarness, created, deleted, reasons, waits
 from tests.kit.workloads import pod_template, rolling, stateful_set
 
 from pilothouse.api.kind_names import Pod
@@ -28,14 +28,14 @@ def test_one_pod_after_the_other_from_the_top() -> None:
     harness = ControllerHarness()
     web = settled(harness)
     harness.edit(web, template=pod_template("app:2"))
-    assert ended(harness.step(stateful_sets, web)) == ["web-2"]
-    assert ended(harness.step(stateful_sets, web)) == []
+    assert deleted(harness.step(stateful_sets, web)) == ["web-2"]
+    assert deleted(harness.step(stateful_sets, web)) == []
     harness.run_pods()
-    assert made(harness.step(stateful_sets, web)) == ["web-2"]
+    assert created(harness.step(stateful_sets, web)) == ["web-2"]
     assert image(harness.pod("web-2")) == "app:2"
-    assert ended(harness.step(stateful_sets, web)) == [], "web-2 is not up yet"
+    assert deleted(harness.step(stateful_sets, web)) == [], "web-2 is not up yet"
     harness.run_pods()
-    assert ended(harness.step(stateful_sets, web)) == ["web-1"]
+    assert deleted(harness.step(stateful_sets, web)) == ["web-1"]
     harness.settle(stateful_sets, web)
     assert images(harness) == ["app:2"] * 3
 
@@ -127,9 +127,9 @@ def test_a_parallel_update_too_waits_for_min_ready_seconds() -> None:
     harness.step(stateful_sets, web)
     harness.run_pods()
     intents = harness.step(stateful_sets, web)
-    assert (ended(intents), reasons(intents)) == ([], ["PodNotAvailable"])
+    assert (deleted(intents), reasons(intents)) == ([], ["PodNotAvailable"])
     harness.now += 10
-    assert ended(harness.step(stateful_sets, web)) == ["web-1"]
+    assert deleted(harness.step(stateful_sets, web)) == ["web-1"]
 
 
 def test_as_many_pods_go_at_once_as_may_be_unavailable() -> None:
@@ -138,12 +138,12 @@ def test_as_many_pods_go_at_once_as_may_be_unavailable() -> None:
         harness, replicas=5, podManagementPolicy="Parallel", updateStrategy=rolling(maxUnavailable=2)
     )
     harness.edit(web, template=pod_template("app:2"))
-    assert ended(harness.step(stateful_sets, web)) == ["web-4", "web-3"]
-    assert ended(harness.step(stateful_sets, web)) == []
+    assert deleted(harness.step(stateful_sets, web)) == ["web-4", "web-3"]
+    assert deleted(harness.step(stateful_sets, web)) == []
     harness.run_pods()
     harness.step(stateful_sets, web)
     harness.run_pods()
-    assert ended(harness.step(stateful_sets, web)) == ["web-2", "web-1"]
+    assert deleted(harness.step(stateful_sets, web)) == ["web-2", "web-1"]
 
 
 def test_a_pod_that_is_down_already_takes_up_the_room() -> None:
@@ -153,7 +153,7 @@ def test_a_pod_that_is_down_already_takes_up_the_room() -> None:
     )
     harness.set_ready(harness.pod("web-0"), False)
     harness.edit(web, template=pod_template("app:2"))
-    assert ended(harness.step(stateful_sets, web)) == ["web-3", "web-0"]
+    assert deleted(harness.step(stateful_sets, web)) == ["web-3", "web-0"]
 
 
 def test_without_a_word_on_partitions_a_pod_lost_before_its_turn_comes_back_as_it_was() -> None:
@@ -162,7 +162,7 @@ def test_without_a_word_on_partitions_a_pod_lost_before_its_turn_comes_back_as_i
     harness.edit(web, template=pod_template("app:2"))
     harness.step(stateful_sets, web)
     harness.remove(harness.pod("web-2"))
-    assert made(harness.step(stateful_sets, web)) == ["web-2"]
+    assert created(harness.step(stateful_sets, web)) == ["web-2"]
     assert image(harness.pod("web-2")) == "app:2"
     harness.remove(harness.pod("web-0"))
     harness.step(stateful_sets, web)
@@ -181,7 +181,7 @@ def test_an_ordered_update_stops_at_a_pod_that_never_gets_ready_and_says_how_to_
     assert images(harness) == ["app:1", "app:1", "broken"]
     harness.edit(web, template=pod_template("app:1"))
     intents = harness.step(stateful_sets, web)
-    assert ended(intents) == [], "as with Kubernetes, going back does not replace the broken pod"
+    assert deleted(intents) == [], "as with Kubernetes, going back does not replace the broken pod"
     [wait] = waits(intents)
     assert wait.reason == "PodNotReady"
     assert "kubectl delete pod web-2 -n default" in wait.remedy
@@ -207,8 +207,8 @@ def test_an_update_and_a_smaller_size_at_once_shrink_first() -> None:
     harness = ControllerHarness()
     web = settled(harness)
     harness.edit(web, template=pod_template("app:2"), replicas=2)
-    assert ended(harness.step(stateful_sets, web)) == ["web-2"]
+    assert deleted(harness.step(stateful_sets, web)) == ["web-2"]
     harness.run_pods()
-    assert ended(harness.step(stateful_sets, web)) == ["web-1"]
+    assert deleted(harness.step(stateful_sets, web)) == ["web-1"]
     harness.settle(stateful_sets, web)
     assert images(harness) == ["app:2"] * 2

@@ -188,13 +188,13 @@ class ControllerHarness(MemoryObjects):
         raise AssertionError(f"no end after {_MOST_ROUNDS} rounds; the last: {intents}")
 
 
-def made(intents: list[Intent], kind: str = "Pod") -> list[str]:
+def created(intents: list[Intent], kind: str = "Pod") -> list[str]:
     """The names of the objects to create."""
     creates = (intent.object for intent in intents if isinstance(intent, Create))
     return [tree["metadata"]["name"] for tree in creates if tree["kind"] == kind]
 
 
-def ended(intents: list[Intent], kind: str = "Pod") -> list[str]:
+def deleted(intents: list[Intent], kind: str = "Pod") -> list[str]:
     """The names of the objects to delete."""
     deletes = (intent.seen for intent in intents if isinstance(intent, Delete))
     return [seen.name for seen in deletes if seen.kind == kind]

@@ -244,7 +244,7 @@ def partitions(intents: list[Intent]) -> list[int]:
     ]
 
 
-def marked(intents: list[Intent]) -> list[str]:
+def decommissioned(intents: list[Intent]) -> list[str]:
     """The names of the Pilots that are decommissioned."""
     return [
         intent.seen.name

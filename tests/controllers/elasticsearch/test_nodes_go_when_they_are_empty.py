@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from tests.kit.controller_harness import reasons, waits
-from tests.kit.elasticsearch_harness import ElasticsearchHarness, elastic, marked, pool, replicas_set
+from tests.kit.elasticsearch_harness import ElasticsearchHarness, decommissioned, elastic, pool, replicas_set
 
 from pilothouse.api.kind_names import ElasticsearchCluster, PersistentVolumeClaim, Pilot, Pod, StatefulSet
 from pilothouse.api.navigator.labels import DECOMMISSIONED_FOR
@@ -121,7 +121,7 @@ def test_nav_A06_A08_only_the_pools_own_pilots_are_asked() -> None:
     harness.run_until_idle(test)
     harness.reports["es-test-data-2-2"] = {"documents": 7}
     harness.edit_pool(test, "data", replicas=2)
-    assert marked(harness.decide_cluster(test)) == ["es-test-data-2"]
+    assert decommissioned(harness.decide_cluster(test)) == ["es-test-data-2"]
     harness.run_until_idle(test)
     assert (replicas(harness), replicas(harness, "es-test-data-2")) == (2, 3)
 
@@ -158,7 +158,7 @@ def test_nav_A12_A17_growing_asks_nobody() -> None:
     harness.edit_pool(test, "data", replicas=4)
     intents = harness.decide_cluster(test)
     assert replicas_set(intents) == [4]
-    assert marked(intents) == []
+    assert decommissioned(intents) == []
 
 
 def test_nav_A13_A14_the_highest_of_the_pool_go() -> None:
@@ -166,7 +166,7 @@ def test_nav_A13_A14_the_highest_of_the_pool_go() -> None:
     stranger = {"apiVersion": Pilot.api_version, "kind": "Pilot", "metadata": {"name": "es-test-data-9"}}
     harness.add({**stranger, "spec": {}})
     harness.edit_pool(test, "data", replicas=1)
-    assert marked(harness.decide_cluster(test)) == ["es-test-data-1", "es-test-data-2"]
+    assert decommissioned(harness.decide_cluster(test)) == ["es-test-data-1", "es-test-data-2"]
     harness.run_until_idle(test)
     assert [name for name in harness.names(Pod) if "data" in name] == ["es-test-data-0"]
     assert harness.of(Pilot, "es-test-data-9").spec == {}
@@ -176,7 +176,7 @@ def test_nav_A15_a_missing_pilot_of_a_pool_that_stays_is_no_reason_to_act() -> N
     harness, test = three_data_nodes()
     harness.remove(harness.of(Pilot, "es-test-data-1"))
     intents = harness.decide_cluster(test)
-    assert marked(intents) == replicas_set(intents) == []
+    assert decommissioned(intents) == replicas_set(intents) == []
 
 
 def test_all_that_go_have_to_be_empty_before_one_does() -> None:
@@ -282,7 +282,7 @@ def test_the_last_data_nodes_have_nowhere_to_move_to() -> None:
     harness, test = three_data_nodes()
     drain(harness, test, to=0)
     assert replicas(harness) == 3
-    assert marked(harness.decide_cluster(test)) == []
+    assert decommissioned(harness.decide_cluster(test)) == []
     assert harness.condition(test, "Degraded") == ("True", "DrainRefused")
 
 
@@ -291,7 +291,7 @@ def test_masters_go_one_by_one_when_all_others_are_in() -> None:
     test = harness.add(elastic("test", pools=[pool("master", 5, "master"), pool("data", 2, "data")]))
     harness.run_until_idle(test)
     harness.edit_pool(test, "master", replicas=3)
-    assert marked(harness.decide_cluster(test)) == ["es-test-master-4"]
+    assert decommissioned(harness.decide_cluster(test)) == ["es-test-master-4"]
     harness.reports["es-test-data-0"] = {"ready": False}
     harness.run_until_idle(test)
     assert reasons(harness.decide_cluster(test)) == ["NodeNotReady"]
