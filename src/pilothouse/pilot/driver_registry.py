@@ -2,8 +2,8 @@
 
     driver = find_driver("memcached", instance)
 
-A package brings a driver with an entry point of the group ``pilothouse.drivers``: its name is the application, its value a function
-from an ``InstanceEnvironment`` to the driver.
+A package brings a driver with an entry point of the group ``pilothouse.drivers``: its name is the
+application, its value a function from an ``InstanceEnvironment`` to the driver.
 """
 
 from __future__ import annotations

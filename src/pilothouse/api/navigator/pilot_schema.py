@@ -1,4 +1,5 @@
-"""The schema of a Pilot: the fields that all applications share, and each application's own sections in spec and status."""
+"""The schema of a Pilot: the fields that all applications share, and each application's own sections in spec
+and status."""
 
 from __future__ import annotations
 
@@ -14,8 +15,8 @@ from pilothouse.api.applications.registry import BUILT_IN, InvalidApplication, a
 from pilothouse.api.navigator import v1beta1
 from pilothouse.meta.fields import FieldError
 from pilothouse.meta.kind import Column
-from pilothouse.meta.schema import Schema
-from pilothouse.meta.struct_schemas import schema_of
+from pilothouse.meta.schema.model import Schema
+from pilothouse.meta.schema.struct_schemas import schema_of
 
 
 def sections_of(application: Application) -> PilotSections:
@@ -23,7 +24,8 @@ def sections_of(application: Application) -> PilotSections:
 
 
 def pilot_schema() -> Schema:
-    """Of ``v1beta1``. Raises ``InvalidApplication`` for an application with the name of a field that all Pilots have."""
+    """Of ``v1beta1``. Raises ``InvalidApplication`` for an application with the name of a field that all
+    Pilots have."""
     schema = schema_of(v1beta1.Pilot, v1beta1.PACKAGE)
     parts = {part: _with_sections(schema.properties[part], part) for part in ("spec", "status")}
     return replace(schema, properties={**schema.properties, **parts})
