@@ -42,13 +42,13 @@ UNPROVISIONED = {
 
 def waited(pod_status: dict[str, Any], pod_spec: dict[str, Any] | None = None, **spec: Any) -> Wait:
     """What a set waits for whose first pod is so."""
-    yard = ControllerHarness()
-    web = yard.add(stateful_set(**spec))
-    yard.step(stateful_sets, web)
-    yard.change(yard.pod("web-0"), lambda tree: tree["spec"].update(pod_spec or {}))
-    yard.change(yard.pod("web-0"), lambda tree: tree.update(status=pod_status))
-    yard.step(stateful_sets, web)
-    intents = yard.step(stateful_sets, web)
+    harness = ControllerHarness()
+    web = harness.add(stateful_set(**spec))
+    harness.step(stateful_sets, web)
+    harness.change(harness.pod("web-0"), lambda tree: tree["spec"].update(pod_spec or {}))
+    harness.change(harness.pod("web-0"), lambda tree: tree.update(status=pod_status))
+    harness.step(stateful_sets, web)
+    intents = harness.step(stateful_sets, web)
     assert not any(isinstance(intent, WRITES) for intent in intents)
     [wait] = waits(intents)
     return wait
@@ -166,13 +166,13 @@ def test_only_who_lacks_a_config_map_or_secret_is_told_to_make_it(message: str, 
 
 
 def test_a_pod_that_does_not_go_is_named_with_what_keeps_it() -> None:
-    yard = ControllerHarness()
-    web = yard.add(stateful_set())
-    yard.settle(stateful_sets, web)
-    yard.change(yard.pod("web-0"), lambda tree: tree["metadata"].update(finalizers=["x.io/keep"]))
-    yard.delete(yard.pod("web-0"))
-    yard.step(stateful_sets, web)
-    [wait] = waits(yard.step(stateful_sets, web))
+    harness = ControllerHarness()
+    web = harness.add(stateful_set())
+    harness.settle(stateful_sets, web)
+    harness.change(harness.pod("web-0"), lambda tree: tree["metadata"].update(finalizers=["x.io/keep"]))
+    harness.delete(harness.pod("web-0"))
+    harness.step(stateful_sets, web)
+    [wait] = waits(harness.step(stateful_sets, web))
     assert wait.reason == "PodTerminating"
     assert "x.io/keep" in wait.because
     assert "x.io/keep" in wait.remedy
@@ -180,30 +180,30 @@ def test_a_pod_that_does_not_go_is_named_with_what_keeps_it() -> None:
 
 def test_what_is_said_does_not_change_with_time() -> None:
     """Or else a record would be written over and over."""
-    yard = ControllerHarness()
-    web = yard.add(stateful_set(minReadySeconds=1000))
-    yard.step(stateful_sets, web)
-    yard.run_pods()
-    yard.step(stateful_sets, web)
-    first = waits(yard.step(stateful_sets, web))
-    yard.now += 500
-    assert waits(yard.step(stateful_sets, web)) == first != []
+    harness = ControllerHarness()
+    web = harness.add(stateful_set(minReadySeconds=1000))
+    harness.step(stateful_sets, web)
+    harness.run_pods()
+    harness.step(stateful_sets, web)
+    first = waits(harness.step(stateful_sets, web))
+    harness.now += 500
+    assert waits(harness.step(stateful_sets, web)) == first != []
 
 
 def test_a_parallel_set_tells_of_several_pods_at_once() -> None:
-    yard = ControllerHarness()
-    web = yard.add(stateful_set(podManagementPolicy="Parallel", replicas=5))
-    yard.step(stateful_sets, web)
-    yard.step(stateful_sets, web)
-    [wait] = waits(yard.step(stateful_sets, web))
+    harness = ControllerHarness()
+    web = harness.add(stateful_set(podManagementPolicy="Parallel", replicas=5))
+    harness.step(stateful_sets, web)
+    harness.step(stateful_sets, web)
+    [wait] = waits(harness.step(stateful_sets, web))
     assert all(name in wait.because for name in ("web-0", "web-1", "web-2"))
     assert wait.because.endswith("and 2 more")
 
 
 def test_a_set_that_is_as_it_should_be_waits_for_nothing() -> None:
-    yard = ControllerHarness()
-    web = yard.add(stateful_set())
-    assert yard.settle(stateful_sets, web) == []
+    harness = ControllerHarness()
+    web = harness.add(stateful_set())
+    assert harness.settle(stateful_sets, web) == []
 
 
 def _ready_without_time(tree: dict[str, Any]) -> None:
@@ -211,11 +211,11 @@ def _ready_without_time(tree: dict[str, Any]) -> None:
 
 
 def test_a_ready_pod_that_does_not_say_since_when_is_not_available() -> None:
-    yard = ControllerHarness()
-    web = yard.add(stateful_set(minReadySeconds=5))
-    yard.step(stateful_sets, web)
-    yard.change(yard.pod("web-0"), _ready_without_time)
-    [wait] = waits(yard.step(stateful_sets, web))
+    harness = ControllerHarness()
+    web = harness.add(stateful_set(minReadySeconds=5))
+    harness.step(stateful_sets, web)
+    harness.change(harness.pod("web-0"), _ready_without_time)
+    [wait] = waits(harness.step(stateful_sets, web))
     assert wait.reason == "PodNotAvailable"
 
 
@@ -243,11 +243,11 @@ def test_a_ready_pod_that_does_not_say_since_when_is_not_available() -> None:
 def test_a_set_that_can_t_be_understood_says_where_and_leaves_its_pods_alone(
     spec: dict[str, Any], path: str
 ) -> None:
-    yard = ControllerHarness()
-    web = yard.add(stateful_set())
-    yard.settle(stateful_sets, web)
-    yard.edit(web, **spec)
-    [wait] = yard.step(stateful_sets, web)
+    harness = ControllerHarness()
+    web = harness.add(stateful_set())
+    harness.settle(stateful_sets, web)
+    harness.edit(web, **spec)
+    [wait] = harness.step(stateful_sets, web)
     assert isinstance(wait, Wait)
     assert wait.reason == "SpecUnreadable"
     assert f"{path}:" in wait.because
@@ -262,13 +262,13 @@ def test_a_set_that_can_t_be_understood_says_where_and_leaves_its_pods_alone(
     ],
 )
 def test_a_status_edited_into_nonsense_is_set_right(status: Any) -> None:
-    yard = ControllerHarness()
-    web = yard.add(stateful_set(updateStrategy={"type": "RollingUpdate"}))
-    yard.change(web, lambda tree: tree.update(status=status))
-    yard.settle(stateful_sets, web)
-    assert yard.status(web)["readyReplicas"] == 3
-    assert yard.status(web)["observedGeneration"] == 1
-    assert yard.status(web)["collisionCount"] == 0
+    harness = ControllerHarness()
+    web = harness.add(stateful_set(updateStrategy={"type": "RollingUpdate"}))
+    harness.change(web, lambda tree: tree.update(status=status))
+    harness.settle(stateful_sets, web)
+    assert harness.status(web)["readyReplicas"] == 3
+    assert harness.status(web)["observedGeneration"] == 1
+    assert harness.status(web)["collisionCount"] == 0
 
 
 def _revisionless(pod: Object) -> bool:
@@ -276,9 +276,11 @@ def _revisionless(pod: Object) -> bool:
 
 
 def test_a_pod_without_a_revision_is_updated_like_an_old_one() -> None:
-    yard = ControllerHarness()
-    web = yard.add(stateful_set())
-    yard.settle(stateful_sets, web)
-    yard.change(yard.pod("web-1"), lambda tree: tree["metadata"]["labels"].pop("controller-revision-hash"))
-    yard.settle(stateful_sets, web)
-    assert not any(map(_revisionless, yard.all(Pod)))
+    harness = ControllerHarness()
+    web = harness.add(stateful_set())
+    harness.settle(stateful_sets, web)
+    harness.change(
+        harness.pod("web-1"), lambda tree: tree["metadata"]["labels"].pop("controller-revision-hash")
+    )
+    harness.settle(stateful_sets, web)
+    assert not any(map(_revisionless, harness.all(Pod)))

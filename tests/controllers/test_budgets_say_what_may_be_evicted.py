@@ -16,16 +16,16 @@ from pilothouse.controllers.stateful_sets.stateful_set_controller import statefu
 from pilothouse.runtime.intents import RecordEvent, RequeueAfter, Wait
 
 
-def fleet(yard: ControllerHarness, replicas: int = 3) -> Object:
-    web = yard.add(stateful_set(replicas=replicas))
-    yard.settle(stateful_sets, web)
+def fleet(harness: ControllerHarness, replicas: int = 3) -> Object:
+    web = harness.add(stateful_set(replicas=replicas))
+    harness.settle(stateful_sets, web)
     return web
 
 
-def decided(yard: ControllerHarness, budget: Object) -> dict[str, Any]:
-    yard.step(disruption_budgets, budget)
-    assert not any(isinstance(intent, WRITES) for intent in yard.step(disruption_budgets, budget))
-    return yard.status(budget)
+def decided(harness: ControllerHarness, budget: Object) -> dict[str, Any]:
+    harness.step(disruption_budgets, budget)
+    assert not any(isinstance(intent, WRITES) for intent in harness.step(disruption_budgets, budget))
+    return harness.status(budget)
 
 
 def numbers(status: dict[str, Any]) -> tuple[int, int, int, int]:
@@ -44,14 +44,14 @@ def condition(status: dict[str, Any]) -> tuple[str, str]:
     return found["status"], found["reason"]
 
 
-def evicted(yard: ControllerHarness, budget: Object, name: str) -> None:
+def evicted(harness: ControllerHarness, budget: Object, name: str) -> None:
     """What the API server writes when it evicts a pod, before the pod is seen going."""
 
     def spend(tree: dict[str, Any]) -> None:
         tree["status"]["disruptionsAllowed"] -= 1
-        tree["status"].setdefault("disruptedPods", {})[name] = format_time(yard.now)
+        tree["status"].setdefault("disruptedPods", {})[name] = format_time(harness.now)
 
-    yard.change(budget, spend)
+    harness.change(budget, spend)
 
 
 @pytest.mark.parametrize(
@@ -71,94 +71,94 @@ def evicted(yard: ControllerHarness, budget: Object, name: str) -> None:
 def test_healthy_pods_beyond_the_desired_ones_may_go(
     spec: dict[str, Any], expected: tuple[int, int, int, int]
 ) -> None:
-    yard = ControllerHarness()
-    fleet(yard)
-    status = decided(yard, yard.add(disruption_budget(**spec)))
+    harness = ControllerHarness()
+    fleet(harness)
+    status = decided(harness, harness.add(disruption_budget(**spec)))
     assert numbers(status) == expected
     assert status["observedGeneration"] == 1
     assert condition(status) == (("True", "SufficientPods") if expected[3] else ("False", "InsufficientPods"))
 
 
 def test_a_share_is_a_share_of_what_the_set_asks_for() -> None:
-    yard = ControllerHarness()
-    web = fleet(yard)
-    budget = yard.add(disruption_budget(maxUnavailable=1))
-    yard.remove(yard.pod("web-2"))
-    assert numbers(decided(yard, budget)) == (3, 2, 2, 0)
-    yard.edit(web, replicas=6)
-    assert numbers(decided(yard, budget)) == (6, 5, 2, 0)
+    harness = ControllerHarness()
+    web = fleet(harness)
+    budget = harness.add(disruption_budget(maxUnavailable=1))
+    harness.remove(harness.pod("web-2"))
+    assert numbers(decided(harness, budget)) == (3, 2, 2, 0)
+    harness.edit(web, replicas=6)
+    assert numbers(decided(harness, budget)) == (6, 5, 2, 0)
 
 
 def test_pods_that_are_not_ready_or_are_going_are_not_healthy() -> None:
-    yard = ControllerHarness()
-    fleet(yard, 4)
-    yard.set_ready(yard.pod("web-0"), False)
-    yard.delete(yard.pod("web-1"))
-    assert numbers(decided(yard, yard.add(disruption_budget(minAvailable=1)))) == (4, 1, 2, 1)
+    harness = ControllerHarness()
+    fleet(harness, 4)
+    harness.set_ready(harness.pod("web-0"), False)
+    harness.delete(harness.pod("web-1"))
+    assert numbers(decided(harness, harness.add(disruption_budget(minAvailable=1)))) == (4, 1, 2, 1)
 
 
 def test_an_evicted_pod_counts_as_down_before_it_is_seen_going() -> None:
-    yard = ControllerHarness()
-    fleet(yard)
-    budget = yard.add(disruption_budget(minAvailable=1))
-    decided(yard, budget)
-    evicted(yard, budget, "web-0")
-    intents = yard.step(disruption_budgets, budget)
+    harness = ControllerHarness()
+    fleet(harness)
+    budget = harness.add(disruption_budget(minAvailable=1))
+    decided(harness, budget)
+    evicted(harness, budget, "web-0")
+    intents = harness.step(disruption_budgets, budget)
     assert [intent.seconds for intent in intents if isinstance(intent, RequeueAfter)] == [120.0]
-    status = yard.status(budget)
+    status = harness.status(budget)
     assert numbers(status) == (3, 1, 2, 1)
     assert list(status["disruptedPods"]) == ["web-0"]
-    yard.delete(yard.pod("web-0"))
-    status = decided(yard, budget)
+    harness.delete(harness.pod("web-0"))
+    status = decided(harness, budget)
     assert numbers(status) == (3, 1, 2, 1)
     assert "disruptedPods" not in status
 
 
 def test_an_evicted_pod_that_stays_counts_again_and_is_told_of() -> None:
-    yard = ControllerHarness()
-    fleet(yard)
-    budget = yard.add(disruption_budget(minAvailable=1))
-    decided(yard, budget)
-    evicted(yard, budget, "web-0")
-    yard.now += 121
-    intents = yard.step(disruption_budgets, budget)
+    harness = ControllerHarness()
+    fleet(harness)
+    budget = harness.add(disruption_budget(minAvailable=1))
+    decided(harness, budget)
+    evicted(harness, budget, "web-0")
+    harness.now += 121
+    intents = harness.step(disruption_budgets, budget)
     [told] = [intent for intent in intents if isinstance(intent, RecordEvent)]
     assert (told.event, told.about.name, told.warning) == ("NotDeleted", "web-0", True)
-    assert numbers(yard.status(budget)) == (3, 1, 3, 2)
-    assert yard.step(disruption_budgets, budget) == []
+    assert numbers(harness.status(budget)) == (3, 1, 3, 2)
+    assert harness.step(disruption_budgets, budget) == []
 
 
 def test_an_evicted_pod_that_has_gone_is_forgotten() -> None:
-    yard = ControllerHarness()
-    fleet(yard)
-    budget = yard.add(disruption_budget(minAvailable=1))
-    decided(yard, budget)
-    evicted(yard, budget, "web-0")
-    yard.remove(yard.pod("web-0"))
-    assert "disruptedPods" not in decided(yard, budget)
+    harness = ControllerHarness()
+    fleet(harness)
+    budget = harness.add(disruption_budget(minAvailable=1))
+    decided(harness, budget)
+    evicted(harness, budget, "web-0")
+    harness.remove(harness.pod("web-0"))
+    assert "disruptedPods" not in decided(harness, budget)
 
 
 def test_without_pods_nothing_is_allowed() -> None:
-    yard = ControllerHarness()
-    budget = yard.add(disruption_budget(minAvailable=0))
-    assert reasons(yard.step(disruption_budgets, budget)) == ["NoPods"]
-    assert numbers(yard.status(budget)) == (0, 0, 0, 0)
-    assert condition(yard.status(budget)) == ("False", "InsufficientPods")
+    harness = ControllerHarness()
+    budget = harness.add(disruption_budget(minAvailable=0))
+    assert reasons(harness.step(disruption_budgets, budget)) == ["NoPods"]
+    assert numbers(harness.status(budget)) == (0, 0, 0, 0)
+    assert condition(harness.status(budget)) == ("False", "InsufficientPods")
 
 
 def test_pods_that_nobody_controls_count_for_a_number_but_not_for_a_share() -> None:
-    yard = ControllerHarness()
-    fleet(yard)
-    lonely = yard.add(
+    harness = ControllerHarness()
+    fleet(harness)
+    lonely = harness.add(
         {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a", "labels": {"app": "web"}}, "spec": {}}
     )
-    yard.set_ready(lonely, True)
-    assert numbers(decided(yard, yard.add(disruption_budget("n", minAvailable=2)))) == (4, 2, 4, 2)
-    share = yard.add(disruption_budget("s", maxUnavailable=1))
-    told = [intent for intent in yard.step(disruption_budgets, share) if isinstance(intent, RecordEvent)]
+    harness.set_ready(lonely, True)
+    assert numbers(decided(harness, harness.add(disruption_budget("n", minAvailable=2)))) == (4, 2, 4, 2)
+    share = harness.add(disruption_budget("s", maxUnavailable=1))
+    told = [intent for intent in harness.step(disruption_budgets, share) if isinstance(intent, RecordEvent)]
     assert [(one.event, one.warning) for one in told] == [("UnmanagedPods", True)]
-    assert numbers(yard.status(share)) == (3, 2, 4, 2)
-    [wait] = yard.step(disruption_budgets, share)
+    assert numbers(harness.status(share)) == (3, 2, 4, 2)
+    [wait] = harness.step(disruption_budgets, share)
     assert isinstance(wait, Wait)
     assert (wait.reason, "minAvailable" in wait.remedy) == ("UnmanagedPods", True)
 
@@ -166,27 +166,27 @@ def test_pods_that_nobody_controls_count_for_a_number_but_not_for_a_share() -> N
 @pytest.mark.parametrize(
     ("owner", "said"),
     [
-        ({"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "gone"}, "which is not there"),
-        ({"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "web"}, "which is not there"),
+        ({"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "gone"}, "which does not exist"),
+        ({"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "web"}, "which does not exist"),
         ({"apiVersion": "x/v1", "kind": "Thing", "name": "web"}, "nobody knows"),
     ],
 )
 def test_what_a_budget_is_a_share_of_must_be_known_or_nothing_may_go(
     owner: dict[str, Any], said: str
 ) -> None:
-    yard = ControllerHarness()
-    fleet(yard)
-    budget = yard.add(disruption_budget(maxUnavailable=2))
-    decided(yard, budget)
+    harness = ControllerHarness()
+    fleet(harness)
+    budget = harness.add(disruption_budget(maxUnavailable=2))
+    decided(harness, budget)
     reference = {**owner, "uid": "another", "controller": True}
-    yard.change(yard.pod("web-0"), lambda tree: tree["metadata"].update(ownerReferences=[reference]))
-    assert reasons(yard.step(disruption_budgets, budget)) == ["SyncFailed"]
-    status = yard.status(budget)
+    harness.change(harness.pod("web-0"), lambda tree: tree["metadata"].update(ownerReferences=[reference]))
+    assert reasons(harness.step(disruption_budgets, budget)) == ["SyncFailed"]
+    status = harness.status(budget)
     assert status["disruptionsAllowed"] == 0
     assert condition(status) == ("False", "SyncFailed")
     assert said in status["conditions"][0]["message"]
-    yard.remove(yard.pod("web-0"))
-    status = decided(yard, budget)
+    harness.remove(harness.pod("web-0"))
+    status = decided(harness, budget)
     assert condition(status) == ("True", "SufficientPods")
     assert status["conditions"][0]["message"] == ""
 
@@ -200,47 +200,52 @@ def test_what_a_budget_is_a_share_of_must_be_known_or_nothing_may_go(
     ],
 )
 def test_a_budget_that_can_t_be_understood_allows_nothing(spec: dict[str, Any], path: str) -> None:
-    yard = ControllerHarness()
-    fleet(yard)
-    budget = yard.add(disruption_budget(**spec))
-    [wait] = waits(yard.step(disruption_budgets, budget))
+    harness = ControllerHarness()
+    fleet(harness)
+    budget = harness.add(disruption_budget(**spec))
+    [wait] = waits(harness.step(disruption_budgets, budget))
     assert (wait.reason, path in wait.because) == ("SyncFailed", True)
-    assert yard.status(budget)["disruptionsAllowed"] == 0
+    assert harness.status(budget)["disruptionsAllowed"] == 0
 
 
 def test_a_budget_that_asks_for_nothing_allows_nothing_and_says_so() -> None:
-    yard = ControllerHarness()
-    fleet(yard)
-    budget = yard.add(disruption_budget())
-    assert reasons(yard.step(disruption_budgets, budget)) == ["NothingAsked"]
-    assert yard.status(budget)["disruptionsAllowed"] == 0
+    harness = ControllerHarness()
+    fleet(harness)
+    budget = harness.add(disruption_budget())
+    assert reasons(harness.step(disruption_budgets, budget)) == ["NothingAsked"]
+    assert harness.status(budget)["disruptionsAllowed"] == 0
 
 
 def test_no_selector_selects_nothing_and_an_empty_one_everything() -> None:
-    yard = ControllerHarness()
-    fleet(yard)
-    assert numbers(decided(yard, yard.add(disruption_budget("none", minAvailable=1, selector=None))))[0] == 0
-    assert numbers(decided(yard, yard.add(disruption_budget("all", minAvailable=1, selector={}))))[0] == 3
+    harness = ControllerHarness()
+    fleet(harness)
+    assert (
+        numbers(decided(harness, harness.add(disruption_budget("none", minAvailable=1, selector=None))))[0]
+        == 0
+    )
+    assert (
+        numbers(decided(harness, harness.add(disruption_budget("all", minAvailable=1, selector={}))))[0] == 3
+    )
 
 
 def test_the_moment_of_the_change_is_kept_while_the_condition_stays() -> None:
-    yard = ControllerHarness()
-    fleet(yard)
-    budget = yard.add(disruption_budget(minAvailable=1))
-    since = decided(yard, budget)["conditions"][0]["lastTransitionTime"]
-    yard.now += 60
-    yard.set_ready(yard.pod("web-0"), False)
-    assert decided(yard, budget)["conditions"][0]["lastTransitionTime"] == since
-    yard.set_ready(yard.pod("web-1"), False)
-    assert decided(yard, budget)["conditions"][0]["lastTransitionTime"] == format_time(yard.now)
+    harness = ControllerHarness()
+    fleet(harness)
+    budget = harness.add(disruption_budget(minAvailable=1))
+    since = decided(harness, budget)["conditions"][0]["lastTransitionTime"]
+    harness.now += 60
+    harness.set_ready(harness.pod("web-0"), False)
+    assert decided(harness, budget)["conditions"][0]["lastTransitionTime"] == since
+    harness.set_ready(harness.pod("web-1"), False)
+    assert decided(harness, budget)["conditions"][0]["lastTransitionTime"] == format_time(harness.now)
 
 
 def test_a_change_of_a_pod_or_its_set_has_the_budget_looked_at() -> None:
-    yard = ControllerHarness()
-    web = fleet(yard)
-    yard.add(disruption_budget("mine", minAvailable=1))
-    yard.add(disruption_budget("other", minAvailable=1, selector={"matchLabels": {"app": "other"}}))
-    world = yard.world()
+    harness = ControllerHarness()
+    web = fleet(harness)
+    harness.add(disruption_budget("mine", minAvailable=1))
+    harness.add(disruption_budget("other", minAvailable=1, selector={"matchLabels": {"app": "other"}}))
+    world = harness.world()
     assert disruption_budgets.primary == PodDisruptionBudget
-    assert list(disruption_budgets.also[Pod](yard.pod("web-0"), world)) == [("default", "mine")]
+    assert list(disruption_budgets.also[Pod](harness.pod("web-0"), world)) == [("default", "mine")]
     assert list(disruption_budgets.also[StatefulSet](web, world)) == [("default", "mine")]

@@ -14,60 +14,60 @@ from pilothouse.runtime.intents import Delete, PatchObject, RecordEvent
 KEPT = ("Retain", "Retain")
 
 
-def settled(yard: ControllerHarness, when_deleted: str, when_scaled: str) -> Object:
+def settled(harness: ControllerHarness, when_deleted: str, when_scaled: str) -> Object:
     policy = {"whenDeleted": when_deleted, "whenScaled": when_scaled}
-    web = yard.add(stateful_set(claims=["data", "log"], persistentVolumeClaimRetentionPolicy=policy))
-    yard.settle(stateful_sets, web)
+    web = harness.add(stateful_set(claims=["data", "log"], persistentVolumeClaimRetentionPolicy=policy))
+    harness.settle(stateful_sets, web)
     return web
 
 
-def claim(yard: ControllerHarness, name: str) -> Object:
-    found = yard.get(PersistentVolumeClaim, name)
+def claim(harness: ControllerHarness, name: str) -> Object:
+    found = harness.get(PersistentVolumeClaim, name)
     assert found is not None
     return found
 
 
 def test_claims_are_named_after_template_set_and_ordinal_and_labelled_by_the_selector() -> None:
-    yard = ControllerHarness()
-    settled(yard, *KEPT)
-    assert yard.names(PersistentVolumeClaim) == [
+    harness = ControllerHarness()
+    settled(harness, *KEPT)
+    assert harness.names(PersistentVolumeClaim) == [
         f"{volume}-web-{ordinal}" for volume in ("data", "log") for ordinal in range(3)
     ]
-    assert claim(yard, "data-web-0").labels == {"app": "web"}
-    assert claim(yard, "data-web-0").spec["resources"] == {"requests": {"storage": "1Gi"}}
-    assert claim(yard, "data-web-0").owners == ()
+    assert claim(harness, "data-web-0").labels == {"app": "web"}
+    assert claim(harness, "data-web-0").spec["resources"] == {"requests": {"storage": "1Gi"}}
+    assert claim(harness, "data-web-0").owners == ()
 
 
 @pytest.mark.parametrize("when_deleted", ["Retain", "Delete"])
 @pytest.mark.parametrize("when_scaled", ["Retain", "Delete"])
 def test_scaling_down_takes_claims_along_only_if_asked_to(when_deleted: str, when_scaled: str) -> None:
-    yard = ControllerHarness()
-    web = settled(yard, when_deleted, when_scaled)
-    yard.edit(web, replicas=1)
-    yard.settle(stateful_sets, web)
+    harness = ControllerHarness()
+    web = settled(harness, when_deleted, when_scaled)
+    harness.edit(web, replicas=1)
+    harness.settle(stateful_sets, web)
     kept = 1 if when_scaled == "Delete" else 3
-    assert len(yard.names(PersistentVolumeClaim)) == 2 * kept
-    yard.edit(web, replicas=3)
-    assert reasons(yard.settle(stateful_sets, web)) == []
-    assert len(yard.names(PersistentVolumeClaim)) == 6
+    assert len(harness.names(PersistentVolumeClaim)) == 2 * kept
+    harness.edit(web, replicas=3)
+    assert reasons(harness.settle(stateful_sets, web)) == []
+    assert len(harness.names(PersistentVolumeClaim)) == 6
 
 
 @pytest.mark.parametrize("when_deleted", ["Retain", "Delete"])
 @pytest.mark.parametrize("when_scaled", ["Retain", "Delete"])
 def test_deleting_the_set_takes_claims_along_only_if_asked_to(when_deleted: str, when_scaled: str) -> None:
-    yard = ControllerHarness()
-    web = settled(yard, when_deleted, when_scaled)
-    yard.delete(web)
-    while yard.collect() or yard.run_pods():
+    harness = ControllerHarness()
+    web = settled(harness, when_deleted, when_scaled)
+    harness.delete(web)
+    while harness.collect() or harness.run_pods():
         pass
-    assert len(yard.names(PersistentVolumeClaim)) == (0 if when_deleted == "Delete" else 6)
+    assert len(harness.names(PersistentVolumeClaim)) == (0 if when_deleted == "Delete" else 6)
 
 
 def test_the_owner_is_written_before_the_pod_is_deleted() -> None:
-    yard = ControllerHarness()
-    web = settled(yard, "Retain", "Delete")
-    yard.edit(web, replicas=2)
-    intents = yard.decide(stateful_sets, web)
+    harness = ControllerHarness()
+    web = settled(harness, "Retain", "Delete")
+    harness.edit(web, replicas=2)
+    intents = harness.decide(stateful_sets, web)
     [deletion] = [intent for intent in intents if isinstance(intent, Delete)]
     owners = [intent for intent in intents if isinstance(intent, PatchObject)]
     assert [intent.seen.name for intent in owners] == ["data-web-2", "log-web-2"]
@@ -75,98 +75,98 @@ def test_the_owner_is_written_before_the_pod_is_deleted() -> None:
 
 
 def test_scaling_up_again_in_time_keeps_the_claim() -> None:
-    yard = ControllerHarness()
-    web = settled(yard, "Delete", "Delete")
-    yard.edit(web, replicas=2)
-    yard.step(stateful_sets, web, crash_after=2)
-    assert claim(yard, "data-web-2").owned_by(yard.pod("web-2"))
-    yard.edit(web, replicas=3)
-    yard.settle(stateful_sets, web)
-    assert claim(yard, "data-web-2").owned_by(web)
+    harness = ControllerHarness()
+    web = settled(harness, "Delete", "Delete")
+    harness.edit(web, replicas=2)
+    harness.step(stateful_sets, web, crash_after=2)
+    assert claim(harness, "data-web-2").owned_by(harness.pod("web-2"))
+    harness.edit(web, replicas=3)
+    harness.settle(stateful_sets, web)
+    assert claim(harness, "data-web-2").owned_by(web)
 
 
 def test_changing_the_policy_changes_the_owners_of_what_is_there() -> None:
-    yard = ControllerHarness()
-    web = settled(yard, *KEPT)
-    yard.edit(web, persistentVolumeClaimRetentionPolicy={"whenDeleted": "Delete", "whenScaled": "Retain"})
-    yard.settle(stateful_sets, web)
-    assert all(one.owned_by(web) for one in yard.all(PersistentVolumeClaim))
-    yard.edit(web, persistentVolumeClaimRetentionPolicy={"whenDeleted": "Retain", "whenScaled": "Retain"})
-    yard.settle(stateful_sets, web)
-    assert not any(one.owners for one in yard.all(PersistentVolumeClaim))
+    harness = ControllerHarness()
+    web = settled(harness, *KEPT)
+    harness.edit(web, persistentVolumeClaimRetentionPolicy={"whenDeleted": "Delete", "whenScaled": "Retain"})
+    harness.settle(stateful_sets, web)
+    assert all(one.owned_by(web) for one in harness.all(PersistentVolumeClaim))
+    harness.edit(web, persistentVolumeClaimRetentionPolicy={"whenDeleted": "Retain", "whenScaled": "Retain"})
+    harness.settle(stateful_sets, web)
+    assert not any(one.owners for one in harness.all(PersistentVolumeClaim))
 
 
 def test_a_claim_that_is_to_be_collected_is_not_used_again() -> None:
-    yard = ControllerHarness()
-    web = settled(yard, "Retain", "Delete")
-    yard.edit(web, replicas=2)
-    yard.step(stateful_sets, web)
-    yard.remove(yard.pod("web-2"))
-    yard.edit(web, replicas=3)
-    intents = yard.step(stateful_sets, web)
+    harness = ControllerHarness()
+    web = settled(harness, "Retain", "Delete")
+    harness.edit(web, replicas=2)
+    harness.step(stateful_sets, web)
+    harness.remove(harness.pod("web-2"))
+    harness.edit(web, replicas=3)
+    intents = harness.step(stateful_sets, web)
     assert (made(intents), reasons(intents)) == ([], ["ClaimAbandoned"])
-    old = claim(yard, "data-web-2").uid
-    yard.collect()
-    yard.settle(stateful_sets, web)
-    assert claim(yard, "data-web-2").uid != old
+    old = claim(harness, "data-web-2").uid
+    harness.collect()
+    harness.settle(stateful_sets, web)
+    assert claim(harness, "data-web-2").uid != old
 
 
 def test_a_claim_that_is_to_be_kept_after_all_is_saved_from_the_collector() -> None:
-    yard = ControllerHarness()
-    web = settled(yard, "Retain", "Delete")
-    yard.edit(web, replicas=2)
-    yard.step(stateful_sets, web)
-    yard.remove(yard.pod("web-2"))
-    old = claim(yard, "data-web-2").uid
-    yard.edit(
+    harness = ControllerHarness()
+    web = settled(harness, "Retain", "Delete")
+    harness.edit(web, replicas=2)
+    harness.step(stateful_sets, web)
+    harness.remove(harness.pod("web-2"))
+    old = claim(harness, "data-web-2").uid
+    harness.edit(
         web,
         replicas=3,
         persistentVolumeClaimRetentionPolicy={"whenDeleted": "Retain", "whenScaled": "Retain"},
     )
-    yard.settle(stateful_sets, web)
-    assert claim(yard, "data-web-2").uid == old
+    harness.settle(stateful_sets, web)
+    assert claim(harness, "data-web-2").uid == old
 
 
 def test_a_claim_that_is_being_deleted_is_waited_for() -> None:
-    yard = ControllerHarness()
-    web = settled(yard, *KEPT)
-    yard.change(
-        claim(yard, "data-web-0"),
+    harness = ControllerHarness()
+    web = settled(harness, *KEPT)
+    harness.change(
+        claim(harness, "data-web-0"),
         lambda tree: tree["metadata"].update(finalizers=["kubernetes.io/pvc-protection"]),
     )
-    yard.delete(claim(yard, "data-web-0"))
-    yard.remove(yard.pod("web-0"))
-    intents = yard.settle(stateful_sets, web)
+    harness.delete(claim(harness, "data-web-0"))
+    harness.remove(harness.pod("web-0"))
+    intents = harness.settle(stateful_sets, web)
     assert (made(intents), reasons(intents)) == ([], ["ClaimTerminating"])
-    yard.remove(claim(yard, "data-web-0"))
-    assert made(yard.step(stateful_sets, web), "PersistentVolumeClaim") == ["data-web-0"]
+    harness.remove(claim(harness, "data-web-0"))
+    assert made(harness.step(stateful_sets, web), "PersistentVolumeClaim") == ["data-web-0"]
 
 
 def test_a_claim_of_a_former_set_of_that_name_is_left_to_the_collector() -> None:
-    yard = ControllerHarness()
-    web = settled(yard, "Delete", "Retain")
-    old = claim(yard, "data-web-0").uid
-    yard.delete(web)
-    again = yard.add(stateful_set(claims=["data", "log"]))
-    yard.run_pods()
+    harness = ControllerHarness()
+    web = settled(harness, "Delete", "Retain")
+    old = claim(harness, "data-web-0").uid
+    harness.delete(web)
+    again = harness.add(stateful_set(claims=["data", "log"]))
+    harness.run_pods()
     for name in ("web-0", "web-1", "web-2"):
-        yard.remove(yard.pod(name))
-    assert reasons(yard.step(stateful_sets, again)) == ["ClaimAbandoned"]
-    yard.settle(stateful_sets, again)
-    assert claim(yard, "data-web-0").uid != old
+        harness.remove(harness.pod(name))
+    assert reasons(harness.step(stateful_sets, again)) == ["ClaimAbandoned"]
+    harness.settle(stateful_sets, again)
+    assert claim(harness, "data-web-0").uid != old
 
 
 def test_a_claim_that_somebody_else_controls_is_not_fought_over() -> None:
-    yard = ControllerHarness()
-    web = settled(yard, "Delete", "Retain")
+    harness = ControllerHarness()
+    web = settled(harness, "Delete", "Retain")
     other = {"apiVersion": "x/v1", "kind": "Thing", "name": "t", "uid": web.uid + "x", "controller": True}
-    yard.change(
-        claim(yard, "data-web-0"),
+    harness.change(
+        claim(harness, "data-web-0"),
         lambda tree: tree["metadata"]["ownerReferences"].insert(0, other),
     )
-    intents = yard.step(stateful_sets, web)
+    intents = harness.step(stateful_sets, web)
     assert [intent.event for intent in intents if isinstance(intent, RecordEvent)] == [
         "ConflictingController"
     ]
-    assert [owner["kind"] for owner in claim(yard, "data-web-0").owners] == ["Thing"]
-    assert yard.step(stateful_sets, web) == []
+    assert [owner["kind"] for owner in claim(harness, "data-web-0").owners] == ["Thing"]
+    assert harness.step(stateful_sets, web) == []

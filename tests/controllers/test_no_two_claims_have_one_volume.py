@@ -21,34 +21,36 @@ ROUND = st.tuples(
 )
 
 
-def check(yard: ControllerHarness) -> None:
-    taken = [one.spec["volumeName"] for one in yard.all(PersistentVolumeClaim) if one.spec.get("volumeName")]
+def check(harness: ControllerHarness) -> None:
+    taken = [
+        one.spec["volumeName"] for one in harness.all(PersistentVolumeClaim) if one.spec.get("volumeName")
+    ]
     assert len(set(taken)) == len(taken)
-    for one in yard.all(PersistentVolumeClaim):
+    for one in harness.all(PersistentVolumeClaim):
         if name := one.spec.get("volumeName"):
-            held = yard.get(PersistentVolume, name)
+            held = harness.get(PersistentVolume, name)
             assert held is not None
             assert held.spec["claimRef"]["uid"] == one.uid
 
 
-def write(yard: ControllerHarness, intents: list[Intent], most: int | None = None) -> int:
+def write(harness: ControllerHarness, intents: list[Intent], most: int | None = None) -> int:
     """Carry them out until one is refused; how many went through."""
     done = 0
     for intent in [one for one in intents if isinstance(one, WRITES)][:most]:
         try:
-            yard.carry_out(intent)
+            harness.execute(intent)
         except Refused:
             break
         done += 1
-        check(yard)
+        check(harness)
     return done
 
 
-def settle(yard: ControllerHarness) -> None:
+def settle(harness: ControllerHarness) -> None:
     kinds: list[tuple[Controller, list[Object]]]
     for _ in range(50):
-        kinds = [(claims, yard.all(PersistentVolumeClaim)), (volumes, yard.all(PersistentVolume))]
-        if not sum(write(yard, yard.decide(which, one)) for which, ones in kinds for one in ones):
+        kinds = [(claims, harness.all(PersistentVolumeClaim)), (volumes, harness.all(PersistentVolume))]
+        if not sum(write(harness, harness.decide(which, one)) for which, ones in kinds for one in ones):
             return
     raise AssertionError("no end")
 
@@ -56,31 +58,31 @@ def settle(yard: ControllerHarness) -> None:
 @settings(deadline=None, max_examples=150)
 @given(asked=SIZES, there=SIZES, rounds=st.lists(ROUND, max_size=12))
 def test_whatever_crashes(asked: list[int], there: list[int], rounds: list[tuple[str, int, int]]) -> None:
-    yard = ControllerHarness()
+    harness = ControllerHarness()
     for number, size in enumerate(asked):
-        yard.add(claim(f"c{number}", size=f"{size}Gi", storageClassName=""))
+        harness.add(claim(f"c{number}", size=f"{size}Gi", storageClassName=""))
     for number, size in enumerate(there):
-        yard.add(volume(f"v{number}", size=f"{size}Gi"))
+        harness.add(volume(f"v{number}", size=f"{size}Gi"))
     for what, which, writes in rounds:
-        ones = yard.all(PersistentVolumeClaim)
-        held = yard.all(PersistentVolume)
+        ones = harness.all(PersistentVolumeClaim)
+        held = harness.all(PersistentVolume)
         if what == "volume":
-            write(yard, yard.decide(volumes, held[which % len(held)]), writes)
+            write(harness, harness.decide(volumes, held[which % len(held)]), writes)
         elif not ones:
             continue
         elif what == "claim":
-            write(yard, yard.decide(claims, ones[which % len(ones)]), writes)
+            write(harness, harness.decide(claims, ones[which % len(ones)]), writes)
         elif what == "delete":
-            yard.delete(ones[which % len(ones)])
+            harness.delete(ones[which % len(ones)])
         else:
-            for intents in [yard.decide(claims, one) for one in ones]:
-                write(yard, intents, writes)
-    settle(yard)
-    for one in yard.all(PersistentVolumeClaim):
+            for intents in [harness.decide(claims, one) for one in ones]:
+                write(harness, intents, writes)
+    settle(harness)
+    for one in harness.all(PersistentVolumeClaim):
         if one.status["phase"] != "Bound":
-            assert best(one, yard.all(PersistentVolume), None) is None
-    for held_one in yard.all(PersistentVolume):
+            assert best(one, harness.all(PersistentVolume), None) is None
+    for held_one in harness.all(PersistentVolume):
         reference = held_one.spec.get("claimRef")
-        owner = yard.get(PersistentVolumeClaim, reference["name"]) if reference else None
+        owner = harness.get(PersistentVolumeClaim, reference["name"]) if reference else None
         expected = "Available" if reference is None else "Bound" if owner is not None else "Released"
         assert held_one.status["phase"] == expected

@@ -24,137 +24,137 @@ def orphan(name: str = "web-1", **metadata: Any) -> dict[str, Any]:
     }
 
 
-def asked(mapper: Any, one: Object, yard: ControllerHarness) -> list[tuple[str, str]]:
-    names: Names = mapper(one, yard.world())
+def asked(mapper: Any, one: Object, harness: ControllerHarness) -> list[tuple[str, str]]:
+    names: Names = mapper(one, harness.world())
     return list(names)
 
 
 def test_a_pod_has_its_ordinal_in_name_labels_and_host_name() -> None:
-    yard = ControllerHarness()
-    web = yard.add(stateful_set(serviceName="peers"))
-    yard.settle(stateful_sets, web)
-    pod = yard.pod("web-2")
+    harness = ControllerHarness()
+    web = harness.add(stateful_set(serviceName="peers"))
+    harness.settle(stateful_sets, web)
+    pod = harness.pod("web-2")
     assert pod.owned_by(web)
     assert pod.labels == {
         "app": "web",
         "apps.kubernetes.io/pod-index": "2",
         "statefulset.kubernetes.io/pod-name": "web-2",
-        "controller-revision-hash": yard.status(web)["updateRevision"],
+        "controller-revision-hash": harness.status(web)["updateRevision"],
     }
     assert (pod.spec["hostname"], pod.spec["subdomain"]) == ("web-2", "peers")
     assert pod.spec["containers"] == web.spec["template"]["spec"]["containers"]
 
 
 def test_the_template_s_annotations_and_finalizers_are_the_pod_s() -> None:
-    yard = ControllerHarness()
+    harness = ControllerHarness()
     template = pod_template()
     template["metadata"] |= {"annotations": {"a": "b"}, "finalizers": ["x.io/y"], "name": "ignored"}
-    yard.step(stateful_sets, yard.add(stateful_set(template=template)))
-    pod = yard.pod("web-0")
+    harness.step(stateful_sets, harness.add(stateful_set(template=template)))
+    pod = harness.pod("web-0")
     assert (pod.annotations, list(pod.finalizers)) == ({"a": "b"}, ["x.io/y"])
 
 
 def test_a_claim_takes_the_place_of_the_volume_of_its_name() -> None:
-    yard = ControllerHarness()
+    harness = ControllerHarness()
     template = pod_template()
     template["spec"]["volumes"] = [{"name": "data", "emptyDir": {}}, {"name": "tmp", "emptyDir": {}}]
-    yard.step(stateful_sets, yard.add(stateful_set(template=template, claims=["data"])))
-    assert yard.pod("web-0").spec["volumes"] == [
+    harness.step(stateful_sets, harness.add(stateful_set(template=template, claims=["data"])))
+    assert harness.pod("web-0").spec["volumes"] == [
         {"name": "data", "persistentVolumeClaim": {"claimName": "data-web-0"}},
         {"name": "tmp", "emptyDir": {}},
     ]
-    assert yard.names(PersistentVolumeClaim) == ["data-web-0"]
+    assert harness.names(PersistentVolumeClaim) == ["data-web-0"]
 
 
 def test_an_orphan_that_fits_is_adopted() -> None:
-    yard = ControllerHarness()
-    before = yard.add(orphan())
-    web = yard.add(stateful_set())
-    yard.settle(stateful_sets, web)
-    pod = yard.pod("web-1")
+    harness = ControllerHarness()
+    before = harness.add(orphan())
+    web = harness.add(stateful_set())
+    harness.settle(stateful_sets, web)
+    pod = harness.pod("web-1")
     assert pod.owned_by(web)
     assert pod.uid != before.uid, "it was of no revision, so it was made anew in its turn"
 
 
 def test_an_adopted_pod_that_stays_gets_the_labels_it_lacks() -> None:
-    yard = ControllerHarness()
-    before = yard.add(orphan("web-0"))
-    yard.settle(stateful_sets, yard.add(stateful_set(updateStrategy={"type": "OnDelete"})))
-    pod = yard.pod("web-0")
+    harness = ControllerHarness()
+    before = harness.add(orphan("web-0"))
+    harness.settle(stateful_sets, harness.add(stateful_set(updateStrategy={"type": "OnDelete"})))
+    pod = harness.pod("web-0")
     assert pod.uid == before.uid
     assert pod.labels["statefulset.kubernetes.io/pod-name"] == "web-0"
     assert pod.labels["apps.kubernetes.io/pod-index"] == "0"
 
 
 def test_an_orphan_that_is_going_is_not_adopted() -> None:
-    yard = ControllerHarness()
-    yard.delete(yard.add(orphan("web-0")))
-    intents = yard.step(stateful_sets, yard.add(stateful_set()))
-    assert yard.pod("web-0").controller is None
+    harness = ControllerHarness()
+    harness.delete(harness.add(orphan("web-0")))
+    intents = harness.step(stateful_sets, harness.add(stateful_set()))
+    assert harness.pod("web-0").controller is None
     assert (made(intents), reasons(intents)) == ([], ["NameTaken"])
 
 
 def test_an_orphan_is_not_adopted_by_a_set_that_has_gone_meanwhile() -> None:
-    yard = ControllerHarness()
-    yard.add(orphan())
-    web = yard.add(stateful_set())
-    intents = yard.decide(stateful_sets, web)
-    yard.delete(web)
+    harness = ControllerHarness()
+    harness.add(orphan())
+    web = harness.add(stateful_set())
+    intents = harness.decide(stateful_sets, web)
+    harness.delete(web)
     [adoption] = [intent for intent in intents if isinstance(intent, PatchObject)]
     with pytest.raises(Refused):
-        yard.carry_out(adoption)
-    assert yard.pod("web-1").controller is None
+        harness.execute(adoption)
+    assert harness.pod("web-1").controller is None
 
 
 def test_pods_that_do_not_fit_are_let_go() -> None:
-    yard = ControllerHarness()
-    web = yard.add(stateful_set())
-    yard.settle(stateful_sets, web)
-    yard.change(yard.pod("web-1"), lambda tree: tree["metadata"]["labels"].update(app="other"))
-    yard.step(stateful_sets, web)
-    assert yard.pod("web-1").controller is None
-    intents = yard.settle(stateful_sets, web)
+    harness = ControllerHarness()
+    web = harness.add(stateful_set())
+    harness.settle(stateful_sets, web)
+    harness.change(harness.pod("web-1"), lambda tree: tree["metadata"]["labels"].update(app="other"))
+    harness.step(stateful_sets, web)
+    assert harness.pod("web-1").controller is None
+    intents = harness.settle(stateful_sets, web)
     assert reasons(intents) == ["NameTaken"]
     assert made(intents) == []
-    assert yard.status(web)["replicas"] == 2
+    assert harness.status(web)["replicas"] == 2
 
 
 def test_somebody_else_s_pod_in_the_place_is_waited_for() -> None:
-    yard = ControllerHarness()
+    harness = ControllerHarness()
     other = {"apiVersion": "x/v1", "kind": "Thing", "name": "t", "uid": "u", "controller": True}
-    yard.add(orphan("web-0", ownerReferences=[other]))
-    web = yard.add(stateful_set())
-    intents = yard.step(stateful_sets, web)
+    harness.add(orphan("web-0", ownerReferences=[other]))
+    web = harness.add(stateful_set())
+    intents = harness.step(stateful_sets, web)
     assert reasons(intents) == ["NameTaken"]
     assert "Thing t" in intents[-1].because
     assert made(intents) == []
-    yard.remove(yard.pod("web-0"))
-    assert made(yard.step(stateful_sets, web)) == ["web-0"]
+    harness.remove(harness.pod("web-0"))
+    assert made(harness.step(stateful_sets, web)) == ["web-0"]
 
 
 def test_a_name_that_only_looks_like_a_member_s_is_none() -> None:
-    yard = ControllerHarness()
+    harness = ControllerHarness()
     for name in ("web-00", "web-x", "web", "web-99999999999", "other-web-0"):
-        yard.add(orphan(name))
-    yard.settle(stateful_sets, yard.add(stateful_set(replicas=1)))
-    strangers = [pod.name for pod in yard.all(Pod) if pod.controller is None]
+        harness.add(orphan(name))
+    harness.settle(stateful_sets, harness.add(stateful_set(replicas=1)))
+    strangers = [pod.name for pod in harness.all(Pod) if pod.controller is None]
     assert strangers == ["other-web-0", "web", "web-00", "web-99999999999", "web-x"]
 
 
 def test_an_adopted_pod_without_the_set_s_claims_is_waited_for() -> None:
-    yard = ControllerHarness()
-    pod = yard.add(orphan("web-0"))
-    web = yard.add(stateful_set(claims=["data"]))
-    yard.set_ready(pod, True)
-    intents = yard.step(stateful_sets, web)
+    harness = ControllerHarness()
+    pod = harness.add(orphan("web-0"))
+    web = harness.add(stateful_set(claims=["data"]))
+    harness.set_ready(pod, True)
+    intents = harness.step(stateful_sets, web)
     assert reasons(intents) == ["StorageDiffers"]
-    yard.delete(yard.pod("web-0"))
-    assert reasons(yard.settle(stateful_sets, web)) == []
+    harness.delete(harness.pod("web-0"))
+    assert reasons(harness.settle(stateful_sets, web)) == []
 
 
 def test_a_pod_s_change_has_the_set_of_its_name_looked_at() -> None:
-    yard = ControllerHarness()
-    yard.add(stateful_set(claims=["data"]))
+    harness = ControllerHarness()
+    harness.add(stateful_set(claims=["data"]))
     pod_mapper = stateful_sets.also[Pod]
     claim_mapper = stateful_sets.also[PersistentVolumeClaim]
     claim = {
@@ -163,8 +163,8 @@ def test_a_pod_s_change_has_the_set_of_its_name_looked_at() -> None:
         "metadata": {"name": "data-web-3"},
         "spec": {},
     }
-    assert asked(pod_mapper, yard.add(orphan()), yard) == [("default", "web")]
-    assert asked(pod_mapper, yard.add(orphan("lonely")), yard) == []
-    assert asked(claim_mapper, yard.add(claim), yard) == [("default", "web")]
+    assert asked(pod_mapper, harness.add(orphan()), harness) == [("default", "web")]
+    assert asked(pod_mapper, harness.add(orphan("lonely")), harness) == []
+    assert asked(claim_mapper, harness.add(claim), harness) == [("default", "web")]
     claim["metadata"] = {"name": "data-other-3"}
-    assert asked(claim_mapper, yard.add(claim), yard) == []
+    assert asked(claim_mapper, harness.add(claim), harness) == []

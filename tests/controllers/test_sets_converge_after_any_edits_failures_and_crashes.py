@@ -62,8 +62,8 @@ sets = st.fixed_dictionaries(
 class Promises:
     """What must hold before each write."""
 
-    def __init__(self, yard: ControllerHarness) -> None:
-        self._yard = yard
+    def __init__(self, harness: ControllerHarness) -> None:
+        self._harness = harness
 
     def __call__(self, intent: Intent) -> None:
         match intent:
@@ -77,7 +77,7 @@ class Promises:
                 pass
 
     def _spec(self) -> Any:
-        found = self._yard.get(StatefulSet, "web")
+        found = self._harness.get(StatefulSet, "web")
         assert found is not None
         return found.spec
 
@@ -86,13 +86,13 @@ class Promises:
         return range(start, start + self._spec()["replicas"])
 
     def _up(self, ordinal: int) -> bool:
-        pod = self._yard.get(Pod, f"web-{ordinal}")
+        pod = self._harness.get(Pod, f"web-{ordinal}")
         least = self._spec().get("minReadySeconds", 0)
-        return pod is not None and not pod.deleting and available(pod, least, now=self._yard.now)
+        return pod is not None and not pod.deleting and available(pod, least, now=self._harness.now)
 
     def _makes(self, ordinal: int) -> None:
         assert ordinal in self._wanted()
-        assert self._yard.get(PersistentVolumeClaim, f"data-web-{ordinal}") is not None
+        assert self._harness.get(PersistentVolumeClaim, f"data-web-{ordinal}") is not None
         if self._spec()["podManagementPolicy"] == "OrderedReady":
             assert all(map(self._up, range(self._wanted().start, ordinal))), "a lower pod is not up"
 
@@ -120,43 +120,43 @@ class Promises:
         return max(1, self._spec()["replicas"] // 2) if asked == "50%" else int(asked)
 
 
-def happen(yard: ControllerHarness, web: Object, what: str, detail: Any) -> None:
-    pods = yard.all(Pod)
+def happen(harness: ControllerHarness, web: Object, what: str, detail: Any) -> None:
+    pods = harness.all(Pod)
     chosen = pods[detail % len(pods)] if pods and isinstance(detail, int) else None
     on_pods: dict[str, Callable[[Object], Any]] = {
-        "fail": yard.fail,
-        "delete": yard.delete,
-        "lose": yard.remove,
-        "sicken": lambda pod: yard.set_ready(pod, False),
+        "fail": harness.fail,
+        "delete": harness.delete,
+        "lose": harness.remove,
+        "sicken": lambda pod: harness.set_ready(pod, False),
     }
     match what:
         case "edit":
-            yard.edit(web, **detail)
+            harness.edit(web, **detail)
         case "decide":
-            yard.step(stateful_sets, web, crash_after=detail)
+            harness.step(stateful_sets, web, crash_after=detail)
         case "run pods":
-            yard.run_pods()
+            harness.run_pods()
         case "collect":
-            yard.collect()
+            harness.collect()
         case "pass time":
-            yard.now += detail
+            harness.now += detail
         case _ if chosen is not None:
             on_pods[what](chosen)
 
 
-def check_end(yard: ControllerHarness) -> None:
-    web = yard.get(StatefulSet, "web")
+def check_end(harness: ControllerHarness) -> None:
+    web = harness.get(StatefulSet, "web")
     assert web is not None
     spec, status = web.spec, web.status
     start = (spec.get("ordinals") or {}).get("start", 0)
     wanted = range(start, start + spec["replicas"])
-    assert yard.names(Pod) == [f"web-{ordinal}" for ordinal in wanted]
+    assert harness.names(Pod) == [f"web-{ordinal}" for ordinal in wanted]
     strategy = spec["updateStrategy"]
     partition = (strategy.get("rollingUpdate") or {}).get("partition", 0)
     for ordinal in wanted:
-        pod = yard.pod(f"web-{ordinal}")
+        pod = harness.pod(f"web-{ordinal}")
         assert pod.owned_by(web)
-        assert yard.get(PersistentVolumeClaim, f"data-web-{ordinal}") is not None
+        assert harness.get(PersistentVolumeClaim, f"data-web-{ordinal}") is not None
         if strategy["type"] == "RollingUpdate" and ordinal >= start + partition:
             assert pod.labels["controller-revision-hash"] == status["updateRevision"]
             assert pod.spec["containers"] == spec["template"]["spec"]["containers"]
@@ -167,28 +167,28 @@ def check_end(yard: ControllerHarness) -> None:
         == status["availableReplicas"]
         == spec["replicas"]
     )
-    revisions = yard.all(ControllerRevision)
+    revisions = harness.all(ControllerRevision)
     images = [one["data"]["spec"]["template"]["spec"]["containers"][0]["image"] for one in revisions]
     assert len(set(images)) == len(images), "a template is recorded once"
     latest = max(revisions, key=lambda one: one["revision"])
     assert latest.name == status["updateRevision"]
     used = {status["currentRevision"], status["updateRevision"]}
-    used |= {pod.labels["controller-revision-hash"] for pod in yard.all(Pod)}
+    used |= {pod.labels["controller-revision-hash"] for pod in harness.all(Pod)}
     assert len({one.name for one in revisions} - used) <= spec["revisionHistoryLimit"]
 
 
 @settings(max_examples=200, deadline=None)
 @given(spec=sets, story=st.lists(happenings, max_size=40))
 def test_any_story_ends_well(spec: dict[str, Any], story: list[tuple[str, Any]]) -> None:
-    yard = ControllerHarness()
-    web = yard.add(stateful_set(claims=["data"], **spec))
-    yard.watch = Promises(yard)
+    harness = ControllerHarness()
+    web = harness.add(stateful_set(claims=["data"], **spec))
+    harness.before_write = Promises(harness)
     for what, detail in story:
-        happen(yard, web, what, detail)
-    last = yard.settle(stateful_sets, web)
+        happen(harness, web, what, detail)
+    last = harness.settle(stateful_sets, web)
     note(f"{last}")
     assert not any(isinstance(intent, WRITES) for intent in last)
-    check_end(yard)
+    check_end(harness)
 
 
 def test_a_crash_after_any_write_of_a_life_s_story_changes_nothing_about_its_end() -> None:
@@ -208,26 +208,26 @@ def test_a_crash_after_any_write_of_a_life_s_story_changes_nothing_about_its_end
 def _live(life: list[dict[str, Any]], *, cut_at: int) -> int:
     """Live it with one crash before this write; the number of writes before that, or of all."""
     policy = {"whenDeleted": "Delete", "whenScaled": "Delete"}
-    yard = ControllerHarness()
-    web = yard.add(stateful_set(claims=["data"], persistentVolumeClaimRetentionPolicy=policy))
+    harness = ControllerHarness()
+    web = harness.add(stateful_set(claims=["data"], persistentVolumeClaimRetentionPolicy=policy))
     written: list[Intent] = []
-    promises = Promises(yard)
+    promises = Promises(harness)
 
     def watch(intent: Intent) -> None:
         promises(intent)
         written.append(intent)
 
-    yard.watch = watch
+    harness.before_write = watch
     for edit in ({}, *life):
-        yard.edit(web, **edit)
+        harness.edit(web, **edit)
         while len(written) < cut_at:
             before = len(written)
-            intents = yard.step(stateful_sets, web, crash_after=cut_at - len(written))
-            moved, collected = yard.run_pods(), yard.collect()
+            intents = harness.step(stateful_sets, web, crash_after=cut_at - len(written))
+            moved, collected = harness.run_pods(), harness.collect()
             if len(written) == before and not moved and not collected:
                 assert not any(isinstance(intent, WRITES) for intent in intents)
                 break
         if len(written) >= cut_at:
-            yard.settle(stateful_sets, web)
-        check_end(yard)
+            harness.settle(stateful_sets, web)
+        check_end(harness)
     return len(written)

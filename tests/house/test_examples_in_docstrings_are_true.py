@@ -1,12 +1,20 @@
-"""Every example in a docstring is one that a reader could type today."""
+"""Every example in a docstring or a page is one that a reader could type today."""
 
 from __future__ import annotations
 
 import doctest
+from pathlib import Path
 from types import ModuleType
 
 import pytest
-from tests.kit.docstring_examples import Known, examples_of, known_names, load_modules, problems
+from tests.kit.docstring_examples import (
+    Known,
+    examples_of,
+    examples_of_page,
+    known_names,
+    load_modules,
+    problems,
+)
 
 import pilothouse
 
@@ -24,6 +32,13 @@ def known(modules: list[ModuleType]) -> Known:
 def test_examples_name_what_exists_and_call_it_as_it_is(modules: list[ModuleType], known: Known) -> None:
     examples = [example for module in modules for example in examples_of(module)]
     assert len(examples) > 300
+    assert [problem for example in examples for problem in problems(example, known)] == []
+
+
+def test_examples_in_pages_do_so_too(known: Known) -> None:
+    pages = (Path(__file__).parents[2] / "docs").rglob("*.md")
+    examples = [example for page in pages for example in examples_of_page(pilothouse, page)]
+    assert len(examples) > 5
     assert [problem for example in examples for problem in problems(example, known)] == []
 
 

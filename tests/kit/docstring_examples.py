@@ -110,6 +110,12 @@ def examples_of(module: ModuleType) -> Iterator[Example]:
                     yield Example(module, name, block)
 
 
+def examples_of_page(package: ModuleType, page: pathlib.Path) -> Iterator[Example]:
+    """The blocks of a Markdown page that are marked as Python."""
+    for block in re.findall(r"^```python\n(.*?)^```", page.read_text(), re.M | re.S):
+        yield Example(package, page.name, _without_gaps(block))
+
+
 def problems(example: Example, known: Known) -> list[str]:
     try:
         tree = ast.parse(example.text)
@@ -134,10 +140,14 @@ def _indented_blocks(docstring: str) -> Iterator[str]:
         if line.startswith("    ") or (not line.strip() and block):
             block.append(line)
         elif block:
-            text = textwrap.dedent("\n".join(block)).strip().replace("…", "...")
-            text = re.sub(r", \.\.\.\)", ", **_)", text)  # Further arguments may follow named ones.
+            text = _without_gaps(textwrap.dedent("\n".join(block)).strip())
             yield from [text] if _parses(text) else text.split("\n\n")
             block = []
+
+
+def _without_gaps(text: str) -> str:
+    """What an example leaves out, as Python: ``…`` for a value, and at the end of arguments for further ones."""
+    return re.sub(r", \.\.\.\)", ", **_)", text.replace("…", "..."))
 
 
 def _parses(text: str) -> bool:

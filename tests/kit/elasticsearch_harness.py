@@ -1,14 +1,14 @@
-"""Clusters of Elasticsearch stepped by hand, with pilots that say what a test has them say.
+"""Elasticsearch clusters stepped by hand, with scripted pilots.
 
-    sea = ElasticsearchHarness()
-    demo = sea.add(elastic("demo", pools=[pool("data", 3, "data", "master")]))
-    sea.sail(demo)                       # all controllers, kubelet and pilots, until nobody has anything to do
-    sea.edit_pool(demo, "data", replicas=2)
-    sea.step(elasticsearch_clusters, demo)
-    sea.says["es-demo-data-2"] = {"documents": 5}      # what a pilot reports, other than it would by itself
+    harness = ElasticsearchHarness()
+    demo = harness.add(elastic("demo", pools=[pool("data", 3, "data", "master")]))
+    harness.run_until_idle(demo)         # all controllers, kubelet and pilots, until nothing is written
+    harness.edit_pool(demo, "data", replicas=2)
+    harness.step(elasticsearch_clusters, demo)
+    harness.reports["es-demo-data-2"] = {"documents": 5}      # overrides the default report of a pilot
 
-A pilot that is played reports that it runs what its Pilot's spec says, in the version its pod was made for, and that it is empty when it is
-decommissioned and ``says`` has no documents for it.
+By default a pilot reports that it runs what its Pilot's spec says, in the version of its pod, and that it is empty
+when it is decommissioned.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from pilothouse.api.objects import Object, Tree
 from pilothouse.api.pod_health import healthy
 from pilothouse.base.rfc3339 import format_micro_time, format_time
 from pilothouse.controllers.elasticsearch.cluster_controller import elasticsearch_clusters
-from pilothouse.controllers.elasticsearch.pilot_specs import new_pilot_spec
+from pilothouse.controllers.elasticsearch.desired.pilot_specs import new_pilot_spec
 from pilothouse.controllers.pilots.pilot_creation import pilot_creator
 from pilothouse.controllers.stateful_sets.stateful_set_controller import stateful_sets
 from pilothouse.meta.conditions import with_condition
@@ -49,11 +49,11 @@ def elastic(name: str = "demo", *, pools: list[Tree], version: str = "7.17.9", *
 
 
 class ElasticsearchHarness(ControllerHarness):
-    """A yard with pilots."""
+    """A controller harness with pilots."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.says: dict[str, Tree] = {}
+        self.reports: dict[str, Tree] = {}
         """By the name of a Pilot: documents, version, ready, decommissioned, stuck, volume (used and capacity, in bytes)."""
         self.health = "Green"
         self.settled = True
@@ -61,9 +61,9 @@ class ElasticsearchHarness(ControllerHarness):
         self.read_only: Tree | None = None
         """Indices that take no writes."""
         self.without_vote: list[str] = []
-        """Masters that have given theirs away to be restarted."""
+        """Masters that have given up their vote for a restart."""
         self.leads = True
-        self.lacks: set[str] = set()
+        self.missing_images: set[str] = set()
         """Tags of images that no node has."""
         self._starts: dict[str, tuple[str, str, str]] = {}
 
@@ -77,7 +77,7 @@ class ElasticsearchHarness(ControllerHarness):
 
         return self.change(cluster, edit)
 
-    def decided(self, cluster: Object) -> list[Intent]:
+    def decide_cluster(self, cluster: Object) -> list[Intent]:
         return self.decide(elasticsearch_clusters, cluster)
 
     def of(self, noun: Any, name: str) -> Object:
@@ -91,54 +91,54 @@ class ElasticsearchHarness(ControllerHarness):
         found = self.of(ElasticsearchCluster, cluster.name).condition(kind)
         return (found["status"], found["reason"]) if found else ("", "")
 
-    def sail(self, cluster: Object, *, rounds: int = _MOST_ROUNDS) -> None:
-        """Everybody at work until nobody writes."""
+    def run_until_idle(self, cluster: Object, *, rounds: int = _MOST_ROUNDS) -> None:
+        """Run all controllers, the kubelet and the pilots until nothing is written."""
         for _ in range(rounds):
             if not self.round(cluster):
                 return
         if rounds == _MOST_ROUNDS:
-            raise AssertionError("no end")
+            raise AssertionError("the controllers never become idle")
 
     def round(self, cluster: Object) -> bool:
-        """Everybody once. False if nobody had anything to do."""
-        before = self._version
+        """Run each of them once. False if nothing was written."""
+        before = self.version
         self.step(elasticsearch_clusters, cluster)
         for one in self.all(StatefulSet):
             self.step(stateful_sets, one)
-        self.run_pods(broken=lambda pod: bool(self.says.get(pod.name, {}).get("broken")))
+        self.run_pods(broken=lambda pod: bool(self.reports.get(pod.name, {}).get("broken")))
         for one in self.all(Pod):
             self.step(PILOT_CREATOR, one)
-        self.play_pilots(cluster)
+        self.report_pilots(cluster)
         self.collect()
         self.now += 2
-        return self._version != before
+        return self.version != before
 
     def set_ready(self, pod: Object, ready: bool) -> bool:
         image = pod.spec["containers"][0]["image"]
-        if image.rpartition(":")[2] not in self.lacks or pod.status.get("phase") != "Pending":
+        if image.rpartition(":")[2] not in self.missing_images or pod.status.get("phase") != "Pending":
             return super().set_ready(pod, ready)
         return self.wait_for_image(pod)
 
     def wait_for_image(self, pod: Object) -> bool:
-        """Have a pod tell that its node lacks its image. False if it does already."""
+        """Report that the pod's node lacks its image. False if that is reported already."""
         image = pod.spec["containers"][0]["image"]
         waiting = {"reason": "ErrImageNeverPull", "message": f"image {image} is not on this node"}
-        status = {
+        container = {
             "name": "elasticsearch",
             "restartCount": 0,
             "started": False,
             "state": {"waiting": waiting},
             "lastState": {},
         }
-        told = {"phase": "Pending", "containerStatuses": [status]}
-        if pod.status == told:
+        status = {"phase": "Pending", "containerStatuses": [container]}
+        if pod.status == status:
             return False
         self.change(pod, lambda tree: tree["spec"].setdefault("nodeName", "n1"))
-        self.change(pod, lambda tree: tree.update(status=told))
+        self.change(pod, lambda tree: tree.update(status=status))
         return True
 
-    def play_pilots(self, cluster: Object) -> None:
-        """Each pilot reports; the first that is up leads, and says how the cluster is."""
+    def report_pilots(self, cluster: Object) -> None:
+        """Each pilot writes its status; the first that is up leads, and reports the state of the cluster."""
         for pilot in self.all(Pilot):
             pod = self.get(Pod, pilot.name)
             status = self._status(pilot, pod)
@@ -149,38 +149,38 @@ class ElasticsearchHarness(ControllerHarness):
             self._lead(cluster, up[0], up)
 
     def _status(self, pilot: Object, pod: Object | None) -> Tree | None:
-        says = self.says.get(pilot.name, {})
-        if says.get("silent"):
+        report = self.reports.get(pilot.name, {})
+        if report.get("silent"):
             return None
-        is_up = pod is not None and healthy(pod) and says.get("ready", True)
+        is_up = pod is not None and healthy(pod) and report.get("ready", True)
         status: Tree = dict(pilot.status)
         conditions = status.get("conditions")
         if is_up and pod is not None:
             digest = configuration_hash(pilot.spec)
             is_edited = in_force(pilot.spec, pilot.annotations) != digest
-            if says.get("stuck") or (is_edited and pilot.at("status", "configuration")):
+            if report.get("stuck") or (is_edited and pilot.at("status", "configuration")):
                 digest = str(pilot.at("status", "configuration", "hash"))
-            version = says.get("version", pod.annotations[VERSION])
+            version = report.get("version", pod.annotations[VERSION])
             start = (pod.uid, digest, version)
             if self._starts.get(pilot.name) != start or "lastStartedTime" not in status:
                 self._starts[pilot.name] = start
                 status["lastStartedTime"] = format_time(self.now)
             status["configuration"] = {"generation": pilot.generation, "hash": digest}
-            documents = says.get("documents", 0 if pilot.spec.get("decommission") else 10)
+            documents = report.get("documents", 0 if pilot.spec.get("decommission") else 10)
             status["elasticsearch"] = {**(status.get("elasticsearch") or {}), "version": version}
             if documents is not None:
                 status["elasticsearch"]["documents"] = documents
-            if "volume" in says:
-                status["volume"] = {"path": "/data", **DiskUsage(*says["volume"]).tree()}
+            if "volume" in report:
+                status["volume"] = {"path": "/data", **DiskUsage(*report["volume"]).tree()}
             if pilot.spec.get("decommission"):
-                empty = says.get("decommissioned", documents == 0)
-                told = {
+                empty = report.get("decommissioned", documents == 0)
+                decommissioned = {
                     "type": "Decommissioned",
                     "status": "True" if empty else "False",
                     "observedGeneration": pilot.generation,
                 }
-                conditions = with_condition(conditions, told, now=format_time(self.now))
-        ready = {"type": "Ready", "status": "True" if is_up else "False", "reason": says.get("reason", "")}
+                conditions = with_condition(conditions, decommissioned, now=format_time(self.now))
+        ready = {"type": "Ready", "status": "True" if is_up else "False", "reason": report.get("reason", "")}
         if is_up or pilot.status:
             conditions = with_condition(conditions, ready, now=format_time(self.now))
         if conditions is not None:
@@ -221,13 +221,13 @@ class ElasticsearchHarness(ControllerHarness):
 
 
 def writes(intents: list[Intent], kind: str) -> list[Intent]:
-    """Those that change objects of a kind."""
+    """The patches and updates of a kind."""
     found = (intent for intent in intents if isinstance(intent, (PatchObject, Update)))
     return [intent for intent in found if intent.seen.kind == kind]
 
 
 def replicas_set(intents: list[Intent]) -> list[int]:
-    """To what sets are scaled."""
+    """The replicas that sets are scaled to."""
     return [
         intent.fields["spec"]["replicas"]
         for intent in intents
@@ -236,7 +236,7 @@ def replicas_set(intents: list[Intent]) -> list[int]:
 
 
 def partitions(intents: list[Intent]) -> list[int]:
-    """To what the partitions of sets are put."""
+    """The partitions that sets are given."""
     return [
         intent.object["spec"]["updateStrategy"]["rollingUpdate"]["partition"]
         for intent in intents
@@ -245,7 +245,7 @@ def partitions(intents: list[Intent]) -> list[int]:
 
 
 def marked(intents: list[Intent]) -> list[str]:
-    """Who is decommissioned."""
+    """The names of the Pilots that are decommissioned."""
     return [
         intent.seen.name
         for intent in intents

@@ -44,7 +44,7 @@ from pilothouse.client.api import Api
 from pilothouse.client.http_transport import HttpTransport
 from pilothouse.client.kubeconfig import load
 from pilothouse.client.transport import TransportError
-from pilothouse.controllers.elasticsearch.volume_shortage import FULL, NEARLY_FULL
+from pilothouse.controllers.elasticsearch.status.volume_shortage import FULL, NEARLY_FULL
 from pilothouse.meta.errors import StatusError
 from pilothouse.node.containers.environment import PATH
 

@@ -281,11 +281,11 @@ class TestWhatIsTaken:
         at = f"{path.format('v1beta1')}/{obj['metadata']['name']}"
         stored = core.send("GET", at).expect(200)
         core.send("DELETE", at).expect(200)
-        sea = ElasticsearchHarness()
-        cluster = sea.add(stored)
-        sea.sail(cluster)
+        harness = ElasticsearchHarness()
+        cluster = harness.add(stored)
+        harness.run_until_idle(cluster)
         for name, (replicas, size) in sets.items():
-            found = sea.of(StatefulSet, name)
+            found = harness.of(StatefulSet, name)
             assert found.spec["replicas"] == replicas
             claims = found.spec.get("volumeClaimTemplates") or []
             sizes = [claim["spec"]["resources"]["requests"]["storage"] for claim in claims]

@@ -1,1 +1,1 @@
-"""Asyncio kits that could be libraries of their own. They know nothing of objects or stores."""
+"""General-purpose asyncio tools. They know nothing of objects or stores."""

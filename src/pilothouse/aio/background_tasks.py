@@ -1,12 +1,12 @@
-"""Work in the background that goes on for as long as its context, whatever happens to it.
+"""Background tasks that run for the lifetime of a context and are restarted when they fail.
 
-    parts = BackgroundTasks({"cache": cache.run, "compactor": compactor.run})
-    async with parts.running():
-        parts.problem                # "" or "compactor stopped: OSError: disk full"
+    tasks = BackgroundTasks({"cache": cache.run, "compactor": compactor.run})
+    async with tasks.running():
+        tasks.problem                # "" or "compactor stopped: OSError: disk full"
 
-Each part is a coroutine function that runs until cancelled. One that fails, or ends, is logged with its traceback and
-started again after a pause, which grows with every failure in a row. It counts as failed until it has run steadily for
-a while, so that one that fails over and over never looks well in between.
+Each task is a coroutine function that runs until cancelled. One that fails or ends is logged with its
+traceback and restarted with back-off. It counts as failed until it has run for a while, so that one that
+fails repeatedly is never reported healthy in between.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from contextlib import asynccontextmanager
 Part = Callable[[], Awaitable[None]]
 
 STEADY = 10.0
-"""Seconds after which a part that was started again counts as well."""
+"""Seconds after which a restarted task counts as healthy."""
 _PAUSE = (0.5, 30.0)
 
 log = logging.getLogger(__name__)
 
 
 class BackgroundTasks:
-    """Parts by name, each kept running."""
+    """Tasks by name, each restarted when it ends."""
 
     def __init__(self, parts: Mapping[str, Part]) -> None:
         self._parts = dict(parts)
@@ -34,12 +34,12 @@ class BackgroundTasks:
 
     @property
     def problem(self) -> str:
-        """Which parts have failed of late, and why; empty if all is well."""
+        """The tasks that failed recently, and why; empty if all are healthy."""
         return "; ".join(f"{name} stopped: {why}" for name, why in sorted(self._failed.items()))
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """The parts run within the context."""
+        """Run the tasks within the context."""
         tasks = [asyncio.create_task(self._keep(name, part)) for name, part in self._parts.items()]
         try:
             yield

@@ -1,8 +1,8 @@
-"""Programs of the machine, run to their end.
+"""Runs programs of the machine to their end.
 
-    await run("mkfs.xfs", "-q", str(file), patience=60)     # what it printed, or CommandError with what it complained of
+    await run("mkfs.xfs", "-q", str(file), patience=60)     # its output; raises CommandError with its errors
 
-A program that takes longer than its patience is killed; so is one whose caller is cancelled.
+A program that takes longer than ``patience`` is killed, and so is one whose caller is cancelled.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _TOLD: Final = 300
 
 
 class CommandError(Exception):
-    """A program that is not there, failed, or did not end in time. ``said`` is all that it complained of, in its own lines."""
+    """A program is missing, failed, or did not end in time. ``said`` is its error output."""
 
     def __init__(self, message: str, said: str = "") -> None:
         super().__init__(message)
@@ -36,7 +36,7 @@ async def run(
     environ: Mapping[str, str] | None = None,
     given: bytes = b"",
 ) -> str:
-    """What it printed; ``given`` is what it reads. Raises CommandError."""
+    """Return the output; ``given`` is the input. Raises CommandError."""
     found = shutil.which(program, path=_PATH)
     if found is None:
         raise CommandError(f"{program} is not installed on this node")

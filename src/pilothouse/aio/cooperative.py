@@ -1,11 +1,10 @@
-"""Long work that leaves others their turn.
+"""Long loops that yield to the event loop.
 
     await yielding(ten_thousand, take)
 
-A loop that is busy for seconds renews no lease and answers no question about its health. Whoever has thousands of things to
-take up does so many at a stretch; in between, the loop does what else there is. Work that is short waits for nothing: it is
-done in one go, as by a plain loop. The stretch is a number of things and not a time, so that in virtual time it is always
-the same.
+A loop that runs for seconds lets no lease be renewed and no health check be answered. So after a fixed number
+of items the event loop gets a turn; a short loop runs without any. It is a number and not a time, so that a
+run in virtual time is always the same.
 """
 
 from __future__ import annotations
@@ -17,11 +16,11 @@ from typing import Final, TypeVar
 T = TypeVar("T")
 
 STRETCH: Final = 200
-"""Things that take some ten microseconds each are a few milliseconds together."""
+"""Items between two turns: at ten microseconds each, a few milliseconds."""
 
 
 async def yielding(things: Iterable[T], take: Callable[[T], object], *, stretch: int = STRETCH) -> None:
-    """Call ``take`` with each, in order."""
+    """Call ``take`` with each item, in order."""
     taken = 0
     for thing in things:
         if taken == stretch:

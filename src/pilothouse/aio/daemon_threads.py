@@ -1,11 +1,11 @@
-"""Blocking work in threads of its own kind, that nobody waits for when the process ends.
+"""Daemon threads for blocking work, which do not delay the end of the process.
 
     walks = DaemonThreads("measuring", 2)
     size = await walks.run(lambda: sum(file.stat().st_size for file in folder.rglob("*")))
 
-The loop's own executor is shared by everything that has something short to do: work that may take minutes, or as long as
-somebody else likes, would take its threads from all of them. Each ``DaemonThreads`` has its own, and its callers wait for
-one another only. A caller that is cancelled leaves at once; its work goes on to its end, and keeps its place until then.
+The loop's default executor is shared by all short work; work that may take minutes would occupy its threads.
+Each ``DaemonThreads`` has its own, and only its callers wait for one another. A cancelled caller returns at
+once; its work runs on to its end and occupies its thread until then.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ _T = TypeVar("_T")
 
 
 class DaemonThreads:
-    """At most so many at a time; whoever comes first is first."""
+    """At most so many threads at a time; callers are served in order."""
 
     def __init__(self, name: str, count: int) -> None:
         self._name = name
         self._places = asyncio.Semaphore(count)
 
     async def run(self, work: Callable[[], _T]) -> _T:
-        """What ``work`` returns or raises. Raises OSError (EAGAIN), if the machine has no thread to spare."""
+        """Return or raise what ``work`` does. Raises OSError (EAGAIN) if no thread can be started."""
         await self._places.acquire()
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[_T] = loop.create_future()
@@ -46,7 +46,7 @@ class DaemonThreads:
                 settle = lambda: answer.set_exception(raised)  # noqa: E731
             else:
                 settle = lambda: answer.set_result(found)  # noqa: E731
-            with suppress(RuntimeError):  # The loop is closed: nobody asks any more.
+            with suppress(RuntimeError):  # The loop is closed: no caller is left.
                 loop.call_soon_threadsafe(finish, settle)
 
         try:

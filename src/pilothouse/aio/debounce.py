@@ -1,11 +1,11 @@
-"""Doing something soon, and not too often.
+"""A debouncer: runs a function soon after a request, and not too often.
 
     tick = Debouncer(flush, interval=0.002)
     tick.poke()   # flush() runs in this turn of the loop, unless it ran less than 2 ms ago
-    tick.poke()   # already on its way: nothing more to do
+    tick.poke()   # scheduled already: no effect
 
-A quiet system is answered at once; a busy one does the work of one interval in a single run. So latency is paid only
-where there is load to pay it with.
+A quiet system reacts at once; a busy one does the work of an interval in a single run. So latency grows only
+under load.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Debouncer:
         self._last = float("-inf")
 
     def poke(self) -> None:
-        """See that ``act`` runs soon."""
+        """Schedule a run of ``act``."""
         if self._handle is not None:
             return
         loop = asyncio.get_running_loop()
@@ -37,7 +37,7 @@ class Debouncer:
             self._handle = loop.call_at(due, self._run)
 
     def cancel(self) -> None:
-        """Forget a run that is on its way."""
+        """Cancel a scheduled run."""
         if self._handle is not None:
             self._handle.cancel()
             self._handle = None

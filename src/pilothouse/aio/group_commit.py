@@ -1,16 +1,16 @@
-"""Group commit: many writers on the loop, one thread that commits, one durable commit for all who wait.
+"""Group commit: many writers on the loop, one committing thread, one durable commit for all waiting writers.
 
     commits = GroupCommit(commit, applied, ...) # commit(items): blocking, in the thread; applied(items): on the loop
     await commits.submit(item)                  # returns once a commit that holds the item has returned and been applied
     await commits.between(chore)                # a blocking call in the same thread, between two commits
 
-Items submitted while a commit is under way form the next group, so the slower the disk, the larger the groups. Items
-are committed in the order of their submission. A group goes out at the end of the loop's tick, which lets everyone who
-was woken by the last commit join the next.
+Items submitted while a commit is under way form the next group, so the slower the disk, the larger the
+groups. Items are committed in the order of their submission. A group is sent at the end of the loop's turn,
+so that every writer that was woken by the last commit can join.
 
-``applied`` runs before any of the group's waiters: whoever it tells of the group (watchers, caches) knows of a write
-no later than its writer. A commit that raises fails every item that is waiting, also those of the group that is
-forming, since they may have been decided on the strength of the ones that failed; ``failed`` is called first.
+``applied`` runs before any of the group's waiters, so watchers and caches know of a write no later than its
+writer. A commit that raises fails every waiting item, also those of the next group, since they may depend on
+the failed ones; ``failed`` is called first.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Closed(Exception):
 
 
 class GroupCommit(Generic[T]):
-    """One committing thread, and what waits for it. Every method is to be called on the loop's thread."""
+    """One committing thread and its queue. Call every method on the loop's thread."""
 
     def __init__(
         self,
@@ -53,9 +53,9 @@ class GroupCommit(Generic[T]):
         self._failed = failed
         self._largest = largest
         self.sizes = Histogram(_SIZES)
-        """How many items were committed together,"""
+        """Items per commit."""
         self.seconds = Histogram(_SECONDS)
-        """and how long that took, in the thread."""
+        """Seconds per commit, in the thread."""
         self._loop = asyncio.get_running_loop()
         self._pending: list[tuple[T, asyncio.Future[None]]] = []
         self._chores: deque[tuple[Callable[[], object], asyncio.Future[object]]] = deque()
@@ -68,7 +68,7 @@ class GroupCommit(Generic[T]):
         self._thread.start()
 
     def submit(self, item: T) -> asyncio.Future[None]:
-        """Have an item committed; done when it is durable and applied."""
+        """Commit an item; returns when it is durable and applied."""
         if self._closing:
             raise Closed
         future: asyncio.Future[None] = self._loop.create_future()
@@ -86,7 +86,7 @@ class GroupCommit(Generic[T]):
         return await future  # type: ignore[return-value]
 
     async def close(self) -> None:
-        """Finish the call that is under way, fail the rest with ``Closed``, end the thread."""
+        """Finish the running call, fail the rest with ``Closed``, end the thread."""
         if not self._closing:
             self._closing = True
             self._fail_waiting(Closed())
@@ -117,10 +117,10 @@ class GroupCommit(Generic[T]):
             self._jobs.put(lambda: self._run_commit(group))
 
     def _work(self) -> None:
-        """The thread: take a job, do its blocking part, have the loop do the rest."""
+        """The thread: take a job, run its blocking part, and pass the rest to the loop."""
         while (job := self._jobs.get()) is not None:
             after = job()
-            # A loop that was closed before us has nobody left to tell.
+            # The loop was closed first: no one waits for the result.
             with suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(after)
 
@@ -159,7 +159,7 @@ class GroupCommit(Generic[T]):
     def _run_chore(self, chore: Callable[[], object], future: asyncio.Future[object]) -> Callable[[], None]:
         try:
             result = chore()
-        except Exception as error:  # noqa: BLE001 - handed to whoever asked
+        except Exception as error:  # noqa: BLE001 - handed to the caller
             failure = error
             return lambda: self._finish_chore(future, None, failure)
         return lambda: self._finish_chore(future, result, None)

@@ -1,16 +1,17 @@
-"""HTTP/1 responses of peers that are not trusted, read from a connection.
+"""Reads HTTP/1 responses of untrusted peers from a connection.
 
     response = await read_response(reader, max_head=16 * 1024)
     response.status, response.header("Location")
     while piece := await response.read_piece():
         ...
 
-Whatever the peer sends, reading it is bounded work: the heads of a response and of the interim (1xx) ones before it have at most
-``max_head`` bytes together, there are at most ``MAX_INTERIM`` of these, and a body comes in pieces of one read each, so that no more of
-it is in memory than its reader takes. How long that may last is the caller's to say.
+Whatever the peer sends, reading it is bounded work: the heads of a response and of the interim (1xx) ones
+before it have at most ``max_head`` bytes together, there are at most ``MAX_INTERIM`` of these, and a body
+comes in pieces of one read each, so that no more of it is in memory than its reader takes. Time limits are
+the caller's.
 
-What is not HTTP raises ``MalformedResponse``; a response that the connection ends before its own end, ``TruncatedResponse``.
-Both are ``HTTPResponseError``.
+Anything but HTTP raises ``MalformedResponse``; a connection that ends before the response does raises
+``TruncatedResponse``. Both are ``HTTPResponseError``.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final, Protocol
 
 MAX_INTERIM: Final = 5
-"""As many as Go's client takes, which real kubelets probe with."""
+"""The limit of Go's client, with which kubelets probe."""
 _PIECE: Final = 64 * 1024
 _HEAD_PIECE: Final = 4096
 _MAX_CHUNK_LINE: Final = 1024
@@ -35,11 +36,11 @@ _CHUNK: Final = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*(?:;.*)?")
 
 
 class HTTPResponseError(Exception):
-    """No whole response came; the message says why."""
+    """There is no complete response; the message says why."""
 
 
 class MalformedResponse(HTTPResponseError):
-    """What came is not HTTP, or more than is taken."""
+    """The data is not HTTP, or exceeds a limit."""
 
 
 class TruncatedResponse(HTTPResponseError):
@@ -47,20 +48,20 @@ class TruncatedResponse(HTTPResponseError):
 
 
 class Source(Protocol):
-    """What a response is read from, such as an ``asyncio.StreamReader``."""
+    """The source of a response, such as an ``asyncio.StreamReader``."""
 
     async def read(self, n: int, /) -> bytes:
         """Up to so many bytes, as soon as there are any; empty at the end."""
 
 
 class HTTPResponse:
-    """The head of a response, and its body on the way."""
+    """The head of a response, and its body as a stream."""
 
     def __init__(self, status: int, fields: Mapping[str, Sequence[str]], source: Source, rest: bytes) -> None:
         """``fields`` have lower-case names. Raises ``MalformedResponse``."""
         self.status = status
         self.rest = rest
-        """Read behind the head: of a 101, bytes of the protocol that was switched to."""
+        """Bytes read after the head; after a 101, bytes of the other protocol."""
         self._fields = fields
         self._source = source
         self._body = _framing(status, fields)
@@ -70,7 +71,7 @@ class HTTPResponse:
         return self._fields.get(name.lower(), (default,))[0]
 
     async def read_piece(self) -> bytes:
-        """The next piece of the body as it comes; empty at its end. Raises ``HTTPResponseError``."""
+        """The next piece of the body; empty at its end. Raises ``HTTPResponseError``."""
         data, self.rest = self.rest, b""
         while True:
             if piece := self._body.feed(data):
@@ -84,7 +85,7 @@ class HTTPResponse:
                 raise TruncatedResponse("the connection was closed within the response's body")
 
     async def read(self, limit: int) -> bytes:
-        """The body, or so many bytes from its beginning. Raises ``HTTPResponseError``."""
+        """The body, up to so many bytes. Raises ``HTTPResponseError``."""
         found = bytearray()
         while len(found) < limit and (piece := await self.read_piece()):
             found += piece
@@ -140,7 +141,7 @@ def _head(data: bytes) -> tuple[int, dict[str, list[str]]]:
 
 
 class _Framing(Protocol):
-    """Where a body ends."""
+    """Finds the end of a body."""
 
     @property
     def complete(self) -> bool: ...
@@ -149,7 +150,7 @@ class _Framing(Protocol):
     def ends_with_connection(self) -> bool: ...
 
     def feed(self, data: bytes) -> bytes:
-        """What of it belongs to the body."""
+        """The part of the data that belongs to the body."""
 
 
 def _framing(status: int, fields: Mapping[str, Sequence[str]]) -> _Framing:
@@ -201,11 +202,11 @@ class _Chunked:
         self._kept = b""
         """The beginning of a line."""
         self._left = 0
-        """Bytes of the chunk that are still to come."""
+        """Remaining bytes of the chunk."""
         self._within = False
-        """In a chunk, or at the line end behind it."""
+        """In a chunk, or at its line end."""
         self._trailer = -1
-        """Bytes of the lines behind the last chunk; -1 before it."""
+        """Bytes of the trailer; -1 before it."""
 
     def feed(self, data: bytes) -> bytes:
         data, at = self._kept + data, 0

@@ -1,9 +1,9 @@
-"""One at a time per key.
+"""Locks by key.
 
     async with turns.of("pods/a"):
         ...
 
-Where nobody else wants the key this costs a look-up and no waiting. Whoever waits is served in order of coming.
+An uncontended key costs a look-up and no waiting. Waiters are served in order.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Final
 
 
 class _AtOnce:
-    """Something to await that is over before it begins; unlike a coroutine it need not be made each time."""
+    """An awaitable that is done; unlike a coroutine it can be awaited again."""
 
     def __await__(self) -> Generator[None, None, None]:
         yield from ()
@@ -26,18 +26,18 @@ _AT_ONCE: Final = _AtOnce()
 
 
 class KeyedLocks:
-    """Who may act on which key."""
+    """A lock for each key in use."""
 
     def __init__(self) -> None:
         self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
 
     def of(self, key: str) -> KeyedLock:
-        """A turn at a key, taken by entering it."""
+        """The lock of a key, as an async context."""
         return KeyedLock(self._waiting, key)
 
 
 class KeyedLock:
-    """An async context: entered when it is this one's turn."""
+    """An async context that is entered when the lock is acquired."""
 
     __slots__ = ("_key", "_waiting")
 

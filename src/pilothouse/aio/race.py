@@ -1,10 +1,11 @@
-"""Work that is done unless something else happens first.
+"""Awaits work unless something else happens first.
 
     if not await unless(server.finish(grace), hurried.wait()):
-        ...                                 # there was a hurry, and finishing was given up
+        ...                                 # interrupted: finishing was cancelled
 
-Neither goes on when this returns, or is cancelled. A failure of either is raised, also one of work that fails as it is ended:
-nobody else would hear of it. Only whoever is cancelled hears of that alone, whatever fails as the two are ended for it.
+Neither runs on when this returns or is cancelled. A failure of either is raised, also one of work that fails
+while it is cancelled, since no one else would see it. If the caller is cancelled, only the cancellation is
+raised.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from collections.abc import Awaitable
 
 
 async def unless(work: Awaitable[object], interruption: Awaitable[object]) -> bool:
-    """Whether the work was done. Once the interruption is over the work is cancelled, and the other way round."""
+    """True if the work was done. When either ends, the other is cancelled."""
     doing, waiting = asyncio.ensure_future(work), asyncio.ensure_future(interruption)
     try:
         _, left = await asyncio.wait((doing, waiting), return_when=asyncio.FIRST_COMPLETED)

@@ -1,16 +1,16 @@
-"""A bounded memory of the recent past, addressed by position.
+"""A bounded buffer of recent values, addressed by position.
 
     ring = RingBuffer[str](horizon=10, bounds=Bounds(count=1000))
     ring.append(11, "a", at=now)
     ring.append(14, "b", at=now)
     ring.after(11)   # ["b"]
     ring.after(10)   # ["a", "b"]
-    ring.after(9)    # None: that far back nothing is known
+    ring.after(9)    # None: that part was dropped
 
-Positions only grow, and may skip. ``horizon`` is the position up to which the past is forgotten: everything after it
-is here, so an answer is either whole or None, never a part. What is forgotten, oldest first, is whatever lies beyond a
-bound on number, weight or age; the newest few are kept if they weigh some more, so that one huge entry does not cost
-everybody their place.
+Positions only grow, and may skip. ``horizon`` is the position up to which values were dropped: everything
+after it is present, so an answer is complete or None. The oldest values beyond a bound on number, weight or
+age are dropped; the newest few are kept even if they weigh more, so that one huge value does not drop all
+readers.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ T = TypeVar("T")
 
 
 class Bounds(msgspec.Struct, frozen=True):
-    """How much a ring remembers."""
+    """The bounds of a ring buffer."""
 
     count: int = 10_000
     weight: int = 16 * 1024 * 1024
     age: float = 300.0
-    """Seconds; looked at when something is added, and by ``forget_old``."""
+    """Seconds; checked on ``append`` and by ``forget_old``."""
     least: int = 100
-    """So many are kept beyond ``weight``, up to ``most_weight``."""
+    """This many values are kept beyond ``weight``, up to ``most_weight``."""
     most_weight: int = 32 * 1024 * 1024
-    """No more than this is kept, but for a single value."""
+    """The hard bound, except for a single value."""
 
 
 class _Slot(msgspec.Struct, frozen=True, gc=False):
@@ -59,7 +59,7 @@ class RingBuffer(Generic[T]):
         return len(self._positions) - self._first
 
     def append(self, position: int, value: T, *, at: float, weight: int = 0) -> None:
-        """Remember a value at a position above all others."""
+        """Add a value at a position above all others."""
         self._positions.append(position)
         self._values.append(value)
         self._slots.append(_Slot(weight, at))
@@ -74,7 +74,7 @@ class RingBuffer(Generic[T]):
             self.forget_old(at)
 
     def after(self, position: int, limit: int = 0) -> list[T] | None:
-        """What lies above a position, oldest first (at most ``limit``, if given); None if part of it is forgotten."""
+        """The values above a position, oldest first, at most ``limit``; None if some were dropped."""
         if position < self.horizon:
             return None
         start = bisect_right(self._positions, position, self._first)
@@ -83,7 +83,7 @@ class RingBuffer(Generic[T]):
         return self._values[start:stop]  # type: ignore[return-value]
 
     def forget_old(self, now: float) -> None:
-        """Drop what is older than the bound on age."""
+        """Drop values beyond the bound on age."""
         oldest = now - self._bounds.age
         while self._first < len(self._slots) and self._slots[self._first].at < oldest:
             self._drop()

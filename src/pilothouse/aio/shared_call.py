@@ -1,10 +1,10 @@
-"""One call for everyone who asks at about the same time, and never an answer from before the question.
+"""Joins concurrent calls, without an answer that is older than the question.
 
     shared = SharedCall(store.revision)
     await shared()   # with a hundred callers at once: one or two calls of store.revision
 
-Whoever asks while a call is under way can't use its answer, which may be older than the question. They wait for the
-next call, together with everyone else who came meanwhile.
+A caller that arrives during a call can't use its answer, which may be older than the question. It waits for
+the next call, together with all that arrived meanwhile.
 """
 
 from __future__ import annotations
@@ -43,6 +43,6 @@ class SharedCall(Generic[T]):
 
 
 def _look(task: asyncio.Task[T]) -> None:
-    """Take note of a failure even if all callers are gone, so that asyncio does not report it as overlooked."""
+    """Retrieve a failure even if all callers are gone, so that asyncio does not log it as never retrieved."""
     if not task.cancelled():
         task.exception()

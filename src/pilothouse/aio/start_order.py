@@ -1,4 +1,4 @@
-"""Parts that start in order and stop in the opposite one, each within its time.
+"""Groups of tasks that start in order and stop in reverse order, each within a time limit.
 
     parts = Ordered([
         StartGroup("health", [serve], patience=2),
@@ -7,9 +7,9 @@
     ])
     await parts.run()                # until cancelled, or until a part ends
 
-A group is started when those before it are up and ready. When the whole ends, because it is cancelled or because a part
-has failed or ended, the last group is cancelled first and has its patience to finish; what has not ended by then is named
-in the log and left behind. A part's failure is raised, once everything has stopped.
+A group starts when the previous ones are ready. On cancellation, or when a task fails or ends, the last group
+is cancelled first and has ``patience`` seconds to finish; tasks that have not ended by then are logged and
+abandoned. A task's failure is raised once everything has stopped.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ async def _at_once() -> None:
 
 @dataclass(frozen=True, slots=True)
 class StartGroup:
-    """Parts that start and stop together."""
+    """Tasks that start and stop together."""
 
     name: str
     parts: Sequence[Part]
     patience: float
-    """Seconds that they have to stop in."""
+    """Seconds that they have for stopping."""
     ready: Part = _at_once
     """Returns when the next group may start."""
 
@@ -47,7 +47,7 @@ class Ordered:
         self._groups = tuple(groups)
 
     async def run(self) -> None:
-        """All of them, until cancelled. A part that fails or ends stops the others; its failure is raised."""
+        """Run all groups until cancelled. A task that fails or ends stops the others; its failure is raised."""
         started: list[tuple[StartGroup, Sequence[asyncio.Future[None]]]] = []
         ended: set[asyncio.Future[None]] = set()
         try:
@@ -71,7 +71,7 @@ class Ordered:
 
 
 async def _until(ready: Part, tasks: Sequence[asyncio.Future[None]]) -> set[asyncio.Future[None]]:
-    """Wait to be ready, or for a task that ends before; gives those that have."""
+    """Wait until ready, or until a task ends; returns the ended tasks."""
     becoming: asyncio.Future[None] = asyncio.ensure_future(ready())
     try:
         await asyncio.wait([becoming, *tasks], return_when=asyncio.FIRST_COMPLETED)

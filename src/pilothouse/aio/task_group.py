@@ -1,9 +1,9 @@
-"""Several coroutines that live and die together.
+"""Runs several coroutines together until the first fails.
 
-    await together({"journal": journal.run(), "stateful-sets": engine.run()})
+    await together({"decision log": decision_log.run(), "stateful-sets": engine.run()})
 
-All run until the first fails or this is cancelled; then the others are cancelled, and that first failure is raised as what
-it is, not wrapped in a group. What else fails on the way out is noted with it.
+All run until the first fails or the caller is cancelled; then the others are cancelled, and the first failure
+is raised itself, not wrapped in a group. Failures during the cancellation are added to it as notes.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 
 async def together(parts: Mapping[str, Coroutine[Any, Any, None]]) -> None:
-    """Run them all. Names are those of the tasks."""
+    """Run all coroutines, as tasks of these names."""
     try:
         async with asyncio.TaskGroup() as group:
             for name, part in parts.items():

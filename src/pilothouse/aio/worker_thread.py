@@ -1,14 +1,15 @@
-"""Long computations beside the event loop: in a thread, one at a time, the owners in turn.
+"""Runs long computations in a thread beside the event loop, one at a time, with owners in turn.
 
     worker = WorkerThread()
-    value = await worker.run("alice", lambda: json.loads(large))    # the loop goes on meanwhile
+    value = await worker.run("alice", lambda: validate(large))      # the loop runs meanwhile
 
-Python runs one thread at a time, so more threads would not finish sooner; they would only take more from the loop. Each owner that
-has work waiting gets one computation per round: a hundred of one owner's delay another's first by one.
+Python runs one thread at a time, so more threads would not finish sooner and would slow down the loop. Each
+owner with waiting work gets one computation per round: a hundred of one owner delay the first of another by
+one.
 
-What a computation needs from objects that belong to the loop it asks the loop for:
+A computation accesses objects of the loop through the loop:
 
-    found = on_loop(cache.find, key)          # in the worker: done by the loop. Anywhere else: a plain call.
+    found = on_loop(cache.find, key)          # in the worker: runs on the loop; elsewhere: a plain call
 """
 
 from __future__ import annotations
@@ -25,14 +26,14 @@ from typing import Final, TypeVar
 _T = TypeVar("_T")
 
 SWITCH_SECONDS: Final = 0.001
-"""How long a computation holds the interpreter while the loop waits for it. The interpreter's own 5 ms would come several times
-in each request."""
+"""How long a computation holds the interpreter while the loop waits for it. The interpreter's own 5 ms would
+come several times in each request."""
 
 _within = threading.local()
 
 
 def on_loop(function: Callable[..., _T], *args: object) -> _T:
-    """Call a function on the loop that this thread computes for; in any other thread, here and now."""
+    """Call a function on the loop of this worker; in any other thread, directly."""
     loop: asyncio.AbstractEventLoop | None = getattr(_within, "loop", None)
     if loop is None:
         return function(*args)
@@ -49,15 +50,16 @@ def on_loop(function: Callable[..., _T], *args: object) -> _T:
 
 
 class WorkerThread:
-    """At most one computation at a time, of any number of owners."""
+    """One thread for the computations of any number of owners."""
 
     def __init__(self) -> None:
         self._busy = False
         self._waiting: dict[Hashable, deque[asyncio.Future[None]]] = {}
-        """By owner, the one whose turn it is first."""
+        """By owner, the next one first."""
 
     async def run(self, owner: Hashable, work: Callable[[], _T]) -> _T:
-        """What ``work`` returns or raises. A computation can't be broken off: a cancellation counts once it has ended."""
+        """Return or raise what ``work`` does. A computation can't be interrupted: a cancellation takes effect
+        when it ends."""
         await self._turn(owner)
         loop = asyncio.get_running_loop()
         context = contextvars.copy_context()
@@ -89,7 +91,7 @@ class WorkerThread:
 
     def _ended(self, running: asyncio.Future[_T]) -> None:
         if not running.cancelled():
-            # Seen here, in case that nobody asks for it any more.
+            # Retrieved here, in case the caller is gone.
             running.exception()
         self._pass_on()
 

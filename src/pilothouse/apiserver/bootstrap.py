@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pilothouse.apiserver.admission.admission_chain import PERMANENT_NAMESPACES
+from pilothouse.apiserver.admission.namespace_lifecycle import PERMANENT_NAMESPACES
 from pilothouse.apiserver.discovery.catalog import KindCatalog, ServedVersion
 from pilothouse.apiserver.endpoints import object_metadata, strict_decoding
 from pilothouse.apiserver.storage.objects import ObjectStorage

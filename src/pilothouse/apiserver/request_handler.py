@@ -17,21 +17,21 @@ from contextlib import asynccontextmanager
 from functools import partial
 from ipaddress import IPv4Network
 from random import Random
-from weakref import WeakValueDictionary
 
 from pilothouse.aio.background_tasks import BackgroundTasks
 from pilothouse.aio.ring_buffer import Bounds
 from pilothouse.aio.worker_thread import on_loop
 from pilothouse.api.kubernetes.node_claims import Network
-from pilothouse.apiserver.admission.admission_chain import AdmissionChain, Refusals, WriteCheck
+from pilothouse.api.kubernetes.pod_fields import ignored_fields
+from pilothouse.apiserver.admission.admission_chain import AdmissionChain, Refusals
+from pilothouse.apiserver.admission.namespace_lifecycle import NamespaceLifecycle
 from pilothouse.apiserver.admission.pod_security.admission import PodSecurity
 from pilothouse.apiserver.admission.pod_security.configuration import (
     DEFAULT_CONFIGURATION,
     PodSecurityConfiguration,
 )
+from pilothouse.apiserver.admission.runtime_class import check_runtime_class
 from pilothouse.apiserver.admission.service_accounts import ServiceAccounts
-from pilothouse.apiserver.apiextensions.definitions import GROUP as DEFINITIONS_GROUP
-from pilothouse.apiserver.apiextensions.definitions import PLURAL as DEFINITIONS
 from pilothouse.apiserver.apiextensions.definitions import Definitions
 from pilothouse.apiserver.authentication.authenticator import Authenticator
 from pilothouse.apiserver.authentication.bootstrap_tokens import BootstrapTokens
@@ -41,12 +41,10 @@ from pilothouse.apiserver.authorization.authorizer import Attributes, Chain, Mas
 from pilothouse.apiserver.authorization.permission_check import PermissionCheck, attributes_of
 from pilothouse.apiserver.authorization.rbac.aggregation import Aggregation
 from pilothouse.apiserver.authorization.rbac.escalation import Escalation
-from pilothouse.apiserver.authorization.rbac.grants import GROUP as RBAC_GROUP
 from pilothouse.apiserver.authorization.rbac.rbac_authorizer import RBACAuthorizer
 from pilothouse.apiserver.authorization.rbac.role_reconciliation import make_roles
 from pilothouse.apiserver.authorization.restriction.node_claims import (
     ControlPlaneNetwork,
-    NewClaims,
     NodeClaims,
 )
 from pilothouse.apiserver.authorization.restriction.restriction_authorizer import Restriction
@@ -55,7 +53,7 @@ from pilothouse.apiserver.discovery import tables, version
 from pilothouse.apiserver.discovery.catalog import KindCatalog
 from pilothouse.apiserver.discovery.documents import DiscoveryDocuments
 from pilothouse.apiserver.discovery.openapi import OpenAPIDocuments
-from pilothouse.apiserver.endpoints import decoding, scale
+from pilothouse.apiserver.endpoints import scale
 from pilothouse.apiserver.endpoints.cached_reads import CachedReads
 from pilothouse.apiserver.endpoints.call import ResourceRequest
 from pilothouse.apiserver.endpoints.error_responses import refusal
@@ -66,25 +64,19 @@ from pilothouse.apiserver.endpoints.reads import ReadEndpoints
 from pilothouse.apiserver.endpoints.request_info import fits, locate, subresource_verbs, verb_of
 from pilothouse.apiserver.endpoints.writes import WriteEndpoints
 from pilothouse.apiserver.flowcontrol.stream_limits import (
-    SESSIONS_OF_USER,
     WATCHES_OF_NAMESPACE,
     WATCHES_OF_USER,
     StreamLimit,
 )
 from pilothouse.apiserver.metrics.request_metrics import RequestCounters
-from pilothouse.apiserver.registry import namespace_deletion
 from pilothouse.apiserver.registry.access_reviews import AccessReviews
 from pilothouse.apiserver.registry.address_allocation import AddressAllocator
-from pilothouse.apiserver.registry.certificate_requests import RequestRights
 from pilothouse.apiserver.registry.certificate_signing import CertificateSigner
 from pilothouse.apiserver.registry.node_client import NodeClient, NoNodeClient
-from pilothouse.apiserver.registry.node_proxy import NodeProxy
-from pilothouse.apiserver.registry.pod_streams import NAMES_OF_STREAMS, PodStreams
-from pilothouse.apiserver.registry.pods import PodSubresources
-from pilothouse.apiserver.registry.service_addresses import SERVICES, ServiceAddresses
+from pilothouse.apiserver.registry.service_addresses import ServiceAddresses
 from pilothouse.apiserver.registry.service_ranges import CLUSTER_RANGE, NODE_MASK_SIZE, SERVICE_RANGE
-from pilothouse.apiserver.registry.strategies import register_strategy
-from pilothouse.apiserver.registry.token_requests import TokenRequests
+from pilothouse.apiserver.registry.strategies import build_strategies
+from pilothouse.apiserver.registry.strategy import STANDARD
 from pilothouse.apiserver.server.messages import TEXT, Answer, Request, Response, StreamingResponse
 from pilothouse.apiserver.server.websockets import EventFrames, over_websocket, upgrade_of
 from pilothouse.apiserver.storage import codec
@@ -103,10 +95,6 @@ from pilothouse.store.interface import Store
 
 _READ_VERBS = {"GET": "get", "HEAD": "get"}
 _WRITE_VERBS = frozenset({"create", "update", "patch", "delete", "deletecollection"})
-_NAMESPACES = "namespaces"
-_NODES = "nodes"
-_JUDGED_AGAIN = frozenset({"secrets", "configmaps"})
-"""What is shown to the confined for as long as something of theirs refers to it."""
 
 Page = Callable[[Request], Awaitable[Answer]]
 
@@ -155,17 +143,12 @@ class RequestHandler:
             nodes=tuple(node_addresses),
         )
         claims = NodeClaims(self.cache, territory)
-        self._claims_lock = asyncio.Lock()
-        self._node_writes: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        """For each node that is about to claim something."""
         self._restriction = Restriction(self.cache, claims)
         self._authorizer = Chain([Masters(), self._restriction, self._rbac])
         self._permits = PermissionCheck(self._authorizer)
         self._aggregation = Aggregation(self.catalog, self.cache, self._objects, clock)
         self._definitions = Definitions(self.catalog, self.cache, self._objects, clock)
         self._addresses = ServiceAddresses(self.cache, book, service_addresses, random)
-        register_strategy(self.catalog, DEFINITIONS_GROUP, DEFINITIONS, self._definitions)
-        register_strategy(self.catalog, "", "services", self._addresses)
         bootstrap = BootstrapTokens(self.catalog, self.cache, self._objects, clock)
         self._signing = CertificateSigner(
             self.catalog, self.cache, self._objects, authority, clock, bootstrap.spend, claims.serving_problem
@@ -173,22 +156,34 @@ class RequestHandler:
         for listener in (self._rbac, self._aggregation, self._definitions, self._addresses, self._signing):
             self.cache.listen(listener)
         self.reader = ReadEndpoints(self.catalog, self.cache, clock, random)
-        escalation = Escalation(self._authorizer, self._rbac)
-        requests = RequestRights(self._authorizer)
-        checks: list[WriteCheck] = [
-            partial(on_loop, self._restriction.check),
-            escalation.check,
-            partial(on_loop, requests.check),
-        ]
         accounts = ServiceAccounts(self.catalog, self._objects, clock, random, uids)
         self.pod_security = PodSecurity(pod_security, self.cache, clock)
-        admission = AdmissionChain(self._objects, refusals, accounts.complete, checks, self.pod_security)
+        admission = AdmissionChain(
+            NamespaceLifecycle(self._objects),
+            mutating=[accounts.complete],
+            authorizing=[partial(on_loop, self._restriction.check)],
+            validating=[self.pod_security.admit, check_runtime_class],
+            refusals=refusals,
+            warnings=ignored_fields,
+        )
         self._writer = WriteEndpoints(self._objects, admission, clock, random, uids, self._may_create, large)
         self._patcher = PatchEndpoints(self._writer, clock, self._may_create, large)
-        self._pods = PodSubresources(self.catalog, self.cache, self._objects, clock, large)
-        self._node_proxy = NodeProxy(self._objects, nodes)
-        self._pod_streams = PodStreams(self.catalog, self._objects, nodes, clock)
-        self._minting = TokenRequests(signing_key, self._objects, clock, uids)
+        self._strategies = build_strategies(
+            catalog=self.catalog,
+            cache=self.cache,
+            objects=self._objects,
+            writer=self._writer,
+            large=large,
+            clock=clock,
+            uids=uids,
+            signing_key=signing_key,
+            node_client=nodes,
+            authorizer=self._authorizer,
+            restriction=self._restriction,
+            escalation=Escalation(self._authorizer, self._rbac),
+            custom_resources=self._definitions,
+            services=self._addresses,
+        )
         authenticator.trust(ServiceAccountTokens(signing_key, self.cache, clock).review, self.cache.fresh)
         authenticator.trust(bootstrap.review, self.cache.fresh)
         self._reviews = AccessReviews(
@@ -208,9 +203,6 @@ class RequestHandler:
         )
         self._pages: dict[str, Page] = {}
         self._watch_limit = StreamLimit("watches", of_user=WATCHES_OF_USER, of_namespace=WATCHES_OF_NAMESPACE)
-        self._stream_limit = StreamLimit(
-            "logs and sessions in containers", of_user=SESSIONS_OF_USER, of_namespace=SESSIONS_OF_USER
-        )
 
     def serve(self, path: str, page: Page) -> None:
         """Have a path answered that is no resource's. Who may ask is settled before, as for every path."""
@@ -287,65 +279,14 @@ class RequestHandler:
             request.warnings.append(served.kind.deprecation)
         namespace = place.namespace if served.kind.namespaced else ""
         fence = self._permits.fence(request) if request.method not in _READ_VERBS else None
-        call = ResourceRequest(request, served, verb, namespace, place.name, place.subresource, params, fence)
-        if verb in _WRITE_VERBS:
-            _check_answerable(call)
-            if served.kind.group == RBAC_GROUP:
-                return await self._write_rights(call)
-            if served.resource.path == _NAMESPACES:
-                return await self._write_namespace(call)
-            if served.resource.path == SERVICES:
-                return await self._write_services(call)
-            if served.resource.path == _NODES and self._restriction.confines(request.user):
-                return await self._write_own_node(call)
-        return await self._dispatch(call)
-
-    async def _write_services(self, call: ResourceRequest) -> Answer:
-        """A write to services, which may give out addresses, and may have to begin again."""
-        warnings = call.request.warnings
-        before = len(warnings)
-
-        async def write() -> Answer:
-            del warnings[before:]
+        strategy = self._strategies.get((served.kind.group, served.kind.plural), STANDARD)
+        call = ResourceRequest(
+            request, served, verb, namespace, place.name, place.subresource, params, fence, strategy
+        )
+        if verb not in _WRITE_VERBS:
             return await self._dispatch(call)
-
-        return await self._addresses.settle(write)
-
-    async def _write_own_node(self, call: ResourceRequest) -> Answer:
-        """A node's write about itself. If it claims anything, that is judged by what other nodes have: one at a time, and all that
-        came before in view. A node waits for its own such writes before it waits for those of others."""
-        request = call.request
-        warnings = len(request.warnings)
-        try:
-            return await self._dispatch(call)
-        except NewClaims:
-            del request.warnings[warnings:]
-        own = self._node_writes.setdefault(request.user.name, asyncio.Lock())
-        async with own, self._claims_lock:
-            request.claims_alone = True
-            if not await self.cache.fresh():
-                raise errors.unavailable("what other nodes have is not known for certain; please try again")
-            answer = await self._dispatch(call)
-            await self.cache.fresh()
-            return answer
-
-    async def _write_rights(self, call: ResourceRequest) -> Answer:
-        """A write to roles or bindings is judged by what counts now, and counts itself once it is answered."""
-        if not await self.cache.fresh():
-            raise errors.unavailable("who holds which rights is not known for certain; please try again")
-        answer = await self._dispatch(call)
-        await self.cache.fresh()
-        return answer
-
-    async def _write_namespace(self, call: ResourceRequest) -> Answer:
-        """A namespace that was told to end takes nothing new, once that is answered."""
-        if call.verb == "delete" and not call.subresource:
-            await namespace_deletion.check_deletion(call, self.catalog, self.cache)
-        answer = await self._dispatch(call)
-        await self.cache.fresh()
-        if call.request.late_warnings is not None:
-            call.request.warnings += await call.request.late_warnings()
-        return answer
+        _check_answerable(call)
+        return await call.strategy.around_write(call, partial(self._dispatch, call))
 
     async def _dispatch(self, call: ResourceRequest) -> Answer:
         kind = call.served.kind
@@ -393,7 +334,7 @@ class RequestHandler:
     def _still_allowed(self, call: ResourceRequest) -> Callable[[], bool] | None:
         """Whether a watch may go on, for those that outlast the right to them otherwise."""
         user = call.request.user
-        if call.served.resource.path not in _JUDGED_AGAIN or not self._restriction.confines(user):
+        if not call.strategy.rechecks_watches or not self._restriction.confines(user):
             return None
         asked = attributes_of(call.request, call.verb, locate(call.request.path), call.params)
         return lambda: self._restriction.remains(user) and self._authorizer.decide(user, asked).allowed
@@ -407,11 +348,8 @@ class RequestHandler:
             raise errors.not_served(kind.plural, kind.group, lacking)
         if call.verb not in allowed:
             raise errors.method_not_allowed(call.verb or call.request.method.lower(), kind.plural, kind.group)
-        if kind.plural == "pods" and kind.native and call.subresource in NAMES_OF_STREAMS:
-            return await self._stream_of_pod(call)
-        if kind.plural == "nodes" and kind.native and call.subresource == "proxy":
-            self._stream_limit.check(call.request)
-            return self._stream_limit.counted(call.request, await self._node_proxy.answer(call))
+        if handler := call.strategy.subresources.get(call.subresource):
+            return await handler(call)
         match call.subresource, call.verb:
             case "scale", "get":
                 return await self._get_scale(call)
@@ -419,16 +357,6 @@ class RequestHandler:
                 return await self._patcher.update_scale(call)
             case "scale", _:
                 return await self._patcher.patch_scale(call)
-            case "eviction", _:
-                return await self._pods.evict(call)
-            case "token", _:
-                body = await self._large.run(call.request, lambda: decoding.read(call.request, native=True))
-                self._restriction.check_token_request(call, body.value)
-                return await self._minting.mint(call, body.value)
-            case "binding", _:
-                return await self._pods.bind(call)
-            case "finalize", _:
-                return await namespace_deletion.finalize(call, self._writer, self._large)
             case _, "get":
                 return await self.reader.get(call.request, call.served, call.namespace, call.name)
             case _, "update":
@@ -436,10 +364,6 @@ class RequestHandler:
             case _, "patch":
                 return await self._patcher.patch(call)
         raise errors.method_not_allowed(call.verb, kind.plural, kind.group)
-
-    async def _stream_of_pod(self, call: ResourceRequest) -> Answer:
-        self._stream_limit.check(call.request)
-        return self._stream_limit.counted(call.request, await self._pod_streams.answer(call))
 
     async def _get_scale(self, call: ResourceRequest) -> Response:
         found = await self._objects.find(call.key)

@@ -31,7 +31,7 @@ LIVE_PORT = 12000
 
 @dataclass(frozen=True, kw_only=True)
 class PilotOptions:
-    """What the command's flags come to."""
+    """The flags of the command."""
 
     application: str
     access: Access
@@ -42,7 +42,7 @@ class PilotOptions:
 
 
 async def run(options: PilotOptions) -> int:
-    """The exit code. Raises ``UnknownApplication``, and ``OSError`` where a port can't be had."""
+    """Returns the exit code. Raises ``UnknownApplication``, and ``OSError`` if a port is taken."""
     memory_tuning.settle_later(asyncio.get_running_loop())
     driver = find_driver(options.application, options.instance)
     clock = SystemClock()

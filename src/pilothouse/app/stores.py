@@ -25,7 +25,7 @@ from pilothouse.base.clock import Clock
 from pilothouse.pki.encryption_keys import EncryptionKeys, KeyFileError
 from pilothouse.pki.keyring import Keyring
 from pilothouse.store.encrypted_store import SECRETS, EncryptedStore
-from pilothouse.store.factory import EtcdOptions, StoreKind, StoreOptions, opened
+from pilothouse.store.factory import StoreOptions, opened
 from pilothouse.store.restore import MARK, continued
 
 OWN = "/pilothouse/"
@@ -36,7 +36,8 @@ NOT_SAVED = (INSTANCES, MARK, ADDRESS_BOOK)
 """except this: it says something about the store and its servers of the moment."""
 
 SEALED = (*SECRETS, PREFIX)
-"""What is sealed where there are keys for that: secrets, and the control plane's own keys, which open everything."""
+"""What is sealed where there are keys for that: secrets, and the control plane's own keys, which open
+everything."""
 
 log = logging.getLogger(__name__)
 
@@ -45,13 +46,8 @@ log = logging.getLogger(__name__)
 async def opened_store(options: ApiServerOptions, folder: DataFolder) -> AsyncIterator[EncryptedStore]:
     """The store that a server works on, with secrets sealed."""
     keys = sealing_keys(options.encryption_key_file)
-    async with opened(store_options(options.store, options.etcd, folder)) as store:
+    async with opened(StoreOptions(kind=options.store, folder=folder.store, etcd=options.etcd)) as store:
         yield EncryptedStore(await continued(store), keys, SEALED)
-
-
-def store_options(kind: StoreKind, etcd: EtcdOptions, folder: DataFolder) -> StoreOptions:
-    """Where the store is."""
-    return StoreOptions(kind=kind, folder=folder.store, etcd=etcd)
 
 
 def sealing_keys(file: Path | None) -> EncryptionKeys:

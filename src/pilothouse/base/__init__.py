@@ -1,1 +1,1 @@
-"""Small things everyone needs: clocks, quantities, durations, identifiers. Standard library only, no I/O."""
+"""Basic types: clocks, quantities, durations, identifiers. Standard library only, no I/O."""

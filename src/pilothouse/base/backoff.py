@@ -1,4 +1,4 @@
-"""How long to wait after the nth failure in a row.
+"""Exponential back-off.
 
 Backoff(first=0.5, factor=2.0, longest=30.0).after(3)   # 2.0
 """
@@ -10,14 +10,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """Pauses that grow by a factor up to a limit."""
+    """Delays that grow by a factor up to a limit."""
 
     first: float
     factor: float
     longest: float
 
     def after(self, failures: int) -> float:
-        """Seconds to wait after this many failures; none after none."""
+        """Seconds to wait after this many failures in a row; 0 after none."""
         if failures <= 0:
             return 0.0
         pause = self.first

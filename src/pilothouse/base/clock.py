@@ -1,7 +1,7 @@
-"""Where the time comes from.
+"""Clocks.
 
-Whoever needs the time takes a ``Clock``; the system's is given at the edge, tests and the simulator give one that
-they move themselves.
+Code that needs the time takes a ``Clock``: the system's in production, one that is moved by hand in tests and
+the simulator.
 
     clock = ManualClock(now=1_700_000_000)
     clock.advance(90)
@@ -15,7 +15,7 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Tells the time of day and measures intervals."""
+    """Wall-clock time and monotonic time."""
 
     def now(self) -> float:
         """Seconds since 1970, UTC; may jump when the machine's clock is set."""
@@ -39,7 +39,7 @@ class SystemClock:
 
 
 class ManualClock:
-    """A clock that stands still until told to move."""
+    """A clock that moves only when it is advanced."""
 
     __slots__ = ("_monotonic", "_now")
 
@@ -54,12 +54,12 @@ class ManualClock:
         return self._monotonic
 
     def advance(self, seconds: float) -> None:
-        """Let time pass."""
+        """Advance both clocks."""
         if seconds < 0:
             raise ValueError(f"time does not run back: {seconds}")
         self._now += seconds
         self._monotonic += seconds
 
     def set(self, now: float) -> None:
-        """Set the time of day, as an operator or NTP would; intervals don't notice."""
+        """Set the wall clock, as an operator or NTP would; monotonic time is unaffected."""
         self._now = float(now)

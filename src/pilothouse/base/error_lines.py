@@ -3,8 +3,8 @@
     error_lines(["INFO started", "java.lang.IllegalArgumentException: unknown setting [a]", "\\tat org.example.Main"])
     # "java.lang.IllegalArgumentException: unknown setting [a]"
 
-From the last line that reports an error on, without stack frames and log prefixes. Of output that reports none, the last line.
-A log record in JSON is read as its message.
+From the last line that reports an error on, without stack frames and log prefixes. Of output that reports
+none, the last line. A log record in JSON is read as its message.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 LONGEST: Final = 400
-"""Characters that are kept."""
+"""The most characters of the result."""
 _MOST_LINES: Final = 4
 _LONGEST_LINE: Final = 4000
 _FRAME: Final = re.compile(r"\s+at \S|\s*\.\.\. \d+ (more|common frames omitted)|\s+(File \"|\^)|\s*$")
@@ -32,12 +32,12 @@ _CAUSE: Final = "Caused by: "
 
 
 def is_stack_frame(line: str) -> bool:
-    """Whether a line is of a stack trace, or empty: many of them crowd out what was said."""
+    """True for a line of a stack trace and an empty line, which would crowd out the message."""
     return _FRAME.match(line) is not None
 
 
 def error_lines(lines: Iterable[str], *, noise: tuple[str, ...] = ()) -> str:
-    """Joined by ``; ``, at most ``LONGEST`` characters. Lines that contain one of ``noise`` say nothing."""
+    """Joined by ``; ``, at most ``LONGEST`` characters. Lines that contain one of ``noise`` are ignored."""
     said = [_message(line[:_LONGEST_LINE]) for line in lines if not is_stack_frame(line)]
     said = [line for line in said if line and not any(each in line for each in noise)]
     errors = [number for number, line in enumerate(said) if _REPORT.search(line) and not _is_quiet(line)]

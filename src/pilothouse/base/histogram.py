@@ -1,10 +1,10 @@
-"""How often values of which size were seen: plain numbers in a list, cheap enough for every request.
+"""Histograms: plain numbers in a list, cheap enough for every request.
 
     took = Histogram((0.001, 0.01, 0.1))
     took.observe(0.004)
     took.counts, took.sum          # [0, 1, 0, 0], 0.004
 
-A histogram belongs to one thread: nothing here is locked.
+A histogram belongs to one thread: there are no locks.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from collections.abc import Sequence
 
 
 class Histogram:
-    """Counts by bucket. A value belongs to the first bound that it does not exceed; the last count is of those above."""
+    """Counts by bucket. A value belongs to the first bound that it does not exceed; the last count is for
+    larger values."""
 
     __slots__ = ("bounds", "counts", "sum")
 

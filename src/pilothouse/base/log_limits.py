@@ -1,10 +1,10 @@
-"""A bound on how often a program logs the same thing.
+"""Rate limits for repeated log records.
 
     handler.addFilter(RepeatLimit())
 
-What a program logs for each connection or request, whoever makes many of those writes into its log file: a listener that is out
-of open files can log thousands of tracebacks a second. So of one message, from one logger, ``MOST`` records pass within ``PERIOD``
-seconds, and the first one after that says how many were left out.
+A client can flood the log through messages that are logged for each connection or request: a listener without
+free file descriptors logs thousands of tracebacks a second. So ``MOST`` records of one message from one
+logger pass in ``PERIOD`` seconds, and the first one after that says how many were dropped.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _KEY_LENGTH: Final = 100
 
 
 class _Window:
-    """Records of one message since a moment."""
+    """The records of one message in the current period."""
 
     def __init__(self, since: float) -> None:
         self.since = since
@@ -29,7 +29,7 @@ class _Window:
 
 
 class RepeatLimit(logging.Filter):
-    """Counts warnings and errors; what is logged only on request (info, debug) always passes."""
+    """Limits warnings and errors; info and debug always pass."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,9 +1,10 @@
-"""What a node may be called: a lowercase RFC 1123 subdomain, as Kubernetes has it.
+"""Valid names of nodes: lowercase RFC 1123 subdomains, as in Kubernetes.
 
     why_no_node_name("db-3.example")      # ""
     why_no_node_name("*")                 # why not
 
-A node's name is part of its user name, of the name in its serving certificate and of paths: so all that handle those apply this rule.
+A node's name is part of its user name, of the name in its serving certificate and of paths: so all code that
+handles those applies this rule.
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ _NAME: Final = re.compile(rf"{_LABEL}(\.{_LABEL})*")
 
 @lru_cache(maxsize=4096)
 def is_node_name(name: str) -> bool:
-    """Whether a node may be called that."""
+    """True if the name is valid."""
     return len(name) <= LONGEST and _NAME.fullmatch(name) is not None
 
 
 def why_no_node_name(name: str) -> str:
-    """Why no node may be called that; empty if one may."""
+    """Why the name is invalid; empty if it is valid."""
     if is_node_name(name):
         return ""
     return (

@@ -1,10 +1,10 @@
-"""Prometheus' text format, written by hand: figures are kept as plain numbers, and become text when somebody asks.
+"""Prometheus' text format: values are kept as plain numbers and formatted when they are scraped.
 
     gauge("cache_revision", "The revision that the cache is at.", [("", 42)])
     counter("events_total", "Events sent.", [(labels(kind="Pod"), 7)])
     histogram("took_seconds", "How long it took.", [(labels(verb="GET"), took)])
 
-Each gives one family: its lines stand together, as the format demands.
+Each returns one metric family, whose lines must stand together.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pilothouse.base.histogram import Histogram
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 LONGEST = 256
-"""Characters of a label's value; what is longer is cut off."""
+"""The most characters of a label's value; longer ones are cut."""
 _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 
 Samples = Iterable[tuple[str, float]]

@@ -4,9 +4,9 @@
     str(parse_quantity("0.5"))        # "500m"
     parse_quantity("1Gi").to_int()    # 1073741824
 
-A quantity is a whole number of nano-units plus the family of suffixes it was written in, which only decides how it is
-printed. Nothing is ever rounded down: a fraction of a nano-unit becomes one, because who asks for a little should get
-a little. Comparison is by value: ``1000m`` equals ``1``.
+A quantity is a whole number of nano-units plus the family of suffixes it was written in, which only decides
+how it is printed. Nothing is rounded down: a fraction of a nano-unit becomes one, as in Kubernetes.
+Comparison is by value: ``1000m`` equals ``1``.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class Quantity:
         return Quantity(-self.nanos, self.family)
 
     def to_int(self) -> int:
-        """Whole units, a fraction counted as one more."""
+        """Whole units, rounded up."""
         return _away_from_zero(Fraction(self.nanos, NANO))
 
     def to_float(self) -> float:

@@ -1,4 +1,4 @@
-"""Moments as RFC 3339 text. Inside, a moment is a float of seconds since 1970, UTC.
+"""RFC 3339 times. In code a time is a float of seconds since 1970, UTC.
 
 format_time(0)                              # "1970-01-01T00:00:00Z", as metadata.creationTimestamp
 format_micro_time(0.25)                     # "1970-01-01T00:00:00.250000Z", as a Lease's renewTime
@@ -33,7 +33,7 @@ def format_time(moment: float) -> str:
 
 @lru_cache(maxsize=64)
 def _second(moment: int) -> str:
-    """A busy server spells out the same second thousands of times."""
+    """Cached: a busy server formats the same second thousands of times."""
     return _spelt(moment) + "Z"
 
 

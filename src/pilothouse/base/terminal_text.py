@@ -1,6 +1,6 @@
-"""Text of others, made fit for a terminal: what would steer it is shown instead.
+r"""Escapes untrusted text for a terminal: control characters are shown, not interpreted.
 
->>> visible("\x1b[31mred\r\nfake line")
+>>> escape_control_characters("\x1b[31mred\r\nfake line")
 '^[[31mred^M^Jfake line'
 """
 
@@ -10,7 +10,7 @@ import re
 from typing import Final
 
 _CONTROLS: Final = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
-"""All controls but the tab; separators of lines; and what turns the direction of text round."""
+"""Control characters except tab, line separators, and characters that change the text direction."""
 
 
 def escape_control_characters(text: str) -> str:

@@ -1,4 +1,4 @@
-"""Identifiers that nobody has to coordinate."""
+"""Random UUIDs."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ _POOL: Final = 4096
 class Uids:
     """Random UUIDs, version 4, as text. Several times faster than going through ``uuid.UUID``.
 
-    Entropy is fetched for many at a time: asking the system for it costs more than all the rest. The simulator gives its own,
-    so that the same seed gives the same identifiers.
+    Entropy is fetched for many at a time: asking the system for it costs more than all the rest. The
+    simulator gives its own, so that the same seed gives the same identifiers.
     """
 
     __slots__ = ("_at", "_digits", "_entropy")
@@ -36,7 +36,7 @@ class Uids:
 
 
 def new_uid() -> str:
-    """One random UUID, for whoever needs no more."""
+    """One random UUID."""
     return _uuid(os.urandom(16).hex())
 
 

@@ -113,9 +113,9 @@ def controller_manager(verbose: int, kubeconfig: Path | None, lifeline: int | No
     from pilothouse.meta.errors import StatusError
 
     if lifeline is not None:
-        from pilothouse.app.parent_pipe import await_word
+        from pilothouse.app.parent_pipe import await_begin
 
-        await_word(lifeline)
+        await_begin(lifeline)
     try:
         options = ManagerOptions(
             access=own_access(kubeconfig, default_data() / "controller-manager.kubeconfig"),

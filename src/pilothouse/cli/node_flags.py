@@ -156,9 +156,9 @@ def run_node(kubeconfig: Path | None, lifeline: int | None, flags: dict[str, Any
     # What pods of other users read must not depend on the umask of who started it; what they may not read has its mode said.
     os.umask(0o022)
     if lifeline is not None:
-        from pilothouse.app.parent_pipe import await_word
+        from pilothouse.app.parent_pipe import await_begin
 
-        await_word(lifeline)
+        await_begin(lifeline)
     try:
         options = _options(kubeconfig, lifeline, flags)
         with ExitStack() as stack:

@@ -52,19 +52,23 @@ def why(
 
     import asyncio
 
-    from pilothouse.app.why import as_json, in_words
-    from pilothouse.app.why import why as find_out
+    import msgspec
+
+    from pilothouse.app.why import diagnose, explain
     from pilothouse.client.access import AccessError
     from pilothouse.client.discovery import NoSuchKind
     from pilothouse.client.transport import TransportError
     from pilothouse.meta.errors import StatusError
 
     try:
-        findings = asyncio.run(find_out(reached, kind, name, namespace))
+        findings = asyncio.run(diagnose(reached, kind, name, namespace))
     except NoSuchKind as problem:
         raise click.ClickException(str(problem)) from None
     except (TransportError, StatusError, AccessError) as problem:
         raise click.ClickException(f"{reached.url}: {problem}") from None
-    click.echo(as_json(findings) if output == "json" else in_words(findings, verbose=verbose))
-    if not findings.about.there:
+    if output == "json":
+        click.echo(msgspec.json.format(msgspec.json.encode(findings)))
+    else:
+        click.echo(explain(findings, verbose=verbose))
+    if not findings.about.exists:
         raise SystemExit(1)

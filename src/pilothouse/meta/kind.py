@@ -69,10 +69,6 @@ def _unchanged(obj: Object) -> None:
     return None
 
 
-def _unchanged_completion(new: Object, old: Object | None) -> None:
-    return None
-
-
 def _unprotected(obj: Object) -> str:
     return ""
 
@@ -142,9 +138,6 @@ class Kind:
     """What the server itself sets on a new object (a Namespace's phase, a Secret's ``stringData`` folded in)."""
     prepare_update: Callable[[Object, Object], None] = _unchanged_update
     """What the server itself sets or keeps on update, given the new and the stored object."""
-    complete: Callable[[Object, Object | None], None] = _unchanged_completion
-    """What only a server can add (an address, a finalizer of its own), given the stored object on update. It comes
-    after the record of who manages which field, so no client is credited with it."""
     prepare_delete: Callable[[Object], None] = _unchanged
     """What the server itself sets when an object begins to go (a Namespace's phase)."""
     protected: Callable[[Object], str] = _unprotected

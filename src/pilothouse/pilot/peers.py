@@ -97,8 +97,8 @@ class PilotPeers:
 
     async def _elect(self) -> None:
         while True:
-            await self._candidacy.is_candidate()
-            await unless(self._leadership.run(), self._candidacy.has_withdrawn())
+            await self._candidacy.until_candidate()
+            await unless(self._leadership.run(), self._candidacy.until_withdrawn())
             await self._leadership.release()
 
     async def release(self) -> None:

@@ -73,7 +73,7 @@ class PilotStatusWriter:
 
     async def record_event(self, pilot: Object, reason: str, message: str, *, warning: bool = False) -> None:
         """An event about the Pilot."""
-        event = self._correlator.tell(pilot, reason, message, now=self._clock.now(), warning=warning)
+        event = self._correlator.correlate(pilot, reason, message, now=self._clock.now(), warning=warning)
         if event is None:
             return
         try:

@@ -13,12 +13,12 @@ WHY = "the replica of shard 0 of logs has no place: es-test-data-1: the node is 
 
 
 def sailed(health: str, shards: Tree) -> tuple[ElasticsearchHarness, Object]:
-    sea = ElasticsearchHarness()
-    test = sea.add(elastic("test", pools=[pool("data", 2)]))
-    sea.sail(test)
-    sea.health, sea.shards = health, shards
-    sea.sail(test)
-    return sea, sea.of(test.noun, "test")
+    harness = ElasticsearchHarness()
+    test = harness.add(elastic("test", pools=[pool("data", 2)]))
+    harness.run_until_idle(test)
+    harness.health, harness.shards = health, shards
+    harness.run_until_idle(test)
+    return harness, harness.of(test.noun, "test")
 
 
 def message(cluster: Object, kind: str) -> str:
@@ -27,88 +27,88 @@ def message(cluster: Object, kind: str) -> str:
 
 @pytest.mark.parametrize("kind", ["Available", "Progressing"])
 def test_how_many_shards_are_without_a_node_and_why(kind: str) -> None:
-    sea, test = sailed("Yellow", {"active": 5, "unassigned": 2, "explanation": WHY})
+    harness, test = sailed("Yellow", {"active": 5, "unassigned": 2, "explanation": WHY})
     assert f"health is Yellow: 2 shards are unassigned; {WHY}." in message(test, kind)
-    assert sea.condition(test, "Available") == ("True", "HealthYellow")
-    assert sea.condition(test, "Progressing") == ("False", "AsAsked")
+    assert harness.condition(test, "Available") == ("True", "HealthYellow")
+    assert harness.condition(test, "Progressing") == ("False", "AsAsked")
     assert test.status["shards"]["explanation"] == WHY
 
 
 def test_that_shards_are_being_built() -> None:
     _, test = sailed("Yellow", {"active": 5, "initializing": 1, "unassigned": 1})
-    assert "health is Yellow: 1 shard is unassigned, 1 shard is being built." in message(test, "Progressing")
+    assert "health is Yellow: 1 shard is unassigned, 1 shard is initializing." in message(test, "Progressing")
 
 
 def test_a_red_one_too() -> None:
-    sea, test = sailed("Red", {"active": 5, "unassigned": 1})
+    harness, test = sailed("Red", {"active": 5, "unassigned": 1})
     assert "can't be reached: 1 shard is unassigned." in message(test, "Available")
-    assert sea.condition(test, "Degraded") == ("True", "HealthRed")
+    assert harness.condition(test, "Degraded") == ("True", "HealthRed")
 
 
 def test_a_green_one_is_as_asked() -> None:
     _, test = sailed("Green", {"active": 7})
-    assert message(test, "Progressing") == "Everything is as asked."
+    assert message(test, "Progressing") == "Everything is as specified."
     assert message(test, "Available") == "The cluster's health is Green."
 
 
 def test_a_green_one_that_nobody_can_ask_is_not_available() -> None:
-    sea, test = sailed("Green", {"active": 7})
+    harness, test = sailed("Green", {"active": 7})
     # The pilots have seen it get green; of the pods nobody is behind the service yet.
-    for pod in sea.all(Pod):
-        sea.set_ready(pod, False)
-    sea.step(elasticsearch_clusters, test)
-    assert sea.condition(test, "Available") == ("False", "NoNodeReady")
-    told = message(sea.of(test.noun, "test"), "Available")
+    for pod in harness.all(Pod):
+        harness.set_ready(pod, False)
+    harness.step(elasticsearch_clusters, test)
+    assert harness.condition(test, "Available") == ("False", "NoNodeReady")
+    told = message(harness.of(test.noun, "test"), "Available")
     assert "health is Green, but no node that takes requests is ready behind service es-test" in told
-    sea.set_ready(sea.of(Pod, "es-test-data-1"), True)
-    sea.step(elasticsearch_clusters, test)
-    assert sea.condition(test, "Available") == ("True", "HealthGreen")
+    harness.set_ready(harness.of(Pod, "es-test-data-1"), True)
+    harness.step(elasticsearch_clusters, test)
+    assert harness.condition(test, "Available") == ("True", "HealthGreen")
 
 
 def test_masters_that_are_ready_take_no_requests() -> None:
-    sea = ElasticsearchHarness()
-    test = sea.add(elastic("test", pools=[pool("master", 1, "master"), pool("data", 1, "data")]))
-    sea.sail(test)
-    assert sea.condition(test, "Available") == ("True", "HealthGreen")
-    sea.set_ready(sea.of(Pod, "es-test-data-0"), False)
-    sea.step(elasticsearch_clusters, test)
-    assert sea.condition(test, "Available") == ("False", "NoNodeReady")
+    harness = ElasticsearchHarness()
+    test = harness.add(elastic("test", pools=[pool("master", 1, "master"), pool("data", 1, "data")]))
+    harness.run_until_idle(test)
+    assert harness.condition(test, "Available") == ("True", "HealthGreen")
+    harness.set_ready(harness.of(Pod, "es-test-data-0"), False)
+    harness.step(elasticsearch_clusters, test)
+    assert harness.condition(test, "Available") == ("False", "NoNodeReady")
 
 
-def outdated(sea: ElasticsearchHarness, test: Object) -> str:
+def outdated(harness: ElasticsearchHarness, test: Object) -> str:
     """What is said while nobody has counted the shards."""
-    sea.step(elasticsearch_clusters, test)
-    assert sea.condition(test, "Progressing") == ("True", "HealthOutdated")
-    return message(sea.of(test.noun, "test"), "Progressing")
+    harness.step(elasticsearch_clusters, test)
+    assert harness.condition(test, "Progressing") == ("True", "HealthOutdated")
+    return message(harness.of(test.noun, "test"), "Progressing")
 
 
 def test_not_everything_is_as_asked_before_the_shards_are_counted_without_a_node_that_left() -> None:
-    sea, test = sailed("Green", {"active": 7})
-    leader = next(one for one in sea.all(Pilot) if one.at("status", "elasticsearch", "cluster"))
+    harness, test = sailed("Green", {"active": 7})
+    leader = next(one for one in harness.all(Pilot) if one.at("status", "elasticsearch", "cluster"))
 
     def add(tree: Tree) -> None:
         tree["status"]["elasticsearch"]["cluster"]["members"]["es-test-data-2"] = "2026-01-01T00:00:00Z"
 
-    sea.change(leader, add)
-    assert "have not been counted since es-test-data-2 left" in outdated(sea, test)
-    sea.sail(test)
-    assert message(sea.of(test.noun, "test"), "Progressing") == "Everything is as asked."
+    harness.change(leader, add)
+    assert "have not been counted since es-test-data-2 left" in outdated(harness, test)
+    harness.run_until_idle(test)
+    assert message(harness.of(test.noun, "test"), "Progressing") == "Everything is as specified."
 
 
 def test_nor_before_they_are_counted_with_a_node_that_was_started_anew() -> None:
-    sea, test = sailed("Green", {"active": 7})
+    harness, test = sailed("Green", {"active": 7})
     again = {"lastStartedTime": "2026-01-01T00:00:00Z"}
-    sea.change(sea.of(Pilot, "es-test-data-1"), lambda tree: tree["status"].update(again))
-    assert "have not been counted since es-test-data-1 came in" in outdated(sea, test)
+    harness.change(harness.of(Pilot, "es-test-data-1"), lambda tree: tree["status"].update(again))
+    assert "have not been counted since es-test-data-1 joined" in outdated(harness, test)
 
 
 def test_nodes_that_others_have_added_to_the_cluster_are_not_waited_for() -> None:
-    sea, test = sailed("Green", {"active": 7})
-    leader = next(one for one in sea.all(Pilot) if one.at("status", "elasticsearch", "cluster"))
+    harness, test = sailed("Green", {"active": 7})
+    leader = next(one for one in harness.all(Pilot) if one.at("status", "elasticsearch", "cluster"))
 
     def add(tree: Tree) -> None:
         tree["status"]["elasticsearch"]["cluster"]["members"]["a-laptop"] = ""
 
-    sea.change(leader, add)
-    sea.step(elasticsearch_clusters, test)
-    assert sea.condition(test, "Progressing") == ("False", "AsAsked")
+    harness.change(leader, add)
+    harness.step(elasticsearch_clusters, test)
+    assert harness.condition(test, "Progressing") == ("False", "AsAsked")

@@ -21,11 +21,11 @@ def sailed(
     *, claims: bool = True, expandable: bool = True, **spec: Any
 ) -> tuple[ElasticsearchHarness, Object]:
     """Two nodes, each with a claim of 10 GiB."""
-    sea = ElasticsearchHarness()
+    harness = ElasticsearchHarness()
     persistence = {"persistence": {"size": "10Gi", "storageClass": "disks"}} if claims else {}
-    test = sea.add(elastic("test", pools=[pool("data", 2, **persistence)], **spec))
+    test = harness.add(elastic("test", pools=[pool("data", 2, **persistence)], **spec))
     if claims:
-        sea.add(
+        harness.add(
             {
                 "apiVersion": StorageClass.api_version,
                 "kind": StorageClass.kind,
@@ -35,7 +35,7 @@ def sailed(
             }
         )
     for number in range(2 if claims else 0):
-        sea.add(
+        harness.add(
             {
                 "apiVersion": PersistentVolumeClaim.api_version,
                 "kind": PersistentVolumeClaim.kind,
@@ -44,18 +44,18 @@ def sailed(
                 "status": {"phase": "Bound", "capacity": {"storage": "10Gi"}},
             }
         )
-    sea.sail(test)
-    return sea, test
+    harness.run_until_idle(test)
+    return harness, test
 
 
 def fill(
-    sea: ElasticsearchHarness, test: Object, first: int, second: int, *, capacity: int = 10 * GIB
+    harness: ElasticsearchHarness, test: Object, first: int, second: int, *, capacity: int = 10 * GIB
 ) -> Object:
     """Have both pilots report how full their volumes are, in parts of a hundred."""
     for number, percent in enumerate((first, second)):
-        sea.says[f"es-test-data-{number}"] = {"volume": (-(-capacity * percent // 100), capacity)}
-    sea.sail(test)
-    return sea.of(ElasticsearchCluster, "test")
+        harness.reports[f"es-test-data-{number}"] = {"volume": (-(-capacity * percent // 100), capacity)}
+    harness.run_until_idle(test)
+    return harness.of(ElasticsearchCluster, "test")
 
 
 def degraded(cluster: Object) -> tuple[str, str, str]:
@@ -64,8 +64,8 @@ def degraded(cluster: Object) -> tuple[str, str, str]:
 
 
 def test_the_fullest_volume_is_in_the_status_by_the_name_of_its_claim() -> None:
-    sea, test = sailed()
-    cluster = fill(sea, test, 30, 42)
+    harness, test = sailed()
+    cluster = fill(harness, test, 30, 42)
     assert cluster.status["fullestVolume"] == {
         "name": CLAIM,
         "node": "es-test-data-1",
@@ -79,7 +79,7 @@ def test_the_fullest_volume_is_in_the_status_by_the_name_of_its_claim() -> None:
 @pytest.mark.parametrize(
     ("percent", "reason", "effect"),
     [
-        (85, "VolumeNearlyFull", "puts no further shards there"),
+        (85, "VolumeNearlyFull", "allocates no further shards there"),
         (90, "VolumeNearlyFull", "moves shards away from there"),
         (95, "VolumeFull", "read-only"),
         (100, "VolumeFull", "read-only"),
@@ -88,8 +88,8 @@ def test_the_fullest_volume_is_in_the_status_by_the_name_of_its_claim() -> None:
 def test_each_of_elasticsearchs_watermarks_is_degraded_and_says_what_helps(
     percent: int, reason: str, effect: str
 ) -> None:
-    sea, test = sailed()
-    status, found, message = degraded(fill(sea, test, 20, percent))
+    harness, test = sailed()
+    status, found, message = degraded(fill(harness, test, 20, percent))
     assert (status, found) == ("True", reason)
     assert f"volume {CLAIM} is" in message
     assert f"full, to {percent} %" in message
@@ -98,15 +98,15 @@ def test_each_of_elasticsearchs_watermarks_is_degraded_and_says_what_helps(
 
 
 def test_below_them_nothing_is_amiss_and_a_volume_that_was_emptied_is_forgiven() -> None:
-    sea, test = sailed()
-    assert degraded(fill(sea, test, 20, 84))[0] == "False"
-    assert degraded(fill(sea, test, 20, 96))[0] == "True"
-    assert degraded(fill(sea, test, 20, 60)) == ("False", "AsAsked", "Nothing is amiss.")
+    harness, test = sailed()
+    assert degraded(fill(harness, test, 20, 84))[0] == "False"
+    assert degraded(fill(harness, test, 20, 96))[0] == "True"
+    assert degraded(fill(harness, test, 20, 60)) == ("False", "AsAsked", "No problems found.")
 
 
 def test_a_large_disk_with_hundreds_of_gigabytes_left_is_not_nearly_full() -> None:
-    sea, test = sailed()
-    assert degraded(fill(sea, test, 20, 96, capacity=20_000 * GIB))[0] == "False"
+    harness, test = sailed()
+    assert degraded(fill(harness, test, 20, 96, capacity=20_000 * GIB))[0] == "False"
 
 
 @pytest.mark.parametrize(
@@ -115,88 +115,90 @@ def test_a_large_disk_with_hundreds_of_gigabytes_left_is_not_nearly_full() -> No
         (
             {"expandable": False},
             10 * GIB,
-            "the claim can't grow (storage class disks does not let claims grow",
+            "the claim can't be expanded (storage class disks does not allow expansion",
         ),
-        ({}, 200 * GIB, "the claim has a disk of node n1 in common with others: make room there"),
-        ({"claims": False}, 10 * GIB, "make room on the disk of node n1, give pool data persistence"),
+        ({}, 200 * GIB, "the claim shares a disk of node n1 with others: free space there"),
+        ({"claims": False}, 10 * GIB, "free space on the disk of node n1, give pool data persistence"),
     ],
     ids=["a class that does not grow", "a folder on a shared disk", "no claim"],
 )
 def test_the_advice_fits_what_the_volume_is(setting: dict[str, bool], capacity: int, advice: str) -> None:
-    sea, test = sailed(**setting)
-    message = degraded(fill(sea, test, 20, 92, capacity=capacity))[2]
+    harness, test = sailed(**setting)
+    message = degraded(fill(harness, test, 20, 92, capacity=capacity))[2]
     assert advice in message
     assert "delete indices" in message
     assert "persistence.size" not in message
 
 
 def test_without_elasticsearchs_own_watch_the_effect_is_another() -> None:
-    sea, test = sailed(config={"cluster": {"routing.allocation.disk.threshold_enabled": False}})
-    assert "writes fail once it is full" in degraded(fill(sea, test, 20, 96))[2]
+    harness, test = sailed(config={"cluster": {"routing.allocation.disk.threshold_enabled": False}})
+    assert "writes fail once it is full" in degraded(fill(harness, test, 20, 96))[2]
 
 
 def test_indices_that_take_no_writes_come_before_all_else() -> None:
-    sea, test = sailed()
-    sea.read_only = {"count": 5, "names": ["a", "b", "c", "d", "e"]}
-    status, reason, message = degraded(fill(sea, test, 20, 97))
+    harness, test = sailed()
+    harness.read_only = {"count": 5, "names": ["a", "b", "c", "d", "e"]}
+    status, reason, message = degraded(fill(harness, test, 20, 97))
     assert (status, reason) == ("True", "IndicesReadOnly")
     assert message.startswith("5 indices take no writes (a, b, c and 2 more), since a disk was nearly full")
     assert f"volume {CLAIM} is full to 97 %" in message
     # A version that is refused at the same time does not hide it, nor is it hidden.
-    sea.edit(sea.of(ElasticsearchCluster, "test"), version="6.0.0")
-    sea.sail(test)
-    status, reason, message = degraded(sea.of(ElasticsearchCluster, "test"))
+    harness.edit(harness.of(ElasticsearchCluster, "test"), version="6.0.0")
+    harness.run_until_idle(test)
+    status, reason, message = degraded(harness.of(ElasticsearchCluster, "test"))
     assert reason == "IndicesReadOnly"
     assert "6.0.0" in message
 
 
 def test_a_block_that_stays_when_there_is_room_is_told_with_how_to_take_it_off() -> None:
-    sea, test = sailed()
-    sea.read_only = {"count": 1, "names": ["books"]}
-    _, reason, message = degraded(fill(sea, test, 20, 20))
+    harness, test = sailed()
+    harness.read_only = {"count": 1, "names": ["books"]}
+    _, reason, message = degraded(fill(harness, test, 20, 20))
     assert reason == "IndicesReadOnly"
     assert message.startswith("1 index takes no writes (books)")
     assert 'PUT /_all/_settings {"index.blocks.read_only_allow_delete": null}' in message
 
 
 def test_a_full_volume_is_told_beside_what_is_refused() -> None:
-    sea, test = sailed()
-    fill(sea, test, 20, 96)
-    sea.edit(sea.of(ElasticsearchCluster, "test"), version="6.0.0")
-    sea.sail(test)
-    _, reason, message = degraded(sea.of(ElasticsearchCluster, "test"))
+    harness, test = sailed()
+    fill(harness, test, 20, 96)
+    harness.edit(harness.of(ElasticsearchCluster, "test"), version="6.0.0")
+    harness.run_until_idle(test)
+    _, reason, message = degraded(harness.of(ElasticsearchCluster, "test"))
     assert reason != "VolumeFull"
     assert f"volume {CLAIM} is full" in message
 
 
 def test_an_event_tells_it_once_and_not_with_every_figure() -> None:
-    sea, test = sailed()
+    harness, test = sailed()
     events: list[str] = []
     for percent in (86, 88, 91, 96, 98):
         used = 10 * GIB * percent // 100
-        sea.says["es-test-data-1"] = {"volume": (used, 10 * GIB)}
-        sea.play_pilots(test)
+        harness.reports["es-test-data-1"] = {"volume": (used, 10 * GIB)}
+        harness.report_pilots(test)
         for _ in range(2):
-            told = [each for each in sea.step(elasticsearch_clusters, test) if isinstance(each, RecordEvent)]
+            told = [
+                each for each in harness.step(elasticsearch_clusters, test) if isinstance(each, RecordEvent)
+            ]
             events += [each.event for each in told]
     assert events == ["VolumeNearlyFull", "VolumeFull"]
 
 
 def test_volumes_that_do_not_change_cause_no_writes() -> None:
-    sea, test = sailed()
-    fill(sea, test, 20, 96)
-    assert reasons(sea.step(elasticsearch_clusters, test)) == []
+    harness, test = sailed()
+    fill(harness, test, 20, 96)
+    assert reasons(harness.step(elasticsearch_clusters, test)) == []
 
 
 def test_a_full_volume_comes_before_data_that_can_not_be_reached_for_it() -> None:
-    sea, test = sailed()
-    sea.health = "Red"
-    sea.shards = {
+    harness, test = sailed()
+    harness.health = "Red"
+    harness.shards = {
         "active": 1,
         "unassigned": 1,
         "explanation": "shard has exceeded the maximum number of retries [5] on failed allocation attempts",
     }
-    status, reason, message = degraded(fill(sea, test, 50, 99))
+    status, reason, message = degraded(fill(harness, test, 50, 99))
     assert (status, reason) == ("True", "VolumeFull")
     assert message.index(CLAIM) < message.index("Some data can't be reached")
     assert "POST /_cluster/reroute?retry_failed=true" in message, "growing it is not enough by then"

@@ -20,10 +20,10 @@ EDITED, OTHER = "es-test-data-0", "es-test-data-2"
 MINE = {"cluster.name": "mine"}
 
 
-def edit(sea: ElasticsearchHarness, name: str = EDITED) -> Object:
+def edit(harness: ElasticsearchHarness, name: str = EDITED) -> Object:
     """As with kubectl."""
-    return sea.change(
-        sea.of(Pilot, name), lambda tree: tree["spec"]["configuration"]["settings"].update(MINE)
+    return harness.change(
+        harness.of(Pilot, name), lambda tree: tree["spec"]["configuration"]["settings"].update(MINE)
     )
 
 
@@ -31,88 +31,90 @@ def patched(intents: list[Intent]) -> list[str]:
     return [each.seen.name for each in intents if isinstance(each, PatchObject)]
 
 
-def started(sea: ElasticsearchHarness, name: str = EDITED) -> str:
-    return str(sea.of(Pilot, name).status["lastStartedTime"])
+def started(harness: ElasticsearchHarness, name: str = EDITED) -> str:
+    return str(harness.of(Pilot, name).status["lastStartedTime"])
 
 
-def settings(sea: ElasticsearchHarness, name: str = EDITED) -> dict[str, Any]:
-    return dict(sea.of(Pilot, name).at("spec", "configuration", "settings"))
+def settings(harness: ElasticsearchHarness, name: str = EDITED) -> dict[str, Any]:
+    return dict(harness.of(Pilot, name).at("spec", "configuration", "settings"))
 
 
 def test_nothing_is_restarted_for_it() -> None:
-    sea, test = three_nodes()
-    before = started(sea)
-    edit(sea)
-    sea.play_pilots(test)
-    sea.sail(test)
-    assert settings(sea)["cluster.name"] == "test"
-    assert started(sea) == before
-    assert sea.condition(test, "Progressing") == ("False", "AsAsked")
+    harness, test = three_nodes()
+    before = started(harness)
+    edit(harness)
+    harness.report_pilots(test)
+    harness.run_until_idle(test)
+    assert settings(harness)["cluster.name"] == "test"
+    assert started(harness) == before
+    assert harness.condition(test, "Progressing") == ("False", "AsAsked")
 
 
 def test_it_is_put_right_whatever_the_others_are_like() -> None:
-    sea, test = three_nodes()
-    sea.health = "Red"
-    sea.says["es-test-data-1"] = {"ready": False}
-    sea.sail(test)
-    edit(sea)
-    sea.sail(test, rounds=1)
-    assert settings(sea)["cluster.name"] == "test"
+    harness, test = three_nodes()
+    harness.health = "Red"
+    harness.reports["es-test-data-1"] = {"ready": False}
+    harness.run_until_idle(test)
+    edit(harness)
+    harness.run_until_idle(test, rounds=1)
+    assert settings(harness)["cluster.name"] == "test"
 
 
 def test_nobody_waits_for_one_that_is_edited_before_its_turn() -> None:
-    sea, test = three_nodes()
-    sea.edit(test, config={"a.b": 1})
-    edit(sea)
-    assert [each.seen.name for each in sea.decided(test) if isinstance(each, PatchObject) and each.event] == [
-        OTHER
-    ]
-    sea.sail(test)
-    assert all(settings(sea, name)["a.b"] == 1 for name in sea.names(Pilot))
-    assert settings(sea)["cluster.name"] == "test"
+    harness, test = three_nodes()
+    harness.edit(test, config={"a.b": 1})
+    edit(harness)
+    assert [
+        each.seen.name
+        for each in harness.decide_cluster(test)
+        if isinstance(each, PatchObject) and each.event
+    ] == [OTHER]
+    harness.run_until_idle(test)
+    assert all(settings(harness, name)["a.b"] == 1 for name in harness.names(Pilot))
+    assert settings(harness)["cluster.name"] == "test"
 
 
 @pytest.mark.parametrize("config", [{}, {"a.b": 1}])
 def test_those_that_were_started_with_it_are_restarted_in_their_turn(config: dict[str, Any]) -> None:
-    sea, test = three_nodes()
+    harness, test = three_nodes()
     for name in (EDITED, OTHER):
-        edited = edit(sea, name)
+        edited = edit(harness, name)
         # Its database ended by itself while nobody was there to put it right.
         running = {"generation": edited.generation, "hash": configuration_hash(edited.spec)}
-        sea.change(edited, lambda tree, running=running: tree["status"].update(configuration=running))  # type: ignore[misc]
-    sea.edit(test, config=config)
-    sea.says["es-test-data-1"] = {"ready": False}
-    sea.play_pilots(test)
-    intents = sea.decided(test)
+        harness.change(edited, lambda tree, running=running: tree["status"].update(configuration=running))  # type: ignore[misc]
+    harness.edit(test, config=config)
+    harness.reports["es-test-data-1"] = {"ready": False}
+    harness.report_pilots(test)
+    intents = harness.decide_cluster(test)
     assert "NodeNotReady" in reasons(intents), "it holds data like any other"
     assert patched(intents) == []
-    sea.says.clear()
-    sea.play_pilots(test)
-    assert patched(sea.decided(test)) == [OTHER], "one at a time"
-    sea.sail(test)
-    for name in sea.names(Pilot):
-        assert config.items() <= settings(sea, name).items()
-        assert settings(sea, name)["cluster.name"] == "test"
-    assert sea.condition(test, "Progressing") == ("False", "AsAsked")
+    harness.reports.clear()
+    harness.report_pilots(test)
+    assert patched(harness.decide_cluster(test)) == [OTHER], "one at a time"
+    harness.run_until_idle(test)
+    for name in harness.names(Pilot):
+        assert config.items() <= settings(harness, name).items()
+        assert settings(harness, name)["cluster.name"] == "test"
+    assert harness.condition(test, "Progressing") == ("False", "AsAsked")
 
 
 def test_one_that_is_edited_before_it_could_follow_its_cluster_goes_first() -> None:
-    sea, test = three_nodes()
-    sea.edit(test, config={"a.b": 1})
-    sea.step(elasticsearch_clusters, test)
-    assert settings(sea, OTHER)["a.b"] == 1
-    edit(sea, OTHER)
-    assert patched(sea.decided(test)) == [OTHER]
-    sea.sail(test)
-    assert all(settings(sea, name)["a.b"] == 1 for name in sea.names(Pilot))
-    assert settings(sea, OTHER)["cluster.name"] == "test"
+    harness, test = three_nodes()
+    harness.edit(test, config={"a.b": 1})
+    harness.step(elasticsearch_clusters, test)
+    assert settings(harness, OTHER)["a.b"] == 1
+    edit(harness, OTHER)
+    assert patched(harness.decide_cluster(test)) == [OTHER]
+    harness.run_until_idle(test)
+    assert all(settings(harness, name)["a.b"] == 1 for name in harness.names(Pilot))
+    assert settings(harness, OTHER)["cluster.name"] == "test"
 
 
 def test_a_pilot_that_nobody_has_vouched_for_is_vouched_for_without_a_restart() -> None:
-    sea, test = three_nodes()
-    before = started(sea)
-    sea.change(sea.of(Pilot, EDITED), lambda tree: tree["metadata"]["annotations"].pop(CONFIGURATION))
-    sea.sail(test)
-    pilot = sea.of(Pilot, EDITED)
+    harness, test = three_nodes()
+    before = started(harness)
+    harness.change(harness.of(Pilot, EDITED), lambda tree: tree["metadata"]["annotations"].pop(CONFIGURATION))
+    harness.run_until_idle(test)
+    pilot = harness.of(Pilot, EDITED)
     assert pilot.annotations[CONFIGURATION] == configuration_hash(pilot.spec)
-    assert started(sea) == before
+    assert started(harness) == before

@@ -13,7 +13,7 @@ from pilothouse.api.navigator.labels import TEMPLATE
 from pilothouse.api.objects import Object, Tree
 from pilothouse.api.pod_security.evaluation import evaluate
 from pilothouse.api.pod_security.policy import RESTRICTED, LevelVersion
-from pilothouse.controllers.elasticsearch.pool_stateful_set import template_hash
+from pilothouse.controllers.elasticsearch.desired.pool_stateful_set import template_hash
 
 AS_SOMEBODY = {"securityContext": {"runAsUser": 1000}}
 PILOT = {"pilotImage": {"repository": "pilothouse", "tag": "1"}}
@@ -25,17 +25,17 @@ def complaint(pod: Object) -> str:
 
 @pytest.mark.parametrize("more", [{}, PILOT], ids=["plain", "with a pilot from an image"])
 def test_a_new_cluster_fits_a_restricted_namespace(more: dict[str, Any]) -> None:
-    sea = ElasticsearchHarness()
-    test = sea.add(elastic("test", pools=[pool("mixed", 1, "data", "master")], **AS_SOMEBODY, **more))
-    sea.sail(test)
-    assert complaint(sea.of(Pod, "es-test-mixed-0")) == ""
+    harness = ElasticsearchHarness()
+    test = harness.add(elastic("test", pools=[pool("mixed", 1, "data", "master")], **AS_SOMEBODY, **more))
+    harness.run_until_idle(test)
+    assert complaint(harness.of(Pod, "es-test-mixed-0")) == ""
 
 
 def test_who_runs_it_has_to_be_said_for_that() -> None:
-    sea = ElasticsearchHarness()
-    test = sea.add(elastic("test", pools=[pool("mixed", 1, "data", "master")]))
-    sea.sail(test)
-    assert complaint(sea.of(Pod, "es-test-mixed-0")) == (
+    harness = ElasticsearchHarness()
+    test = harness.add(elastic("test", pools=[pool("mixed", 1, "data", "master")]))
+    harness.run_until_idle(test)
+    assert complaint(harness.of(Pod, "es-test-mixed-0")) == (
         'runAsNonRoot != true (pod or container "elasticsearch" must set securityContext.runAsNonRoot=true)'
     )
 
@@ -53,18 +53,18 @@ def unrestricted(tree: Tree) -> Tree:
 
 
 def test_a_cluster_from_before_is_restarted_only_when_its_version_changes() -> None:
-    sea, test = three_nodes()
-    stateful_set = the_set(sea)
+    harness, test = three_nodes()
+    stateful_set = the_set(harness)
     old = unrestricted(stateful_set.thawed()["spec"]["template"])
-    sea.change(stateful_set, lambda tree: tree["spec"].update(template=old))
+    harness.change(stateful_set, lambda tree: tree["spec"].update(template=old))
     for ordinal in range(3):
         hashed = {TEMPLATE: old["metadata"]["annotations"][TEMPLATE]}
-        pod = sea.of(Pod, f"es-test-data-{ordinal}")
-        sea.change(pod, lambda tree, hashed=hashed: tree["metadata"]["annotations"].update(hashed))
-    assert writes(sea.decided(test), "StatefulSet") == []
-    assert writes(sea.decided(test), "Pod") == []
-    sea.edit(test, version=NEW)
-    sea.sail(test)
-    assert images(sea) == [NEW] * 3
-    assert "seccompProfile" in the_set(sea).at("spec", "template", "spec", "securityContext")
-    assert writes(sea.decided(test), "StatefulSet") == []
+        pod = harness.of(Pod, f"es-test-data-{ordinal}")
+        harness.change(pod, lambda tree, hashed=hashed: tree["metadata"]["annotations"].update(hashed))
+    assert writes(harness.decide_cluster(test), "StatefulSet") == []
+    assert writes(harness.decide_cluster(test), "Pod") == []
+    harness.edit(test, version=NEW)
+    harness.run_until_idle(test)
+    assert images(harness) == [NEW] * 3
+    assert "seccompProfile" in the_set(harness).at("spec", "template", "spec", "securityContext")
+    assert writes(harness.decide_cluster(test), "StatefulSet") == []

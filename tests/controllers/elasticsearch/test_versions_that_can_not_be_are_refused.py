@@ -13,72 +13,76 @@ from pilothouse.runtime.intents import RecordEvent
 
 
 def test_reverting_half_way_stops_and_says_who_can_not_go_back() -> None:
-    sea, test = three_nodes()
-    sea.edit(test, version=NEW)
-    sea.sail(test, rounds=2)
-    assert images(sea) == [OLD, OLD, NEW]
-    sea.edit(test, version=OLD)
-    sea.sail(test)
-    assert images(sea) == [OLD, OLD, NEW]
-    assert sea.condition(test, "Degraded") == ("True", "VersionRefused")
-    message = sea.of(ElasticsearchCluster, "test").condition("Degraded")["message"]  # type: ignore[index]
+    harness, test = three_nodes()
+    harness.edit(test, version=NEW)
+    harness.run_until_idle(test, rounds=2)
+    assert images(harness) == [OLD, OLD, NEW]
+    harness.edit(test, version=OLD)
+    harness.run_until_idle(test)
+    assert images(harness) == [OLD, OLD, NEW]
+    assert harness.condition(test, "Degraded") == ("True", "VersionRefused")
+    message = harness.of(ElasticsearchCluster, "test").condition("Degraded")["message"]  # type: ignore[index]
     assert "es-test-data-2 is at" in message
     assert "es-test-data-1" not in message
-    sea.remove(sea.of(Pod, "es-test-data-2"))
-    sea.remove(sea.of(Pod, "es-test-data-0"))
-    sea.sail(test)
-    assert images(sea) == [OLD, OLD, NEW], "each comes back as it was"
-    sea.edit(test, version=NEW)
-    sea.sail(test)
-    assert images(sea) == [NEW] * 3
+    harness.remove(harness.of(Pod, "es-test-data-2"))
+    harness.remove(harness.of(Pod, "es-test-data-0"))
+    harness.run_until_idle(test)
+    assert images(harness) == [OLD, OLD, NEW], "each comes back as it was"
+    harness.edit(test, version=NEW)
+    harness.run_until_idle(test)
+    assert images(harness) == [NEW] * 3
 
 
 def test_who_can_not_go_back_is_told_of_all_pools_whatever_else_goes_on() -> None:
-    sea = ElasticsearchHarness()
+    harness = ElasticsearchHarness()
     pools = [pool("data", 2, "data"), pool("master", 1, "master")]
-    test = sea.add(elastic("test", pools=pools, version=NEW))
-    sea.sail(test)
-    sea.says["es-test-data-0"] = {"broken": True}
-    sea.sail(test)
-    sea.edit(test, version=OLD)
+    test = harness.add(elastic("test", pools=pools, version=NEW))
+    harness.run_until_idle(test)
+    harness.reports["es-test-data-0"] = {"broken": True}
+    harness.run_until_idle(test)
+    harness.edit(test, version=OLD)
     warned = [
-        intent.event for intent in sea.step(elasticsearch_clusters, test) if isinstance(intent, RecordEvent)
+        intent.event
+        for intent in harness.step(elasticsearch_clusters, test)
+        if isinstance(intent, RecordEvent)
     ]
     assert warned == ["ErrUpdateVersion"]
-    sea.sail(test)
-    assert sea.condition(test, "Progressing") == ("True", "NodesStarting")
-    assert sea.condition(test, "Degraded") == ("True", "VersionRefused")
-    said = sea.of(ElasticsearchCluster, "test").condition("Degraded")["message"]  # type: ignore[index]
+    harness.run_until_idle(test)
+    assert harness.condition(test, "Progressing") == ("True", "NodesStarting")
+    assert harness.condition(test, "Degraded") == ("True", "VersionRefused")
+    said = harness.of(ElasticsearchCluster, "test").condition("Degraded")["message"]  # type: ignore[index]
     assert "es-test-data-0, es-test-data-1, es-test-master-0 are at 6.8.23 and can't go back" in said
 
 
 def test_two_refusals_are_both_told() -> None:
-    sea = ElasticsearchHarness()
-    test = sea.add(elastic("test", pools=[pool("data", 2, "data"), pool("master", 1, "master")], version=NEW))
-    sea.sail(test)
-    sea.edit(test, version=OLD, nodePools=[pool("master", 1, "master")])
-    sea.sail(test)
-    said = sea.of(ElasticsearchCluster, "test").condition("Degraded")["message"]  # type: ignore[index]
+    harness = ElasticsearchHarness()
+    test = harness.add(
+        elastic("test", pools=[pool("data", 2, "data"), pool("master", 1, "master")], version=NEW)
+    )
+    harness.run_until_idle(test)
+    harness.edit(test, version=OLD, nodePools=[pool("master", 1, "master")])
+    harness.run_until_idle(test)
+    said = harness.of(ElasticsearchCluster, "test").condition("Degraded")["message"]  # type: ignore[index]
     assert "can't go back" in said
     assert "nowhere to move it" in said
 
 
 def test_what_nobody_has_moved_to_can_be_taken_back() -> None:
-    sea, test = three_nodes()
-    sea.edit(test, version=NEW)
-    sea.step(elasticsearch_clusters, test)
-    sea.edit(test, version=OLD)
-    sea.sail(test)
-    assert images(sea) == [OLD] * 3
-    assert sea.condition(test, "Degraded") == ("False", "AsAsked")
+    harness, test = three_nodes()
+    harness.edit(test, version=NEW)
+    harness.step(elasticsearch_clusters, test)
+    harness.edit(test, version=OLD)
+    harness.run_until_idle(test)
+    assert images(harness) == [OLD] * 3
+    assert harness.condition(test, "Degraded") == ("False", "AsAsked")
 
 
 def test_a_size_can_be_changed_while_a_version_is_refused() -> None:
-    sea, test = three_nodes(NEW)
-    sea.edit(test, version=OLD)
-    sea.edit_pool(test, "data", replicas=4)
-    sea.sail(test)
-    assert images(sea) == [NEW] * 4
+    harness, test = three_nodes(NEW)
+    harness.edit(test, version=OLD)
+    harness.edit_pool(test, "data", replicas=4)
+    harness.run_until_idle(test)
+    assert images(harness) == [NEW] * 4
 
 
 @pytest.mark.parametrize(
@@ -99,22 +103,22 @@ def test_only_ways_that_elasticsearch_goes(old: str, new: str, says: str) -> Non
 
 @pytest.mark.parametrize("version", ["5.6.16", "6.7.2", "9.0.0", "99.1.0"])
 def test_a_version_that_no_pilot_runs_is_told_with_those_that_they_do(version: str) -> None:
-    sea = ElasticsearchHarness()
-    sea.lacks = {version}
-    test = sea.add(elastic("test", pools=[pool("data", 1)], version=version))
-    sea.sail(test)
-    assert sea.condition(test, "Degraded") == ("True", "VersionRefused")
-    said = sea.of(ElasticsearchCluster, "test").condition("Degraded")["message"]  # type: ignore[index]
+    harness = ElasticsearchHarness()
+    harness.missing_images = {version}
+    test = harness.add(elastic("test", pools=[pool("data", 1)], version=version))
+    harness.run_until_idle(test)
+    assert harness.condition(test, "Degraded") == ("True", "VersionRefused")
+    said = harness.of(ElasticsearchCluster, "test").condition("Degraded")["message"]  # type: ignore[index]
     assert f"Elasticsearch {version}: put spec.version to one of 6.8, 7 or 8" in said
-    sea.edit(test, version=NEW)
-    sea.sail(test)
-    assert images(sea) == [NEW]
-    assert sea.condition(test, "Degraded") == ("False", "AsAsked")
+    harness.edit(test, version=NEW)
+    harness.run_until_idle(test)
+    assert images(harness) == [NEW]
+    assert harness.condition(test, "Degraded") == ("False", "AsAsked")
 
 
 def test_nobody_is_moved_to_a_version_that_no_pilot_runs() -> None:
-    sea, test = three_nodes("8.18.0")
-    sea.edit(test, version="9.0.0")
-    sea.sail(test)
-    assert images(sea) == ["8.18.0"] * 3
-    assert sea.condition(test, "Degraded") == ("True", "VersionRefused")
+    harness, test = three_nodes("8.18.0")
+    harness.edit(test, version="9.0.0")
+    harness.run_until_idle(test)
+    assert images(harness) == ["8.18.0"] * 3
+    assert harness.condition(test, "Degraded") == ("True", "VersionRefused")

@@ -36,28 +36,28 @@ def pilot(name: str = "db-0", **status: Any) -> Tree:
 
 
 def test_nav_P01_a_labelled_pod_gets_one_pilot() -> None:
-    yard = ControllerHarness()
-    one = yard.add(pod(annotations={APPLICATION: "redis"}))
-    yard.step(PILOT_CREATOR, one)
-    made = yard.all(Pilot)
+    harness = ControllerHarness()
+    one = harness.add(pod(annotations={APPLICATION: "redis"}))
+    harness.step(PILOT_CREATOR, one)
+    made = harness.all(Pilot)
     assert [each.name for each in made] == ["db-0"]
     assert made[0].labels == {HAS_PILOT: ""}
     assert made[0].spec == {"application": "redis"}
-    assert yard.decide(PILOT_CREATOR, one) == []
+    assert harness.decide(PILOT_CREATOR, one) == []
 
 
 def test_a_pod_without_the_label_gets_none() -> None:
-    yard = ControllerHarness()
-    one = yard.add(pod(labels={"app": "db"}))
-    assert yard.decide(PILOT_CREATOR, one) == []
+    harness = ControllerHarness()
+    one = harness.add(pod(labels={"app": "db"}))
+    assert harness.decide(PILOT_CREATOR, one) == []
 
 
 def test_a_pilot_of_a_cluster_is_the_clusters_and_says_all_that_the_database_needs() -> None:
-    sea = ElasticsearchHarness()
-    demo = sea.add(elastic(pools=[pool("data", 1)], plugins=[{"name": "analysis-icu"}]))
-    sea.sail(demo)
-    sea.remove(sea.of(Pilot, "es-demo-data-0"))
-    intents = sea.decide(PILOT_CREATOR, sea.of(Pod, "es-demo-data-0"))
+    harness = ElasticsearchHarness()
+    demo = harness.add(elastic(pools=[pool("data", 1)], plugins=[{"name": "analysis-icu"}]))
+    harness.run_until_idle(demo)
+    harness.remove(harness.of(Pilot, "es-demo-data-0"))
+    intents = harness.decide(PILOT_CREATOR, harness.of(Pod, "es-demo-data-0"))
     assert isinstance(intents[0], Create)
     tree = intents[0].object
     assert tree["metadata"]["ownerReferences"][0]["uid"] == demo.uid
@@ -71,72 +71,72 @@ def test_a_pilot_of_a_cluster_is_the_clusters_and_says_all_that_the_database_nee
 
 
 def test_a_pilot_is_made_again_with_the_configuration_that_counts_by_then() -> None:
-    sea = ElasticsearchHarness()
-    demo = sea.add(elastic(pools=[pool("data", 1)]))
-    sea.sail(demo)
-    sea.remove(sea.of(Pilot, "es-demo-data-0"))
-    sea.edit(demo, config={"a": 1})
-    sea.sail(demo)
-    assert sea.of(Pilot, "es-demo-data-0").at("spec", "configuration", "settings")["a"] == 1
+    harness = ElasticsearchHarness()
+    demo = harness.add(elastic(pools=[pool("data", 1)]))
+    harness.run_until_idle(demo)
+    harness.remove(harness.of(Pilot, "es-demo-data-0"))
+    harness.edit(demo, config={"a": 1})
+    harness.run_until_idle(demo)
+    assert harness.of(Pilot, "es-demo-data-0").at("spec", "configuration", "settings")["a"] == 1
 
 
 def test_a_pod_of_a_set_that_nobody_sees_waits_for_it() -> None:
-    yard = ControllerHarness()
+    harness = ControllerHarness()
     owner = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "db", "uid": "x", "controller": True}
-    one = yard.add(pod(ownerReferences=[owner]))
-    assert [intent.verb for intent in yard.decide(PILOT_CREATOR, one)] == ["Wait"]
+    one = harness.add(pod(ownerReferences=[owner]))
+    assert [intent.verb for intent in harness.decide(PILOT_CREATOR, one)] == ["Wait"]
 
 
 def test_nav_P30_a_pilot_whose_pod_is_gone_for_good_goes_too() -> None:
-    yard, collect = ControllerHarness(), pilot_collector(GRACE)
-    one = yard.add(pilot())
-    yard.step(collect, one)
-    found = yard.get(Pilot, "db-0")
+    harness, collect = ControllerHarness(), pilot_collector(GRACE)
+    one = harness.add(pilot())
+    harness.step(collect, one)
+    found = harness.get(Pilot, "db-0")
     assert found is not None
     assert found.condition("PodPresent")["status"] == "False"  # type: ignore[index]
-    yard.now += GRACE - 1
-    assert [type(intent) for intent in yard.decide(collect, one)] == [RequeueAfter]
-    yard.now += 1
-    yard.step(collect, one)
-    assert yard.all(Pilot) == []
+    harness.now += GRACE - 1
+    assert [type(intent) for intent in harness.decide(collect, one)] == [RequeueAfter]
+    harness.now += 1
+    harness.step(collect, one)
+    assert harness.all(Pilot) == []
 
 
 def test_a_pod_that_comes_back_in_time_saves_it() -> None:
-    yard, collect = ControllerHarness(), pilot_collector(GRACE)
-    one = yard.add(pilot())
-    yard.step(collect, one)
-    yard.add(pod())
-    yard.now += 2 * GRACE
-    yard.step(collect, one)
-    found = yard.get(Pilot, "db-0")
+    harness, collect = ControllerHarness(), pilot_collector(GRACE)
+    one = harness.add(pilot())
+    harness.step(collect, one)
+    harness.add(pod())
+    harness.now += 2 * GRACE
+    harness.step(collect, one)
+    found = harness.get(Pilot, "db-0")
     assert found is not None
     assert found.is_true("PodPresent")
-    yard.remove(yard.pod("db-0"))
-    yard.step(collect, one)
-    assert [type(intent) for intent in yard.decide(collect, one)] == [RequeueAfter], "time begins anew"
+    harness.remove(harness.pod("db-0"))
+    harness.step(collect, one)
+    assert [type(intent) for intent in harness.decide(collect, one)] == [RequeueAfter], "time begins anew"
 
 
 def test_time_counts_from_the_last_start_if_that_was_later() -> None:
-    yard, collect = ControllerHarness(), pilot_collector(GRACE)
-    one = yard.add(pilot())
-    yard.step(collect, one)
-    yard.change(one, lambda tree: tree["status"].update(lastStartedTime=format_time(yard.now + 100)))
-    yard.now += GRACE
-    assert not [intent for intent in yard.decide(collect, one) if isinstance(intent, Delete)]
-    yard.now += 100
-    assert [intent for intent in yard.decide(collect, one) if isinstance(intent, Delete)]
+    harness, collect = ControllerHarness(), pilot_collector(GRACE)
+    one = harness.add(pilot())
+    harness.step(collect, one)
+    harness.change(one, lambda tree: tree["status"].update(lastStartedTime=format_time(harness.now + 100)))
+    harness.now += GRACE
+    assert not [intent for intent in harness.decide(collect, one) if isinstance(intent, Delete)]
+    harness.now += 100
+    assert [intent for intent in harness.decide(collect, one) if isinstance(intent, Delete)]
 
 
 def test_a_pilot_whose_pod_its_set_still_wants_stays() -> None:
-    yard, collect = ControllerHarness(), pilot_collector(GRACE)
-    one = yard.add(pilot())
+    harness, collect = ControllerHarness(), pilot_collector(GRACE)
+    one = harness.add(pilot())
     stateful_set: Tree = {"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "db"}}
-    owner = yard.add({**stateful_set, "spec": {"replicas": 1}})
-    yard.now += 10 * GRACE
-    assert [type(intent) for intent in yard.decide(collect, one)] == [RequeueAfter]
-    yard.edit(owner, replicas=0)
-    assert [type(intent) for intent in yard.decide(collect, one)] == [SetStatus, RequeueAfter]
-    assert yard.all(StatefulSet)
+    owner = harness.add({**stateful_set, "spec": {"replicas": 1}})
+    harness.now += 10 * GRACE
+    assert [type(intent) for intent in harness.decide(collect, one)] == [RequeueAfter]
+    harness.edit(owner, replicas=0)
+    assert [type(intent) for intent in harness.decide(collect, one)] == [SetStatus, RequeueAfter]
+    assert harness.all(StatefulSet)
 
 
 def decide_silence(
@@ -188,15 +188,15 @@ def test_one_that_never_said_anything_is_given_the_same_time() -> None:
 
 
 def test_a_cassandra_cluster_is_told_that_nobody_acts_on_it() -> None:
-    yard = ControllerHarness()
+    harness = ControllerHarness()
     spec = {"version": "4.1.3", "nodePools": [{"name": "a", "replicas": 1}]}
     tree = {"apiVersion": CassandraCluster.api_version, "kind": "CassandraCluster", "metadata": {"name": "c"}}
-    one = yard.add({**tree, "spec": spec})
-    yard.step(cassandra_clusters, one)
-    (condition,) = yard.status(one)["conditions"]
+    one = harness.add({**tree, "spec": spec})
+    harness.step(cassandra_clusters, one)
+    (condition,) = harness.status(one)["conditions"]
     assert (condition["type"], condition["status"], condition["reason"]) == (
         "Progressing",
         "False",
         "NoController",
     )
-    assert yard.decide(cassandra_clusters, one) == []
+    assert harness.decide(cassandra_clusters, one) == []

@@ -20,6 +20,7 @@ from pilothouse.apiserver.apiextensions.definition_resources import resource_of
 from pilothouse.apiserver.discovery.catalog import KindCatalog, ServedVersion
 from pilothouse.apiserver.endpoints import object_metadata
 from pilothouse.apiserver.endpoints.write_options import ParsedDeleteOptions
+from pilothouse.apiserver.registry.strategy import Strategy
 from pilothouse.apiserver.storage import codec
 from pilothouse.apiserver.storage.collection import CacheEvent, Collection
 from pilothouse.apiserver.storage.items import Derive
@@ -41,8 +42,8 @@ MOST_SCHEMA_NODES = 50_000
 log = logging.getLogger(__name__)
 
 
-class Definitions:
-    """Follows the definitions and keeps the catalogue in step with them. A listener of the cache."""
+class Definitions(Strategy):
+    """The strategy of CustomResourceDefinitions: keeps the catalogue in step with them. A listener of the cache."""
 
     def __init__(self, catalog: KindCatalog, cache: WatchCache, objects: ObjectStorage, clock: Clock) -> None:
         self._catalog = catalog
@@ -68,10 +69,10 @@ class Definitions:
             new["status"] = dict(old.get("status") or {})
         self._settle(new)
 
-    def prepare_delete(self, definition: Object) -> None:
-        definition["status"] = dict(definition.get("status") or {})
+    def prepare_delete(self, obj: Object) -> None:
+        obj["status"] = dict(obj.get("status") or {})
         self._condition(
-            definition, "Terminating", "True", "InstanceDeletionPending", "its objects are being deleted"
+            obj, "Terminating", "True", "InstanceDeletionPending", "its objects are being deleted"
         )
 
     def check_create(self, kind: Kind) -> None:

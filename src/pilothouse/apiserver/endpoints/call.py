@@ -1,4 +1,4 @@
-"""A request that has been understood: which object, through which version, by which verb."""
+"""A request for a resource: which object, through which version, by which verb."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import msgspec
 
 from pilothouse.apiserver.admission.leadership_fence import WriteFence
 from pilothouse.apiserver.discovery.catalog import ServedVersion
+from pilothouse.apiserver.registry.strategy import STANDARD, Strategy
 from pilothouse.apiserver.server.messages import Request
 
 
@@ -21,6 +22,8 @@ class ResourceRequest(msgspec.Struct, frozen=True):
     params: dict[str, str] = {}
     fence: WriteFence | None = None
     """The leadership that a write is made under."""
+    strategy: Strategy = STANDARD
+    """How the server treats the kind."""
 
     @property
     def key(self) -> str:

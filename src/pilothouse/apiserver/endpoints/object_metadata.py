@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from pilothouse.apiserver.endpoints.write_options import BACKGROUND, FOREGROUND, ORPHAN, ParsedDeleteOptions
+from pilothouse.apiserver.registry.strategy import STANDARD, Strategy
 from pilothouse.apiserver.storage.objects import REMOVE, Change
 from pilothouse.base.rfc3339 import format_time
 from pilothouse.meta import errors, names
@@ -149,8 +150,8 @@ def refusal_to_go(kind: Kind, live: Object) -> str:
     return "" if "deletionTimestamp" in live["metadata"] else kind.protected(live)
 
 
-def deletion(kind: Kind, options: ParsedDeleteOptions, now: float) -> Change:
-    """The change that a delete makes: gone, or marked as going."""
+def deletion(kind: Kind, options: ParsedDeleteOptions, now: float, strategy: Strategy = STANDARD) -> Change:
+    """The change that a delete makes: the object is removed, or marked as terminating."""
 
     def change(live: Object) -> Any:
         check_preconditions(kind, live, uid=options.uid, revision=options.revision)
@@ -175,6 +176,7 @@ def deletion(kind: Kind, options: ParsedDeleteOptions, now: float) -> Change:
             metadata["finalizers"] = finalizers
         marked = {**live, "metadata": metadata}
         kind.prepare_delete(marked)
+        strategy.prepare_delete(marked)
         return marked
 
     return change

@@ -7,14 +7,13 @@ manages which field; admit; validate; store if anything changed. Patches join in
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
-from itertools import islice
+from itertools import chain, islice
 from random import Random
 from typing import Any
 
 import msgspec
 
 from pilothouse.aio.worker_thread import on_loop
-from pilothouse.api.kubernetes.pod_fields import ignored_fields
 from pilothouse.apiserver.admission.admission_chain import AdmissionChain
 from pilothouse.apiserver.endpoints import (
     decoding,
@@ -27,7 +26,6 @@ from pilothouse.apiserver.endpoints.call import ResourceRequest
 from pilothouse.apiserver.endpoints.large_writes import LargeWrites
 from pilothouse.apiserver.endpoints.negotiation import render
 from pilothouse.apiserver.endpoints.write_options import ParsedDeleteOptions, WriteOptions
-from pilothouse.apiserver.registry import certificate_requests
 from pilothouse.apiserver.server.messages import Response
 from pilothouse.apiserver.storage import codec
 from pilothouse.apiserver.storage.objects import ObjectRemoval, ObjectStorage, WriteOutcome
@@ -149,10 +147,10 @@ class WriteEndpoints:
             kind, obj, namespace=call.namespace, uid=self._uids.new(), now=self._clock.now()
         )
         self._tidy(call, obj["metadata"], None)
-        certificate_requests.name_requestor(call, obj)
+        call.strategy.prepare_create(call, obj)
         if tracked:
             await self._large.run(call.request, lambda: self._track(call, None, obj, chosen))
-        kind.complete(obj, None)
+        call.strategy.complete(obj, None)
         if kind.unattended:
             unmanaged_kinds.mark(kind, obj)
             call.request.warnings.append(f"{kind.name}: {kind.unattended}")
@@ -172,19 +170,17 @@ class WriteEndpoints:
     ) -> Any:
         """The change from the live object to the one sent, with all that the server adds; or its removal."""
         kind = call.served.kind
-        if call.subresource == "status" and not certificate_requests.is_request(kind):
+        strategy = call.strategy
+        if call.subresource in strategy.status_subresources:
+            new = strategy.prepare_status(call, new, live, self._clock.now())
             new = object_metadata.carry_status(kind, new, live)
-        elif call.subresource == "status":
-            new = certificate_requests.carry_outcome(kind, new, live, self._clock.now())
-        elif call.subresource == "approval":
-            new = certificate_requests.carry_verdict(kind, new, live, self._clock.now())
         else:
             object_metadata.carry(kind, new, live)
             self._tidy(call, new["metadata"], live["metadata"])
         if tracked:
             self._track(call, live, new, chosen)
         if call.subresource in ("", "scale"):
-            on_loop(kind.complete, new, live)
+            on_loop(strategy.complete, new, live)
             if new.get("spec") != live.get("spec"):
                 # Whoever writes back what was read changes nothing.
                 unmanaged_kinds.mark(kind, new)
@@ -202,7 +198,7 @@ class WriteEndpoints:
 
     async def remove(self, call: ResourceRequest, chosen: ParsedDeleteOptions) -> WriteOutcome:
         """Delete an object, or mark it as going."""
-        change = object_metadata.deletion(call.served.kind, chosen, self._clock.now())
+        change = object_metadata.deletion(call.served.kind, chosen, self._clock.now(), call.strategy)
         return await self._objects.amend(
             call.served, call.namespace, call.name, change, fence=call.fence, dry_run=chosen.dry_run
         )
@@ -307,7 +303,7 @@ class WriteEndpoints:
         self, call: ResourceRequest, new: Object, live: Object | None, namespace: bytes | None
     ) -> None:
         """Raise for what may not be written."""
-        self._admission.admit_write(call, new, live)
+        self._admission.authorize(call, new, live)
         self._validate(call, new, live, namespace)
 
     def _validate(
@@ -326,15 +322,14 @@ class WriteEndpoints:
             problems += object_metadata.check_segment(new)
         problems += kind.shape.validate(new, live)
         if not problems:
-            problems += islice(kind.validate(new, live), MOST_PROBLEMS + 1)
+            found = chain(kind.validate(new, live), call.strategy.validate(new, live))
+            problems += islice(found, MOST_PROBLEMS + 1)
         if not problems:
-            self._admission.admit_pod_security(call, new, live, namespace)
-            self._admission.admit_runtime_class(call, new, live)
-            problems += islice(self._admission.refusals(kind, new), MOST_PROBLEMS + 1)
+            problems += islice(self._admission.admit_valid(call, new, live, namespace), MOST_PROBLEMS + 1)
         if problems:
             raise strict_decoding.invalid(kind, new, problems)
         if live is None:
-            call.request.warnings += ignored_fields(kind, new)
+            call.request.warnings += self._admission.warnings(kind, new)
         if not call.subresource:
             call.request.warnings += islice(kind.warnings(new, live), MOST_PROBLEMS)
 
@@ -342,9 +337,9 @@ class WriteEndpoints:
 def reset_fields(call: ResourceRequest) -> tuple[str, ...]:
     """Top-level fields that a write through this endpoint can't set, so that no one is credited with them."""
     kind = call.served.kind
-    if call.subresource in ("status", "approval"):
-        taken = {"status", "apiVersion", "kind"}
+    if call.subresource in call.strategy.status_subresources:
+        written = {"status", "apiVersion", "kind"}
         if kind.status_metadata and call.subresource == "status":
-            taken.add("metadata")
-        return tuple(each for each in kind.schema.properties if each not in taken)
+            written.add("metadata")
+        return tuple(each for each in kind.schema.properties if each not in written)
     return ("status",) if kind.status else ()

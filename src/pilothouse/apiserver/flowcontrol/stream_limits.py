@@ -12,12 +12,13 @@ The system's own users (``shares.Class.SYSTEM``) have no limit.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
 import msgspec
 
+from pilothouse.apiserver.endpoints.call import ResourceRequest
 from pilothouse.apiserver.flowcontrol.fair_queuing import PriorityLevel, class_of, tenant_of
 from pilothouse.apiserver.server.messages import Answer, Request, Response, User
 from pilothouse.meta.errors import too_many_requests
@@ -65,6 +66,13 @@ class StreamLimit:
                 await run(to)  # type: ignore[arg-type]
 
         return msgspec.structs.replace(answer, run=counting)
+
+    async def limit(
+        self, handler: Callable[[ResourceRequest], Awaitable[Answer]], call: ResourceRequest
+    ) -> Answer:
+        """What ``handler`` answers to a call, checked and counted."""
+        self.check(call.request)
+        return self.counted(call.request, await handler(call))
 
     @contextmanager
     def _counting(self, keys: tuple[_Key, ...]) -> Iterator[None]:

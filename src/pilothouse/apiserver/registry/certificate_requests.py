@@ -14,69 +14,64 @@ from __future__ import annotations
 from base64 import b64decode
 from typing import Any
 
+from pilothouse.aio.worker_thread import on_loop
 from pilothouse.api.kubernetes.certificates_v1 import GROUP
 from pilothouse.apiserver.authentication.bootstrap_tokens import GROUP as TOKEN_GROUP
 from pilothouse.apiserver.authentication.bootstrap_tokens import USER as TOKEN_USER
 from pilothouse.apiserver.authorization.authorizer import MASTERS, Attributes, Authorizer
-from pilothouse.apiserver.endpoints import object_metadata, strict_decoding
+from pilothouse.apiserver.endpoints import strict_decoding
 from pilothouse.apiserver.endpoints.call import ResourceRequest
+from pilothouse.apiserver.registry.strategy import Strategy
 from pilothouse.apiserver.server.messages import User
 from pilothouse.base.rfc3339 import format_time
 from pilothouse.meta import errors
 from pilothouse.meta.fields import FieldError
-from pilothouse.meta.kind import Kind, Object
+from pilothouse.meta.kind import Object
 from pilothouse.pki.request_signing import RequestedCertificate, RequestError, read_request
 from pilothouse.pki.signers import CLIENT, JOINING_NODE, NODE, NODE_CLIENT, why_refused
 
 _VERDICTS = ("Approved", "Denied")
 
 
-def name_requestor(call: ResourceRequest, obj: Object) -> None:
-    """Write into a new request who makes it, whatever it says itself."""
-    spec = obj.get("spec")
-    if call.served.kind.group != GROUP or not isinstance(spec, dict):
-        return
-    user = call.request.user
-    for field in ("username", "uid", "groups", "extra"):
-        spec.pop(field, None)
-    spec["username"] = user.name
-    if user.uid:
-        spec["uid"] = user.uid
-    if user.groups:
-        spec["groups"] = list(user.groups)
-    if user.extra:
-        spec["extra"] = {name: list(values) for name, values in user.extra.items()}
+class CertificateRequestStrategy(Strategy):
+    """The strategy of CertificateSigningRequests."""
 
-
-def carry_verdict(kind: Kind, new: Object, live: Object, now: float) -> Object:
-    """The live request with the conditions, and nothing else, of the one sent."""
-    status = _with_conditions(live.get("status") or {}, _conditions(new), live, now)
-    return object_metadata.carry_status(kind, {**new, "status": status}, live)
-
-
-def carry_outcome(kind: Kind, new: Object, live: Object, now: float) -> Object:
-    """The live request with the status of the one sent; verdicts that were given stay as they are."""
-    given = {each["type"]: each for each in _conditions(live) if each.get("type") in _VERDICTS}
-    kept = [given.get(each.get("type", ""), each) for each in _conditions(new)]
-    status = _with_conditions(new.get("status") or {}, kept, live, now)
-    return object_metadata.carry_status(kind, {**new, "status": status}, live)
-
-
-def is_request(kind: Kind) -> bool:
-    """Whether objects of a kind are requests for certificates."""
-    return kind.group == GROUP
-
-
-class RequestRights:
-    """The check of every write to a request."""
+    status_subresources = ("status", "approval")
 
     def __init__(self, authorizer: Authorizer) -> None:
         self._authorizer = authorizer
 
-    def check(self, call: ResourceRequest, new: Object, old: Object | None) -> None:
-        """403 to whoever may not do that, whatever else they may do to requests."""
-        if call.served.kind.group != GROUP:
+    def prepare_create(self, call: ResourceRequest, obj: Object) -> None:
+        """Write into a new request who makes it, whatever it says itself."""
+        spec = obj.get("spec")
+        if not isinstance(spec, dict):
             return
+        user = call.request.user
+        for field in ("username", "uid", "groups", "extra"):
+            spec.pop(field, None)
+        spec["username"] = user.name
+        if user.uid:
+            spec["uid"] = user.uid
+        if user.groups:
+            spec["groups"] = list(user.groups)
+        if user.extra:
+            spec["extra"] = {name: list(values) for name, values in user.extra.items()}
+
+    def prepare_status(self, call: ResourceRequest, sent: Object, live: Object, now: float) -> Object:
+        """At ``approval`` the conditions and nothing else; at ``status`` all but verdicts that were given, which stay."""
+        if call.subresource == "approval":
+            status = _with_conditions(live.get("status") or {}, _conditions(sent), live, now)
+        else:
+            given = {each["type"]: each for each in _conditions(live) if each.get("type") in _VERDICTS}
+            kept = [given.get(each.get("type", ""), each) for each in _conditions(sent)]
+            status = _with_conditions(sent.get("status") or {}, kept, live, now)
+        return {**sent, "status": status}
+
+    def authorize(self, call: ResourceRequest, new: Object, old: Object | None) -> None:
+        """403 to whoever may not approve, sign or ask for that, whatever else they may do to requests."""
+        on_loop(self._authorize, call, new, old)
+
+    def _authorize(self, call: ResourceRequest, new: Object, old: Object | None) -> None:
         if old is None:
             _check_subject(call, new)
         elif call.subresource == "approval":

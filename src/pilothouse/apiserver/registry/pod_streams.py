@@ -29,7 +29,6 @@ from pilothouse.base.clock import Clock
 from pilothouse.meta import errors
 from pilothouse.meta.kind import Object
 
-NAMES_OF_STREAMS = frozenset({"log", "exec", "attach"})
 _OLD_CLIENT = (
     "only WebSockets are served here, and this client asks for {asked}: use kubectl 1.30 or newer (1.29 speaks them "
     "when KUBECTL_REMOTE_COMMAND_WEBSOCKETS=true is set)"

@@ -1,4 +1,4 @@
-"""What only pods have: being bound to a node, and being evicted within what disruption budgets allow."""
+"""Pods: they are bound to a node, evicted as disruption budgets allow, and have streams that their node serves."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pilothouse.apiserver.discovery.catalog import KindCatalog, ServedVersion
 from pilothouse.apiserver.endpoints import decoding, object_metadata, write_options
 from pilothouse.apiserver.endpoints.call import ResourceRequest
 from pilothouse.apiserver.endpoints.large_writes import LargeWrites
+from pilothouse.apiserver.registry.strategy import Handler, Strategy
 from pilothouse.apiserver.server.messages import Response
 from pilothouse.apiserver.storage import codec
 from pilothouse.apiserver.storage.objects import ObjectStorage
@@ -24,8 +25,8 @@ from pilothouse.meta.selectors import LabelSelector
 _SUCCESS = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
 
 
-class PodSubresources:
-    """``pods/binding`` and ``pods/eviction``."""
+class PodStrategy(Strategy):
+    """The strategy of Pods."""
 
     def __init__(
         self,
@@ -34,14 +35,22 @@ class PodSubresources:
         objects: ObjectStorage,
         clock: Clock,
         large: LargeWrites,
+        stream: Handler,
     ) -> None:
         self._catalog = catalog
         self._cache = cache
         self._objects = objects
         self._clock = clock
         self._large = large
+        self.subresources = {
+            "binding": self._bind,
+            "eviction": self._evict,
+            "log": stream,
+            "exec": stream,
+            "attach": stream,
+        }
 
-    async def bind(self, call: ResourceRequest) -> Response:
+    async def _bind(self, call: ResourceRequest) -> Response:
         """POST of a Binding: the pod runs on that node from now on."""
         chosen = write_options.write_options(call.request, call.params, "CreateOptions")
         binding = await self._large.run(call.request, lambda: _body(call, "Binding", "v1"))
@@ -83,7 +92,7 @@ class PodSubresources:
         )
         return Response(201, codec.dump(_SUCCESS))
 
-    async def evict(self, call: ResourceRequest) -> Response:
+    async def _evict(self, call: ResourceRequest) -> Response:
         """POST of an Eviction: a delete, if the pod's disruption budget has room for it."""
         chosen = write_options.write_options(call.request, call.params, "CreateOptions")
         eviction = await self._large.run(call.request, lambda: _body(call, "Eviction", "policy/v1"))

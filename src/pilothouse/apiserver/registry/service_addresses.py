@@ -2,7 +2,7 @@
 
     addresses = ServiceAddresses(cache, AddressAllocator(store, random), SERVICE_RANGE, random)
     cache.listen(addresses)
-    answer = await addresses.settle(write)      # a write of services: complete and validate are called inside it
+    answer = await addresses.around_write(call, write)      # complete and validate are called inside it
 
 **What is in use** is read off the services themselves, as they come into the cache, so there is no second record that
 could disagree with them; a write looks things up and decodes no other service.
@@ -23,11 +23,11 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from ipaddress import IPv4Address, IPv4Network, ip_address
 from random import Random
-from typing import TypeVar
 
 from pilothouse.aio.worker_thread import on_loop
 from pilothouse.api.kubernetes.services import HEADLESS, has_address, has_node_ports, node_ports
 from pilothouse.apiserver.discovery.catalog import ROOT
+from pilothouse.apiserver.endpoints.call import ResourceRequest
 from pilothouse.apiserver.registry.address_allocation import (
     AddressAllocator,
     AllocatorUnavailable,
@@ -36,6 +36,8 @@ from pilothouse.apiserver.registry.address_allocation import (
     taking,
 )
 from pilothouse.apiserver.registry.service_ranges import NODE_PORTS
+from pilothouse.apiserver.registry.strategy import Strategy
+from pilothouse.apiserver.server.messages import Answer
 from pilothouse.apiserver.storage import codec
 from pilothouse.apiserver.storage.collection import CacheEvent, Collection
 from pilothouse.apiserver.storage.watch_cache import WatchCache
@@ -45,15 +47,14 @@ from pilothouse.meta.kind import Object
 
 SERVICES = "services"
 
-_T = TypeVar("_T")
 MOST_NODE_PORTS = len(NODE_PORTS) // 4
 """Of one namespace."""
 _TURNS = 16
 """So often a write is begun again because another server gave out addresses."""
 
 
-class ServiceAddresses:
-    """Completes services with what they are reached at. A listener of the cache."""
+class ServiceAddresses(Strategy):
+    """The strategy of Services: completes them with what they are reached at. A listener of the cache."""
 
     def __init__(
         self, cache: WatchCache, book: AddressAllocator, addresses: IPv4Network, random: Random
@@ -67,12 +68,15 @@ class ServiceAddresses:
         self._reserved: dict[Thing, str] = {}
         """With the namespace that it is for."""
 
-    async def settle(self, write: Callable[[], Awaitable[_T]]) -> _T:
-        """Do a write of services with all that was acknowledged before in view, and end once it is in view itself.
+    async def around_write(self, call: ResourceRequest, write: Callable[[], Awaitable[Answer]]) -> Answer:
+        """A write of services sees every earlier one, and ends once it is visible itself.
 
-        It may be done several times before it succeeds; all but the last time it changes nothing.
+        It may be made several times before it succeeds; all but the last time it changes nothing.
         """
+        warnings = call.request.warnings
+        before = len(warnings)
         for losses in range(_TURNS):
+            del warnings[before:]
             with taking(self._book.turn) as mine:
                 try:
                     if not await self._cache.fresh():

@@ -1,54 +1,85 @@
-"""Kinds that mean something to the server itself: what ``api`` says of them is joined with what only a server can do.
-
-A definition is settled against the catalogue, a service is given an address. Whoever does that offers some of the hooks
-of a ``Kind`` under their names; they run after the kind's own.
-"""
+"""The special kinds: each, by group and plural, with the strategy that the server has for it."""
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Callable, Iterable
-from itertools import chain
-from typing import Any
+from collections.abc import Mapping
+from functools import partial
 
+from pilothouse.api.kubernetes import certificates_v1
+from pilothouse.apiserver.apiextensions import definitions
+from pilothouse.apiserver.authorization.authorizer import Authorizer
+from pilothouse.apiserver.authorization.rbac import grants
+from pilothouse.apiserver.authorization.rbac.escalation import Escalation
+from pilothouse.apiserver.authorization.restriction.restriction_authorizer import Restriction
 from pilothouse.apiserver.discovery.catalog import KindCatalog
-from pilothouse.meta.fields import FieldError
-from pilothouse.meta.kind import Object
+from pilothouse.apiserver.endpoints.large_writes import LargeWrites
+from pilothouse.apiserver.endpoints.writes import WriteEndpoints
+from pilothouse.apiserver.flowcontrol.stream_limits import SESSIONS_OF_USER, StreamLimit
+from pilothouse.apiserver.registry.certificate_requests import CertificateRequestStrategy
+from pilothouse.apiserver.registry.namespaces import NamespaceStrategy
+from pilothouse.apiserver.registry.node_client import NodeClient
+from pilothouse.apiserver.registry.node_proxy import NodeProxy
+from pilothouse.apiserver.registry.nodes import NodeStrategy
+from pilothouse.apiserver.registry.pod_streams import PodStreams
+from pilothouse.apiserver.registry.pods import PodStrategy
+from pilothouse.apiserver.registry.roles import RoleStrategy
+from pilothouse.apiserver.registry.service_addresses import ServiceAddresses
+from pilothouse.apiserver.registry.strategy import Strategy
+from pilothouse.apiserver.registry.token_requests import ServiceAccountStrategy
+from pilothouse.apiserver.storage.objects import ObjectStorage
+from pilothouse.apiserver.storage.watch_cache import WatchCache
+from pilothouse.base.clock import Clock
+from pilothouse.base.uids import Uids
+from pilothouse.pki.jwt import SigningKey
 
-_PREPARING = ("complete", "prepare_delete")
-
-
-def register_strategy(catalog: KindCatalog, group: str, plural: str, keeper: object) -> None:
-    """Have ``keeper``'s hooks run whenever an object of this resource is written; nothing if it is not served."""
-    resource = catalog.resource(group, plural)
-    if resource is None:
-        return
-    kinds = []
-    for kind in resource.kinds:
-        hooks: dict[str, Any] = {
-            name: _in_turn(getattr(kind, name), getattr(keeper, name))
-            for name in _PREPARING
-            if hasattr(keeper, name)
-        }
-        if hasattr(keeper, "validate"):
-            hooks["validate"] = _together(kind.validate, keeper.validate)
-        kinds.append(dataclasses.replace(kind, **hooks))
-    catalog.add(dataclasses.replace(resource, kinds=tuple(kinds)))
-
-
-def _in_turn(first: Callable[..., None], second: Callable[..., None]) -> Callable[..., None]:
-    def prepare(*objects: Object | None) -> None:
-        first(*objects)
-        second(*objects)
-
-    return prepare
+Strategies = Mapping[tuple[str, str], Strategy]
 
 
-Validate = Callable[[Object, Object | None], Iterable[FieldError]]
+class ReferencedStrategy(Strategy):
+    """The strategy of Secrets and ConfigMaps: a confined user sees one while something of theirs refers to it."""
+
+    rechecks_watches = True
 
 
-def _together(first: Validate, second: Validate) -> Validate:
-    def validate(new: Object, old: Object | None) -> Iterable[FieldError]:
-        return chain(first(new, old), second(new, old))
-
-    return validate
+def build_strategies(
+    *,
+    catalog: KindCatalog,
+    cache: WatchCache,
+    objects: ObjectStorage,
+    writer: WriteEndpoints,
+    large: LargeWrites,
+    clock: Clock,
+    uids: Uids,
+    signing_key: SigningKey,
+    node_client: NodeClient,
+    authorizer: Authorizer,
+    restriction: Restriction,
+    escalation: Escalation,
+    custom_resources: definitions.Definitions,
+    services: ServiceAddresses,
+) -> Strategies:
+    """The table. A kind that is not in it has the standard strategy."""
+    sessions = StreamLimit(
+        "logs and sessions in containers", of_user=SESSIONS_OF_USER, of_namespace=SESSIONS_OF_USER
+    )
+    proxy = partial(sessions.limit, NodeProxy(objects, node_client).answer)
+    stream = partial(sessions.limit, PodStreams(catalog, objects, node_client, clock).answer)
+    roles = RoleStrategy(escalation, cache)
+    referenced = ReferencedStrategy()
+    return {
+        ("", "configmaps"): referenced,
+        ("", "namespaces"): NamespaceStrategy(catalog, cache, writer, large),
+        ("", "nodes"): NodeStrategy(restriction, cache, proxy),
+        ("", "pods"): PodStrategy(catalog, cache, objects, clock, large, stream),
+        ("", "secrets"): referenced,
+        ("", "serviceaccounts"): ServiceAccountStrategy(
+            signing_key, objects, clock, uids, restriction, large
+        ),
+        ("", "services"): services,
+        (definitions.GROUP, definitions.PLURAL): custom_resources,
+        (certificates_v1.GROUP, "certificatesigningrequests"): CertificateRequestStrategy(authorizer),
+        (grants.GROUP, "clusterrolebindings"): roles,
+        (grants.GROUP, "clusterroles"): roles,
+        (grants.GROUP, "rolebindings"): roles,
+        (grants.GROUP, "roles"): roles,
+    }

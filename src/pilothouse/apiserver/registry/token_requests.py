@@ -18,9 +18,12 @@ from pilothouse.apiserver.authentication.service_account_tokens import (
     PrivateClaims,
     TokenClaims,
 )
+from pilothouse.apiserver.authorization.restriction.restriction_authorizer import Restriction
 from pilothouse.apiserver.discovery.catalog import ROOT
-from pilothouse.apiserver.endpoints import write_options
+from pilothouse.apiserver.endpoints import decoding, write_options
 from pilothouse.apiserver.endpoints.call import ResourceRequest
+from pilothouse.apiserver.endpoints.large_writes import LargeWrites
+from pilothouse.apiserver.registry.strategy import Strategy
 from pilothouse.apiserver.server.messages import Response
 from pilothouse.apiserver.storage import codec
 from pilothouse.apiserver.storage.objects import ObjectStorage
@@ -46,17 +49,31 @@ class TokenRequestSpec(msgspec.Struct, frozen=True):
     """Kind, name and perhaps uid of an object; empty for a token that is bound to its account alone."""
 
 
-class TokenRequests:
-    """Makes service accounts' tokens."""
+class ServiceAccountStrategy(Strategy):
+    """The strategy of ServiceAccounts: makes their tokens."""
 
-    def __init__(self, key: SigningKey, objects: ObjectStorage, clock: Clock, uids: Uids) -> None:
+    def __init__(
+        self,
+        key: SigningKey,
+        objects: ObjectStorage,
+        clock: Clock,
+        uids: Uids,
+        restriction: Restriction,
+        large: LargeWrites,
+    ) -> None:
+        self._restriction = restriction
+        self._large = large
+        self.subresources = {"token": self._create_token}
         self._key = key
         self._objects = objects
         self._clock = clock
         self._uids = uids
 
-    async def mint(self, call: ResourceRequest, request: Any) -> Response:
-        """POST of a TokenRequest, which is the decoded body, to a service account."""
+    async def _create_token(self, call: ResourceRequest) -> Response:
+        """POST of a TokenRequest to a service account."""
+        read = await self._large.run(call.request, lambda: decoding.read(call.request, native=True))
+        request = read.value
+        self._restriction.check_token_request(call, request)
         chosen = write_options.write_options(call.request, call.params, "CreateOptions")
         if not isinstance(request, dict) or request.get("kind", "TokenRequest") != "TokenRequest":
             raise errors.bad_request(f"the body must be a TokenRequest of {_GROUP}/v1")

@@ -1,9 +1,9 @@
-"""What users do to our controllers, drawn by a seed, and how the world has to look when it has come to rest.
+"""The scenarios: user actions on our controllers, drawn by a seed, and the state that must result.
 
     SCENARIOS["sets"]                # a Scenario for simulate()
 
-One module a scenario. What has to be is said by what is asked for in the end, and not by what was done on the way: so a run
-with some of the actions left out is judged as well as one with all.
+One module per scenario. The expected state follows from what was asked for last, not from what was done on
+the way: so a run with some of the actions left out can be judged too.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Sets under a budget."""
+"""Stateful sets with a disruption budget."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from pilothouse.sim.scenarios.user_actions import SPACE, create
 
 
 def budget_users(rng: Random) -> Sequence[UserAction]:
-    """Sets under a budget."""
+    """Stateful sets with a disruption budget."""
     budget: Tree = {
         "metadata": {"name": "web", "namespace": SPACE},
         "spec": {"minAvailable": rng.randint(1, 3), "selector": {"matchLabels": {"app": "web"}}},
@@ -30,7 +30,7 @@ def budget_users(rng: Random) -> Sequence[UserAction]:
 
 
 async def budgets_settled(api: Api) -> str:
-    """A budget counts the pods that are there."""
+    """Each budget counts the existing pods."""
     if problem := await sets_settled(api):
         return problem
     pods = (await api.list(Pod, SPACE)).objects
@@ -47,5 +47,5 @@ BUDGETS = Scenario(
     budget_users,
     budgets_settled,
     every(),
-    habits=FRAIL,
+    timing=FRAIL,
 )

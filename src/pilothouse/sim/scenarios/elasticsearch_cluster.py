@@ -1,4 +1,4 @@
-"""A cluster of Elasticsearch whose owner keeps changing his mind, with pilots and a modelled database."""
+"""An Elasticsearch cluster that is changed again and again, with simulated pilots and a modelled database."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pilothouse.base.clock import Clock
 from pilothouse.client.api import Api
 from pilothouse.controllers.cassandra_clusters import cassandra_clusters
 from pilothouse.controllers.elasticsearch.cluster_controller import elasticsearch_clusters
-from pilothouse.controllers.elasticsearch.pilot_specs import new_pilot_spec
+from pilothouse.controllers.elasticsearch.desired.pilot_specs import new_pilot_spec
 from pilothouse.controllers.garbage_collector import garbage
 from pilothouse.controllers.invariants import PROMISES
 from pilothouse.controllers.pilots.pilot_collection import pilot_collector
@@ -29,7 +29,7 @@ from pilothouse.sim.simulated_server import SimulatedServer
 NAME: Final = "demo"
 _VERSIONS: Final = ("7.17.9", "7.17.29", "8.17.0")
 _RESTS: Final = ("AsAsked", "VersionRefused", "VersionInDoubt", "DrainRefused")
-"""How a cluster may come to rest."""
+"""The conditions that a cluster may end with."""
 
 
 def cluster_owner(rng: Random) -> Sequence[UserAction]:
@@ -77,7 +77,7 @@ def cluster_owner(rng: Random) -> Sequence[UserAction]:
 
 
 def story(first: Tree, *then: tuple[float, Tree]) -> Callable[[Random], Sequence[UserAction]]:
-    """An owner who knows what he wants: a cluster with these fields of its spec, and so many seconds later others."""
+    """A script: create a cluster with these fields of its spec, and change them after so many seconds."""
 
     def owner(rng: Random) -> Sequence[UserAction]:
         made = UserAction(2, "create the cluster", create(ElasticsearchCluster, _cluster(first)))
@@ -87,13 +87,14 @@ def story(first: Tree, *then: tuple[float, Tree]) -> Callable[[Random], Sequence
 
 
 def pools_of(data: int = 3, masters: int = 3, *, extra: int = 0) -> Tree:
-    """The part of a spec that says how many nodes there are."""
+    """The node pools of a spec."""
     pools = [_pool("master", masters, "master"), _pool("data", data, "data")]
     return {"nodePools": [*pools, _pool("extra", extra, "data", "ingest")] if extra else pools}
 
 
 async def cluster_settled(api: Api) -> str:
-    """Each pool has its nodes, ready, of the version that is asked for or that can't be left, and every Pilot has its pod."""
+    """Each pool has its nodes, ready, of the version that is asked for or that can't be left, and every Pilot
+    has its pod."""
     cluster = await api.find(ElasticsearchCluster, NAME, SPACE)
     if cluster is None:
         return ""
@@ -130,8 +131,8 @@ async def cluster_settled(api: Api) -> str:
     return ""
 
 
-async def squadron(server: SimulatedServer, clock: Clock, rng: Random) -> None:
-    """The pilots of the cluster, and what they run."""
+async def run_pilots(server: SimulatedServer, clock: Clock, rng: Random) -> None:
+    """Run the pilots of the cluster and its database."""
     await SimulatedPilots(server.api("pilots"), SPACE, NAME, clock, rng).run()
 
 
@@ -153,7 +154,7 @@ def _cluster(spec: Tree) -> Tree:
 
 
 def _cassandra() -> Tree:
-    """Nobody acts on it, and it is told so."""
+    """A cluster without a controller, which its status says."""
     return {
         "apiVersion": CassandraCluster.api_version,
         "kind": CassandraCluster.kind,
@@ -183,5 +184,5 @@ ELASTIC = Scenario(
     cluster_owner,
     cluster_settled,
     (*PROMISES["stateful-sets"], *PROMISES["garbage"], *PROMISES["elasticsearch-clusters"]),
-    beside=squadron,
+    companion=run_pilots,
 )

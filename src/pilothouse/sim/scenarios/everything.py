@@ -1,4 +1,4 @@
-"""Everybody at once."""
+"""All scenarios at once."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from pilothouse.sim.scenarios.sets import FRAIL
 
 
 def house_users(rng: Random) -> Sequence[UserAction]:
-    """Everybody at once."""
+    """All scenarios at once."""
     others = [namespace_users(rng), service_users(rng)[1:], owner_users(rng)[1:]]
     first, *doing = budget_users(rng)
     for each in others:
@@ -37,7 +37,7 @@ def house_users(rng: Random) -> Sequence[UserAction]:
 
 
 async def house_settled(api: Api) -> str:
-    """All of it."""
+    """Everything that the scenarios expect."""
     for settled in (nodes_settled, budgets_settled, services_settled, namespaces_settled, owners_settled):
         if problem := await settled(api):
             return problem
@@ -62,5 +62,5 @@ HOUSE = Scenario(
     house_settled,
     every(),
     managers=3,
-    habits=FRAIL,
+    timing=FRAIL,
 )

@@ -1,4 +1,4 @@
-"""Namespaces that come, are filled, go, and come again."""
+"""Namespaces that are created, filled, deleted and created again."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pilothouse.sim.scenarios.user_actions import create, delete, namespace
 
 
 def namespace_users(rng: Random) -> Sequence[UserAction]:
-    """Namespaces come, are filled, go, and come again."""
+    """Namespaces are created, filled, deleted and created again."""
     doing: list[UserAction] = []
     for _ in range(rng.randint(4, 10)):
         after, name = rng.uniform(0, 30), rng.choice(("red", "green"))
@@ -33,7 +33,7 @@ def namespace_users(rng: Random) -> Sequence[UserAction]:
 
 
 async def namespaces_settled(api: Api) -> str:
-    """No namespace is still going, and each has its account."""
+    """No namespace is being deleted, and each has its service account."""
     accounts = {one.namespace for one in (await api.list(ServiceAccount)).objects if one.name == "default"}
     for one in (await api.list(Namespace)).objects:
         if one.deleting:

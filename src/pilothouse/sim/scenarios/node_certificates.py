@@ -1,4 +1,4 @@
-"""Nodes that ask for certificates, strangers who would like one too, and people who say no."""
+"""Certificate requests of nodes and of other users, and users who deny some."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from pilothouse.sim.scenarios.user_actions import Do, create, delete
 _ALL: Final = "system:authenticated"
 _JOINING: Final = User("joining", groups=(MASTERS, "system:bootstrappers:bottle", _ALL))
 _STRANGER: Final = User("eve", groups=(MASTERS, _ALL))
-_VERDICT: Final = {"type": "Denied", "status": "True", "reason": "NotOurs", "message": "nobody knows it"}
+_VERDICT: Final = {"type": "Denied", "status": "True", "reason": "NotOurs", "message": "unknown node"}
 
 
 def node_askers(rng: Random) -> Sequence[UserAction]:
-    """Nodes join and renew, strangers ask for the same, and people deny, delete, and have it asked again."""
+    """Nodes join and renew, other users request the same, and users deny, delete and repeat requests."""
     doing = [_asks(15, "a", _JOINING), _asks(1, "b", _STRANGER)]
     for _ in range(rng.randint(4, 10)):
         after, node = rng.uniform(0, 20), rng.choice("abcd")
@@ -49,7 +49,7 @@ def node_askers(rng: Random) -> Sequence[UserAction]:
 
 
 async def requests_settled(api: Api) -> str:
-    """Whoever may have a certificate has it, unless people said no; nobody else has one."""
+    """Every permitted request that was not denied has a certificate; no other has one."""
     for one in (await api.list(CertificateSigningRequest)).objects:
         entitled = one.spec["username"] != _STRANGER.name and not one.is_true("Denied")
         if entitled != bool(one.status.get("certificate")):
@@ -73,7 +73,7 @@ def _asks(after: float, node: str, user: User) -> UserAction:
 
 @lru_cache(maxsize=8)
 def _request(node: str) -> str:
-    """Made once, like the server's own keys: nothing that is decided depends on what is in it."""
+    """Generated once, like the server's keys: no decision depends on its content."""
     return b64encode(new_request(f"{NODE}{node}", [NODES]).pem).decode()
 
 

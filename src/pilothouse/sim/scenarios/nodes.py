@@ -1,4 +1,4 @@
-"""Sets on nodes that are lost and come back."""
+"""Stateful sets on nodes that are lost and come back."""
 
 from __future__ import annotations
 
@@ -28,5 +28,5 @@ NODES = Scenario(
     nodes_settled,
     every(),
     nodes=2,
-    habits=FRAIL,
+    timing=FRAIL,
 )

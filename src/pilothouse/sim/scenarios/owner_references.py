@@ -1,4 +1,4 @@
-"""A family of objects that belong to one another, and of which some go."""
+"""Objects that own one another, of which some are deleted."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _PERSISTENT: Final = 30
 
 
 def owner_users(rng: Random) -> Sequence[UserAction]:
-    """A family of config maps and secrets, whose heads are deleted in one way or another, and which get new heads."""
+    """A tree of config maps and secrets whose roots are deleted, in each propagation mode, and replaced."""
     doing: list[UserAction] = [given_space()]
     names = [f"c{number}" for number in range(rng.randint(3, 8))]
     for number, name in enumerate(names):
@@ -44,7 +44,7 @@ def owner_users(rng: Random) -> Sequence[UserAction]:
 
 
 async def owners_settled(api: Api) -> str:
-    """Nothing is left of which all owners are gone, and nothing is still going."""
+    """No object is left whose owners are all gone, and none is being deleted."""
     found = [*(await api.list(ConfigMap, SPACE)).objects, *(await api.list(Secret, SPACE)).objects]
     uids = {one.uid for one in found}
     for one in found:
@@ -56,7 +56,7 @@ async def owners_settled(api: Api) -> str:
 
 
 def _delete_head(name: str, how: Propagation) -> Do:
-    """Only what belongs to nobody is deleted by people: the rest is what the promises are about."""
+    """Users delete only objects without owners: the invariants are about the others."""
 
     async def do(api: Api) -> Object | None:
         found = await api.find(_kind(name), name, SPACE)
@@ -72,7 +72,7 @@ def _child(name: str, parents: Sequence[str]) -> Do:
         found = [await api.find(_kind(parent), parent, SPACE) for parent in parents if parent != name]
         owners = [_owner(one) for one in found if one is not None]
         metadata = {"name": name, "namespace": SPACE, "ownerReferences": owners}
-        # As whoever looks after it would: it is made again as soon as there is none.
+        # As its controller would: it is created again as soon as it is gone.
         for _ in range(_PERSISTENT):
             if await api.find(_kind(name), name, SPACE) is None:
                 break
@@ -83,7 +83,7 @@ def _child(name: str, parents: Sequence[str]) -> Do:
 
 
 def _replace(name: str, parent: str) -> Do:
-    """Those that it belongs to are deleted, and before anybody else gets to it, it is made again for somebody who lives."""
+    """Delete the owners of an object, and create it again at once with a live owner."""
 
     async def do(api: Api) -> Object | None:
         child = await api.find(_kind(name), name, SPACE)

@@ -1,4 +1,4 @@
-"""Pods that need room, on nodes that have not enough for all."""
+"""Pods with requests, on nodes that can't hold all of them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pilothouse.sim.scenarios.user_actions import SPACE, create, delete, given_s
 
 
 def place_users(rng: Random) -> Sequence[UserAction]:
-    """Pods that need room come and go; there is not always enough."""
+    """Pods with requests are created and deleted; they do not always fit."""
     doing = [given_space()]
     for _ in range(rng.randint(5, 12)):
         after, name = rng.uniform(0, 15), f"p{rng.randint(0, 7)}"
@@ -30,7 +30,7 @@ def place_users(rng: Random) -> Sequence[UserAction]:
 
 
 async def places_settled(api: Api) -> str:
-    """Who has a node is ready, and who has none would not fit."""
+    """Each bound pod is ready, and no unbound pod would fit."""
     pods = (await api.list(Pod, SPACE)).objects
     free = {node.name: 8 for node in (await api.list(Node)).objects}
     for one in pods:

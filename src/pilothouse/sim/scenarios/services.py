@@ -1,4 +1,4 @@
-"""A service whose pods come and go."""
+"""A service whose pods are created and deleted."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pilothouse.sim.scenarios.user_actions import SPACE, create, delete, given_s
 
 
 def service_users(rng: Random) -> Sequence[UserAction]:
-    """A service selects pods that come and go."""
+    """A service selects pods that are created and deleted."""
     doing = [given_space()]
     doing.append(UserAction(1, "create the service web", create(Service, _service("web"))))
     for _ in range(rng.randint(3, 8)):

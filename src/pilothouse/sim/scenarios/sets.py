@@ -1,4 +1,4 @@
-"""Two sets and their pods, of which one node has all."""
+"""Two stateful sets and their pods."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pilothouse.sim.simulated_node import NodeTiming
 
 
 def set_users(rng: Random) -> Sequence[UserAction]:
-    """Two sets are made, scaled, updated, deleted and made again; pods are deleted by hand."""
+    """Two sets are created, scaled, updated, deleted and created again; pods are deleted by hand."""
     doing = [given_space()]
     for name, policy in (("web", "OrderedReady"), ("log", "Parallel")):
         replicas = rng.randint(1, 4)
@@ -70,7 +70,7 @@ async def sets_settled(api: Api) -> str:
             if pod.annotations.get("version") != version:
                 return f"pod {pod.name} is of version {pod.annotations.get('version')}, not {version}"
             if pod.controller is None or pod.controller["uid"] != one.uid:
-                return f"pod {pod.name} belongs to somebody else"
+                return f"pod {pod.name} has another owner"
         if one.deleting or one.status.get("readyReplicas", 0) != one.spec["replicas"]:
             return f"{one.name} says {one.status}"
     left = [name for name, pod in pods.items() if pod.owners]
@@ -108,7 +108,7 @@ def _set(name: str, replicas: int, policy: str) -> Tree:
 
 
 FRAIL = NodeTiming(failing=0.15)
-"""Of what nodes start, some fails, and has to be made again."""
+"""Some pods fail to start and must be replaced."""
 
 SETS = Scenario(
     "sets",
@@ -116,5 +116,5 @@ SETS = Scenario(
     set_users,
     sets_settled,
     (*PROMISES["stateful-sets"], *PROMISES["garbage"]),
-    habits=FRAIL,
+    timing=FRAIL,
 )

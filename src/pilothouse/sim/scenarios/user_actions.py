@@ -1,4 +1,4 @@
-"""What users of many scenarios do, and to what."""
+"""User actions and objects that scenarios share."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from pilothouse.client.api import Api
 from pilothouse.sim.fleet import UserAction
 
 SPACE: Final = "db"
-"""The namespace in which it all happens, where one is enough."""
+"""The namespace of scenarios that need only one."""
 
 Do = Callable[[Api], Awaitable[object]]
 
 
 def given_space() -> UserAction:
-    """There is the namespace, once managers and nodes are up."""
+    """Create the namespace, once managers and nodes are up."""
     return UserAction(15, f"create the namespace {SPACE}", create(Namespace, namespace(SPACE)))
 
 
@@ -34,7 +34,7 @@ def namespace(name: str) -> Tree:
 
 
 def pod(name: str, *, cpu: int = 0) -> Tree:
-    """One that says what it needs is placed by the scheduler, any other by whoever makes it."""
+    """A pod. With requests it is scheduled; otherwise it names its node."""
     container: Tree = {"name": "c", "image": "app:1"}
     if cpu:
         container["resources"] = {"requests": {"cpu": str(cpu)}}

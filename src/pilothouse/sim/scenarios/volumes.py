@@ -1,4 +1,4 @@
-"""Volumes, and claims that want them."""
+"""Volumes and claims."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pilothouse.sim.scenarios.user_actions import SPACE, create, delete, given_s
 
 
 def volume_users(rng: Random) -> Sequence[UserAction]:
-    """Volumes and claims come and go."""
+    """Volumes and claims are created and deleted."""
     doing = [given_space()]
     for _ in range(rng.randint(5, 12)):
         after, number, size = rng.uniform(0, 15), rng.randint(0, 3), rng.randint(1, 3)
@@ -44,7 +44,7 @@ def volume_users(rng: Random) -> Sequence[UserAction]:
 
 
 async def volumes_settled(api: Api) -> str:
-    """No claim waits beside a volume that would do, and each that has one is known to it."""
+    """No claim is pending while a volume fits, and each bound claim is named by its volume."""
     held = {one.name: one for one in (await api.list(PersistentVolume)).objects}
     waiting = []
     for claim in (await api.list(PersistentVolumeClaim, SPACE)).objects:
