@@ -229,9 +229,15 @@ def test_it_has_a_command(package: Path) -> None:
     assert "--stop-grace" in command(package, "pilot", "memcached", "--help")
 
 
-def test_an_entry_point_that_can_not_be_loaded_is_an_error_that_names_it(package: Path) -> None:
+@pytest.mark.parametrize(
+    "words", [("pilot", "run", "memcached"), ("crds",), ("apiserver", "--store", "memory")], ids=str
+)
+def test_an_entry_point_that_can_not_be_loaded_is_an_error_that_names_it(
+    tmp_path: Path, package: Path, words: tuple[str, ...]
+) -> None:
     shutil.rmtree(package / "pilothouse_memcached")
+    data = ["--data", str(tmp_path / "data"), "--listen", "127.0.0.1:0"] if "apiserver" in words else []
     with pytest.raises(subprocess.CalledProcessError) as raised:
-        command(package, "pilot", "run", "memcached")
+        command(package, *words, *data)
     assert "entry point pilothouse_memcached.application:MEMCACHED can't be loaded" in raised.value.stderr
     assert "Traceback" not in raised.value.stderr

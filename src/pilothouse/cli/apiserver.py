@@ -141,7 +141,8 @@ from pilothouse.cli.store_flags import (
 def apiserver(verbose: int, **flags: Any) -> None:
     """Run the API server.
 
-    When it is ready it says so in one line, with its address and the kubeconfig to use. SIGTERM stops it gracefully.
+    When it is ready it prints one line, with its address and the kubeconfig to use. SIGTERM stops it
+    gracefully.
     """
     log_to_stderr(verbose)
     options = _options(flags)

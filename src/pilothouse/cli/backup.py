@@ -30,10 +30,12 @@ _NO_VOLUMES = "Volumes are not in it: what databases have stored stays on the di
 @click.argument("file", type=click.Path(path_type=Path))
 @server_flags
 def backup(file: Path, kubeconfig: Path | None, data: Path | None) -> None:
-    """Write everything that a running server keeps to FILE: all objects at one moment, and its keys. Volumes are not in it.
+    """Back up all objects of a running server, as of one moment, and its keys to FILE. Volumes are not
+    included.
 
-    The server goes on meanwhile. FILE must not exist; it is complete and verified when it appears. Unless the server has
-    encryption keys, whoever can read it can impersonate anyone: keep it as safe as the data folder.
+    The server keeps serving. FILE must not exist; it is complete and verified when it appears. Unless the
+    server has encryption keys, anybody who can read FILE can impersonate anyone: keep it as safe as the data
+    folder.
     """
     from pilothouse.app.backup import save
     from pilothouse.client.single_request import RequestFailed
@@ -79,12 +81,12 @@ def restore(
 ) -> None:
     """Restore a control plane from the backup in FILE.
 
-    With SQLite, a data folder; with etcd, keys in an etcd that has none below the prefix. Nothing is ever restored over
-    something. Start servers afterwards as usual, with the same --encryption-key-file as before. Clients that
-    were connected to the old ones are told to read everything again.
+    With SQLite, a data folder; with etcd, keys in an etcd that has none below the prefix. Existing data
+    is never overwritten. Start servers afterwards as usual, with the same --encryption-key-file as before.
+    Clients that were connected to the old ones are told to read everything again.
 
-    It is a control plane of its own: it neither mounts nor deletes volumes of the one that the backup is of, unless it is
-    to take that one's place (--adopt-volumes).
+    It is another control plane: it neither mounts nor deletes volumes of the one that was backed up, unless it
+    replaces that one (--adopt-volumes).
     """
     etcd = etcd_options(flags)
     check_store(store, etcd)

@@ -35,8 +35,8 @@ _NEXT = {
 def certs() -> None:
     """List and renew the certificates of a data folder.
 
-    A running server renews its own certificates 60 days before they expire. The authority that signs them lasts ten
-    years; it is exchanged in three steps, with `rotate-ca`.
+    A running server renews its own certificates 60 days before they expire. The CA that signs them is
+    valid for ten years; `rotate-ca` replaces it in three steps.
     """
 
 

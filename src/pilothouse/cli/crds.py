@@ -42,6 +42,7 @@ def crds(conversion_webhook: str, conversion_ca_file: Path | None, output: str) 
 
     import msgspec
 
+    from pilothouse.api.applications.registry import InvalidApplication
     from pilothouse.api.registry import own_resources
     from pilothouse.apiserver.endpoints.yaml_encoding import write
     from pilothouse.meta.crd import crd_manifest, webhook_conversion
@@ -50,11 +51,15 @@ def crds(conversion_webhook: str, conversion_ca_file: Path | None, output: str) 
     if conversion_webhook:
         authority = conversion_ca_file.read_bytes() if conversion_ca_file else b""
         conversion = webhook_conversion(conversion_webhook, authority)
+    try:
+        resources = own_resources()
+    except InvalidApplication as problem:
+        raise click.ClickException(str(problem)) from None
     definitions = [
         crd_manifest(resource, versions="all", conversion=conversion)
         if conversion and len(resource.kinds) > 1
         else crd_manifest(resource)
-        for resource in own_resources()
+        for resource in resources
     ]
     if output == "json":
         listed = {"apiVersion": "v1", "kind": "List", "items": definitions}

@@ -17,8 +17,9 @@ _PATH = "/pilothouse/v1/encryption"
 def encryption() -> None:
     """Look after the keys that secrets are encrypted with in the store.
 
-    To exchange a key: put a new one second in the key file of every server and restart them, one after the other; move
-    it to the first place and restart them again; `pilothouse encryption rewrite`; take the old one out.
+    To rotate a key: add a new one as the second in the key file of every server and restart them, one after
+    the other; move it to the first place and restart them again; `pilothouse encryption rewrite`; remove the
+    old one.
     """
 
 
@@ -37,7 +38,8 @@ def new_key(name: str) -> None:
 @encryption.command()
 @server_flags
 def status(kubeconfig: Path | None, data: Path | None) -> None:
-    """Show which keys a server has, and how many values are kept under each: secrets, and in etcd the servers' own keys."""
+    """Show the keys of a server, and how many values each encrypts: Secrets, and in etcd the servers' own
+    keys."""
     (found,) = _ask("GET", _PATH, kubeconfig, data)
     keys, sealed = found["keys"], found["sealed"]
     rows = [("KEY", "VALUES", "")]
@@ -55,7 +57,7 @@ def status(kubeconfig: Path | None, data: Path | None) -> None:
 def rewrite(kubeconfig: Path | None, data: Path | None) -> None:
     """Have a running server encrypt every secret with its first key that is not yet.
 
-    Secrets stay as they are for everyone; only their resourceVersion moves. It may be broken off and begun again.
+    Of Secrets only the resourceVersion changes. It may be interrupted and run again.
     """
     said = _ask("POST", f"{_PATH}/rewrite", kubeconfig, data)
     last = said[-1] if said else {}

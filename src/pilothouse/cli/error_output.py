@@ -1,4 +1,4 @@
-"""What may go wrong between a command and a server, told in one line."""
+"""Errors between a command and a server, as messages of one line."""
 
 from __future__ import annotations
 

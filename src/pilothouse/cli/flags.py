@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 Command = TypeVar("Command", bound=Callable[..., Any])
-"""What flags are given to, and stays what it is."""
+"""A command, whose type stays the same."""
 
 
 def several(*flags: Callable[[Any], Any]) -> Callable[[Command], Command]:

@@ -24,8 +24,9 @@ _DATA = "Data folder of the node, or of `pilothouse up`."
 def image() -> None:
     """Look after the images on this machine.
 
-    Nodes fetch nothing from registries: an image is an archive or a folder that is imported here under the name that pods use for
-    it. Programs that are installed on the machine need no import: a pod names them as host/PROGRAM.
+    Nodes fetch nothing from registries: an image is an archive or a folder that is imported here under the
+    name that pods use for it. Programs that are installed on the machine need no import: a pod names them as
+    host/PROGRAM.
     """
 
 
@@ -75,8 +76,8 @@ def import_(
 ) -> None:
     """Bring an archive (.tar, .tar.gz, .tar.xz, .zip) or a folder to this machine, as the image NAME:TAG.
 
-    What the image says of itself is in a file image.json at its top; the flags go before it. An image of the same name is
-    replaced; containers that run keep the files that they have.
+    What the image says of itself is in a file image.json at its top; the flags go before it. An image of the
+    same name is replaced; running containers keep the files that they have.
     """
     from pilothouse.node.images.image_manifest import ImageManifest, ManifestError
     from pilothouse.node.images.image_references import ImageReferenceError
@@ -116,7 +117,8 @@ def import_(
 def bundle(target: Path, names: tuple[str, ...], data: Path) -> None:
     """Pack images of this machine into one file, for machines without a network.
 
-    There, `pilothouse image import-bundle` takes it. With the same zlib, the same images make the same file to the byte.
+    There, `pilothouse image import-bundle` imports it. The same images make the same file, byte for byte, with
+    the same zlib.
     """
     from pilothouse.node.images.airgap_bundles import write_bundle
     from pilothouse.node.images.image_references import ImageReferenceError
@@ -144,8 +146,8 @@ def bundle(target: Path, names: tuple[str, ...], data: Path) -> None:
 def import_bundle(source: Path, data: Path, replace: bool) -> None:
     """Import the images of a file that `pilothouse image bundle` has written.
 
-    What is here already is passed over. If there is another image of the same name, nothing is brought, unless --replace; containers
-    that run keep the files that they have.
+    Images that exist already are skipped. If there is another image of the same name, nothing is imported,
+    unless --replace is given; running containers keep the files that they have.
     """
     from pilothouse.node.images.airgap_bundles import import_bundle as bring
     from pilothouse.node.images.image_store import ImageStoreError

@@ -37,8 +37,8 @@ def install_service(
 
     pilothouse install-service up -- --listen 0.0.0.0:6443
 
-    What follows -- are flags of the command that the service runs. A machine joins first, with `pilothouse join --no-run`. Given again, the
-    unit is replaced.
+    What follows -- are flags of the command that the service runs. A machine joins first, with `pilothouse
+    join --no-run`. An existing unit is replaced.
     """
     from pilothouse.app.service_unit import service_unit, unit_file
 

@@ -1,4 +1,5 @@
-"""``--lifeline``, ``--listen-fd`` and ``--socket-store-fd``: the flags with which ``up`` starts its processes. They are not for users."""
+"""``--lifeline``, ``--listen-fd`` and ``--socket-store-fd``: the flags with which ``up`` starts its
+processes. They are not for users."""
 
 from __future__ import annotations
 

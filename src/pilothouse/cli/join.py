@@ -41,9 +41,10 @@ def join(
 ) -> None:
     """Join this machine to the control plane that TOKEN is for, and run the node until told to stop.
 
-    TOKEN is printed by `pilothouse token create`, and good for one machine; - reads it from standard input. Without it, it comes from
-    --token-file or the environment's PILOTHOUSE_TOKEN. When the Node is ready it says so in one line. From the
-    next start on `pilothouse node` runs it, with the same flags but the token; it renews its certificate by itself.
+    TOKEN is printed by `pilothouse token create` and valid for one machine; - reads it from standard input. By
+    default it is read from --token-file or the variable PILOTHOUSE_TOKEN. Prints one line when the Node is
+    ready. Later `pilothouse node` runs it, with the same flags except the token; it renews its certificate by
+    itself.
     """
     log_to_stderr(verbose)
     import asyncio

@@ -39,8 +39,9 @@ from pilothouse.cli.plane import plane_flag
 def leave(data: Path, kubeconfig: Path | None, timeout: float, **flags: Any) -> None:
     """Take this machine out of the control plane that it joined.
 
-    Its pods are evicted, as by `kubectl drain`, the agent is stopped, and its key, certificate and kubeconfig are removed. Volumes stay
-    where they are unless --remove-volumes is given; folders of --tier are never touched.
+    Its pods are evicted, as by `kubectl drain`, the agent is stopped, and its key, certificate and kubeconfig
+    are removed. Volumes stay where they are unless --remove-volumes is given; folders of --tier are never
+    touched.
     """
     import asyncio
 

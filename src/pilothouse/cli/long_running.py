@@ -1,11 +1,11 @@
-"""Commands that stay until they are told to stop: how they log, and on what they run.
+"""Commands that run until they are stopped: how they log, and their event loop.
 
     @verbose_flag("Log more; twice for every request.")
     def apiserver(verbose: int, ...):
         log_to_stderr(verbose)
         run_fast(lambda: run(options, announce=click.echo))
 
-The fast event loop is for those that start no processes of their own: it would keep others from hearing of their children.
+The fast event loop is for commands that start no child processes: it would hide their exits from asyncio.
 """
 
 from __future__ import annotations
@@ -32,21 +32,23 @@ def verbose_flag(help: str) -> Callable[[F], F]:
 
 
 def log_to_stderr(verbose: int) -> None:
-    """As much as was asked for."""
+    """Log at the level that ``-v`` asks for."""
     logging.basicConfig(level=_LEVELS[min(verbose, 2)], format=_FORMAT, stream=sys.stderr)
     for handler in logging.getLogger().handlers:
         handler.addFilter(RepeatLimit())
 
 
 def run_fast(main: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    """Run until it returns. What keeps it from starting is told in a line."""
+    """Run until it returns. What keeps it from starting is an error message of one line."""
     # Imported here: a command that prints a line is not to wait for it.
     import asyncio
 
     import uvloop
 
+    from pilothouse.api.applications.registry import InvalidApplication
+
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(main())
-    except StartError as problem:
+    except (InvalidApplication, StartError) as problem:
         raise click.ClickException(str(problem)) from None

@@ -28,7 +28,8 @@ from pilothouse.cli.store_flags import data_flag
 def node(verbose: int, kubeconfig: Path | None, lifeline: int | None, **flags: Any) -> None:
     """Run the node agent: the pods that are bound to this machine run here, as processes.
 
-    When the Node is ready it says so in one line. SIGTERM stops the agent; pods go on running, and the next agent takes them up.
+    Prints one line when the Node is ready. SIGTERM stops the agent; pods keep running, and the next agent
+    takes them over.
     """
     log_to_stderr(verbose)
     from pilothouse.app import memory_tuning

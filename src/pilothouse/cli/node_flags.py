@@ -1,4 +1,4 @@
-"""The flags of a node, by kubelet's names where it has them, and the node that they make: for whoever runs one.
+"""The flags of a node, by kubelet's names where it has them, and the options that they make.
 
 @node_flags
 def node(kubeconfig: Path | None, lifeline: int | None, **flags: Any): run_node(kubeconfig, lifeline, flags)
@@ -145,7 +145,8 @@ node_flags = several(
 
 
 def run_node(kubeconfig: Path | None, lifeline: int | None, flags: dict[str, Any]) -> None:
-    """Run the node until it is told to stop. ``flags`` are those of ``node_flags``, the data folder and the name."""
+    """Run the node until it is told to stop. ``flags`` are those of ``node_flags``, the data folder and the
+    name."""
     import asyncio
 
     from pilothouse.app.node import run

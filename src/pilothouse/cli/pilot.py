@@ -1,4 +1,4 @@
-"""``pilothouse pilot``: the process beside a database. It is what a container of a pod with a Pilot starts."""
+"""``pilothouse pilot``: the process beside a database, which the container of a pod with a Pilot starts."""
 
 from __future__ import annotations
 
@@ -26,13 +26,17 @@ class ApplicationCommands(click.Group):
         return sorted({*super().list_commands(context), *driver_names()})
 
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
-        from pilothouse.api.applications.registry import find_application
+        from pilothouse.api.applications.registry import InvalidApplication, find_application
         from pilothouse.pilot.driver_registry import driver_names
 
         if (found := super().get_command(context, name)) is not None or name not in driver_names():
             return found
+        try:
+            summary = find_application(name).summary
+        except InvalidApplication as problem:
+            raise click.ClickException(str(problem)) from None
 
-        @click.command(name, help=f"Run {find_application(name).summary or name}.")
+        @click.command(name, help=f"Run {summary or name}.")
         @_flags
         def run(**flags: Any) -> None:
             _run(name, flags)

@@ -1,4 +1,4 @@
-"""``--data`` of commands that use a plane which is there: without the flag they find it, and say which one they took.
+"""``--data`` of commands that use an existing control plane: by default they find it, and print which one.
 
 @plane_flag(NODE, "The data folder of the node.")
 def list_(data: Path): ...

@@ -45,8 +45,8 @@ def prometheus_config(
 ) -> None:
     """Print the configuration with which Prometheus scrapes a control plane.
 
-    That is: the server's own metrics, the state of its objects, its nodes, controller-managers, and the pilots of all databases. It is a
-    complete prometheus.yml; its jobs can also be put into another one.
+    It covers the metrics of the server, the state of its objects, its nodes, controller-managers, and the
+    pilots of all databases. It is a complete prometheus.yml; its jobs can also be copied into another one.
     """
     reached = access(kubeconfig, data)
 

@@ -38,7 +38,8 @@ def kubeconfig_flag(otherwise: str) -> Callable[[Command], Command]:
 
 
 def own_access(kubeconfig: Path | None, default: Path) -> Access:
-    """By the file that is named, else as the pod that this process runs in, else by a file that there is. Raises ``AccessError``."""
+    """By the given file, else as the pod that this process runs in, else by an existing default file. Raises
+    ``AccessError``."""
     from pilothouse.client import in_cluster
     from pilothouse.client.kubeconfig import find, load
 
@@ -64,7 +65,8 @@ server_flags = several(
 
 
 def access(kubeconfig: Path | None, data: Path | None) -> Access:
-    """How the flags say that a server is reached; without them, the one that is found, which is said. Raises ``click.ClickException``."""
+    """The server that the flags name; without them, the one that is found, which is printed. Raises
+    ``click.ClickException``."""
     from pilothouse.client.kubeconfig import KubeconfigError, load
 
     try:

@@ -1,4 +1,5 @@
-"""Flags that ``apiserver`` and ``up`` have in common: what is recorded of requests, and the keys that secrets are encrypted with."""
+"""Flags that ``apiserver`` and ``up`` have in common: what is recorded of requests, and the keys that secrets
+are encrypted with."""
 
 from __future__ import annotations
 

@@ -31,7 +31,8 @@ _WELL = {"running", "Running", "Ready", "Succeeded"}
     "--once", is_flag=True, help="Print it once, as is done anyway where the output is no terminal."
 )
 def status(data: Path, once: bool) -> None:
-    """Show what `pilothouse up` runs, its nodes and its pods. At a terminal the table follows changes until Ctrl-C.
+    """Show what `pilothouse up` runs, its nodes and its pods. At a terminal the table follows changes until
+    Ctrl-C.
 
     The exit code is 1 if nothing is up.
     """

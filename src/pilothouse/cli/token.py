@@ -45,7 +45,8 @@ def create(
 ) -> None:
     """Create a token with which one machine can join, and print it.
 
-    On the other machine: pilothouse join -, and paste it there; other users of that machine don't see it then.
+    On the other machine: pilothouse join -, and paste it there; other users of that machine don't see it
+    then.
     """
     from pilothouse.base.node_names import why_no_node_name
 

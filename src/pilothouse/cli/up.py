@@ -95,7 +95,8 @@ def up(
 ) -> None:
     """Run a whole control plane: API server, controllers, and this machine as a node.
 
-    Ctrl-C, or `pilothouse down`, stops all of it, pods too; what they keep stays, and the next `up` goes on from there.
+    Ctrl-C, or `pilothouse down`, stops all of it, pods too; what they keep stays, and the next `up` goes on
+    from there.
     """
     import asyncio
 

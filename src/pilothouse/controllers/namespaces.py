@@ -1,12 +1,13 @@
 """A namespace that is to go takes everything in it along.
 
-The deletion of a namespace puts it into the phase ``Terminating``, in which nothing new is let in. What is there is deleted,
-kind by kind; when the server has nothing left of any kind, the finalizer ``kubernetes`` is taken off, and with it the
-namespace. Until then its conditions say what remains, and which finalizers hold it.
+The deletion of a namespace puts it into the phase ``Terminating``, in which nothing new is let in. What is
+there is deleted, kind by kind; when the server has nothing left of any kind, the finalizer ``kubernetes`` is
+taken off, and with it the namespace. Until then its conditions say what remains, and which finalizers hold
+it.
 
-The API server does not begin with that while something in the namespace is protected against deletion, but it may have come to be
-protected since. So kinds that can be protected are asked first: while one of them refuses, nothing else is deleted, and
-``NamespaceDeletionContentFailure`` says who refuses and why.
+The API server does not begin with that while something in the namespace is protected against deletion, but it
+may have come to be protected since. So kinds that can be protected are asked first: while one of them
+refuses, nothing else is deleted, and ``NamespaceDeletionContentFailure`` says who refuses and why.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@
     await volume.measure()
     volume.usage                          # None while the folder does not exist
 
-A filesystem that hangs, such as one over a network, blocks one thread and nothing else: no second measurement starts before the
-first has ended.
+A filesystem that hangs, such as one over a network, blocks one thread and nothing else: no second measurement
+starts before the first has ended.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ class DataVolume:
 
 
 def usage_at(path: Path) -> DiskUsage | None:
-    """Usage of the filesystem of a folder; None if the folder does not exist, or its filesystem has no size."""
+    """Usage of the filesystem of a folder; None if the folder does not exist, or its filesystem has no
+    size."""
     try:
         found = os.statvfs(path)
     except OSError:

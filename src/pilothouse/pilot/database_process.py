@@ -1,11 +1,12 @@
-"""The database as a child process: in a process group of its own, its output passed on, its exit noticed at once.
+"""The database as a child process: in a process group of its own, its output passed on, its exit noticed at
+once.
 
     child = DatabaseProcess.begin(start, clock, ended=wake.set)
     exit = await child.stop(asked, grace=60.0)        # the stop signal, and in the end SIGKILL
     child.exit                                        # how it ended, or None
 
-A thread copies its output to ours line by line: a slow reader blocks the database, as with any pipe, and never the pilot. The exit is
-noticed by a pidfd, which also keeps the reaper from collecting the process.
+A thread copies its output to ours line by line: a slow reader blocks the database, as with any pipe, and
+never the pilot. The exit is noticed by a pidfd, which also keeps the reaper from collecting the process.
 """
 
 from __future__ import annotations
@@ -60,7 +61,8 @@ class DatabaseProcess:
 
     @classmethod
     def begin(cls, start: StartCommand, clock: Clock, *, ended: Callable[[], None]) -> DatabaseProcess:
-        """``ended`` is called when it has exited. Raises ``HookFailed`` for a program that can't be started."""
+        """``ended`` is called when it has exited. Raises ``HookFailed`` for a program that can't be
+        started."""
         try:
             process = subprocess.Popen(
                 start.argv,
@@ -88,7 +90,8 @@ class DatabaseProcess:
         return self.exit
 
     async def stop(self, asked: StopRequest, grace: float, hurried: float = HURRIED) -> DatabaseExit:
-        """Ask it to stop, wait for ``grace`` seconds, then kill it. A second stop request leaves it ``hurried`` seconds."""
+        """Ask it to stop, wait for ``grace`` seconds, then kill it. A second stop request leaves it
+        ``hurried`` seconds."""
         self._asked_by = self._start.stop_signal
         with contextlib.suppress(ProcessLookupError):
             # It stops its own children.

@@ -5,9 +5,9 @@
         def start(self, desired): return StartCommand(("mydb", str(self.file)), self.environ)
         async def observe(self, desired): ...
 
-It is registered as an entry point of the group ``pilothouse.drivers``, whose value is a function from an ``InstanceEnvironment`` to the
-driver; ``docs/pilots.md`` has a worked example. A driver keeps no state that matters: all it needs comes with each call, so that a pilot
-may be restarted at any time.
+It is registered as an entry point of the group ``pilothouse.drivers``, whose value is a function from an
+``InstanceEnvironment`` to the driver; ``docs/pilots.md`` has a worked example. A driver keeps no state that
+matters: all it needs comes with each call, so that a pilot may be restarted at any time.
 """
 
 from __future__ import annotations
@@ -64,7 +64,8 @@ class DesiredState(msgspec.Struct, frozen=True):
     uid: str = ""
     """The uid of the Pilot: the generations of one that was created again start at 1."""
     vouched: bool = True
-    """False if the Pilot has a cluster and somebody else has written the configuration: a running database is not restarted for that."""
+    """False if the Pilot has a cluster and somebody else has written the configuration: a running database is
+    not restarted for that."""
 
     @classmethod
     def of(cls, pilot: Object, *, leads: bool = False, leader: str = "") -> DesiredState:
@@ -88,7 +89,8 @@ class DesiredState(msgspec.Struct, frozen=True):
 
 
 class Hook(msgspec.Struct, frozen=True):
-    """Something to do once in a phase. It may be retried, so it has to cope with what a failed attempt has left."""
+    """Something to do once in a phase. It may be retried, so it has to cope with what a failed attempt has
+    left."""
 
     name: str
     run: Callable[[], Awaitable[None]]
@@ -130,9 +132,11 @@ class Observation(msgspec.Struct, frozen=True):
     status: Tree = {}
     """The application's section of the Pilot's status."""
     left: str | None = None
-    """What keeps a decommissioned instance from being empty; "" if it is empty and stays so; None if that was not checked."""
+    """What keeps a decommissioned instance from being empty; "" if it is empty and stays so; None if that was
+    not checked."""
     surplus: str = ""
-    """What a decommissioned instance still holds and may be removed with: data of which complete copies are elsewhere."""
+    """What a decommissioned instance still holds and may be removed with: data of which complete copies are
+    elsewhere."""
     writes_refused: str = ""
     """Why it refuses writes, and what would help; empty if it accepts them."""
     metrics: tuple[MetricValue, ...] = ()
@@ -162,8 +166,10 @@ class Driver(Protocol):
         ...
 
     async def lead(self, desired: DesiredState, peers: Sequence[Object], leads: Callable[[], bool]) -> Tree:
-        """As the leader, do what is done once for the whole cluster, whose Pilots are ``peers``. Returns the facts about the
-        cluster, which go to ``cluster`` in the application's section of the status. Raises ``HookFailed``.
+        """As the leader, do what is done once for the whole cluster, whose Pilots are ``peers``. Returns the
+        facts about the cluster, which go to ``cluster`` in the application's section of the status. Raises
+        ``HookFailed``.
 
-        Call ``leads`` before each action: another pilot may lead by then, and a database does not check leases."""
+        Call ``leads`` before each action: another pilot may lead by then, and a database does not check
+        leases."""
         ...

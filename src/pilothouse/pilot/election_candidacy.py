@@ -5,8 +5,9 @@
     await candidacy.until_candidate()
     await candidacy.until_withdrawn()
 
-A pilot whose instance is not ready while that of a peer is can't see the cluster that it would lead. After a while it withdraws, until its
-own instance is ready or none is: a cluster that was never formed needs a leader to form it.
+A pilot whose instance is not ready while that of a peer is can't see the cluster that it would lead. After a
+while it withdraws, until its own instance is ready or none is: a cluster that was never formed needs a leader
+to form it.
 """
 
 from __future__ import annotations

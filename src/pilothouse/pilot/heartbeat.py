@@ -2,7 +2,8 @@
 
     await PilotHeartbeat(api, clock).beat(pilot)        # once
 
-Controllers go by when a renewal arrives; the time in it is for people. The Lease is owned by the Pilot and deleted with it.
+Controllers go by when a renewal arrives; the time in it is for people. The Lease is owned by the Pilot and
+deleted with it.
 """
 
 from __future__ import annotations

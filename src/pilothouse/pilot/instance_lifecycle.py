@@ -9,13 +9,16 @@
         case WaitForChange(): ...                    # until something changes
         case ExitPilot(code): ...               # the pilot's own exit code
 
-* Nothing is started before the Pilot exists. If it is deleted later, the database runs on with the configuration that it has.
-* Hooks run in order, each once for every start. If one fails, those before it are not repeated, unless the configuration has changed by
-  then: a database is not started with what was prepared for another configuration.
+* Nothing is started before the Pilot exists. If it is deleted later, the database runs on with the
+  configuration that it has.
+* Hooks run in order, each once for every start. If one fails, those before it are not repeated, unless the
+  configuration has changed by then: a database is not started with what was prepared for another
+  configuration.
 * Hooks that need a running database, PostStart and PreStop, are skipped once it has exited.
-* A configuration with another hash restarts the database in place: PreStop, stop, PostStop, start. A configuration that somebody else than
-  the cluster has written does not: the cluster is about to correct it.
-* If the database exits by itself, the pilot exits with a code other than 0, so that the container is restarted.
+* A configuration with another hash restarts the database in place: PreStop, stop, PostStop, start. A
+  configuration that somebody else than the cluster has written does not: the cluster is about to correct it.
+* If the database exits by itself, the pilot exits with a code other than 0, so that the container is
+  restarted.
 """
 
 from __future__ import annotations
@@ -133,7 +136,8 @@ class InstanceHistory(msgspec.Struct, frozen=True):
 def decide(
     life: InstanceHistory, desired: DesiredState | None, *, asked: bool, hooks: Names, restart: str = ""
 ) -> Act:
-    """The next action. ``asked`` is whether the pilot was asked to stop; ``restart`` is the driver's reason for a restart."""
+    """The next action. ``asked`` is whether the pilot was asked to stop; ``restart`` is the driver's reason
+    for a restart."""
     if life.is_running:
         reason = life.stopping or why_stop(life, desired, asked=asked, restart=restart)
         if reason:
@@ -164,8 +168,9 @@ def why_stop(life: InstanceHistory, desired: DesiredState | None, *, asked: bool
 
 
 def gives_up(phase: Phase, attempts: int, *, asked: bool, urgency: int) -> bool:
-    """Whether a hook that failed so often is skipped. A hook before or after the start is retried until the pilot is asked to stop. A
-    hook of the stop is skipped after a few attempts: the time that a pod has to stop is limited."""
+    """Whether a hook that failed so often is skipped. A hook before or after the start is retried until the
+    pilot is asked to stop. A hook of the stop is skipped after a few attempts: the time that a pod has to
+    stop is limited."""
     if phase in ("PreStart", "PostStart"):
         return asked
     return urgency > 1 or attempts >= (3 if asked else 6)

@@ -3,8 +3,9 @@
     supervisor = InstanceSupervisor(api, instance, driver, SystemClock(), Random())
     code = await supervisor.run(asked)    # the exit code of this process; asked is the StopRequest
 
-Tasks of it run side by side, and are restarted if they fail: the lifecycle of the database, observing and reporting it, the heartbeat, the
-election. None needs the API server once the database runs: while that is away, all go on with the last Pilot that was read.
+Tasks of it run side by side, and are restarted if they fail: the lifecycle of the database, observing and
+reporting it, the heartbeat, the election. None needs the API server once the database runs: while that is
+away, all go on with the last Pilot that was read.
 """
 
 from __future__ import annotations
@@ -267,7 +268,8 @@ class InstanceSupervisor:
             pause = min(pause * 2, _RETRY_SECONDS[1])
 
     async def _unwanted(self, phase: Phase, asked: StopRequest, urgency: int) -> None:
-        """Until a hook is no longer wanted: the pilot is asked to stop that urgently, or the database that it needs has exited."""
+        """Until a hook is no longer wanted: the pilot is asked to stop that urgently, or the database that it
+        needs has exited."""
         if phase in _NEED_DATABASE and self._child is not None:
             await unless(asked.wait(urgency), self._child.ended())
         else:

@@ -91,7 +91,8 @@ class DatabaseObserver:
         return ObservedState(seen, desired.generation, facts)
 
     def take(self, observed: ObservedState) -> bool:
-        """Make it the last observation. Returns whether it has a reason to restart the database that the one before had not."""
+        """Make it the last observation. Returns whether it has a reason to restart the database that the one
+        before had not."""
         before, self.seen = self.seen, observed.observation
         self.generation, self.cluster = observed.generation, observed.cluster
         self.has_served = self.has_served or self.is_ready

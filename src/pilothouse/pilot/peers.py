@@ -5,8 +5,8 @@
     peers.leads, peers.leader, peers.pilots
     peers.update(serves=False)              # periodically; a pilot that is out of its cluster for long withdraws
 
-A pilot that is no candidate has no ``PilotPeers``. A leader that loses the lease ceases to act for the cluster; its database runs on.
-``election_candidacy`` says when a candidate withdraws.
+A pilot that is no candidate has no ``PilotPeers``. A leader that loses the lease ceases to act for the
+cluster; its database runs on. ``election_candidacy`` says when a candidate withdraws.
 """
 
 from __future__ import annotations

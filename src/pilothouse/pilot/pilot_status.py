@@ -3,8 +3,8 @@
     status = pilot_status(pilot, InstanceFacts(life=life, observation=seen, ...), now)
     if worth_writing(pilot.status, status, since=30.0): ...
 
-Conditions of others (``PodPresent``) and sections of other applications are kept. ``Ready`` is always written, whatever a controller made
-of a missed heartbeat.
+Conditions of others (``PodPresent``) and sections of other applications are kept. ``Ready`` is always
+written, whatever a controller made of a missed heartbeat.
 """
 
 from __future__ import annotations
@@ -124,7 +124,8 @@ def _starting(pilot: Object, known: InstanceFacts, now: float) -> str:
 
 
 def _is_outdated(pilot: Object, known: InstanceFacts) -> bool:
-    """Whether the database was started again after ``lastExit``, by another process: how that run ended is not known."""
+    """Whether the database was started again after ``lastExit``, by another process: how that run ended is
+    not known."""
     exited = (pilot.status.get("lastExit") or {}).get("time")
     started = pilot.status.get("lastStartedTime")
     if known.exit is not None or not exited or not started:

@@ -2,11 +2,12 @@
 
     async with serving(address, {12001: supervisor.readiness, 12000: supervisor.liveness}, supervisor.metrics): ...
 
-Any path answers the probe of the port: 200, or 500 with the reason. ``/metrics`` is served on both ports. A connection is for one request,
-of which only the first line is read: a library of the size of aiohttp would be a fourth of a pilot's memory.
+Any path answers the probe of the port: 200, or 500 with the reason. ``/metrics`` is served on both ports. A
+connection is for one request, of which only the first line is read: a library of the size of aiohttp would be
+a fourth of a pilot's memory.
 
-Anybody who reaches the ports may connect. With ``MOST_CONNECTIONS`` open, the oldest is closed for the next, so that idle connections
-neither use up the pilot's file descriptors nor keep a probe out.
+Anybody who reaches the ports may connect. With ``MOST_CONNECTIONS`` open, the oldest is closed for the next,
+so that idle connections neither use up the pilot's file descriptors nor keep a probe out.
 """
 
 from __future__ import annotations

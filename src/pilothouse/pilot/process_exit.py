@@ -70,8 +70,9 @@ def classify_exit(
     noise: tuple[str, ...] = (),
     out_of_memory: bool = False,
 ) -> DatabaseExit:
-    """Of a return code as ``subprocess`` has it (negative for a signal). ``asked_by`` is the signal that it was asked to stop with,
-    ``said`` its last lines without stack frames, ``noise`` what the useless ones among them contain."""
+    """Of a return code as ``subprocess`` has it (negative for a signal). ``asked_by`` is the signal that it
+    was asked to stop with, ``said`` its last lines without stack frames, ``noise`` what the useless ones
+    among them contain."""
     by_signal = -returncode if returncode < 0 else 0
     clean = asked_by is not None and (by_signal == asked_by or returncode in (*clean_codes, 128 + asked_by))
     return DatabaseExit(

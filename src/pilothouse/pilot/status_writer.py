@@ -3,8 +3,9 @@
     writer = PilotStatusWriter(api, correlator, clock)
     pilot = await writer.write(pilot, facts)
 
-A write that fails is tried again with the next one: each has the whole status. An API server that does not know the application, or an
-older version of it, drops fields of its section; that is reported as an event, and the fields are left out for a while.
+A write that fails is tried again with the next one: each has the whole status. An API server that does not
+know the application, or an older version of it, drops fields of its section; that is reported as an event,
+and the fields are left out for a while.
 """
 
 from __future__ import annotations
@@ -42,7 +43,8 @@ class PilotStatusWriter:
         self._dropped_until = float("-inf")
 
     async def write(self, pilot: Object, facts: InstanceFacts, *, always: bool = False) -> Object:
-        """Write the status if the change is worth it, and return the Pilot as it is then. ``always`` puts off no change."""
+        """Write the status if the change is worth it, and return the Pilot as it is then. ``always`` puts off
+        no change."""
         status = pilot_status(pilot, facts, self._clock.now())
         section: Tree = status.get(facts.application) or {}
         if self._dropped and self._clock.monotonic() < self._dropped_until:

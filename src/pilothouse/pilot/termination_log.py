@@ -2,8 +2,8 @@
 
     write_termination_message("it ended with code 1: unknown setting [cluster.nmae]")
 
-Kubernetes mounts a file at ``terminationMessagePath``, by default ``/dev/termination-log``. Outside of a container there is no such file,
-and none is created.
+Kubernetes mounts a file at ``terminationMessagePath``, by default ``/dev/termination-log``. Outside of a
+container there is no such file, and none is created.
 """
 
 from __future__ import annotations

@@ -60,3 +60,45 @@ def test_what_it_need_not_be_restarted_for_is_not(other: dict[str, Any]) -> None
 
 def test_a_pilot_without_any_configuration_has_one_too() -> None:
     assert configuration_hash({}) == configuration_hash({"configuration": {"settings": {}}})
+
+
+@pytest.mark.parametrize(
+    ("spec", "digest"),
+    [
+        ({}, "4d4350ae4852b823"),
+        (
+            {
+                "application": "elasticsearch",
+                "configuration": {
+                    "version": "8.17.0",
+                    "settings": {
+                        "cluster.name": "demo",
+                        "cluster.initial_master_nodes": ["a"],
+                        "node.attr.x": "1",
+                    },
+                    "environment": {"ES_JAVA_OPTS": "-Xms512m"},
+                },
+                "elasticsearch": {
+                    "nodePool": "data",
+                    "roles": ["master", "data"],
+                    "plugins": [{"name": "b"}, {"name": "a", "url": "http://x"}],
+                },
+            },
+            "ac24f01bbdf73ba8",
+        ),
+        (
+            {
+                "application": "cassandra",
+                "configuration": {"settings": {"num_tokens": 16}},
+                "cassandra": {"rack": "r1", "datacenter": "d1", "nodePool": "p"},
+            },
+            "d57c5ad3510e5746",
+        ),
+        ({"application": "redis", "configuration": {"settings": {"maxmemory": "64mb"}}}, "6cfe37f3ef85b3a0"),
+    ],
+    ids=["empty", "elasticsearch", "cassandra", "redis"],
+)
+def test_another_version_of_pilothouse_has_the_same_so_that_it_restarts_no_database(
+    spec: dict[str, Any], digest: str
+) -> None:
+    assert configuration_hash(spec) == digest

@@ -8,6 +8,6 @@ descriptor        what an ``Application`` says
 pilot_sections    what it adds to the Pilot kind
 registry          ours and, by their entry points, those of other packages
 
-Whatever has to know something of a database asks here and names none. How a database is started and observed is for its
-driver to know (``pilothouse.pilot.driver``).
+Whatever has to know something of a database asks here and names none. How a database is started and observed
+is for its driver to know (``pilothouse.pilot.driver``).
 """

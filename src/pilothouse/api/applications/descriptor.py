@@ -8,8 +8,9 @@
         sections=lambda: PilotSections(status=status_struct),
     )
 
-A package registers it as an entry point of the group ``pilothouse.applications``, beside the driver of the same name in the group
-``pilothouse.drivers``. A driver without a descriptor works, too: its sections of the Pilot are kept as they are written.
+A package registers it as an entry point of the group ``pilothouse.applications``, beside the driver of the
+same name in the group ``pilothouse.drivers``. A driver without a descriptor works, too: its sections of the
+Pilot are kept as they are written.
 """
 
 from __future__ import annotations
@@ -39,17 +40,21 @@ class Application(msgspec.Struct, frozen=True, kw_only=True):
     cluster: KindName | None = None
     """The kind whose objects are clusters of it."""
     cluster_label: str = ""
-    """On all objects of a cluster, the cluster's name. A pilot may read what carries the label of its own cluster."""
+    """On all objects of a cluster, the cluster's name. A pilot may read what carries the label of its own
+    cluster."""
     volatile: frozenset[str] = frozenset()
-    """Fields of the section in ``status`` that change all the time: a change of these alone is written every 30 s at most."""
+    """Fields of the section in ``status`` that change all the time: a change of these alone is written every
+    30 s at most."""
     known_while_running: frozenset[str] = frozenset()
     """Fields of the section in ``status`` that are removed when the database has ended."""
     live_settings: frozenset[str] = frozenset()
     """Settings that a running database is not restarted for."""
     restart_fields: Callable[[Section], Mapping[str, Any]] | None = None
-    """What of the section in ``spec`` a running database is restarted for; all of it, unless this says otherwise."""
+    """What of the section in ``spec`` a running database is restarted for; all of it, unless this says
+    otherwise."""
     sections: Callable[[], PilotSections] | None = None
-    """Its part of the Pilot kind; open, unless this says otherwise. A function, so that only API servers load it."""
+    """Its part of the Pilot kind; open, unless this says otherwise. A function, so that only API servers load
+    it."""
 
     def restarts_for(self, section: Section) -> Mapping[str, Any]:
         """What the hash of a Pilot's configuration takes from the section."""

@@ -1,4 +1,5 @@
-"""What an application adds to the Pilot kind: its own section in ``spec`` and in ``status``, columns, checks."""
+"""What an application adds to the Pilot kind: its own section in ``spec`` and in ``status``, columns,
+checks."""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ def _no_problems(section: Mapping[str, Any], path: str) -> Iterable[FieldError]:
 
 
 class PilotSections(msgspec.Struct, frozen=True, kw_only=True):
-    """The sections ``spec.<name>`` and ``status.<name>``, each as a Struct (``pilothouse.meta.struct_schemas.Fields``).
+    """The sections ``spec.<name>`` and ``status.<name>``, each as a Struct
+    (``pilothouse.meta.schema.struct_schemas.Fields``).
 
     None means that there is no such section. A section that is not described is kept as it is written.
     """
@@ -24,6 +26,7 @@ class PilotSections(msgspec.Struct, frozen=True, kw_only=True):
     spec: Any = dict[str, Any]
     status: Any = dict[str, Any]
     columns: tuple[Column, ...] = ()
-    """Of ``kubectl get pilots``; those of one application have priority 1, so that only ``-o wide`` shows them."""
+    """Of ``kubectl get pilots``; those of one application have priority 1, so that only ``-o wide`` shows
+    them."""
     validate: Callable[[Mapping[str, Any], str], Iterable[FieldError]] = _no_problems
     """Problems of the section in ``spec`` that a schema can't express; the second argument is its path."""

@@ -1,7 +1,8 @@
 """Which applications there are: ours, and those of the packages that are installed beside us.
 
-A package adds one with an entry point: ``pilothouse.applications`` for an ``Application``, ``pilothouse.drivers`` for a driver alone. All
-processes of a control plane have to find the same ones, since API servers keep only the sections of a Pilot that they know.
+A package adds one with an entry point: ``pilothouse.applications`` for an ``Application``,
+``pilothouse.drivers`` for a driver alone. All processes of a control plane have to find the same ones, since
+API servers keep only the sections of a Pilot that they know.
 """
 
 from __future__ import annotations

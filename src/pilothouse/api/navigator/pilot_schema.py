@@ -1,4 +1,5 @@
-"""The schema of a Pilot: the fields that all applications share, and each application's own sections in spec and status."""
+"""The schema of a Pilot: the fields that all applications share, and each application's own sections in spec
+and status."""
 
 from __future__ import annotations
 
@@ -23,7 +24,8 @@ def sections_of(application: Application) -> PilotSections:
 
 
 def pilot_schema() -> Schema:
-    """Of ``v1beta1``. Raises ``InvalidApplication`` for an application with the name of a field that all Pilots have."""
+    """Of ``v1beta1``. Raises ``InvalidApplication`` for an application with the name of a field that all
+    Pilots have."""
     schema = schema_of(v1beta1.Pilot, v1beta1.PACKAGE)
     parts = {part: _with_sections(schema.properties[part], part) for part in ("spec", "status")}
     return replace(schema, properties={**schema.properties, **parts})

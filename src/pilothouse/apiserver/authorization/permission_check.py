@@ -61,8 +61,8 @@ class PermissionCheck:
             raise refusal(request.user, attributes, reason)
 
     def fence(self, request: Request) -> WriteFence | None:
-        """The leadership that a write is made under. Whether it holds tells something about the Lease: so it must be one
-        that the user may read.
+        """The leadership that a write is made under. Whether it holds tells something about the Lease: so it
+        must be one that the user may read.
         """
         fence = fence_of(request.headers)
         if fence is not None:
@@ -78,7 +78,8 @@ class PermissionCheck:
         return fence
 
     def _may_read_figures(self, request: Request, verb: str, place: RequestInfo) -> bool:
-        """Whoever may read a node's figures may do so here, without the right to all that its server tells."""
+        """Whoever may read a node's figures may do so here, without the right to all that its server
+        tells."""
         if place.subresource != "proxy" or not asks_for_figures(request.path):
             return False
         asked = Attributes.of_place(verb, msgspec.structs.replace(place, subresource="metrics"), request.path)
@@ -113,7 +114,8 @@ def _opens_session(request: Request, place: RequestInfo) -> bool:
 
 
 def _pinned_name(selector: str) -> str:
-    """The name that a field selector asks for; empty if it doesn't, or is none (which the list itself will refuse)."""
+    """The name that a field selector asks for; empty if it doesn't, or is none (which the list itself will
+    refuse)."""
     try:
         return FieldSelector.parse(selector).exact("metadata.name") or ""
     except SelectorError:

@@ -1,12 +1,15 @@
-"""Deletes a Pilot whose pod has been missing for a period, unless its set still wants the pod or its pilot is alive.
+"""Deletes a Pilot whose pod has been missing for a period, unless its set still wants the pod or its pilot is
+alive.
 
     Manager(…, [pilot_collector(grace=3600.0)])
 
-While the StatefulSet of a pod still wants it, the Pilot stays, however long the pod is away: it holds what is known of the
-instance. A pilot may also run outside any pod, on a machine of its own; as long as it renews its Lease, its Pilot stays.
+While the StatefulSet of a pod still wants it, the Pilot stays, however long the pod is away: it holds what is
+known of the instance. A pilot may also run outside any pod, on a machine of its own; as long as it renews its
+Lease, its Pilot stays.
 
-The moment at which the pod was first seen missing is kept in the condition ``PodPresent``, so that it outlives the manager.
-The period counts from then, from the last start of the process, or from the last renewal of the Lease, whichever is latest.
+The moment at which the pod was first seen missing is kept in the condition ``PodPresent``, so that it
+outlives the manager. The period counts from then, from the last start of the process, or from the last
+renewal of the Lease, whichever is latest.
 """
 
 from __future__ import annotations

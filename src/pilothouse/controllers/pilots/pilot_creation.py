@@ -2,9 +2,10 @@
 
     Manager(…, [pilot_creator({cluster_kind: new_pilot_spec})])
 
-The Pilot has the pod's name and its labels of our group. Its owner is the cluster that the pod is of: the one that controls the
-StatefulSet that controls the pod, whatever labels say. It is created with all that the database needs to start, so that no pilot
-ever reads one that is half done. A Pilot that somebody deletes is created again, with the configuration that counts by then.
+The Pilot has the pod's name and its labels of our group. Its owner is the cluster that the pod is of: the one
+that controls the StatefulSet that controls the pod, whatever labels say. It is created with all that the
+database needs to start, so that no pilot ever reads one that is half done. A Pilot that somebody deletes is
+created again, with the configuration that counts by then.
 """
 
 from __future__ import annotations

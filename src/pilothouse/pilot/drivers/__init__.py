@@ -8,4 +8,5 @@ BUILT_IN: Final = {
     "elasticsearch": "pilothouse.pilot.drivers.elasticsearch.elasticsearch_driver",
     "redis": "pilothouse.pilot.drivers.redis",
 }
-"""By application, the module whose function ``make`` makes the driver. It is loaded by pilots of that application alone."""
+"""By application, the module whose function ``make`` makes the driver. It is loaded by pilots of that
+application alone."""

@@ -4,8 +4,9 @@
       application: redis
       configuration: {settings: {maxmemory: 64mb, appendonly: "yes"}}
 
-Its settings are the lines of ``redis.conf``; where it listens and where its data is follows from its environment. A single
-instance has no peer to move its data to, so that a decommission is done when it is empty.
+Its settings are the lines of ``redis.conf``; where it listens and where its data is follows from its
+environment. A single instance has no peer to move its data to, so that a decommission is done when it is
+empty.
 """
 
 from __future__ import annotations

@@ -1,11 +1,12 @@
 """Roles made of other roles.
 
-A ClusterRole with an ``aggregationRule`` has no rules of its own: it has those of every ClusterRole whose labels its
-selectors choose, and of what those aggregate in turn. The server writes them into the role, so that whoever reads it
-sees what it grants, and does so again whenever a ClusterRole changes.
+A ClusterRole with an ``aggregationRule`` has no rules of its own: it has those of every ClusterRole whose
+labels its selectors choose, and of what those aggregate in turn. The server writes them into the role, so
+that whoever reads it sees what it grants, and does so again whenever a ClusterRole changes.
 
-The rules are always gathered from roles that are not aggregated, never from an aggregated role's present rules. So a
-permission that its source has lost is gone from every aggregate, even when aggregates choose one another.
+The rules are always gathered from roles that are not aggregated, never from an aggregated role's present
+rules. So a permission that its source has lost is gone from every aggregate, even when aggregates choose one
+another.
 """
 
 from __future__ import annotations
@@ -53,7 +54,8 @@ def is_aggregated(role: Object) -> bool:
 
 
 def aggregated(name: str, roles: Mapping[str, Object]) -> list[PolicyRule]:
-    """The rules of an aggregated role, given all ClusterRoles by name: each once, by name of where it comes from."""
+    """The rules of an aggregated role, given all ClusterRoles by name: each once, by name of where it comes
+    from."""
     labels = {other: roles[other]["metadata"].get("labels") for other in sorted(roles)}
     rules: dict[PolicyRule, None] = {}
     seen: set[str] = set()

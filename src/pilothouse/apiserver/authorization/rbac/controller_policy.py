@@ -1,7 +1,8 @@
-"""What each controller of Kubernetes' controller manager is given, as far as this server has what it works on.
+"""What each controller of Kubernetes' controller manager is given, as far as this server has what it works
+on.
 
-A real kube-controller-manager that gives each of its controllers a service account of its own can so be run against this
-server. Our controllers don't need these roles.
+A real kube-controller-manager that gives each of its controllers a service account of its own can so be run
+against this server. Our controllers don't need these roles.
 """
 
 from __future__ import annotations

@@ -3,9 +3,9 @@
     missing(held, wanted)        # the parts of ``wanted`` that no rule of ``held`` covers, each as small as can be
     describe(missing(...))       # as Kubernetes tells of them, one line each
 
-Every wanted rule is broken into atoms: one verb, one group, one resource, at most one name; or one verb and one path.
-An atom is covered by a single rule or not at all, which makes the answer exact. A star is an atom like any other and
-only a star covers it: holding all of today's verbs is less than holding every verb.
+Every wanted rule is broken into atoms: one verb, one group, one resource, at most one name; or one verb and
+one path. An atom is covered by a single rule or not at all, which makes the answer exact. A star is an atom
+like any other and only a star covers it: holding all of today's verbs is less than holding every verb.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ _UNNAMED: tuple[tuple[str, ...], ...] = ((),)
 
 
 MOST_ATOMS = 100_000
-"""Atoms that rules may be broken into; a rule is the product of its lists, so a few kilobytes can be billions."""
+"""Atoms that rules may be broken into; a rule is the product of its lists, so a few kilobytes can be
+billions."""
 
 
 def count_atoms(rules: Iterable[PolicyRule]) -> int:

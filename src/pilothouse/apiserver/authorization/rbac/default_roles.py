@@ -1,12 +1,14 @@
 """The roles and bindings that every server has from its first start.
 
-Those of Kubernetes have its names and, for what is served here, its rules, so that manifests and tools which bind
-``view`` or ``system:auth-delegator`` find what they expect. ``admin``, ``edit`` and ``view`` are aggregated: what they
-grant on our own kinds comes from roles of ours, just as a user's own kinds get in by a label.
+Those of Kubernetes have its names and, for what is served here, its rules, so that manifests and tools which
+bind ``view`` or ``system:auth-delegator`` find what they expect. ``admin``, ``edit`` and ``view`` are
+aggregated: what they grant on our own kinds comes from roles of ours, just as a user's own kinds get in by a
+label.
 
-``pilothouse:controller-manager`` is for our controllers, ``pilothouse:audit-reader`` for whoever may see the audit trail,
-among them the other instances of the server. Pilots and nodes need no role here, and none adds to what they may do:
-``restriction`` decides about them. ``pilothouse:pilot`` is what a pilot is given on a real Kubernetes.
+``pilothouse:controller-manager`` is for our controllers, ``pilothouse:audit-reader`` for whoever may see the
+audit trail, among them the other instances of the server. Pilots and nodes need no role here, and none adds
+to what they may do: ``restriction`` decides about them. ``pilothouse:pilot`` is what a pilot is given on a
+real Kubernetes.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """Nobody hands on what they don't hold.
 
-Whoever writes a role must hold every permission in it, or the verb ``escalate`` on it. Whoever writes a binding must
-hold every permission of its role, or the verb ``bind`` on that role. An aggregated role may gather anything, so only
-one who may do anything writes one. ``system:masters`` are free of this; and what only concerns the collection of garbage
-(owners, finalizers) is not asked about, so that a controller can tidy up roles that it does not hold.
+Whoever writes a role must hold every permission in it, or the verb ``escalate`` on it. Whoever writes a
+binding must hold every permission of its role, or the verb ``bind`` on that role. An aggregated role may
+gather anything, so only one who may do anything writes one. ``system:masters`` are free of this; and what
+only concerns the collection of garbage (owners, finalizers) is not asked about, so that a controller can tidy
+up roles that it does not hold.
 """
 
 from __future__ import annotations

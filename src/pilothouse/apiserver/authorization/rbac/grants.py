@@ -4,9 +4,10 @@
     grants.put_binding(Binding.read(cluster_role_binding))
     for held in grants.of(alice, "t"): held.rules, held.source
 
-Bindings are indexed by subject, so that asking costs what the user has, not what the cluster has. A user's bindings are
-those of their name and of each of their groups; a service account is the user ``system:serviceaccount:ns:name``. Of the
-scopes, the cluster's (an empty namespace) always counts, besides that the namespace asked about.
+Bindings are indexed by subject, so that asking costs what the user has, not what the cluster has. A user's
+bindings are those of their name and of each of their groups; a service account is the user
+``system:serviceaccount:ns:name``. Of the scopes, the cluster's (an empty namespace) always counts, besides
+that the namespace asked about.
 """
 
 from __future__ import annotations

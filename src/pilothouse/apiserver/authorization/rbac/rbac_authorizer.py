@@ -5,8 +5,9 @@
     rbac.decide(alice, Attributes("get", resource="pods", namespace="t", name="a"))
 
 **What is remembered.** A verdict is kept for user, groups, verb, resource and namespace, not for the object's name: it
-holds the answer for any name, and the few names that fare better. So a warm decision is one lookup, however many objects
-there are. Every change to a role or binding forgets all verdicts; a change takes effect with the batch that brings it.
+holds the answer for any name, and the few names that fare better. So a warm decision is one lookup, however
+many objects there are. Every change to a role or binding forgets all verdicts; a change takes effect with the
+batch that brings it.
 
 **How old the answer may be.** As old as the cache, which is milliseconds, also between servers.
 """
@@ -70,7 +71,8 @@ class RBACAuthorizer:
         return verdict.named.get(attributes.name, verdict.general)
 
     def rules_of(self, user: User, namespace: str) -> tuple[list[PolicyRule], list[str]]:
-        """All rules that a user holds in a namespace, and what could not be told because a role is missing."""
+        """All rules that a user holds in a namespace, and what could not be told because a role is
+        missing."""
         rules: list[PolicyRule] = []
         absences: list[str] = []
         for held in self._grants.of(user, namespace):

@@ -45,7 +45,8 @@ def role(name: str, *rules: PolicyRule) -> Object:
 
 
 def binding(name: str, *subjects: dict[str, str], kind: str = "ClusterRole", role: str = "") -> Object:
-    """A binding of the role that has its name, unless another is named; of a Role, yet without its namespace."""
+    """A binding of the role that has its name, unless another is named; of a Role, yet without its
+    namespace."""
     return {
         "apiVersion": f"{GROUP}/v1",
         "kind": "ClusterRoleBinding" if kind == "ClusterRole" else "RoleBinding",

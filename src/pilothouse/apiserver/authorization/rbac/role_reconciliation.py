@@ -1,8 +1,9 @@
 """Making and mending the roles and bindings that every server starts with.
 
-At each start what is missing is created, and what exists gets back the rules, subjects and labels that it lacks. What
-people added stays. An object annotated ``rbac.authorization.kubernetes.io/autoupdate: "false"`` is left as it is, once it
-exists. Several servers may do this at once: whoever comes second finds nothing left to do.
+At each start what is missing is created, and what exists gets back the rules, subjects and labels that it
+lacks. What people added stays. An object annotated ``rbac.authorization.kubernetes.io/autoupdate: "false"``
+is left as it is, once it exists. Several servers may do this at once: whoever comes second finds nothing left
+to do.
 """
 
 from __future__ import annotations
@@ -94,7 +95,8 @@ def mended(live: Object, declared: Object) -> Object:
 
 
 def _replaced(live: Object, declared: Object) -> bool:
-    """A binding that has another role than it should: a role can't be exchanged, so the binding is made anew."""
+    """A binding that has another role than it should: a role can't be exchanged, so the binding is made
+    anew."""
     annotations = live["metadata"].get("annotations") or {}
     return live.get("roleRef") != declared.get("roleRef") and annotations.get(AUTOUPDATE) != "false"
 

@@ -4,7 +4,8 @@
     rule.covers_resource("get", "", "pods", "")          # True; and for nodes/status too
     rule.covers_resource("get", "", "pods", "log")       # False: a resource does not bring its subresources
 
-Rules only ever add. A rule with ``names`` is about those objects alone, so it never matches a request that has no name.
+Rules only ever add. A rule with ``names`` is about those objects alone, so it never matches a request that
+has no name.
 """
 
 from __future__ import annotations

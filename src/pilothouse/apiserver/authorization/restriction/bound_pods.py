@@ -4,8 +4,9 @@
     cache.listen(pods)
     pods.needs("n1", "secrets", "t", "db-password")     # True while a pod on n1 refers to it
 
-A question is one lookup, whatever the number of pods: references are counted per node as pods come and go. What a pod
-refers to never changes once it is bound, so of the many changes to its status nothing but the node's name is read.
+A question is one lookup, whatever the number of pods: references are counted per node as pods come and go.
+What a pod refers to never changes once it is bound, so of the many changes to its status nothing but the
+node's name is read.
 """
 
 from __future__ import annotations

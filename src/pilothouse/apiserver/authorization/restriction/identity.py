@@ -1,13 +1,14 @@
-"""Who is restricted: nodes, machines that want to become one, and whoever bears a token that is bound to a pod.
+"""Who is restricted: nodes, machines that want to become one, and whoever bears a token that is bound to a
+pod.
 
     identify(User("system:node:n1", groups=("system:nodes",)))      # NodeUser("n1")
     identify(User("system:serviceaccount:t:db", extra={POD_NAME: ("db-0",)}))     # PodBoundUser("t", "db", "db-0")
     identify(User("system:bootstrap:abcdef", groups=("system:bootstrappers",)))   # JoiningMachine("system:bootstrap:abcdef")
     identify(User("alice"))                                         # None
 
-A node has the name *and* the group. The name alone is a user like any other; the group alone, or with a name that no node can
-have, is a node without a name, which may do nothing. Whether the bearer of a pod's token is a pilot depends on objects; that somebody is neither does not,
-so it need be asked only once for a user.
+A node has the name *and* the group. The name alone is a user like any other; the group alone, or with a name
+that no node can have, is a node without a name, which may do nothing. Whether the bearer of a pod's token is
+a pilot depends on objects; that somebody is neither does not, so it need be asked only once for a user.
 """
 
 from __future__ import annotations

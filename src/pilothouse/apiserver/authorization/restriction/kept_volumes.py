@@ -4,8 +4,8 @@
     kept.awaited("n1", "default", "data")       # whether the claim's volume is wanted on n1
     kept.check(node, new, old)                  # what is wrong with a volume that a node writes; empty if nothing is
 
-A node makes volumes for claims whose pods the scheduler has sent to it, and no others: with a volume of its own for any claim it could draw
-that claim's pods, and their secrets, to itself.
+A node makes volumes for claims whose pods the scheduler has sent to it, and no others: with a volume of its
+own for any claim it could draw that claim's pods, and their secrets, to itself.
 """
 
 from __future__ import annotations
@@ -111,7 +111,8 @@ def _fixed(volume: Object) -> tuple[Any, ...]:
 
 
 def _is_for_one_host(affinity: Any) -> bool:
-    """A malformed one would reach every decision about claims and pods; another node's would draw pods there."""
+    """A malformed one would reach every decision about claims and pods; another node's would draw pods
+    there."""
     match affinity:
         case {"required": {"nodeSelectorTerms": [{"matchExpressions": [{**expression}]}]}}:
             values = expression.get("values")

@@ -4,12 +4,13 @@
     claims.problem("n1", new, old, peer="10.0.0.7:41022", alone=True)   # "spec.podCIDRs: 10.44.2.0/24 overlaps 10.44.2.0/24 of node n2"
     claims.serving_problem(asked)           # why a serving certificate is not for this node's own names
 
-Only what a write changes is judged: what an administrator gave a node, or an earlier release took, does not keep its agent from
-reporting. Administrators are not judged at all; they give ranges and addresses to nodes.
+Only what a write changes is judged: what an administrator gave a node, or an earlier release took, does not
+keep its agent from reporting. Administrators are not judged at all; they give ranges and addresses to nodes.
 
-An address is a node's own if its request comes from there, as one that is in use elsewhere can't be called from. A request from
-loopback comes from the API server's own machine, and so does a node with that machine's addresses. Where something stands between
-nodes and the API server, an administrator says which addresses are those of nodes (``ControlPlaneNetwork.nodes``).
+An address is a node's own if its request comes from there, as one that is in use elsewhere can't be called
+from. A request from loopback comes from the API server's own machine, and so does a node with that machine's
+addresses. Where something stands between nodes and the API server, an administrator says which addresses are
+those of nodes (``ControlPlaneNetwork.nodes``).
 """
 
 from __future__ import annotations
@@ -74,8 +75,8 @@ MOST_OF_FAMILIES: Final = 2
 
 
 class NewClaims(Exception):
-    """A node claims what it did not before, which is judged by what others have: to be written again, with no other such write
-    under way (``Request.claims_alone``)."""
+    """A node claims what it did not before, which is judged by what others have: to be written again, with no
+    other such write under way (``Request.claims_alone``)."""
 
 
 class NodeClaims:
@@ -86,8 +87,9 @@ class NodeClaims:
         self._territory = territory
 
     def problem(self, node: str, new: Object, old: Object | None, *, peer: str, alone: bool) -> str:
-        """Why a node may not claim what it writes about itself, with the field; empty if it may. ``peer`` is where its
-        request comes from. Raises ``NewClaims`` if there are some, and other nodes may be claiming things as well: unless ``alone``."""
+        """Why a node may not claim what it writes about itself, with the field; empty if it may. ``peer`` is
+        where its request comes from. Raises ``NewClaims`` if there are some, and other nodes may be claiming
+        things as well: unless ``alone``."""
         before = old or {}
         if len((new.get("status") or {}).get("addresses") or ()) > MOST_ADDRESSES:
             return f"status.addresses: a node has at most {MOST_ADDRESSES}"
@@ -117,7 +119,8 @@ class NodeClaims:
         return next(iter(problems), "")
 
     def pod_problem(self, node: str, new: Object, old: Object) -> str:
-        """Why a pod of a node can't have the addresses in its status; empty if it can. Services lead to them, from every machine."""
+        """Why a pod of a node can't have the addresses in its status; empty if it can. Services lead to them,
+        from every machine."""
         if len((new.get("status") or {}).get("podIPs") or ()) > MOST_OF_FAMILIES:
             return "status.podIPs: there may be one address of IPv4 and one of IPv6"
         known = pod_address_texts(old)
@@ -135,7 +138,8 @@ class NodeClaims:
         return ""
 
     def serving_problem(self, asked: RequestedCertificate) -> str:
-        """Why a serving certificate would have names or addresses that are not the node's own; empty if it would not."""
+        """Why a serving certificate would have names or addresses that are not the node's own; empty if it
+        would not."""
         node = asked.common_name.removeprefix(NODE)
         own = self._own(node)
         others = dict(self._others(node))

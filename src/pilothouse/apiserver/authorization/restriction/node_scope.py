@@ -1,10 +1,11 @@
 """What a node may ask for: itself, the pods that are bound to it, and what those refer to.
 
-The rules are those of Kubernetes' node authorizer, with five differences: what is not in scope is denied, so that no role
-can add to it; a node makes no pods, as nothing here runs pods that the server does not know of first; it reads what
-kube-proxy reads in Kubernetes (``system:node-proxier``), as our node agent forwards services and routes to other nodes itself;
-it makes the volumes of claims whose pods are sent to it, which elsewhere is a driver's work; and it reads the namespace
-``kube-system``, by whose uid volumes know which control plane they belong to.
+The rules are those of Kubernetes' node authorizer, with five differences: what is not in scope is denied, so
+that no role can add to it; a node makes no pods, as nothing here runs pods that the server does not know of
+first; it reads what kube-proxy reads in Kubernetes (``system:node-proxier``), as our node agent forwards
+services and routes to other nodes itself; it makes the volumes of claims whose pods are sent to it, which
+elsewhere is a driver's work; and it reads the namespace ``kube-system``, by whose uid volumes know which
+control plane they belong to.
 
 | | reads | writes |
 |---|---|---|
@@ -74,7 +75,8 @@ class NodeScope:
         return rule(self, node, asked) if rule is not None else _BEYOND
 
     def decide_joining(self, user: str, asked: Attributes) -> AuthorizationDecision:
-        """What the bearer of a bootstrap token may not do, whatever its roles say: read requests of others."""
+        """What the bearer of a bootstrap token may not do, whatever its roles say: read requests of
+        others."""
         if (asked.group, asked.resource) != ("certificates.k8s.io", "certificatesigningrequests"):
             return NO_OPINION
         if asked.verb not in READS or self._requested_by(asked.name) == user:

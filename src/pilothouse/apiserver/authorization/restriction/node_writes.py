@@ -1,12 +1,16 @@
-"""What a node's write may contain, as Kubernetes' NodeRestriction has it. The scope has let the request through before.
+"""What a node's write may contain, as Kubernetes' NodeRestriction has it. The scope has let the request
+through before.
 
-* Its Node: no taints, owners or finalizers once it is there; of labels none in ``node-restriction.kubernetes.io``, and in
-  Kubernetes' own domains only those that describe a machine. A node could else draw pods, and their secrets, to itself. Ranges of
-  pods, addresses and host names that are nobody else's (``node_claims``).
-* The status of a pod that runs on it, with addresses that are the node's. Of a claim's status, what tells of its volume.
+* Its Node: no taints, owners or finalizers once it is there; of labels none in
+  ``node-restriction.kubernetes.io``, and in Kubernetes' own domains only those that describe a machine. A
+  node could else draw pods, and their secrets, to itself. Ranges of pods, addresses and host names that are
+  nobody else's (``node_claims``).
+* The status of a pod that runs on it, with addresses that are the node's. Of a claim's status, what tells of
+  its volume.
 * Volumes for claims that are sent to it, and what changes of those (``kept_volumes``).
 * Its lease, owned by nobody but its Node.
-* Certificate requests for its own name; tokens for accounts of its pods, bound to the pod, for whom the pod asks for.
+* Certificate requests for its own name; tokens for accounts of its pods, bound to the pod, for whom the pod
+  asks for.
 
 Everything else is refused, whatever let it come this far.
 """
@@ -143,7 +147,8 @@ def _check_node(node: str, call: ResourceRequest, new: Object, old: Object | Non
 
 
 def _check_metadata_kept(call: ResourceRequest, new: Object, old: Object | None) -> None:
-    """A write of a status can set labels too; a node could draw the traffic of a Service to a pod of its own."""
+    """A write of a status can set labels too; a node could draw the traffic of a Service to a pod of its
+    own."""
     before = old["metadata"] if old is not None else {}
     for field in ("labels", "annotations"):
         if (new["metadata"].get(field) or None) != (before.get(field) or None):

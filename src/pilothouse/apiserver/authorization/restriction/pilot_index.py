@@ -4,8 +4,8 @@
     cache.listen(pilots)
     pilots.find("t", "demo-data-0").cluster         # ClusterRecord(noun, label, "demo", uid)
 
-The cluster of a Pilot is its controlling owner, if that is of the cluster kind of an application. It is compared by uid, too: a cluster
-of the same name that is created later is another one.
+The cluster of a Pilot is its controlling owner, if that is of the cluster kind of an application. It is
+compared by uid, too: a cluster of the same name that is created later is another one.
 """
 
 from __future__ import annotations

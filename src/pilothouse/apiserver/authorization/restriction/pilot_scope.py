@@ -1,8 +1,9 @@
 """What a pilot may ask for: what is of its own cluster, and of that it writes next to nothing.
 
-A pilot is whoever bears a token bound to a pod that has a Pilot of its name, or that says it will have one (the label
-``has-pilot``). Its cluster is that Pilot's controlling owner. *Of the cluster* is what carries the cluster's label, so that a
-list or watch with that label as its selector is of the cluster too; and a Pilot that the cluster controls, with its lease.
+A pilot is whoever bears a token bound to a pod that has a Pilot of its name, or that says it will have one
+(the label ``has-pilot``). Its cluster is that Pilot's controlling owner. *Of the cluster* is what carries the
+cluster's label, so that a list or watch with that label as its selector is of the cluster too; and a Pilot
+that the cluster controls, with its lease.
 
 | | reads | writes |
 |---|---|---|
@@ -12,7 +13,8 @@ list or watch with that label as its selector is of the cluster too; and a Pilot
 | the leases of the cluster's Pilots | get; list and watch by label or name | its own, and the leader's: create, update, patch |
 | events | | create, update, patch, about its own |
 
-While its Pilot is not there, a pilot may wait for it and do nothing else. Every other namespace is out of scope.
+While its Pilot is not there, a pilot may wait for it and do nothing else. Every other namespace is out of
+scope.
 """
 
 from __future__ import annotations
@@ -112,7 +114,8 @@ class PilotScope:
 
 
 def _confined(cluster: ClusterRecord | None, asked: Attributes) -> AuthorizationDecision:
-    """A list or watch that its label selector confines to the cluster; anything else is refused with a hint."""
+    """A list or watch that its label selector confines to the cluster; anything else is refused with a
+    hint."""
     if cluster is None:
         return denied("pilot: its Pilot is not controlled by a cluster, so nothing else is of its cluster")
     if asked.verb != "get" and selects_label(asked, cluster.label, cluster.name):

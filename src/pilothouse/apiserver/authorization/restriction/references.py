@@ -2,8 +2,8 @@
 
     references_of(pod)     # {("secrets", "db-password"), ("configmaps", "settings"), ("serviceaccounts", "db"), …}
 
-They are looked for where pods can have them: environment, volumes of every kind, pull secrets, claims, and the claims
-that are made for ephemeral volumes under the pod's own name.
+They are looked for where pods can have them: environment, volumes of every kind, pull secrets, claims, and
+the claims that are made for ephemeral volumes under the pod's own name.
 """
 
 from __future__ import annotations

@@ -5,10 +5,11 @@
     restriction.decide(user, attributes)      # allowed, denied, or no opinion for whoever is neither pilot nor node
     restriction.check(call, new, old)         # 403 for a write whose content is beyond the writer's scope
 
-What is in scope is allowed here and needs no role. So a service account that pilots run under holds nothing itself: a
-token of it that is not bound to a pilot's pod is worth nothing.
+What is in scope is allowed here and needs no role. So a service account that pilots run under holds nothing
+itself: a token of it that is not bound to a pilot's pod is worth nothing.
 
-``restricts`` is the cheap question: for users of whom it is False, this has no opinion, whatever happens to objects.
+``restricts`` is the cheap question: for users of whom it is False, this has no opinion, whatever happens to
+objects.
 """
 
 from __future__ import annotations
@@ -70,7 +71,8 @@ class Restriction:
         )
 
     def remains(self, user: User) -> bool:
-        """Whether the pod is still there that a user's token is bound to; True for whoever has no such token."""
+        """Whether the pod is still there that a user's token is bound to; True for whoever has no such
+        token."""
         identity = identify(user)
         if not isinstance(identity, PodBoundUser):
             return True

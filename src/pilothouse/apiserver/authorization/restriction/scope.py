@@ -1,7 +1,9 @@
-"""What the rules for nodes and those for pilots have in common: how they answer, and what is not theirs to decide.
+"""What the rules for nodes and those for pilots have in common: how they answer, and what is not theirs to
+decide.
 
-Discovery, health and questions about oneself are left to the roles that everybody has; every other path is denied, as is
-whatever a rule does not name. A list or watch is in scope if its selectors confine it, so selectors are looked into.
+Discovery, health and questions about oneself are left to the roles that everybody has; every other path is
+denied, as is whatever a rule does not name. A list or watch is in scope if its selectors confine it, so
+selectors are looked into.
 """
 
 from __future__ import annotations

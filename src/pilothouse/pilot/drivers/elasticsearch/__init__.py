@@ -1,4 +1,5 @@
-"""Elasticsearch, 6.8 to 8: how a node is set up, what it says of itself, and what is done for a whole cluster.
+"""Elasticsearch, 6.8 to 8: how a node is set up, what it says of itself, and what is done for a whole
+cluster.
 
 settings              ``elasticsearch.yml`` from a Pilot's spec, in the words of each version
 preflight             checks and files before the start

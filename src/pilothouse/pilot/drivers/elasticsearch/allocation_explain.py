@@ -4,8 +4,9 @@
     if inquiry.is_due(facts, now): inquiry.learn(await node.get(EXPLAIN, filter_path=EXPLAIN_FILTER))
     inquiry.answer                # "the replica of shard 0 of logs has no place: es-demo-data-1: the node is above the low watermark …"
 
-It is asked only of a cluster that has such shards and in which nothing moves, so that waiting does not help; once for each change
-of what there is, and now and then again, since disks fill without anybody telling. A cluster that is Green is never asked.
+It is asked only of a cluster that has such shards and in which nothing moves, so that waiting does not help;
+once for each change of what there is, and now and then again, since disks fill without anybody telling. A
+cluster that is Green is never asked.
 """
 
 from __future__ import annotations
@@ -61,7 +62,8 @@ class AllocationExplain:
 
 
 def explanation(answer: Mapping[str, Any]) -> str:
-    """Of one shard: Elasticsearch takes the first that has no node. Nodes that have the same to say are told together."""
+    """Of one shard: Elasticsearch takes the first that has no node. Nodes that have the same to say are told
+    together."""
     if "index" not in answer:
         return ""
     copy = "primary" if answer.get("primary") else "replica"

@@ -1,15 +1,19 @@
-"""What the leading pilot has to do for its whole cluster: a pure decision over what Elasticsearch and the Pilots say.
+"""What the leading pilot has to do for its whole cluster: a pure decision over what Elasticsearch and the
+Pilots say.
 
     for action in cluster_actions(prefix, pilots, state, settings, (8, 17), release=True): ...
 
-* The names of decommissioned nodes are in the allocation exclusion, those of masters also in the voting exclusions (7 and later); names that are no
-  longer to go, or whose Pilot is gone, are taken out. Names that are not of this cluster's nodes are a person's, and stay.
-* Beside the exclusion stands which decommission of each node it is for (``DECOMMISSIONS``), written with it in one stroke. So a pilot knows that an exclusion
-  is not what is left of an earlier decommission, about to be taken back by a leader that lags behind; and a leader that finds a later decommission there
-  than it has seen itself knows that it is the one who lags, and leaves that node alone.
-* Before a node stops, its pilot holds replicas back, and gives the node's vote away if it is the only one. Both are taken back once all nodes are in that
-  should be, or one has been missed for long.
-* The number of masters that have to see each other (up to 6) is what the Pilots that stay say, and no more than there are.
+* The names of decommissioned nodes are in the allocation exclusion, those of masters also in the voting
+  exclusions (7 and later); names that are no longer to go, or whose Pilot is gone, are taken out. Names that
+  are not of this cluster's nodes are a person's, and stay.
+* Beside the exclusion stands which decommission of each node it is for (``DECOMMISSIONS``), written with it
+  in one stroke. So a pilot knows that an exclusion is not what is left of an earlier decommission, about to
+  be taken back by a leader that lags behind; and a leader that finds a later decommission there than it has
+  seen itself knows that it is the one who lags, and leaves that node alone.
+* Before a node stops, its pilot holds replicas back, and gives the node's vote away if it is the only one.
+  Both are taken back once all nodes are in that should be, or one has been missed for long.
+* The number of masters that have to see each other (up to 6) is what the Pilots that stay say, and no more
+  than there are.
 """
 
 from __future__ import annotations
@@ -29,15 +33,18 @@ DECOMMISSIONS: Final = "cluster.metadata.pilothouse_decommissions"
 ALLOCATION: Final = "cluster.routing.allocation.enable"
 HELD_BACK: Final = "primaries"
 ALL_IN: Final = 5.0
-"""Seconds for which all nodes must have been in before what one did to stop is taken back. One that is about to stop has told so by then."""
+"""Seconds for which all nodes must have been in before what one did to stop is taken back. One that is about
+to stop has told so by then."""
 MISSED: Final = 120.0
-"""Seconds after which a node that is missed is not waited for any longer: copies of what it has are better built elsewhere."""
+"""Seconds after which a node that is missed is not waited for any longer: copies of what it has are better
+built elsewhere."""
 
 STILL: Final = 15.0
 """Seconds in which no shard moves off a node that is to go, before Elasticsearch is asked to look again."""
 
 UNSEEN: Final = 30.0
-"""Seconds between two looks after which nothing is known of the time between them: somebody else led, or the cluster did not answer."""
+"""Seconds between two looks after which nothing is known of the time between them: somebody else led, or the
+cluster did not answer."""
 
 
 class SetSettings(msgspec.Struct, frozen=True):
@@ -71,7 +78,8 @@ def cluster_actions(
     *,
     release: bool,
 ) -> Iterator[Act]:
-    """``prefix`` is what the names of this cluster's nodes begin with. ``release``: what nodes did before they stopped may be taken back."""
+    """``prefix`` is what the names of this cluster's nodes begin with. ``release``: what nodes did before
+    they stopped may be taken back."""
     going = _going(pilots, settings)
     changes = dict(_exclusion(prefix, going, settings))
     if settings.get(ALLOCATION) == HELD_BACK and release:
@@ -95,7 +103,8 @@ def held(
 def without_vote(
     prefix: str, pilots: Sequence[Object], state: ClusterState, settings: Mapping[str, Any]
 ) -> set[str]:
-    """The nodes that gave their vote away to stop, and have not got it back: until they have, the other can't give its own to them."""
+    """The nodes that gave their vote away to stop, and have not got it back: until they have, the other can't
+    give its own to them."""
     return _ours(prefix, state) - _going(pilots, settings).keys()
 
 
@@ -125,7 +134,8 @@ class MembershipTimer:
         self._since = self._looked = 0.0
 
     def suffices(self, all_in: bool, held: frozenset[str], now: float) -> bool:
-        """Whether what is held may be let go: everybody is here to stay, or somebody is not coming back soon."""
+        """Whether what is held may be let go: everybody is here to stay, or somebody is not coming back
+        soon."""
         if (all_in, held) != self._seen or now - self._looked > UNSEEN:
             self._seen, self._since = (all_in, held), now
         self._looked = now
@@ -133,9 +143,11 @@ class MembershipTimer:
 
 
 class DrainProgress:
-    """Whether shards that are to leave their nodes have stopped moving, so that Elasticsearch has to be asked to look again.
+    """Whether shards that are to leave their nodes have stopped moving, so that Elasticsearch has to be asked
+    to look again.
 
-    It moves shards when the cluster's state changes, and under load it may miss the last of these changes: shards then stay, though they may move.
+    It moves shards when the cluster's state changes, and under load it may miss the last of these changes:
+    shards then stay, though they may move.
     """
 
     def __init__(self) -> None:
@@ -143,7 +155,8 @@ class DrainProgress:
         self._since = 0.0
 
     def stands_still(self, left: Mapping[str, int], *, moving: bool, now: float) -> bool:
-        """True once every ``STILL`` seconds in which nothing moves. ``left`` is how many shards each node that is to go has."""
+        """True once every ``STILL`` seconds in which nothing moves. ``left`` is how many shards each node
+        that is to go has."""
         if not left or moving or left != self._seen:
             self._seen, self._since = dict(left), now
             return False
@@ -161,10 +174,12 @@ def shards_left(pilots: Sequence[Object], state: ClusterState, settings: Mapping
 
 
 def gives_vote_away(id: str, masters: Collection[str], state: ClusterState) -> bool:
-    """Whether a node that stops has the only vote, as one of two masters has, though there is another that could have it.
+    """Whether a node that stops has the only vote, as one of two masters has, though there is another that
+    could have it.
 
-    Without a master nothing can be written until it is back; and one that comes back alone, with a later version, forms a cluster that the other, with
-    the earlier one, can't join. Of several votes none is given away: it would be missed if those that have the rest were lost."""
+    Without a master nothing can be written until it is back; and one that comes back alone, with a later
+    version, forms a cluster that the other, with the earlier one, can't join. Of several votes none is given
+    away: it would be missed if those that have the rest were lost."""
     others = {each for each in masters if state.names.get(each, "") not in state.excluded_voters} - {id}
     return state.voters == {id} and bool(others)
 

@@ -39,7 +39,8 @@ LED_STATE: Final = f"{STATE},blocks"
 """What the leading pilot asks for."""
 _CLUSTER_BLOCK: Final = "13"
 _INDEX_BLOCK: Final = "12"
-"""The ids of ``read_only_allow_delete``, which Elasticsearch puts on all indices of a node whose disk is past the flood stage."""
+"""The ids of ``read_only_allow_delete``, which Elasticsearch puts on all indices of a node whose disk is past
+the flood stage."""
 LED_STATE_FILTER: Final = f"{STATE_FILTER},blocks.global.{_CLUSTER_BLOCK},blocks.indices.*.{_INDEX_BLOCK}"
 _MOST_NAMES: Final = 10
 DATA_NODES: Final = "/_nodes/data:true/http"
@@ -130,8 +131,8 @@ def copies_of(answer: Mapping[str, Any]) -> list[ShardCopy]:
 def not_elsewhere(node: str, copies: Collection[ShardCopy], staying: Collection[str]) -> int:
     """How many of a node's copies have to be waited for.
 
-    One is not that is whole on a node that stays and has nowhere to go, since every node that stays has a copy of its own:
-    where there are to be more copies than nodes, it would be waited for for ever.
+    One is not that is whole on a node that stays and has nowhere to go, since every node that stays has a
+    copy of its own: where there are to be more copies than nodes, it would be waited for for ever.
     """
     elsewhere: dict[tuple[str, int], dict[str, bool]] = {}
     for copy in copies:
@@ -148,7 +149,8 @@ def not_elsewhere(node: str, copies: Collection[ShardCopy], staying: Collection[
 def missing_indices(answer: Mapping[str, Any]) -> list[str]:
     """The indices with shards that have data, and that no node has: by what the cluster's state says.
 
-    A node that has just come back, or that can't open a shard, has the data on its disk and is not told to hold it."""
+    A node that has just come back, or that can't open a shard, has the data on its disk and is not told to
+    hold it."""
     unassigned = (answer.get("routing_nodes") or {}).get("unassigned") or ()
     return sorted(
         {
@@ -160,7 +162,8 @@ def missing_indices(answer: Mapping[str, Any]) -> list[str]:
 
 
 def health_facts(health: Mapping[str, Any], *, held_back: bool) -> Tree:
-    """What the leading pilot reports of the cluster's health. ``held_back``: not all shards may be allocated."""
+    """What the leading pilot reports of the cluster's health. ``held_back``: not all shards may be
+    allocated."""
 
     def count(name: str) -> int:
         return int(health.get(name) or 0)
@@ -183,7 +186,8 @@ def health_facts(health: Mapping[str, Any], *, held_back: bool) -> Tree:
 
 
 def read_only_indices(answer: Mapping[str, Any]) -> Tree | None:
-    """Those that take no writes until there is room on a disk: how many, and the first of them; None if there are none.
+    """Those that take no writes until there is room on a disk: how many, and the first of them; None if there
+    are none.
 
     A block on the whole cluster counts as one, by the name ``_all``."""
     blocks = answer.get("blocks") or {}

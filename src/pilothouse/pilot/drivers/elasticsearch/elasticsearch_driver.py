@@ -1,4 +1,5 @@
-"""The driver of Elasticsearch: a node as its pilot runs it, and the cluster as the leading pilot looks after it.
+"""The driver of Elasticsearch: a node as its pilot runs it, and the cluster as the leading pilot looks after
+it.
 
     driver = make(instance)
     await driver.observe(desired)          # ready, documents, shards, what is left, metrics
@@ -237,9 +238,11 @@ class Elasticsearch:
                     await self._node.post(f"{path}/{listed}", timeout="8s")
 
     async def _left(self, desired: DesiredState, build: Build) -> tuple[str, int | None]:
-        """What keeps this node from being done with, and how many shards it has by the master's account, if that is known.
+        """What keeps this node from being done with, and how many shards it has by the master's account, if
+        that is known.
 
-        Asked in this order, and of the master: where it is excluded first and holds nothing then, nothing can come any more.
+        Asked in this order, and of the master: where it is excluded first and holds nothing then, nothing can
+        come any more.
         """
         try:
             answer = await self._node.get("/_cluster/settings", flat_settings="true")

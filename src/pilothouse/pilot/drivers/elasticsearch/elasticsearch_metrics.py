@@ -3,7 +3,8 @@
     tuple(node_metrics(stats, shards, cluster="demo", name="es-demo-data-0"))
     tuple(cluster_metrics(health, read_only, cluster="demo"))
 
-Names are those of Prometheus' exporter for Elasticsearch where it has them, so that dashboards and alerts fit.
+Names are those of Prometheus' exporter for Elasticsearch where it has them, so that dashboards and alerts
+fit.
 """
 
 from __future__ import annotations
@@ -80,7 +81,8 @@ def node_metrics(stats: Mapping[str, Any], shards: int | None, **who: str) -> It
 
 
 def cluster_metrics(health: Mapping[str, Any], read_only: int, **who: str) -> Iterator[MetricValue]:
-    """Of a whole cluster, which its leading pilot tells. ``read_only`` is how many indices take no writes for want of room."""
+    """Of a whole cluster, which its leading pilot tells. ``read_only`` is how many indices take no writes for
+    want of room."""
     status = str(health.get("status") or "").lower()
     for color in _COLORS:
         held = float(color == status)

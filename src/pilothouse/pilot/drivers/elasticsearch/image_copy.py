@@ -4,8 +4,9 @@
     make(image, target)                                # does nothing if it is there
     clear_away(layout.root, keep=target)               # those of images that were there before
 
-Elasticsearch looks for plugins in its own folder alone, and the image's is not ours to write. A copy is named by what it is a copy of, so
-that another image, be it of the same version, is copied anew; one that is there is whole, since it gets its name last.
+Elasticsearch looks for plugins in its own folder alone, and the image's is not ours to write. A copy is named
+by what it is a copy of, so that another image, be it of the same version, is copied anew; one that is there
+is whole, since it gets its name last.
 """
 
 from __future__ import annotations
@@ -55,7 +56,8 @@ def make(image: Path, target: Path) -> None:
 
 
 def put(source: Path, target: Path, draft: Path) -> None:
-    """A copy of a folder, there as a whole or not at all; until it is whole it is at ``draft``. Raises OSError."""
+    """A copy of a folder, there as a whole or not at all; until it is whole it is at ``draft``. Raises
+    OSError."""
     shutil.rmtree(draft, ignore_errors=True)
     shutil.copytree(source, draft, symlinks=True)
     draft.replace(target)
@@ -85,8 +87,8 @@ def _complain(_: Callable[..., object], path: str, problem: tuple[object, BaseEx
 
 
 def _identity(image: Path) -> str:
-    """By which one image is told from another: the names, sizes and times of its files. Nothing is read of what is in them, and it
-    is the same after the machine was restarted."""
+    """By which one image is told from another: the names, sizes and times of its files. Nothing is read of
+    what is in them, and it is the same after the machine was restarted."""
     found = hashlib.sha256()
     for name, size, changed in sorted(_files(image)):
         found.update(f"{name}\0{size}\0{changed}\n".encode(errors="surrogateescape"))

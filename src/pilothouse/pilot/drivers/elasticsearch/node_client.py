@@ -26,16 +26,16 @@ from pilothouse.pilot.drivers.elasticsearch.tls_and_users import USER, MountedSe
 PORT: Final = 9200
 SECONDS: Final = 10.0
 _LONGEST: Final = 2**23
-"""Bytes of an answer: the list of 100,000 shards has about as many. While the node is down another program may listen in its place, and
-what it sends is kept in memory that is the node's."""
+"""Bytes of an answer: the list of 100,000 shards has about as many. While the node is down another program
+may listen in its place, and what it sends is kept in memory that is the node's."""
 
 _SAID: Final = 2000
 """Characters of an error that are reported."""
 
 
 class NodeRequestFailed(Exception):
-    """The node does not answer, or not with what was asked for. ``code`` is the HTTP status, 0 if there was none;
-    ``listens`` is False if nothing does at its port."""
+    """The node does not answer, or not with what was asked for. ``code`` is the HTTP status, 0 if there was
+    none; ``listens`` is False if nothing does at its port."""
 
     def __init__(self, message: str, code: int = 0, *, listens: bool = True) -> None:
         super().__init__(message)

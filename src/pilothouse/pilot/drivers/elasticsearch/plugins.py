@@ -2,9 +2,9 @@
 
     statuses = await install(copy_of(image, version, root), image, desired.spec["elasticsearch"]["plugins"], environ)
 
-They are installed into a copy of the image (see ``image_copy``); what the image has stays in it. Beside the plugins the copy remembers where each came from: one
-from elsewhere takes the place of the one there is. What an archive may hold, and whether it fits the version, is the installer's to judge; its words are what is
-told.
+They are installed into a copy of the image (see ``image_copy``); what the image has stays in it. Beside the
+plugins the copy remembers where each came from: one from elsewhere takes the place of the one there is. What
+an archive may hold, and whether it fits the version, is the installer's to judge; its words are what is told.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ _SOURCES: Final = "plugins.json"
 async def install(
     target: Path, image: Path, wanted: Sequence[Mapping[str, Any]], environ: Mapping[str, str]
 ) -> list[Tree]:
-    """The status of each plugin, all installed in the copy at ``target``. Raises ``HookFailed``, with the status of each."""
+    """The status of each plugin, all installed in the copy at ``target``. Raises ``HookFailed``, with the
+    status of each."""
     asked = {str(each["name"]): str(each.get("url") or "") for each in wanted}
     statuses: list[Tree] = []
     try:
@@ -108,7 +109,8 @@ async def _told(target: Path, arguments: Sequence[str], environ: Mapping[str, st
 
 
 def _words(said: str) -> str:
-    """What of an installer's complaint is for people: neither how it is used, nor where in its code it happened."""
+    """What of an installer's complaint is for people: neither how it is used, nor where in its code it
+    happened."""
     lines = [
         line.strip() for line in said.splitlines() if line.strip() and not line.lstrip().startswith("at ")
     ]

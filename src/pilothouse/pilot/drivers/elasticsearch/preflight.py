@@ -110,7 +110,8 @@ def check_machine(layout: DataLayout, build: Build, address: str) -> None:
 
 
 def check_version(layout: DataLayout, build: Build) -> None:
-    """Raises ``HookFailed`` if a later version may have begun on the folder: it says so before that is started (``write_configuration``)."""
+    """Raises ``HookFailed`` if a later version may have begun on the folder: it says so before that is
+    started (``write_configuration``)."""
     if not layout.version_file.exists():
         return
     before = layout.version_file.read_text().strip()

@@ -1,9 +1,11 @@
-"""``elasticsearch.yml``: what the Pilot says, in the words of the version that is there, and what follows from its environment.
+"""``elasticsearch.yml``: what the Pilot says, in the words of the version that is there, and what follows
+from its environment.
 
     text = written(settings_of(desired, instance, Build("7.17.29", secured=True), data=..., logs=..., maps_memory=True))
 
-Controllers use the names of Elasticsearch 7 and later. What follows from the environment (names, addresses, paths, roles) can't be set otherwise.
-``cluster.initial_master_nodes`` is handed to the node of the leading pilot alone: a cluster is formed once.
+Controllers use the names of Elasticsearch 7 and later. What follows from the environment (names, addresses,
+paths, roles) can't be set otherwise. ``cluster.initial_master_nodes`` is handed to the node of the leading
+pilot alone: a cluster is formed once.
 """
 
 from __future__ import annotations
@@ -85,7 +87,8 @@ def written(settings: Mapping[str, Any]) -> str:
 def jvm_options(given: str) -> str:
     """The image's own, without what would write into its folders: these are not ours to write.
 
-    A pod that is made anew has another address. Nodes that have lost their master look for it by name, which Java would remember for a minute."""
+    A pod that is made anew has another address. Nodes that have lost their master look for it by name, which
+    Java would remember for a minute."""
     kept = [
         line
         for line in given.splitlines()

@@ -5,8 +5,9 @@
     secrets.take_up(configuration)                  # into the node's own folder: it reads nothing elsewhere
     Node(address, secrets=secrets)                  # how its pilot asks it
 
-The password is that of ``elastic``, the one user that Elasticsearch has from the start. It is in the node's keystore for the first start, and read from the mounted
-file for each request: who changes it in Elasticsearch writes the new one into the Secret.
+The password is that of ``elastic``, the one user that Elasticsearch has from the start. It is in the node's
+keystore for the first start, and read from the mounted file for each request: who changes it in Elasticsearch
+writes the new one into the Secret.
 """
 
 from __future__ import annotations
