@@ -53,16 +53,22 @@ from pilothouse.apiserver.discovery import tables, version
 from pilothouse.apiserver.discovery.catalog import KindCatalog
 from pilothouse.apiserver.discovery.documents import DiscoveryDocuments
 from pilothouse.apiserver.discovery.openapi import OpenAPIDocuments
-from pilothouse.apiserver.endpoints import scale
+from pilothouse.apiserver.endpoints.apply import ApplyEndpoint
 from pilothouse.apiserver.endpoints.cached_reads import CachedReads
 from pilothouse.apiserver.endpoints.call import ResourceRequest
+from pilothouse.apiserver.endpoints.create import CreateEndpoint
+from pilothouse.apiserver.endpoints.delete import DeleteEndpoint
 from pilothouse.apiserver.endpoints.error_responses import refusal
+from pilothouse.apiserver.endpoints.get import GetEndpoint
 from pilothouse.apiserver.endpoints.large_writes import LargeWrites
+from pilothouse.apiserver.endpoints.list import ListEndpoint
 from pilothouse.apiserver.endpoints.negotiation import TABLE, AnswerEndpoint, negotiate
-from pilothouse.apiserver.endpoints.patches import PatchEndpoints
-from pilothouse.apiserver.endpoints.reads import ReadEndpoints
+from pilothouse.apiserver.endpoints.patch import PatchEndpoint
 from pilothouse.apiserver.endpoints.request_info import fits, locate, subresource_verbs, verb_of
-from pilothouse.apiserver.endpoints.writes import WriteEndpoints
+from pilothouse.apiserver.endpoints.scale import ScaleEndpoint
+from pilothouse.apiserver.endpoints.update import UpdateEndpoint
+from pilothouse.apiserver.endpoints.watch import WatchEndpoint
+from pilothouse.apiserver.endpoints.write_pipeline import WritePipeline
 from pilothouse.apiserver.flowcontrol.stream_limits import (
     WATCHES_OF_NAMESPACE,
     WATCHES_OF_USER,
@@ -155,7 +161,9 @@ class RequestHandler:
         )
         for listener in (self._rbac, self._aggregation, self._definitions, self._addresses, self._signing):
             self.cache.listen(listener)
-        self.reader = ReadEndpoints(self.catalog, self.cache, clock, random)
+        self.watches = WatchEndpoint(self.catalog, self.cache, clock, random)
+        self._get = GetEndpoint(self.cache, clock)
+        self._list = ListEndpoint(self.cache, clock)
         accounts = ServiceAccounts(self.catalog, self._objects, clock, random, uids)
         self.pod_security = PodSecurity(pod_security, self.cache, clock)
         admission = AdmissionChain(
@@ -166,13 +174,18 @@ class RequestHandler:
             refusals=refusals,
             warnings=ignored_fields,
         )
-        self._writer = WriteEndpoints(self._objects, admission, clock, random, uids, self._may_create, large)
-        self._patcher = PatchEndpoints(self._writer, clock, self._may_create, large)
+        pipeline = WritePipeline(self._objects, admission, clock, uids, large)
+        apply = ApplyEndpoint(pipeline, large, clock, self._may_create)
+        self._create = CreateEndpoint(pipeline, large, random)
+        self._update = UpdateEndpoint(pipeline, large, self._may_create)
+        self._patch = PatchEndpoint(pipeline, large, apply)
+        self._delete = DeleteEndpoint(self._objects, admission, self._list, clock, large)
+        self._scale = ScaleEndpoint(self._objects, pipeline, clock, large)
         self._strategies = build_strategies(
             catalog=self.catalog,
             cache=self.cache,
             objects=self._objects,
-            writer=self._writer,
+            pipeline=pipeline,
             large=large,
             clock=clock,
             uids=uids,
@@ -224,7 +237,7 @@ class RequestHandler:
                 await self._aggregation.settle()
                 yield
             finally:
-                self.reader.end_watches()
+                self.watches.end_all()
 
     async def _follow_definitions(self) -> None:
         # Started again after a failure, it must not wait for a change to go on with what it left undone.
@@ -303,29 +316,27 @@ class RequestHandler:
             return await self._reviews.create(call)
         match call.verb:
             case "get":
-                return await self.reader.get(call.request, call.served, call.namespace, call.name)
+                return await self._get.handle(call)
             case "list":
-                return await self.reader.list(call.request, call.served, call.namespace)
+                return await self._list.handle(call)
             case "watch":
                 return await self._watch(call)
             case "create":
                 self._definitions.check_create(kind)
-                return await self._writer.create(call)
+                return await self._create.handle(call)
             case "delete":
-                return await self._writer.delete(call)
+                return await self._delete.handle(call)
             case "deletecollection":
-                return await self._delete_collection(call)
+                return await self._delete.handle_collection(call)
         if not call.name:
             raise errors.bad_request("name must be provided")
-        return await (self._writer.update(call) if call.verb == "update" else self._patcher.patch(call))
+        return await (self._update if call.verb == "update" else self._patch).handle(call)
 
     async def _watch(self, call: ResourceRequest) -> Answer:
         request = call.request
         upgrade = upgrade_of(request)
         self._watch_limit.check(request)
-        streaming = await self.reader.watch(
-            request, call.served, call.namespace, call.name, self._still_allowed(call)
-        )
+        streaming = await self.watches.handle(call, self._still_allowed(call))
         answer = self._watch_limit.counted(request, streaming)
         if upgrade is None or not isinstance(answer, StreamingResponse):
             return answer
@@ -350,28 +361,16 @@ class RequestHandler:
             raise errors.method_not_allowed(call.verb or call.request.method.lower(), kind.plural, kind.group)
         if handler := call.strategy.subresources.get(call.subresource):
             return await handler(call)
-        match call.subresource, call.verb:
-            case "scale", "get":
-                return await self._get_scale(call)
-            case "scale", "update":
-                return await self._patcher.update_scale(call)
-            case "scale", _:
-                return await self._patcher.patch_scale(call)
-            case _, "get":
-                return await self.reader.get(call.request, call.served, call.namespace, call.name)
-            case _, "update":
-                return await self._writer.update(call)
-            case _, "patch":
-                return await self._patcher.patch(call)
+        if call.subresource == "scale":
+            return await self._scale.handle(call)
+        match call.verb:
+            case "get":
+                return await self._get.handle(call)
+            case "update":
+                return await self._update.handle(call)
+            case "patch":
+                return await self._patch.handle(call)
         raise errors.method_not_allowed(call.verb, kind.plural, kind.group)
-
-    async def _get_scale(self, call: ResourceRequest) -> Response:
-        found = await self._objects.find(call.key)
-        kind = call.served.kind
-        if found is None:
-            raise errors.not_found(kind.plural, kind.group, call.name)
-        obj = codec.convert(call.served.resource, codec.decode(found.value, found.revision), kind.version)
-        return self.reader.render_scale(call.request, scale.scale_of(kind, obj))
 
     async def _path(self, request: Request) -> Answer:
         """A path that is no resource's: discovery, OpenAPI, version."""
@@ -419,11 +418,6 @@ class RequestHandler:
         )
         self._permits.demand(call.request, attributes)
         self._definitions.check_create(kind)
-
-    async def _delete_collection(self, call: ResourceRequest) -> Answer:
-        listed = await self.reader.select(call.request, call.served, call.namespace)
-        await self._writer.delete_each(call, [item.key for item in listed.items])
-        return await self.reader.render_list(call.request, call.served, listed)
 
 
 def _attributes_of_path(request: Request) -> Attributes:

@@ -93,7 +93,7 @@ class ApiServer:
         """Take nothing new, end watches, and give requests in flight ``grace`` seconds."""
         self.edge.close()
         # Before the connections are told: a watch then ends with all that has happened in it.
-        self.core.reader.end_watches()
+        self.core.watches.end_all()
         await self.edge.stop(grace)
 
 
