@@ -1,11 +1,11 @@
 """The API server without its sockets: a request in, an answer out.
 
-    core = RequestHandler.build(store, resources, ...)
-    async with core.running():
-        answer = await core.answer(Request("GET", "/api/v1/namespaces/default", user=admin))
+    handler = RequestHandler(store, resources, ...)
+    async with handler.running():
+        answer = await handler.answer(Request("GET", "/api/v1/namespaces/default", user=admin))
 
-``answer`` never raises: whatever goes wrong becomes a Status. Who the user is has been settled before; what they may
-do is settled here, once, for every request.
+``answer`` never raises: every failure becomes a Status. The user is authenticated before; every request is
+authorized here.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ log = logging.getLogger(__name__)
 
 
 class RequestHandler:
-    """Everything between a request and the store."""
+    """Authorizes requests and dispatches them to the endpoints; owns all parts behind the sockets."""
 
     def __init__(
         self,
@@ -138,7 +138,6 @@ class RequestHandler:
         self.cache = WatchCache(store, self.catalog, clock, random, bounds=Bounds(age=history))
         book = AddressAllocator(store, random)
         large = large_writes or LargeWrites()
-        self._large = large
         self._objects = ObjectStorage(book.guarding(store), self.cache, large)
         self._rbac = RBACAuthorizer(self.cache)
         territory = ControlPlaneNetwork(
@@ -218,16 +217,16 @@ class RequestHandler:
         self._watch_limit = StreamLimit("watches", of_user=WATCHES_OF_USER, of_namespace=WATCHES_OF_NAMESPACE)
 
     def serve(self, path: str, page: Page) -> None:
-        """Have a path answered that is no resource's. Who may ask is settled before, as for every path."""
+        """Answer a path that is no resource's. It is authorized like every other path."""
         self._pages[path] = page
 
     def prompt(self, requests: RequestCounters) -> CachedReads:
-        """Who answers what needs no waiting, and counts it in ``requests``."""
+        """The reads that need no waiting; they are counted in ``requests``."""
         return CachedReads(self.catalog, self.cache, self._authorizer, requests)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Follow the store and serve what is in it; everything stops with the context."""
+        """Follow the store and serve what is in it, until the context ends."""
         async with self._parts.running():
             try:
                 await make_namespaces(self.catalog, self._objects, self._clock, self._uids)
@@ -240,16 +239,16 @@ class RequestHandler:
                 self.watches.end_all()
 
     async def _follow_definitions(self) -> None:
-        # Started again after a failure, it must not wait for a change to go on with what it left undone.
+        # After a failure it continues what it left undone, without waiting for a change.
         self._definitions.broken()
         await self._definitions.run()
 
     async def background_problem(self) -> str:
-        """What is wrong with the work that goes on besides requests; empty if nothing."""
+        """What is wrong with the background tasks; empty if nothing is."""
         return self._parts.problem
 
     async def answer(self, request: Request) -> Answer:
-        """Answer a request, whatever it is."""
+        """Answer any request."""
         try:
             return await self._route(request)
         except StatusError as problem:
@@ -264,7 +263,7 @@ class RequestHandler:
             )
 
     def check_head(self, request: Request) -> None:
-        """Raise for a request that would be refused whatever its body is: a body is not waited for from whoever may not send it."""
+        """Raise for a request that is refused whatever its body is, so that its body is not waited for."""
         user = request.user
         impersonate(request, self._authorizer)
         place = locate(request.path)
@@ -274,7 +273,7 @@ class RequestHandler:
             self._permits.demand_place(request, verb, place, params)
         else:
             self._permits.demand(request, _attributes_of_path(request))
-        # Until it is refused it is its sender's; ``answer`` begins afresh.
+        # ``answer`` authenticates and authorizes it again, with its body.
         request.user, request.impersonator, request.verdict = user, None, None
 
     async def _route(self, request: Request) -> Answer:
@@ -310,7 +309,7 @@ class RequestHandler:
                 raise errors.bad_request("name must be provided")
             raise errors.method_not_allowed(call.verb or call.request.method.lower(), kind.plural, kind.group)
         if call.verb == "create" and call.name and kind.native:
-            # As in Kubernetes: objects of its kinds are born in their collections, those of definitions at either place.
+            # As in Kubernetes: native objects are created in their collections, custom ones at either place.
             raise errors.method_not_allowed(call.verb, kind.plural, kind.group)
         if kind.virtual:
             return await self._reviews.create(call)
@@ -343,7 +342,7 @@ class RequestHandler:
         return over_websocket(answer, upgrade, EventFrames())
 
     def _still_allowed(self, call: ResourceRequest) -> Callable[[], bool] | None:
-        """Whether a watch may go on, for those that outlast the right to them otherwise."""
+        """What is asked before each event, if the watch's user may lose the right to it; else None."""
         user = call.request.user
         if not call.strategy.rechecks_watches or not self._restriction.confines(user):
             return None
@@ -354,7 +353,7 @@ class RequestHandler:
         kind = call.served.kind
         allowed = subresource_verbs(kind, call.subresource)
         if not allowed:
-            # Such as pods/portforward, which Kubernetes has and this server does not. It must not read as if the pod were gone.
+            # Such as pods/portforward: the refusal must not read as if the pod were absent.
             lacking = "" if kind.native else call.subresource
             raise errors.not_served(kind.plural, kind.group, lacking)
         if call.verb not in allowed:
@@ -373,7 +372,7 @@ class RequestHandler:
         raise errors.method_not_allowed(call.verb, kind.plural, kind.group)
 
     async def _path(self, request: Request) -> Answer:
-        """A path that is no resource's: discovery, OpenAPI, version."""
+        """Answer a path that is no resource's: discovery, OpenAPI, version."""
         self._permits.demand(request, _attributes_of_path(request))
         if request.path in version.PATHS:
             return version.answer()
@@ -405,7 +404,7 @@ class RequestHandler:
         return sorted(paths)
 
     def _may_create(self, call: ResourceRequest) -> None:
-        """An apply or an update that creates needs the right to create as well."""
+        """403 unless the user may create the object that an apply or an update is about."""
         kind = call.served.kind
         attributes = Attributes(
             "create",
@@ -429,7 +428,7 @@ def _page_not_found() -> Response:
 
 
 def _check_answerable(call: ResourceRequest) -> None:
-    """Refuse, before anything is written, an answer that could not be given after."""
+    """Refuse, before anything is written, a form of answer that can't be rendered."""
     endpoint = AnswerEndpoint.LIST if call.verb == "deletecollection" else AnswerEndpoint.OBJECT
     form = negotiate(call.request, AnswerEndpoint.REVIEW if call.served.kind.virtual else endpoint)
     if form.transform == TABLE:

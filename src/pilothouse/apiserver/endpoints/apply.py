@@ -1,4 +1,4 @@
-"""Server-side apply: the fields of the body become those of their manager, and the object is created if there is none."""
+"""Server-side apply: the manager owns the fields of the body; a missing object is created."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class ApplyEndpoint:
             served=served.resource.schemas,
             convert=codec.versions_of(served.resource),
         )
-        # A field that is null has no owner: one that is applied as null would be taken from the manager that owns it.
+        # A field that is null has no owner: applied as null, it would be taken from its manager.
         strict_decoding.conform(
             served.kind, merged, write_options.IGNORE, [], keep_nulls=not served.kind.native
         )

@@ -1,4 +1,4 @@
-"""POST to a collection: the object in the body is created, under its own name or one that the server generates."""
+"""POST to a collection: creates the object in the body, under its own or a generated name."""
 
 from __future__ import annotations
 

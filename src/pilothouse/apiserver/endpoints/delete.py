@@ -1,4 +1,4 @@
-"""DELETE of an object or of a collection: each object is removed, or marked as terminating until nothing holds it."""
+"""DELETE of an object or a collection: each object is removed, or marked as terminating."""
 
 from __future__ import annotations
 

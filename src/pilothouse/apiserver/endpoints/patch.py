@@ -1,6 +1,7 @@
-"""PATCH: a JSON patch, merge patch or strategic merge patch edits the stored object; apply has a module of its own.
+"""PATCH: a JSON, merge or strategic merge patch edits the stored object; see ``apply`` for the fourth.
 
-A patch is made again until no other writer was faster; only one that pins ``metadata.resourceVersion`` can meet a 409.
+A patch is made again until no other writer was faster; only one that pins ``metadata.resourceVersion`` can
+meet a 409.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""``/scale``: a small object, the same for every kind that can be scaled, read from the stored object and written into it."""
+"""``/scale``: one object for every kind that can be scaled, read from and written into the real one."""
 
 from __future__ import annotations
 

@@ -5,9 +5,10 @@
     outcome = await pipeline.create(call, obj, options)
     outcome = await pipeline.update(call, edit, options)        # edit(live): the object that the client wants
 
-The order is kube-apiserver's. Each writing verb is a module beside this one, and differs from the others only in how it makes the
-object: from the body (create, update), from the stored object and a patch (patch, scale), by merging what is applied (apply).
-What differs between kinds is in the ``Kind`` and in the ``Strategy`` of a call.
+The order is kube-apiserver's. Each writing verb is a module beside this one, and differs from the others only
+in how it makes the object: from the body (create, update), from the stored object and a patch (patch, scale),
+by merging what is applied (apply). What differs between kinds is in the ``Kind`` and in the ``Strategy`` of a
+call.
 """
 
 from __future__ import annotations
@@ -82,8 +83,9 @@ class WritePipeline:
     ) -> Coroutine[Any, Any, WriteOutcome]:
         """Store what ``edit`` makes of the live object; 404 if there is none.
 
-        ``edit`` is called again, on what is stored then, whenever another writer was faster. ``tracked``: it records managed
-        fields itself. ``redacted``: it may copy stored values, which errors must not quote if the kind is confidential.
+        ``edit`` is called again, on what is stored then, whenever another writer was faster. ``tracked``: it
+        records managed fields itself. ``redacted``: it may copy stored values, which errors must not quote if
+        the kind is confidential.
         """
         kind, strategy = call.served.kind, call.strategy
 

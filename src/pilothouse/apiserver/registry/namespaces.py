@@ -1,8 +1,7 @@
-"""Namespaces: what stands against the deletion of one, and ``namespaces/finalize``, where the controller that has emptied one
-releases it.
+"""Namespaces: what prevents the deletion of one, and ``namespaces/finalize``, which releases an empty one.
 
-The deletion of a namespace deletes everything in it and can't be revoked. So one that holds an object which may not be deleted is
-not deleted either, rather than left half empty.
+The deletion of a namespace deletes everything in it and can't be revoked. So one that holds an object which
+may not be deleted is not deleted either, rather than left half empty.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ Strategies = Mapping[tuple[str, str], Strategy]
 
 
 class ReferencedStrategy(Strategy):
-    """The strategy of Secrets and ConfigMaps: a confined user sees one while something of theirs refers to it."""
+    """The strategy of Secrets and ConfigMaps, which confined users see while they refer to them."""
 
     rechecks_watches = True
 
