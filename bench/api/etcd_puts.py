@@ -17,6 +17,7 @@ from itertools import count
 import uvloop
 
 from bench.api.objects import KINDS, numbered
+from pilothouse.base.protobuf_wire import BYTES, delimited, tag
 from pilothouse.store.etcd.channel import Channel
 from pilothouse.store.etcd.hpack import request_block
 
@@ -26,12 +27,7 @@ SLOTS = 1000
 
 def put_request(key: bytes, value: bytes) -> bytes:
     """etcd's PutRequest: field 1 is the key, field 2 the value."""
-    return b"\x0a" + _varint(len(key)) + key + b"\x12" + _varint(len(value)) + value
-
-
-def _varint(number: int) -> bytes:
-    low, rest = number & 0x7F, number >> 7
-    return bytes([low | 0x80]) + _varint(rest) if rest else bytes([low])
+    return tag(1, BYTES) + delimited(key) + tag(2, BYTES) + delimited(value)
 
 
 async def pump(endpoint: str, clients: int, seconds: float) -> dict[str, float]:

@@ -23,8 +23,8 @@ from pilothouse.client.http_transport import HttpTransport
 from pilothouse.client.kubeconfig import load
 from pilothouse.client.shared_informers import SharedInformers
 from pilothouse.runtime.controller import controller
+from pilothouse.runtime.election import NoElection
 from pilothouse.runtime.intents import Intent, SetStatus
-from pilothouse.runtime.leader_fence import NoElection
 from pilothouse.runtime.manager import Manager
 from pilothouse.runtime.snapshot import Snapshot
 

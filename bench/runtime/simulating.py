@@ -11,7 +11,7 @@ from pilothouse.client.api import Api
 from pilothouse.controllers.garbage_collector import garbage
 from pilothouse.controllers.service_accounts import service_accounts
 from pilothouse.controllers.stateful_sets.stateful_set_controller import stateful_sets
-from pilothouse.sim.fault_schedule import CALM, STORMY
+from pilothouse.sim.fault_schedule import FREQUENT_FAULTS, NO_FAULTS
 from pilothouse.sim.fleet import Scenario, UserAction
 from pilothouse.sim.scenarios.sets import set_users
 from pilothouse.sim.simulation import simulate
@@ -37,11 +37,11 @@ def measured(runs: int = 3) -> dict[str, float]:
     scenario = Scenario("bench", (stateful_sets, garbage, service_accounts), users, settled, pilots=10)
     found: dict[str, float] = {}
     try:
-        for name, weather in (("in the calm", CALM), ("in the storm", STORMY)):
+        for name, profile in (("in the calm", NO_FAULTS), ("in the connection", FREQUENT_FAULTS)):
             rates = []
             for seed in range(runs):
                 began = time.process_time()
-                report = simulate(scenario, seed=seed, weather=weather)
+                report = simulate(scenario, seed=seed, profile=profile)
                 rates.append(report.seconds / (time.process_time() - began))
             found[f"simulated s/s, 3 controllers and 10 pilots {name}"] = max(rates)
     finally:

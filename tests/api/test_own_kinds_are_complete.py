@@ -10,8 +10,8 @@ from pilothouse.api.registry import own_resources
 from pilothouse.meta.crd import crd_schema
 from pilothouse.meta.json_path import compile_path
 from pilothouse.meta.kind import Kind
-from pilothouse.meta.schema import UNSET, Schema
-from pilothouse.meta.structural_schemas import structural_problems
+from pilothouse.meta.schema.model import UNSET, Schema
+from pilothouse.meta.schema.structural_schemas import structural_problems
 
 KINDS = [kind for resource in own_resources() for kind in resource.kinds]
 EACH_KIND = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: f"{kind.name}-{kind.version}")

@@ -16,7 +16,7 @@ def test_the_name_of_the_last_time_counts(tmp_path: Path) -> None:
     file.write_bytes(kubeconfig_beside("https://127.0.0.1:1", b"pem", "system:node:laptop", "a.crt", "a.key"))
     assert kept_node_name(file) == "laptop"
     file.write_text("nonsense")
-    with pytest.raises(StartError, match=r"node\.kubeconfig is not as it was written"):
+    with pytest.raises(StartError, match=r"node\.kubeconfig is damaged"):
         kept_node_name(file)
 
 

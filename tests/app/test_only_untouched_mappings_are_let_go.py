@@ -32,8 +32,8 @@ Anonymous:             0 kB
 SETTLED = """\
 import ssl, uvloop, aiohttp.web, apsw, jsonschema_rs
 from cryptography.hazmat.primitives.asymmetric import ec
-from pilothouse.app import memory
-memory.settle()
+from pilothouse.app import memory_tuning
+memory_tuning.settle()
 ec.generate_private_key(ec.SECP256R1())
 ssl.create_default_context()
 assert jsonschema_rs.Draft202012Validator({"pattern": "^a+$"}).is_valid("aa")

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 from tests.kit.status_sampler import LAG, Samples
 
+from pilothouse.api.applications.elasticsearch_application import ELASTICSEARCH
 from pilothouse.api.kind_names import ElasticsearchCluster
-from pilothouse.api.navigator.labels import CLUSTER_NAME
 from pilothouse.api.objects import Object
 
 
@@ -26,7 +26,7 @@ def pod(ready: str, of: str = "demo") -> Object:
             "metadata": {
                 "name": "p",
                 "namespace": "db",
-                "labels": {CLUSTER_NAME[ElasticsearchCluster.kind]: of},
+                "labels": {ELASTICSEARCH.cluster_label: of},
             },
             "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": ready}]},
         }

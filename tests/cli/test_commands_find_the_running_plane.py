@@ -144,7 +144,7 @@ async def test_down_finds_what_a_killed_up_left_and_says_for_whom_it_waits(tmp_p
             f"using {plane.data}, where `pilothouse up` ran until it was killed; nothing of yours"
             in done.stderr
         )
-        assert "waiting for 1 pod to end: default/web-0 (up to 4 s)" in done.stderr
+        assert "waiting for 1 pod to stop: default/web-0 (up to 4 s)" in done.stderr
 
 
 async def test_ctrl_c_says_for_whom_it_waits(tmp_path: Path) -> None:
@@ -153,7 +153,7 @@ async def test_ctrl_c_says_for_whom_it_waits(tmp_path: Path) -> None:
         await plane.kubectl("apply", "-f", "-", stdin=stateful_set(script=script, grace=4))
         (await plane.kubectl("rollout", "status", "statefulset/web", "--timeout=60s")).ok()
         assert plane.stop(signal.SIGINT) == 0
-        assert "waiting for 1 pod to end: default/web-0 (up to 4 s); Ctrl-C again" in plane.output
+        assert "waiting for 1 pod to stop: default/web-0 (up to 4 s); press Ctrl-C again" in plane.output
 
 
 def _entries(folder: Path) -> list[plane_discovery.Entry]:

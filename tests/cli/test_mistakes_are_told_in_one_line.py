@@ -147,5 +147,5 @@ def test_a_command_that_is_suggested_stays_in_one_line(tmp_path):
     done = pilothouse("status", "--data", str(data))
     assert (done.returncode, done.stdout) == (
         1,
-        f"nothing is up on {data}; `pilothouse up --data {data}` starts it\n",
+        f"nothing is running on {data}; `pilothouse up --data {data}` starts it\n",
     )

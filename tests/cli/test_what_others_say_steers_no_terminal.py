@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from pilothouse.app.explaining import explained
-from pilothouse.app.findings import Findings, LeaseHolder, ObjectFindings
-from pilothouse.app.why import in_words
 from pilothouse.base.terminal_text import escape_control_characters
 from pilothouse.cli.audit import _row
 from pilothouse.cli.status import _table
+from pilothouse.diagnosis.explanation import as_text, explain
+from pilothouse.diagnosis.findings import Findings, LeaseHolder, ObjectFindings
 
 EVIL = "\x1b[31m\x1b]0;pwn\x07EVIL\x1b[2J\r\nfake line\x9b2J\u202e"
 
@@ -18,10 +17,10 @@ def test_controls_are_shown_and_lines_stay_one() -> None:
 
 
 def test_why_shows_them() -> None:
-    about = ObjectFindings("v1", "Pod", "default", "web-0", trouble=EVIL)
-    findings = Findings(about, office=LeaseHolder("kube-system/pilothouse"))
-    assert any("\x1b" in line for line in explained(findings, now=0.0)), "it is there to be shown"
-    said = in_words(findings)
+    about = ObjectFindings("v1", "Pod", "default", "web-0", problem=EVIL)
+    findings = Findings(about, leader=LeaseHolder("kube-system/pilothouse"))
+    assert any("\x1b" in line for line in explain(findings, now=0.0)), "it is there to be shown"
+    said = as_text(findings, now=0.0)
     assert "\x1b" not in said
     assert "^[[31m" in said
 

@@ -7,7 +7,8 @@ import sys
 
 PROGRAM = """
 import sys
-import pilothouse.client.http, pilothouse.client.in_cluster, pilothouse.client.informers, pilothouse.client.leases
+import pilothouse.client.http_transport, pilothouse.client.in_cluster, pilothouse.client.shared_informers
+import pilothouse.client.leader_election
 heavy = ("pilothouse.store", "pilothouse.apiserver", "yaml", "apsw", "cryptography", "jsonschema_rs", "uvloop", "grpc")
 print(sorted(name for name in sys.modules if name.startswith(heavy)))
 print(next(line for line in open("/proc/self/status") if line.startswith("VmHWM")).split()[1])

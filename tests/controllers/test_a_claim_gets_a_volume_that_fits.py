@@ -106,7 +106,7 @@ def test_what_the_provisioner_says_against_it_is_what_the_claim_waits_for() -> N
     (wait,) = seen(claims, asked, MADE)
     assert isinstance(wait, Wait)
     assert wait.reason == "ProvisioningFailed"
-    assert wait.because == "example.com/disks can't make its volume: node n1: the disk is full"
+    assert wait.because == "example.com/disks can't create its volume: node n1: the disk is full"
 
 
 def test_a_claim_for_storage_of_nodes_needs_a_class_that_waits_for_a_node() -> None:

@@ -166,8 +166,8 @@ def test_pods_that_nobody_controls_count_for_a_number_but_not_for_a_share() -> N
 @pytest.mark.parametrize(
     ("owner", "said"),
     [
-        ({"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "gone"}, "which is not there"),
-        ({"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "web"}, "which is not there"),
+        ({"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "gone"}, "which does not exist"),
+        ({"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "web"}, "which does not exist"),
         ({"apiVersion": "x/v1", "kind": "Thing", "name": "web"}, "nobody knows"),
     ],
 )

@@ -33,7 +33,7 @@ THEIRS = (
     "serviceaccount-controller",
     "statefulset-controller",
 )
-HABITS = msgspec.structs.replace(PROMPT, unready="broken")
+TIMING = msgspec.structs.replace(PROMPT, unready="broken")
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +49,7 @@ async def api(target: Target, managed: Process) -> AsyncIterator[Api]:
     async with HttpTransport.open(access, SystemClock(), agent="pilothouse-test") as transport:
         api = Api(transport, Random(1), manager="test")
         # Kubernetes' controllers are run without its scheduler.
-        async with joined(api, "model-node", habits=HABITS, takes_all=True):
+        async with joined(api, "model-node", timing=TIMING, takes_all=True):
             yield api
 
 

@@ -36,7 +36,7 @@ def write(yard: ControllerHarness, intents: list[Intent], most: int | None = Non
     done = 0
     for intent in [one for one in intents if isinstance(one, WRITES)][:most]:
         try:
-            yard.carry_out(intent)
+            yard.execute(intent)
         except Refused:
             break
         done += 1

@@ -81,7 +81,7 @@ def test_all_else_is_left_to_people_who_are_told(asked: Tree) -> None:
 def test_a_token_is_not_enough_to_take_the_place_of_a_node_that_is_there() -> None:
     (wait,) = seen(node_requests, request(**JOINING), node("a"))
     assert isinstance(wait, Wait)
-    assert "there is a node a already" in wait.because
+    assert "node a exists already" in wait.because
     (patch,) = seen(node_requests, request(**RENEWING), node("a"))
     assert isinstance(patch, PatchObject)
 
@@ -207,7 +207,7 @@ def test_a_token_for_that_node_replaces_the_machine() -> None:
     (patch,) = seen(node_requests, request(**meant), signed_before(format_time(NOW - 600)))
     assert isinstance(patch, PatchObject)
     (wait,) = seen(node_requests, request(**meant), node("a"))
-    assert "there is a node a already" in wait.because
+    assert "node a exists already" in wait.because
     elsewhere = {**JOINING, "extra": {"pilothouse.io/node-name": ["b"]}}
     (wait,) = seen(node_requests, request(**elsewhere))
     assert "the token is for the node b" in wait.because

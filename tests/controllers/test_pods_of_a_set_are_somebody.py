@@ -102,7 +102,7 @@ def test_an_orphan_is_not_adopted_by_a_set_that_has_gone_meanwhile() -> None:
     yard.delete(web)
     [adoption] = [intent for intent in intents if isinstance(intent, PatchObject)]
     with pytest.raises(Refused):
-        yard.carry_out(adoption)
+        yard.execute(adoption)
     assert yard.pod("web-1").controller is None
 
 

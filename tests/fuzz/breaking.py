@@ -15,7 +15,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from pilothouse.meta.schema import Schema
+from pilothouse.meta.schema.model import Schema
 
 Path = tuple[str | int, ...]
 

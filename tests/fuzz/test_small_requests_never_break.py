@@ -14,7 +14,7 @@ from tests.fuzz.invariants import check_readable, remove, tried
 from tests.fuzz.samples import Object, Samples, path_of
 from tests.kit.core import CoreServer
 
-from pilothouse.meta.schema import Schema
+from pilothouse.meta.schema.model import Schema
 
 DEFAULT = "/api/v1/namespaces/default"
 AUTHORIZATION = "/apis/authorization.k8s.io/v1"

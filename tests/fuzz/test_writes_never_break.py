@@ -26,7 +26,7 @@ from tests.fuzz.samples import Object, Samples, path_of
 from tests.kit.core import CoreServer
 
 from pilothouse.api.registry import resources
-from pilothouse.meta.schema import Schema
+from pilothouse.meta.schema.model import Schema
 
 KINDS = [
     (kind.api_version, kind.name)

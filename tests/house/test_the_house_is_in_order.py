@@ -11,7 +11,9 @@ import pilothouse
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = sorted(path.parent for path in (ROOT / "src" / "pilothouse").glob("*/__init__.py"))
-PAGES = sorted([ROOT / "README.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").rglob("*.md")])
+CONTRIBUTING = ROOT / "CONTRIBUTING.md"
+DECISIONS = sorted((ROOT / "docs" / "adr").glob("*.md"))
+PAGES = sorted([ROOT / "README.md", ROOT / "CHANGELOG.md", CONTRIBUTING, *(ROOT / "docs").rglob("*.md")])
 
 
 @pytest.mark.parametrize("package", PACKAGES, ids=lambda path: path.name)
@@ -24,6 +26,58 @@ def test_links_between_pages_lead_somewhere(page):
     for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", page.read_text()):
         if "://" not in target:
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
+def test_links_into_pages_lead_to_a_heading(page):
+    for target, anchor in re.findall(r"\]\(([^)#\s:]*)#([^)\s]+)\)", page.read_text()):
+        other = page.parent / target if target else page
+        assert anchor in _anchors(other), f"{page.name} links to {target}#{anchor}"
+
+
+def _anchors(page):
+    """As GitHub makes them: lower case, blanks become hyphens, punctuation goes."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text(), re.M)
+    plain = [re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading).lower() for heading in headings]
+    return {re.sub(r"[^\w\- ]", "", heading).replace(" ", "-") for heading in plain}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
+def test_files_that_a_page_names_exist(page):
+    for name in re.findall(r"\b(?:src|tests|scripts|bench)/[\w./<>-]*[\w/>]", page.read_text()):
+        known = name.split("<")[0]  # controllers/<name>.py is a file that the reader is to write.
+        assert (ROOT / known).exists(), f"{page.name} names {name}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
+def test_modules_that_a_page_names_exist(page):
+    for name in re.findall(r"\bpilothouse(?:\.[a-z_0-9]+)+\b(?!/|-)", page.read_text()):
+        if name.split(".")[1] in {path.name for path in PACKAGES}:
+            assert _module(name) is not None, f"{page.name} names {name}"
+
+
+def _module(name):
+    """The file of a dotted name: that of a module, or of the module that the name is in."""
+    for dotted in (name, name.rpartition(".")[0]):
+        path = ROOT / "src" / Path(*dotted.split("."))
+        if path.with_suffix(".py").exists() or (dotted == name and path.is_dir()):
+            return path
+    return None
+
+
+def test_a_recipe_takes_at_most_four_steps():
+    recipes = re.findall(r"^### To (.+)\n((?:(?!#).*\n)*)", CONTRIBUTING.read_text(), re.M)
+    assert len(recipes) >= 10
+    for recipe, text in recipes:
+        assert 1 <= len(re.findall(r"^\d\. ", text, re.M)) <= 4, recipe
+
+
+@pytest.mark.parametrize("page", DECISIONS, ids=lambda path: path.name)
+def test_a_decision_has_its_number_its_status_and_its_date(page):
+    number = int(page.name.split("-")[0])
+    assert re.match(
+        rf"# {number}\. .+\n\n(Accepted|Superseded by .+), 20\d\d-\d\d-\d\d\.\n", page.read_text()
+    )
 
 
 def test_every_page_can_be_found_from_the_index():

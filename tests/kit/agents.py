@@ -19,7 +19,7 @@ SCRIPT = """
 import asyncio, pathlib, sys
 import msgspec
 from pilothouse.supervise.containers import start
-from pilothouse.supervise.launching import LaunchSpec
+from pilothouse.supervise.launch_spec import LaunchSpec
 
 async def main():
     folder = pathlib.Path(sys.argv[1])

@@ -1,29 +1,35 @@
-"""Controllers stepped by hand: a world in memory, intents carried out one by one, a kubelet and a collector that are asked to.
+"""Controllers stepped by hand: objects in memory, the real executor of intents, a kubelet and a collector
+that are asked to.
 
-    yard = ControllerHarness()
-    web = yard.add(manifest)
-    yard.step(stateful_sets, web)                   # decide once and carry it out; returns the intents
-    yard.step(stateful_sets, web, crash_after=1)    # …and stop after the first write
-    yard.run_pods()                                 # each pod gets one step further in its life
-    yard.settle(stateful_sets, web)                 # all of it, until nobody writes any more
+    harness = ControllerHarness()
+    web = harness.add(manifest)
+    harness.step(stateful_sets, web)                   # decide once and execute; returns the intents
+    harness.step(stateful_sets, web, crash_after=1)    # …and stop after the first write
+    harness.run_pods()                                 # each pod gets one step further in its life
+    harness.settle(stateful_sets, web)                 # all of it, until nobody writes any more
 
-A write goes through under the conditions that ``runtime.intents`` names; what is refused ends the step, as it would with the
-real runtime. Time stands still unless ``yard.now`` is moved, or ``settle`` has nothing else to wait for.
+Intents go through ``runtime.intent_executor`` and the client; ``memory_transport`` stands for the API server.
+Time stands still unless ``harness.now`` is moved, or ``settle`` has nothing else to wait for.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+import random
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache
 from typing import Any
 
+from tests.kit.memory_transport import NOUNS, MemoryObjects, MemoryTransport
+
 from pilothouse.api import kind_names
-from pilothouse.api.kind_names import KindName
 from pilothouse.api.objects import Object, Tree
 from pilothouse.base.rfc3339 import format_time
+from pilothouse.client.api import Api
 from pilothouse.meta.conditions import with_condition
-from pilothouse.meta.patches import merge_patch
-from pilothouse.runtime.controller import Controller
+from pilothouse.runtime.controller import Controller, ReconcileKey
+from pilothouse.runtime.expectations import Expectations
+from pilothouse.runtime.intent_executor import IntentExecutor
 from pilothouse.runtime.intents import (
     Create,
     Delete,
@@ -34,78 +40,35 @@ from pilothouse.runtime.intents import (
     Update,
     Wait,
 )
+from pilothouse.runtime.reconcile_result import IntentOutcome
 from pilothouse.runtime.snapshot import Snapshot, StaticView
+from pilothouse.sim.loop import SeededLoop
 
-NOUNS = {
-    (noun.api_version, noun.kind): noun
-    for noun in (
-        kind_names.StatefulSet,
-        kind_names.Pod,
-        kind_names.PersistentVolumeClaim,
-        kind_names.ControllerRevision,
-        kind_names.PodDisruptionBudget,
-        kind_names.PersistentVolume,
-        kind_names.StorageClass,
-        kind_names.Node,
-        kind_names.Lease,
-        kind_names.Pilot,
-        kind_names.ElasticsearchCluster,
-        kind_names.CassandraCluster,
-        kind_names.Service,
-        kind_names.Secret,
-        kind_names.ServiceAccount,
-        kind_names.Role,
-        kind_names.RoleBinding,
-    )
-}
 WRITES = (Create, Update, PatchObject, SetStatus, Delete)
 _MOST_ROUNDS = 400
 
 
 class Refused(Exception):
-    """The world was not as the intent's author had seen it."""
+    """The executor has refused an intent: an object is not what its author has seen."""
 
 
-class ControllerHarness:
-    """Objects, and what may be done to them."""
+class ControllerHarness(MemoryObjects):
+    """Objects, and controllers that work on them."""
 
     def __init__(self, *, now: float = 1_000_000.0) -> None:
-        self.now = now
-        self.trees: dict[KindName, dict[tuple[str, str], Tree]] = {noun: {} for noun in NOUNS.values()}
-        self._version = 0
+        super().__init__(now=now)
         self.watch: Callable[[Intent], None] = lambda intent: None
-        """Called before each write."""
-
-    def add(self, tree: Tree) -> Object:
-        """Put an object there, as its creation would."""
-        noun = NOUNS[tree["apiVersion"], tree["kind"]]
-        tree = copy.deepcopy(tree)
-        meta = tree["metadata"]
-        if noun.namespaced:
-            meta.setdefault("namespace", "default")
-        key = (meta.get("namespace", ""), meta["name"])
-        if key in self.trees[noun]:
-            raise Refused(f"{noun.kind} {key} exists")
-        meta |= {"uid": f"uid-{self._version}", "creationTimestamp": format_time(self.now), "generation": 1}
-        if noun == kind_names.Pod:
-            tree.setdefault("status", {"phase": "Pending"})
-        return self._put(noun, tree)
-
-    def _put(self, noun: KindName, tree: Tree) -> Object:
-        self._version += 1
-        tree["metadata"]["resourceVersion"] = str(self._version)
-        self.trees[noun][tree["metadata"].get("namespace", ""), tree["metadata"]["name"]] = tree
-        return Object.of(tree)
-
-    def get(self, noun: KindName, name: str, namespace: str = "default") -> Object | None:
-        tree = self.trees[noun].get((namespace if noun.namespaced else "", name))
-        return None if tree is None else Object.of(tree)
-
-    def all(self, noun: KindName) -> list[Object]:
-        return [Object.of(tree) for _, tree in sorted(self.trees[noun].items())]
-
-    def names(self, noun: KindName) -> list[str]:
-        return [one.name for one in self.all(noun)]
+        """Called before each write, with the intent that asks for it."""
+        self._executing: Intent | None = None
+        self._problem: Exception | None = None
+        transport = MemoryTransport(self, before_write=self._before_write)
+        self._executor = IntentExecutor(
+            Api(transport, random.Random(0), manager="harness"),
+            manager="harness",
+            noun_of=lambda api_version, kind: NOUNS.get((api_version, kind)),
+            record_event=lambda about, reason, message, warning: None,
+            expectations=Expectations(),
+        )
 
     def pod(self, name: str) -> Object:
         """A pod that has to be there."""
@@ -120,31 +83,6 @@ class ControllerHarness:
         """Change fields of the spec, as a user would."""
         return self.change(one, lambda tree: tree["spec"].update(spec))
 
-    def change(self, one: Object, how: Callable[[Tree], Any]) -> Object:
-        """Change an object as it is by now."""
-        noun = NOUNS[one.api_version, one.kind]
-        tree = copy.deepcopy(self.trees[noun][one.namespace, one.name])
-        spec = copy.deepcopy(tree.get("spec"))
-        how(tree)
-        if tree.get("spec") != spec:
-            tree["metadata"]["generation"] += 1
-        return self._put(noun, tree)
-
-    def delete(self, one: Object) -> None:
-        """Ask for the end of an object. A pod takes its time; others go."""
-        noun = NOUNS[one.api_version, one.kind]
-        if noun == kind_names.Pod or one.finalizers:
-            if not one.deleting:
-                self.change(
-                    one, lambda tree: tree["metadata"].update(deletionTimestamp=format_time(self.now))
-                )
-        else:
-            self.remove(one)
-
-    def remove(self, one: Object) -> None:
-        del self.trees[NOUNS[one.api_version, one.kind]][one.namespace, one.name]
-        self._version += 1
-
     def world(self) -> Snapshot:
         return Snapshot(
             {noun: StaticView(map(copy.deepcopy, trees.values())) for noun, trees in self.trees.items()},
@@ -157,53 +95,45 @@ class ControllerHarness:
         return [] if seen is None else controller(Object.of(copy.deepcopy(seen.tree)), self.world())
 
     def step(self, controller: Controller, one: Object, *, crash_after: int | None = None) -> list[Intent]:
-        """Decide, and carry it out: all of it, or so many writes."""
+        """Decide, and execute the intents: all of them, or so many writes."""
         intents = self.decide(controller, one)
-        writes = [intent for intent in intents if isinstance(intent, WRITES)]
-        for intent in writes[:crash_after]:
-            self.watch(intent)
-            try:
-                self.carry_out(intent)
-            except Refused:
-                break
+        self._execute(_until_crash(intents, crash_after), one)
         return intents
 
-    def carry_out(self, intent: Intent) -> None:
-        """Do it, if the world is as its author has seen it. Raises Refused."""
-        match intent:
-            case Create():
-                self.add(intent.object)
-            case Update():
-                self._still(intent.seen, exact=True)
-                self.change(intent.seen, lambda tree: _become(tree, copy.deepcopy(intent.object)))
-            case PatchObject():
-                seen = self._still(intent.seen, exact=intent.exact)
-                wanted = intent.provided
-                if wanted is not None:
-                    there = self.get(wanted.noun, wanted.name, wanted.namespace)
-                    if there is None or there.deleting or there.uid != wanted.uid:
-                        raise Refused(f"{wanted.name} is not there")
-                for other in intent.unless:
-                    found = self.get(other.noun, other.name, other.namespace)
-                    if found is not None and found.uid == other.uid:
-                        raise Refused(f"{other.name} is there after all")
-                self.change(seen, lambda tree: _become(tree, merge_patch(tree, intent.fields)))
-            case SetStatus():
-                self._still(intent.seen, exact=True)
-                self.change(intent.seen, lambda tree: tree.update(status=dict(intent.status)))
-            case Delete():
-                self.delete(self._still(intent.seen, exact=intent.exact))
-            case _:
-                raise TypeError(f"{intent} can't be carried out here")
+    def execute(self, intent: Intent) -> None:
+        """Execute one intent. Raises Refused."""
+        about = Object.of(intent.object) if isinstance(intent, Create) else intent.seen  # type: ignore[attr-defined]
+        if not self._execute([intent], about):
+            raise Refused(repr(intent))
 
-    def _still(self, seen: Object, *, exact: bool) -> Object:
-        found = self.get(NOUNS[seen.api_version, seen.kind], seen.name, seen.namespace)
-        if found is None or found.uid != seen.uid or (exact and found != seen):
-            raise Refused(f"{seen} has changed")
-        return found
+    def _execute(self, intents: Iterable[Intent], about: Object) -> bool:
+        """False if an intent was refused."""
+        key = ReconcileKey(about.noun, about.namespace, about.name)
+        executing = self._executor.execute(self._one_by_one(intents), about, key, lambda: None)
+        results = _loop().run_until_complete(executing)
+        if self._problem is not None:
+            raise self._problem
+        for result in results:
+            assert result.outcome is not IntentOutcome.FAILED, f"{result.intent!r}: {result.message}"
+        return all(result.outcome is not IntentOutcome.REFUSED for result in results)
+
+    def _one_by_one(self, intents: Iterable[Intent]) -> Iterator[Intent]:
+        for intent in intents:
+            self._executing = intent
+            yield intent
+
+    def _before_write(self) -> None:
+        assert self._executing is not None
+        try:
+            self.watch(self._executing)
+        except Exception as problem:
+            # The executor takes it for a failed write; the test has to see it.
+            self._problem = problem
+            raise
 
     def run_pods(self, *, broken: Callable[[Object], bool] = lambda pod: False) -> bool:
-        """Each pod goes one step: it goes if it should, else it runs and, unless broken, gets ready. False if none moved."""
+        """Each pod goes one step: it goes if it should, else it runs and, unless broken, gets ready. False if
+        none moved."""
         moved = False
         for pod in self.all(kind_names.Pod):
             if pod.deleting:
@@ -279,6 +209,18 @@ def waits(intents: list[Intent]) -> list[Wait]:
     return [intent for intent in intents if isinstance(intent, Wait)]
 
 
-def _become(tree: Tree, new: Tree) -> None:
-    tree.clear()
-    tree.update(new)
+def _until_crash(intents: list[Intent], writes: int | None) -> Iterator[Intent]:
+    """The intents before the write that comes after so many others."""
+    done = 0
+    for intent in intents:
+        if isinstance(intent, WRITES):
+            if done == writes:
+                return
+            done += 1
+        yield intent
+
+
+@cache
+def _loop() -> SeededLoop:
+    """One loop for every harness: nothing is left in it between two calls."""
+    return SeededLoop()

@@ -15,7 +15,7 @@ import tarfile
 import zipfile
 from pathlib import Path
 
-from pilothouse.node.environment import PATH
+from pilothouse.node.containers.environment import PATH
 
 BUNDLED_JAVA = "the Java of the archive"
 _JAVA = f'#!/bin/sh\necho "{BUNDLED_JAVA}" >&2\nexec %s "$@"\n'

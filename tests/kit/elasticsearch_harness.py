@@ -25,11 +25,13 @@ from pilothouse.api.objects import Object, Tree
 from pilothouse.api.pod_health import healthy
 from pilothouse.base.rfc3339 import format_micro_time, format_time
 from pilothouse.controllers.elasticsearch.cluster_controller import elasticsearch_clusters
-from pilothouse.controllers.pilots.pilot_creation import pilots
+from pilothouse.controllers.elasticsearch.desired.pilot_specs import new_pilot_spec
+from pilothouse.controllers.pilots.pilot_creation import pilot_creator
 from pilothouse.controllers.stateful_sets.stateful_set_controller import stateful_sets
 from pilothouse.meta.conditions import with_condition
 from pilothouse.runtime.intents import Intent, PatchObject, Update
 
+PILOT_CREATOR = pilot_creator({ElasticsearchCluster: new_pilot_spec})
 _MOST_ROUNDS = 300
 
 
@@ -99,17 +101,17 @@ class ElasticsearchHarness(ControllerHarness):
 
     def round(self, cluster: Object) -> bool:
         """Everybody once. False if nobody had anything to do."""
-        before = self._version
+        before = self.version
         self.step(elasticsearch_clusters, cluster)
         for one in self.all(StatefulSet):
             self.step(stateful_sets, one)
         self.run_pods(broken=lambda pod: bool(self.says.get(pod.name, {}).get("broken")))
         for one in self.all(Pod):
-            self.step(pilots, one)
+            self.step(PILOT_CREATOR, one)
         self.play_pilots(cluster)
         self.collect()
         self.now += 2
-        return self._version != before
+        return self.version != before
 
     def set_ready(self, pod: Object, ready: bool) -> bool:
         image = pod.spec["containers"][0]["image"]

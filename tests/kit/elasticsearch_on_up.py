@@ -36,17 +36,17 @@ from tests.kit.kubectl import Kubectl
 from tests.kit.real_elasticsearch import ANY_DISK
 from tests.kit.status_sampler import sampled
 
+from pilothouse.api.applications.elasticsearch_application import ELASTICSEARCH
 from pilothouse.api.kind_names import ElasticsearchCluster, Pilot, Pod, Service
-from pilothouse.api.navigator.labels import CLUSTER_NAME
 from pilothouse.api.objects import Object, Tree
 from pilothouse.base.clock import SystemClock
 from pilothouse.client.api import Api
 from pilothouse.client.http_transport import HttpTransport
 from pilothouse.client.kubeconfig import load
 from pilothouse.client.transport import TransportError
-from pilothouse.controllers.elasticsearch.volume_shortage import FULL, NEARLY_FULL
+from pilothouse.controllers.elasticsearch.status.volume_shortage import FULL, NEARLY_FULL
 from pilothouse.meta.errors import StatusError
-from pilothouse.node.environment import PATH
+from pilothouse.node.containers.environment import PATH
 
 SECONDS = 600.0
 """For what takes half a minute on a machine that has nothing else to do."""
@@ -151,7 +151,7 @@ class Cluster:
         return await self._owned(Pod)
 
     async def _owned(self, noun: Any) -> list[Object]:
-        selector = f"{CLUSTER_NAME[ElasticsearchCluster.kind]}={self.name}"
+        selector = f"{ELASTICSEARCH.cluster_label}={self.name}"
         found = await self._api.list(noun, self.namespace, labels=selector)
         return sorted(found.objects, key=lambda each: each.name)
 

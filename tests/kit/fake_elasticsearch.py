@@ -1,7 +1,7 @@
 """A driver of Elasticsearch beside a node that is played: answers instead of a database.
 
 async with beside(tmp_path, "es-demo-data-0", answer) as driver:     # answer takes a request and gives a response
-    await driver.observe(wish)
+    await driver.observe(desired)
 """
 
 from __future__ import annotations

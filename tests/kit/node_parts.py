@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 
 from pilothouse.api.objects import Object, Tree
-from pilothouse.node.directory_usage import DirectoryUsage
+from pilothouse.node.files.directory_usage import DirectoryUsage
 from pilothouse.node.interfaces import ImageMissing, NotReady, PreparedVolume, StoredImage, VolumeNotReady
 from pilothouse.node.volumes.removal import remove
 from pilothouse.supervise.cgroup_settings import Limits, Throttle, Usage

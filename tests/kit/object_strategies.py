@@ -13,7 +13,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from pilothouse.meta.schema import Schema
+from pilothouse.meta.schema.model import Schema
 
 _WORDS = st.sampled_from(["", "a", "b", "data", "zürich", 'q"uote', "with space", "\u2028"])
 _KEYS = st.sampled_from(["a", "b", "data", "x.y", "ü", "a/b"])

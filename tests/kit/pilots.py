@@ -22,8 +22,8 @@ from tests.kit.pilothouse_server import PilothouseServer
 from tests.kit.real_elasticsearch import ANY_DISK, HEAP, PilotedNode, addresses
 from tests.kit.waiting import eventually
 
+from pilothouse.api.applications.elasticsearch_application import ELASTICSEARCH
 from pilothouse.api.kind_names import ElasticsearchCluster, Namespace, Pilot
-from pilothouse.api.navigator.labels import CLUSTER_NAME
 from pilothouse.api.objects import Object, Tree, owner_reference
 from pilothouse.base.clock import SystemClock
 from pilothouse.client.api import Api
@@ -54,7 +54,7 @@ def pilot_tree(cluster: Object, name: str, settings: Mapping[str, Any] | None = 
         "metadata": {
             "name": name,
             "namespace": cluster.namespace,
-            "labels": {CLUSTER_NAME[cluster.kind]: cluster.name},
+            "labels": {ELASTICSEARCH.cluster_label: cluster.name},
             "ownerReferences": [owner_reference(cluster)],
         },
         "spec": {

@@ -15,8 +15,8 @@ import time
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 
+from pilothouse.api.applications.elasticsearch_application import ELASTICSEARCH
 from pilothouse.api.kind_names import ElasticsearchCluster, Pod
-from pilothouse.api.navigator.labels import CLUSTER_NAME
 from pilothouse.api.objects import Object
 from pilothouse.api.pod_health import ready
 from pilothouse.client.access import AccessError
@@ -41,9 +41,7 @@ class Samples:
         """Clusters, and the pods that were read after them."""
         self.count += 1
         serving = {
-            (pod.namespace, pod.labels.get(CLUSTER_NAME[ElasticsearchCluster.kind], ""))
-            for pod in pods
-            if ready(pod)
+            (pod.namespace, pod.labels.get(ELASTICSEARCH.cluster_label, "")) for pod in pods if ready(pod)
         }
         for cluster in clusters:
             if not cluster.is_true("Available") or cluster.key in serving:

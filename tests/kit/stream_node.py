@@ -26,7 +26,7 @@ from pilothouse.base.clock import SystemClock
 from pilothouse.client import kubeconfig
 from pilothouse.client.api import Api
 from pilothouse.client.http_transport import HttpTransport
-from pilothouse.node.container_index import LOG, ContainerIndex, InstanceSource
+from pilothouse.node.containers.container_index import LOG, ContainerIndex, InstanceSource
 from pilothouse.node.server.caller_authorization import CallerAuthorizer
 from pilothouse.node.server.container_programs import ContainerPrograms
 from pilothouse.node.server.exec_sessions import ExecSessions

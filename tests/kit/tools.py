@@ -10,6 +10,7 @@ import shutil
 from pathlib import Path
 
 SCRIPTS = {
+    "memcached": "scripts/tools/debian, as root,",
     "mkfs.btrfs": "scripts/tools/debian, as root,",
     "mkfs.xfs": "scripts/tools/debian, as root,",
     "postgres": "scripts/tools/debian, as root,",

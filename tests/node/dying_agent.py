@@ -28,7 +28,7 @@ from pilothouse.client.kubeconfig import load
 from pilothouse.client.transport import ClientRequest, ClientResponse, ResponseStreamReader, Transport
 from pilothouse.node.addresses.pod_network import PodNetwork
 from pilothouse.node.agent import Agent
-from pilothouse.node.directory_removal import DirectoryRemoval
+from pilothouse.node.files.directory_removal import DirectoryRemoval
 from pilothouse.node.images.image_store import ImageStore
 from pilothouse.node.interfaces import NodeParts
 from pilothouse.node.settings import NodeSettings

@@ -29,7 +29,7 @@ from pilothouse.base.clock import SystemClock
 from pilothouse.client.api import Api
 from pilothouse.client.transport import Transport
 from pilothouse.node.agent import Agent
-from pilothouse.node.directory_removal import DirectoryRemoval
+from pilothouse.node.files.directory_removal import DirectoryRemoval
 from pilothouse.node.interfaces import NodeParts
 from pilothouse.node.settings import NodeSettings
 from pilothouse.supervise import cgroups, containers

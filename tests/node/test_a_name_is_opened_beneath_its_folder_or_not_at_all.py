@@ -7,7 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from pilothouse.node.directory_handles import open_beneath, open_by_steps, open_directory, remove_tree, walk
+from pilothouse.node.files.directory_handles import (
+    open_beneath,
+    open_by_steps,
+    open_directory,
+    remove_tree,
+    walk,
+)
 from pilothouse.node.volumes.mount_table import BIND, mount, unmount
 
 EITHER = pytest.mark.parametrize("opening", [open_beneath, open_by_steps])

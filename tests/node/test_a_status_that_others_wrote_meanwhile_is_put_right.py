@@ -9,7 +9,7 @@ from tests.kit.waiting import eventually
 
 from pilothouse.api.kind_names import Pod
 from pilothouse.api.objects import Object, Tree
-from pilothouse.node.pod_status_writer import PodStatusWriter
+from pilothouse.node.pods.pod_status_writer import PodStatusWriter
 
 
 def pod(revision: int, ready: str) -> Object:

@@ -11,12 +11,18 @@ import pytest
 from tests.kit.node_parts import PlainImage
 
 from pilothouse.api.kind_names import Pod
+from pilothouse.api.kubernetes.pods.qos_class import quality_of_service
 from pilothouse.api.objects import Object
-from pilothouse.node.container_launch import PodSetting, compose_launch, oom_score, qos_class, stop_signal
-from pilothouse.node.environment import environment, expanded, wanted
+from pilothouse.node.containers.container_launch import (
+    PodSetting,
+    compose_launch,
+    oom_score,
+    stop_signal,
+)
+from pilothouse.node.containers.environment import environment, expanded, wanted
+from pilothouse.node.containers.security_context import AgentIdentity, capabilities, no_new_privileges, user
 from pilothouse.node.interfaces import NotReady
-from pilothouse.node.pod_directories import ContainerDirectory
-from pilothouse.node.security_context import AgentIdentity, capabilities, no_new_privileges, user
+from pilothouse.node.pods.pod_directories import ContainerDirectory
 from pilothouse.supervise.launch_spec import IdRange, LaunchSpec, ProcessUser
 from pilothouse.supervise.shim.process_setup import CAPABILITIES
 
@@ -442,12 +448,17 @@ def test_owners_are_mapped_in_all_but_the_image() -> None:
             "Burstable",
             500,
         ),
+        (
+            {"limits": {"cpu": "1", "memory": "1Gi"}, "requests": {"cpu": "1000m", "memory": "1024Mi"}},
+            "Guaranteed",
+            0,
+        ),
         ({"limits": {"memory": "1Gi"}}, "Burstable", 500),
     ],
 )
 def test_who_goes_first_when_memory_is_short(resources: dict[str, Any], expected: str, score: int) -> None:
     one = {"name": "app", "resources": resources}
-    assert qos_class(pod(containers=[one])) == expected
+    assert quality_of_service(pod(containers=[one]).spec) == expected
     assert oom_score(pod(containers=[one]), one) == score
 
 

@@ -9,7 +9,7 @@ from tests.kit.fake_machine import Answer, FakeProgram
 from tests.node.stage import Stage, app, container, is_ready, phase, reason, state
 
 from pilothouse.api.objects import Object
-from pilothouse.node.container_index import ContainerNotFound
+from pilothouse.node.containers.container_index import ContainerNotFound
 
 EXEC = {"exec": {"command": ["check"]}}
 

@@ -11,21 +11,21 @@ from tests.kit.node_parts import EVERYTHING, PlainGroup
 from tests.node.stage import Stage, app, is_ready, phase
 
 from pilothouse.api.kind_names import Node
-from pilothouse.node.eviction import EvictionCandidate, choose_victim
 from pilothouse.node.interfaces import VolumeNotReady
-from pilothouse.node.machine_info import (
+from pilothouse.node.machine.machine_info import (
     AvailableResources,
     allocatable,
     read_available_resources,
     read_machine_info,
 )
-from pilothouse.node.node_conditions import (
+from pilothouse.node.machine.node_conditions import (
     ResourcePressure,
     conditions,
     limits_condition,
     problems,
     resource_pressures,
 )
+from pilothouse.node.pods.eviction import EvictionCandidate, choose_victim
 from pilothouse.node.settings import NodeSettings
 from pilothouse.supervise.cgroup_settings import Throttle, Usage
 from pilothouse.supervise.machine_survey import Capability
@@ -177,7 +177,9 @@ def test_memory_that_runs_short_costs_one_pod_at_a_time(
             PlainGroup, "usage", lambda self: Usage(working_set_bytes=usage.get(self._name, 0))
         )
         left = [2**20]
-        monkeypatch.setattr("pilothouse.node.agent.room", lambda folder: replaced(memory=left[0]))
+        monkeypatch.setattr(
+            "pilothouse.node.agent.read_available_resources", lambda folder: replaced(memory=left[0])
+        )
         pod = await stage.until(lambda pod: phase(pod) == "Failed", "large")
         left[0] = 2**33
         assert pod.status["reason"] == "Evicted"
@@ -197,7 +199,9 @@ def test_a_disk_that_runs_short_costs_who_keeps_most_there(
             await stage.until(is_ready, name)
             stage.volumes.sizes[pod.uid] = MIB * (200 if name == "small" else 400)
         left = [MIB]
-        monkeypatch.setattr("pilothouse.node.agent.room", lambda folder: replaced(disk=left[0]))
+        monkeypatch.setattr(
+            "pilothouse.node.agent.read_available_resources", lambda folder: replaced(disk=left[0])
+        )
         pod = await stage.until(lambda pod: phase(pod) == "Failed", "large")
         left[0] = 2**40
         assert pod.status["reason"] == "Evicted"
@@ -216,7 +220,9 @@ def test_nobody_goes_for_a_disk_that_others_have_filled(
         pod = await stage.pod({"containers": [app()]})
         stage.volumes.sizes[pod.uid] = 50 * MIB
         await stage.until(is_ready)
-        monkeypatch.setattr("pilothouse.node.agent.room", lambda folder: replaced(disk=MIB))
+        monkeypatch.setattr(
+            "pilothouse.node.agent.read_available_resources", lambda folder: replaced(disk=MIB)
+        )
         await asyncio.sleep(60)
         assert is_ready(await stage.get())
         assert (await stage.api.get(Node, "n1")).is_true("DiskPressure")
@@ -231,7 +237,9 @@ def test_who_has_most_files_goes_when_inodes_run_short(stage: Stage, monkeypatch
             await stage.until(is_ready, name)
             stage.volumes.sizes[pod.uid], stage.volumes.files[pod.uid] = size, files
         left = [10]
-        monkeypatch.setattr("pilothouse.node.agent.room", lambda folder: replaced(files=left[0]))
+        monkeypatch.setattr(
+            "pilothouse.node.agent.read_available_resources", lambda folder: replaced(files=left[0])
+        )
         pod = await stage.until(lambda pod: phase(pod) == "Failed", "many")
         left[0] = 10**6
         assert "low on resource: inodes" in pod.status["message"]
@@ -256,7 +264,7 @@ def test_nobody_else_goes_before_it_is_seen_what_the_end_of_one_has_brought(
         def left(folder: Path) -> AvailableResources:
             return PLENTY if large in stage.volumes.released else replaced(disk=MIB)
 
-        monkeypatch.setattr("pilothouse.node.agent.room", left)
+        monkeypatch.setattr("pilothouse.node.agent.read_available_resources", left)
         await stage.until(lambda pod: phase(pod) == "Failed", "large")
         await asyncio.sleep(12)
         stage.volumes.busy = None
@@ -272,12 +280,14 @@ def test_pressure_is_a_condition_of_the_node_within_seconds(
     async def scene() -> None:
         assert stage.agent is not None
         await stage.agent.registration.registered()
-        monkeypatch.setattr("pilothouse.node.agent.room", lambda folder: replaced(disk=2**20))
+        monkeypatch.setattr(
+            "pilothouse.node.agent.read_available_resources", lambda folder: replaced(disk=2**20)
+        )
         await asyncio.sleep(11)
         node = await stage.api.get(Node, "n1")
         assert node.is_true("DiskPressure")
         assert "1 MiB left on the disk of pods" in (node.condition("DiskPressure") or {})["message"]
-        monkeypatch.setattr("pilothouse.node.agent.room", lambda folder: PLENTY)
+        monkeypatch.setattr("pilothouse.node.agent.read_available_resources", lambda folder: PLENTY)
         await asyncio.sleep(11)
         assert not (await stage.api.get(Node, "n1")).is_true("DiskPressure")
 

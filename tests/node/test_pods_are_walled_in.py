@@ -16,9 +16,9 @@ from tests.node.real import RealNode, printed, real_node, shell
 from tests.node.stage import phase
 
 from pilothouse.api.objects import Object
-from pilothouse.node.id_ranges import SIZE
-from pilothouse.node.pilot_installation import installation
-from pilothouse.node.seccomp import is_enforced
+from pilothouse.node.containers.pilot_installation import installation
+from pilothouse.node.containers.seccomp_profiles import is_enforced
+from pilothouse.node.machine.id_ranges import SIZE
 from pilothouse.node.settings import DEFAULT_RANGE
 from pilothouse.supervise.machine_survey import Capability
 

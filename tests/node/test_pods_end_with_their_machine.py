@@ -14,8 +14,8 @@ from pilothouse.api.kind_names import Pod
 from pilothouse.api.objects import Object
 from pilothouse.base.clock import SystemClock
 from pilothouse.node.addresses.address_records import AddressRecord, AddressRecords
-from pilothouse.node.pod_directories import PodDirectory
-from pilothouse.node.shutdown import end_pods
+from pilothouse.node.machine.shutdown import end_pods
+from pilothouse.node.pods.pod_directories import PodDirectory
 from pilothouse.node.volumes.mount_table import mount, mounts, under, unmount_below
 from pilothouse.supervise.containers import StillRunning
 from pilothouse.supervise.launch_spec import LaunchSpec, LogPolicy

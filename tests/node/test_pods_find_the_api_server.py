@@ -8,7 +8,7 @@ import pytest
 from tests.node.network.objects import pod
 
 from pilothouse.client import in_cluster
-from pilothouse.node.environment import environment
+from pilothouse.node.containers.environment import environment
 
 
 def env_of(server: str, *others: str, **container: object) -> dict[str, str]:

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from tests.kit.containers import needs_root
 
-from pilothouse.node.id_ranges import SIZE, IdRanges
 from pilothouse.node.interfaces import NotReady
-from pilothouse.node.node_conditions import users_condition
-from pilothouse.node.pod_directories import PodDirectory
+from pilothouse.node.machine.id_ranges import SIZE, IdRanges
+from pilothouse.node.machine.node_conditions import users_condition
+from pilothouse.node.pods.pod_directories import PodDirectory
 from pilothouse.node.volumes.removal import remove
 from pilothouse.supervise.launch_spec import IdRange
 from pilothouse.supervise.machine_survey import Capability, MachineSurvey

@@ -10,8 +10,8 @@ import pytest
 
 from pilothouse.api.kind_names import Pod
 from pilothouse.api.objects import Object
-from pilothouse.node.directory_usage import DirectoryUsage
-from pilothouse.node.ephemeral_storage import (
+from pilothouse.node.files.directory_usage import DirectoryUsage
+from pilothouse.node.pods.ephemeral_storage import (
     StorageUsage,
     is_limited,
     limit_violation,

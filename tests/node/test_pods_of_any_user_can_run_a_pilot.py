@@ -8,7 +8,7 @@ from tests.kit.containers import needs_root
 from tests.node.real import real_node, shell
 from tests.node.stage import phase
 
-from pilothouse.node.pilot_installation import installation
+from pilothouse.node.containers.pilot_installation import installation
 
 
 @needs_root

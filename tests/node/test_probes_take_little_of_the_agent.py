@@ -19,10 +19,10 @@ from tests.kit.certificates import Authority
 from tests.kit.open_files import no_more_files
 from tests.node.stage import Stage, app, is_ready
 
-from pilothouse.node.handlers import HandlerResult, HandlerTarget, run_handler
+from pilothouse.node.containers.handlers import HandlerResult, HandlerTarget, run_handler
 from pilothouse.node.interfaces import RunningContainer
-from pilothouse.node.pod_directories import PodDirectory
-from pilothouse.node.shutdown import end_pods
+from pilothouse.node.machine.shutdown import end_pods
+from pilothouse.node.pods.pod_directories import PodDirectory
 
 LONG = 600.0
 """Seconds that a pod may have its probes wait."""

@@ -11,8 +11,8 @@ from tests.kit.node_parts import PlainRemoval
 from tests.node.stage import Stage, app, container, phase
 
 from pilothouse.node.agent import Agent
-from pilothouse.node.directory_removal import DirectoryRemoval
-from pilothouse.node.pod_directories import KEPT, PodDirectory
+from pilothouse.node.files.directory_removal import DirectoryRemoval
+from pilothouse.node.pods.pod_directories import KEPT, PodDirectory
 
 
 class HeldRemoval(PlainRemoval):

@@ -10,8 +10,8 @@ import pytest
 
 from pilothouse.api.kind_names import Pod
 from pilothouse.api.objects import Object
+from pilothouse.node.containers.seccomp_profiles import is_enforced, seccomp_filter
 from pilothouse.node.interfaces import NotReady
-from pilothouse.node.seccomp import is_enforced, seccomp_filter
 
 pytestmark = pytest.mark.skipif(not is_enforced(), reason="there are no filters for this architecture")
 LOCAL = {"type": "Localhost", "localhostProfile": "db/strict.json"}

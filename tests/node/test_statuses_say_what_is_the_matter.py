@@ -141,7 +141,7 @@ def test_a_pod_ends_though_its_folder_takes_nothing_more(
         def full(path: Path, content: bytes) -> None:
             raise OSError(28, "No space left on device", str(path))
 
-        monkeypatch.setattr("pilothouse.node.pod_directories.write_whole", full)
+        monkeypatch.setattr("pilothouse.node.pods.pod_directories.write_atomically", full)
         await stage.delete()
         await stage.until_gone(seconds=10)
         assert stage.machine.running == []

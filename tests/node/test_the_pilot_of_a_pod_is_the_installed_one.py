@@ -6,7 +6,7 @@ import pytest
 
 from pilothouse.api.navigator.labels import HAS_PILOT
 from pilothouse.api.objects import Object, Tree
-from pilothouse.node.container_config import image_name
+from pilothouse.node.containers.container_config import image_name
 from pilothouse.node.lifecycle.container_roles import containers_of
 
 INSTALL: Tree = {

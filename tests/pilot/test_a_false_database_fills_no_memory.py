@@ -89,7 +89,7 @@ async def test_what_elasticsearch_complains_of_is_cut() -> None:
 )
 async def test_redis(tmp_path: Path, first: bytes, then: bytes) -> None:
     async with answering(first, then) as port:
-        place = InstanceEnvironment(
+        instance = InstanceEnvironment(
             name="cache-0",
             namespace="default",
             address="127.0.0.1",
@@ -97,7 +97,7 @@ async def test_redis(tmp_path: Path, first: bytes, then: bytes) -> None:
             environ={"REDIS_PORT": str(port)},
         )
         with little_memory():
-            seen = await Redis(place).observe(DesiredState(1, "", {}))
+            seen = await Redis(instance).observe(DesiredState(1, "", {}))
         assert not seen.ready
         assert seen.message.startswith("Redis does not answer: ")
         assert "it takes too long" not in seen.message

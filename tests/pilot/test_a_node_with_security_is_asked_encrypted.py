@@ -102,8 +102,8 @@ async def test_a_distribution_without_security_is_not_started_open(tmp_path: Pat
     driver = Elasticsearch(
         InstanceEnvironment("a", "b", "127.0.0.1", tmp_path / "data", {"ES_HOME": str(home)})
     )
-    wish = DesiredState(1, "h", {"configuration": {"settings": {"xpack.security.enabled": True}}})
-    preflight = driver.hooks("PreStart", wish)[0]
+    desired = DesiredState(1, "h", {"configuration": {"settings": {"xpack.security.enabled": True}}})
+    preflight = driver.hooks("PreStart", desired)[0]
     with pytest.raises(HookFailed, match="has none") as refused:
         await preflight.run()
     assert refused.value.status == {"security": "Absent"}

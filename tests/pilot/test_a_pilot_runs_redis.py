@@ -34,7 +34,7 @@ NAME = "cache-0"
 @dataclass
 class Bridge:
     api: Api
-    captain: InstanceSupervisor
+    supervisor: InstanceSupervisor
     asked: StopRequest
     running: asyncio.Task[int]
     folder: Path
@@ -70,14 +70,16 @@ async def bridge(folder: Path) -> AsyncIterator[Bridge]:
     program = tools.find("redis-server")
     port = free_port()
     environ = {"PATH": f"{program.parent}:{os.environ['PATH']}", "REDIS_PORT": str(port)}
-    place = InstanceEnvironment(NAME, "default", "127.0.0.1", folder, environ)
+    instance = InstanceEnvironment(NAME, "default", "127.0.0.1", folder, environ)
     async with loopback() as transport:
         api = Api(transport, Random(1), manager="test")
-        captain = InstanceSupervisor(api, place, find_driver("redis", place), SystemClock(), Random(1))
+        supervisor = InstanceSupervisor(
+            api, instance, find_driver("redis", instance), SystemClock(), Random(1)
+        )
         asked = StopRequest()
-        running = asyncio.create_task(captain.run(asked))
+        running = asyncio.create_task(supervisor.run(asked))
         try:
-            yield Bridge(api, captain, asked, running, folder, port)
+            yield Bridge(api, supervisor, asked, running, folder, port)
         finally:
             asked.ask()
             asked.ask()
@@ -91,15 +93,15 @@ def process(pilot: Object) -> int:
 
 async def test_nav_P24_P25_P26_from_waiting_to_a_clean_end(tmp_path: Path) -> None:
     async with bridge(tmp_path) as at:
-        assert at.captain.readiness() == f"there is no Pilot {NAME} yet"
+        assert at.supervisor.readiness() == f"there is no Pilot {NAME} yet"
         await at.make(maxmemory="32mb")
         ready = await at.pilot(lambda pilot: pilot.is_true("Ready"))
         assert ready.status["phase"] == "Running"
         assert ready.status["version"]
         assert ready.status["restarts"] == 0
         assert "maxmemory 32mb" in (tmp_path / "redis.conf").read_text()
-        assert at.captain.readiness() == ""
-        assert "redis_memory_used_bytes" in at.captain.figures()
+        assert at.supervisor.readiness() == ""
+        assert "redis_memory_used_bytes" in at.supervisor.metrics()
         events = await at.api.list(CoreEvent, "default")
         assert "ProcessStarted" in [each.tree["reason"] for each in events.objects]
         at.asked.ask()
@@ -156,7 +158,7 @@ async def test_a_wrong_setting_is_in_the_pilots_status_in_the_databases_own_word
         assert "'maxmemoryy 32mb'; Bad directive or wrong number of arguments" in last["message"]
         assert last["message"] in (ended.condition("Stopped") or {})["message"]
         assert last["message"] in (ended.condition("Ready") or {})["message"]
-        assert at.captain.exit_message == last["message"]
+        assert at.supervisor.exit_message == last["message"]
         events = await at.api.list(CoreEvent, "default")
         [told] = [each.tree for each in events.objects if each.tree["reason"] == "ProcessEnded"]
         assert last["message"] in told["message"]

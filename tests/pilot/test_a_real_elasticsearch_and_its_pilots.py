@@ -95,7 +95,7 @@ async def test_from_nothing_to_green_a_decommission_a_configuration_and_a_versio
 
             # What Prometheus is told: each node of itself, and who leads of the whole.
             for name in NAMES:
-                page = await asyncio.to_thread(demo.nodes[name].figures)
+                page = await asyncio.to_thread(demo.nodes[name].metrics)
                 assert {"elasticsearch_indices_docs", "elasticsearch_node_shards_total"} <= page.names()
                 assert page.value("elasticsearch_jvm_memory_max_bytes", area="heap", name=name) > 2e8
                 assert page.value("elasticsearch_filesystem_data_available_bytes", name=name) > 0
@@ -119,7 +119,7 @@ async def test_from_nothing_to_green_a_decommission_a_configuration_and_a_versio
             assert empty.at("status", "elasticsearch", "shards") == 0
             assert await asyncio.to_thread(count, demo.nodes[through]) == DOCUMENTS
 
-            # Taken back, with another configuration: it restarts in place, shards come again, and the cluster is whole after it.
+            # Taken back, with another configuration: it restarts in instance, shards come again, and the cluster is whole after it.
             settings = {"settings": {"action.destructive_requires_name": True}}
             before = empty.at("status", "restarts")
             edit = {"decommission": False, "configuration": settings, "elasticsearch": {"plugins": []}}

@@ -20,7 +20,7 @@ from tests.kit.real_elasticsearch import PilotedNode, unpacked
 from tests.kit.tools import MissingTool
 
 from pilothouse.api.objects import Object
-from pilothouse.controllers.elasticsearch.security import node_names
+from pilothouse.controllers.elasticsearch.desired.security import node_names
 from pilothouse.pki.authority import Authority
 
 NAMES = ("es-safe-data-0", "es-safe-data-1")

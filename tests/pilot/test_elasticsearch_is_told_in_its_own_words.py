@@ -62,9 +62,9 @@ SETTINGS = {
 def settings(version: str, *, leads: bool = False, maps_memory: bool = True, secured: bool = True) -> Tree:
     spec = {"configuration": {"settings": SETTINGS}, "elasticsearch": {"roles": ["data", "master"]}}
     build = Build(version, secured=secured)
-    wish = DesiredState(1, "a", spec, leads=leads)
+    desired = DesiredState(1, "a", spec, leads=leads)
     return settings_of(
-        wish, PLACE, build, data=Path("/data/data"), logs=Path("/data/logs"), maps_memory=maps_memory
+        desired, PLACE, build, data=Path("/data/data"), logs=Path("/data/logs"), maps_memory=maps_memory
     )
 
 

@@ -51,21 +51,21 @@ class Frail:
         file = self._folder / "pids"
         return [int(line) for line in file.read_text().split()] if file.exists() else []
 
-    def hooks(self, phase: Phase, wish: DesiredState) -> Sequence[Hook]:
+    def hooks(self, phase: Phase, desired: DesiredState) -> Sequence[Hook]:
         if phase == self._phase:
             return (Hook("First", self._die), Hook("Second", self._fail))
         return (Hook("Sweep", self._sweep),) if phase == "PostStop" else ()
 
-    def start(self, wish: DesiredState) -> StartCommand:
+    def start(self, desired: DesiredState) -> StartCommand:
         return StartCommand(("/bin/sh", "-c", FOREVER), dict(os.environ), folder=str(self._folder))
 
-    async def observe(self, wish: DesiredState) -> Observation:
+    async def observe(self, desired: DesiredState) -> Observation:
         return Observation(ready=bool(self.pids))
 
-    def stands(self, wish: DesiredState) -> bool:
+    def is_candidate(self, desired: DesiredState) -> bool:
         return False
 
-    async def lead(self, wish: DesiredState, peers: Sequence[Object], leads: Callable[[], bool]) -> Tree:
+    async def lead(self, desired: DesiredState, peers: Sequence[Object], leads: Callable[[], bool]) -> Tree:
         return {}
 
     async def _die(self) -> None:
@@ -89,12 +89,12 @@ class Frail:
 @asynccontextmanager
 async def sailing(driver: Frail, folder: Path) -> AsyncIterator[tuple[Api, asyncio.Task[int]]]:
     """A pilot of it, with its Pilot."""
-    place = InstanceEnvironment(NAME, "default", "127.0.0.1", folder, {})
+    instance = InstanceEnvironment(NAME, "default", "127.0.0.1", folder, {})
     async with loopback() as transport:
         api = Api(transport, Random(1), manager="test")
         asked = StopRequest()
-        captain = InstanceSupervisor(api, place, driver, SystemClock(), Random(1))
-        running = asyncio.create_task(captain.run(asked))
+        supervisor = InstanceSupervisor(api, instance, driver, SystemClock(), Random(1))
+        running = asyncio.create_task(supervisor.run(asked))
         try:
             await api.create(Pilot, pilot_with("1"))
             yield api, running

@@ -46,10 +46,10 @@ async def start(image: Path, data: Path, *names: str, leaves: bool = False) -> P
     driver = Elasticsearch(
         InstanceEnvironment("es-demo-data-0", "default", "127.70.0.1", data, {"ES_HOME": str(image)})
     )
-    wish = DesiredState(1, "a", {"elasticsearch": {"plugins": wanted}, "decommission": leaves})
-    (hook,) = (hook for hook in driver.hooks("PreStart", wish) if hook.name == "InstallPlugins")
+    desired = DesiredState(1, "a", {"elasticsearch": {"plugins": wanted}, "decommission": leaves})
+    (hook,) = (hook for hook in driver.hooks("PreStart", desired) if hook.name == "InstallPlugins")
     await hook.run()
-    return Path(driver.start(wish).argv[0]).parents[1]
+    return Path(driver.start(desired).argv[0]).parents[1]
 
 
 def broken(*_: object, **__: object) -> None:

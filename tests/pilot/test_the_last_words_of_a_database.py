@@ -18,8 +18,8 @@ from pilothouse.pilot.pilot_status import InstanceFacts, pilot_status, why_not_r
 from pilothouse.pilot.process_exit import DatabaseExit, classify_exit
 from pilothouse.pilot.termination_log import write_termination_message
 
-WISH = DesiredState(1, "a", {})
-RUNNING = InstanceHistory().preparing().launched(WISH)
+DESIRED = DesiredState(1, "a", {})
+RUNNING = InstanceHistory().preparing().launched(DESIRED)
 REFUSED = Observation(ready=False, message="Redis does not answer: connection refused", answers=False)
 NOW = 10_000.0
 
@@ -29,7 +29,9 @@ def pilot(status: Tree | None = None) -> Object:
 
 
 def known(**fields: Any) -> InstanceFacts:
-    return InstanceFacts(**{"life": RUNNING, "wish": WISH, "application": "redis", "started": NOW, **fields})
+    return InstanceFacts(
+        **{"life": RUNNING, "desired": DESIRED, "application": "redis", "started": NOW, **fields}
+    )
 
 
 def crashed(said: str = "unknown setting [a]", *, at: float = NOW) -> DatabaseExit:

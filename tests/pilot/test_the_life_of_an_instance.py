@@ -33,7 +33,7 @@ HOOKS: Names = {
 }
 
 
-def wish(hash: str = "a", generation: int = 1, **spec: Any) -> DesiredState:
+def desired(hash: str = "a", generation: int = 1, **spec: Any) -> DesiredState:
     return DesiredState(generation, hash, spec)
 
 
@@ -44,7 +44,7 @@ def prepared() -> InstanceHistory:
 
 
 def running(hash: str = "a") -> InstanceHistory:
-    return prepared().launched(wish(hash)).ran("PostStart", "Greet")
+    return prepared().launched(desired(hash)).ran("PostStart", "Greet")
 
 
 def test_nav_P24_nothing_is_started_without_a_pilot() -> None:
@@ -53,54 +53,56 @@ def test_nav_P24_nothing_is_started_without_a_pilot() -> None:
 
 def test_nav_P25_hooks_come_first_then_the_database_then_its_hooks() -> None:
     life = InstanceHistory()
-    assert decide(life, wish(), asked=False, hooks=HOOKS) == RunHook("PreStart", "WriteConfiguration")
+    assert decide(life, desired(), asked=False, hooks=HOOKS) == RunHook("PreStart", "WriteConfiguration")
     life = life.ran("PreStart", "WriteConfiguration")
-    assert decide(life, wish(), asked=False, hooks=HOOKS) == RunHook("PreStart", "InstallPlugins")
-    assert decide(prepared(), wish(), asked=False, hooks=HOOKS) == StartDatabase()
-    life = prepared().launched(wish())
-    assert decide(life, wish(), asked=False, hooks=HOOKS) == RunHook("PostStart", "Greet")
-    assert decide(running(), wish(), asked=False, hooks=HOOKS) == WaitForChange()
+    assert decide(life, desired(), asked=False, hooks=HOOKS) == RunHook("PreStart", "InstallPlugins")
+    assert decide(prepared(), desired(), asked=False, hooks=HOOKS) == StartDatabase()
+    life = prepared().launched(desired())
+    assert decide(life, desired(), asked=False, hooks=HOOKS) == RunHook("PostStart", "Greet")
+    assert decide(running(), desired(), asked=False, hooks=HOOKS) == WaitForChange()
 
 
 def test_nav_P26_asked_to_stop_it_stops_the_database_and_ends_after_it() -> None:
-    assert decide(running(), wish(), asked=True, hooks=HOOKS) == RunHook("PreStop", "Flush")
+    assert decide(running(), desired(), asked=True, hooks=HOOKS) == RunHook("PreStop", "Flush")
     life = running().ran("PreStop", "Flush")
-    act = decide(life, wish(), asked=True, hooks=HOOKS)
+    act = decide(life, desired(), asked=True, hooks=HOOKS)
     assert isinstance(act, StopDatabase)
     life = life.halting(act.because).ended(clean=True)
-    assert decide(life, wish(), asked=True, hooks=HOOKS) == RunHook("PostStop", "Sweep")
-    assert decide(life.ran("PostStop", "Sweep"), wish(), asked=True, hooks=HOOKS) == ExitPilot(0)
+    assert decide(life, desired(), asked=True, hooks=HOOKS) == RunHook("PostStop", "Sweep")
+    assert decide(life.ran("PostStop", "Sweep"), desired(), asked=True, hooks=HOOKS) == ExitPilot(0)
 
 
 def test_nav_P28_what_was_done_is_not_done_again_when_a_later_hook_fails() -> None:
     life = InstanceHistory().preparing().ran("PreStart", "WriteConfiguration")
-    assert decide(life, wish(), asked=False, hooks=HOOKS) == RunHook("PreStart", "InstallPlugins")
+    assert decide(life, desired(), asked=False, hooks=HOOKS) == RunHook("PreStart", "InstallPlugins")
     assert not gives_up("PreStart", 100, asked=False, urgency=0)
 
 
 def test_another_configuration_that_comes_before_the_start_is_prepared_for_from_the_beginning() -> None:
     life = InstanceHistory().preparing().preparing_for("a").ran("PreStart", "WriteConfiguration")
     same = life.preparing_for("a")
-    assert decide(same, wish("a"), asked=False, hooks=HOOKS) == RunHook("PreStart", "InstallPlugins")
+    assert decide(same, desired("a"), asked=False, hooks=HOOKS) == RunHook("PreStart", "InstallPlugins")
     other = life.preparing_for("b")
-    assert decide(other, wish("b"), asked=False, hooks=HOOKS) == RunHook("PreStart", "WriteConfiguration")
+    assert decide(other, desired("b"), asked=False, hooks=HOOKS) == RunHook("PreStart", "WriteConfiguration")
     assert running("a").preparing_for("b") == running("a"), "what runs is stopped first"
 
 
 def test_another_hash_restarts_the_database_in_place_with_all_its_hooks() -> None:
     life = running("a").ran("PreStop", "Flush")
-    act = decide(life, wish("b", 2), asked=False, hooks=HOOKS)
+    act = decide(life, desired("b", 2), asked=False, hooks=HOOKS)
     assert isinstance(act, StopDatabase)
     assert "generation 2" in act.because
     life = life.halting(act.because).ended(clean=True).ran("PostStop", "Sweep")
-    assert decide(life, wish("b", 2), asked=False, hooks=HOOKS) == RestartInstance()
+    assert decide(life, desired("b", 2), asked=False, hooks=HOOKS) == RestartInstance()
     life = life.anew()
-    assert decide(life, wish("b", 2), asked=False, hooks=HOOKS) == RunHook("PreStart", "WriteConfiguration")
+    assert decide(life, desired("b", 2), asked=False, hooks=HOOKS) == RunHook(
+        "PreStart", "WriteConfiguration"
+    )
     assert life.starts == 1
 
 
 def test_the_same_hash_in_a_newer_generation_is_no_reason_to_restart() -> None:
-    assert decide(running("a"), wish("a", 9), asked=False, hooks=HOOKS) == WaitForChange()
+    assert decide(running("a"), desired("a", 9), asked=False, hooks=HOOKS) == WaitForChange()
 
 
 def test_what_its_cluster_has_not_written_is_no_reason_to_restart() -> None:
@@ -120,9 +122,9 @@ def test_what_its_cluster_has_not_written_is_no_reason_to_restart() -> None:
 
 def test_it_is_told_for_as_long_as_the_database_goes_on_without_it() -> None:
     theirs = DesiredState(2, "b", {}, vouched=False)
-    status = pilot_status(pilot(), known(life=running("a"), wish=theirs), 0.0)
+    status = pilot_status(pilot(), known(life=running("a"), desired=theirs), 0.0)
     assert conditions(status)["EditedByHand"] == "True"
-    status = pilot_status(pilot(**status), known(life=running("a"), wish=wish("a", 3)), 0.0)
+    status = pilot_status(pilot(**status), known(life=running("a"), desired=desired("a", 3)), 0.0)
     assert "EditedByHand" not in conditions(status)
 
 
@@ -132,7 +134,7 @@ def test_a_pilot_that_is_deleted_leaves_the_database_running() -> None:
 
 def test_a_database_that_ends_by_itself_ends_the_pilot_with_a_code() -> None:
     life = running().ended(clean=False).ran("PostStop", "Sweep")
-    assert decide(life, wish(), asked=False, hooks=HOOKS) == ExitPilot(1)
+    assert decide(life, desired(), asked=False, hooks=HOOKS) == ExitPilot(1)
 
 
 @pytest.mark.parametrize(("asked", "then"), [(False, RestartInstance()), (True, ExitPilot(1))])
@@ -140,13 +142,13 @@ def test_who_ends_while_it_is_prepared_for_its_stop_is_prepared_no_further(
     asked: bool, then: RestartInstance | ExitPilot
 ) -> None:
     life = running("a").halting("its configuration has changed").ended(clean=False)
-    assert decide(life, wish("b", 2), asked=asked, hooks=HOOKS) == RunHook("PostStop", "Sweep")
-    assert decide(life.ran("PostStop", "Sweep"), wish("b", 2), asked=asked, hooks=HOOKS) == then
+    assert decide(life, desired("b", 2), asked=asked, hooks=HOOKS) == RunHook("PostStop", "Sweep")
+    assert decide(life.ran("PostStop", "Sweep"), desired("b", 2), asked=asked, hooks=HOOKS) == then
 
 
 def test_a_database_that_had_to_be_killed_is_told_by_the_code() -> None:
     life = running().halting("stop").ended(clean=False).ran("PostStop", "Sweep")
-    assert decide(life, wish(), asked=True, hooks=HOOKS) == ExitPilot(1)
+    assert decide(life, desired(), asked=True, hooks=HOOKS) == ExitPilot(1)
 
 
 def test_on_the_way_to_the_end_a_hook_that_fails_is_given_up() -> None:
@@ -192,7 +194,12 @@ def pilot(**status: Any) -> Object:
 
 
 def known(**fields: Any) -> InstanceFacts:
-    defaults: dict[str, Any] = {"life": running(), "wish": wish(), "application": "elasticsearch", "pid": 7}
+    defaults: dict[str, Any] = {
+        "life": running(),
+        "desired": desired(),
+        "application": "elasticsearch",
+        "pid": 7,
+    }
     return InstanceFacts(**{**defaults, **fields})
 
 
@@ -215,14 +222,14 @@ def test_a_pilot_that_was_taken_for_silent_says_anew_that_it_is_ready() -> None:
 
 
 def test_decommissioned_is_said_of_this_generation_once_nothing_is_left() -> None:
-    leaving = wish(generation=4, decommission=True)
+    leaving = desired(generation=4, decommission=True)
     full, empty = Observation(ready=True, left="2 shards"), Observation(ready=True, left="")
-    status = pilot_status(pilot(), known(wish=leaving, observation=full, observed=4), 0.0)
+    status = pilot_status(pilot(), known(desired=leaving, observation=full, observed=4), 0.0)
     assert conditions(status)["Decommissioned"] == "False"
-    status = pilot_status(pilot(), known(wish=leaving, observation=empty, observed=4), 0.0)
+    status = pilot_status(pilot(), known(desired=leaving, observation=empty, observed=4), 0.0)
     said = next(each for each in status["conditions"] if each["type"] == "Decommissioned")
     assert (said["status"], said["observedGeneration"]) == ("True", 4)
-    status = pilot_status(pilot(**status), known(wish=wish(generation=5)), 0.0)
+    status = pilot_status(pilot(**status), known(desired=desired(generation=5)), 0.0)
     assert "Decommissioned" not in conditions(status)
 
 
@@ -230,19 +237,19 @@ def test_decommissioned_is_said_of_this_generation_once_nothing_is_left() -> Non
     ("left", "observed"), [pytest.param(None, 4, id="nobody-looked"), pytest.param("", 3, id="seen-before")]
 )
 def test_what_was_seen_before_a_decommission_does_not_count_for_it(left: str | None, observed: int) -> None:
-    leaving = wish(generation=4, decommission=True)
+    leaving = desired(generation=4, decommission=True)
     seen = Observation(ready=True, left=left)
-    status = pilot_status(pilot(), known(wish=leaving, observation=seen, observed=observed), 0.0)
+    status = pilot_status(pilot(), known(desired=leaving, observation=seen, observed=observed), 0.0)
     assert conditions(status)["Decommissioned"] == "False"
 
 
 def test_an_empty_instance_that_stops_is_still_empty() -> None:
-    leaving = wish(generation=4, decommission=True)
+    leaving = desired(generation=4, decommission=True)
     empty = Observation(ready=True, left="")
-    status = pilot_status(pilot(), known(wish=leaving, observation=empty, observed=4), 0.0)
-    stopped = known(wish=leaving, life=running().halting("its pod goes").ended(clean=True))
+    status = pilot_status(pilot(), known(desired=leaving, observation=empty, observed=4), 0.0)
+    stopped = known(desired=leaving, life=running().halting("its pod goes").ended(clean=True))
     assert conditions(pilot_status(pilot(**status), stopped, 1.0))["Decommissioned"] == "True"
-    again = known(wish=wish(generation=6, decommission=True), life=stopped.life)
+    again = known(desired=desired(generation=6, decommission=True), life=stopped.life)
     assert conditions(pilot_status(pilot(**status), again, 1.0))["Decommissioned"] == "False"
 
 

@@ -12,7 +12,7 @@ from pilothouse.base.clock import ManualClock
 from pilothouse.pilot.driver import DesiredState, Hook, HookFailed, Observation, Phase, StartCommand
 from pilothouse.pilot.observer import DatabaseObserver
 
-WISH = DesiredState(3, "hash", {})
+DESIRED = DesiredState(3, "hash", {})
 
 
 class Database:
@@ -24,19 +24,19 @@ class Database:
         self.seen = Observation(ready=True)
         self.facts: Tree | HookFailed = {"health": "Green"}
 
-    def hooks(self, phase: Phase, wish: DesiredState) -> Sequence[Hook]:
+    def hooks(self, phase: Phase, desired: DesiredState) -> Sequence[Hook]:
         return ()
 
-    def start(self, wish: DesiredState) -> StartCommand:
+    def start(self, desired: DesiredState) -> StartCommand:
         return StartCommand((), {})
 
-    async def observe(self, wish: DesiredState) -> Observation:
+    async def observe(self, desired: DesiredState) -> Observation:
         return self.seen
 
-    def stands(self, wish: DesiredState) -> bool:
+    def is_candidate(self, desired: DesiredState) -> bool:
         return True
 
-    async def lead(self, wish: DesiredState, peers: Sequence[Object], leads: Callable[[], bool]) -> Tree:
+    async def lead(self, desired: DesiredState, peers: Sequence[Object], leads: Callable[[], bool]) -> Tree:
         if isinstance(self.facts, HookFailed):
             raise self.facts
         return self.facts
@@ -53,63 +53,63 @@ class Term:
         return ("lease", self.number)
 
 
-async def seen_by(lookout: DatabaseObserver, crew: Term | None = None) -> bool:
-    return lookout.take(await lookout.look(WISH, crew))
+async def seen_by(observer: DatabaseObserver, peers: Term | None = None) -> bool:
+    return observer.take(await observer.look(DESIRED, peers))
 
 
 async def test_facts_have_the_time_since_when_they_are_so_in_one_term() -> None:
     database, clock = Database(), ManualClock(1_700_000_000)
-    lookout = DatabaseObserver(database, clock)
-    await seen_by(lookout, Term(1))
-    first = lookout.cluster
+    observer = DatabaseObserver(database, clock)
+    await seen_by(observer, Term(1))
+    first = observer.cluster
     assert first == {"health": "Green", "observedTime": "2023-11-14T22:13:20Z"}
     clock.advance(60)
-    await seen_by(lookout, Term(1))
-    assert lookout.cluster == first
-    await seen_by(lookout, Term(2))
-    assert lookout.cluster == {"health": "Green", "observedTime": "2023-11-14T22:14:20Z"}
+    await seen_by(observer, Term(1))
+    assert observer.cluster == first
+    await seen_by(observer, Term(2))
+    assert observer.cluster == {"health": "Green", "observedTime": "2023-11-14T22:14:20Z"}
     clock.advance(60)
     database.facts = {"health": "Yellow"}
-    await seen_by(lookout, Term(2))
-    assert lookout.cluster == {"health": "Yellow", "observedTime": "2023-11-14T22:15:20Z"}
+    await seen_by(observer, Term(2))
+    assert observer.cluster == {"health": "Yellow", "observedTime": "2023-11-14T22:15:20Z"}
 
 
 async def test_only_who_leads_a_database_that_serves_knows_of_the_whole(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     database = Database()
-    lookout = DatabaseObserver(database, ManualClock(0))
-    for crew in (None, Term(1, leads=False)):
-        await seen_by(lookout, crew)
-        assert lookout.cluster is None
+    observer = DatabaseObserver(database, ManualClock(0))
+    for peers in (None, Term(1, leads=False)):
+        await seen_by(observer, peers)
+        assert observer.cluster is None
     database.seen = Observation(ready=False)
-    await seen_by(lookout, Term(1))
-    assert lookout.cluster is None
+    await seen_by(observer, Term(1))
+    assert observer.cluster is None
     database.seen, database.facts = Observation(ready=True), HookFailed("it does not answer")
-    await seen_by(lookout, Term(1))
-    assert lookout.cluster is None
-    assert lookout.is_ready
+    await seen_by(observer, Term(1))
+    assert observer.cluster is None
+    assert observer.is_ready
     assert "it does not answer" in caplog.text
 
 
 async def test_what_was_seen_goes_with_the_process_and_a_look_that_is_not_taken_changes_nothing() -> None:
-    lookout = DatabaseObserver(Database(), ManualClock(0))
-    lookout.begin()
-    late = await lookout.look(WISH, Term(1))
-    assert (lookout.seen, lookout.generation, lookout.has_served) == (None, 0, False)
-    lookout.take(late)
-    assert (lookout.is_ready, lookout.generation, lookout.has_served) == (True, 3, True)
-    lookout.forget()
-    assert (lookout.seen, lookout.cluster, lookout.has_served) == (None, None, True)
-    lookout.begin()
-    assert not lookout.has_served
+    observer = DatabaseObserver(Database(), ManualClock(0))
+    observer.begin()
+    late = await observer.look(DESIRED, Term(1))
+    assert (observer.seen, observer.generation, observer.has_served) == (None, 0, False)
+    observer.take(late)
+    assert (observer.is_ready, observer.generation, observer.has_served) == (True, 3, True)
+    observer.forget()
+    assert (observer.seen, observer.cluster, observer.has_served) == (None, None, True)
+    observer.begin()
+    assert not observer.has_served
 
 
 async def test_a_reason_to_start_it_anew_is_news_once() -> None:
     database = Database()
-    lookout = DatabaseObserver(database, ManualClock(0))
-    assert not await seen_by(lookout)
+    observer = DatabaseObserver(database, ManualClock(0))
+    assert not await seen_by(observer)
     database.seen = Observation(ready=True, restart="its certificate is another")
-    assert [await seen_by(lookout) for _ in range(2)] == [True, False]
+    assert [await seen_by(observer) for _ in range(2)] == [True, False]
     database.seen = Observation(ready=True, restart="it has been shut out")
-    assert await seen_by(lookout)
+    assert await seen_by(observer)

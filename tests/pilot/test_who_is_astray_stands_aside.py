@@ -10,7 +10,7 @@ from tests.kit.pilots import cluster_tree, pilot_tree
 from pilothouse.api.kind_names import ElasticsearchCluster, Pilot
 from pilothouse.api.objects import Object
 from pilothouse.client.api import Api
-from pilothouse.pilot.election_candidacy import ASTRAY
+from pilothouse.pilot.election_candidacy import OUT_OF_CLUSTER_SECONDS
 from pilothouse.pilot.peers import PilotPeers
 from pilothouse.sim.loop import LoopClock, SeededLoop
 from pilothouse.sim.simulated_server import SimulatedServer
@@ -33,17 +33,17 @@ async def is_ready(api: Api, name: str, status: str) -> None:
 
 
 class Told:
-    """A crew member who says every second whether his instance serves."""
+    """A pilot that says every second whether its instance is ready."""
 
-    def __init__(self, crew: PilotPeers) -> None:
-        self.crew = crew
+    def __init__(self, peers: PilotPeers) -> None:
+        self.peers = peers
         self.serves = True
 
     async def sail(self) -> None:
-        running = asyncio.create_task(self.crew.run())
+        running = asyncio.create_task(self.peers.run())
         try:
             while True:
-                self.crew.tell(serves=self.serves)
+                self.peers.update(serves=self.serves)
                 await asyncio.sleep(1)
         finally:
             running.cancel()
@@ -68,7 +68,7 @@ def test_another_leads_while_one_is_astray_and_nobody_gives_up_a_cluster_that_wa
             }
 
             def leaders() -> list[str]:
-                return [name for name, each in members.items() if each.crew.leads]
+                return [name for name, each in members.items() if each.peers.leads]
 
             sailing = [asyncio.create_task(each.sail()) for each in members.values()]
             await asyncio.sleep(LONG)
@@ -78,15 +78,15 @@ def test_another_leads_while_one_is_astray_and_nobody_gives_up_a_cluster_that_wa
             # Nobody serves yet: somebody has to form the cluster.
             for each in members.values():
                 each.serves = False
-            await asyncio.sleep(ASTRAY + LONG)
+            await asyncio.sleep(OUT_OF_CLUSTER_SECONDS + LONG)
             assert leaders() == [first]
 
             # The other does: the cluster is there, and the first does not see it.
             members[second].serves = True
             await is_ready(api, second, "True")
-            await asyncio.sleep(ASTRAY / 2)
+            await asyncio.sleep(OUT_OF_CLUSTER_SECONDS / 2)
             assert leaders() == [first], "it may be back in a moment"
-            await asyncio.sleep(ASTRAY + LONG)
+            await asyncio.sleep(OUT_OF_CLUSTER_SECONDS + LONG)
             assert leaders() == [second]
 
             # It stands again when it serves, or when nobody else does.
@@ -94,7 +94,7 @@ def test_another_leads_while_one_is_astray_and_nobody_gives_up_a_cluster_that_wa
             members[second].serves = False
             members[first].serves = True
             await is_ready(api, first, "True")
-            await asyncio.sleep(ASTRAY + LONG)
+            await asyncio.sleep(OUT_OF_CLUSTER_SECONDS + LONG)
             assert leaders() == [first]
             for task in sailing:
                 task.cancel()

@@ -13,7 +13,7 @@ import pytest
 from pilothouse.client.api import Api
 from pilothouse.client.shared_informers import SharedInformers
 from pilothouse.runtime.controller import Controller
-from pilothouse.runtime.leader_fence import LeaderFence, NoElection
+from pilothouse.runtime.election import Election, NoElection
 from pilothouse.runtime.manager import Manager
 from pilothouse.sim.loop import LoopClock, SeededLoop
 from pilothouse.sim.simulated_server import SimulatedServer
@@ -46,12 +46,12 @@ class Bench:
         return self.loop.run_until_complete(whole())
 
     def manage(
-        self, controllers: Sequence[Controller], *, api: Api | None = None, office: LeaderFence | None = None
+        self, controllers: Sequence[Controller], *, api: Api | None = None, election: Election | None = None
     ) -> Manager:
         """A manager that runs until the scenario ends."""
         api = api or self.server.api("manager")
         informers = SharedInformers(api, random.Random(1), self.clock)
-        manager = Manager(api, controllers, informers, office or NoElection(), self.clock, identity="m1")
+        manager = Manager(api, controllers, informers, election or NoElection(), self.clock, identity="m1")
         self.start(manager.run())
         return manager
 

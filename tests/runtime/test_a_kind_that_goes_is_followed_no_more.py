@@ -14,7 +14,7 @@ from pilothouse.client.api import Api
 from pilothouse.client.shared_informers import SharedInformers
 from pilothouse.client.transport import ClientRequest, ClientResponse, ResponseStreamReader, Transport
 from pilothouse.controllers.garbage_collector import garbage
-from pilothouse.runtime.leader_fence import NoElection
+from pilothouse.runtime.election import NoElection
 from pilothouse.runtime.manager import Manager
 
 

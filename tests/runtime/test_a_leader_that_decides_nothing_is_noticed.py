@@ -16,7 +16,7 @@ from pilothouse.client.fence import LeadershipFence
 from pilothouse.client.leader_lease import Leadership
 from pilothouse.client.transport import ClientRequest, ClientResponse, ResponseStreamReader, Transport
 from pilothouse.controllers.scheduling.scheduler import scheduling
-from pilothouse.runtime.leader_fence import LeaseElection
+from pilothouse.runtime.election import LeaseElection
 from pilothouse.runtime.stall_check import STALLED_SECONDS, StallCheck
 from pilothouse.sim.loop import LoopClock
 
@@ -56,7 +56,7 @@ class Jumping(LoopClock):
 
 
 class Wedged:
-    """An office that is held, and from which nothing is decided."""
+    """An election that is held, and from which nothing is decided."""
 
     since = 0.0
 
@@ -82,7 +82,7 @@ def test_a_renewal_that_is_answered_late_does_not_end_decisions_for_good(bench: 
         clock = Jumping(bench.loop)
         api = Api(line, Random("first"), manager="first")
         leadership = Leadership(api, "kube-system", "managers", "first", clock, Random("first"))
-        office = LeaseElection(leadership)
+        election = LeaseElection(leadership)
         decided: list[float] = []
         refused: list[float] = []
 
@@ -92,12 +92,12 @@ def test_a_renewal_that_is_answered_late_does_not_end_decisions_for_good(bench: 
                     while leadership.fence is not None:
                         clock.ahead += 0.1
                     refused.append(clock.monotonic())
-                office.fence()
+                election.fence()
                 decided.append(clock.monotonic())
                 await asyncio.sleep(0.1)
 
         bench.start(leadership.run())
-        bench.start(office.hold(decide))
+        bench.start(election.hold(decide))
         await bench.settle(7)
         term = leadership.fence
         assert term is not None
@@ -115,12 +115,12 @@ def test_a_renewal_that_is_answered_late_does_not_end_decisions_for_good(bench: 
 
 def test_a_leader_that_decides_nothing_is_not_healthy(bench: Bench) -> None:
     async def scenario(bench: Bench) -> None:
-        manager = bench.manage([scheduling], office=Wedged())
+        manager = bench.manage([scheduling], election=Wedged())
         progress = StallCheck(manager.engines, lambda: True, bench.clock)
         await bench.settle(5)
         assert progress.problem == ""
         await bench.settle(STALLED_SECONDS)
-        problem = "scheduling has decided nothing for 300 s, and was not started though this process leads"
+        problem = "scheduling has decided nothing for 300 s, and has not started although this process leads"
         assert progress.problem == problem
 
     bench.run(scenario)
@@ -130,7 +130,7 @@ def test_one_that_has_nothing_to_do_or_stands_by_is_healthy(bench: Bench) -> Non
     async def scenario(bench: Bench) -> None:
         working = StallCheck(bench.manage([scheduling]).engines, lambda: True, bench.clock)
         standing_by = StallCheck(
-            bench.manage([scheduling], office=Wedged()).engines, lambda: False, bench.clock
+            bench.manage([scheduling], election=Wedged()).engines, lambda: False, bench.clock
         )
         for _ in range(4):
             assert (working.problem, standing_by.problem) == ("", "")

@@ -15,17 +15,17 @@ def test_a_heartbeat_is_not_decided_about(bench: Bench) -> None:
         await renew(bench.api, "n1", "kube-node-lease", "n1", bench.clock)
         await bench.settle()
         (engine,) = manager.engines
-        before = engine.tally.decisions.total()
+        before = engine.counters.decisions.total()
         for _ in range(5):
             await renew(bench.api, "n1", "kube-node-lease", "n1", bench.clock)
             await bench.settle()
-        assert engine.tally.decisions.total() == before
+        assert engine.counters.decisions.total() == before
         found = await bench.api.get(Lease, "n1", "kube-node-lease")
         await bench.api.patch(
             Lease, "n1", "kube-node-lease", {"metadata": {"finalizers": ["example.com/held"]}}
         )
         await bench.settle()
-        assert engine.tally.decisions.total() == before + 1
+        assert engine.counters.decisions.total() == before + 1
         assert found.spec["holderIdentity"] == "n1"
 
     bench.run(scenario)

@@ -1,4 +1,4 @@
-"""What was done is told, however much else there is to say about an object; and not without end."""
+"""What was done is written, however much else there is to say about an object; and not without end."""
 
 from __future__ import annotations
 
@@ -21,38 +21,40 @@ def cluster(name: str = "demo") -> Object:
     )
 
 
-def waiting(teller: EventCorrelator, many: int, about: Object) -> int:
+def waiting(correlator: EventCorrelator, many: int, about: Object) -> int:
     """How many of so many events, each about another wait, are written."""
-    told = [teller.tell(about, "ErrScale", f"{left} documents left", now=NOW) for left in range(many)]
-    return sum(one is not None for one in told)
+    written = [
+        correlator.correlate(about, "ErrScale", f"{left} documents left", now=NOW) for left in range(many)
+    ]
+    return sum(one is not None for one in written)
 
 
 def test_waits_without_end_do_not_keep_a_scale_from_being_told() -> None:
-    teller = EventCorrelator(component="c", host="h")
-    assert waiting(teller, 100, cluster()) == BURST
-    scaled = teller.tell(cluster(), "Scale", "pool data is scaled from 3 to 2", now=NOW)
+    correlator = EventCorrelator(component="c", host="h")
+    assert waiting(correlator, 100, cluster()) == BURST
+    scaled = correlator.correlate(cluster(), "Scale", "pool data is scaled from 3 to 2", now=NOW)
     assert scaled is not None
     assert (scaled.tree["reason"], scaled.tree["involvedObject"]["name"]) == ("Scale", "demo")
-    assert teller.dropped == 75
+    assert correlator.dropped == 75
 
 
 def test_one_object_does_not_take_the_room_of_another() -> None:
-    teller = EventCorrelator(component="c", host="h")
-    waiting(teller, 100, cluster())
-    assert waiting(teller, 5, cluster("other")) == 5
+    correlator = EventCorrelator(component="c", host="h")
+    waiting(correlator, 100, cluster())
+    assert waiting(correlator, 5, cluster("other")) == 5
 
 
 def test_there_is_room_again_after_a_while() -> None:
-    teller = EventCorrelator(component="c", host="h")
-    waiting(teller, 100, cluster())
-    assert teller.tell(cluster(), "ErrScale", "again", now=NOW + 0.9 / REFILL) is None
-    assert teller.tell(cluster(), "ErrScale", "again", now=NOW + 2 / REFILL) is not None
+    correlator = EventCorrelator(component="c", host="h")
+    waiting(correlator, 100, cluster())
+    assert correlator.correlate(cluster(), "ErrScale", "again", now=NOW + 0.9 / REFILL) is None
+    assert correlator.correlate(cluster(), "ErrScale", "again", now=NOW + 2 / REFILL) is not None
 
 
 def test_the_same_said_again_is_counted() -> None:
-    teller = EventCorrelator(component="c", host="h")
-    first = teller.tell(cluster(), "Scale", "pool data is scaled from 3 to 2", now=NOW)
-    second = teller.tell(cluster(), "Scale", "pool data is scaled from 3 to 2", now=NOW + 60)
+    correlator = EventCorrelator(component="c", host="h")
+    first = correlator.correlate(cluster(), "Scale", "pool data is scaled from 3 to 2", now=NOW)
+    second = correlator.correlate(cluster(), "Scale", "pool data is scaled from 3 to 2", now=NOW + 60)
     assert first is not None
     assert second is not None
     assert first.tree["metadata"] == second.tree["metadata"]

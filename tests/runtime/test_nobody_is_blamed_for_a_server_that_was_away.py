@@ -27,7 +27,7 @@ from pilothouse.client.transport import (
 )
 from pilothouse.client.watch_freshness import LONGEST
 from pilothouse.controllers.node_lifecycle import GRACE, LEASES, node_lifecycle
-from pilothouse.controllers.pilots.pilot_heartbeats import silence
+from pilothouse.controllers.pilots.pilot_heartbeats import silent_pilots
 from pilothouse.sim import heartbeats
 
 AWAY: Final = 120.0
@@ -266,7 +266,7 @@ def test_pilots_get_their_grace_once_more(bench: Bench) -> None:
         heart = bench.start(beat(bench, "pilot-p", "default", "p"))
         bench.start(beat(bench, "another", "default", "another"))
         told = Told(bench, Pilot)
-        bench.manage([silence(60.0)])
+        bench.manage([silent_pilots(60.0)])
         await bench.settle(65)
         await is_away(bench)
         await bench.settle(60)

@@ -117,7 +117,7 @@ def test_who_is_concerned_is_asked_again_after_a_mapper_broke(bench: Bench) -> N
         assert "seen" not in (await bench.api.get(ConfigMap, "c", "default")).labels
         record = await bench.api.get(Decision, "following.secret.s", "default")
         assert (record["outcome"], "who is that?" in record["summary"]) == ("Failed", True)
-        assert manager.engines[0].tally.errors >= 2
+        assert manager.engines[0].counters.errors >= 2
         moody["broken"] = False
         await bench.settle(400)
         assert (await bench.api.get(ConfigMap, "c", "default")).labels == {"seen": "yes"}

@@ -17,8 +17,8 @@ from pilothouse.client.informer import Informer
 from pilothouse.client.shared_informers import SharedInformers
 from pilothouse.client.transport import ClientRequest, ClientResponse, ResponseStreamReader
 from pilothouse.runtime.controller import controller
+from pilothouse.runtime.election import NoElection
 from pilothouse.runtime.intents import Intent
-from pilothouse.runtime.leader_fence import NoElection
 from pilothouse.runtime.manager import Manager
 from pilothouse.runtime.snapshot import Snapshot
 

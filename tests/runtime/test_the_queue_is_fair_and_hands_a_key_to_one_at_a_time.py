@@ -68,7 +68,7 @@ async def test_the_earlier_of_two_alarms_counts_and_working_on_a_key_turns_it_of
     async with asyncio.timeout(60):
         key = await queue.get()
     assert key == "a1"
-    assert queue.next_alarm is None
+    assert queue.next_timer is None
     queue.done(key)
 
 
@@ -83,7 +83,7 @@ async def test_nav_P05_alarms_go_off_in_their_order_each_for_its_key_and_none_ea
         assert key == expected
         assert asyncio.get_running_loop().time() - begun >= delays[key]
         queue.done(key)
-    assert queue.next_alarm is None
+    assert queue.next_timer is None
 
 
 @pytest.mark.looptime
@@ -106,7 +106,7 @@ async def test_failures_in_a_row_wait_longer_until_one_succeeds() -> None:
     assert queue.failures("a1") == 0
     assert queue.failed("a1") == 0.001
     queue.clear()
-    assert queue.next_alarm is None
+    assert queue.next_timer is None
 
 
 async def test_a_cancelled_taker_passes_its_wake_up_on() -> None:

@@ -1,4 +1,4 @@
-"""A leader that is deposed while it writes its journal, and leads again, goes on with it."""
+"""A leader that is deposed while it writes events, and leads again, goes on with it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pilothouse.api.kind_names import ConfigMap, CoreEvent
 from pilothouse.client.fence import LeadershipFence
 from pilothouse.runtime.decision_log import DecisionLog
 from pilothouse.runtime.decision_record import RecordAuthor
-from pilothouse.runtime.leader_fence import LeadershipLost
+from pilothouse.runtime.election import LeadershipLost
 
 
 def deposed() -> LeadershipFence | None:
@@ -23,14 +23,14 @@ def free() -> LeadershipFence | None:
 def test_events_are_written_in_the_next_term(bench: Bench) -> None:
     async def scenario(bench: Bench) -> None:
         one = await bench.api.create(ConfigMap, {"metadata": {"name": "a", "namespace": "default"}})
-        journal = DecisionLog(bench.api, bench.clock, stamp=RecordAuthor("m1"), component="test")
-        journal.tell(one, "Made", "it was made", False)
+        decision_log = DecisionLog(bench.api, bench.clock, author=RecordAuthor("m1"), component="test")
+        decision_log.record_event(one, "Made", "it was made", False)
         with pytest.raises(LeadershipLost):
-            await journal.run(deposed)
-        assert not journal.idle
-        bench.start(journal.run(free))
+            await decision_log.run(deposed)
+        assert not decision_log.idle
+        bench.start(decision_log.run(free))
         await bench.settle()
-        assert journal.idle
+        assert decision_log.idle
         assert [event["reason"] for event in (await bench.api.list(CoreEvent, "default")).objects] == ["Made"]
 
     bench.run(scenario)

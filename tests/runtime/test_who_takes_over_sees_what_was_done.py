@@ -18,7 +18,7 @@ from pilothouse.client.leader_lease import Leadership
 from pilothouse.client.shared_informers import SharedInformers
 from pilothouse.client.transport import ClientRequest, ClientResponse, ResponseStreamReader, Transport
 from pilothouse.controllers.scheduling.scheduler import scheduling
-from pilothouse.runtime.leader_fence import LeaseElection
+from pilothouse.runtime.election import LeaseElection
 from pilothouse.runtime.manager import Manager
 
 

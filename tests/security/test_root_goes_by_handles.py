@@ -2,7 +2,7 @@
 may be.
 
 A path that leads through what a pod can write is a pod's to choose. Such acts go by handles
-(``node.directory_handles``); those in this list go by paths through folders that pods can't change. A new one
+(``node.files.directory_handles``); those in this list go by paths through folders that pods can't change. A new one
 fails this test until it is in the list, with its reason.
 """
 
@@ -43,11 +43,11 @@ REASONS: Final = {
 }
 LEFT: Final[dict[str, dict[str, dict[str, tuple[str, ...]]]]] = {
     "handle": {
-        "node/directory_handles": {
+        "node/files/directory_handles": {
             "_Level.files": ("os.scandir",),
             "change_mode": ("os.chmod",),
         },
-        "node/id_ranges": {
+        "node/machine/id_ranges": {
             "IdRanges._numbers": ("os.listdir",),
             "_write": ("open",),
         },
@@ -60,7 +60,7 @@ LEFT: Final[dict[str, dict[str, dict[str, tuple[str, ...]]]]] = {
         },
     },
     "top": {
-        "node/directory_handles": {
+        "node/files/directory_handles": {
             "make_directory": (
                 "Path.mkdir",
                 "os.mkdir",
@@ -78,9 +78,9 @@ LEFT: Final[dict[str, dict[str, dict[str, tuple[str, ...]]]]] = {
     },
     "data": {
         "node/addresses/address_records": {
-            "Ledger.write": ("Path.mkdir",),
+            "AddressRecords.write": ("Path.mkdir",),
         },
-        "node/shutdown": {
+        "node/machine/shutdown": {
             "_pod_folders": ("Path.iterdir",),
         },
         "node/agent": {
@@ -90,7 +90,7 @@ LEFT: Final[dict[str, dict[str, dict[str, tuple[str, ...]]]]] = {
             ),
         },
         "node/volumes/memory_directories": {
-            "Memory._rename": (
+            "MemoryDirectories._rename": (
                 "Path.mkdir",
                 "Path.replace",
                 "Path.write_text",
@@ -108,23 +108,23 @@ LEFT: Final[dict[str, dict[str, dict[str, tuple[str, ...]]]]] = {
                 "os.open",
             ),
         },
-        "node/pod_directories": {
-            "ContainerFolder.attempts": ("Path.iterdir",),
-            "ContainerFolder.begin": (
+        "node/pods/pod_directories": {
+            "ContainerDirectory.attempts": ("Path.iterdir",),
+            "ContainerDirectory.begin": (
                 "Path.mkdir",
                 "os.open",
             ),
-            "ContainerFolder.pause": ("Path.mkdir",),
-            "PodFolder.containers": ("Path.iterdir",),
-            "PodFolder.remember": (
+            "ContainerDirectory.pause": ("Path.mkdir",),
+            "PodDirectory.containers": ("Path.iterdir",),
+            "PodDirectory.remember": (
                 "Path.mkdir",
                 "Path.rename",
             ),
-            "PodFolder.discard": ("Path.glob",),
+            "PodDirectory.discard": ("Path.glob",),
             "_discard": ("Path.rename",),
-            "discarded": ("Path.glob",),
-            "pod_folders": ("Path.iterdir",),
-            "write_whole": (
+            "unfinished_directories": ("Path.glob",),
+            "list_pod_directories": ("Path.iterdir",),
+            "write_atomically": (
                 "Path.replace",
                 "Path.unlink",
                 "Path.write_bytes",
@@ -133,8 +133,8 @@ LEFT: Final[dict[str, dict[str, dict[str, tuple[str, ...]]]]] = {
         "node/logs/log_rotation": {
             "numbered": ("Path.glob",),
         },
-        "node/ephemeral_storage": {
-            "measured": ("Path.iterdir",),
+        "node/pods/ephemeral_storage": {
+            "measure_storage": ("Path.iterdir",),
         },
         "node/volumes/atomic_directory": {
             "replace": ("Path.mkdir",),
@@ -146,7 +146,7 @@ LEFT: Final[dict[str, dict[str, dict[str, tuple[str, ...]]]]] = {
             ),
         },
         "node/volumes/pod_volumes": {
-            "Volumes._empty_dir": ("Path.mkdir",),
+            "PodVolumes._empty_dir": ("Path.mkdir",),
         },
         "supervise/attach": {
             "connect": ("os.open",),
@@ -164,7 +164,7 @@ LEFT: Final[dict[str, dict[str, dict[str, tuple[str, ...]]]]] = {
             ),
         },
         "supervise/shim/program_monitor": {
-            "Program.__init__": ("os.unlink",),
+            "MonitoredProgram.__init__": ("os.unlink",),
             "_write_exit": (
                 "os.open",
                 "os.rename",
@@ -179,37 +179,37 @@ LEFT: Final[dict[str, dict[str, dict[str, tuple[str, ...]]]]] = {
             "main": ("os.open",),
         },
         "supervise/shim/log_writer": {
-            "Files._rotate": (
+            "LogFiles._rotate": (
                 "os.replace",
                 "os.unlink",
             ),
-            "Files.open": ("os.open",),
+            "LogFiles.open": ("os.open",),
         },
     },
     "images": {
-        "node/container_launch": {
+        "node/containers/container_launch": {
             "_image_mounts": ("os.listdir",),
         },
         "node/images/airgap_bundles": {
             "_is_here": ("os.listdir",),
         },
         "node/images/image_store": {
-            "Library._sweep": ("Path.glob",),
-            "Library.only_folder": ("Path.iterdir",),
-            "Library._write": (
+            "ImageStore._sweep": ("Path.glob",),
+            "ImageStore.only_folder": ("Path.iterdir",),
+            "ImageStore._write": (
                 "Path.mkdir",
                 "Path.open",
                 "Path.rename",
             ),
-            "Library.add": (
+            "ImageStore.add": (
                 "Path.chmod",
                 "Path.mkdir",
                 "Path.rename",
                 "os.listdir",
             ),
-            "Library.list": ("Path.glob",),
-            "Library.remove": ("Path.unlink",),
-            "Library.turn": (
+            "ImageStore.list": ("Path.glob",),
+            "ImageStore.remove": ("Path.unlink",),
+            "ImageStore.turn": (
                 "Path.mkdir",
                 "Path.open",
             ),
@@ -228,8 +228,8 @@ LEFT: Final[dict[str, dict[str, dict[str, tuple[str, ...]]]]] = {
             ),
         },
         "node/volumes/loop_backend": {
-            "Loops._mounted_now": ("Path.mkdir",),
-            "Loops.make": (
+            "LoopBackend._mounted_now": ("Path.mkdir",),
+            "LoopBackend.make": (
                 "Path.rename",
                 "Path.unlink",
             ),
@@ -245,29 +245,29 @@ LEFT: Final[dict[str, dict[str, dict[str, tuple[str, ...]]]]] = {
         },
     },
     "memory": {
-        "node/container_config": {
-            "Outfitter._shared_memory": ("Path.glob",),
+        "node/containers/container_config": {
+            "ContainerConfigurator._shared_memory": ("Path.glob",),
         },
         "node/volumes/memory_directories": {
-            "Memory._made": ("Path.mkdir",),
-            "Memory._make_own": ("Path.mkdir",),
-            "Memory.folder": ("Path.mkdir",),
-            "Memory.release": ("Path.iterdir",),
-            "Memory.sized": ("Path.mkdir",),
+            "MemoryDirectories._made": ("Path.mkdir",),
+            "MemoryDirectories._make_own": ("Path.mkdir",),
+            "MemoryDirectories.folder": ("Path.mkdir",),
+            "MemoryDirectories.release": ("Path.iterdir",),
+            "MemoryDirectories.sized": ("Path.mkdir",),
         },
     },
     "kernel": {
         "node/metrics/process_stats": {
             "table": ("os.listdir",),
         },
-        "node/id_ranges": {
+        "node/machine/id_ranges": {
             "_running_ids": ("os.listdir",),
         },
         "node/images/image_store": {
             "mounted_by": ("Path.iterdir",),
         },
-        "node/machine_info": {
-            "room": ("os.listdir",),
+        "node/machine/machine_info": {
+            "read_available_resources": ("os.listdir",),
         },
         "node/volumes/loop_backend": {
             "_node": ("os.mknod",),
@@ -276,9 +276,9 @@ LEFT: Final[dict[str, dict[str, dict[str, tuple[str, ...]]]]] = {
             "mount_users": ("os.listdir",),
         },
         "supervise/cgroups": {
-            "Group._why_not": ("Path.write_text",),
-            "Group.kill": ("Path.write_text",),
-            "Group.make": ("Path.mkdir",),
+            "Cgroup._why_not": ("Path.write_text",),
+            "Cgroup.kill": ("Path.write_text",),
+            "Cgroup.make": ("Path.mkdir",),
             "_below": ("os.walk",),
             "_hand_down": ("Path.write_text",),
             "_leave_to_leaf": (
@@ -307,7 +307,7 @@ LEFT: Final[dict[str, dict[str, dict[str, tuple[str, ...]]]]] = {
             "_Namespaces.__init__": ("os.open",),
         },
         "supervise/shim/program_monitor": {
-            "Program._open_streams": ("os.open",),
+            "MonitoredProgram._open_streams": ("os.open",),
         },
         "supervise/shim/shim_main": {},
         "supervise/shim/mounts": {
@@ -323,7 +323,7 @@ LEFT: Final[dict[str, dict[str, dict[str, tuple[str, ...]]]]] = {
     },
     "operator": {
         "node/images/airgap_bundles": {
-            "pack": (
+            "write_bundle": (
                 "Path.open",
                 "Path.rename",
                 "Path.unlink",
@@ -379,7 +379,7 @@ LEFT: Final[dict[str, dict[str, dict[str, tuple[str, ...]]]]] = {
                 "os.open",
             ),
         },
-        "node/id_ranges": {
+        "node/machine/id_ranges": {
             "IdRanges._locked": (
                 "Path.mkdir",
                 "os.open",
@@ -475,7 +475,9 @@ def left() -> Iterator[tuple[str, str, str]]:
 
 def test_every_act_by_path_has_its_reason() -> None:
     new = sorted(set(acts()) - set(left()))
-    assert new == [], "go by handles (node.directory_handles), or say in LEFT why no pod can change the path"
+    assert new == [], (
+        "go by handles (node.files.directory_handles), or say in LEFT why no pod can change the path"
+    )
 
 
 def test_no_reason_is_for_an_act_that_is_gone() -> None:

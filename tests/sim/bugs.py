@@ -22,9 +22,9 @@ from pilothouse.apiserver.request_handler import RequestHandler
 from pilothouse.base.clock import Clock
 from pilothouse.client.fence import HEADER
 from pilothouse.client.transport import ClientRequest, ClientResponse, ResponseStreamReader, Transport
-from pilothouse.controllers.elasticsearch import broken_nodes, cluster_status, version_policy
-from pilothouse.controllers.elasticsearch.cluster_nodes import ClusterNode
-from pilothouse.controllers.elasticsearch.observed_cluster import ObservedCluster
+from pilothouse.controllers.elasticsearch.observed.cluster_nodes import ClusterNode
+from pilothouse.controllers.elasticsearch.status import cluster_status
+from pilothouse.controllers.elasticsearch.steps import broken_nodes, restart_gate, version_policy
 from pilothouse.meta.versions import Version
 from pilothouse.runtime.controller import Controller
 from pilothouse.runtime.expectations import Expectations
@@ -58,7 +58,7 @@ def _deciding(scenario: str, controller: str, wrong: Callable[[Controller], Cont
 def _saying(scenario: str, change: Callable[[ClientRequest], ClientRequest]) -> Scenario:
     """A scenario whose managers' requests are changed on the way."""
     return msgspec.structs.replace(
-        SCENARIOS[scenario], through=lambda: lambda transport: _Changing(transport, change)
+        SCENARIOS[scenario], wrap_transport=lambda: lambda transport: _Changing(transport, change)
     )
 
 
@@ -159,18 +159,18 @@ def _empty_or_not(patch: pytest.MonkeyPatch) -> None:
 
 def _whatever_the_health(patch: pytest.MonkeyPatch) -> None:
     """The next node is taken when its turn has come."""
-    patch.setattr(ObservedCluster, "why_not", lambda scene, node: None)
+    patch.setattr(restart_gate, "why_not_restart", lambda observed, node: None)
 
 
 def _back_and_forth(patch: pytest.MonkeyPatch) -> None:
     """A version is a version."""
-    patch.setattr(version_policy, "_furthest", lambda node: Version.parse("0"))
-    patch.setattr(broken_nodes, "_is_taken_back", lambda scene, node: False)
+    patch.setattr(version_policy, "_highest_version", lambda node: Version.parse("0"))
+    patch.setattr(broken_nodes, "_is_withdrawn", lambda observed, node: False)
 
 
 def _by_health_alone(patch: pytest.MonkeyPatch) -> None:
     """A database whose shards are all there is available, whoever can reach it."""
-    patch.setattr(cluster_status, "_closed", lambda scene: "")
+    patch.setattr(cluster_status, "_why_unreachable", lambda observed: "")
 
 
 async def _take_the_stores_word(core: RequestHandler, node: str, clock: Clock) -> None:
@@ -188,7 +188,7 @@ BUGS = (
         msgspec.structs.replace(
             SCENARIOS["elastic"],
             users=story(pools_of(1, 1), (200, {"config": {"search.max_buckets": 1000}})),
-            habits=NodeTiming(starting=(15.0, 30.0)),
+            timing=NodeTiming(starting=(15.0, 30.0)),
         ),
         _by_health_alone,
     ),

@@ -13,7 +13,7 @@ import pytest
 
 from pilothouse.sim.fault_schedule import Fault, FaultPoint, PlannedFault
 from pilothouse.sim.scenarios.elasticsearch_cluster import ELASTIC, pools_of, story
-from pilothouse.sim.simulation import Report, struck
+from pilothouse.sim.simulation import Report, simulate_with
 
 SEED = 1
 EVERY = 1 if os.environ.get("PILOTHOUSE_SOAK") else 40
@@ -34,8 +34,10 @@ STORIES = {
 }
 
 
-def run(name: str, *mishaps: PlannedFault) -> Report:
-    return struck(msgspec.structs.replace(ELASTIC, users=STORIES[name], managers=1), *mishaps, seed=SEED)
+def run(name: str, *faults: PlannedFault) -> Report:
+    return simulate_with(
+        msgspec.structs.replace(ELASTIC, users=STORIES[name], managers=1), *faults, seed=SEED
+    )
 
 
 def writes(name: str) -> list[int]:
@@ -47,7 +49,7 @@ def writes(name: str) -> list[int]:
 def crash_at(name: str, number: int) -> None:
     for fault in _FAULTS:
         report = run(name, PlannedFault("m0", FaultPoint.WRITE, number, fault))
-        assert fault in [each.fault for each in report.mishaps]
+        assert fault in [each.fault for each in report.faults]
 
 
 @pytest.mark.parametrize("name", STORIES)

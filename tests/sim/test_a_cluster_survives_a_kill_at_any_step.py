@@ -20,7 +20,7 @@ from pilothouse.sim.scenarios.elasticsearch_cluster import ELASTIC, NAME, pools_
 from pilothouse.sim.scenarios.user_actions import SPACE
 from pilothouse.sim.simulated_pilots import PlannedKill, SimulatedPilots
 from pilothouse.sim.simulated_server import SimulatedServer
-from pilothouse.sim.simulation import Report, struck
+from pilothouse.sim.simulation import Report, simulate_with
 
 SEED = 1
 BEGINS = 62
@@ -42,17 +42,17 @@ STORIES = {
 """What is asked for, and the node that is concerned first."""
 
 
-def run(name: str, *mishaps: PlannedFault, kills: tuple[PlannedKill, ...] = ()) -> tuple[Report, list[str]]:
+def run(name: str, *faults: PlannedFault, kills: tuple[PlannedKill, ...] = ()) -> tuple[Report, list[str]]:
     """A run, and who was killed in it."""
-    squadrons: list[SimulatedPilots] = []
+    pilot_groups: list[SimulatedPilots] = []
 
-    async def squadron(server: SimulatedServer, clock: Clock, rng: Random) -> None:
-        squadrons.append(SimulatedPilots(server.api("pilots"), SPACE, NAME, clock, rng, kills=kills))
-        await squadrons[0].run()
+    async def pilots(server: SimulatedServer, clock: Clock, rng: Random) -> None:
+        pilot_groups.append(SimulatedPilots(server.api("pilots"), SPACE, NAME, clock, rng, kills=kills))
+        await pilot_groups[0].run()
 
     users, _ = STORIES[name]
-    scenario = msgspec.structs.replace(ELASTIC, users=users, managers=1, beside=squadron)
-    return struck(scenario, *mishaps, seed=SEED), squadrons[0].killed
+    scenario = msgspec.structs.replace(ELASTIC, users=users, managers=1, companion=pilots)
+    return simulate_with(scenario, *faults, seed=SEED), pilot_groups[0].killed
 
 
 def steps(name: str) -> list[int]:
@@ -65,30 +65,30 @@ def steps(name: str) -> list[int]:
     return sorted(second for second in seconds if second >= BEGINS)
 
 
-def kill_at(name: str, victim: Victim, second: int) -> bool:
+def kill_at(name: str, process: Victim, second: int) -> bool:
     """Whether there was somebody to kill; it has to end as asked in any case."""
-    if victim == "the API server":
-        mishap = PlannedFault("server", FaultPoint.SECOND, second, Fault.RESTART, 5.0)
-        report, _ = run(name, mishap)
-        return mishap in report.mishaps
+    if process == "the API server":
+        planned = PlannedFault("server", FaultPoint.SECOND, second, Fault.RESTART, 5.0)
+        report, _ = run(name, planned)
+        return planned in report.faults
     _, concerned = STORIES[name]
-    _, killed = run(name, kills=(PlannedKill(second, concerned if victim == "a node" else ""),))
+    _, killed = run(name, kills=(PlannedKill(second, concerned if process == "a node" else ""),))
     return len(killed) == 1
 
 
-@pytest.mark.parametrize("victim", VICTIMS)
+@pytest.mark.parametrize("process", VICTIMS)
 @pytest.mark.parametrize("name", STORIES)
-def test_it_ends_as_asked_when_somebody_is_killed_half_way(name: str, victim: Victim) -> None:
+def test_it_ends_as_asked_when_somebody_is_killed_half_way(name: str, process: Victim) -> None:
     found = steps(name)
     assert len(found) > 8
-    assert kill_at(name, victim, found[len(found) // 3])
+    assert kill_at(name, process, found[len(found) // 3])
 
 
 @pytest.mark.long
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize("victim", VICTIMS)
+@pytest.mark.parametrize("process", VICTIMS)
 @pytest.mark.parametrize("name", STORIES)
-def test_it_ends_as_asked_whenever_somebody_is_killed(name: str, victim: Victim) -> None:
-    struck_down = [kill_at(name, victim, second) for second in steps(name)[::EVERY]]
+def test_it_ends_as_asked_whenever_somebody_is_killed(name: str, process: Victim) -> None:
+    struck_down = [kill_at(name, process, second) for second in steps(name)[::EVERY]]
     # A node that has gone can't be killed any more; all others were there.
     assert struck_down.count(True) > len(struck_down) // 3

@@ -19,12 +19,12 @@ import pytest
 from pilothouse.api.kind_names import ConfigMap, Namespace, Node, Pilot, Secret
 from pilothouse.app.controller_list import all_controllers
 from pilothouse.client.api import Api
-from pilothouse.controllers.elasticsearch.secrets import RandomSecrets, elasticsearch_secrets
-from pilothouse.controllers.elasticsearch.security import AUTHORITY, CERTIFICATE, content
+from pilothouse.controllers.elasticsearch.desired.security import AUTHORITY, CERTIFICATE, content
+from pilothouse.controllers.elasticsearch.secrets_controller import RandomSecrets, elasticsearch_secrets
 from pilothouse.controllers.invariants import PROMISES
 from pilothouse.controllers.orphaned_pods import stranded_pods
-from pilothouse.controllers.pilots.pilot_collection import collecting
-from pilothouse.controllers.pilots.pilot_heartbeats import silence
+from pilothouse.controllers.pilots.pilot_collection import pilot_collector
+from pilothouse.controllers.pilots.pilot_heartbeats import silent_pilots
 from pilothouse.controllers.service_accounts import service_accounts
 from pilothouse.sim.fault_schedule import Fault, FaultPoint, PlannedFault
 from pilothouse.sim.fleet import Scenario, UserAction
@@ -33,7 +33,7 @@ from pilothouse.sim.scenarios.elasticsearch_cluster import pools_of, story
 from pilothouse.sim.scenarios.nodes import nodes_settled
 from pilothouse.sim.scenarios.sets import set_users
 from pilothouse.sim.scenarios.user_actions import SPACE
-from pilothouse.sim.simulation import Report, struck
+from pilothouse.sim.simulation import Report, simulate_with
 
 SEED = 3
 FAULTS = (Fault.CRASH_BEFORE, Fault.CRASH_AFTER)
@@ -49,9 +49,9 @@ class Run(NamedTuple):
     besides: tuple[PlannedFault, ...] = ()
     """What goes wrong in any case."""
 
-    def struck(self, *mishaps: PlannedFault) -> Report:
+    def simulate(self, *faults: PlannedFault) -> Report:
         scenario = msgspec.structs.replace(self.scenario, managers=1)
-        return struck(scenario, *self.besides, *mishaps, seed=SEED)
+        return simulate_with(scenario, *self.besides, *faults, seed=SEED)
 
 
 def namespace_goes(rng: Random) -> Sequence[UserAction]:
@@ -117,7 +117,11 @@ RUNS = {
     "namespace goes": Run(msgspec.structs.replace(SCENARIOS["namespaces"], users=namespace_goes)),
     "pilot is left": Run(
         Scenario(
-            "pilots", (collecting(120.0), silence(), service_accounts), pilot_is_left, no_pilots, nodes=0
+            "pilots",
+            (pilot_collector(120.0), silent_pilots(), service_accounts),
+            pilot_is_left,
+            no_pilots,
+            nodes=0,
         )
     ),
     "security is asked for": Run(
@@ -136,7 +140,7 @@ RUNS = {
             controllers=(*_NODES.controllers, stranded_pods),
             settled=nodes_settled,
             # Who deletes a node says that nothing runs there any more.
-            promises=PROMISES["garbage"],
+            invariants=PROMISES["garbage"],
         ),
         (PlannedFault("n0", FaultPoint.SECOND, 40, Fault.UNPLUG, 600.0),),
     ),
@@ -145,17 +149,17 @@ RUNS = {
 
 def writes(run: Run) -> list[int]:
     """The numbers of the writes that are no lease's, in a run in which nothing else goes wrong."""
-    mine = [line.split() for line in run.struck().written if line.split()[1].startswith("m0-")]
+    mine = [line.split() for line in run.simulate().written if line.split()[1].startswith("m0-")]
     return [number for number, (_, _, _, path, _) in enumerate(mine) if _LEASES not in path]
 
 
 def crash_at(run: Run, number: int, fault: Fault) -> None:
-    report = run.struck(PlannedFault("m0", FaultPoint.WRITE, number, fault))
-    assert fault in [each.fault for each in report.mishaps]
+    report = run.simulate(PlannedFault("m0", FaultPoint.WRITE, number, fault))
+    assert fault in [each.fault for each in report.faults]
 
 
 def test_every_controller_writes_in_some_run() -> None:
-    paths = [line.split()[3] for run in RUNS.values() for line in run.struck().written]
+    paths = [line.split()[3] for run in RUNS.values() for line in run.simulate().written]
     recorded = {
         path.rpartition("/decisions/")[2].partition(".")[0] for path in paths if "/decisions/" in path
     }

@@ -12,7 +12,7 @@ _RUN = """
 import logging, sys
 logging.disable(logging.CRITICAL)
 from pilothouse.sim.scenarios import SCENARIOS
-from pilothouse.sim.simulating import simulate
+from pilothouse.sim.simulation import simulate
 for name in sys.argv[1:]:
     print(simulate(SCENARIOS[name], seed=5).digest)
 """

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.sim.bugs import BUGS, Bug
 
-from pilothouse.sim.fault_schedule import STORMY
+from pilothouse.sim.fault_schedule import FREQUENT_FAULTS
 from pilothouse.sim.simulation import Cause, Failed, shrunk, simulate
 
 WITHIN = 1000
@@ -20,7 +20,7 @@ def found(bug: Bug, within: int = WITHIN) -> Failed:
 def _found(bug: Bug, within: int) -> Failed:
     for seed in range(within):
         try:
-            simulate(bug.scenario, seed=seed, weather=STORMY)
+            simulate(bug.scenario, seed=seed, profile=FREQUENT_FAULTS)
         except Failed as failure:
             if bug.shows not in failure.problem:
                 pytest.fail(f"a bug that nobody has put in: {failure}")

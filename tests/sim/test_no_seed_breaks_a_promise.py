@@ -1,4 +1,4 @@
-"""Many seeds, run once and again: promises hold, everything comes to rest where it should, and two runs of a seed are the same."""
+"""Many seeds, run once and again: invariants hold, everything comes to rest where it should, and two runs of a seed are the same."""
 
 from __future__ import annotations
 

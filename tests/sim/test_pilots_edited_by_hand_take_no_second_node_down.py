@@ -11,7 +11,7 @@ import pytest
 from pilothouse.api.kind_names import Pilot
 from pilothouse.api.navigator.configurations import configuration_hash
 from pilothouse.sim import simulated_pilots
-from pilothouse.sim.fault_schedule import STORMY
+from pilothouse.sim.fault_schedule import FREQUENT_FAULTS
 from pilothouse.sim.fleet import UserAction
 from pilothouse.sim.scenarios import SCENARIOS
 from pilothouse.sim.scenarios.elasticsearch_cluster import NAME, pools_of, story
@@ -40,11 +40,11 @@ SCENARIO = msgspec.structs.replace(SCENARIOS["elastic"], users=meddlers)
 
 @pytest.mark.parametrize("seed", range(3))
 def test_one_node_is_down_at_a_time(seed: int) -> None:
-    assert simulate(SCENARIO, seed=seed, weather=STORMY).writes
+    assert simulate(SCENARIO, seed=seed, profile=FREQUENT_FAULTS).writes
 
 
 def test_else_two_are_down_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pilots that follow whoever edits them."""
     monkeypatch.setattr(simulated_pilots, "in_force", lambda spec, annotations: configuration_hash(spec))
     with pytest.raises(Failed, match="are down at once"):
-        simulate(SCENARIO, seed=8, weather=STORMY)
+        simulate(SCENARIO, seed=8, profile=FREQUENT_FAULTS)

@@ -16,8 +16,8 @@ ORPHANS = "i=0; while [ $i -lt {0} ]; do (true &); i=$((i+1)); done; echo done; 
 
 REAPER = """
 import asyncio, os, sys
-from pilothouse.supervise.reaping import Reaper, become_subreaper, dead
-from pilothouse.supervise.shim.descending import children
+from pilothouse.supervise.zombie_reaper import Reaper, become_subreaper, dead
+from pilothouse.supervise.shim.process_tree import children
 
 async def main(count, orphans):
     become_subreaper()
@@ -77,8 +77,8 @@ async def test_a_reaper_keeps_up_with_ten_thousand(box: Box) -> None:
 
 HELD_UP = """
 import asyncio, os, subprocess, time
-from pilothouse.supervise.reaping import PATIENCE, Reaper, dead
-from pilothouse.supervise.shim.descending import children
+from pilothouse.supervise.zombie_reaper import PATIENCE, Reaper, dead
+from pilothouse.supervise.shim.process_tree import children
 
 async def main():
     reaper = Reaper()

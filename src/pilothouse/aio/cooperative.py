@@ -1,6 +1,6 @@
 """Long work that leaves others their turn.
 
-    await breathing(ten_thousand, take)
+    await yielding(ten_thousand, take)
 
 A loop that is busy for seconds renews no lease and answers no question about its health. Whoever has thousands of things to
 take up does so many at a stretch; in between, the loop does what else there is. Work that is short waits for nothing: it is

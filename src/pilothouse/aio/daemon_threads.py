@@ -1,7 +1,7 @@
 """Blocking work in threads of its own kind, that nobody waits for when the process ends.
 
     walks = DaemonThreads("measuring", 2)
-    size = await walks.run(lambda: footprint(folder))
+    size = await walks.run(lambda: sum(file.stat().st_size for file in folder.rglob("*")))
 
 The loop's own executor is shared by everything that has something short to do: work that may take minutes, or as long as
 somebody else likes, would take its threads from all of them. Each ``DaemonThreads`` has its own, and its callers wait for

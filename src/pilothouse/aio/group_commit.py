@@ -1,6 +1,6 @@
 """Group commit: many writers on the loop, one thread that commits, one durable commit for all who wait.
 
-    commits = GroupCommit(commit, applied)      # commit(items): blocking, in the thread; applied(items): on the loop
+    commits = GroupCommit(commit, applied, ...) # commit(items): blocking, in the thread; applied(items): on the loop
     await commits.submit(item)                  # returns once a commit that holds the item has returned and been applied
     await commits.between(chore)                # a blocking call in the same thread, between two commits
 

@@ -1,6 +1,6 @@
 """Several coroutines that live and die together.
 
-    await together({"journal": journal.run(), "stateful-sets": engine.run()})
+    await together({"decision log": decision_log.run(), "stateful-sets": engine.run()})
 
 All run until the first fails or this is cancelled; then the others are cancelled, and that first failure is raised as what
 it is, not wrapped in a group. What else fails on the way out is noted with it.

@@ -1,7 +1,7 @@
 """Long computations beside the event loop: in a thread, one at a time, the owners in turn.
 
     worker = WorkerThread()
-    value = await worker.run("alice", lambda: validate(large))      # the loop goes on meanwhile
+    value = await worker.run("alice", lambda: json.loads(large))    # the loop goes on meanwhile
 
 Python runs one thread at a time, so more threads would not finish sooner; they would only take more from the loop. Each owner that
 has work waiting gets one computation per round: a hundred of one owner's delay another's first by one.

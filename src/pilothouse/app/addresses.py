@@ -1,4 +1,4 @@
-"""Where a server listens, and by which names clients may call it."""
+"""Addresses that a server listens on, and names that clients may use for it."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _ALWAYS = (
     "kubernetes.default.svc.cluster.local",
 )
 _NOWHERE = ("192.0.2.1", 9)
-"""An address that is documented to be nobody's."""
+"""An address reserved for documentation."""
 
 
 def split_listen(text: str) -> tuple[str, int]:
-    """Host and port of ``HOST:PORT``, ``[::1]:PORT`` or ``:PORT``. Raises ``ValueError`` that says what is wrong."""
+    """Host and port of ``HOST:PORT``, ``[::1]:PORT`` or ``:PORT``. Raises ``ValueError`` with a message."""
     host, colon, port = text.rpartition(":")
     if not colon:
         raise ValueError(f"{text!r} has no port; write HOST:PORT, such as 127.0.0.1:6443")
@@ -47,7 +47,7 @@ def url(host: str, port: int) -> str:
 
 
 def plain_url(host: str, port: int) -> str:
-    """The same for one that has no TLS."""
+    """The same without TLS."""
     return f"http://{_local(host, port)}"
 
 
@@ -74,7 +74,7 @@ def place(url: str) -> tuple[str, int]:
 
 
 def names(host: str, *others: str) -> frozenset[str]:
-    """Every name and address that the serving certificate has to be good for, with those that are given."""
+    """Every name and address for the serving certificate, with those that are given."""
     found = {*_ALWAYS, *_host_names(), *others}
     if is_everywhere(host):
         found.update(filter(None, [outward_address()]))
@@ -97,14 +97,14 @@ def _host_names() -> list[str]:
 
 
 def address_towards(url: str) -> str:
-    """The address that a server elsewhere is called from; towards one on this machine, that of ``outward_address``."""
+    """The address for calls to a server; for one on this machine, ``outward_address``."""
     parts = urlsplit(url)
     address = outward_address((parts.hostname or "", parts.port or 443))
     return address if address and not ip_address(address).is_loopback else outward_address()
 
 
 def outward_address(target: tuple[str, int] = _NOWHERE) -> str:
-    """The address this machine would use towards the rest of the world; empty if none. Nothing is sent to find out."""
+    """The address of this machine towards the default route; empty if none. No packet is sent."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
             probe.connect(target)

@@ -1,4 +1,4 @@
-"""What a server admits, as ``--admission-control-config-file`` says."""
+"""Reads the file of ``--admission-control-config-file``."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""An API server, put together from its parts and run until told to stop.
+"""Composes an API server from its parts and runs it until told to stop.
 
     await run(ApiServerOptions(data=Path("data"), port=0), announce=print)
 
-Order of start: data folder, store, keys, core, listening; only then is the administrator's kubeconfig written and
-readiness announced. Stopping goes the other way round, see ``stopping``.
+Order of start: data folder, store, keys, core, listening; only then is the administrator's kubeconfig written
+and readiness announced. Stopping is the reverse, see ``graceful_shutdown``.
 """
 
 from __future__ import annotations
@@ -86,20 +86,20 @@ class ApiServer:
     edge: HTTPSServer
 
     def leave(self) -> None:
-        """Be no longer ready, and let go of connections as they are used."""
+        """Stop being ready, and close connections as they are used."""
         self.edge.leave()
 
     async def finish(self, grace: float) -> None:
-        """Take nothing new, end watches, and give requests in flight ``grace`` seconds."""
+        """Accept nothing further, end watches, and give requests in flight ``grace`` seconds."""
         self.edge.close()
-        # Before the connections are told: a watch then ends with all that has happened in it.
+        # Before connections close: so each watch ends with all its events delivered.
         self.core.watches.end_all()
         await self.edge.stop(grace)
 
 
 @asynccontextmanager
 async def serving(options: ApiServerOptions) -> AsyncIterator[ApiServer]:
-    """A server that is ready within the context. Left without ``finish``, it cuts off whoever is connected."""
+    """A server that is ready within the context. Without ``finish``, leaving it cuts off its clients."""
     options.check()
     pod_security = admission_control.pod_security(options.admission_control_config_file)
     folder = DataFolder.open(options.data)
@@ -111,7 +111,8 @@ async def serving(options: ApiServerOptions) -> AsyncIterator[ApiServer]:
             keyring = Keyring(folder.pki)
             keys = key_store(options, keyring, store)
             identity = ServerIdentity(options, folder, keyring, await keys.authorities(_now(clock)), clock)
-            # Not only when the first node is called: who looks into a pod because the disk is full could not be let in then.
+            # Not only when the first node is called: who looks into a pod because the disk is full could not
+            # be let in then.
             identity.peer()
             name = folder.instance()
             trail = audit_setup.open_trail(options.audit, name, clock)
@@ -152,7 +153,7 @@ async def serving(options: ApiServerOptions) -> AsyncIterator[ApiServer]:
                     shares=watched.shares,
                     requests=watched.requests,
                     check_head=core.check_head,
-                    prompt=core.prompt(watched.requests),
+                    cached_reads=core.prompt(watched.requests),
                     trail=trail,
                     patience=ClientTimeouts(head=options.client_timeout, taking=options.client_timeout),
                 )
@@ -195,14 +196,14 @@ async def serving(options: ApiServerOptions) -> AsyncIterator[ApiServer]:
 def _peers(
     options: ApiServerOptions, store: Store, me: Callable[[], ServerInstance], identity: ServerIdentity
 ) -> AbstractAsyncContextManager[PeerTrails]:
-    """The other instances, where the store can have any."""
+    """The other instances, if the store can be shared."""
     if options.store == "etcd":
         return audit_setup.known_to_peers(store, me, identity.peer)
     return audit_setup.without_peers()
 
 
 def _members(options: ApiServerOptions, store: Store, advertised: str) -> Members:
-    """Where the servers are reached that share the store, this one among them."""
+    """The addresses of all servers that share the store, this one included."""
 
     async def members() -> set[Member]:
         others = await running(store) if options.store == "etcd" else []
@@ -232,7 +233,7 @@ def _tokens(file: Path | None) -> Tokens:
 
 
 def _authorities_page(identity: ServerIdentity) -> Page:
-    """What anybody may see: the certificates by which this server is known, to be compared with a hash from elsewhere."""
+    """Public: the authorities of this server, to be compared with a hash from elsewhere."""
 
     async def page(request: Request) -> Answer:
         return Response(200, identity.trusted, "application/x-pem-file")
@@ -241,19 +242,19 @@ def _authorities_page(identity: ServerIdentity) -> Page:
 
 
 def _network_page(options: ApiServerOptions) -> Page:
-    """What nodes may see: where the ranges of all nodes' pods lie, and services, so that they route and listen at no others."""
-    told = msgspec.json.encode(
+    """For nodes: the ranges of pod and service addresses, so that they route and listen at no others."""
+    body = msgspec.json.encode(
         NetworkPage(tuple(map(str, options.cluster_ranges)), (str(options.service_addresses),))
     )
 
     async def page(request: Request) -> Answer:
-        return Response(200, told)
+        return Response(200, body)
 
     return page
 
 
 def _watch_over(health: Health, store: Store, core: RequestHandler) -> None:
-    """The checks that say more than that the process runs."""
+    """The readiness checks besides that the process runs."""
 
     async def store_answers() -> str:
         try:

@@ -1,4 +1,4 @@
-"""The audit trail of a server, put together: recording what is asked, and answering those who ask about that.
+"""Composes the audit log of a server: recording requests, and serving the records.
 
     trail = open_trail(options.audit, name, clock)
     async with recording(trail), without_peers() as peers:
@@ -28,9 +28,10 @@ from pilothouse.store.interface import Store
 
 
 def open_trail(options: AuditOptions, instance: str, clock: Clock) -> AuditTrail | None:
-    """The trail that the options ask for, if they do.
+    """The audit log of the options, if they ask for one.
 
-    A path that can't be right keeps the server from starting. A disk that is full does not: it may have room again.
+    A path that can't be right keeps the server from starting. A disk that is full does not: it may have room
+    again.
     """
     if options.log_path is None:
         return None
@@ -41,7 +42,7 @@ def open_trail(options: AuditOptions, instance: str, clock: Clock) -> AuditTrail
     except (IsADirectoryError, NotADirectoryError, FileExistsError, PermissionError) as problem:
         raise StartError(f"--audit-log-path {options.log_path} can't be used: {explain(problem)}") from None
     except OSError:
-        pass  # The trail tries again, and its health check says what is wrong.
+        pass  # The log retries, and its health check reports the problem.
     return AuditTrail(file, AuditRecorder(_policy(options), instance), clock)
 
 
@@ -58,7 +59,7 @@ def _policy(options: AuditOptions) -> AuditPolicy:
 
 @asynccontextmanager
 async def recording(trail: AuditTrail | None) -> AsyncIterator[None]:
-    """What is seen is written, while the context is open."""
+    """Write records while the context is open."""
     if trail is None:
         yield
     else:
@@ -81,10 +82,10 @@ async def known_to_peers(
 
 @asynccontextmanager
 async def without_peers() -> AsyncIterator[PeerTrails]:
-    """A store of one's own."""
+    """A store that is not shared."""
     yield NoPeers()
 
 
 def serve_page(core: RequestHandler, trail: AuditTrail | None, peers: PeerTrails, clock: Clock) -> None:
-    """Have the trail answered for."""
+    """Serve the audit records."""
     core.serve(PATH, AuditPage(trail, peers, resolver(core.catalog), clock).answer)

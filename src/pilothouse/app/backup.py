@@ -1,4 +1,4 @@
-"""Taking a backup from a running server into a file.
+"""Saves a backup of a running server to a file.
 
     saved = save(access, Path("pilothouse.backup"))
 
@@ -21,7 +21,7 @@ _PATIENCE = 60.0
 
 @dataclass(frozen=True)
 class SavedBackup:
-    """What is in a file."""
+    """The content of a backup file."""
 
     header: Header
     entries: int
@@ -42,7 +42,7 @@ def save(access: Access, file: Path) -> SavedBackup:
                 output.flush()
                 os.fsync(output.fileno())
         saved = check(unfinished, name=str(file))
-        # A link, unlike a rename, never takes the place of a file that has appeared meanwhile.
+        # A link, unlike a rename, never replaces a file that was created meanwhile.
         os.link(unfinished, file)
     finally:
         unfinished.unlink(missing_ok=True)
@@ -51,7 +51,7 @@ def save(access: Access, file: Path) -> SavedBackup:
 
 
 def check(file: Path, *, name: str = "") -> SavedBackup:
-    """Read a backup from its beginning to its end. Raises ``BackupError`` with the place of whatever is wrong."""
+    """Read a whole backup. Raises ``BackupError`` with the position of the problem."""
     with file.open("rb") as content:
         reader = BackupReader(content, name or str(file))
         for _ in reader:

@@ -1,12 +1,12 @@
-"""Bootstrap tokens, made, listed and withdrawn by an administrator through the API.
+"""Bootstrap tokens: created, listed and revoked by an administrator through the API.
 
     made = await create(access, [url], lifetime=86400.0, description="the new rack", node="db-3")
     str(made)                            # for `pilothouse join`
-    await listed(access)
-    await withdraw(access, "abcdef")
+    await list_tokens(access)
+    await revoke(access, "abcdef")
 
-A token is a Secret; what it is good for is settled by the API server (``apiserver.bootstrap_tokens``). Those that have been
-used or have run out are cleared away whenever a new one is made.
+A token is a Secret; the API server decides what it permits. Used and expired tokens are deleted
+whenever another one is created.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ class BootstrapToken:
     used_by: str
     description: str
     node: str = ""
-    """The only node that it is for; any one that is not there yet if empty."""
+    """The only node that it is for; empty for any node that does not exist yet."""
 
     def state(self, now: float) -> str:
-        """In a word."""
+        """The state in one word."""
         if self.used_by:
             return "used"
         return "expired" if self.expires is not None and now >= self.expires else "good"
@@ -57,13 +57,14 @@ class BootstrapToken:
 async def create(
     access: Access, urls: Sequence[str], *, lifetime: float | None, description: str, node: str = ""
 ) -> JoinToken:
-    """A token with which one machine joins the servers at ``urls``, as the node of that name if given. Raises ``StatusError``, ``TransportError``."""
+    """A token with which one machine joins the servers at ``urls``, as the node of that name if given.
+    Raises ``StatusError``, ``TransportError``."""
     async with _reached(access) as api:
         now = SystemClock().now()
         for old in await _all(api):
-            if _told(old).state(now) != "good":
+            if _token_of(old).state(now) != "good":
                 await api.delete(Secret, old.name, _NAMESPACE, uid=old.uid)
-        trusted = await server_authorities.told(api)
+        trusted = await server_authorities.published(api)
         if not trusted:
             raise AccessError(f"{access.url} is no pilothouse API server: machines join it by its own means")
         identifier, secret = _random(6), _random(16)
@@ -90,13 +91,13 @@ async def create(
 
 
 async def list_tokens(access: Access) -> list[BootstrapToken]:
-    """Every token there is."""
+    """All tokens."""
     async with _reached(access) as api:
-        return [_told(each) for each in await _all(api)]
+        return [_token_of(each) for each in await _all(api)]
 
 
 async def revoke(access: Access, identifier: str) -> bool:
-    """Have a token be good no longer; whether there was one."""
+    """Revoke a token. Returns whether it existed."""
     async with _reached(access) as api:
         found = await api.find(Secret, f"bootstrap-token-{identifier}", _NAMESPACE)
         if found is None:
@@ -115,7 +116,7 @@ async def _all(api: Api) -> list[Object]:
     return (await api.list(Secret, _NAMESPACE, fields=f"type={_TYPE}")).objects
 
 
-def _told(secret: Object) -> BootstrapToken:
+def _token_of(secret: Object) -> BootstrapToken:
     data = {
         name: b64decode(value).decode(errors="replace") for name, value in (secret.get("data") or {}).items()
     }

@@ -1,11 +1,11 @@
-"""The certificates of a data folder, looked at and renewed by hand, and the exchange of its authority.
+"""The certificates of a data folder, inspected and renewed by hand, and the rotation of its authority.
 
-    certificates(folder, now)                                   # what there is, and how long it is good for
-    renew(folder, now)                                          # make them again, whatever their age
+    certificates(folder, now)                                   # which exist, and until when they are valid
+    renew(folder, now)                                          # renew them, whatever their age
     await take_step("prepare", folder, "sqlite", EtcdOptions(), EncryptionKeys(), now)
 
-A running server notices within a minute, and new connections get what is new. Where servers share an etcd, their
-authorities are kept there, and a step is taken there, once for all of them.
+A running server notices within a minute, and uses them for new connections. If servers share an etcd, their
+authorities are stored there, and a step is taken there, once for all of them.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from typing import Literal
 from pilothouse.app import keys
 from pilothouse.app.data_folder import DataFolder
 from pilothouse.app.kubeconfig import renewed
-from pilothouse.app.options import EtcdOptions, StartError, StoreKind
-from pilothouse.app.stores import SEALED, store_options
+from pilothouse.app.options import StartError
+from pilothouse.app.stores import SEALED
 from pilothouse.pki import authority_files
 from pilothouse.pki.authority import Authority, KeyPair, UnusableError
 from pilothouse.pki.authority_rotation import Authorities, StepError, encode
@@ -28,7 +28,7 @@ from pilothouse.pki.encryption_keys import EncryptionKeys
 from pilothouse.pki.keyring import AUTHORITY, Keyring
 from pilothouse.pki.private_files import write_private
 from pilothouse.store.encrypted_store import EncryptedStore
-from pilothouse.store.factory import opened
+from pilothouse.store.factory import EtcdOptions, StoreKind, StoreOptions, opened
 from pilothouse.store.interface import Conflict, StoreError
 
 Step = Literal["prepare", "switch", "finish"]
@@ -45,7 +45,7 @@ class CertificateFile:
 
 
 def certificates(folder: DataFolder, now: datetime.datetime) -> list[CertificateFile]:
-    """Every certificate of the folder, those that end first at the beginning."""
+    """Every certificate of the folder, sorted by expiry."""
     found: list[CertificateFile] = []
     for file in sorted(folder.pki.glob("*.crt")):
         try:
@@ -56,7 +56,7 @@ def certificates(folder: DataFolder, now: datetime.datetime) -> list[Certificate
 
 
 def renew(folder: DataFolder, now: datetime.datetime) -> list[str]:
-    """Make every certificate but the authority's again; the names of their files. Raises ``StartError``."""
+    """Renew every certificate but the authority's; returns their file names. Raises ``StartError``."""
     keyring = Keyring(folder.pki)
     try:
         made = keyring.renew(Authority(_here(folder).current), now)
@@ -75,7 +75,7 @@ async def take_step(
     sealing: EncryptionKeys,
     now: datetime.datetime,
 ) -> Authorities:
-    """Go a step further in the exchange of the authority; where that leads. Raises ``StartError``."""
+    """Take a step in the rotation; returns the authorities after it. Raises ``StartError``."""
     try:
         if store == "etcd":
             return await _step_in_store(step, folder, etcd, sealing, now)
@@ -96,18 +96,18 @@ async def take_step(
 async def _step_in_store(
     step: Step, folder: DataFolder, etcd: EtcdOptions, sealing: EncryptionKeys, now: datetime.datetime
 ) -> Authorities:
-    async with opened(store_options("etcd", etcd, folder)) as kept:
+    async with opened(StoreOptions(kind="etcd", etcd=etcd)) as kept:
         store = EncryptedStore(kept, sealing, SEALED)
         entry = await store.get(keys.AUTHORITY)
         if entry is None:
-            raise StartError(
-                "there is no authority in that etcd; the first server that is started on it makes one"
-            )
+            raise StartError("there is no authority in that etcd; the first server on it creates one")
         there = _stepped(step, keys.decoded(entry), folder, now)
         try:
             await store.update(keys.AUTHORITY, encode(there), revision=entry.revision)
         except Conflict:
-            raise StartError("somebody else took a step at the same time; look before trying again") from None
+            raise StartError(
+                "someone else took a step at the same time; check the state before you try again"
+            ) from None
     return there
 
 
@@ -124,13 +124,14 @@ def _stepped(step: Step, there: Authorities, folder: DataFolder, now: datetime.d
 
 
 def _refuse_to_leave_behind(after: Authorities, folder: DataFolder, now: datetime.datetime) -> None:
-    """The folder's own certificates at least must have been renewed by then."""
+    """At least the folder's own certificates must have been renewed before this step."""
     authority = Authority(after.current)
     for certificate, key in _pairs(folder):
         if not authority.stands_behind(KeyPair(certificate.read_bytes(), key.read_bytes()), now):
             raise StepError(
-                f"{certificate.name} was not signed by the new authority; a running server renews it within a minute "
-                "of the switch, one that is stopped when it starts, and `pilothouse certs renew` at once"
+                f"{certificate.name} was not signed by the new authority; a running server renews it within "
+                "a minute of the switch, one that is stopped when it starts, and `pilothouse certs renew` at "
+                "once"
             )
 
 
@@ -144,9 +145,7 @@ def _pairs(folder: DataFolder) -> list[tuple[Path, Path]]:
 def _here(folder: DataFolder) -> Authorities:
     there = authority_files.read(folder.pki)
     if there is None:
-        raise StartError(
-            f"there is no authority in {folder.pki}; a server makes one when it is first started"
-        )
+        raise StartError(f"there is no authority in {folder.pki}; a server creates one at its first start")
     return there
 
 

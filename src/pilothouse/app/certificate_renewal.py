@@ -1,11 +1,11 @@
-"""Certificates are looked after while the server runs.
+"""Renews certificates while the server runs.
 
-Certificates that are about to expire are made again, and what somebody replaced is taken up: files on disk, or the
-authorities, which every instance that shares them changes at the same time. New connections get what is new, those that are
-open go on with what they have; unless some authority is trusted no longer: then whoever came in with a certificate has to come
-in again. So are the kubeconfigs kept valid.
+It renews certificates that are about to expire, and loads what was replaced: files on disk, or the
+authorities, which all instances that share them change at the same time. New connections get the new
+certificate; open ones continue, unless an authority is no longer trusted: then clients with certificates have
+to reconnect. It keeps the kubeconfigs valid too.
 
-Whatever can't be used is logged, and the server goes on with what it has.
+Unusable files are logged, and the server continues with what it has.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from pilothouse.store.interface import StoreError
 
 INTERVAL = 60.0
 WARN_BEFORE = 180
-"""Days before an authority ends from which on that is mentioned, once a day."""
+"""Days before the expiry of an authority from which a daily warning is logged."""
 
 log = logging.getLogger(__name__)
 
 
 class CertificateRenewal:
-    """Keeps a TLS context in step with what it is made of."""
+    """Keeps a TLS context up to date with its certificates."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class CertificateRenewal:
         url: str,
         dismiss: Callable[[], None],
     ) -> None:
-        """``authorities`` says which there are at the moment; ``dismiss`` ends the connections that a certificate opened."""
+        """``authorities`` returns the current ones; ``dismiss`` closes the connections of a certificate."""
         self._identity = identity
         self._live = live
         self._authorities = authorities
@@ -51,7 +51,7 @@ class CertificateRenewal:
         self._warned = WARN_BEFORE
 
     async def renew(self) -> bool:
-        """Take up what has changed; true if connections notice."""
+        """Load what has changed. Returns whether the certificate of connections changed."""
         identity = self._identity
         try:
             identity.adopt(await self._authorities())
@@ -72,7 +72,7 @@ class CertificateRenewal:
         return True
 
     async def run(self) -> None:
-        """Look now and then, until cancelled."""
+        """Check periodically, until cancelled."""
         while True:
             await asyncio.sleep(INTERVAL)
             await self.renew()
@@ -82,6 +82,7 @@ class CertificateRenewal:
         if left < self._warned:
             self._warned = left
             log.warning(
-                "the authority ends in %d days, and with it every certificate it signed; see `pilothouse certs rotate-ca`",
+                "the authority expires in %d days, and with it every certificate it signed; see `pilothouse "
+                "certs rotate-ca`",
                 left,
             )

@@ -3,14 +3,14 @@
     heartbeat = Heartbeat(ours, Liveness(period=10.0), is_starting=lambda: health.state == "starting")
     silence = await heartbeat.hung()        # returns once the child has been silent for too long
 
-The parent writes ``ASK`` to its end of a socket pair, once a period; the child's event loop answers with ``ANSWER``
-(``lifeline``). Only these two processes hold an end, so that no other program can answer or ask, and no client's load can
-keep an answer back as it could at a port. A child may keep its answer back when it runs and is of no use: a node does
-while connections wait at its port and it accepts none.
+The parent writes ``ASK`` to its end of a socket pair, once a period; the child's event loop answers with
+``ANSWER`` (``parent_pipe``). Only these two processes hold an end, so no other program can ask or answer, and
+no load from clients can delay an answer as it could at a port. A child may withhold its answer if it runs but
+is useless: a node does while connections wait at its port and it accepts none.
 
-Only periods in which the parent itself ran count: after a period that took much longer than it should (the parent was
-stopped, the machine was suspended or had no processor to spare) counting begins anew. Time is monotonic, so that a clock
-that is set does not matter.
+Only periods in which the parent itself ran count: after a period that took much longer than it should (the
+parent was stopped, or the machine was suspended or overloaded) counting starts again. Time is monotonic, so
+changes of the clock do not matter.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ class Liveness:
     """When a child counts as hung."""
 
     period: float = 10.0
-    """Seconds between two questions; 0 asks none."""
+    """Seconds between two probes; 0 disables them."""
     failures: int = 3
-    """Questions in a row without an answer that are too many."""
+    """Unanswered probes in a row after which the child is hung."""
     startup: float = 120.0
-    """Seconds without an answer that are too many while the child starts."""
+    """Seconds without an answer after which a starting child is hung."""
 
 
 class Heartbeat:
-    """Questions to one child and its answers."""
+    """Probes of one child and its answers."""
 
     def __init__(self, ours: socket.socket, liveness: Liveness, is_starting: Callable[[], bool]) -> None:
         self._ours = ours
@@ -68,7 +68,8 @@ class Heartbeat:
         return self._liveness.failures
 
     def _ask(self) -> None:
-        # A buffer that is full holds enough questions; a closed one is of a child that has ended, which its parent notices.
+        # A full buffer holds enough probes; a closed socket means that the child has exited, which its
+        # supervisor notices.
         with contextlib.suppress(BlockingIOError, ConnectionError):
             self._ours.send(ASK)
 

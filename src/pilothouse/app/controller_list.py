@@ -1,4 +1,4 @@
-"""Which controllers there are, and which of them run where."""
+"""The list of controllers, and which of them run."""
 
 from __future__ import annotations
 
@@ -6,20 +6,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from pilothouse.api.kind_names import ElasticsearchCluster
 from pilothouse.controllers.cassandra_clusters import cassandra_clusters
 from pilothouse.controllers.certificate_request_cleaner import certificate_request_cleaner
 from pilothouse.controllers.disruption_budgets import disruption_budgets
 from pilothouse.controllers.elasticsearch.cluster_controller import elasticsearch_clusters
-from pilothouse.controllers.elasticsearch.secrets import RandomSecrets, elasticsearch_secrets
+from pilothouse.controllers.elasticsearch.desired.pilot_specs import new_pilot_spec
+from pilothouse.controllers.elasticsearch.secrets_controller import RandomSecrets, elasticsearch_secrets
 from pilothouse.controllers.endpoints import endpoints
 from pilothouse.controllers.garbage_collector import garbage
 from pilothouse.controllers.namespaces import namespaces
 from pilothouse.controllers.node_certificate_approval import node_requests
 from pilothouse.controllers.node_lifecycle import node_lifecycle
 from pilothouse.controllers.orphaned_pods import stranded_pods
-from pilothouse.controllers.pilots import pilot_collection as collected
-from pilothouse.controllers.pilots import pilot_heartbeats as silent
-from pilothouse.controllers.pilots.pilot_creation import pilots
+from pilothouse.controllers.pilots import pilot_collection, pilot_heartbeats
+from pilothouse.controllers.pilots.pilot_creation import pilot_creator
 from pilothouse.controllers.root_certificates import root_certificates
 from pilothouse.controllers.scheduling.scheduler import scheduling
 from pilothouse.controllers.service_accounts import service_accounts
@@ -31,31 +32,31 @@ from pilothouse.runtime.controller import Controller
 
 
 class UnknownController(ValueError):
-    """A controller is asked for that there is not."""
+    """A flag names a controller that does not exist."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ControllerTimeouts:
-    """For how many seconds controllers wait before they give something up."""
+    """How many seconds controllers wait before they act."""
 
-    pilot_without_pod: float = collected.GRACE
-    """A Pilot goes after it."""
-    silent_pilot: float = silent.GRACE
-    """A pilot that was not heard of for so long is no longer counted on."""
+    pilot_without_pod: float = pilot_collection.GRACE
+    """After it a Pilot without a pod is deleted."""
+    silent_pilot: float = pilot_heartbeats.GRACE
+    """After it a pilot that does not report counts as lost."""
 
 
 PATIENCE: Final = ControllerTimeouts()
-"""That of a manager that is not told otherwise."""
+"""The defaults."""
 
 
 def all_controllers(authority: str, patience: ControllerTimeouts = PATIENCE) -> tuple[Controller, ...]:
-    """Every one. ``authority`` is the PEM text by which pods know the API server."""
+    """Every controller. ``authority`` is the PEM of the authority that pods verify the API server with."""
     return (
         cassandra_clusters,
         certificate_request_cleaner,
         claim_protection,
         claims,
-        collected.collecting(patience.pilot_without_pod),
+        pilot_collection.pilot_collector(patience.pilot_without_pod),
         disruption_budgets,
         elasticsearch_clusters,
         elasticsearch_secrets(RandomSecrets()),
@@ -64,11 +65,11 @@ def all_controllers(authority: str, patience: ControllerTimeouts = PATIENCE) -> 
         namespaces,
         node_lifecycle,
         node_requests,
-        pilots,
+        pilot_creator({ElasticsearchCluster: new_pilot_spec}),
         root_certificates(authority),
         scheduling,
         service_accounts,
-        silent.silence(patience.silent_pilot),
+        pilot_heartbeats.silent_pilots(patience.silent_pilot),
         stateful_sets,
         stranded_pods,
         volume_protection,
@@ -76,20 +77,24 @@ def all_controllers(authority: str, patience: ControllerTimeouts = PATIENCE) -> 
     )
 
 
-def chosen(controllers: Sequence[Controller], wishes: Sequence[str], *, ours: bool) -> list[Controller]:
-    """Those that are wished for: ``*`` is all that fit the server, ``name`` one more, ``-name`` one less.
+def select_controllers(
+    controllers: Sequence[Controller], selection: Sequence[str], *, ours: bool
+) -> list[Controller]:
+    """The selected controllers: ``*`` is all that suit the server, ``name`` adds one, ``-name`` removes one.
 
-    On a real Kubernetes those stay off which it has itself, whatever is wished for. Raises ``UnknownController``.
+    On Kubernetes, those that it has itself are disabled, whatever is selected. Raises ``UnknownController``.
     """
     known = {one.name for one in controllers}
-    for wish in wishes:
-        if wish != "*" and wish.removeprefix("-") not in known:
+    for flag in selection:
+        if flag != "*" and flag.removeprefix("-") not in known:
             raise UnknownController(
-                f"there is no controller {wish.removeprefix('-')!r}; there are {', '.join(sorted(known))}"
+                f"there is no controller {flag.removeprefix('-')!r}; there are {', '.join(sorted(known))}"
             )
-    wanted = {one.name for one in controllers} if "*" in wishes else set()
-    wanted |= {wish for wish in wishes if wish in known}
-    wanted -= {wish.removeprefix("-") for wish in wishes if wish.startswith("-")}
+    wanted = {one.name for one in controllers} if "*" in selection else set()
+    wanted |= {flag for flag in selection if flag in known}
+    wanted -= {flag.removeprefix("-") for flag in selection if flag.startswith("-")}
     if not wanted:
-        raise UnknownController("no controller is left to run; '*' is all of them, and '*,-name' all but one")
+        raise UnknownController(
+            "no controller is selected; '*' selects all of them, and '*,-name' all but one"
+        )
     return [one for one in controllers if one.name in wanted and (ours or not one.standalone)]

@@ -1,10 +1,10 @@
-"""The controller-manager, assembled: a client, an election, the controllers that fit the server.
+"""Composes a controller-manager: a client, leader election, and the controllers that suit the server.
 
     await run(ManagerOptions(access=load(kubeconfig)), announce=print)
     await rehearse(ManagerOptions(access=load(kubeconfig)), say=print, watch=False)
 
-It runs until SIGTERM or SIGINT, and starts no processes, so that it may have the fast event loop. Decisions stop first, then the lease is given up, so that another
-takes over at once.
+It runs until SIGTERM or SIGINT, and starts no processes, so it can use the fast event loop. Controllers stop
+first, then the lease is released, so that another manager takes over at once.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pilothouse.aio.race import unless
 from pilothouse.aio.start_order import Ordered, StartGroup
 from pilothouse.app import memory_tuning
 from pilothouse.app.addresses import plain_url
-from pilothouse.app.controller_list import PATIENCE, ControllerTimeouts, all_controllers, chosen
+from pilothouse.app.controller_list import PATIENCE, ControllerTimeouts, all_controllers, select_controllers
 from pilothouse.app.graceful_shutdown import ShutdownRequest
 from pilothouse.app.manager_pages import manager_pages
 from pilothouse.app.parent_pipe import stop_when_closed
@@ -35,8 +35,8 @@ from pilothouse.client.leader_election import LeaseTiming
 from pilothouse.client.leader_lease import Leadership, unique_identity
 from pilothouse.client.shared_informers import SharedInformers
 from pilothouse.runtime.controller import Controller
-from pilothouse.runtime.dry_run import DryRunLog, Say
-from pilothouse.runtime.leader_fence import LeaseElection, NoElection
+from pilothouse.runtime.dry_run import DryRunLog, Print
+from pilothouse.runtime.election import LeaseElection, NoElection
 from pilothouse.runtime.manager import COMPONENT, Manager
 
 LEASE = ("kube-system", COMPONENT)
@@ -47,22 +47,22 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class ManagerOptions:
-    """What the command's flags come to."""
+    """The flags of the command."""
 
     access: Access
     controllers: tuple[str, ...] = ("*",)
     elect: bool = True
     lease: tuple[str, str] = LEASE
-    """Namespace and name of the Lease that decides who leads."""
+    """Namespace and name of the Lease for leader election."""
     timing: LeaseTiming = field(default_factory=LeaseTiming)
     listen: tuple[str, int] = ("127.0.0.1", 0)
-    """Where health and metrics can be read; port 0 is a free one."""
+    """The address of the health and metrics pages; port 0 is a free one."""
     patience: ControllerTimeouts = PATIENCE
     lifeline: int | None = None
-    """A descriptor whose other end is held by whoever looks after the manager: see ``roles``."""
+    """The descriptor of the lifeline to the supervisor: see ``processes``."""
 
 
-async def run(options: ManagerOptions, *, announce: Say) -> None:
+async def run(options: ManagerOptions, *, announce: Print) -> None:
     """Run until asked to stop.
 
     Raises ``UnknownController``, ``StartError``, ``TransportError`` or ``StatusError`` at the start.
@@ -85,7 +85,8 @@ async def run(options: ManagerOptions, *, announce: Say) -> None:
             manager = Manager(api, controllers, informers, NoElection(), clock, identity=identity)
         parts = [StartGroup("controllers", [manager.run], _PATIENCE)]
         if leadership is not None:
-            # Who leads from the start fills the caches once, and not again because they are older than the term.
+            # A manager that leads from the start fills its caches once, not again because they are older than
+            # its term.
             parts.insert(0, StartGroup("election", [leadership.run], _PATIENCE, ready=leadership.begun))
         host, _ = options.listen
         async with serving(
@@ -99,8 +100,9 @@ async def run(options: ManagerOptions, *, announce: Say) -> None:
             await leadership.release()
 
 
-async def rehearse(options: ManagerOptions, *, say: Say, watch: bool) -> None:
-    """Decide about everything there is, tell what would be done, and do none of it; with ``watch``, go on until stopped.
+async def rehearse(options: ManagerOptions, *, say: Print, watch: bool) -> None:
+    """Decide about all objects, report what would be done, and write nothing; with ``watch``, continue until
+    stopped.
 
     No lease is taken, so it may be done beside those that run. Raises as ``run`` does.
     """
@@ -114,24 +116,25 @@ async def rehearse(options: ManagerOptions, *, say: Say, watch: bool) -> None:
             NoElection(),
             clock,
             identity=unique_identity(),
-            rehearsal=DryRunLog(say),
+            dry_run=DryRunLog(say),
         )
         await unless(manager.run(), stop.asked.wait() if watch else manager.settled())
 
 
 @asynccontextmanager
 async def _reached(options: ManagerOptions) -> AsyncIterator[tuple[Api, list[Controller]]]:
-    """The server, and those of the controllers that are wished for and fit it."""
+    """The server, and the selected controllers that suit it."""
     agent = f"{COMPONENT}/{pilothouse.__version__}"
     async with HttpTransport.open(options.access, SystemClock(), agent=agent) as transport:
         api = Api(transport, random.Random(), manager=COMPONENT)
         version = await api.version()
         known = all_controllers(options.access.authority.decode(), options.patience)
-        controllers = chosen(known, options.controllers, ours=version.is_ours)
+        controllers = select_controllers(known, options.controllers, ours=version.is_ours)
         if not version.is_ours:
             off = ", ".join(one.name for one in known if one.standalone)
             log.warning(
-                "%s is a real Kubernetes (%s), which does itself what these do, so they stay off: %s",
+                "%s is a Kubernetes API server (%s) with controllers of its own for the same kinds; "
+                "disabled: %s",
                 options.access.url,
                 version.text,
                 off,

@@ -2,17 +2,17 @@
 
     DATA/
       format             the number of the layout below
-      instance           what the server is called among those that share its store
-      admin.kubeconfig   the administrator's way in
-      controller-manager.kubeconfig   that of the controller-manager, who is no administrator
-      node.kubeconfig    that of the node on this machine, where there is one
-      node/              what the node keeps: pods, images, volumes
+      instance           the name of the server among those that share its store
+      admin.kubeconfig   for the administrator
+      controller-manager.kubeconfig   for the controller-manager, which is not an administrator
+      node.kubeconfig    for the node on this machine, if there is one
+      node/              the node's data: pods, images, volumes
       pki/               authority, certificates and keys
       store/             the objects, where they are stored in SQLite
 
-A program that knows only older layouts refuses a newer folder, before it touches anything. A newer one takes an older
-folder a step at a time to the layout that it knows: `STEPS[0]` leads from layout 1 to 2, and so on. A step may be cut
-short and is then taken again, so each must bear that; the number is written after it.
+A program that knows only older layouts refuses a newer folder, before it touches anything. A newer program
+migrates an older folder step by step: ``STEPS[0]`` leads from layout 1 to 2, and so on. A step may be
+interrupted and is then repeated, so each must be idempotent; the number is written after it.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from pilothouse.pki.private_files import private_folder, write_private
 
 Step = Callable[[Path], None]
 STEPS: tuple[Step, ...] = ()
-"""No layout has been left behind yet."""
+"""Empty: there is only one layout so far."""
 
 
 @dataclass(frozen=True)
 class DataFolder:
-    """A folder of the layout that this program knows."""
+    """A data folder with the current layout."""
 
     path: Path
 
@@ -59,7 +59,7 @@ class DataFolder:
 
     @property
     def node(self) -> Path:
-        """What the node on this machine keeps."""
+        """The data of the node on this machine."""
         return self.path / "node"
 
     @property
@@ -68,7 +68,7 @@ class DataFolder:
         return self.node / "serving" / "serving.pem"
 
     def instance(self) -> str:
-        """What the server on this folder is called: the machine's name, and something of its own; made the first time."""
+        """The name of the server on this folder: the host name and a random suffix, created at first use."""
         file = self.path / "instance"
         if not file.exists():
             write_private(file, f"{socket.gethostname()}-{new_uid()[:8]}\n".encode())
@@ -76,13 +76,13 @@ class DataFolder:
 
     @classmethod
     def open(cls, path: Path, steps: Sequence[Step] = STEPS) -> DataFolder:
-        """Make the folder if need be, see that it is one of ours, and bring it up to date."""
+        """Create the folder if it does not exist, check that it is a data folder, and migrate it."""
         mark = path / "format"
         try:
             if path.exists() and not path.is_dir():
                 raise StartError(f"{path} is not a folder")
             if mark.exists():
-                _bring_up(mark, steps)
+                _migrate(mark, steps)
             elif path.exists():
                 _refuse_foreign(path)
             private_folder(path)
@@ -93,12 +93,12 @@ class DataFolder:
         return cls(path)
 
     def mark(self, steps: Sequence[Step] = STEPS) -> None:
-        """Make it one of ours, of the newest layout."""
+        """Mark it as a data folder with the newest layout."""
         _write_mark(self.path / "format", 1 + len(steps))
 
 
-def _bring_up(mark: Path, steps: Sequence[Step]) -> None:
-    """Take a folder from the layout that it has to the newest one."""
+def _migrate(mark: Path, steps: Sequence[Step]) -> None:
+    """Migrate a folder to the newest layout."""
     text = mark.read_text(errors="replace").strip()
     newest = 1 + len(steps)
     if not text.isdecimal() or int(text) < 1:
@@ -118,19 +118,20 @@ def _write_mark(mark: Path, number: int) -> None:
 
 
 def _refuse_foreign(path: Path) -> None:
-    """A folder with other things in it is most likely a mistyped one, and would be closed to its users."""
-    strangers = sorted(
+    """A folder with other files is most likely a typo, and would become private."""
+    others = sorted(
         entry.name
         for entry in path.iterdir()
         if entry.name != "lost+found" and not _holds_images_alone(entry)
     )
-    if strangers:
-        shown = ", ".join(strangers[:3]) + (", …" if len(strangers) > 3 else "")
+    if others:
+        shown = ", ".join(others[:3]) + (", …" if len(others) > 3 else "")
         raise StartError(
-            f"{path} is not empty and has no file named format ({shown}); choose an empty or a new folder"
+            f"{path} is not empty and has no file named format ({shown}); choose an empty folder or one that "
+            "does not exist"
         )
 
 
 def _holds_images_alone(entry: Path) -> bool:
-    """Images may be brought before the first start."""
+    """Images may be imported before the first start."""
     return entry.name == "node" and entry.is_dir() and all(each.name == "images" for each in entry.iterdir())

@@ -1,7 +1,7 @@
-"""The storage classes that a control plane on one machine begins with.
+"""The default storage classes of a control plane on one machine.
 
-``directory``, the default, is a folder of the node; ``loop`` a filesystem of the claim's size in a file. They are made once: whoever
-changes or deletes them finds them so at the next start.
+``directory``, the default, is a folder of the node; ``loop`` a filesystem of the claim's size in a file. They
+are created once: if a user changes or deletes them, they stay so.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ _PATH = "/apis/storage.k8s.io/v1/storageclasses"
 _DEFAULT = "storageclass.kubernetes.io/is-default-class"
 
 
-def make_default_classes(folder: DataFolder) -> None:
-    """Make those that are missing, the first time. Raises ``RequestFailed``."""
+def create_default_classes(folder: DataFolder) -> None:
+    """Create them at the first start. Raises ``RequestFailed``."""
     mark = folder.path / _MADE
     if mark.exists():
         return
@@ -34,7 +34,7 @@ def make_default_classes(folder: DataFolder) -> None:
         except RequestFailed as refusal:
             if refusal.status != 409:
                 raise
-    write_private(mark, b"the default storage classes were made; they are not made again\n")
+    write_private(mark, b"the default storage classes were created; they are not created again\n")
 
 
 def _storage_class(name: str, *, default: bool) -> dict[str, Any]:
@@ -43,7 +43,7 @@ def _storage_class(name: str, *, default: bool) -> dict[str, Any]:
         "kind": "StorageClass",
         "metadata": {"name": name, **({"annotations": {_DEFAULT: "true"}} if default else {})},
         "provisioner": f"pilothouse.io/{name}",
-        # Where a volume is made depends on where the pod goes that wants it.
+        # The volume is provisioned on the node of the pod that uses it.
         "volumeBindingMode": "WaitForFirstConsumer",
         "reclaimPolicy": "Delete",
         "allowVolumeExpansion": True,

@@ -1,9 +1,9 @@
-"""``pilothouse down``: what an ``up`` elsewhere runs is stopped, and so is what a killed one left behind.
+"""``pilothouse down``: stops a running ``up``, or what a killed one left behind.
 
     bring_down(Path("/var/lib/pilothouse"), keep=False, patience=180, say=print)
 
-Whoever has the folder is asked to stop, from the moment on in which it has it. While pods are ended that nobody looks after any
-more, the folder is ours: no ``up`` starts beside.
+It signals the process that holds the folder, even one that has just started. While it stops pods that were
+left running it holds the folder itself, so that no ``up`` starts meanwhile.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pilothouse.app.data_folder import DataFolder
 from pilothouse.app.stop_progress import StopProgress
 from pilothouse.app.up_state import FolderHolder
 from pilothouse.base.clock import SystemClock
-from pilothouse.node.shutdown import end_pods
+from pilothouse.node.machine.shutdown import end_pods
 from pilothouse.supervise import containers
 from pilothouse.supervise.launch_spec import LaunchError
 from pilothouse.supervise.process_identity import ProcessGone, ProcessHandle, ProcessIdentity
@@ -29,11 +29,11 @@ _LOOK_SECONDS = 0.05
 
 
 class NotDown(Exception):
-    """Something still runs."""
+    """Something is still running."""
 
 
 def bring_down(path: Path, *, keep: bool, patience: float, say: Callable[[str], None]) -> str:
-    """What was done, in a line; meanwhile ``say`` hears what is waited for. Raises ``NotDown``, ``StartError``."""
+    """Stop everything; returns the result in a line. Raises ``NotDown``, ``StartError``."""
     deadline = time.monotonic() + patience
     progress = StopProgress(DataFolder(path).node, say)
     stopping = _Stopping(path, signal.SIGUSR1 if keep else signal.SIGTERM, patience)
@@ -53,27 +53,28 @@ def bring_down(path: Path, *, keep: bool, patience: float, say: Callable[[str], 
 
 
 class _Stopping:
-    """Of whoever has the folder."""
+    """The stop of the process that holds the folder."""
 
     def __init__(self, path: Path, number: int, patience: float) -> None:
         self._path = path
         self._number = number
         self._patience = patience
         self._told: ProcessIdentity | None = None
-        self.anybody = False
-        """Whether somebody had it."""
+        self.found = False
+        """Whether a process held the folder."""
         self.keeps = False
-        """Whether who was told to stop leaves its pods running."""
+        """Whether the process that was told to stop keeps its pods running."""
 
     def see(self, holder: FolderHolder) -> None:
-        """Tell it to stop, once. Raises ``NotDown`` if it is another than the one that was told."""
-        self.anybody = True
+        """Tell the holder to stop, once. Raises ``NotDown`` if another process has taken over since."""
+        self.found = True
         if holder.process is None or holder.process == self._told or not holder.lives:
             return
         if self._told is not None:
             raise NotDown(
-                f"process {self._told.pid} has ended, but another `pilothouse up`, process {holder.process.pid}, "
-                f"has taken {self._path} since; `pilothouse down --data {self._path}` stops that one"
+                f"process {self._told.pid} has ended, but another `pilothouse up`, process "
+                f"{holder.process.pid}, has taken {self._path} since; `pilothouse down --data {self._path}` "
+                "stops that one"
             )
         self._told = holder.process
         self.keeps = holder.keep
@@ -84,23 +85,25 @@ class _Stopping:
             ):
                 handle.signal(self._number)
         except PermissionError:
-            raise NotDown(f"process {holder.process.pid} is another user's: stop it as that user") from None
+            raise NotDown(
+                f"process {holder.process.pid} belongs to another user: stop it as that user"
+            ) from None
 
     def complaint(self) -> str:
         if self._told is not None and FolderHolder(self._told).lives:
-            return f"`pilothouse up`, process {self._told.pid}, has not ended in {self._patience:g} s"
-        return f"what `pilothouse up` runs on {self._path} has not ended in {self._patience:g} s"
+            return f"`pilothouse up`, process {self._told.pid}, did not stop within {self._patience:g} s"
+        return f"the processes of `pilothouse up` on {self._path} did not stop within {self._patience:g} s"
 
 
 def _end_rest(path: Path, stopping: _Stopping, *, keep: bool, deadline: float) -> str:
-    """The folder is ours: end what nobody looks after, unless it is to go on."""
+    """The folder is locked: stop pods that are left running, unless they are to be kept."""
     if keep or stopping.keeps:
-        return "down; pods go on running" if stopping.anybody else f"nothing is up on {path}"
+        return "down; pods keep running" if stopping.found else f"nothing is running on {path}"
     left = max(1.0, deadline - time.monotonic())
     try:
         ended = asyncio.run(end_pods(DataFolder(path).node, containers, SystemClock(), patience=left))
     except (containers.StillRunning, LaunchError, OSError) as problem:
         raise NotDown(str(problem)) from None
-    if not stopping.anybody and not ended:
-        return f"nothing is up on {path}"
-    return f"down; {ended} containers that nobody looked after were stopped" if ended else "down"
+    if not stopping.found and not ended:
+        return f"nothing is running on {path}"
+    return f"down; stopped {ended} containers that were left running" if ended else "down"

@@ -1,9 +1,10 @@
 """Paths of the machine that every container sees, as ``--expose-path`` names them.
 
-    checked_paths((Path("/opt/java"),), private=(Path("/var/lib/pilothouse"),))       # StartError for one that won't do
+    checked_paths((Path("/opt/java"),), private=(Path("/var/lib/pilothouse"),))       # or StartError
 
-They are shown read-only. What is a container's own everywhere (`/tmp`, `/proc`), the machine's devices and sockets, and what would show the node's own
-folders are refused: whoever needs those in one pod uses a ``hostPath``.
+They are shown read-only. What is a container's own everywhere (`/tmp`, `/proc`), the machine's devices and
+sockets, and what would show the node's own folders are refused: a pod that needs those uses a
+``hostPath``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Stopping a server so that nobody who uses it has to notice.
+"""Stopping a server without an interruption for its clients.
 
     stop = ShutdownRequest.on_signals(asyncio.get_running_loop())
     await stop.asked.wait()
@@ -6,14 +6,14 @@
 
 Three steps, so that clients find another instance before this one is gone:
 
-1. *Leaving*: ``/readyz`` fails, so that whoever balances load sends nobody new; everything is served as before for
-   ``delay`` seconds, but each answer says that its connection ends.
-2. *Closing*: no new connections. Watches get what has happened and, if they take bookmarks, the mark to go on from;
-   then they end properly. A client goes on from there at another instance, and misses nothing.
+1. *Leaving*: ``/readyz`` fails, so that load balancers send no further clients; everything is served as
+  before for ``delay`` seconds, but each response closes its connection.
+2. *Closing*: no further connections. Watches get all pending events and, if they accept bookmarks, a
+  bookmark; then they end. A client continues from there at another instance, and misses nothing.
 3. *Finishing*: requests in flight get ``grace`` seconds for their answers; what is left is cut off.
 
-The first SIGTERM or SIGINT asks for this. A second one is in a hurry: it skips what remains of the waiting. A third
-ends the process as if it had no handler.
+The first SIGTERM or SIGINT starts this. A second one skips the remaining waits. A third kills the process, as
+if it had no handler.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ class GracefulServer(Protocol):
     """A server that can be stopped in steps."""
 
     def leave(self) -> None:
-        """Be no longer ready, and let go of connections as they are used."""
+        """Stop being ready, and close connections as they are used."""
 
     async def finish(self, grace: float) -> None:
-        """Take nothing new, end what has no end, and give the rest ``grace`` seconds."""
+        """Accept nothing further, end watches, and give other requests ``grace`` seconds."""
 
 
 class ShutdownRequest:
-    """The wish that a server should stop, and how urgent it is."""
+    """The request to stop a process, and whether it is urgent."""
 
     def __init__(self) -> None:
         self.asked = asyncio.Event()
@@ -49,10 +49,10 @@ class ShutdownRequest:
 
     @classmethod
     def on_signals(cls, loop: asyncio.AbstractEventLoop) -> ShutdownRequest:
-        """Asked by the first SIGTERM or SIGINT, hurried by the second."""
+        """The first SIGTERM or SIGINT sets ``asked``, the second ``hurried``."""
         stop = cls()
 
-        def heard() -> None:
+        def on_signal() -> None:
             if not stop.asked.is_set():
                 stop.asked.set()
                 return
@@ -61,7 +61,7 @@ class ShutdownRequest:
                 loop.remove_signal_handler(number)
 
         for number in SIGNALS:
-            loop.add_signal_handler(number, heard)
+            loop.add_signal_handler(number, on_signal)
         return stop
 
     async def drain(self, server: GracefulServer, *, delay: float, grace: float) -> None:

@@ -1,11 +1,12 @@
-"""Listening sockets that outlive the process that serves them: ``up`` opens them once and hands them down to each start of a role.
+"""Listening sockets that outlive the process that serves them: ``up`` opens them once and passes them to each
+start of a child process.
 
     held = bind_sockets("127.0.0.1", 6443)               # in ``up``
     flags_of(held)                                       # ("--listen-fd", "7")
-    sockets = inherited_sockets((7,))                    # in the role
+    sockets = inherited_sockets((7,))                    # in the child
 
-So a port is never free while its role is started again: else any pod of the machine, whose network is the same, could take
-it in between and keep the role from coming back. Who connects meanwhile waits to be accepted.
+So a port is never free while its process is restarted: otherwise any pod on the host network could bind it in
+between and keep the process from coming back. Clients that connect meanwhile wait to be accepted.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ log = logging.getLogger(__name__)
 
 
 def bind_sockets(host: str, port: int, *, family: int = socket.AF_UNSPEC) -> list[socket.socket]:
-    """One for each address of a host, all at one port, which is a free one if 0 was asked for. Raises ``StartError`` if there is none."""
+    """One for each address of a host, at one port, a free one for 0. Raises ``StartError``."""
     held: list[socket.socket] = []
     try:
         found = socket.getaddrinfo(host, port, family, socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
@@ -41,12 +42,12 @@ def bind_sockets(host: str, port: int, *, family: int = socket.AF_UNSPEC) -> lis
 
 
 def flags_of(sockets: Iterable[socket.socket]) -> tuple[str, ...]:
-    """By which a role learns of sockets that it inherits."""
+    """The flags that pass the sockets to a child."""
     return tuple(word for each in sockets for word in (FLAG, str(each.fileno())))
 
 
 def inherited_sockets(descriptors: Iterable[int]) -> Sequence[socket.socket]:
-    """Those that were handed down. No program that this process starts has them too."""
+    """The sockets passed by the parent. Programs that this process starts do not inherit them."""
     sockets = [socket.socket(fileno=each) for each in descriptors]
     for each in sockets:
         each.set_inheritable(False)
@@ -61,7 +62,7 @@ def _listening(kind: int, address: str, port: int) -> socket.socket:
         if kind == socket.AF_INET6:
             made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
         made.bind((address, port))
-        # At once: until somebody listens, others with SO_REUSEADDR can bind the same.
+        # At once: until it listens, others with SO_REUSEADDR can bind the same port.
         made.listen(_BACKLOG)
     except BaseException:
         made.close()

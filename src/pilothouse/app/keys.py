@@ -1,14 +1,13 @@
-"""The keys of a control plane: where they are kept, and how its instances come to have the same.
+"""The keys of a control plane: where they are stored, and how its instances share them.
 
     keys = KeyStore(keyring, given, shared=store)
     await keys.signing(), await keys.authorities(now)
 
-Alone, an instance makes its keys in its data folder. Where several share an etcd, the first one puts its keys into the
-store, below a prefix that the API does not serve, and the others take them from there: so each accepts what any other
-has signed. What flags name is used instead, and kept nowhere.
+A single instance creates its keys in its data folder. If several share an etcd, the first one writes its keys
+to the store, below a prefix that the API does not serve, and the others read them from there: so each accepts
+what any other has signed. Keys given by flags are used instead, and not stored.
 
-The authorities may change while a server runs (``rotating``), so they are asked for again and again; the key that signs
-tokens stays.
+The authorities may change while a server runs, so they are read repeatedly; the key that signs tokens stays.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ SIGNING = f"{PREFIX}{_SIGNING_FILE}"
 
 @dataclass(frozen=True, kw_only=True)
 class GivenKeys:
-    """Files that are used in the place of keys of the control plane's own making."""
+    """Files with keys to use instead of generated ones."""
 
     signing: Path | None = None
     certificate: Path | None = None
@@ -44,16 +43,16 @@ class GivenKeys:
 
 
 class KeyStore:
-    """The keys, from where they are kept."""
+    """The keys, from a folder or a shared store."""
 
     def __init__(self, keyring: Keyring, given: GivenKeys, *, shared: Store | None) -> None:
-        """``shared`` is the store that instances have in common, if this one may have others beside it."""
+        """``shared`` is the store that instances share; None if there is only one instance."""
         self._keyring = keyring
         self._given = given
         self._shared = shared
 
     async def signing(self) -> SigningKey:
-        """The key that signs service accounts' tokens. Raises ``UnusableError``."""
+        """The key that signs service-account tokens. Raises ``UnusableError``."""
         if self._given.signing is not None:
             return _signing_key(read_file(self._given.signing), str(self._given.signing))
         pem = self._keyring.secret(_SIGNING_FILE, lambda: SigningKey.generate().to_pem())
@@ -75,7 +74,7 @@ class KeyStore:
         return found
 
     def saved(self, now: datetime.datetime) -> Mapping[str, bytes]:
-        """What a backup has to hold besides the store."""
+        """What a backup has to contain besides the store."""
         if self._shared is not None:
             return {}
         found = {}
@@ -96,7 +95,7 @@ def keep(keyring: Keyring, saved: Mapping[str, bytes]) -> None:
 
 
 async def agreed(store: Store, key: str, mine: bytes) -> Entry:
-    """What every instance uses: ``mine`` if nobody was here before. Raises ``UnusableError`` if it can't be read."""
+    """The shared value: ``mine`` if none is stored yet. Raises ``UnusableError`` if unreadable."""
     while (found := await store.get(key)) is None:
         with contextlib.suppress(Conflict):
             await store.create(key, mine)

@@ -1,4 +1,4 @@
-"""Kubeconfigs: with everything in it, so that one file is all a client needs; or beside certificates that are renewed."""
+"""Kubeconfigs: with embedded credentials, or with paths of certificates that are renewed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def kubeconfig(server: str, authority: bytes, user: str, credential: KeyPair) ->
 
 
 def kubeconfig_beside(server: str, authority: bytes, user: str, certificate: str, key: str) -> bytes:
-    """The same for a process that outlives its certificate: it is told where, from this file, the files are."""
+    """The same with paths, relative to this file, for a process that outlives its certificate."""
     return _written(server, authority, user, {"client-certificate": certificate, "client-key": key})
 
 

@@ -2,14 +2,15 @@
 
     await leave(DepartureOptions(data=folder, admin=access, patience=300), say=print)
 
-1. While the agent runs: the Node is cordoned and its pods are evicted, within what disruption budgets allow. The node's own certificate is
-   good for that.
-2. The agent is stopped, and what still runs of its pods is ended.
-3. The Node object is deleted, if an administrator's kubeconfig is given: a node may not do that itself, or it could come back without
-   the taints it was given.
-4. Kubeconfig, key and certificate are removed, and what the node keeps on disk. Volumes and images stay unless asked for.
+1. While the agent runs: the Node is cordoned and its pods are evicted, as disruption budgets allow. The
+  node's own certificate permits that.
+2. The agent is stopped, and pods that still run are stopped.
+3. The Node object is deleted, if an administrator's kubeconfig is given: a node may not do that itself, or it
+  could come back without its taints.
+4. Kubeconfig, key and certificate are removed, and the node's data. Volumes and images stay unless a flag
+  says otherwise.
 
-Cut short anywhere, it can be run again.
+It can be interrupted anywhere and run again.
 """
 
 from __future__ import annotations
@@ -40,8 +41,8 @@ from pilothouse.client.kubeconfig import load
 from pilothouse.client.subresources import evict
 from pilothouse.client.transport import TransportError
 from pilothouse.meta.errors import StatusError
-from pilothouse.node.node_credentials import NodeCredentials
-from pilothouse.node.shutdown import end_pods
+from pilothouse.node.machine.node_credentials import NodeCredentials
+from pilothouse.node.machine.shutdown import end_pods
 from pilothouse.node.volumes.removal import remove
 from pilothouse.supervise import containers
 from pilothouse.supervise.launch_spec import LaunchError
@@ -59,15 +60,15 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True, kw_only=True)
 class DepartureOptions:
-    """What the command's flags come to."""
+    """The flags of the command."""
 
     data: Path
     admin: Access | None = None
-    """An administrator's way in, to delete the Node."""
+    """An administrator's kubeconfig, to delete the Node."""
     patience: float = 300.0
-    """Seconds for pods to leave."""
+    """Seconds for pods to be evicted."""
     force: bool = False
-    """Leave though the API can't be reached, or pods did not go in time."""
+    """Leave even if the API can't be reached, or pods are not evicted in time."""
     remove_volumes: bool = False
     remove_images: bool = False
 
@@ -80,12 +81,13 @@ async def leave(options: DepartureOptions, *, say: Say) -> None:
     running = _running_agent(options.data)
     if running is None:
         say(
-            f"no agent runs on {options.data}: the pods of {name} are not evicted, what runs of them is ended here"
+            f"no agent is running on {options.data}: pods of {name} are not evicted, and those still running "
+            "are stopped"
         )
     else:
         await _drain(identity, name, options, clock, say)
         await _stop_agent(running, clock)
-        say("the agent has stopped")
+        say("stopped the agent")
     with _without_agent(options.data):
         await _end_pods(options.data, options.patience)
         if options.admin is not None:
@@ -99,9 +101,9 @@ async def leave(options: DepartureOptions, *, say: Say) -> None:
             raise StartError(
                 f"{problem.filename or options.data} can't be removed: {problem.strerror}"
             ) from None
-    say(f"this machine is the node {name} no more")
+    say(f"this machine is no longer node {name}")
     if options.admin is None:
-        say(f"its Node is still there; an administrator deletes it: kubectl delete node {name}")
+        say(f"its Node object still exists; an administrator can delete it: kubectl delete node {name}")
 
 
 def _name(identity: NodeCredentials) -> str:
@@ -109,11 +111,13 @@ def _name(identity: NodeCredentials) -> str:
     folder = DataFolder(identity.folder)
     if folder.admin_kubeconfig.exists():
         raise StartError(
-            f"{folder.path} is a control plane's own, not that of a machine that joined one; `pilothouse down` stops it, and it "
-            "is gone once you remove the folder"
+            f"{folder.path} is the folder of a control plane, not of a machine that joined one; "
+            "`pilothouse down` stops it, and removing the folder deletes it"
         )
     if not identity.kubeconfig_file.exists():
-        raise StartError(f"there is no {identity.kubeconfig_file}: this machine has joined no control plane")
+        raise StartError(
+            f"{identity.kubeconfig_file} does not exist: this machine has not joined a control plane"
+        )
     try:
         return identity.name
     except (ValueError, LookupError, TypeError):
@@ -121,7 +125,7 @@ def _name(identity: NodeCredentials) -> str:
 
 
 def _running_agent(data: Path) -> plane_registry.RegistryEntry | None:
-    """The agent of this user that looks after the folder."""
+    """The agent of this user that runs on the folder."""
     for entry in plane_registry.entries():
         if entry.running and entry.role == "node" and os.path.realpath(entry.data) == os.path.realpath(data):
             return entry
@@ -130,9 +134,10 @@ def _running_agent(data: Path) -> plane_registry.RegistryEntry | None:
 
 @contextmanager
 def _without_agent(data: Path) -> Iterator[None]:
-    """No agent begins on the folder meanwhile. Raises ``StartError`` if there is one."""
+    """Keep agents from starting on the folder. Raises ``StartError`` if one runs."""
     try:
-        # Removed with the rest; an agent that begins then makes another, and finds no kubeconfig.
+        # The lock is removed with the rest; an agent that starts then creates another, and finds no
+        # kubeconfig.
         lock = os.open(DataFolder(data).node / "agent.lock", os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
     except FileNotFoundError:
         yield
@@ -143,7 +148,7 @@ def _without_agent(data: Path) -> Iterator[None]:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield
     except BlockingIOError:
-        raise StartError(f"an agent runs on {data} that is not known here: stop it first") from None
+        raise StartError(f"another agent is running on {data}: stop it first") from None
     finally:
         os.close(lock)
 
@@ -151,7 +156,7 @@ def _without_agent(data: Path) -> Iterator[None]:
 async def _drain(
     identity: NodeCredentials, name: str, options: DepartureOptions, clock: Clock, say: Say
 ) -> None:
-    """Raises ``StartError`` if pods are left, unless that is of no matter."""
+    """Raises ``StartError`` if pods are left, unless forced."""
     try:
         async with _reached(load(identity.kubeconfig_file), clock) as api:
             await api.patch(Node, name, "", {"spec": {"unschedulable": True}})
@@ -159,20 +164,20 @@ async def _drain(
             left = await _evict_all(api, name, clock, options.patience, say)
     except (StatusError, TransportError) as problem:
         if options.force:
-            say(f"the API server can't be asked to take the pods elsewhere: {problem}")
+            say(f"pods are not evicted: {problem}")
             return
-        raise StartError(f"{problem}; --force leaves without having evicted the pods") from None
+        raise StartError(f"{problem}; --force leaves without evicting the pods") from None
     if left and not options.force:
         raise StartError(
-            f"{_listed(left)} did not leave in {options.patience:g} s; {name} stays cordoned. Run it again, or with --force, which "
-            "ends them here"
+            f"{_listed(left)} not evicted within {options.patience:g} s; {name} stays cordoned. "
+            "Run the command again, or with --force to stop them here"
         )
 
 
 async def _evict_all(api: Api, name: str, clock: Clock, patience: float, say: Say) -> list[Object]:
-    """The pods that are left when the time is over."""
+    """Returns the pods that are left when the time is up."""
     deadline = clock.monotonic() + patience
-    told, next_try = "", 0.0
+    reported, next_try = "", 0.0
     while True:
         pods = (await api.list(Pod, fields=f"spec.nodeName={name}")).objects
         left = [pod for pod in pods if pod.get("status", {}).get("phase") not in ("Succeeded", "Failed")]
@@ -184,15 +189,15 @@ async def _evict_all(api: Api, name: str, clock: Clock, patience: float, say: Sa
             for pod in left:
                 if not pod.deletion_timestamp:
                     refused = await _evict(api, pod) or refused
-        news = f"waiting for {_listed(left)} to leave" + (f": {refused}" if refused else "")
-        if news != told and (refused or not told):
-            told = news
+        news = f"waiting for {_listed(left)} to be evicted" + (f": {refused}" if refused else "")
+        if news != reported and (refused or not reported):
+            reported = news
             say(news)
         await asyncio.sleep(_LOOK_SECONDS)
 
 
 async def _evict(api: Api, pod: Object) -> str:
-    """Why it may not go yet; empty if it goes."""
+    """Why the eviction is refused; empty if it is not."""
     try:
         await evict(api, pod.name, pod.namespace, uid=pod.uid)
     except StatusError as refusal:
@@ -218,7 +223,9 @@ async def _stop_agent(entry: plane_registry.RegistryEntry, clock: Clock) -> None
             deadline = clock.monotonic() + _STOP_SECONDS
             while not handle.ended:
                 if clock.monotonic() > deadline:
-                    raise StartError(f"the agent, process {handle.pid}, has not ended in {_STOP_SECONDS:g} s")
+                    raise StartError(
+                        f"the agent, process {handle.pid}, did not stop within {_STOP_SECONDS:g} s"
+                    )
                 await asyncio.sleep(_LOOK_SECONDS)
     except ProcessGone:
         return
@@ -245,9 +252,9 @@ def _remove_files(options: DepartureOptions, identity: NodeCredentials, say: Say
         remove(node)
     for file in (identity.credential_file, identity.authorities_file, identity.kubeconfig_file):
         file.unlink(missing_ok=True)
-    say("removed the node's key, certificate and kubeconfig, and what it kept of pods")
+    say("removed the node's key, certificate, kubeconfig and pod data")
     for each in kept:
-        say(f"{each} stay in {node / each}; --remove-{each} removes them too")
+        say(f"kept the {each} in {node / each}; --remove-{each} removes them too")
 
 
 @asynccontextmanager

@@ -1,10 +1,9 @@
-"""What a controller-manager shows of itself: ``/healthz``, ``/readyz`` and ``/metrics``.
+"""The pages of a controller-manager: ``/healthz``, ``/readyz`` and ``/metrics``.
 
     pages = manager_pages(manager, informers, leadership, identity, clock)
 
-It is healthy while it can do its part: follow the server, take part in the election, and decide while it leads. It is ready once its caches are
-filled, whether it leads or stands by; the last line of ``/readyz`` says which. A standby is as ready as a leader, since
-it is the next.
+It is healthy while it can watch the server, take part in leader election, and run controllers if it leads. It
+is ready once its caches are filled, whether it leads or stands by; the last line of ``/readyz`` says which.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from pilothouse.runtime.manager import Manager
 from pilothouse.runtime.stall_check import StallCheck
 
 Check = tuple[str, str]
-"""What was looked at, and what is wrong with it; empty if nothing is."""
+"""A check, and its problem; empty if it passes."""
 
 
 def manager_pages(
@@ -35,7 +34,7 @@ def manager_pages(
     def standing() -> str:
         if leadership is None or leadership.fence is not None:
             return f"{identity} leads"
-        # A lease that still names this process, which no longer relies on it, is nobody's.
+        # A lease that still names this process although it has stepped down has no leader.
         holder = "" if leadership.holder == identity else leadership.holder
         return f"{identity} stands by; {holder or 'nobody'} leads"
 
@@ -68,50 +67,50 @@ def _checked(name: str, checks: Sequence[Check], standing: str) -> StatusPage:
 
 
 def _families(engines: Sequence[Engine], leads: bool) -> Iterator[str]:
-    """Figures of a controller are from when this process began, over all its terms."""
+    """Counters run from the start of this process, over all its terms as leader."""
     by_name = [(labels(controller=one.controller.name), one) for one in engines]
     yield gauge("pilothouse_manager_leads", "Whether this process decides.", [("", int(leads))])
     yield counter(
         "pilothouse_decisions_total",
-        "Decisions taken, by what they came to.",
+        "Decisions, by outcome.",
         [
             (f"{text},{labels(outcome=outcome)}", count)
             for text, one in by_name
-            for outcome, count in sorted(one.tally.decisions.items())
+            for outcome, count in sorted(one.counters.decisions.items())
         ],
     )
     yield counter(
         "pilothouse_acts_total",
-        "Intents, by what came of them.",
+        "Intents, by verb and outcome.",
         [
             (f"{text},{labels(verb=verb, outcome=outcome)}", count)
             for text, one in by_name
-            for (verb, outcome), count in sorted(one.tally.acts.items())
+            for (verb, outcome), count in sorted(one.counters.executed.items())
         ],
     )
     yield counter(
         "pilothouse_decisions_overtaken_total",
-        "Decisions that were taken again because the world had changed meanwhile.",
-        [(text, one.tally.refused) for text, one in by_name],
+        "Decisions that were repeated because objects had changed meanwhile.",
+        [(text, one.counters.refused) for text, one in by_name],
     )
     yield counter(
         "pilothouse_decision_errors_total",
-        "Decisions that broke.",
-        [(text, one.tally.errors) for text, one in by_name],
+        "Decisions that raised an error.",
+        [(text, one.counters.errors) for text, one in by_name],
     )
     yield histogram(
         "pilothouse_decision_duration_seconds",
-        "How long a decision took, with what was done for it.",
-        [(text, one.tally.seconds) for text, one in by_name],
+        "Duration of decisions, with the execution of their intents.",
+        [(text, one.counters.seconds) for text, one in by_name],
     )
     yield gauge(
         "pilothouse_queue_depth",
-        "Objects that wait to be decided about.",
+        "Objects in the work queue.",
         [(text, len(one.queue)) for text, one in by_name],
     )
     yield gauge(
         "pilothouse_queue_parked",
-        "Objects that wait for a cache to show what was last written for them.",
+        "Objects that wait until a cache shows the last write for them.",
         [(text, sum(map(len, one.parked.values()))) for text, one in by_name],
     )
     yield from process_metrics.families()

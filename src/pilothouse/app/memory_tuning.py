@@ -1,9 +1,9 @@
-"""The memory of a long-running server.
+"""Memory settings of a long-running server.
 
-What is made while a server starts lives as long as its process. Looking through it again and again, during the start
-and after, would be wasted: the collector rests until the start is over, and leaves alone what is there by then. And
-what the start used and freed goes back to the system, as do large blocks whenever they are freed later: a list of
-megabytes leaves nothing behind. The code that only the start has run is let go as well.
+Objects created during the start live as long as the process. Scanning them again and again would be wasted:
+the garbage collector is off until the start is over, and then skips these objects (``gc.freeze``). Memory
+that the start has freed goes back to the system, as do large blocks that are freed later. Code that only the
+start has run is unmapped.
 """
 
 from __future__ import annotations
@@ -22,33 +22,33 @@ _MADV_DONTNEED = 4
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 _SOON = 4.0
 _LARGE = 512 * 1024
-"""Twice what the TLS layer takes for each read and gives back right after it. If such a block came from the system each
-time, that would cost a request more than all of its parsing."""
+"""Twice what the TLS layer takes for each read and gives back right after it. If such a block came from
+the system each time, that would cost a request more than all of its parsing."""
 
 
 def start_quietly() -> None:
-    """Before components are imported: no collections until ``settle``."""
+    """Before components are imported: no garbage collection until ``settle``."""
     gc.disable()
-    _tell_allocator("mallopt", _M_MMAP_THRESHOLD, _LARGE)
-    _tell_allocator("mallopt", _M_TRIM_THRESHOLD, _LARGE)
+    _call_allocator("mallopt", _M_MMAP_THRESHOLD, _LARGE)
+    _call_allocator("mallopt", _M_TRIM_THRESHOLD, _LARGE)
 
 
 def settle() -> None:
-    """When the start is over. Requests make many short-lived objects and few cycles, so looking seldom is enough."""
+    """After the start. Requests create few cycles, so rare collections are enough."""
     gc.freeze()
     gc.set_threshold(50_000, 20, 20)
     gc.enable()
-    _tell_allocator("malloc_trim", 0)
-    _let_go_of_code()
+    _call_allocator("malloc_trim", 0)
+    _unmap_code()
 
 
 def settle_later(loop: asyncio.AbstractEventLoop) -> None:
-    """For those whose start is followed by work that is over soon: caches that fill, or a server that is not there yet."""
+    """For processes whose start is followed by a burst of work, such as filling caches."""
     loop.call_later(_SOON, settle)
 
 
 def clean_mappings(smaps: str) -> Iterator[tuple[int, int]]:
-    """Where files are mapped whose pages can't be written and never were, in the kernel's account of a process."""
+    """The read-only, unmodified file mappings in a process's smaps."""
     place: tuple[int, int] | None = None
     for line in smaps.splitlines():
         if head := _MAPPING.match(line):
@@ -59,11 +59,12 @@ def clean_mappings(smaps: str) -> Iterator[tuple[int, int]]:
             place = None
 
 
-def _let_go_of_code() -> None:
+def _unmap_code() -> None:
     """Unmap the parts of program and libraries that the start has touched.
 
-    Most are not needed again, such as what makes certificates. They stay in the system's page cache; whatever is needed
-    is mapped again at its next use. What the loader has adjusted to where it lies would be lost, so that is left alone.
+    Most are not needed again, such as what makes certificates. They stay in the system's page cache; whatever
+    is needed is mapped again at its next use. What the loader has adjusted to where it lies would be lost, so
+    that is left alone.
     """
     madvise = getattr(ctypes.CDLL(None), "madvise", None)
     if madvise is None or not _ACCOUNT.exists():
@@ -72,7 +73,7 @@ def _let_go_of_code() -> None:
         madvise(ctypes.c_void_p(start), ctypes.c_size_t(end - start), _MADV_DONTNEED)
 
 
-def _tell_allocator(function: str, *arguments: int) -> None:
+def _call_allocator(function: str, *arguments: int) -> None:
     """Call a function of glibc's allocator; another C library does without."""
     call = getattr(ctypes.CDLL(None), function, None)
     if call is not None:

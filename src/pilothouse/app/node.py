@@ -1,9 +1,9 @@
-"""A node, put together from its parts and run until told to stop.
+"""Composes a node from its parts and runs it until told to stop.
 
     await run(NodeOptions(access=load(kubeconfig), settings=settings), announce=print)
 
-It runs on the stock event loop until SIGTERM or SIGINT. Pods go on running and are taken up by the next agent, unless the settings
-say otherwise; SIGUSR1 leaves them running in any case.
+It runs on the stock event loop until SIGTERM or SIGINT. Pods keep running and are adopted by the next
+agent, unless the settings say otherwise; SIGUSR1 keeps them running in any case.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ from pilothouse.node.addresses.address_records import AddressRecordsError
 from pilothouse.node.addresses.pod_network import PodNetwork
 from pilothouse.node.addresses.pod_ranges import BadRange, NoBlock
 from pilothouse.node.agent import Agent, DataInUse
-from pilothouse.node.certificate_renewal import NodeCertificateRenewal
-from pilothouse.node.directory_removal import DirectoryRemoval
+from pilothouse.node.containers.pilot_installation import installation
+from pilothouse.node.files.directory_removal import DirectoryRemoval
 from pilothouse.node.images.image_store import ImageStore
 from pilothouse.node.interfaces import NodeParts
-from pilothouse.node.machine_info import read_machine_info
+from pilothouse.node.machine.certificate_renewal import NodeCertificateRenewal
+from pilothouse.node.machine.machine_info import read_machine_info
+from pilothouse.node.machine.node_credentials import NodeCredentials
 from pilothouse.node.metrics.metrics_pages import MetricsPages
-from pilothouse.node.node_credentials import NodeCredentials
-from pilothouse.node.pilot_installation import installation
 from pilothouse.node.server.caller_authorization import CallerAuthorizer
 from pilothouse.node.server.container_programs import ContainerPrograms
 from pilothouse.node.server.exec_sessions import ExecSessions
@@ -69,27 +69,27 @@ AGENT = f"pilothouse-node/{pilothouse.__version__}"
 
 @dataclass(frozen=True, kw_only=True)
 class NodeOptions:
-    """What the command's flags come to."""
+    """The flags of the command."""
 
     access: Access
     settings: NodeSettings
     host: str = "127.0.0.1"
     """Where the node's own server listens."""
     client_authorities: bytes = b""
-    """Whose certificates callers of that server may show, PEM, beside those of whoever stands behind the API server."""
+    """PEM of authorities that callers of that server may have, besides the API server's."""
     joined: NodeCredentials | None = None
     """The files of a machine that joined, which the node itself renews."""
     lifeline: int | None = None
     listen_fd: int | None = None
-    """A socket that listens already, of whoever looks after the node; None to open one here."""
+    """A listening socket, inherited from the supervisor; None to open one."""
     socket_store_fds: tuple[int, ...] = ()
-    """Both ends of a socket pair that keeps listening sockets while the node is started again; none to keep none."""
+    """A socket pair that keeps listening sockets while the node restarts; may be empty."""
 
 
 async def run(options: NodeOptions, *, announce: Callable[[str], None]) -> None:
     """Run until asked to stop. Raises ``StartError`` at the start."""
     loop = asyncio.get_running_loop()
-    # What is made has the mode that it is made with, whoever started us.
+    # Files get the modes that they are created with, whatever the umask was.
     os.umask(0o022)
     memory_tuning.settle_later(loop)
     stop = ShutdownRequest.on_signals(loop)
@@ -103,9 +103,9 @@ async def run(options: NodeOptions, *, announce: Callable[[str], None]) -> None:
 
     loop.add_signal_handler(signal.SIGUSR1, leave_pods)
     if options.lifeline is not None:
-        # Whoever was to say what becomes of the pods is gone: the next agent takes them up.
+        # The supervisor, which decides about the pods, is gone: the next agent adopts them.
         when_closed(
-            options.lifeline, leave_pods, is_well=lambda: not any(each.is_deaf() for each in listeners)
+            options.lifeline, leave_pods, is_healthy=lambda: not any(each.is_deaf() for each in listeners)
         )
     clock, door = SystemClock(), _door(options)
     settings = msgspec.structs.replace(
@@ -152,7 +152,7 @@ async def run(options: NodeOptions, *, announce: Callable[[str], None]) -> None:
 
 
 def _door(options: NodeOptions) -> socket.socket:
-    """Where the node's own server is to be found. Raises ``StartError``."""
+    """The address of the node's own server. Raises ``StartError``."""
     if options.listen_fd is not None:
         return inherited_sockets((options.listen_fd,))[0]
     try:
@@ -181,7 +181,7 @@ def _rooms(
 
 
 def _volumes(settings: NodeSettings, api: Api, clock: Clock) -> PodVolumes:
-    """Raises ``StartError``, if a tier is not safe from other users."""
+    """Raises ``StartError`` if other users can change a tier."""
     for name, folder in settings.tiers.items():
         if problem := tier_problem(folder):
             raise StartError(f"--tier {name}={folder}: {problem}")
@@ -198,10 +198,10 @@ def _volumes(settings: NodeSettings, api: Api, clock: Clock) -> PodVolumes:
 
 
 def _group(settings: NodeSettings) -> str:
-    """The control group that holds those of all pods.
+    """The control group above those of all pods.
 
-    It is that of the data folder: a control plane that was restored on the same machine has pods of the same uids, on a node of the same
-    name, and what one ends in its groups must not be the other's.
+    It is that of the data folder: a control plane that was restored on the same machine has pods of the same
+    uids, on a node of the same name, and what one ends in its groups must not be the other's.
     """
     mark = hashlib.sha256(os.fsencode(settings.data.absolute())).hexdigest()[:8]
     return f"pilothouse/{settings.name}-{mark}"
@@ -210,13 +210,13 @@ def _group(settings: NodeSettings) -> str:
 async def _parts(
     settings: NodeSettings, api: Api, clock: Clock, volumes: PodVolumes, store: SocketStore | None
 ) -> NodeParts:
-    """All that the agent is made of."""
+    """Build the agent."""
     group = _group(settings)
     groups = cgroups.find(group)
     try:
         groups.weigh(os.cpu_count() or 1)
     except OSError as problem:
-        log.warning("pods together weigh as little as any one process: %s", problem)
+        log.warning("all pods together have the CPU weight of one process: %s", problem)
     return NodeParts(
         images=ImageStore(
             settings.data / "images", clock, seen=(*installation(), *map(str, settings.exposed))

@@ -1,4 +1,4 @@
-"""What a node may be called."""
+"""Names of nodes."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from pilothouse.base.node_names import why_no_node_name
 
 
 def default_node_name() -> str:
-    """The machine's host name, as far as it can be a node's."""
+    """The host name, made a valid node name."""
     parts = re.sub(r"[^-a-z0-9.]+", "-", socket.gethostname().lower()).split(".")
     return ".".join(filter(None, (part.strip("-") for part in parts))) or "node"
 
 
 def kept_node_name(kubeconfig: Path) -> str:
-    """What the node of a data folder is called already; empty if there is none.
+    """The name of the node of a data folder; empty if there is none.
 
-    It stays, whatever becomes of the host name: volumes are where the node of this name is.
+    It stays when the host name changes: volumes belong to the node of this name.
     """
     try:
         user = json.loads(kubeconfig.read_bytes())["users"][0]["name"]
@@ -29,7 +29,7 @@ def kept_node_name(kubeconfig: Path) -> str:
     except OSError as problem:
         raise StartError(f"{kubeconfig} can't be read: {problem.strerror}") from None
     except (ValueError, LookupError, TypeError):
-        raise StartError(f"{kubeconfig} is not as it was written: remove it, or bring it back") from None
+        raise StartError(f"{kubeconfig} is damaged: remove it, or restore it") from None
     return str(user).removeprefix("system:node:")
 
 

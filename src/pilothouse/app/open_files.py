@@ -9,7 +9,7 @@ import resource
 
 
 def raise_open_files() -> int:
-    """Raise the soft limit to the hard one: each watcher, listener and connection is an open file. Returns what it was."""
+    """Raise the soft limit to the hard one, since connections are open files; returns the old."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft < hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

@@ -1,4 +1,4 @@
-"""What an API server is told: the flags of its command, checked and in their own types."""
+"""The options of an API server: the flags of its command, checked and typed."""
 
 from __future__ import annotations
 
@@ -6,38 +6,23 @@ import os
 from dataclasses import dataclass, field
 from ipaddress import IPv4Network
 from pathlib import Path
-from typing import Literal
 
 from pilothouse.apiserver.registry.service_ranges import CLUSTER_RANGE, NODE_MASK_SIZE, SERVICE_RANGE
-
-StoreKind = Literal["sqlite", "memory", "etcd"]
+from pilothouse.store.factory import EtcdOptions, StoreKind, StoreOptions
 
 
 class StartError(Exception):
-    """The server can't start; the message says why, in one line, for whoever typed the command."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class EtcdOptions:
-    """How to reach etcd."""
-
-    servers: tuple[str, ...] = ()
-    ca_file: Path | None = None
-    cert_file: Path | None = None
-    key_file: Path | None = None
-    prefix: str = ""
-    user: str = ""
-    password: str = ""
+    """The server can't start; the message says why, in one line, for the user of the command."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class AuditOptions:
-    """What is recorded, and where. Without a path nothing is."""
+    """What to audit, and where. Nothing without a path."""
 
     log_path: Path | None = None
     policy_file: Path | None = None
     max_megabytes: int = 100
-    """Of a file before it is put aside. 0 here and below is no limit."""
+    """The size at which the file is rotated. 0 here and below means no limit."""
     max_backups: int = 10
     max_days: int = 30
 
@@ -60,51 +45,51 @@ class ApiServerOptions:
     store: StoreKind = "sqlite"
     etcd: EtcdOptions = field(default_factory=EtcdOptions)
     service_addresses: IPv4Network = SERVICE_RANGE
-    """Services get their cluster addresses from here."""
+    """The range of cluster IPs of Services."""
     cluster_ranges: tuple[IPv4Network, ...] = (CLUSTER_RANGE,)
-    """Ranges of nodes' pods have to lie in one of these."""
+    """The ranges that nodes' pod CIDRs have to lie in."""
     node_mask_size: int = NODE_MASK_SIZE
-    """Bits that the prefix of such a range has at least."""
+    """The shortest prefix of a pod CIDR."""
     node_addresses: tuple[IPv4Network, ...] = ()
-    """Nodes may be at these addresses, beside the one that each of them calls from."""
+    """Addresses that nodes may have, besides the one that each calls from."""
     anonymous_auth: bool = True
-    """Whether a request without credentials is anyone's, or a 401."""
+    """Whether a request without credentials is anonymous, or gets a 401."""
     token_auth_file: Path | None = None
     client_ca_file: Path | None = None
     tls_cert_file: Path | None = None
     tls_private_key_file: Path | None = None
     signing_key_file: Path | None = None
-    """Signs service accounts' tokens."""
+    """The key that signs service-account tokens."""
     cluster_signing_cert_file: Path | None = None
     cluster_signing_key_file: Path | None = None
-    """The authority that signs certificates, if not one of the server's own making."""
+    """The authority that signs certificates, if not the server's own."""
     encryption_key_file: Path | None = None
-    """Seals secrets in the store."""
+    """Encrypts secrets in the store."""
     audit: AuditOptions = field(default_factory=AuditOptions)
     admission_control_config_file: Path | None = None
     max_requests_in_flight: int = 400
     max_mutating_requests_in_flight: int = 200
     client_timeout: float = 30.0
-    """Seconds that a client may take to send the head of a request, or to receive each megabyte of an answer."""
+    """Seconds for a client to send a request's head, or to receive each megabyte."""
     compaction_interval: float = 300.0
     """Seconds of history that a watcher or a paging client can count on."""
     local_node: str = ""
-    """The node on this machine that is let in by a file in the data folder; none if empty."""
+    """The node on this machine, which gets a kubeconfig in the data folder; none if empty."""
     local_node_absent: bool = False
-    """That node does not run and is started after the server: what it has reported is from before."""
+    """That node is not running and is started after the server: its reported status is outdated."""
     lifeline: int | None = None
-    """A descriptor whose other end is held by whoever looks after the server: see ``roles``."""
+    """The descriptor of the lifeline to the supervisor: see ``processes``."""
     listen_fds: tuple[int, ...] = ()
-    """Sockets that listen at host and port already, of whoever looks after the server; none to open them here."""
+    """Listening sockets inherited from the supervisor; empty to open them."""
     shutdown_delay: float = 0.0
     """Seconds that the server goes on serving, no longer ready, before it stops."""
 
     def check(self) -> None:
-        """Raise for flags that contradict each other."""
-        if self.store == "etcd" and not self.etcd.servers:
-            raise StartError("--store etcd needs --etcd-servers")
-        if self.store != "etcd" and self.etcd != EtcdOptions():
-            raise StartError(f"--etcd-* flags go with --store etcd, not with --store {self.store}")
+        """Raises ``StartError`` for flags that contradict each other."""
+        try:
+            StoreOptions(kind=self.store, etcd=self.etcd).check()
+        except ValueError as problem:
+            raise StartError(str(problem)) from None
         self.audit.check()
         self._check_cluster_ranges()
         if (self.tls_cert_file is None) != (self.tls_private_key_file is None):
@@ -123,7 +108,8 @@ class ApiServerOptions:
         for each in self.cluster_ranges:
             if not any(contains(private, each) for private in PRIVATE):
                 raise StartError(
-                    f"--cluster-cidr {each} is not a private range; pods have addresses of {', '.join(map(str, PRIVATE))}"
+                    f"--cluster-cidr {each} is not a private range; pods have addresses of "
+                    f"{', '.join(map(str, PRIVATE))}"
                 )
             if each.overlaps(self.service_addresses):
                 raise StartError(
@@ -132,7 +118,7 @@ class ApiServerOptions:
 
 
 def default_data() -> Path:
-    """Where data goes unless told otherwise: the system's place for root, the user's own for others."""
+    """The default data folder: the system's for root, the user's own for others."""
     if os.geteuid() == 0:
         return Path("/var/lib/pilothouse")
     home = os.environ.get("XDG_DATA_HOME")
@@ -149,5 +135,5 @@ def read_file(file: Path) -> bytes:
 
 
 def explain(problem: OSError) -> str:
-    """What went wrong, without numbers."""
+    """The reason of an error, without its number."""
     return problem.strerror or getattr(problem, "reason", "") or str(problem)

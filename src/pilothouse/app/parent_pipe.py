@@ -1,10 +1,10 @@
-"""A role's end of its lifeline: see ``roles``.
+"""A child's end of its lifeline (see ``processes``).
 
-await_word(descriptor)                  # before the loop: whoever looks after us says when
-stop_when_closed(stop, descriptor)      # within it: whoever looks after us is gone
+    await_begin(descriptor)                 # before the event loop starts: block until the supervisor says so
+    stop_when_closed(stop, descriptor)      # in the event loop: stop when the supervisor is gone
 
-From then on the loop answers the parent's questions whether it still runs (``liveness``), and SIGUSR2 has the stacks of all threads
-written to the log, which works in a process whose loop is stuck too.
+From then on the event loop answers liveness probes (``child_liveness``), and SIGUSR2 writes the stacks of all
+threads to the log, even if the event loop is stuck.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from collections.abc import Callable
 from pilothouse.app.child_liveness import ANSWER, ASK
 from pilothouse.app.graceful_shutdown import ShutdownRequest
 
-ALONE_SECONDS = 5.0
-"""How long a role may take to stop in order once nobody looks after it any more."""
+ORPHAN_SECONDS = 5.0
+"""How long a process may take to stop in order once its supervisor is gone."""
 
 log = logging.getLogger(__name__)
 
 
-def await_word(descriptor: int) -> None:
-    """Block until told to begin. Whoever was to tell us may be gone instead: then there is nothing to do."""
+def await_begin(descriptor: int) -> None:
+    """Block until told to begin; exit if the supervisor is gone."""
     if not os.read(descriptor, 1):
         raise SystemExit(0)
 
@@ -38,37 +38,37 @@ def stop_when_closed(stop: ShutdownRequest, descriptor: int) -> None:
 
 
 def when_closed(
-    descriptor: int, then: Callable[[], None], *, is_well: Callable[[], bool] = lambda: True
+    descriptor: int, then: Callable[[], None], *, is_healthy: Callable[[], bool] = lambda: True
 ) -> None:
-    """Have something done when the other end is closed. While it is not well, the process does not answer that it runs."""
+    """Call ``then`` at end-of-file. Probes stay unanswered while ``is_healthy`` is false."""
     loop = asyncio.get_running_loop()
-    # No program that this process starts holds the line too.
+    # Programs that this process starts must not inherit it.
     os.set_inheritable(descriptor, False)
     os.set_blocking(descriptor, False)
     faulthandler.register(signal.SIGUSR2)
 
-    def heard() -> None:
+    def on_readable() -> None:
         try:
-            said = os.read(descriptor, 64)
+            received = os.read(descriptor, 64)
         except BlockingIOError:
             return
         except ConnectionError:
-            said = b""
-        if ASK in said and is_well():
+            received = b""
+        if ASK in received and is_healthy():
             with contextlib.suppress(BlockingIOError, ConnectionError):
                 os.write(descriptor, ANSWER)
-        if not said:
+        if not received:
             loop.remove_reader(descriptor)
-            loop.call_later(ALONE_SECONDS, _leave)
+            loop.call_later(ORPHAN_SECONDS, _exit)
             then()
 
-    loop.add_reader(descriptor, heard)
+    loop.add_reader(descriptor, on_readable)
 
 
-def _leave() -> None:
-    """Those whom it waits for, such as the server, may be gone as well; and whoever starts everything anew waits for its end."""
+def _exit() -> None:
+    """What it waits for, such as the server, may be gone as well; and the next ``up`` waits for its end."""
     log.warning(
-        "nobody looks after this process any more, and it has not ended in %g s: it is left as it is",
-        ALONE_SECONDS,
+        "the supervisor of this process is gone, and it did not stop within %g s: exiting",
+        ORPHAN_SECONDS,
     )
     os._exit(1)

@@ -1,8 +1,8 @@
-"""A pilot, put together from its parts and run until its database has ended.
+"""A pilot, composed of its parts and run until its database has exited.
 
-    code = await run(PilotOptions(application="redis", access=access, place=place))
+    code = await run(PilotOptions(application="redis", access=access, instance=instance))
 
-It runs on the stock event loop: it starts a process of its own and wants to hear of its end.
+It runs on asyncio's own event loop, since it starts a child process and has to see its exit.
 """
 
 from __future__ import annotations
@@ -31,33 +31,33 @@ LIVE_PORT = 12000
 
 @dataclass(frozen=True, kw_only=True)
 class PilotOptions:
-    """What the command's flags come to."""
+    """The flags of the command."""
 
     application: str
     access: Access
-    place: InstanceEnvironment
+    instance: InstanceEnvironment
     ready_port: int = READY_PORT
     live_port: int = LIVE_PORT
     grace: float = GRACE
 
 
 async def run(options: PilotOptions) -> int:
-    """The exit code. Raises ``UnknownApplication``, and ``OSError`` where a port can't be had."""
+    """Returns the exit code. Raises ``UnknownApplication``, and ``OSError`` if a port is taken."""
     memory_tuning.settle_later(asyncio.get_running_loop())
-    driver = find_driver(options.application, options.place)
+    driver = find_driver(options.application, options.instance)
     clock = SystemClock()
     agent = f"pilothouse-pilot/{pilothouse.__version__}"
     async with HttpTransport.open(options.access, clock, agent=agent) as transport:
         api = Api(transport, Random(), manager="pilothouse-pilot")
-        captain = InstanceSupervisor(api, options.place, driver, clock, Random(), grace=options.grace)
-        questions = {options.ready_port: captain.readiness, options.live_port: captain.liveness}
+        supervisor = InstanceSupervisor(api, options.instance, driver, clock, Random(), grace=options.grace)
+        questions = {options.ready_port: supervisor.readiness, options.live_port: supervisor.liveness}
         async with (
-            serving(options.place.address, questions, captain.figures),
-            forwarding(captain.pass_on) as asked,
-            # As the first process of a container we are who orphans come to.
+            serving(options.instance.address, questions, supervisor.metrics),
+            forwarding(supervisor.pass_on) as asked,
+            # The first process of a container inherits orphans.
             Reaper().running(),
         ):
-            code = await captain.run(asked)
-            if captain.exit_message:
-                write_termination_message(captain.exit_message)
+            code = await supervisor.run(asked)
+            if supervisor.exit_message:
+                write_termination_message(supervisor.exit_message)
             return code

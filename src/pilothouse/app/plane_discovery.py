@@ -1,13 +1,13 @@
-"""Which data folder a command means that was not given one.
+"""Finds the data folder for a command that was not given one.
 
     find(CONTROL_PLANE)             # FoundPlane(data=…, origin="where `pilothouse up` runs", …); raises NoPlane
 
-Looked at in this order: ``PILOTHOUSE_DATA``; what runs, of this user (``plane_registry``); then, of planes that do not run: one that was
-killed, the ``.data`` of the checkout that this program is part of, and the default data folder. Where several run, the command has to say
-which one it means.
+Searched in this order: ``PILOTHOUSE_DATA``; running planes of this user (``plane_registry``); then, of planes
+that do not run: one that was killed, the ``.data`` of the checkout that this program is part of, and the
+default data folder. If several run, the user has to name one.
 
-A folder that is found, rather than named, has to belong to this user or to root, and nobody else may be able to write it: the kubeconfig
-in it says which server the command trusts.
+A folder that is found, rather than named, has to belong to this user or to root, and be writable by no one
+else: the kubeconfig in it says which server the command trusts.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class WantedPlane:
     roles: tuple[Role, ...]
     """What has to run on the folder."""
     mark: str
-    """The file by which a folder of one that does not run is known."""
+    """The file that marks the folder of a plane that does not run."""
     remedy: str = "start one with `pilothouse up`"
     """What to do where there is none."""
 
@@ -53,7 +53,7 @@ class FoundPlane:
 
     data: Path
     origin: str
-    """In words, to follow the folder's name."""
+    """As a clause that follows the folder's name in a message."""
     running: bool = False
     """Whether what was looked for is known to run on it."""
 
@@ -73,8 +73,8 @@ def find(wanted: WantedPlane, environ: Mapping[str, str] = os.environ) -> FoundP
         if _is_ours(data) and _has(data, wanted.mark):
             return FoundPlane(data, origin, _is_up(data))
     raise NoPlane(
-        f"no {wanted.noun} of yours runs on this machine, and none has left its data in {' or '.join(_places())}; "
-        f"{wanted.remedy}, or name its data folder with --data or {VARIABLE}"
+        f"no {wanted.noun} of yours is running on this machine, and there is no data of one in "
+        f"{' or '.join(_places())}; {wanted.remedy}, or name its data folder with --data or {VARIABLE}"
     )
 
 
@@ -118,7 +118,7 @@ def _places() -> list[str]:
 
 
 def _checkout() -> Path | None:
-    """The checkout whose code this is. Not the one that we happen to be in, which may be anybody's."""
+    """The checkout that this code is part of. Not the current folder, which may belong to anyone."""
     root = Path(pilothouse.__file__).parents[2]
     return root if (root / "scripts" / "up").exists() and (root / "pyproject.toml").exists() else None
 
@@ -127,7 +127,7 @@ def _is_ours(data: Path) -> bool:
     try:
         found = os.lstat(data)
         if stat.S_ISLNK(found.st_mode):
-            # Anybody may write a link, as its mode says; who made it counts, and where it leads.
+            # The mode of a link says nothing; its owner counts, and its target.
             return found.st_uid in (os.geteuid(), 0) and is_trusted(os.stat(data))
         return is_trusted(found)
     except OSError:
@@ -143,7 +143,7 @@ def _has(data: Path, mark: str) -> bool:
 
 
 def _is_up(data: Path) -> bool:
-    """Whether an ``up`` has the folder that could not be registered, or is registered elsewhere."""
+    """Whether an ``up`` that is not in the registry holds the folder."""
     # Imported here: most commands never need it.
     from pilothouse.app.up_state import holder
 

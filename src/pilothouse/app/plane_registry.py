@@ -1,14 +1,15 @@
-"""Which planes and nodes of this user run on this machine, and on which data folders.
+"""The registry of this user's control planes and nodes on this machine, by data folder.
 
     with registered(Path("/srv/plane"), "up", print): ... # for as long as it runs
-    entries()                                           # what other commands of the same user see of it
+    entries()                                           # what other commands of the same user see
 
-One file per data folder and role, in a folder that belongs to the user alone: ``/run/pilothouse`` for root, the user's state folder
-for others, or the one that ``PILOTHOUSE_RUNTIME_DIR`` names. The process that runs holds a lock on its file. So one that was killed
-leaves an entry that is not running, and no process id has to be believed.
+One file per data folder and role, in a folder that belongs to the user alone: ``/run/pilothouse`` for root,
+the user's state folder for others, or the one that ``PILOTHOUSE_RUNTIME_DIR`` names. The process that runs
+holds a lock on its file. So one that was killed leaves an entry that is not running, and no process id has to
+be trusted.
 
-Root never reads what another user could have written: a folder or a file that does not belong to this user or to root, that others
-may write, or that is a link, is passed over.
+Root never reads what another user could have written: a folder or a file that does not belong to this user or
+to root, that others may write, or that is a link, is ignored.
 """
 
 from __future__ import annotations
@@ -67,15 +68,13 @@ def is_trusted(found: os.stat_result) -> bool:
 
 @contextmanager
 def registered(data: Path, role: Role, say: Callable[[str], None]) -> Iterator[None]:
-    """Be found by other commands of this user within the context. Where that can't be, it is said, and nothing else is different."""
+    """Register within the context, for other commands. A failure is only reported."""
     with contextlib.ExitStack() as stack:
         try:
             stack.enter_context(_entry(data, role))
         except (OSError, RuntimeError) as problem:
             reason = (problem.strerror if isinstance(problem, OSError) else None) or str(problem)
-            say(
-                f"other commands have to be told with --data {data} where this runs: {runtime_folder()}: {reason}"
-            )
+            say(f"other commands need --data {data} to find this process: {runtime_folder()}: {reason}")
         yield
 
 
@@ -88,7 +87,7 @@ def _entry(data: Path, role: Role) -> Iterator[None]:
         _forget_removed(directory)
         descriptor = _locked_file(directory, name)
         if descriptor is None:
-            # It runs on this folder already; this one will find out, and end.
+            # Another process runs on this folder; this one will notice, and exit.
             yield
             return
         try:
@@ -96,7 +95,7 @@ def _entry(data: Path, role: Role) -> Iterator[None]:
             os.pwrite(descriptor, _content(data, role), 0)
             yield
         finally:
-            # While it is still locked: nobody else's is removed.
+            # While it is still locked, so that no other process's entry is removed.
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(name, dir_fd=directory)
             os.close(descriptor)
@@ -106,12 +105,12 @@ def _content(data: Path, role: Role) -> bytes:
     from pilothouse.supervise.process_identity import identify
 
     me = identify(os.getpid())
-    told = {"data": str(data), "role": role, "boot": me.boot, "pid": me.pid, "ticks": me.ticks}
-    return json.dumps(told).encode()
+    entry = {"data": str(data), "role": role, "boot": me.boot, "pid": me.pid, "ticks": me.ticks}
+    return json.dumps(entry).encode()
 
 
 def entries() -> list[RegistryEntry]:
-    """What is registered, those that run first. Anything that is not this user's own or root's is passed over."""
+    """All entries, running ones first. Files of other users than this one and root are ignored."""
     try:
         with _opened_folder(runtime_folder()) as directory:
             found = [entry for name in sorted(os.listdir(directory)) if (entry := _read(directory, name))]
@@ -134,7 +133,7 @@ def _opened_folder(folder: Path) -> Iterator[int]:
 
 
 def _locked_file(directory: int, name: str) -> int | None:
-    """The entry's file, locked; None if another process has it. Readers hold the lock for a moment at a time."""
+    """The entry's file, locked; None if another process has it. Readers lock only briefly."""
     deadline = time.monotonic() + _LOCK_SECONDS
     while True:
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -153,9 +152,9 @@ def _locked_file(directory: int, name: str) -> int | None:
 
 def _read(directory: int, name: str) -> RegistryEntry | None:
     if not name.startswith(_PREFIXES):
-        # Other parts keep files of theirs beside the entries.
+        # Other parts keep their files beside the entries.
         return None
-    # Without waiting: a pipe would have us wait for its writer.
+    # Non-blocking: opening a pipe would wait for its writer.
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:
         descriptor = os.open(name, flags, dir_fd=directory)
@@ -165,13 +164,13 @@ def _read(directory: int, name: str) -> RegistryEntry | None:
         found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode) or not is_trusted(found):
             return None
-        told = json.loads(os.pread(descriptor, _LARGEST, 0))
-        if told["role"] not in ("up", "apiserver", "node") or not os.path.isabs(told["data"]):
+        tree = json.loads(os.pread(descriptor, _LARGEST, 0))
+        if tree["role"] not in ("up", "apiserver", "node") or not os.path.isabs(tree["data"]):
             return None
         from pilothouse.supervise.process_identity import ProcessIdentity
 
-        process = ProcessIdentity(str(told["boot"]), int(told["pid"]), int(told["ticks"]))
-        return RegistryEntry(Path(told["data"]), told["role"], _is_held(descriptor), process)
+        process = ProcessIdentity(str(tree["boot"]), int(tree["pid"]), int(tree["ticks"]))
+        return RegistryEntry(Path(tree["data"]), tree["role"], _is_held(descriptor), process)
     except (OSError, ValueError, LookupError, TypeError):
         return None
     finally:
@@ -187,7 +186,7 @@ def _is_held(descriptor: int) -> bool:
 
 
 def _forget_removed(directory: int) -> None:
-    """Entries of planes that were killed, and whose data has been removed since."""
+    """Remove entries of killed planes whose data folder is gone."""
     for name in os.listdir(directory):
         entry = _read(directory, name)
         if entry is not None and not entry.running and not entry.data.exists():

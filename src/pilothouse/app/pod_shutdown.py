@@ -1,4 +1,4 @@
-"""The end of all pods of a machine's node, for whoever stops it: in their own time, or at once for somebody in a hurry.
+"""Stops all pods of a node: within their grace periods, or at once if the user is in a hurry.
 
 await end_all(folder.node, stop)
 """
@@ -11,16 +11,16 @@ from pathlib import Path
 from pilothouse.app.graceful_shutdown import ShutdownRequest
 from pilothouse.app.options import StartError
 from pilothouse.base.clock import SystemClock
-from pilothouse.node.shutdown import end_pods
+from pilothouse.node.machine.shutdown import end_pods
 from pilothouse.supervise import containers
 from pilothouse.supervise.launch_spec import LaunchError
 
 STOP_SECONDS = 120.0
-"""How long pods may take to end, whatever they ask for, when the node ends with them."""
+"""The limit of all grace periods when the node stops with its pods."""
 
 
 async def end_all(node: Path, stop: ShutdownRequest) -> int:
-    """How many containers ran. No agent may look after the folder any more. Raises ``StartError`` if one can't be ended."""
+    """Stop all containers; returns their number. No agent may run. Raises ``StartError``."""
     clock = SystemClock()
     ending = asyncio.create_task(end_pods(node, containers, clock, patience=STOP_SECONDS))
     hurried = asyncio.create_task(stop.hurried.wait())

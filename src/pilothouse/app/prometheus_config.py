@@ -1,10 +1,12 @@
-"""The configuration by which Prometheus scrapes a control plane: server, nodes, controller-managers, and the pilots of all databases.
+"""The Prometheus configuration for a control plane: server, nodes, controller-managers and pilots.
 
     files = unpack(access, Path("credentials"), token_file=None)
     scrape_config(access.url, files, managers=["127.0.0.1:10257"])        # {"scrape_configs": [...]}
 
-Prometheus reads certificates, keys and tokens from files, so those of a kubeconfig are unpacked into a folder. The server lists its peers, nodes and pilots for
-Prometheus' HTTP discovery (that for Kubernetes is left out of Debian's build). Nodes are read through the server, pilots where they are: at their pods' addresses, without TLS.
+Prometheus reads certificates, keys and tokens from files, so those of a kubeconfig are unpacked into a
+folder. The server lists its peers, nodes and pilots for Prometheus' HTTP discovery (that for Kubernetes is
+left out of Debian's build). Nodes are scraped through the server, pilots at their pods' addresses,
+without TLS.
 """
 
 from __future__ import annotations
@@ -84,7 +86,7 @@ def scrape_config(url: str, files: Files, managers: Sequence[str] = ()) -> dict[
 
     servers = page("pilothouse-apiserver", server_metrics.PATH)
     if not address.path.strip("/"):
-        # Behind a proxy that is told by its path, one server stands for all of them.
+        # Behind a proxy with a path prefix, one server stands for all of them.
         del servers["static_configs"]
         servers |= listed(server_targets.PATH)
     jobs = [

@@ -1,9 +1,10 @@
-"""A control plane from a backup: its objects into a store, its keys to where keys are kept.
+"""Restores a control plane from a backup: its objects into a store, its keys into a folder or that store.
 
     restored = await restore(file, data, "sqlite", EtcdOptions(), EncryptionKeys(), adopts_volumes=False)
 
-The backup is read through before anything is made, and compared with what was made of it at the end. A data folder gets
-its ``format`` last: until then no server takes it for one. All is as it was but for the identity (``restored_identity``).
+The backup is verified before anything is written, and compared with the result at the end. A data folder gets
+its ``format`` last: until then no server accepts it. Everything is as before except the identity
+(``restored_identity``).
 """
 
 from __future__ import annotations
@@ -23,22 +24,22 @@ from pilothouse.apiserver.discovery.catalog import ROOT
 from pilothouse.app import keys
 from pilothouse.app.backup import SavedBackup, check
 from pilothouse.app.data_folder import DataFolder
-from pilothouse.app.options import EtcdOptions, StartError, StoreKind, explain
+from pilothouse.app.options import StartError, explain
 from pilothouse.app.restored_identity import RestoredIdentity, living_owner
-from pilothouse.app.stores import SAVED, store_options
+from pilothouse.app.stores import SAVED
 from pilothouse.pki.authority import UnusableError
 from pilothouse.pki.encryption_keys import EncryptionKeys, Unopenable
 from pilothouse.pki.keyring import Keyring
 from pilothouse.pki.private_files import private_folder
 from pilothouse.store.backup_file import BackupError, BackupReader, Saved
-from pilothouse.store.factory import opened
+from pilothouse.store.factory import EtcdOptions, StoreKind, StoreOptions, opened
 from pilothouse.store.interface import Store, StoreError
 from pilothouse.store.restore import Lifetime, NotEmpty, differences, restore_entries
 
 
 @dataclass(frozen=True)
 class Restored:
-    """What has become of a backup."""
+    """The result of a restore."""
 
     backup: SavedBackup
     keys: int
@@ -57,7 +58,7 @@ async def restore(
 ) -> Restored:
     """``sealing`` opens the control plane's keys where they go into a folder; everything else stays as it is.
 
-    ``adopts_volumes``: it takes the place of the one that the backup is of, which must not run any more.
+    ``adopts_volumes``: it replaces the original, which must not run.
 
     Raises ``StartError`` with what is wrong; then nothing has been made that a server would take for good.
     """
@@ -68,7 +69,7 @@ async def restore(
             with _new_folder(data) as folder:
                 own = await _into_folder(file, backup, folder, sealing, identity)
         else:
-            own = await _into_store(file, backup, data, etcd, identity)
+            own = await _into_store(file, backup, etcd, identity)
     except OSError as problem:
         raise StartError(f"{problem.filename or file}: {explain(problem)}") from None
     except NotEmpty as problem:
@@ -79,19 +80,19 @@ async def restore(
 
 
 def _identity(file: Path, adopts_volumes: bool) -> RestoredIdentity:
-    """Raises ``StartError``, if it is to take over the volumes of one that is alive."""
+    """Raises ``StartError`` if it would take over the volumes of a running control plane."""
     identity = RestoredIdentity.of(_read(file), adopts_volumes=adopts_volumes)
     if data := living_owner(_read(file), identity):
         raise StartError(
-            f"a node agent of the control plane that {file} is a backup of runs here, with its data in {data}, and has the "
-            "volumes: stop it first with `pilothouse down`, or leave --adopt-volumes out"
+            f"a node agent of the control plane in the backup {file} is running here, on {data}, and uses "
+            "the volumes: stop it first with `pilothouse down`, or omit --adopt-volumes"
         )
     return identity
 
 
 @contextlib.contextmanager
 def _new_folder(data: Path) -> Iterator[DataFolder]:
-    """A data folder in the making, which goes away again when that fails."""
+    """A data folder under construction, removed if that fails."""
     existed = data.exists()
     if existed and (not data.is_dir() or any(entry.name != "lost+found" for entry in data.iterdir())):
         raise StartError(f"{data} exists and is not an empty folder; a backup is restored into a new one")
@@ -124,15 +125,13 @@ async def _into_folder(
         lifetime=_lifetime(),
         now=time.time(),
     )
-    async with opened(store_options("sqlite", EtcdOptions(), folder)) as store:
+    async with opened(StoreOptions(folder=folder.store)) as store:
         await _compare(store, (saved for saved in _entries(file, identity) if not _is_key(saved)))
     return len(own)
 
 
-async def _into_store(
-    file: Path, backup: SavedBackup, data: Path, etcd: EtcdOptions, identity: RestoredIdentity
-) -> int:
-    async with opened(store_options("etcd", etcd, DataFolder(data))) as store:
+async def _into_store(file: Path, backup: SavedBackup, etcd: EtcdOptions, identity: RestoredIdentity) -> int:
+    async with opened(StoreOptions(kind="etcd", etcd=etcd)) as store:
         entries = _entries(file, identity)
         await restore_entries(store, entries, SAVED, base=backup.header.revision, lifetime=_lifetime())
         await _compare(store, _entries(file, identity))
@@ -146,7 +145,7 @@ async def _compare(store: Store, entries: Iterator[Saved]) -> None:
 
 
 def _entries(file: Path, identity: RestoredIdentity) -> Iterator[Saved]:
-    """As they are restored."""
+    """The entries of a backup, as they are restored."""
     return map(identity.given, _read(file))
 
 
@@ -159,9 +158,7 @@ def _opened(saved: Saved, sealing: EncryptionKeys) -> bytes:
     try:
         return sealing.open(saved.key, saved.value)
     except Unopenable as problem:
-        raise StoreError(
-            f"{saved.key} can't be opened, --encryption-key-file has to help: {problem}"
-        ) from None
+        raise StoreError(f"{saved.key} can't be decrypted with --encryption-key-file: {problem}") from None
 
 
 def _is_key(saved: Saved) -> bool:
@@ -169,7 +166,7 @@ def _is_key(saved: Saved) -> bool:
 
 
 def _lifetime() -> Lifetime:
-    """Events are short-lived; they get their time anew."""
+    """Events expire; their time to live starts again."""
     rules = {
         f"{ROOT}{resource.path}/": resource.stored.time_to_live
         for resource in resources()

@@ -1,11 +1,11 @@
-"""The identity of a control plane that is made from a backup: never that of the one that the backup is of.
+"""The identity of a restored control plane: never that of the original.
 
     identity = RestoredIdentity.of(entries, adopts_volumes=False)
-    identity.given(saved)                       # the namespace kube-system with another uid; all else as it is
-    living_owner(entries, identity)             # "/var/lib/pilothouse/node", if a node agent there has volumes of the original
+    identity.given(saved)                       # kube-system with another uid; other entries unchanged
+    living_owner(entries, identity)             # the folder of a node agent that uses its volumes
 
-Volumes know their control plane by this uid (``node.volumes.volume_owners``). A restored one leaves those of the original
-alone, or, if it is to be its successor, takes them over.
+Volumes refer to their control plane by this uid (``node.volumes.volume_owners``). A restored one leaves those
+of the original alone, or takes them over if it replaces it.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ _VOLUMES: Final = f"{ROOT}persistentvolumes/"
 
 @dataclass(frozen=True)
 class RestoredIdentity:
-    """Who a restored control plane is."""
+    """The uid of a restored control plane."""
 
     uid: str
     original: str
-    """The uid of the one that the backup is of; empty if it had none."""
+    """The uid of the original; empty if it had none."""
     adopts: tuple[str, ...] = ()
-    """The uids of those whose volumes it takes over."""
+    """The uids of the control planes whose volumes it takes over."""
 
     @classmethod
     def of(cls, entries: Iterable[Saved], *, adopts_volumes: bool) -> RestoredIdentity:
-        """A new one."""
+        """A random one."""
         found = next((saved for saved in entries if saved.key == _KEY), None)
         if found is None:
             return cls(new_uid(), "")
@@ -70,7 +70,7 @@ class RestoredIdentity:
 
 
 def living_owner(entries: Iterable[Saved], identity: RestoredIdentity) -> str:
-    """The data folder of a node agent that runs on this machine and has volumes that are to be taken over; empty if there is none."""
+    """The data folder of a running node agent that uses volumes to be taken over; or empty."""
     folders = set()
     for saved in entries:
         if saved.key.startswith(_VOLUMES):

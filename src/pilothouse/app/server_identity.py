@@ -1,11 +1,11 @@
-"""What a server shows of itself, whom it trusts, and the ways in of its administrator and its controllers.
+"""The certificates of a server, whom it trusts, and the kubeconfigs of its administrator and controllers.
 
-    identity = ServerIdentity(options, folder, keyring, authorities)
+    identity = ServerIdentity(options, folder, keyring, authorities, clock)
     context = identity.tls()
     identity.admit(url)
 
-Asking again is how things are renewed: what is about to expire, or was signed by an authority that no longer signs, is
-made again on the way.
+Asking again is how things are renewed: what is about to expire, or was signed by an authority that no longer
+signs, is made again on the way.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _END_OF_CERTIFICATE = b"-----END CERTIFICATE-----"
 
 
 class ServerIdentity:
-    """The server's certificates, its own or those it was given."""
+    """The server's certificates, its own or those given by flags."""
 
     def __init__(
         self,
@@ -49,15 +49,15 @@ class ServerIdentity:
         self._clock = clock
         self._authorities = authorities
         self.authority = Authority(authorities.current)
-        """The one that signs."""
+        """The authority that signs."""
         if self.authority.expiring(self.now()):
             raise UnusableError(
-                "the authority's certificate is not valid at this time; set the clock right, or replace it: see "
-                "`pilothouse certs rotate-ca --help`"
+                "the authority's certificate is not valid at this time; set the clock right, or replace it: "
+                "see `pilothouse certs rotate-ca --help`"
             )
 
     def adopt(self, authorities: Authorities) -> None:
-        """Sign and trust by these from now on."""
+        """Use these authorities from here on."""
         self.authority = Authority(authorities.current)
         self._authorities = authorities
 
@@ -65,22 +65,22 @@ class ServerIdentity:
         return datetime.datetime.fromtimestamp(self._clock.now(), datetime.UTC)
 
     def pair(self) -> Pair:
-        """Where the serving certificate and its key lie."""
+        """The files of the serving certificate and its key."""
         given = self._options
         if given.tls_cert_file is not None and given.tls_private_key_file is not None:
             return Pair(given.tls_cert_file, given.tls_private_key_file)
-        # Pods may call it by the Service default/kubernetes, which has the first address of its range.
+        # Pods reach it through the Service default/kubernetes, which has the first address of the range.
         names = addresses.names(given.host, str(given.service_addresses[1]))
         return self._keyring.serving(self.authority, names, self.now())
 
     def peer(self) -> Pair:
-        """What this server shows to other instances."""
+        """The client certificate of this server for other instances."""
         return self._keyring.peer(self.authority, self.now())
 
     def towards_nodes(self) -> ssl.SSLContext:
-        """What this server shows to the agents of nodes, whose certificates have to be of our own authorities."""
+        """The TLS context towards node agents, whose certificates have to be our own."""
         context = ssl.create_default_context(cadata=self._authorities.trusted.decode())
-        # Below 1.3 a node could choose a prime for the exchange of keys that takes this server seconds.
+        # Below 1.3 a node could choose a prime for the key exchange that costs this server seconds.
         context.minimum_version = ssl.TLSVersion.TLSv1_3
         pair = self.peer()
         context.load_cert_chain(pair.certificate, pair.key)
@@ -104,27 +104,27 @@ class ServerIdentity:
 
     @property
     def trusted(self) -> bytes:
-        """What clients check the server's certificate against."""
+        """The authorities that clients verify the server with."""
         given = self._options.tls_cert_file
         return read_file(given) if given is not None else self._authorities.trusted
 
     @property
     def looks(self) -> tuple[bytes, ...]:
-        """All that a TLS context is made of; when it changes, so must the context."""
+        """The inputs of the TLS context; when they change, the context is reloaded."""
         pair, extra = self.pair(), self._options.client_ca_file
         files = [pair.certificate, pair.key, *([extra] if extra is not None else [])]
         return (*map(read_file, files), self._authorities.trusted)
 
     @property
     def client_authorities(self) -> frozenset[bytes]:
-        """The certificates that those of clients are checked against."""
+        """The authorities of client certificates."""
         extra = self._options.client_ca_file
         pem = self._authorities.trusted + (read_file(extra) if extra is not None else b"")
         return frozenset(block.strip() for block in pem.split(_END_OF_CERTIFICATE) if block.strip())
 
     def admit(self, url: str) -> None:
-        """Write the kubeconfigs of whoever is on this machine, unless they are as they should be: the administrator's, the
-        controller-manager's and, where there is one, the node's."""
+        """Write the kubeconfigs of this machine if they are outdated: the administrator's, the
+        controller-manager's and, if there is one, the node's."""
         admin = self._keyring.admin(self.authority, self.now())
         _keep(self._folder.admin_kubeconfig, kubeconfig(url, self.trusted, "admin", admin))
         manager = self._keyring.controller_manager(self.authority, self.now())
@@ -135,7 +135,7 @@ class ServerIdentity:
             self._issue_node_serving(name)
 
     def _issue_node_serving(self, name: str) -> None:
-        """The certificate of the node's own server, as its request would get it: so the node need not wait for who approves."""
+        """Issue the certificate of the node's own server, which need not wait for approval."""
         file, now = self._folder.node_serving, self.now()
         if file.exists():
             kept = file.read_bytes()
@@ -162,7 +162,7 @@ def _keep(file: Path, content: bytes) -> None:
 
 
 def _why_unusable(pair: Pair, problem: OSError) -> str:
-    """Which of the two files is at fault; where neither is, what TLS says of them together."""
+    """Which of the two files is wrong; if neither is, the TLS error."""
     if why := why_no_certificate(read_file(pair.certificate)):
         return f"{pair.certificate} {why}"
     if why := why_no_key(read_file(pair.key)):

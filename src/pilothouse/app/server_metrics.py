@@ -1,9 +1,4 @@
-"""What is seen of a server from outside, put together: who gets how many places, and what is told of all of it.
-
-watched = Monitoring(options, core, store)
-edge = Edge(core.answer, …, shares=watched.shares, requests=watched.requests)
-watched.serve_pages(trail)
-"""
+"""Composes the flow control and the metrics of a server."""
 
 from __future__ import annotations
 
@@ -33,7 +28,7 @@ from pilothouse.store.timed_store import TimedStore
 
 
 class Monitoring:
-    """A server's shares and figures. ``store`` is the one that its core works on."""
+    """Flow control and metrics of a server. ``store`` is the one that its core uses."""
 
     def __init__(self, options: ApiServerOptions, core: RequestHandler, store: TimedStore) -> None:
         self._core = core
@@ -46,7 +41,7 @@ class Monitoring:
         )
 
     def serve_pages(self, trail: AuditTrail | None) -> None:
-        """Have ``/metrics``, ``/metrics/objects`` and the lists of servers, nodes and pilots answered."""
+        """Serve ``/metrics``, ``/metrics/objects`` and the lists of servers, nodes and pilots."""
         core = self._core
         page = ServerMetrics(
             requests=self.requests,

@@ -1,10 +1,11 @@
-"""The systemd unit that runs ``pilothouse up`` or ``pilothouse node`` as a service of the machine, or of a user.
+"""The systemd unit for ``pilothouse up`` or ``pilothouse node``, as a system or a user service.
 
     service_unit("node", ["/usr/bin/pilothouse", "node", "--data", "/var/lib/pilothouse"], user=False)
 
-Only the main process is stopped by systemd (``KillMode=process``): it ends what it runs by itself, and what it is to leave running goes
-on when it is started again. For the same reason the unit has no mount namespace of its own (``ProtectSystem``, ``PrivateTmp`` and the like):
-the volumes that one agent mounts have to be there for the next. Filters of system calls would be inherited by pods.
+systemd stops only the main process (``KillMode=process``), which stops its pods itself or leaves them
+running for its next start. For the same reason the unit has no mount namespace
+of its own (``ProtectSystem``, ``PrivateTmp`` and the like): the volumes that one agent mounts have to be
+there for the next. Filters of system calls would be inherited by pods.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _DESCRIPTIONS: Final = {
     "node": "Pilothouse: node agent",
 }
 _STOP_SECONDS: Final = {"up": 240, "node": 180}
-"""Longer than the program itself takes, at most, to end what it runs."""
+"""More than the program itself takes to stop."""
 _PLAIN: Final = re.compile(r"[-\w./:=,@+]+", re.ASCII)
 
 
@@ -38,13 +39,13 @@ def service_unit(role: ServiceRole, command: Sequence[str], *, user: bool) -> st
         "[Service]",
         "Type=exec",
         f"ExecStart={' '.join(map(_quoted, command))}",
-        "# An end that was asked for is none to recover from; after `pilothouse down` it stays down.",
+        "# A requested stop is not a failure: after `pilothouse down` it stays down.",
         "Restart=on-failure",
         "RestartSec=5s",
-        "# It ends its pods by itself, or leaves them running for its next start.",
+        "# It stops its pods itself, or leaves them running for its next start.",
         "KillMode=process",
         f"TimeoutStopSec={_STOP_SECONDS[role]}s",
-        "# Limits of pods are control groups below its own.",
+        "# The limits of pods are control groups below its own.",
         "Delegate=yes",
         "TasksMax=infinity",
         *([] if user else ["LimitNOFILE=1048576", "LimitNPROC=infinity"]),
@@ -58,7 +59,7 @@ def service_unit(role: ServiceRole, command: Sequence[str], *, user: bool) -> st
 
 
 def _quoted(word: str) -> str:
-    """A word of a command line, as systemd reads it."""
+    """An argument of a command line, quoted for systemd."""
     if _PLAIN.fullmatch(word):
         return word
     if any(ord(each) < 32 or ord(each) == 127 for each in word):
@@ -76,7 +77,7 @@ def unit_file(name: str, *, user: bool, config_home: str = "") -> Path:
 
 
 def changeable_by_others(paths: Iterable[Path]) -> list[Path]:
-    """Those of the paths that users other than root could exchange, by themselves or by a folder above."""
+    """The paths that users other than root could replace, directly or through a parent folder."""
     found = []
     for path in paths:
         real = path.resolve()
@@ -87,9 +88,9 @@ def changeable_by_others(paths: Iterable[Path]) -> list[Path]:
 
 def _is_open(path: Path) -> bool:
     try:
-        told = os.lstat(path)
+        found = os.lstat(path)
     except OSError:
         return False
-    # In a folder with the sticky bit nobody takes away what is another's.
-    shared = told.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and not told.st_mode & stat.S_ISVTX
-    return told.st_uid != 0 or bool(shared)
+    # In a sticky folder users can't remove the files of others.
+    shared = found.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and not found.st_mode & stat.S_ISVTX
+    return found.st_uid != 0 or bool(shared)

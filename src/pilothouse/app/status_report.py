@@ -1,9 +1,9 @@
 """What ``pilothouse status`` shows: the processes of an ``up``, and the nodes and pods that its server knows.
 
-    seen = look(Path("/var/lib/pilothouse"), now)
-    seen.roles, seen.nodes, seen.pods, seen.problem
+    overview = look(Path("/var/lib/pilothouse"), now)
+    overview.roles, overview.nodes, overview.pods, overview.problem
 
-It is looked at from outside: the report that ``up`` leaves, the kernel's account of the processes, and the API.
+It reads the report that ``up`` writes, the kernel's figures of the processes, and the API.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Row = tuple[str, ...]
 
 @dataclass(frozen=True)
 class ClusterOverview:
-    """How things are at one moment, in rows for tables."""
+    """The state at one moment, in rows for tables."""
 
     headline: str
     roles: tuple[Row, ...] = ()
@@ -37,25 +37,27 @@ class ClusterOverview:
     nodes: tuple[Row, ...] = ()
     """Name, status, pods, age."""
     pods: tuple[Row, ...] = ()
-    """Namespace, name, ready, status, restarts, age, node; those that are not well first."""
+    """Namespace, name, ready, status, restarts, age, node; those with problems first."""
     problem: str = ""
-    """Why the server could not be asked."""
+    """Why the server did not answer."""
     up: bool = True
 
 
 def look(path: Path, now: float) -> ClusterOverview:
-    """Ask everybody. Raises ``StartError`` if the folder is another user's."""
+    """Read everything. Raises ``StartError`` if the folder belongs to another user."""
     report, holder = up_state.running(path), up_state.holder(path)
     if holder is not None and holder.process is not None and not holder.lives:
         return ClusterOverview(
-            f"`up` on {path} was killed, and what it ran is ending; its pods go on running. "
-            f"`pilothouse up --data {path}` takes them up, `pilothouse down --data {path}` ends them",
+            f"`pilothouse up` on {path} was killed; its processes are stopping, its pods keep running. "
+            f"`pilothouse up --data {path}` adopts them, `pilothouse down --data {path}` stops them",
             up=False,
         )
     if report is None and holder is not None:
-        return ClusterOverview(f"starting or ending on {path}")
+        return ClusterOverview(f"starting or stopping on {path}")
     if report is None:
-        return ClusterOverview(f"nothing is up on {path}; `pilothouse up --data {path}` starts it", up=False)
+        return ClusterOverview(
+            f"nothing is running on {path}; `pilothouse up --data {path}` starts it", up=False
+        )
     headline = f"{report.url or 'starting'}, up for {human_age(now - report.since)}"
     roles = _roles(report, now)
     try:
@@ -87,7 +89,7 @@ def _roles(report: UpReport, now: float) -> tuple[Row, ...]:
 
 
 def memory(pid: int) -> str:
-    """What a process takes of the machine's memory, shared parts by its share of them."""
+    """The memory of a process, with its share of shared pages (PSS)."""
     try:
         account = Path(f"/proc/{pid}/smaps_rollup").read_text()
     except OSError:
@@ -109,11 +111,11 @@ def _node(node: dict[str, Any], pods: list[dict[str, Any]], now: float) -> Row:
 
 
 def _pods(pods: list[dict[str, Any]], now: float) -> tuple[Row, ...]:
-    rows = [(_is_well(pod), _pod(pod, now)) for pod in pods]
+    rows = [(_is_healthy(pod), _pod(pod, now)) for pod in pods]
     return tuple(row for _, row in sorted(rows))
 
 
-def _is_well(pod: dict[str, Any]) -> bool:
+def _is_healthy(pod: dict[str, Any]) -> bool:
     status = pod.get("status", {})
     containers = status.get("containerStatuses") or ()
     running = status.get("phase") == "Running" and all(each.get("ready") for each in containers)

@@ -1,11 +1,11 @@
-"""Pages that a process shows of itself over plain HTTP: its health, its figures.
+"""A small HTTP server for the health and metrics pages of a process.
 
     async with serving("127.0.0.1", 0, {"/healthz": lambda: StatusPage(200, "ok")}) as port:
         …
 
-Anybody who reaches the port may read, pods on the same machine too, so that pages hold nothing but health and counts: no names of
-objects, no values. Nothing can be changed by it. Idle connections can't use up the process's files: with ``MOST_CONNECTIONS`` open,
-the oldest makes room for the next.
+Every client that reaches the port may read, pods on the same machine too, so pages contain only health and
+counts: no names of objects, no values. It is read-only. Idle connections can't use up the process's files:
+with ``MOST_CONNECTIONS`` open, the oldest is closed for the next.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MOST_CONNECTIONS = 64
 
 @dataclass(frozen=True, slots=True)
 class StatusPage:
-    """What is answered to a GET."""
+    """The response to a GET."""
 
     status: int
     text: str
@@ -44,13 +44,13 @@ class _BoundedServer(web.Server):
 
 @asynccontextmanager
 async def serving(host: str, port: int, pages: Mapping[str, Callable[[], StatusPage]]) -> AsyncIterator[int]:
-    """The port, a free one for 0, at which the pages can be read within the context. Raises ``StartError``."""
+    """Serve the pages within the context; yields the port, a free one for 0. Raises ``StartError``."""
 
     async def answer(request: web.BaseRequest) -> web.Response:
         make = pages.get(request.path)
         if make is None:
             there = "\n".join(sorted(pages))
-            return _response(StatusPage(404, f"there is no {request.path} here; there is\n{there}\n"))
+            return _response(StatusPage(404, f"{request.path} not found; there is\n{there}\n"))
         if request.method not in ("GET", "HEAD"):
             return _response(StatusPage(405, "pages can be read, with GET, and nothing else\n"))
         return _response(make())

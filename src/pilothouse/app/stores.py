@@ -20,7 +20,7 @@ from pilothouse.apiserver.request_handler import RequestHandler
 from pilothouse.apiserver.server_instances import PREFIX as INSTANCES
 from pilothouse.app.data_folder import DataFolder
 from pilothouse.app.keys import PREFIX, GivenKeys, KeyStore
-from pilothouse.app.options import ApiServerOptions, EtcdOptions, StartError, StoreKind, read_file
+from pilothouse.app.options import ApiServerOptions, StartError, read_file
 from pilothouse.base.clock import Clock
 from pilothouse.pki.encryption_keys import EncryptionKeys, KeyFileError
 from pilothouse.pki.keyring import Keyring
@@ -36,7 +36,8 @@ NOT_SAVED = (INSTANCES, MARK, ADDRESS_BOOK)
 """except this: it says something about the store and its servers of the moment."""
 
 SEALED = (*SECRETS, PREFIX)
-"""What is sealed where there are keys for that: secrets, and the control plane's own keys, which open everything."""
+"""What is sealed where there are keys for that: secrets, and the control plane's own keys, which open
+everything."""
 
 log = logging.getLogger(__name__)
 
@@ -45,23 +46,8 @@ log = logging.getLogger(__name__)
 async def opened_store(options: ApiServerOptions, folder: DataFolder) -> AsyncIterator[EncryptedStore]:
     """The store that a server works on, with secrets sealed."""
     keys = sealing_keys(options.encryption_key_file)
-    async with opened(store_options(options.store, options.etcd, folder)) as store:
+    async with opened(StoreOptions(kind=options.store, folder=folder.store, etcd=options.etcd)) as store:
         yield EncryptedStore(await continued(store), keys, SEALED)
-
-
-def store_options(kind: StoreKind, etcd: EtcdOptions, folder: DataFolder) -> StoreOptions:
-    """Where the store is."""
-    return StoreOptions(
-        kind=kind,
-        folder=folder.store,
-        endpoints=etcd.servers,
-        prefix=etcd.prefix,
-        ca_file=etcd.ca_file,
-        cert_file=etcd.cert_file,
-        key_file=etcd.key_file,
-        user=etcd.user,
-        password=etcd.password,
-    )
 
 
 def sealing_keys(file: Path | None) -> EncryptionKeys:

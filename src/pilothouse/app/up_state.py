@@ -1,13 +1,13 @@
-"""What ``up`` leaves in the data folder for ``down``, ``status`` and the next ``up``: that it runs, and how it is doing.
+"""What ``up`` writes to the data folder for ``down``, ``status`` and the next ``up``: a lock and a report.
 
-    async with held(folder, ...) as lock: ...       # AlreadyRunning if another `up` has it
+    async with held(folder, ...) as lock: ...       # AlreadyRunning if another `up` holds it
     write(folder, UpReport(...))
     running(folder)                                 # the report of one that runs, else None
-    holder(folder)                                  # who has the lock, from its first moment on
+    holder(folder)                                  # the process that holds the lock
 
-The lock is held by ``up`` and by each of its roles. So the folder is not free before the last of them has ended, even when
-``up`` itself was killed; whoever finds a report without a lock knows that it is of one that is no more. In the lock's file
-``up`` says which process it is: it is there before the first report, and before anything is started.
+The lock is held by ``up`` and by each of its child processes. So the folder is not free before the last of
+them has ended, even if ``up`` itself was killed; a report without a lock is a stale one. The lock file names
+the process of ``up``, before it writes the first report and starts anything.
 """
 
 from __future__ import annotations
@@ -57,17 +57,17 @@ class UpReport:
     node: str
     keep: bool
     ready: float
-    """Seconds from its beginning until the node was ready; 0 before that."""
+    """Seconds from its start until the node was ready; 0 before that."""
     roles: tuple[ProcessReport, ...]
     manager: str = ""
-    """Where the controller-manager shows its figures, as HOST:PORT; empty before it has said so."""
+    """The address of the controller-manager's metrics, as HOST:PORT; empty until it is known."""
 
 
 class FolderHolder(msgspec.Struct, frozen=True):
-    """Who has a folder: an ``up``, or what one that was killed left behind."""
+    """The holder of a folder: an ``up``, or the children of one that was killed."""
 
     process: ProcessIdentity | None = None
-    """The ``up``, which may have ended; None in the first moments, in which it has not said so yet."""
+    """The ``up``, which may have ended; None until it has written its name."""
     keep: bool = False
     """Whether it leaves pods running."""
 
@@ -83,18 +83,18 @@ class FolderHolder(msgspec.Struct, frozen=True):
 
 
 class AlreadyRunning(StartError):
-    """Somebody else has the folder."""
+    """Another process holds the folder."""
 
 
 class ToldToStop(Exception):
-    """Before the folder was free."""
+    """Told to stop before the folder was free."""
 
 
 @asynccontextmanager
 async def held(folder: Path, *, keep: bool, patience: float, stop: asyncio.Event) -> AsyncIterator[int]:
-    """The descriptor of the lock, held within the context. What the last ``up`` left behind gets ``patience`` seconds to end.
+    """Hold the lock; yields its descriptor. Children of an earlier ``up`` get ``patience`` seconds to end.
 
-    Raises ``AlreadyRunning``; ``ToldToStop`` if ``stop`` is set before it is ours.
+    Raises ``AlreadyRunning``; ``ToldToStop`` if ``stop`` is set before the lock is free.
     """
     descriptor = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
@@ -103,12 +103,13 @@ async def held(folder: Path, *, keep: bool, patience: float, stop: asyncio.Event
             other = _holder(descriptor)
             if other.process is not None and other.lives:
                 raise AlreadyRunning(
-                    f"pilothouse is up on {folder} already, as process {other.process.pid}: "
-                    f"`pilothouse status --data {folder}` shows it, `pilothouse down --data {folder}` stops it"
+                    f"pilothouse is already running on {folder}, as process {other.process.pid}: "
+                    f"`pilothouse status --data {folder}` shows it, `pilothouse down --data {folder}` stops "
+                    "it"
                 )
             if time.monotonic() > deadline:
                 raise AlreadyRunning(
-                    f"something of an earlier `pilothouse up` on {folder} has not ended in {patience:g} s; "
+                    f"a process of an earlier `pilothouse up` on {folder} did not end within {patience:g} s; "
                     f"`fuser {folder / _LOCK}` names it"
                 )
             with contextlib.suppress(TimeoutError):
@@ -117,7 +118,7 @@ async def held(folder: Path, *, keep: bool, patience: float, stop: asyncio.Event
             if stop.is_set():
                 raise ToldToStop
         remove(folder)
-        _say(descriptor, FolderHolder(identify(os.getpid()), keep))
+        _write_holder(descriptor, FolderHolder(identify(os.getpid()), keep))
         yield descriptor
     finally:
         os.close(descriptor)
@@ -125,13 +126,13 @@ async def held(folder: Path, *, keep: bool, patience: float, stop: asyncio.Event
 
 @contextmanager
 def free(folder: Path) -> Iterator[bool]:
-    """Whether nobody has it; then nobody takes it within the context."""
+    """Whether the folder is free; if so, it is locked within the context."""
     with _lock_file(folder) as descriptor:
         yield descriptor is None or _locked(descriptor, fcntl.LOCK_EX)
 
 
 def holder(folder: Path) -> FolderHolder | None:
-    """Who has the folder; None if nobody does."""
+    """The process that holds the folder; None if it is free."""
     with _lock_file(folder) as descriptor:
         if descriptor is None or _locked(descriptor, fcntl.LOCK_SH):
             return None
@@ -147,7 +148,7 @@ def remove(folder: Path) -> None:
 
 
 def running(folder: Path) -> UpReport | None:
-    """The report of the ``up`` that has the folder; None if there is none."""
+    """The report of the ``up`` that holds the folder; None if there is none."""
     return None if holder(folder) is None else _read(folder)
 
 
@@ -160,7 +161,7 @@ def _lock_file(folder: Path) -> Iterator[int | None]:
         yield None
         return
     except PermissionError:
-        raise StartError(f"{folder} belongs to another user; ask as that user") from None
+        raise StartError(f"{folder} belongs to another user; run the command as that user") from None
     try:
         yield descriptor
     finally:
@@ -168,7 +169,7 @@ def _lock_file(folder: Path) -> Iterator[int | None]:
 
 
 def _opened(lock: Path) -> int:
-    """For writing where that is possible, which network filesystems want of those that lock."""
+    """For writing where possible: network filesystems require that for locks."""
     try:
         return os.open(lock, os.O_RDWR | os.O_CLOEXEC)
     except OSError as problem:
@@ -178,7 +179,7 @@ def _opened(lock: Path) -> int:
 
 
 def _locked(descriptor: int, how: int) -> bool:
-    """Whether the lock is ours now. Those who only look share it, and so are never taken for holders by each other."""
+    """Try to lock. Readers take a shared lock, so they never mistake each other for a holder."""
     try:
         fcntl.flock(descriptor, how | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -186,7 +187,7 @@ def _locked(descriptor: int, how: int) -> bool:
     return True
 
 
-def _say(descriptor: int, who: FolderHolder) -> None:
+def _write_holder(descriptor: int, who: FolderHolder) -> None:
     try:
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, msgspec.json.encode(who), 0)
@@ -198,13 +199,13 @@ def _holder(descriptor: int) -> FolderHolder:
     try:
         return msgspec.json.decode(os.pread(descriptor, 4096, 0), type=FolderHolder)
     except msgspec.MsgspecError:
-        # It is being written.
+        # Being written at this moment.
         return FolderHolder()
 
 
 def _read(folder: Path) -> UpReport | None:
     try:
-        told = json.loads((folder / _REPORT).read_bytes())
+        tree = json.loads((folder / _REPORT).read_bytes())
     except (FileNotFoundError, ValueError):
         return None
-    return UpReport(**{**told, "roles": tuple(ProcessReport(**each) for each in told["roles"])})
+    return UpReport(**{**tree, "roles": tuple(ProcessReport(**each) for each in tree["roles"])})

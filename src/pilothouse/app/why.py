@@ -1,39 +1,30 @@
-"""The answer to ``pilothouse why``: a server asked, and what it knows told."""
+"""The composition of ``pilothouse why``: a connection, the list of controllers, and ``diagnosis``."""
 
 from __future__ import annotations
 
 import random
 
-import msgspec
-
 from pilothouse.app.controller_list import all_controllers
 from pilothouse.app.controller_manager import LEASE
-from pilothouse.app.explaining import explained
-from pilothouse.app.findings import Findings, find_out
 from pilothouse.base.clock import SystemClock
-from pilothouse.base.terminal_text import escape_control_characters
 from pilothouse.client.access import Access
 from pilothouse.client.api import Api
 from pilothouse.client.discovery import discover
 from pilothouse.client.http_transport import HttpTransport
+from pilothouse.diagnosis.collector import collect
+from pilothouse.diagnosis.explanation import as_text
+from pilothouse.diagnosis.findings import Findings
 
 
-async def why(
-    access: Access, kind: str, name: str, namespace: str, lease: tuple[str, str] = LEASE
-) -> Findings:
-    """What is known of an object. Raises ``NoSuchKind``, ``StatusError``, ``TransportError``."""
+async def diagnose(access: Access, kind: str, name: str, namespace: str) -> Findings:
+    """Read about an object. Raises ``NoSuchKind``, ``StatusError``, ``TransportError``."""
     async with HttpTransport.open(access, SystemClock(), agent="pilothouse-why") as transport:
         api = Api(transport, random.Random(), manager="pilothouse-why")
         noun = (await discover(api)).called(kind)
         controllers = all_controllers(access.authority.decode())
-        return await find_out(api, noun, name, namespace or access.namespace, controllers, lease)
+        return await collect(api, noun, name, namespace or access.namespace, controllers, LEASE)
 
 
-def in_words(findings: Findings, *, verbose: bool = False) -> str:
-    return "\n".join(
-        map(escape_control_characters, explained(findings, now=SystemClock().now(), verbose=verbose))
-    )
-
-
-def as_json(findings: Findings) -> str:
-    return msgspec.json.format(msgspec.json.encode(findings)).decode()
+def explain(findings: Findings, *, verbose: bool = False) -> str:
+    """The findings as text, with ages up to this moment."""
+    return as_text(findings, now=SystemClock().now(), verbose=verbose)

@@ -1,4 +1,4 @@
-"""Text of others, made fit for a terminal: what would steer it is shown instead.
+r"""Text of others, made fit for a terminal: what would steer it is shown instead.
 
 >>> visible("\x1b[31mred\r\nfake line")
 '^[[31mred^M^Jfake line'

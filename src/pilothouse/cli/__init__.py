@@ -1,4 +1,4 @@
-"""The ``pilothouse`` command: parses flags, prints, never decides. Components are imported inside their own command."""
+"""The ``pilothouse`` command: parses flags and prints. Each command imports the components that it needs."""
 
 from __future__ import annotations
 

@@ -16,28 +16,33 @@ from pilothouse.cli.internal_flags import lifeline_flag, listen_fd_flag
 from pilothouse.cli.long_running import log_to_stderr, run_fast, verbose_flag
 from pilothouse.cli.parameters import FILE, Duration, Listen, Network
 from pilothouse.cli.server_flags import audit_flags, audit_options, sealing_flag
-from pilothouse.cli.store_flags import admission_flag, data_flag, etcd_flags, etcd_options, node_address_flag
+from pilothouse.cli.store_flags import (
+    admission_flag,
+    data_flag,
+    etcd_flags,
+    etcd_options,
+    node_address_flag,
+    store_flag,
+)
 
 
 @click.command()
 @data_flag("Folder for keys, certificates, the admin kubeconfig and, with SQLite, the objects.")
 @click.option(
-    "--listen", type=Listen(), default="127.0.0.1:6443", show_default=True, help="Port 0 takes a free one."
-)
-@click.option(
-    "--store",
-    type=click.Choice(["sqlite", "memory", "etcd"]),
-    default="sqlite",
+    "--listen",
+    type=Listen(),
+    default="127.0.0.1:6443",
     show_default=True,
-    help="Where objects live.",
+    help="Address to listen on; port 0 takes a free one.",
 )
+@store_flag("Where objects are stored.")
 @etcd_flags
 @click.option(
     "--service-cluster-ip-range",
     type=Network(),
     default=str(SERVICE_RANGE),
     show_default=True,
-    help="Range that services get their addresses from.",
+    help="Range of service addresses.",
 )
 @click.option(
     "--cluster-cidr",
@@ -46,14 +51,14 @@ from pilothouse.cli.store_flags import admission_flag, data_flag, etcd_flags, et
     multiple=True,
     default=[str(CLUSTER_RANGE)],
     show_default=True,
-    help="Range that nodes may have their pods' ranges from. Any number of times.",
+    help="Range from which nodes get the ranges of their pods. May be repeated.",
 )
 @click.option(
     "--node-cidr-mask-size",
     type=click.IntRange(16, 30),
     default=NODE_MASK_SIZE,
     show_default=True,
-    help="Bits of the prefix that the range of one node's pods has at least.",
+    help="Least prefix length of the range of one node's pods.",
 )
 @node_address_flag
 @click.option(
@@ -62,64 +67,62 @@ from pilothouse.cli.store_flags import admission_flag, data_flag, etcd_flags, et
     default=True,
     show_default=True,
     metavar="true|false",
-    help="Whether requests without credentials are let through, to what everyone may see; else they are a 401.",
+    help="Whether requests without credentials are accepted, as system:anonymous; else they get a 401.",
 )
 @click.option(
     "--token-auth-file", type=FILE, help='Bearer tokens, one line each: token,user,uid,"group,group".'
 )
-@click.option("--client-ca-file", type=FILE, help="Further authority whose client certificates are accepted.")
-@click.option(
-    "--tls-cert-file", type=FILE, help="Serving certificate, if not one of the server's own making."
-)
+@click.option("--client-ca-file", type=FILE, help="Further CA whose client certificates are accepted.")
+@click.option("--tls-cert-file", type=FILE, help="Serving certificate. Default: one of the server's own CA.")
 @click.option("--tls-private-key-file", type=FILE, help="Key of the serving certificate.")
 @audit_flags
 @admission_flag("AdmissionConfiguration of apiserver.config.k8s.io/v1, for Pod Security.")
 @click.option(
     "--service-account-signing-key-file",
     type=FILE,
-    help="Key (ECDSA P-256, PEM) that signs service accounts' tokens, if not one of the server's own making.",
+    help="Key (ECDSA P-256, PEM) that signs service account tokens. Default: one that the server generates.",
 )
 @click.option(
     "--cluster-signing-cert-file",
     type=FILE,
-    help="Authority that signs certificates, if not one of the server's own making; what else is in the file is trusted too.",
+    help="CA that signs certificates; further ones in the file are trusted, too. Default: one that the server generates.",
 )
-@click.option("--cluster-signing-key-file", type=FILE, help="Key of that authority.")
+@click.option("--cluster-signing-key-file", type=FILE, help="Key of that CA.")
 @sealing_flag
 @click.option(
     "--max-requests-inflight",
     type=click.IntRange(0),
     default=400,
     show_default=True,
-    help="Reads at a time before 429; 0 is no limit.",
+    help="Concurrent reads beyond which requests get a 429; 0 means no limit.",
 )
 @click.option(
     "--max-mutating-requests-inflight",
     type=click.IntRange(0),
     default=200,
     show_default=True,
-    help="Writes at a time before 429; 0 is no limit.",
+    help="Concurrent writes beyond which requests get a 429; 0 means no limit.",
 )
 @click.option(
     "--client-timeout",
     type=Duration(),
     default="30s",
     show_default=True,
-    help="How long a client may take to send a request's head, or to receive each megabyte of an answer.",
+    help="How long a client may take to send a request's headers, or to receive each megabyte of a response.",
 )
 @click.option(
     "--compaction-interval",
     type=Duration(),
     default="5m",
     show_default=True,
-    help="How much history watchers and paging clients can count on.",
+    help="How long history is kept at least, for watches and paged lists.",
 )
 @click.option(
     "--shutdown-delay-duration",
     type=Duration(),
     default="0s",
     show_default=True,
-    help="How long to go on serving, no longer ready, once told to stop.",
+    help="How long to serve on, not ready, after being asked to stop.",
 )
 @click.option(
     "--local-node",

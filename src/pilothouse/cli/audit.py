@@ -14,22 +14,37 @@ from pilothouse.cli.server_access import access, server_flags
 PATH = "/pilothouse/v1/audit"
 _INSTANCE = "pilothouse.io/instance"
 _FOLLOWED = "10"
-"""Records of the past that a follower is shown first."""
+"""How many past records --follow shows first."""
 _ROW = "{:<27}  {:<24}  {:<16}  {:<44}  {:<4}  {:<15}  {}"
 
 
 @click.command()
-@click.option("--user", default="", help="Only what this user did, as themselves or as somebody else.")
-@click.option("--object", "object_", default="", help="Only about this: pods/web-0, a kind or a resource.")
-@click.option("-n", "--namespace", default="", help="Only in this namespace.")
-@click.option("--verb", default="", help="Only this verb: get, list, watch, create, update, patch, delete …")
+@click.option("--user", default="", help="Only requests of this user, impersonated or not.")
 @click.option(
-    "--since", default="", help="Not older than this: 90s, 1h, or a time such as 2006-01-02T15:04:05Z."
+    "--object",
+    "object_",
+    default="",
+    help="Only requests for this object or resource, such as pods/web-0 or pods.",
 )
-@click.option("--limit", type=click.IntRange(1), help="At most so many, the newest; 1000 if not given.")
-@click.option("-f", "--follow", is_flag=True, help="Go on with what happens from here on.")
+@click.option("-n", "--namespace", default="", help="Only requests in this namespace.")
 @click.option(
-    "-o", "--output", type=click.Choice(["table", "json"]), default="table", help="json is a record a line."
+    "--verb",
+    default="",
+    help="Only requests with this verb: get, list, watch, create, update, patch, delete …",
+)
+@click.option(
+    "--since",
+    default="",
+    help="Only records newer than a duration such as 90s or 1h, or a time such as 2006-01-02T15:04:05Z.",
+)
+@click.option("--limit", type=click.IntRange(1), help="How many records to show, the newest. Default: 1000.")
+@click.option("-f", "--follow", is_flag=True, help="Follow new records.")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["table", "json"]),
+    default="table",
+    help="json prints one record a line.",
 )
 @server_flags
 def audit(output: str, kubeconfig: Path | None, data: Path | None, **asked: Any) -> None:
@@ -47,7 +62,7 @@ def audit(output: str, kubeconfig: Path | None, data: Path | None, **asked: Any)
     except RequestFailed as problem:
         raise click.ClickException(str(problem)) from None
     except KeyboardInterrupt:
-        pass  # How one stops following.
+        pass  # Ctrl-C stops following.
 
 
 def _params(asked: dict[str, Any]) -> dict[str, str]:

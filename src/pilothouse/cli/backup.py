@@ -10,7 +10,14 @@ import click
 from pilothouse.app.options import StartError
 from pilothouse.cli.parameters import FILE
 from pilothouse.cli.server_access import access, server_flags
-from pilothouse.cli.store_flags import check_store, data_flag, encryption_flag, etcd_flags, etcd_options
+from pilothouse.cli.store_flags import (
+    check_store,
+    data_flag,
+    encryption_flag,
+    etcd_flags,
+    etcd_options,
+    store_flag,
+)
 
 if TYPE_CHECKING:
     from pilothouse.app.restored_identity import RestoredIdentity
@@ -57,24 +64,20 @@ def backup(file: Path, kubeconfig: Path | None, data: Path | None) -> None:
 @click.command()
 @click.argument("file", type=FILE)
 @data_flag("New or empty folder to restore into (with SQLite).")
-@click.option(
-    "--store",
-    type=click.Choice(["sqlite", "etcd"]),
-    default="sqlite",
-    show_default=True,
-    help="Where objects go. A backup may be restored into another kind of store than it came from.",
+@store_flag(
+    "Store to restore to, which need not be of the kind that the backup was taken from.", durable=True
 )
 @click.option(
     "--adopt-volumes",
     is_flag=True,
-    help="Take over the volumes of the control plane that the backup is of, which must not run any more.",
+    help="Adopt the volumes of the control plane that was backed up, which must not run any more.",
 )
 @etcd_flags
 @encryption_flag
 def restore(
     file: Path, data: Path, store: Any, adopt_volumes: bool, encryption_key_file: Path | None, **flags: Any
 ) -> None:
-    """Make a control plane from the backup in FILE.
+    """Restore a control plane from the backup in FILE.
 
     With SQLite, a data folder; with etcd, keys in an etcd that has none below the prefix. Nothing is ever restored over
     something. Start servers afterwards as usual, with the same --encryption-key-file as before. Clients that

@@ -1,4 +1,4 @@
-"""``pilothouse certs``: how long certificates are good for, and their renewal."""
+"""``pilothouse certs``: list and renew certificates, and rotate the CA."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import click
 from pilothouse.app.options import StartError
 from pilothouse.app.plane_discovery import CONTROL_PLANE
 from pilothouse.cli.plane import plane_flag
-from pilothouse.cli.store_flags import check_store, encryption_flag, etcd_flags, etcd_options
+from pilothouse.cli.store_flags import check_store, encryption_flag, etcd_flags, etcd_options, store_flag
 
 if TYPE_CHECKING:
     from pilothouse.app.certificate_files import CertificateFile
@@ -33,7 +33,7 @@ _NEXT = {
 
 @click.group()
 def certs() -> None:
-    """Look after the certificates of a data folder.
+    """List and renew the certificates of a data folder.
 
     A running server renews its own certificates 60 days before they expire. The authority that signs them lasts ten
     years; it is exchanged in three steps, with `rotate-ca`.
@@ -44,7 +44,7 @@ def certs() -> None:
 @plane_flag(CONTROL_PLANE, "The data folder.")
 @click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
 def list_(data: Path, output: str) -> None:
-    """Show every certificate: whom it names, for which hosts, how long it is good."""
+    """List certificates with their subjects, names and expiry."""
     from pilothouse.app.certificate_files import certificates
 
     now = _now()
@@ -65,7 +65,7 @@ def list_(data: Path, output: str) -> None:
 @certs.command()
 @plane_flag(CONTROL_PLANE, "The data folder.")
 def renew(data: Path) -> None:
-    """Make the server's and the administrator's certificates again, whatever their age.
+    """Renew the server's and the administrator's certificates, whatever their age.
 
     A running server takes them up within a minute.
     """
@@ -81,17 +81,14 @@ def renew(data: Path) -> None:
 @certs.command("rotate-ca")
 @click.argument("step", type=click.Choice(["prepare", "switch", "finish"]))
 @plane_flag(CONTROL_PLANE, "The data folder.")
-@click.option(
-    "--store",
-    type=click.Choice(["sqlite", "etcd"]),
-    default="sqlite",
-    show_default=True,
-    help="The servers' store. Those on one etcd share their authority: one step there is for all of them.",
+@store_flag(
+    "The servers' store. Servers on one etcd share their CA: one step there counts for all of them.",
+    durable=True,
 )
 @etcd_flags
 @encryption_flag
 def rotate_ca(step: Any, data: Path, store: Any, encryption_key_file: Path | None, **flags: Any) -> None:
-    """Exchange the authority in three steps, without shutting anyone out.
+    """Rotate the CA in three steps, without locking clients out.
 
     \b
     prepare   make a new authority, and trust both

@@ -14,7 +14,7 @@ from pilothouse.cli.parameters import Duration, Listen
 from pilothouse.cli.server_access import kubeconfig_flag, own_access
 
 MORE_THAN_TWO_BEATS = 25.0
-"""Seconds: one sign of life that is lost must not make a pilot silent."""
+"""Seconds: one lost heartbeat must not make a pilot silent."""
 
 
 @click.command("controller-manager")
@@ -23,78 +23,78 @@ MORE_THAN_TWO_BEATS = 25.0
     "--controllers",
     default="*",
     show_default=True,
-    help="Which controllers run: * is all that fit the server, name is one more, -name one less.",
+    help="Controllers to run, separated by commas: * for all that fit the server, NAME adds one, -NAME removes one.",
 )
 @click.option(
     "--leader-elect/--no-leader-elect",
     default=True,
     show_default=True,
-    help="Whether several may run, of which one decides.",
+    help="Whether to elect a leader among several managers.",
 )
 @click.option(
     "--leader-elect-lease-duration",
     type=Duration(),
     default="15s",
     show_default=True,
-    help="How long those who stand by wait for a sign of the leader.",
+    help="How long the others wait for the leader to renew its lease.",
 )
 @click.option(
     "--leader-elect-renew-deadline",
     type=Duration(),
     default="10s",
     show_default=True,
-    help="How long the leader decides without having renewed its lease.",
+    help="How long the leader acts without having renewed its lease.",
 )
 @click.option(
     "--leader-elect-retry-period",
     type=Duration(),
     default="2s",
     show_default=True,
-    help="How often the lease is renewed, or looked at.",
+    help="How often the lease is renewed, or checked.",
 )
 @click.option(
     "--leader-elect-resource-namespace",
     default="kube-system",
     show_default=True,
-    help="Where the lease is.",
+    help="Namespace of the lease.",
 )
 @click.option(
     "--leader-elect-resource-name",
     default="pilothouse-controller-manager",
     show_default=True,
-    help="What the lease is called.",
+    help="Name of the lease.",
 )
 @click.option(
     "--listen",
     type=Listen(),
     default="127.0.0.1:0",
     show_default=True,
-    help="Where /healthz, /readyz and /metrics can be read, without TLS; port 0 is a free one.",
+    help="Address of /healthz, /readyz and /metrics, without TLS; port 0 takes a free one.",
 )
 @click.option(
     "--pilot-collection-period",
     type=Duration(minimum=1.0),
     default="5m",
     show_default=True,
-    help="A Pilot goes when there has been no pod of its name for so long, and no set wants one.",
+    help="A Pilot is deleted when it has had no pod for this long, and its StatefulSet wants none.",
 )
 @click.option(
     "--pilot-silence-period",
     type=Duration(minimum=MORE_THAN_TWO_BEATS),
     default="60s",
     show_default=True,
-    help="A pilot that was not heard of for so long is no longer counted on; they report every 10s.",
+    help="A Pilot is marked as not ready when its pilot, which reports every 10s, was silent for this long.",
 )
-@click.option("--dry-run", is_flag=True, help="Decide, print what would be done and why, and write nothing.")
+@click.option("--dry-run", is_flag=True, help="Print what would be done and why, and write nothing.")
 @click.option(
     "--watch",
     is_flag=True,
-    help="With --dry-run: go on with what changes, instead of ending when all is told.",
+    help="With --dry-run: keep running and follow changes.",
 )
 @lifeline_flag
 @verbose_flag("Log more; twice for much more.")
 def controller_manager(verbose: int, kubeconfig: Path | None, lifeline: int | None, **flags: Any) -> None:
-    """Run the controllers: what is asked for in the API is brought about.
+    """Run the controllers.
 
     Several may run; one leads, and the others stand by. SIGTERM stops it, and another takes over at once.
     """
@@ -113,9 +113,9 @@ def controller_manager(verbose: int, kubeconfig: Path | None, lifeline: int | No
     from pilothouse.meta.errors import StatusError
 
     if lifeline is not None:
-        from pilothouse.app.parent_pipe import await_word
+        from pilothouse.app.parent_pipe import await_begin
 
-        await_word(lifeline)
+        await_begin(lifeline)
     try:
         options = ManagerOptions(
             access=own_access(kubeconfig, default_data() / "controller-manager.kubeconfig"),

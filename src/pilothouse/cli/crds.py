@@ -1,4 +1,4 @@
-"""``pilothouse crds``: our kinds as CustomResourceDefinitions, for a cluster whose API server is Kubernetes' own."""
+"""``pilothouse crds``: our kinds as CustomResourceDefinitions, for Kubernetes' own API server."""
 
 from __future__ import annotations
 
@@ -15,18 +15,23 @@ from pilothouse.cli.parameters import FILE
     "--conversion-webhook",
     metavar="URL",
     default="",
-    help="Have every version served, converted by the webhook at this https:// address; else the stored version alone.",
+    help="Serve all versions, with the conversion webhook at this https:// address. Default: the stored version alone.",
 )
+@click.option("--conversion-ca-file", type=FILE, help="CA of the webhook's certificate.")
 @click.option(
-    "--conversion-ca-file", type=FILE, help="Authority that the webhook's certificate is checked against."
+    "-o",
+    "--output",
+    type=click.Choice(["yaml", "json"]),
+    default="yaml",
+    show_default=True,
+    help="Output format.",
 )
-@click.option("-o", "--output", type=click.Choice(["yaml", "json"]), default="yaml", help="yaml if not said.")
 def crds(conversion_webhook: str, conversion_ca_file: Path | None, output: str) -> None:
-    """Print the definitions of our kinds for a real kube-apiserver.
+    """Print the CustomResourceDefinitions of our kinds for a real kube-apiserver.
 
     pilothouse crds | kubectl apply -f -
 
-    Pilothouse's own API server has these kinds built in, and needs none of this.
+    Pilothouse's own API server has these kinds built in.
     """
     if conversion_webhook and not conversion_webhook.startswith("https://"):
         raise click.UsageError(

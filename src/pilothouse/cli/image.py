@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _PLAIN_FOLDERS = frozenset({"", "bin", "etc", "lib", "opt", "sbin", "share", "usr"})
 """What an image may well have alone at its top."""
-_DATA = "The data folder of the node, or of `pilothouse up`."
+_DATA = "Data folder of the node, or of `pilothouse up`."
 
 
 @click.group()
@@ -140,11 +140,9 @@ def bundle(target: Path, names: tuple[str, ...], data: Path) -> None:
 @image.command("import-bundle")
 @click.argument("source", metavar="FILE", type=click.Path(exists=True, path_type=Path))
 @plane_flag(NODE, _DATA)
-@click.option(
-    "--replace", is_flag=True, help="Put the bundle's images in the place of others of their names."
-)
+@click.option("--replace", is_flag=True, help="Replace images that have the same names.")
 def import_bundle(source: Path, data: Path, replace: bool) -> None:
-    """Bring the images of a file that `pilothouse image bundle` made to this machine.
+    """Import the images of a file that `pilothouse image bundle` has written.
 
     What is here already is passed over. If there is another image of the same name, nothing is brought, unless --replace; containers
     that run keep the files that they have.
@@ -171,7 +169,7 @@ def import_bundle(source: Path, data: Path, replace: bool) -> None:
 @plane_flag(NODE, _DATA)
 @click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
 def list_(data: Path, output: str) -> None:
-    """Show the images on this machine."""
+    """List the images on this machine."""
     import msgspec
 
     from pilothouse.node.interfaces import ImageMissing
@@ -194,7 +192,7 @@ def list_(data: Path, output: str) -> None:
 @click.argument("name", metavar="NAME:TAG")
 @plane_flag(NODE, _DATA)
 def remove(name: str, data: Path) -> None:
-    """Take an image away. Refused while a container runs that has its files."""
+    """Remove an image. Refused while a container uses it."""
     from pilothouse.node.images.image_references import ImageReferenceError
     from pilothouse.node.images.image_store import ImageStoreError
 

@@ -1,4 +1,4 @@
-"""``pilothouse install-service``: have systemd run the control plane, or the node, from the machine's start on."""
+"""``pilothouse install-service``: have systemd run the control plane, or the node."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from pilothouse.cli.node import node
 from pilothouse.cli.up import up
 
 _SYSTEMD = Path("/run/systemd/system")
-"""There if, and only if, systemd runs the machine."""
+"""Exists if, and only if, systemd runs the machine."""
 _NAME = re.compile(r"[A-Za-z0-9][-A-Za-z0-9_.@]*")
 
 
 @click.command("install-service", context_settings={"ignore_unknown_options": True})
 @click.argument("role", type=click.Choice(["up", "node"]))
 @click.argument("flags", nargs=-1, type=click.UNPROCESSED, metavar="[-- FLAG...]")
-@click.option("--name", default="pilothouse", show_default=True, help="What the service is called.")
+@click.option("--name", default="pilothouse", show_default=True, help="Name of the service.")
 @click.option(
-    "--user", is_flag=True, help="A service of yours, which needs no root, instead of the machine's."
+    "--user", is_flag=True, help="Install a user service, which needs no root, instead of a system service."
 )
 @click.option("--dry-run", is_flag=True, help="Print the unit, and change nothing.")
-@click.option("--no-start", is_flag=True, help="Start it with the machine, but not now.")
+@click.option("--no-start", is_flag=True, help="Enable it without starting it.")
 def install_service(
     role: Any, flags: tuple[str, ...], name: str, user: bool, dry_run: bool, no_start: bool
 ) -> None:
@@ -115,7 +115,7 @@ def _without(flags: tuple[str, ...]) -> list[str]:
 
 
 def _program() -> list[str]:
-    """What runs this program, from any folder."""
+    """The command that runs this program, from any folder."""
     called = Path(sys.argv[0]).absolute()
     if called.name != "__main__.py" and os.access(called, os.X_OK):
         return [str(called)]
@@ -123,7 +123,7 @@ def _program() -> list[str]:
 
 
 def _warn_of_others() -> None:
-    """A service of root's whose program others can change is theirs."""
+    """Warn of a root service whose program other users can change."""
     from pilothouse.app.service_unit import changeable_by_others
 
     program = (Path(_program()[0]), Path(sys.executable), Path(pilothouse.__file__).parent)

@@ -1,4 +1,4 @@
-"""``--lifeline``, ``--listen-fd`` and ``--socket-store-fd``: the flags by which ``up`` holds on to the roles that it runs. People have no use for them."""
+"""``--lifeline``, ``--listen-fd`` and ``--socket-store-fd``: the flags with which ``up`` starts its processes. They are not for users."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pilothouse.cli.flags import Command
 
 
 def lifeline_flag(command: Command) -> Command:
-    """A descriptor whose other end is held by whoever looks after the process: see ``app.roles``."""
+    """A descriptor whose other end is held by ``up``: see ``app.processes``."""
     return click.option("--lifeline", type=int, default=None, hidden=True)(command)
 
 

@@ -1,4 +1,4 @@
-"""``pilothouse join``: a machine becomes a node of a control plane elsewhere, and runs it."""
+"""``pilothouse join``: make this machine a node of a control plane, and run it."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ _LONGEST: Final = 2**16
     "--token-file",
     default="",
     metavar="FILE",
-    help="Where TOKEN is, instead of on the command line, which other users of the machine can see; - for standard input.",
+    help="File with TOKEN, which other users of this machine could see on the command line; - for standard input.",
 )
 @data_flag("Folder for the node's key and certificate, its pods, images and volumes.")
-@click.option("--name", default="", help="What the node is called; else the machine's host name.")
+@click.option("--name", default="", help="Name of the node. Default: the host name.")
 @click.option(
     "--no-run",
     is_flag=True,
-    help="Get the certificate and stop there; `pilothouse node` runs the node later.",
+    help="Get the certificate and exit; `pilothouse node` runs the node later.",
 )
 @node_flags
 @verbose_flag("Log more; twice for much more.")
@@ -52,8 +52,8 @@ def join(
     from pilothouse.app.node_names import check_node_name, default_node_name
     from pilothouse.base.clock import SystemClock
     from pilothouse.client.join_token import JoinToken, JoinTokenError
-    from pilothouse.node.bootstrap import join as join_as
-    from pilothouse.node.node_credentials import NodeCredentials
+    from pilothouse.node.machine.bootstrap import join as join_as
+    from pilothouse.node.machine.node_credentials import NodeCredentials
 
     try:
         parsed = JoinToken.parse(_read_token(token, token_file))
@@ -80,7 +80,7 @@ def _read_token(given: str, file: str) -> str:
     """The token, from where it was put. Raises ``click.ClickException``."""
     if given and file:
         raise click.UsageError("give TOKEN or --token-file, not both")
-    from_environment = os.environ.pop(VARIABLE, "")  # Not for what is started from here.
+    from_environment = os.environ.pop(VARIABLE, "")  # Child processes must not inherit it.
     if "-" in (given, file):
         return sys.stdin.read(_LONGEST).strip()
     if file:

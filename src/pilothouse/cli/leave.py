@@ -1,4 +1,4 @@
-"""``pilothouse leave``: a machine that joined stops being a node."""
+"""``pilothouse leave``: remove this machine from the control plane that it joined."""
 
 from __future__ import annotations
 
@@ -16,19 +16,23 @@ from pilothouse.cli.plane import plane_flag
 
 
 @click.command()
-@plane_flag(JOINED_NODE, "The data folder that the machine joined with.")
+@plane_flag(JOINED_NODE, "Data folder that the machine joined with.")
 @click.option(
     "--kubeconfig",
     type=FILE,
-    help="An administrator's: with it the Node is deleted too, which a node may not do itself.",
+    help="An administrator's kubeconfig, with which the Node is deleted too: a node may not delete itself.",
 )
 @click.option(
-    "--timeout", type=Duration(), default="5m", show_default=True, help="How long pods may take to leave."
+    "--timeout",
+    type=Duration(),
+    default="5m",
+    show_default=True,
+    help="How long pods may take to be evicted.",
 )
 @click.option(
     "--force",
     is_flag=True,
-    help="Leave even if the API server can't be reached, or pods did not leave in time; they are ended here.",
+    help="Leave even if the API server can't be reached, or pods were not evicted in time; they are stopped here.",
 )
 @click.option("--remove-volumes", is_flag=True, help="Remove the data of volumes on this machine for good.")
 @click.option("--remove-images", is_flag=True, help="Remove the images that were imported here.")

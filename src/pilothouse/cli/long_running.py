@@ -3,7 +3,7 @@
     @verbose_flag("Log more; twice for every request.")
     def apiserver(verbose: int, ...):
         log_to_stderr(verbose)
-        run_fast(lambda: serve(options))
+        run_fast(lambda: run(options, announce=click.echo))
 
 The fast event loop is for those that start no processes of their own: it would keep others from hearing of their children.
 """

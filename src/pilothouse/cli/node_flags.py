@@ -69,7 +69,7 @@ pod_cidr_flag = click.option(
     "--pod-cidr",
     default="",
     metavar="CIDR",
-    help="Range of the pods' addresses; else each gets one of loopback.",
+    help="Range of the pods' addresses. Default: loopback addresses.",
 )
 tier_flag = click.option(
     "--tier",
@@ -77,14 +77,14 @@ tier_flag = click.option(
     type=Tier(),
     multiple=True,
     metavar="NAME=FOLDER",
-    help="A folder for volumes of classes with the parameter tier: NAME, on a disk of your choice; any number of times.",
+    help="Folder for volumes of storage classes with the parameter tier: NAME. May be repeated.",
 )
 max_pods_flag = click.option(
     "--max-pods",
     type=click.IntRange(1, 65535),
     default=110,
     show_default=True,
-    help="Pods that the node takes; those beyond fail with the reason OutOfpods.",
+    help="How many pods the node runs; any more fail with the reason OutOfpods.",
 )
 isolation_flags = several(
     click.option(
@@ -93,7 +93,7 @@ isolation_flags = several(
         type=click.Path(path_type=Path),
         multiple=True,
         metavar="PATH",
-        help="A file or folder of this machine that all containers see, read-only, beside /usr: /opt, say; any number of times.",
+        help="File or folder of this machine that all containers see, read-only, such as /opt. May be repeated.",
     ),
     click.option(
         "--user-namespace-ids",
@@ -114,28 +114,30 @@ node_flags = several(
         type=Listen(),
         default="0.0.0.0:10250",
         show_default=True,
-        help="Where the node answers the API server, for logs, exec and figures; port 0 takes a free one.",
+        help="Address on which the node serves logs, exec and metrics to the API server; port 0 takes a free one.",
     ),
     click.option(
         "--client-ca-file",
         type=FILE,
-        help="Further authority whose client certificates are taken there, beside the API server's own.",
+        help="Further CA whose client certificates are accepted there, beside the API server's own.",
     ),
     click.option(
         "--node-ip",
         default="",
-        help="Address by which other machines reach this one; else the one it calls the API server from.",
+        help="Address on which other machines reach this one. Default: the one that it connects to the API server from.",
     ),
     pod_cidr_flag,
     max_pods_flag,
     click.option(
-        "--node-labels", type=Labels(), default="", help="Labels that the Node has besides the usual ones."
+        "--node-labels", type=Labels(), default="", help="Labels of the Node, beside the standard ones."
     ),
     click.option(
-        "--register-with-taints", type=Taints(), default="", help="Taints that the Node is made with."
+        "--register-with-taints", type=Taints(), default="", help="Taints with which the Node is registered."
     ),
     click.option(
-        "--stop-pods", is_flag=True, help="End all pods when told to stop; else the next agent takes them up."
+        "--stop-pods",
+        is_flag=True,
+        help="Stop all pods when the node is stopped. Default: leave them running for the next agent.",
     ),
     tier_flag,
     isolation_flags,
@@ -153,9 +155,9 @@ def run_node(kubeconfig: Path | None, lifeline: int | None, flags: dict[str, Any
     # What pods of other users read must not depend on the umask of who started it; what they may not read has its mode said.
     os.umask(0o022)
     if lifeline is not None:
-        from pilothouse.app.parent_pipe import await_word
+        from pilothouse.app.parent_pipe import await_begin
 
-        await_word(lifeline)
+        await_begin(lifeline)
     try:
         options = _options(kubeconfig, lifeline, flags)
         with ExitStack() as stack:
@@ -175,7 +177,7 @@ def _options(kubeconfig: Path | None, lifeline: int | None, flags: dict[str, Any
     from pilothouse.app.node_names import check_node_name, default_node_name
     from pilothouse.app.options import read_file
     from pilothouse.client.kubeconfig import load
-    from pilothouse.node.node_credentials import NodeCredentials
+    from pilothouse.node.machine.node_credentials import NodeCredentials
     from pilothouse.node.settings import DEFAULT_RANGE, NodeSettings
     from pilothouse.supervise.launch_spec import IdRange
 

@@ -1,4 +1,4 @@
-"""Types of flags that click does not know."""
+"""Types of flags that click does not have."""
 
 from __future__ import annotations
 

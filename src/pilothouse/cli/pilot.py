@@ -16,23 +16,59 @@ from pilothouse.cli.long_running import log_to_stderr, verbose_flag
 from pilothouse.cli.parameters import Duration
 from pilothouse.cli.server_access import kubeconfig_flag, own_access
 
-_DATA = {"elasticsearch": "/usr/share/elasticsearch/data", "redis": "/data"}
-"""Where the data of each application is, unless it is said otherwise."""
+
+class ApplicationCommands(click.Group):
+    """One command for each application that has a driver, beside those that are defined here."""
+
+    def list_commands(self, context: click.Context) -> list[str]:
+        from pilothouse.pilot.driver_registry import driver_names
+
+        return sorted({*super().list_commands(context), *driver_names()})
+
+    def get_command(self, context: click.Context, name: str) -> click.Command | None:
+        from pilothouse.api.applications.registry import find_application
+        from pilothouse.pilot.driver_registry import driver_names
+
+        if (found := super().get_command(context, name)) is not None or name not in driver_names():
+            return found
+
+        @click.command(name, help=f"Run {find_application(name).summary or name}.")
+        @_flags
+        def run(**flags: Any) -> None:
+            _run(name, flags)
+
+        return run
 
 
-@click.group()
+@click.group(cls=ApplicationCommands)
 def pilot() -> None:
-    """Run a database: wait for the Pilot of its name, start it as told, look after it, report."""
+    """Run a database as the Pilot of its name says, and report its status there."""
 
 
 _flags = several(
-    click.option("--name", envvar="POD_NAME", help="Of the Pilot; else POD_NAME, or the name of the host."),
-    click.option("--namespace", envvar="POD_NAMESPACE", help="Else POD_NAMESPACE, or the account's own."),
-    click.option("--address", envvar="POD_IP", help="Where to listen; else POD_IP, or the host's own."),
-    click.option("--data", type=click.Path(path_type=Path), help="The folder of the database's data."),
+    click.option("--name", envvar="POD_NAME", help="Name of the Pilot. Default: POD_NAME, or the host name."),
+    click.option(
+        "--namespace",
+        envvar="POD_NAMESPACE",
+        help="Namespace of the Pilot. Default: POD_NAMESPACE, or the account's.",
+    ),
+    click.option(
+        "--address",
+        envvar="POD_IP",
+        help="Address to listen on. Default: POD_IP, or the address of the host name.",
+    ),
+    click.option(
+        "--data",
+        type=click.Path(path_type=Path),
+        help="Data folder of the database. Default: the application's own.",
+    ),
     kubeconfig_flag("the pod's own account, or KUBECONFIG"),
-    click.option("--ready-port", type=int, default=12001, show_default=True, help="Answers readiness."),
-    click.option("--live-port", type=int, default=12000, show_default=True, help="Answers liveness."),
+    click.option(
+        "--ready-port", type=int, default=12001, show_default=True, help="Port of the readiness probe."
+    ),
+    click.option(
+        "--live-port", type=int, default=12000, show_default=True, help="Port of the liveness probe."
+    ),
     click.option(
         "--stop-grace",
         type=Duration(),
@@ -44,32 +80,21 @@ _flags = several(
 )
 
 
-@pilot.command()
-@_flags
-def elasticsearch(**flags: Any) -> None:
-    """Run a node of Elasticsearch."""
-    _run("elasticsearch", flags)
-
-
-@pilot.command()
-@_flags
-def redis(**flags: Any) -> None:
-    """Run a Redis server."""
-    _run("redis", flags)
-
-
 @pilot.command("run")
 @click.argument("application")
 @_flags
-def run_other(application: str, **flags: Any) -> None:
-    """Run a database whose driver another package brings."""
+def run_application(application: str, **flags: Any) -> None:
+    """Run APPLICATION, which may be one of another package."""
     _run(application, flags)
 
 
 @pilot.command()
 @click.argument("folder", type=click.Path(file_okay=False, path_type=Path))
 def install(folder: Path) -> None:
-    """Put a program ``pilothouse`` into a folder that starts this very installation, for a container that sees its files."""
+    """Write a program ``pilothouse`` to FOLDER that starts this installation.
+
+    For a container that sees the files of this installation.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     program = folder / "pilothouse"
     program.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -P -m pilothouse "$@"\n')
@@ -83,28 +108,29 @@ def _run(application: str, flags: dict[str, Any]) -> None:
     memory_tuning.start_quietly()
     import asyncio
 
+    from pilothouse.api.applications.registry import InvalidApplication, find_application
     from pilothouse.app.pilot import PilotOptions, run
     from pilothouse.client.access import AccessError
     from pilothouse.pilot.driver import InstanceEnvironment
     from pilothouse.pilot.driver_registry import UnknownApplication
     from pilothouse.pilot.termination_log import write_termination_message
 
-    # What a database does is told without being asked for.
+    # Starts and stops of the database are logged by default.
     log_to_stderr(flags["verbose"] + 1)
     host = socket.gethostname()
-    data = flags["data"] or (Path(_DATA[application]) if application in _DATA else None)
-    if data is None:
-        raise click.UsageError("--data: say where the data of the database is")
     try:
+        data = flags["data"] or find_application(application).data_folder
+        if not data:
+            raise click.UsageError(f"--data is required: {application} has no default data folder")
         access = own_access(flags["kubeconfig"], Path("/etc/pilothouse/pilot.kubeconfig"))
         options = PilotOptions(
             application=application,
             access=access,
-            place=InstanceEnvironment(
+            instance=InstanceEnvironment(
                 name=flags["name"] or host,
                 namespace=flags["namespace"] or access.namespace or "default",
                 address=flags["address"] or socket.gethostbyname(host),
-                folder=data,
+                folder=Path(data),
                 environ=dict(os.environ),
             ),
             ready_port=flags["ready_port"],
@@ -112,7 +138,7 @@ def _run(application: str, flags: dict[str, Any]) -> None:
             grace=flags["stop_grace"],
         )
         code = asyncio.run(run(options))
-    except (AccessError, UnknownApplication, OSError) as problem:
+    except (AccessError, InvalidApplication, UnknownApplication, OSError) as problem:
         write_termination_message(str(problem))
         raise click.ClickException(str(problem)) from None
     raise SystemExit(code)

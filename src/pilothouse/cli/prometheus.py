@@ -1,4 +1,4 @@
-"""``pilothouse prometheus-config``: what to put into Prometheus' configuration to watch a server."""
+"""``pilothouse prometheus-config``: the scrape configuration of a control plane."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ CREDENTIALS = Path("pilothouse-credentials")
 @click.option(
     "--token-file",
     type=FILE,
-    help="Bearer token to use instead of the kubeconfig's user; one in the group system:monitoring will do.",
+    help="Bearer token to use instead of the kubeconfig's user; its user needs the group system:monitoring.",
 )
 @click.option(
     "--credentials",
     type=click.Path(file_okay=False, path_type=Path),
     default=CREDENTIALS,
     show_default=True,
-    help="Folder that certificates are written to, for Prometheus to read.",
+    help="Folder to which certificates are written, for Prometheus to read.",
 )
 @click.option(
     "--manager",
@@ -34,7 +34,7 @@ CREDENTIALS = Path("pilothouse-credentials")
     type=Listen(),
     multiple=True,
     metavar="HOST:PORT",
-    help="Where a controller-manager shows its figures (its --listen); any number of times. That of a local `up` is known.",
+    help="Address of a controller-manager's metrics (its --listen). May be repeated. That of a local `up` is known.",
 )
 def prometheus_config(
     kubeconfig: Path | None,
@@ -43,7 +43,7 @@ def prometheus_config(
     credentials: Path,
     managers: tuple[tuple[str, int], ...],
 ) -> None:
-    """Print the configuration by which Prometheus scrapes a whole control plane.
+    """Print the configuration with which Prometheus scrapes a control plane.
 
     That is: the server's own metrics, the state of its objects, its nodes, controller-managers, and the pilots of all databases. It is a
     complete prometheus.yml; its jobs can also be put into another one.

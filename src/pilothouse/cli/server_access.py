@@ -33,7 +33,7 @@ def kubeconfig_flag(otherwise: str) -> Callable[[Command], Command]:
     return click.option(
         "--kubeconfig",
         type=click.Path(dir_okay=False, path_type=Path),
-        help=f"How to reach the API server; else {otherwise}.",
+        help=f"Kubeconfig of the API server. Default: {otherwise}.",
     )
 
 
@@ -51,13 +51,13 @@ server_flags = several(
     click.option(
         "--kubeconfig",
         type=FILE,
-        help=f"How to reach the server; else by {VARIABLE}, KUBECONFIG, the control plane of yours that runs, ~/.kube/config, "
-        "or one that has stopped.",
+        help=f"Kubeconfig of the server. Default: {VARIABLE}, KUBECONFIG, your running control plane, ~/.kube/config, "
+        "or a stopped one of yours.",
     ),
     click.option(
         "--data",
         type=click.Path(path_type=Path),
-        help="The server's data folder, whose admin.kubeconfig is then used.",
+        help="The server's data folder, whose admin.kubeconfig is used.",
     ),
 )
 """``--kubeconfig`` and ``--data``; read with ``access``."""

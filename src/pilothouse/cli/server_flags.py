@@ -13,38 +13,36 @@ from pilothouse.cli.parameters import FILE
 
 audit_flags = several(
     click.option(
-        "--audit-log-path", type=click.Path(path_type=Path), help="File that requests are recorded in."
+        "--audit-log-path", type=click.Path(path_type=Path), help="File to which audit records are written."
     ),
-    click.option(
-        "--audit-policy-file", type=FILE, help="What is recorded of which request (audit.k8s.io/v1)."
-    ),
+    click.option("--audit-policy-file", type=FILE, help="Audit policy (audit.k8s.io/v1)."),
     click.option(
         "--audit-log-maxsize",
         type=click.IntRange(0),
         default=100,
         show_default=True,
-        help="Megabytes after which that file is put aside and begun anew.",
+        help="Megabytes after which the audit log is rotated.",
     ),
     click.option(
         "--audit-log-maxbackup",
         type=click.IntRange(0),
         default=10,
         show_default=True,
-        help="Files put aside that are kept; 0 is all.",
+        help="How many rotated files are kept; 0 means all.",
     ),
     click.option(
         "--audit-log-maxage",
         type=click.IntRange(0),
         default=30,
         show_default=True,
-        help="Days that they are kept; 0 is for ever.",
+        help="Days for which rotated files are kept; 0 means for ever.",
     ),
 )
 """``--audit-…``; read with ``audit_options``."""
 sealing_flag = click.option(
     "--encryption-key-file",
     type=FILE,
-    help="Keys that secrets are encrypted with in the store, one a line: NAME:BASE64. The first one writes.",
+    help="Keys with which Secrets are encrypted in the store, one a line: NAME:BASE64. The first one encrypts.",
 )
 """``--encryption-key-file`` of a server."""
 

@@ -1,4 +1,4 @@
-"""``pilothouse status``: what runs, as a table that stays up to date."""
+"""``pilothouse status``: processes, nodes and pods, as a table that follows changes."""
 
 from __future__ import annotations
 
@@ -26,8 +26,10 @@ _WELL = {"running", "Running", "Ready", "Succeeded"}
 
 
 @click.command()
-@plane_flag(UP, "The data folder of the `up` that is meant.")
-@click.option("--once", is_flag=True, help="Print it once; so it is anyway where nobody watches.")
+@plane_flag(UP, "Data folder of the `up`.")
+@click.option(
+    "--once", is_flag=True, help="Print it once, as is done anyway where the output is no terminal."
+)
 def status(data: Path, once: bool) -> None:
     """Show what `pilothouse up` runs, its nodes and its pods. At a terminal the table follows changes until Ctrl-C.
 
@@ -42,7 +44,7 @@ def status(data: Path, once: bool) -> None:
     # Not as the console says, which takes any output for a terminal where FORCE_COLOR is set, as in many a CI.
     watched = sys.stdout.isatty()
     if not watched:
-        # Whoever reads it has no margin: lines are as long as they are.
+        # A pipe has no width: lines are not cut.
         console = Console(width=_NO_MARGIN)
     path = data.absolute()
     try:

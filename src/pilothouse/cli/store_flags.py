@@ -8,10 +8,11 @@ from typing import Any
 
 import click
 
-from pilothouse.app.options import EtcdOptions, default_data
+from pilothouse.app.options import default_data
 from pilothouse.app.plane_discovery import VARIABLE
 from pilothouse.cli.flags import Command, several
 from pilothouse.cli.parameters import FILE, Network, Urls
+from pilothouse.store.factory import BACKENDS, EtcdOptions, StoreKind, StoreOptions
 
 
 def data_flag(text: str) -> Callable[[Command], Command]:
@@ -26,12 +27,20 @@ def data_flag(text: str) -> Callable[[Command], Command]:
     )
 
 
+def store_flag(text: str, *, durable: bool = False) -> Callable[[Command], Command]:
+    """``--store``, with a help text; ``durable`` leaves out the stores that end with their server."""
+    kinds = [kind for kind, backend in BACKENDS.items() if backend.durable or not durable]
+    return click.option("--store", type=click.Choice(kinds), default="sqlite", show_default=True, help=text)
+
+
 etcd_flags = several(
-    click.option("--etcd-servers", type=Urls(), default=(), help="etcd's members, separated by commas."),
-    click.option("--etcd-cafile", type=FILE, help="Authority that etcd's certificates are checked against."),
-    click.option("--etcd-certfile", type=FILE, help="Client certificate to show to etcd."),
+    click.option(
+        "--etcd-servers", type=Urls(), default=(), help="URLs of etcd's members, separated by commas."
+    ),
+    click.option("--etcd-cafile", type=FILE, help="CA of etcd's certificates."),
+    click.option("--etcd-certfile", type=FILE, help="Client certificate for etcd."),
     click.option("--etcd-keyfile", type=FILE, help="Key of that certificate."),
-    click.option("--etcd-prefix", default="", help="What goes before each key in etcd."),
+    click.option("--etcd-prefix", default="", help="Prefix of all keys in etcd."),
 )
 """``--etcd-…``; read with ``etcd_options``."""
 
@@ -48,8 +57,8 @@ def node_address_flag(command: Command) -> Command:
         "node_address_cidrs",
         type=Network(),
         multiple=True,
-        help="Addresses that nodes may have beside the one each calls the API server from, where a load balancer or NAT is in "
-        "between. Any number of times.",
+        help="Addresses that nodes may have beside the one that each connects from, where a load balancer or NAT is in "
+        "between. May be repeated.",
     )(command)
 
 
@@ -58,7 +67,7 @@ def encryption_flag(command: Command) -> Command:
     return click.option(
         "--encryption-key-file",
         type=FILE,
-        help="The servers' own, if they have one: the keys may be sealed with it.",
+        help="The servers' own, if they have one: the keys may be encrypted with it.",
     )(command)
 
 
@@ -73,9 +82,9 @@ def etcd_options(flags: dict[str, Any]) -> EtcdOptions:
     )
 
 
-def check_store(store: str, etcd: EtcdOptions) -> None:
+def check_store(store: StoreKind, etcd: EtcdOptions) -> None:
     """Refuse flags that contradict each other."""
-    if store == "etcd" and not etcd.servers:
-        raise click.UsageError("--store etcd needs --etcd-servers")
-    if store != "etcd" and etcd != EtcdOptions():
-        raise click.UsageError(f"--etcd-* flags go with --store etcd, not with --store {store}")
+    try:
+        StoreOptions(kind=store, etcd=etcd).check()
+    except ValueError as problem:
+        raise click.UsageError(str(problem)) from None

@@ -1,4 +1,4 @@
-"""``pilothouse token``: what a machine is handed to join."""
+"""``pilothouse token``: the tokens with which machines join."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from pilothouse.cli.server_access import access, server_flags
 
 @click.group()
 def token() -> None:
-    """Let machines join: make, list and withdraw the tokens that they need for it, once each."""
+    """Create, list and revoke the tokens with which machines join. Each works once."""
 
 
 @token.command()
 @click.option(
-    "--ttl", type=Duration(), default="24h", show_default=True, help="How long it is good; 0 is for ever."
+    "--ttl", type=Duration(), default="24h", show_default=True, help="How long it is valid; 0 means for ever."
 )
 @click.option("--description", default="", help="What it is for; `token list` shows it.")
 @click.option(
     "--node",
     default="",
     metavar="NAME",
-    help="The only node it is for; else any name that is free, whoever has the token.",
+    help="Name of the node that it is valid for. Default: any free name.",
 )
 @click.option(
     "--server",
     "servers",
     multiple=True,
     metavar="URL",
-    help="Where the machine reaches the API server, if not at the kubeconfig's address; once for each of several.",
+    help="URL at which the machine reaches the API server. May be repeated. Default: the kubeconfig's.",
 )
 @server_flags
 def create(
@@ -43,7 +43,7 @@ def create(
     kubeconfig: Path | None,
     data: Path | None,
 ) -> None:
-    """Make a token with which one machine can join, and print it.
+    """Create a token with which one machine can join, and print it.
 
     On the other machine: pilothouse join -, and paste it there; other users of that machine don't see it then.
     """
@@ -84,7 +84,7 @@ def create(
 @token.command("list")
 @server_flags
 def list_(kubeconfig: Path | None, data: Path | None) -> None:
-    """Show the tokens there are, without their secrets."""
+    """List tokens, without their secrets."""
     reached = access(kubeconfig, data)
 
     import asyncio
@@ -111,7 +111,7 @@ def list_(kubeconfig: Path | None, data: Path | None) -> None:
 @click.argument("identifier", metavar="TOKEN")
 @server_flags
 def delete(identifier: str, kubeconfig: Path | None, data: Path | None) -> None:
-    """Withdraw a token, by the six letters that `token list` shows, or the whole of it."""
+    """Revoke a token, given its six letters as `token list` shows them, or the whole of it."""
     reached = access(kubeconfig, data)
 
     import asyncio

@@ -1,4 +1,4 @@
-"""``pilothouse up``: one command, and there is a control plane with a node in it."""
+"""``pilothouse up``: a control plane and a node in one command."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     help="Where the API server listens; port 0 takes a free one.",
 )
 @click.option(
-    "--name", default="", help="What the node is called; else as it was the last time, or the host name."
+    "--name", default="", help="Name of the node. Default: the name it had before, or the host name."
 )
 @pod_cidr_flag
 @click.option(
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     "cluster_cidrs",
     type=Network(),
     multiple=True,
-    help="Range that nodes may have their pods' ranges from; 10.44.0.0/16 if not given. Any number of times.",
+    help="Range from which nodes get the ranges of their pods. May be repeated. Default: 10.44.0.0/16.",
 )
 @node_address_flag
 @max_pods_flag
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     type=Listen(),
     default="127.0.0.1:0",
     show_default=True,
-    help="Where the controller-manager's metrics can be read, without TLS; port 0 takes a free one at each start.",
+    help="Address of the controller-manager's metrics, without TLS; port 0 takes a free one at each start.",
 )
 @admission_flag(
     "AdmissionConfiguration of apiserver.config.k8s.io/v1; else namespaces without labels of their own enforce "
@@ -69,8 +69,8 @@ if TYPE_CHECKING:
     type=Duration(),
     default="10s",
     show_default=True,
-    help="How often each process is asked whether it still runs. One that misses three in a row is killed and started "
-    "again; 0s asks none.",
+    help="Interval of the health checks of each process. One that fails three in a row is killed and started "
+    "again; 0s disables the checks.",
 )
 @click.option(
     "--keep", is_flag=True, help="Leave pods running when told to stop; the next `up` takes them up."
@@ -110,7 +110,7 @@ def up(
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s", stream=sys.stderr)
     host, port = listen
     for tier, place in tiers:
-        # Not made here: where a disk is not mounted, its volumes would go to another.
+        # Not created here: if its disk is not mounted, volumes would end up on another.
         if not place.is_dir():
             what = "is no folder" if place.exists() else "does not exist; make it, or mount its disk"
             raise click.BadParameter(f"the folder of {tier}, {place}, {what}", param_hint="--tier")
@@ -195,7 +195,7 @@ def _welcome(report: UpReport, folder: DataFolder) -> None:
 
 
 def _program() -> str:
-    """The word by which the reader runs this program, who may not have it on the path."""
+    """How the user runs this program, which may not be on PATH."""
     import shutil
 
     called = Path(sys.argv[0]).absolute()
@@ -223,10 +223,10 @@ def _process_start() -> float:
 
 
 @click.command()
-@plane_flag(UP, "The data folder of the `up` that is meant.")
+@plane_flag(UP, "Data folder of the `up`.")
 @click.option("--keep", is_flag=True, help="Leave pods running; the next `up` takes them up.")
 @click.option(
-    "--timeout", type=int, default=180, show_default=True, help="Seconds to wait for everything to end."
+    "--timeout", type=int, default=180, show_default=True, help="Seconds to wait for all processes to stop."
 )
 def down(data: Path, keep: bool, timeout: int) -> None:
     """Stop what `pilothouse up` runs, pods too."""

@@ -1,4 +1,4 @@
-"""``pilothouse why``: what is wrong with an object, since when, and what would help."""
+"""``pilothouse why``: explain the state of an object."""
 
 from __future__ import annotations
 
@@ -12,11 +12,20 @@ from pilothouse.cli.server_access import access, server_flags
 @click.command()
 @click.argument("kind", metavar="KIND[/NAME]")
 @click.argument("name", required=False, default="")
-@click.option("-n", "--namespace", default="", help="Where it is; else the kubeconfig's, or default.")
 @click.option(
-    "-v", "--verbose", is_flag=True, help="Also what was read, decided and done, and all recent events."
+    "-n", "--namespace", default="", help="Namespace of the object. Default: the kubeconfig's, or default."
 )
-@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", help="text if not said.")
+@click.option(
+    "-v", "--verbose", is_flag=True, help="Also show what was read, decided and done, and all recent events."
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="Output format.",
+)
 @server_flags
 def why(
     kind: str,
@@ -43,19 +52,23 @@ def why(
 
     import asyncio
 
-    from pilothouse.app.why import as_json, in_words
-    from pilothouse.app.why import why as find_out
+    import msgspec
+
+    from pilothouse.app.why import diagnose, explain
     from pilothouse.client.access import AccessError
     from pilothouse.client.discovery import NoSuchKind
     from pilothouse.client.transport import TransportError
     from pilothouse.meta.errors import StatusError
 
     try:
-        findings = asyncio.run(find_out(reached, kind, name, namespace))
+        findings = asyncio.run(diagnose(reached, kind, name, namespace))
     except NoSuchKind as problem:
         raise click.ClickException(str(problem)) from None
     except (TransportError, StatusError, AccessError) as problem:
         raise click.ClickException(f"{reached.url}: {problem}") from None
-    click.echo(as_json(findings) if output == "json" else in_words(findings, verbose=verbose))
-    if not findings.about.there:
+    if output == "json":
+        click.echo(msgspec.json.format(msgspec.json.encode(findings)))
+    else:
+        click.echo(explain(findings, verbose=verbose))
+    if not findings.about.exists:
         raise SystemExit(1)

@@ -1,14 +1,14 @@
-"""ConnectionPool to one server, each for one request at a time, kept for the next.
+"""Connections to one server, each for one request at a time, kept for the next.
 
     connections = ConnectionPool("https://10.0.0.1:6443", server_name="", agent="pilothouse/0.1")
     answer = await connections.exchange(call, shown)
     connections.close()
 
-This is what requests go through that are answered at once: a controller makes thousands of them a second, and a general
-HTTP library takes several times as long for each. Watches, and whoever has to go through a proxy, use that library (``http``).
+Requests that are answered at once go through it: a controller makes thousands of them a second, and a general HTTP library
+takes several times as long for each (ADR 20). Watches, and requests through a proxy, use that library (``http_transport``).
 
-A request is sent once. ConnectionPool are kept with the TLS context that they were made with; one made with another is not
-used again. Those that nobody has used for a while are closed.
+A request is sent once. A connection is kept with the TLS context that it was made with, and not used with another. Idle
+connections are closed after ``IDLE_SECONDS``.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ IDLE_SECONDS: Final = 15.0
 
 
 class ConnectionPool:
-    """Those to one server."""
+    """The connections to one server."""
 
     def __init__(self, url: str, *, server_name: str, agent: str) -> None:
         parts = urlsplit(url)
@@ -58,7 +58,7 @@ class ConnectionPool:
         except ConnectionError as problem:
             raise Interrupted(f"the connection to {self._url} broke: {problem}") from problem
         except BaseException:
-            # Whoever waited has gone; the answer may still come, and is nobody's.
+            # The caller has gone; an answer that still comes must not be taken for the next one's.
             connection.close()
             raise
         self._keep(connection)
@@ -80,8 +80,8 @@ class ConnectionPool:
         fields = [f"{name}: {value}" for name, value in (*call.headers.items(), *shown.headers)]
         if call.body or call.method not in ("GET", "HEAD", "DELETE"):
             fields.append(f"Content-Length: {len(call.body)}")
-        said = "".join(fields)
-        if " " in target or any(each in target or each in said for each in "\r\n\0"):
+        joined = "".join(fields)
+        if " " in target or any(each in target or each in joined for each in "\r\n\0"):
             raise NotSent(f"{call.method} {target!r} can't be sent: there is a space or a line break in it")
         text = "\r\n".join((f"{call.method} {target} HTTP/1.1", self._common, *fields, "", ""))
         return text.encode() + call.body
@@ -173,7 +173,7 @@ class PooledConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         if self._reading is None:
-            # Nobody has asked: whatever it is, it must not be taken for the answer to the next request.
+            # Unrequested data must not be taken for the answer to the next request.
             self.close()
             return
         try:

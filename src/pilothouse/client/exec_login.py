@@ -3,7 +3,7 @@
     credential = log_in(login, access)
     credential.token, credential.expires
 
-It blocks; whoever has an event loop calls it in a thread. The program gets no terminal: nobody is there to be asked.
+It blocks; a caller with an event loop runs it in a thread. The program gets no terminal: there is no user to prompt.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ def log_in(login: Login, access: Access) -> Credential:
             f"the login program {login.command} can't be run: {problem.strerror or problem}{hint}"
         ) from None
     if ended.returncode:
-        said = ended.stderr.decode(errors="replace").strip()[-500:]
-        raise AccessError(f"the login program {login.command} failed with status {ended.returncode}: {said}")
+        text = ended.stderr.decode(errors="replace").strip()[-500:]
+        raise AccessError(f"the login program {login.command} failed with status {ended.returncode}: {text}")
     return _read(ended.stdout, login)
 
 
@@ -93,14 +93,14 @@ def _read(output: bytes, login: Login) -> Credential:
         return AccessError(f"the login program {login.command} gave {what}")
 
     try:
-        told = json.loads(output)
+        credential = json.loads(output)
     except ValueError:
         raise wrong("no JSON") from None
-    if not isinstance(told, dict) or told.get("kind") != "ExecCredential":
+    if not isinstance(credential, dict) or credential.get("kind") != "ExecCredential":
         raise wrong("no ExecCredential")
-    if told.get("apiVersion") != login.api_version:
-        raise wrong(f"an ExecCredential of {told.get('apiVersion')!r}: expected {login.api_version}")
-    status = told.get("status")
+    if credential.get("apiVersion") != login.api_version:
+        raise wrong(f"an ExecCredential of {credential.get('apiVersion')!r}: expected {login.api_version}")
+    status = credential.get("status")
     if not isinstance(status, dict):
         raise wrong("an ExecCredential without status")
     certificate, key = status.get("clientCertificateData") or "", status.get("clientKeyData") or ""

@@ -3,9 +3,9 @@
     transport = Failover([way_to_one, way_to_two])
     await transport.request(call)           # at the one that answered last; if nothing gets there, at the next
 
-The servers share a store, so that any of them will do, and whoever has been at one goes on at another where it left off. A request
-is sent to a second one only where nothing of it has reached the first. One that was waited for in vain is not repeated; the
-next goes elsewhere. Streams from a server that is left are cut off at once: else a watch would wait for a machine that is no more.
+The servers share a store, so that any of them will do, and a client continues at another where it left off. A request is sent to
+a second one only if nothing of it has reached the first. One that timed out is not repeated; the next goes elsewhere. Streams
+from a server that is left are cut off at once: else a watch would wait for a machine that is gone.
 """
 
 from __future__ import annotations

@@ -111,8 +111,8 @@ class AnswerReader:
     def _frame(self, status: int, *, minor: bytes) -> None:
         """How it ends, and what then."""
         headers = self._headers
-        said = ",".join(headers.getall("Connection", ())).lower()
-        self.keeps = "close" not in said and (minor == b"1" or "keep-alive" in said)
+        options = ",".join(headers.getall("Connection", ())).lower()
+        self.keeps = "close" not in options and (minor == b"1" or "keep-alive" in options)
         coding = ",".join(headers.getall("Transfer-Encoding", ())).strip().lower()
         lengths = set(headers.getall("Content-Length", ()))
         if self._bodiless or status in _BODILESS:
@@ -156,7 +156,7 @@ class AnswerReader:
             del data[: end + 4 + length]
 
     def _trailed(self, chunks: bytearray, end: int) -> ClientResponse | None:
-        """After the last chunk there may be lines that nobody asked for, and there is an empty one."""
+        """After the last chunk come trailers, if any, and an empty line."""
         rest = self._data[end:]
         finish = rest.find(b"\r\n\r\n")
         if finish < 0:

@@ -3,9 +3,9 @@
     async with HttpTransport.open(access, SystemClock(), agent="pilothouse-pilot/0.1") as transport:
         answer = await transport.request(ClientRequest("GET", "/version"))
 
-Requests go through connections of our own making, which take a fraction of the time (``connections``); watches, and whoever
-has to go through a proxy, through aiohttp. An answer of 401 to what a login program gave makes it run once more. ConnectionPool
-are kept by the TLS context that they were made with, so that after a change of certificate the old ones are not used again.
+Requests go through ``connection_pool``, which takes a fraction of the time (ADR 20); watches, and requests through a proxy, go
+through aiohttp. A 401 for the credentials of a login program makes it run once more. Connections are kept by the TLS context
+that they were made with, so that after a change of certificate the old ones are not used again.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ async def _sent_once(
     request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
 ) -> aiohttp.ClientResponse:
     """Keep the library from sending a PUT or DELETE again by itself when a connection that was kept turns out to be
-    broken: the second answer might tell of a conflict with the first, or that the object is gone already."""
+    broken: the second answer might be a conflict with the first, or that the object is gone already."""
     try:
         return await handler(request)
     except _UNSENT as problem:
@@ -76,7 +76,7 @@ class HttpTransport:
     @classmethod
     @asynccontextmanager
     async def open(cls, access: Access, clock: Clock, *, agent: str) -> AsyncIterator[Transport]:
-        """To the server, or to whichever of several can be reached. ConnectionPool are closed with the context."""
+        """To the server, or to whichever of several can be reached. Connections are closed with the context."""
         async with AsyncExitStack() as stack:
             ways = [
                 await stack.enter_async_context(cls.to_one(replace(access, url=url, others=()), clock, agent))
@@ -131,7 +131,7 @@ class HttpTransport:
                 self._streams.discard(response)
 
     def hang_up(self) -> None:
-        """Cut off the streams that are open; whoever reads them is told that the connection broke."""
+        """Cut off the streams that are open; their readers get ``Interrupted``."""
         for response in tuple(self._streams):
             response.close()
 
@@ -177,7 +177,7 @@ class HttpTransport:
                 allow_redirects=False,
             )
         except aiohttp.ClientError as problem:
-            # What goes wrong once there is a connection, ``_sent_once`` has told.
+            # ``_sent_once`` handles what goes wrong once there is a connection.
             raise NotSent(f"{access.url} can't be asked: {_described(problem)}") from problem
 
 

@@ -1,6 +1,6 @@
 """The transport to a server in the same process: no sockets, no threads, no time passes on the way.
 
-    request = functools.partial(apiserver.exchange.Request, user=admin)
+    request = functools.partial(Request, user=admin)    # the server's own
     transport = InProcessTransport(request, core.answer)
 
 It takes whatever has the shape of the API server's core, which it does not know: something that makes requests, and

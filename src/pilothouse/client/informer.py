@@ -1,4 +1,4 @@
-"""A collection kept in memory and up to date, which tells of changes.
+"""A collection kept in memory and up to date, which reports changes.
 
     informer = Informer(api, Pod, Random(), SystemClock(), namespace="default")
     informer.subscribe(lambda difference: queue.add(difference))
@@ -7,15 +7,15 @@
         await informer.synced()
         informer.cache.list("default")
 
-Subscribers are called once the cache has what they are told of, in order; a relist is told as the differences that it
-makes. A relist takes effect in one step, however many objects it has; while thousands are got ready for it, and told of after
-it, others have their turn. Whoever has written something waits ``until`` the cache has seen its revision, and then reads what it wrote: a
-revision is seen once everything of this collection up to it is in the cache. Where a selector narrows the view, a write
-that is out of view is seen with the next bookmark only, within a minute or so.
+Subscribers are called in order, once the cache has the change; a relist is reported as the differences that it makes. A relist
+takes effect in one step, however many objects it has; while thousands are prepared for it, and reported after it, other tasks
+run. A writer waits ``until`` the cache has seen its revision, and then reads what it wrote: a revision is seen once everything of
+this collection up to it is in the cache. Where a selector narrows the view, a write that is out of view is seen with the next
+bookmark only, within a minute or so.
 
-Nothing new of an object may mean that it has not changed, or that nothing was heard at all. ``heard`` tells them apart: it is the
-stretch of time over which every change of the collection has come here, and begins anew after each gap, and after each pause that is
-longer than a server's that lives.
+No news of an object may mean that it has not changed, or that nothing arrived at all. ``heard`` distinguishes the two: it is the
+stretch of time over which every change of the collection has arrived. It starts again after each gap, and after each pause that
+is longer than that of a live server.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ class Informer:
         return self._synced.is_set() and self._revision >= revision
 
     def subscribe(self, subscriber: Subscriber, *, replay: bool = True) -> Callable[[], None]:
-        """Be told of changes, beginning with what is there unless that is not wanted. Returns what ends it."""
+        """Call back for each change, beginning with what is there unless that is not wanted. Returns what ends it."""
         self._subscribers.append(subscriber)
         if replay:
             for obj in self.cache.list():
@@ -124,12 +124,12 @@ class Informer:
         return lambda: self._subscribers.remove(subscriber)
 
     def follow(self, advanced: Callable[[], None]) -> Callable[[], None]:
-        """Be told that the cache has got on, after the changes that it got. Returns what ends it."""
+        """Call back when the cache has advanced, after the changes. Returns what ends it."""
         self._followers.append(advanced)
         return lambda: self._followers.remove(advanced)
 
     def restart(self) -> None:
-        """Have everything read anew. What is in the cache stays until then."""
+        """List again. What is in the cache stays until then."""
         self._watcher.restart()
 
     async def synced(self) -> None:

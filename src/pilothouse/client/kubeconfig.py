@@ -106,8 +106,8 @@ class _Reader:
         for each in cluster.get("extensions") or []:
             entry = self._mapping(each, "the cluster's extensions[]")
             if entry.get("name") == SERVERS:
-                told = self._mapping(entry.get("extension"), f"the extension {SERVERS}").get("servers")
-                others = tuple(one.rstrip("/") for one in self._texts(told, f"{SERVERS}: servers"))
+                extension = self._mapping(entry.get("extension"), f"the extension {SERVERS}").get("servers")
+                others = tuple(one.rstrip("/") for one in self._texts(extension, f"{SERVERS}: servers"))
                 for one in others:
                     if not one.startswith("https://"):
                         raise self._wrong(f"{SERVERS}: the server {one!r} is not an https:// address")
@@ -115,31 +115,31 @@ class _Reader:
         return ()
 
     def _login(self, content: Any) -> Login:
-        told = self._mapping(content, "the user's exec")
-        version = told.get("apiVersion")
+        config = self._mapping(content, "the user's exec")
+        version = config.get("apiVersion")
         if version not in _LOGIN_VERSIONS:
             raise self._wrong(
                 f"exec.apiVersion {version!r} is not supported: expected {' or '.join(_LOGIN_VERSIONS)}"
             )
-        if told.get("interactiveMode") == "Always":
+        if config.get("interactiveMode") == "Always":
             raise self._wrong("exec.interactiveMode Always is not supported: nobody is there to be asked")
-        command = str(told.get("command") or "")
+        command = str(config.get("command") or "")
         if not command:
             raise self._wrong("exec.command is missing")
         # A path is meant from the kubeconfig's folder; a bare name is looked up in PATH.
         if os.sep in command:
             command = str(self._path.parent / command)
         env = {}
-        for each in told.get("env") or []:
+        for each in config.get("env") or []:
             entry = self._mapping(each, "exec.env[]")
             env[str(entry.get("name", ""))] = str(entry.get("value", ""))
         return Login(
             command=command,
-            args=self._texts(told.get("args"), "exec.args"),
+            args=self._texts(config.get("args"), "exec.args"),
             env=env,
             api_version=str(version),
-            cluster_info=bool(told.get("provideClusterInfo")),
-            hint=str(told.get("installHint") or ""),
+            cluster_info=bool(config.get("provideClusterInfo")),
+            hint=str(config.get("installHint") or ""),
         )
 
     def _impersonation(self, user: dict[str, Any]) -> Impersonation | None:

@@ -100,7 +100,7 @@ class Leadership:
         return self._election.leader
 
     def subscribe(self, gained: Gained, lost: Lost) -> None:
-        """Be told when a term begins and when it has ended. Neither may take long."""
+        """Call back when a term begins and when it has ended. Neither may take long."""
         self._subscribers.append((gained, lost))
 
     async def begun(self) -> None:
@@ -162,7 +162,7 @@ class Leadership:
         return await self._api.update(Lease, body, deadline=act.within)
 
     def _tell(self) -> None:
-        """Tell of a change since the last time."""
+        """Report a change since the last time."""
         fence = self.fence
         if fence == self._told:
             return

@@ -1,6 +1,6 @@
 """Objects of one collection, kept with indexes.
 
-    cache = ObjectCache({"zone": lambda node: [zone_of(node)]})
+    cache = ObjectCache({"zone": lambda node: [node.labels["zone"]]})
     cache.get("default", "web-0")
     cache.list("default")                       # of a namespace, or of all
     cache.by(OWNER, uid), cache.by("spec.nodeName", "n1"), cache.by("zone", "a")

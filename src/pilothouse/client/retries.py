@@ -7,7 +7,7 @@
   after that time, whatever it is. A pod's disruption budget is no such case: evictions that it forbids are the caller's.
 * A request that was not sent is sent again.
 * A request that was cut off, or met a 503 without more, is sent again only if it is idempotent, so that a second time
-  changes nothing and the answer means the same. Otherwise ``OutcomeUnknown`` says that nobody knows: look before you write.
+  changes nothing and the answer means the same. Otherwise ``OutcomeUnknown`` is raised: read before you write again.
 
 Every request has a deadline, waits included. A wait that would go past it is not begun. What is written in a term of leading has
 the end of the term as a deadline too: that is looked at before each attempt, since it may have been renewed, or lost.
@@ -60,7 +60,7 @@ class RetryingTransport:
     ) -> ClientResponse:
         """An answer of success. Raises ``StatusError`` for any other, ``TransportError`` when there is none.
 
-        ``left`` tells for how many seconds it may still be asked at all.
+        ``left`` returns for how many seconds requests may still be sent at all.
         """
         loop = asyncio.get_running_loop()
         began = loop.time()

@@ -1,10 +1,10 @@
-"""The certificates by which a server of ours is known, as it tells anybody who asks.
+"""The authorities that sign the certificates of a server of ours, which it publishes.
 
-    trusted = await recognised(token.urls, token.pins, clock)    # asked of whoever answers, believed by the hash
-    latest = await told(api)                                     # asked of a server that is trusted already
+    trusted = await recognised(token.urls, token.pins, clock, agent="join")  # from an unknown server, verified by the hash
+    latest = await published(api)                                # from a server that is trusted already
 
-The authority of a control plane may be exchanged while machines depend on it. Whoever asks now and then learns of the
-new one before it signs anything.
+The authority of a control plane may be exchanged while machines depend on it. A client that asks regularly learns the
+next one before it signs anything.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from pilothouse.pki.pinning import PAGE, fingerprints, pinned
 
 
 async def recognised(urls: Sequence[str], pins: Collection[str], clock: Clock, *, agent: str) -> bytes:
-    """The authorities of the server at the first of these addresses where there is one, that have one of these hashes, PEM. Raises ``AccessError`` if none has.
+    """The authorities, PEM, with one of these hashes, of the first server that answers. Raises ``AccessError`` if none has.
 
-    Nothing is sent that is worth anything: who answers is not known before the answer has been compared.
+    No credentials are sent: the server is not known before its answer has been compared.
     """
     url, *others = urls
     access = Access(url, others=tuple(others), insecure=True)
     async with HttpTransport.open(access, clock, agent=agent) as transport:
-        found = await told(Api(transport, random.Random(), manager=agent))
+        found = await published(Api(transport, random.Random(), manager=agent))
     if not found:
         raise AccessError(
             f"{url} does not say by which authority it is known; is it a pilothouse API server?"
@@ -47,12 +47,12 @@ async def recognised(urls: Sequence[str], pins: Collection[str], clock: Clock, *
     return known
 
 
-async def told(api: Api) -> bytes:
-    """What the server says, PEM, the authority that signs first; nothing if it is none of ours."""
+async def published(api: Api) -> bytes:
+    """The server's authorities, PEM, the one that signs first; nothing if it is none of ours."""
     try:
         return await api.fetch(PAGE, accept="application/x-pem-file", longest=LONGEST_UNTRUSTED)
     except StatusError as refusal:
         if refusal.code in (403, 404):
-            # A Kubernetes has no such page, and tells so only to those who may ask for any.
+            # A Kubernetes has no such page, and answers 404 only to users who may ask for any.
             return b""
         raise

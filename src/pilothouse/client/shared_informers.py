@@ -1,12 +1,12 @@
-"""SharedInformers shared by everyone in a process: one watch for each view, however many want it.
+"""Informers shared in a process: one watch for each view, however many use it.
 
     informers = SharedInformers(api, Random(), SystemClock())
     async with informers.running():
         pods = informers.get(Pod, labels="app=db")
         await pods.synced()
 
-Whoever asks for the same view gets the same informer. It is started when it is first asked for, or with the context, and goes
-on until the context ends or it is dropped.
+All who ask for the same view get the same informer. It starts when it is first asked for, or with the context, and runs
+until the context ends or it is dropped.
 """
 
 from __future__ import annotations

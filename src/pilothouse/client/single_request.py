@@ -1,6 +1,6 @@
 """One question to a server, for commands that ask one thing and end.
 
-    with ask(access, "/pilothouse/v1/audit", {"user": "alice"}) as answer:
+    with send_request(access, "/pilothouse/v1/audit", {"user": "alice"}, agent="audit") as answer:
         for line in answer: ...
         answer.warnings
 

@@ -27,7 +27,7 @@ class _Listed(msgspec.Struct):
 
 
 class StatusBody(msgspec.Struct):
-    """A ``StatusBody`` object."""
+    """A ``Status`` object."""
 
     kind: str = ""
     status: str = ""
@@ -42,15 +42,15 @@ _status = msgspec.json.Decoder(StatusBody)
 
 
 def error_of(code: int, body: bytes, *, retry_after: str | None = None) -> StatusError:
-    """The error that an answer tells of; an answer that is no StatusBody (a proxy's, say) is quoted."""
+    """The error in an answer; an answer that is no Status (a proxy's, say) is quoted."""
     try:
         status = _status.decode(body)
     except msgspec.DecodeError:
         status = StatusBody()
     seconds = int(retry_after) if retry_after and retry_after.isdecimal() else 0
     if status.kind != "Status":
-        said = body[:200].decode(errors="replace").strip()
-        return StatusError(code, "", f"the server answers {code}: {said}", retry_after=seconds)
+        text = body[:200].decode(errors="replace").strip()
+        return StatusError(code, "", f"the server answers {code}: {text}", retry_after=seconds)
     details = status.details or _Details()
     return StatusError(
         status.code or code,

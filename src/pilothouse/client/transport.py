@@ -4,8 +4,8 @@
     async with transport.stream(ClientRequest("GET", "/api/v1/pods", query={"watch": "1"})) as stream:
         async for data in stream.chunks: ...
 
-``http`` goes over the network, ``loopback`` to a server in the same process. A transport retries nothing and judges no
-status. When no answer comes it says which of two cases it is: nothing was sent, or nobody knows what became of it.
+``http_transport`` goes over the network, ``in_process`` to a server in the same process. A transport retries nothing and judges
+no status. When no answer comes it says which of two cases it is: nothing was sent, or the outcome is unknown.
 """
 
 from __future__ import annotations

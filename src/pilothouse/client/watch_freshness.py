@@ -3,15 +3,15 @@
     heard = NOTHING.again(100.0).again(110.0)
     heard                                # since 100, until 110: nothing that happened between the two was missed
 
-Who judges by silence needs it. An object of which nothing new came for two minutes may have stood still for two minutes; or the server
-was away, nobody could write, and nobody could have told.
+A judgement by silence needs it. An object without news for two minutes may have been unchanged for two minutes; or the server was
+away, and no write could be made or reported.
 
-A server that hangs breaks no connection: it only says nothing for a while. One that lives says something at least once a minute, be it
+A server that hangs breaks no connection: it only sends nothing for a while. A live one sends something at least once a minute, be it
 a bookmark, so
 
-* after a longer pause hearing begins anew, as after a break;
-* a shorter one, in which who gives signs of life would have given several, may have been either. It counts once those who could not be
-  heard in it have had their time to be heard after it. If the next is another such pause, nobody had anything to say.
+* after a longer pause the stretch starts again, as after a break;
+* a shorter one, in which several heartbeats would have been due, may have been either. It counts once those whose heartbeats it could
+  have held back have had their time to send another. If the next is another such pause, there was nothing to send.
 
 Only a server that hangs again and again, and lives for a moment each minute, is taken for one where nothing happens.
 """

@@ -4,7 +4,7 @@
     await watcher.run(deliver)          # deliver([Restarted([...])]), later deliver([Applied(pod), ...])
 
 It goes on until it is cancelled, whatever happens to the server; ``problem`` says what is wrong meanwhile. Who can't rely on
-what a watch has brought so far has everything read anew with ``restart``.
+what a watch has brought so far lists again with ``restart``.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class WatchRunner:
         self._view = {"labelSelector": labels, "fieldSelector": fields}
         self._trees = trees
         self._partial = partial
-        self._anew = False
+        self._relist = False
         self._patience: asyncio.Timeout | None = None
         self.began = -math.inf
         """When the last reading of everything was begun, by the loop's clock."""
@@ -76,8 +76,8 @@ class WatchRunner:
         return self._watch.beginnings
 
     def restart(self) -> None:
-        """Have everything read anew, at once unless the server is being given a pause."""
-        self._anew = True
+        """List again, at once unless the server is being given a pause."""
+        self._relist = True
         if self._patience is not None and not self._patience.expired():
             self._patience.reschedule(asyncio.get_running_loop().time())
 
@@ -97,8 +97,8 @@ class WatchRunner:
 
     async def _step(self, deliver: Deliver) -> None:
         watch = self._watch
-        if self._anew:
-            self._anew = False
+        if self._relist:
+            self._relist = False
             watch.restart()
         act = watch.next()
         if (isinstance(act, StartWatch) and act.initial) or (isinstance(act, ReadPage) and not act.token):
@@ -127,12 +127,12 @@ class WatchRunner:
                 lines = await stack.enter_async_context(opened)
             watch.opened()
             end = loop.time() + opening.seconds + LEEWAY
-            while watch.is_open and not self._anew:
+            while watch.is_open and not self._relist:
                 try:
                     async with asyncio.timeout_at(min(end, loop.time() + opening.silence)) as self._patience:
                         batch = await anext(lines, None)
                 except TimeoutError:
-                    if not self._anew:
+                    if not self._relist:
                         watch.silent()
                     break
                 finally:
@@ -149,5 +149,5 @@ class WatchRunner:
                 await asyncio.sleep(0)
             if changes := self._watch.took(lines[start : start + STRETCH]):
                 await deliver(changes)
-            if not self._watch.is_open or self._anew:
+            if not self._watch.is_open or self._relist:
                 return

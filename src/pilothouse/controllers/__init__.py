@@ -1,10 +1,10 @@
-"""The decisions: one module, or package, for each thing the system looks after.
+"""The controllers: one module, or package, for each kind of object that the system manages.
 
-Every controller is a pure function of an object and the world (``runtime.declaring``): it reads no clock but the world's,
-does no I/O, keeps nothing between two decisions, and gives a reason with each intent. It must be right after a crash
-between any two of its writes, so names are deterministic and nothing counts but what is seen. An object that is not as
-expected is waited for, in words; it never raises.
+Every controller is a pure function of an object and a snapshot (``runtime.controller``): it reads no clock
+but the snapshot's, does no I/O, keeps no state between two decisions, and gives a reason with each intent. It
+must be correct after a crash between any two of its writes, so names are deterministic and only what is
+observed counts. For an object in an unexpected state it waits, with a message; it never raises.
 
-This package knows ``runtime``'s interfaces and the nouns; it knows no store, no API server, no client. Which controllers run
-where is ``app``'s decision.
+This package knows the interfaces of ``runtime`` and the kinds; it knows no store, no API server, no client.
+``app`` decides which controllers run.
 """

@@ -1,4 +1,4 @@
-"""CassandraClusters: nobody acts on them yet, and they say so."""
+"""CassandraClusters: no controller acts on them yet, and their status says so."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ UNATTENDED = "NoController"
 
 @controller(CassandraCluster)
 def cassandra_clusters(cluster: Object, world: Snapshot) -> Iterator[Intent]:
-    """A Cassandra cluster is told that no controller acts on it yet."""
+    """Write a condition that no controller acts on a Cassandra cluster yet."""
     condition = {
         "type": "Progressing",
         "status": "False",
         "reason": UNATTENDED,
-        "message": "No controller acts on Cassandra clusters yet: nothing is made, changed or removed for this one.",
+        "message": "No controller acts on Cassandra clusters yet: nothing is created, changed or deleted for this one.",
         "observedGeneration": cluster.generation,
     }
     conditions = with_condition(cluster.status.get("conditions"), condition, now=format_time(world.now))

@@ -1,9 +1,10 @@
-"""Requests for certificates that have served their purpose go, as kube-controller-manager has them go.
+"""Deletes certificate signing requests that are no longer needed, as kube-controller-manager does.
 
-* One whose certificate was issued, an hour after it was approved: whoever made it has fetched the certificate long since.
-* One that was denied, or could not be signed, an hour after that was said.
-* One that nobody has said anything about, a day after it was made.
-* One whose certificate has run out.
+* One whose certificate was issued, an hour after its approval: its client has fetched the certificate by
+  then.
+* One that was denied, or could not be signed, an hour after that.
+* One that is still pending, a day after its creation.
+* One whose certificate has expired.
 
 One that is approved and waits for its signer stays.
 """
@@ -30,7 +31,7 @@ PENDING_SECONDS: Final = 24 * 3600.0
 
 @controller(CertificateSigningRequest, standalone=True)
 def certificate_request_cleaner(request: Object, world: Snapshot) -> Iterator[Intent]:
-    """A request that is settled, or that nobody settles, goes after a while."""
+    """Delete a request some time after it was decided, or when it stays pending."""
     if request.deleting:
         return
     ends = list(_ends(request))
@@ -38,33 +39,33 @@ def certificate_request_cleaner(request: Object, world: Snapshot) -> Iterator[In
         return
     moment, because = min(ends)
     if moment > world.now:
-        yield RequeueAfter(moment - world.now, because=f"it is kept until then: {because}")
+        yield RequeueAfter(moment - world.now, because=f"kept until then: {because}")
     else:
         yield Delete(request, exact=True, because=because)
 
 
 def _ends(request: Object) -> Iterator[tuple[float, str]]:
-    """When it may go, and why."""
+    """When it may be deleted, and why."""
     conditions = request.status.get("conditions") or []
     issued = str(request.status.get("certificate") or "")
     if not conditions:
-        yield request.created + PENDING_SECONDS, "nobody has approved or denied it for a day"
+        yield request.created + PENDING_SECONDS, "it was neither approved nor denied for a day"
     for condition in conditions:
         match condition.get("type"):
             case "Approved" if issued:
-                told = "its certificate was issued an hour ago or longer"
+                reason = "its certificate was issued an hour ago or longer"
             case "Denied":
-                told = "it was denied an hour ago or longer"
+                reason = "it was denied an hour ago or longer"
             case "Failed":
-                told = "it could not be signed, an hour ago or longer"
+                reason = "it could not be signed, an hour ago or longer"
             case _:
                 continue
-        yield _said(condition, request) + SETTLED_SECONDS, told
+        yield _written_at(condition, request) + SETTLED_SECONDS, reason
     if issued and (until := _valid_until(issued)) is not None:
         yield until, "its certificate has run out"
 
 
-def _said(condition: dict[str, str], request: Object) -> float:
+def _written_at(condition: dict[str, str], request: Object) -> float:
     """When a condition was last written; a request without a date is as old as itself."""
     given = condition.get("lastUpdateTime") or condition.get("lastTransitionTime")
     try:
@@ -74,7 +75,7 @@ def _said(condition: dict[str, str], request: Object) -> float:
 
 
 def _valid_until(certificate: str) -> float | None:
-    """When an issued certificate runs out; None for what is none."""
+    """The expiry of an issued certificate; None if it is not a certificate."""
     try:
         found = certificates_in(b64decode(certificate, validate=True))
     except (binascii.Error, UnusableError):

@@ -2,12 +2,12 @@
 
     intents = disruption_budgets(budget, world)         # one SetStatus, or none
 
-The API server spends from ``status.disruptionsAllowed`` when it evicts a pod, and notes the pod in ``status.disruptedPods``; such a
-pod counts as down at once, though it may take a moment until it is seen to go. If it has not gone after two minutes the eviction came to
-nothing and the pod counts again.
+The API server spends from ``status.disruptionsAllowed`` when it evicts a pod, and notes the pod in
+``status.disruptedPods``; such a pod counts as down at once, although its deletion may be observed later. If
+it is not deleted after two minutes the eviction has failed and the pod counts again.
 
-A share of pods (``maxUnavailable``, or a percentage) is a share of what the sets that control the pods ask for, not of the pods
-that happen to be there. If that can't be known nothing may be evicted, and the condition says why.
+``maxUnavailable`` and percentages refer to the replicas of the sets that control the pods, not to the
+existing pods. If these are unknown nothing may be evicted, and the condition says why.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from pilothouse.runtime.intents import Intent, RecordEvent, RequeueAfter, SetSta
 from pilothouse.runtime.snapshot import Snapshot
 
 DELETION_TIMEOUT: Final = 120.0
-"""Seconds within which an evicted pod is expected to be seen going."""
+"""Seconds within which an evicted pod should be deleted."""
 ALLOWED: Final = "DisruptionAllowed"
 
 
 class Unknown(ValueError):
-    """What the budget is a share of can't be known."""
+    """The number of expected pods is unknown."""
 
 
 class Demand(msgspec.Struct, frozen=True):
-    """How many pods there should be, how many have to be healthy, and which nobody controls."""
+    """How many pods are expected, how many have to be healthy, and which have no controller."""
 
     expected: int
     healthy: int
@@ -45,14 +45,14 @@ class Demand(msgspec.Struct, frozen=True):
 
 
 def budgets_of_pod(pod: Object, world: Snapshot) -> Names:
-    """The budgets that a pod counts for, or that have it on their list."""
+    """The budgets that select a pod, or have it among their evicted pods."""
     for budget in world.all(PodDisruptionBudget, pod.namespace):
         if _selects(budget, pod.labels) or pod.name in (budget.status.get("disruptedPods") or {}):
             yield budget.namespace, budget.name
 
 
 def budgets_of_set(stateful_set: Object, world: Snapshot) -> Names:
-    """The budgets that the pods of a set count for."""
+    """The budgets that select the pods of a set."""
     labels = stateful_set.at("spec", "template", "metadata", "labels", default={})
     for budget in world.all(PodDisruptionBudget, stateful_set.namespace):
         if _selects(budget, labels):
@@ -61,7 +61,7 @@ def budgets_of_set(stateful_set: Object, world: Snapshot) -> Names:
 
 @controller(PodDisruptionBudget, also={Pod: budgets_of_pod, StatefulSet: budgets_of_set}, standalone=True)
 def disruption_budgets(budget: Object, world: Snapshot) -> Iterator[Intent]:
-    """A budget says how many of its pods may be evicted."""
+    """Compute how many pods of a budget may be evicted."""
     try:
         pods = _selected(budget, world)
         demand = _demand(budget, pods, world)
@@ -83,7 +83,7 @@ def disruption_budgets(budget: Object, world: Snapshot) -> Iterator[Intent]:
         first = min(_moment(time) for time in disrupted.values())
         yield RequeueAfter(
             max(0.0, first + DELETION_TIMEOUT - world.now),
-            because="a pod that was evicted should have gone by then",
+            because="an evicted pod should be deleted by then",
         )
     yield from remarks
 
@@ -103,7 +103,7 @@ def _selects(budget: Object, labels: Mapping[str, str]) -> bool:
     try:
         return selector is not None and LabelSelector.from_object(selector).matches(labels)
     except SelectorError:
-        # Its own decision tells of it.
+        # The decision about the budget itself reports it.
         return False
 
 
@@ -123,7 +123,7 @@ def _demand(budget: Object, pods: Sequence[Object], world: Snapshot) -> Demand:
 
 
 def _scale(pods: Sequence[Object], world: Snapshot) -> tuple[int, tuple[str, ...]]:
-    """How many pods those who control these pods ask for, and the pods that nobody controls."""
+    """The replicas of the controllers of these pods, and the pods without a controller."""
     scales: dict[str, int] = {}
     unmanaged = []
     for pod in pods:
@@ -138,12 +138,10 @@ def _scale(pods: Sequence[Object], world: Snapshot) -> tuple[int, tuple[str, ...
 def _scale_of(pod: Object, owner: Mapping[str, Any], world: Snapshot) -> int:
     kind, name = owner.get("kind"), str(owner.get("name"))
     if (owner.get("apiVersion"), kind) != (StatefulSet.api_version, StatefulSet.kind):
-        raise Unknown(
-            f"pod {pod.name} is controlled by {kind} {name}, of which nobody knows how many pods it wants"
-        )
+        raise Unknown(f"pod {pod.name} is controlled by {kind} {name}, whose number of replicas is unknown")
     found = world.find(StatefulSet, pod.namespace, name)
     if found is None or found.uid != owner.get("uid"):
-        raise Unknown(f"pod {pod.name} is controlled by {kind} {name}, which is not there")
+        raise Unknown(f"pod {pod.name} is controlled by {kind} {name}, which does not exist")
     replicas = found.spec.get("replicas", 1)
     if not isinstance(replicas, int):
         raise Unknown(f"pod {pod.name} is controlled by {kind} {name}, whose spec.replicas is {replicas!r}")
@@ -151,7 +149,7 @@ def _scale_of(pod: Object, owner: Mapping[str, Any], world: Snapshot) -> int:
 
 
 def _disrupted(budget: Object, pods: Sequence[Object], now: float) -> dict[str, str]:
-    """The evicted pods that are still to be seen going."""
+    """The evicted pods whose deletion is still to be observed."""
     listed = budget.status.get("disruptedPods") or {}
     return {
         pod.name: listed[pod.name]
@@ -161,7 +159,7 @@ def _disrupted(budget: Object, pods: Sequence[Object], now: float) -> dict[str, 
 
 
 def _stayed(budget: Object, pods: Sequence[Object], disrupted: Mapping[str, str]) -> Iterator[Intent]:
-    """Those that were evicted and have not gone."""
+    """Events for pods that were evicted and not deleted."""
     listed = budget.status.get("disruptedPods") or {}
     for pod in pods:
         if pod.name in listed and pod.name not in disrupted and not pod.deleting:
@@ -170,7 +168,7 @@ def _stayed(budget: Object, pods: Sequence[Object], disrupted: Mapping[str, str]
 
 
 def _moment(text: Any) -> float:
-    """A time that can't be read is long past: the entry goes."""
+    """An unreadable time counts as long past: the entry is dropped."""
     try:
         return parse_time(text)
     except ValueError:
@@ -178,7 +176,7 @@ def _moment(text: Any) -> float:
 
 
 def _status(budget: Object, demand: Demand, healthy: int, disrupted: Mapping[str, str], now: float) -> Tree:
-    # Without pods nothing is allowed, so that the first ones are safe before this is decided again.
+    # Without pods nothing is allowed, so that the first ones are safe until the next decision.
     allowed = max(0, healthy - demand.healthy) if demand.expected > 0 else 0
     status: Tree = {
         **budget.status,
@@ -203,7 +201,7 @@ def _status(budget: Object, demand: Demand, healthy: int, disrupted: Mapping[str
 
 
 def _fail_safe(budget: Object, problem: str, now: float) -> Iterator[Intent]:
-    """Nothing may be evicted as long as it isn't known what the budget means."""
+    """Nothing may be evicted while the budget can't be computed."""
     seen = budget.status.get("observedGeneration", 0)
     status = {
         **budget.status,
@@ -215,7 +213,7 @@ def _fail_safe(budget: Object, problem: str, now: float) -> Iterator[Intent]:
         yield RecordEvent(budget, because=problem, event="CalculateExpectedPodCountFailed", warning=True)
     yield Wait(
         "SyncFailed",
-        because=f"what the budget allows can't be known: {problem}",
+        because=f"the budget can't be computed: {problem}",
         remedy="set spec.minAvailable to a number, or have the selector select only pods of StatefulSets",
     )
 
@@ -230,23 +228,26 @@ def _condition(
 
 
 def _remarks(budget: Object, pods: Sequence[Object], demand: Demand) -> Iterator[Wait]:
-    """What its owner should know about the budget as it is written; told once for each status."""
+    """What is questionable about the budget; reported once per status."""
     if budget.spec.get("minAvailable") is None and budget.spec.get("maxUnavailable") is None:
         yield Wait(
             "NothingAsked",
-            because="the budget has neither spec.minAvailable nor spec.maxUnavailable, so no pod of it can be evicted",
+            because="the budget has neither spec.minAvailable nor spec.maxUnavailable, so none of its pods "
+            "can be evicted",
             remedy="set one of the two",
         )
     elif not pods:
         yield Wait(
-            "NoPods", because="no pod matches spec.selector", remedy="correct the selector, or make the pods"
+            "NoPods",
+            because="no pod matches spec.selector",
+            remedy="correct the selector, or create the pods",
         )
     elif demand.unmanaged:
         yield Wait(
             "UnmanagedPods",
-            because="nobody controls "
+            because="no controller for "
             + ", ".join(demand.unmanaged[:3])
             + (f" and {len(demand.unmanaged) - 3} more" if len(demand.unmanaged) > 3 else "")
-            + ", so these pods are missing from the number that the budget is a share of",
+            + ", so these pods are not part of the expected number",
             remedy="set spec.minAvailable to a number",
         )

@@ -1,12 +1,12 @@
-"""The addresses behind a service: its pods, kept in an Endpoints object and in EndpointSlices.
+"""The endpoints of a service: the addresses of its pods, in an Endpoints object and in EndpointSlices.
 
-A service with a selector is backed by the pods that it selects and that have an address. In slices each pod says whether it
-is *ready*, whether it is *serving* (ready, but for being about to go) and whether it is *terminating*; the older Endpoints
-object has ready addresses and others. ``publishNotReadyAddresses`` counts every pod as ready: the names of a database's
-members have to resolve before they are.
+A service with a selector is backed by the pods that it selects and that have an address. In slices each pod
+says whether it is *ready*, whether it is *serving* (ready, even if terminating) and whether it is
+*terminating*; the older Endpoints object has ready addresses and others. ``publishNotReadyAddresses`` counts
+every pod as ready: the names of a database's members have to resolve before they are.
 
-Addresses are sorted, slices are numbered, and what is as it should be is not written again: a thousand changes of pods that
-change no address cost nothing.
+Addresses are sorted, slices are numbered, and unchanged objects are not written again: a thousand changes of
+pods that change no address cost nothing.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def services_of_pod(pod: Object, world: Snapshot) -> Names:
 
 
 def service_of_slice(slice: Object, world: Snapshot) -> Names:
-    """The service that a slice is of."""
+    """The service of a slice."""
     if name := slice.labels.get(_OF_SERVICE):
         yield slice.namespace, name
 
@@ -62,7 +62,7 @@ class ServicePod(NamedTuple):
     standalone=True,
 )
 def endpoints(service: Object, world: Snapshot) -> Iterator[Intent]:
-    """A service's endpoints are the pods that it selects."""
+    """Keep the endpoints of a service up to date with the pods that it selects."""
     selector = service.spec.get("selector")
     if service.deleting or not selector or service.spec.get("type") == "ExternalName":
         return
@@ -84,7 +84,7 @@ def _members(service: Object, pods: Sequence[Object]) -> Iterator[ServicePod]:
 
 
 def _ipv4(pod: Object) -> str:
-    """The pod's address of the family that services here have; empty if it has none. Others would spoil the whole slice."""
+    """The pod's address of the service's family, as slices require; empty if it has none."""
     listed = (str(one.get("ip", "")) for one in pod.at("status", "podIPs", default=()))
     for text in (str(pod.at("status", "podIP", default="")), *listed):
         try:
@@ -123,14 +123,14 @@ def _slices(service: Object, members: Sequence[ServicePod], world: Snapshot) -> 
     }
     for name, tree in wanted.items():
         because = f"service {service.name} has {len(members)} pods"
-        yield from _brought(there.get(name), tree, ("ports", "endpoints"), because)
+        yield from _ensure(there.get(name), tree, ("ports", "endpoints"), because)
     for name, one in there.items():
         if name not in wanted:
             yield Delete(one, because=f"service {service.name} has fewer pods")
 
 
 def _object(service: Object, members: Sequence[ServicePod], world: Snapshot) -> Iterator[Intent]:
-    """The one object that holds them all, as older clients read it."""
+    """The Endpoints object with all addresses, for older clients."""
     subsets = []
     for ports, group in _by_ports(service, members[:_MOST_IN_ALL]):
         addresses = [_address(member, service.name) for member in group if member.ready]
@@ -157,11 +157,11 @@ def _object(service: Object, members: Sequence[ServicePod], world: Snapshot) -> 
         "subsets": subsets,
     }
     found = world.find(Endpoints, service.namespace, service.name)
-    yield from _brought(found, tree, ("subsets",), f"service {service.name} has {len(members)} pods")
+    yield from _ensure(found, tree, ("subsets",), f"service {service.name} has {len(members)} pods")
 
 
-def _brought(found: Object | None, tree: Tree, fields: Sequence[str], because: str) -> Iterator[Intent]:
-    """Have an object be so, if it is not."""
+def _ensure(found: Object | None, tree: Tree, fields: Sequence[str], because: str) -> Iterator[Intent]:
+    """Create or update an object, if it differs."""
     if found is None:
         yield Create(tree, because=because)
         return
@@ -176,7 +176,7 @@ def _brought(found: Object | None, tree: Tree, fields: Sequence[str], because: s
 
 
 def _by_ports(service: Object, members: Sequence[ServicePod]) -> list[tuple[list[Tree], list[ServicePod]]]:
-    """Members by the ports that they have: a named target port may be another number in each pod."""
+    """Members by their ports: a named target port may have another number in each pod."""
     groups: dict[tuple[tuple[Any, ...], ...], tuple[list[Tree], list[ServicePod]]] = {}
     for member in members:
         ports = _ports(service, member.pod)
@@ -201,7 +201,7 @@ def _ports(service: Object, pod: Object) -> list[Tree]:
 
 
 def _target(port: Mapping[str, Any], pod: Object) -> int | None:
-    """The number of the pod's port that a service's port leads to; None if it names one that the pod has not."""
+    """The number of the pod's port for a service's port; None if the pod has no port of that name."""
     target = port.get("targetPort") or port.get("port")
     if isinstance(target, int):
         return target
@@ -248,5 +248,5 @@ def _address(member: ServicePod, service: str) -> Tree:
 
 
 def _hostname(pod: Object, service: str) -> str:
-    """The name under which a pod is found within its service, if that is the one it belongs to."""
+    """The DNS name of a pod within its service, if that is its governing service."""
     return str(pod.spec.get("hostname", "")) if pod.spec.get("subdomain") == service else ""

@@ -1,17 +1,18 @@
-"""What belongs to something that is gone goes too.
+"""The garbage collector: deletes objects whose owners are gone.
 
     metadata:
       ownerReferences: [{apiVersion: apps/v1, kind: StatefulSet, name: web, uid: 6d1f…, controller: true}]
 
-An object lives as long as one of its owners does. Owners are known by uid: one of the same name that was made later is not
-the owner. How the others go was said when the owner's deletion was asked for:
+An object lives as long as one of its owners does. Owners are identified by uid: a later object of the same
+name is not the owner. The deletion of the owner chose the propagation policy:
 
-* *background*: the owner is gone at once, and its dependents follow;
-* *foreground*: the owner waits, with the finalizer ``foregroundDeletion``, until the dependents that block it are gone;
-* *orphan*: the owner waits, with the finalizer ``orphan``, until nobody names it as an owner any more.
+* *background*: the owner is deleted at once, and its dependents follow;
+* *foreground*: the owner waits, with the finalizer ``foregroundDeletion``, until the dependents that block it
+  are gone;
+* *orphan*: the owner waits, with the finalizer ``orphan``, until no object names it as an owner.
 
-That a cache does not have an owner proves nothing, since each kind is followed on its own: the server is asked, before
-anything is deleted, whether the owner is there after all.
+A missing owner in a cache proves nothing, since each kind is watched on its own: before anything is deleted,
+the server is asked whether the owner exists after all.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _LONGEST_NAME: Final = 253
 
 
 def relatives(changed: Object, world: Snapshot) -> Names:
-    """Its owners, which may wait for it, and its dependents, which may have to follow."""
+    """Its owners, which may wait for it, and its dependents, which may have to be deleted."""
     for reference in changed.owners:
         noun = _noun(reference, world)
         if noun is not None:
@@ -44,7 +45,7 @@ def relatives(changed: Object, world: Snapshot) -> Names:
 
 
 def concerns_relatives(before: Object, after: Object) -> bool:
-    """Whose it is, whether it goes, and what holds it: a heartbeat or a status is none of it."""
+    """Its owners, deletion and finalizers: a heartbeat or a status does not matter."""
     return (
         before.uid != after.uid
         or before.deleting != after.deleting
@@ -53,9 +54,9 @@ def concerns_relatives(before: Object, after: Object) -> bool:
     )
 
 
-@controller(EVERY, also={EVERY: relatives}, heeds=concerns_relatives, standalone=True)
+@controller(EVERY, also={EVERY: relatives}, predicate=concerns_relatives, standalone=True)
 def garbage(one: Object, world: Snapshot) -> Iterator[Intent]:
-    """An object goes when its last owner has gone."""
+    """Delete an object when its last owner is gone."""
     if one.deleting:
         if ORPHAN in one.finalizers:
             yield from _let_go(one, world)
@@ -79,7 +80,7 @@ def garbage(one: Object, world: Snapshot) -> Iterator[Intent]:
         kinds = ", ".join(sorted({f"{owner['kind']}.{owner['apiVersion']}" for owner in owners.unknown}))
         yield Wait(
             "UnknownOwnerKind",
-            because=f"the server has no kind {kinds}, so whether the owner lives can't be told",
+            because=f"the server has no kind {kinds}, so it is unknown whether the owner exists",
             remedy="define the kind, or remove the owner reference",
         )
         return
@@ -90,22 +91,22 @@ def garbage(one: Object, world: Snapshot) -> Iterator[Intent]:
             one,
             propagation="Foreground",
             unless=owners.missing(one),
-            because=f"{_told(owners.waiting)} waits for its dependents, and this one has dependents itself",
+            because=f"{_names(owners.waiting)} waits for its dependents, and this one has dependents itself",
         )
     elif owners.waiting or owners.absent:
         because = (
-            f"{_told(owners.waiting)} is being deleted and waits for it"
+            f"{_names(owners.waiting)} is being deleted and waits for it"
             if owners.waiting
-            else f"{_told(owners.absent)} is gone"
+            else f"{_names(owners.absent)} is gone"
         )
         yield Delete(one, propagation=_own_way(one), unless=owners.missing(one), because=because)
 
 
 class _Owners(NamedTuple):
-    """An object's owner references by how their owners fare."""
+    """An object's owner references, by the state of the owners."""
 
     solid: list[Mapping[str, Any]]
-    """There, and not waiting for dependents to go."""
+    """Existing, and not waiting for dependents."""
     waiting: list[Mapping[str, Any]]
     """Being deleted, dependents first."""
     absent: list[Mapping[str, Any]]
@@ -137,7 +138,7 @@ class _Owners(NamedTuple):
         return owners
 
     def missing(self, one: Object) -> tuple[ObjectTarget, ...]:
-        """The owners that nobody has seen, for the server to confirm. It can't be asked about a name that no object can have."""
+        """The owners missing from the caches, for the server to confirm, if their names are valid."""
         return tuple(
             ObjectTarget(
                 noun := self.nouns[owner["uid"]],
@@ -156,7 +157,7 @@ def _can_exist(owner: Mapping[str, Any]) -> bool:
 
 
 def _forget(one: Object, owners: _Owners) -> Iterator[Intent]:
-    """Somebody still owns it; those who don't any more are not named any longer."""
+    """An object with an owner left: remove the references to those that are gone."""
     past = [*owners.absent, *(owner for owner in owners.waiting if owner.get("blockOwnerDeletion"))]
     if not past:
         return
@@ -167,12 +168,12 @@ def _forget(one: Object, owners: _Owners) -> Iterator[Intent]:
         {"metadata": {"ownerReferences": kept}},
         exact=True,
         unless=owners.missing(one),
-        because=f"{_told(past)} does not keep it any more, {_told(owners.solid)} does",
+        because=f"{_names(past)} no longer keeps it, {_names(owners.solid)} does",
     )
 
 
 def _make_way(owner: Object, world: Snapshot) -> Iterator[Intent]:
-    """An owner that goes last waits for the dependents that block it."""
+    """Foreground deletion: wait for the dependents that block it."""
     blocking = [one for one in world.dependents(owner) if _blocks(one, owner)]
     if blocking:
         if ring := _ring(owner, world):
@@ -183,15 +184,15 @@ def _make_way(owner: Object, world: Snapshot) -> Iterator[Intent]:
         held = sorted({finalizer for one in blocking if one.deleting for finalizer in one.finalizers})
         yield Wait(
             "DependentsRemain",
-            because=f"its deletion waits for {names}{more}",
-            remedy=f"have whoever set them remove the finalizers {', '.join(held)}" if held else "",
+            because=f"waiting for its dependents to be deleted: {names}{more}",
+            remedy=f"have the finalizers removed by their controllers: {', '.join(held)}" if held else "",
         )
         return
-    yield from _release(owner, FOREGROUND, because="no dependent blocks its deletion any more")
+    yield from _release(owner, FOREGROUND, because="no dependent blocks its deletion")
 
 
 def _ring(one: Object, world: Snapshot) -> set[str]:
-    """Uids of the owners of an object that wait, directly or through others, for the object itself. Such owners would wait for ever."""
+    """Uids of owners that wait, directly or indirectly, for the object itself: they would forever."""
     waiting_for = {one.uid}
     queue = [one]
     while queue:
@@ -213,7 +214,7 @@ def _unblocked(one: Object, ring: set[str]) -> PatchObject:
         {**owner, "blockOwnerDeletion": False} if owner["uid"] in ring else dict(owner)
         for owner in one.owners
     ]
-    names = _told([owner for owner in one.owners if owner["uid"] in ring])
+    names = _names([owner for owner in one.owners if owner["uid"] in ring])
     return PatchObject(
         one,
         {"metadata": {"ownerReferences": references}},
@@ -223,16 +224,16 @@ def _unblocked(one: Object, ring: set[str]) -> PatchObject:
 
 
 def _let_go(owner: Object, world: Snapshot) -> Iterator[Intent]:
-    """Nobody names it as an owner any more; then it can go without them."""
+    """Orphan deletion: remove the references of all dependents, then the finalizer."""
     for one in world.dependents(owner):
         kept = [dict(reference) for reference in one.owners if reference["uid"] != owner.uid]
         yield PatchObject(
             one,
             {"metadata": {"ownerReferences": kept or None}},
             exact=True,
-            because=f"{owner.kind} {owner.name} is deleted and leaves its dependents",
+            because=f"{owner.kind} {owner.name} is deleted and orphans its dependents",
         )
-    yield from _release(owner, ORPHAN, because="its dependents stay, without it")
+    yield from _release(owner, ORPHAN, because="its dependents are orphaned")
 
 
 def _release(owner: Object, finalizer: str, *, because: str) -> Iterator[Intent]:
@@ -247,7 +248,7 @@ def _blocks(one: Object, owner: Object) -> bool:
 
 
 def _own_way(one: Object) -> Any:
-    """How an object's own deletion was to go, if it was asked for before."""
+    """The propagation policy of an object's own deletion, if one was requested."""
     if ORPHAN in one.finalizers:
         return "Orphan"
     return "Foreground" if FOREGROUND in one.finalizers else "Background"
@@ -260,5 +261,5 @@ def _noun(reference: Mapping[str, Any], world: Snapshot) -> KindName | None:
     )
 
 
-def _told(owners: list[Mapping[str, Any]]) -> str:
+def _names(owners: list[Mapping[str, Any]]) -> str:
     return " and ".join(f"{owner['kind']} {owner['name']}" for owner in owners)

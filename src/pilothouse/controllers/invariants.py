@@ -1,9 +1,9 @@
-"""What our controllers promise, whatever goes wrong: the simulator holds it against every write.
+"""The invariants of our controllers, whatever goes wrong: the simulator checks them on every write.
 
     PROMISES["garbage"]           # those of one controller
     every()                       # those of all
 
-Each is about what is in the store. What people do by themselves, such as deleting a pod by force, is not promised about.
+Each is about what is in the store. What people do themselves, such as deleting a pod by force, is exempt.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from pilothouse.runtime.invariants import Invariant, ObjectStates, invariant
 def a_pod_that_runs_is_ended_by_its_node(
     facts: ObjectStates, before: Object | None, after: Object | None
 ) -> str | None:
-    """Whoever takes it away sooner may have two of them run at once."""
+    """Removing it sooner may make two of them run at once."""
     if before is None or (after is not None and after.uid == before.uid):
         return None
     bound = before.spec.get("nodeName") and before.status.get("phase") not in ("Failed", "Succeeded")
@@ -45,7 +45,7 @@ def a_pod_that_runs_is_ended_by_its_node(
 def pods_of_an_ordered_set_are_made_in_order(
     facts: ObjectStates, before: Object | None, after: Object | None
 ) -> str | None:
-    """The next comes when those before it have been ready; lost ones may come back in any order."""
+    """A pod is created when those before it have been ready; lost ones may come back in any order."""
     if before is not None or after is None or (owner := after.controller) is None:
         return None
     owning = facts.of(owner["uid"])
@@ -66,7 +66,7 @@ def pods_of_an_ordered_set_are_made_in_order(
 def a_claim_that_nobody_owns_stays(
     facts: ObjectStates, before: Object | None, after: Object | None
 ) -> str | None:
-    """Data outlives whoever used it, unless it was said otherwise."""
+    """Data outlives its pod and set, unless the retention policy says otherwise."""
     if before is None or before.deleting or before.owners or not _goes(after):
         return None
     if _namespace_goes(facts, before):
@@ -103,7 +103,7 @@ def a_namespace_goes_when_it_is_empty(
 def no_node_has_more_than_it_can_take(
     facts: ObjectStates, before: Object | None, after: Object | None
 ) -> str | None:
-    """Of pods that the scheduler has placed; whoever names a node himself answers for it himself."""
+    """For pods that the scheduler has placed; a pod that names its node is exempt."""
     if after is None or before is None or before.spec.get("nodeName") or not after.spec.get("nodeName"):
         return None
     node = facts.find(Node, "", after.spec["nodeName"])
@@ -147,7 +147,7 @@ def a_volume_has_one_claim(facts: ObjectStates, before: Object | None, after: Ob
 def a_verdict_on_a_request_stays(
     facts: ObjectStates, before: Object | None, after: Object | None
 ) -> str | None:
-    """What people have denied is not approved after all."""
+    """A denied request is never approved."""
     if before is None or after is None or before.uid != after.uid:
         return None
     if before.is_true("Denied") and (after.is_true("Approved") or after.status.get("certificate")):
@@ -159,7 +159,7 @@ def a_verdict_on_a_request_stays(
 def only_nodes_get_certificates_by_themselves(
     facts: ObjectStates, before: Object | None, after: Object | None
 ) -> str | None:
-    """Who asked is what the server wrote down: somebody with a bootstrap token, or a node."""
+    """Only for requesters, as the server recorded them, with a bootstrap token or a node's certificate."""
     if after is None or not after.is_true("Approved"):
         return None
     groups = after.spec.get("groups") or ()
@@ -169,14 +169,14 @@ def only_nodes_get_certificates_by_themselves(
 
 
 SEEN_WITHIN: Final = 60.0
-"""Seconds by which what a controller sees may be old: a watch that is late, and a decision that takes its time."""
+"""How stale a controller's view may be, in seconds: a delayed watch plus a slow decision."""
 
 
 @invariant(ElasticsearchCluster)
 def a_cluster_without_a_ready_pod_is_not_available(
     facts: ObjectStates, before: Object | None, after: Object | None
 ) -> str | None:
-    """As far as its controller can know: by what it writes, and by what stands when everything has been started anew."""
+    """As far as its controller can know: checked when it writes, and after a restart of everything."""
     if after is None or not after.is_true("Available"):
         return None
     since = facts.unready_for(after.uid)

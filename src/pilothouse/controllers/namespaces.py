@@ -15,7 +15,8 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
-from pilothouse.api.kind_names import CassandraCluster, CoreEvent, ElasticsearchCluster, KindName, Namespace
+from pilothouse.api.applications.registry import BUILT_IN
+from pilothouse.api.kind_names import CoreEvent, KindName, Namespace
 from pilothouse.api.navigator.validation.clusters import protected
 from pilothouse.api.objects import Object, Tree
 from pilothouse.base.rfc3339 import format_time
@@ -28,7 +29,9 @@ FINALIZER: Final = "kubernetes"
 REMAINING: Final = "NamespaceContentRemaining"
 HELD: Final = "NamespaceFinalizersRemaining"
 REFUSED: Final = "NamespaceDeletionContentFailure"
-PROTECTABLE: Final = frozenset((noun.group, noun.kind) for noun in (ElasticsearchCluster, CassandraCluster))
+PROTECTABLE: Final = frozenset(
+    (noun.group, noun.kind) for each in BUILT_IN if (noun := each.cluster) is not None
+)
 """The kinds whose objects can be protected against deletion."""
 _LATER: Final = 15.0
 

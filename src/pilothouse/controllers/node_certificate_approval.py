@@ -1,18 +1,19 @@
-"""A node that joins, or whose certificate runs out, gets its certificates without anybody's hand.
+"""Approves the certificate signing requests of nodes that join or renew.
 
-A request for a client certificate is approved if it asks for exactly what that signer gives (subject, usages, no other names),
-and comes from
+A request for a client certificate is approved if it has exactly the subject and usages of that signer, no
+other names, and comes from
 
-* who has a bootstrap token (a group ``system:bootstrappers`` or ``system:bootstrappers:…``), for a node that is not there
-  yet: one that joins. If the token is for a node by name, for that one alone; if not, for none that has got a certificate
-  within the last hour, and may be about to register; or
-* the very node that the certificate is for: one that renews it.
+* a client with a bootstrap token (a group ``system:bootstrappers`` or ``system:bootstrappers:…``), for a node
+  that does not exist yet: it joins. If the token names a node, only for that one; if not, for none that got a
+  certificate within the last hour, and may be about to register; or
+* the node that the certificate is for: it renews.
 
-A request for the certificate of a node's own server is approved if it comes from that node and is for the one name which
-only that node's server has. Other names and addresses are somebody else's perhaps: the same authority stands behind the
-API server.
+A request for the certificate of a node's own server is approved if it comes from that node and is for the one
+name that only that node's server has. Other names and addresses may belong to others: the same authority
+signs for the API server.
 
-Everything else is for people: ``kubectl certificate approve``. Nothing is ever denied here. The API server signs what is approved.
+Everything else is for people: ``kubectl certificate approve``. Nothing is denied here. The API server signs
+what is approved.
 """
 
 from __future__ import annotations
@@ -41,12 +42,12 @@ _BOOTSTRAPPERS: Final = "system:bootstrappers"
 _PURPOSES: Final = {NODE_CLIENT: "client", NODE_SERVING: "serving"}
 _VERDICTS: Final = frozenset({"Approved", "Denied"})
 _REGISTERS_WITHIN: Final = 3600.0
-"""Seconds that a machine with a certificate is expected to make its Node in."""
+"""Seconds within which a machine with a certificate should register its Node."""
 
 
 @controller(CertificateSigningRequest, reads=Node, standalone=True)
 def node_requests(request: Object, world: Snapshot) -> Iterator[Intent]:
-    """A node's request for one of its certificates is approved."""
+    """Approve a node's request for one of its certificates."""
     given = request.status.get("conditions") or []
     if request.spec.get("signerName") not in _PURPOSES or request.deleting:
         return
@@ -55,8 +56,8 @@ def node_requests(request: Object, world: Snapshot) -> Iterator[Intent]:
     if problem := _doubt(request, world):
         yield Wait(
             "NeedsApproval",
-            because=f"it is not approved by itself: {problem}",
-            remedy=f"look at it, and if it is right: kubectl certificate approve {request.name}",
+            because=f"not approved automatically: {problem}",
+            remedy=f"check it, then: kubectl certificate approve {request.name}",
         )
         return
     purpose = _PURPOSES[request.spec["signerName"]]
@@ -67,7 +68,7 @@ def node_requests(request: Object, world: Snapshot) -> Iterator[Intent]:
 
 
 def _doubt(request: Object, world: Snapshot) -> str:
-    """What keeps us from approving a request; empty if nothing does."""
+    """Why a request is not approved; empty if it is."""
     try:
         asked = read_request(b64decode(str(request.spec.get("request") or ""), validate=True))
     except (RequestError, ValueError) as problem:
@@ -84,30 +85,30 @@ def _other_names(request: Object, asked: RequestedCertificate) -> str:
         return f"{request.spec.get('username')} is not the node {asked.common_name}"
     own = serving_name(asked.common_name.removeprefix(NODE))
     if asked.dns_names != (own,) or asked.addresses:
-        return f"the only name that a node gets by itself is {own}"
+        return f"the only name that is approved automatically for a node is {own}"
     return ""
 
 
 def _stranger(request: Object, asked: RequestedCertificate, world: Snapshot) -> str:
-    """Why whoever made it may not ask for this node; empty if they may."""
+    """Why the requester may not have a certificate for this node; empty if it may."""
     groups = request.spec.get("groups") or ()
     user = request.spec.get("username")
     if any(group == _BOOTSTRAPPERS or group.startswith(f"{_BOOTSTRAPPERS}:") for group in groups):
-        # A token must not be enough to take the place of a machine that runs.
+        # A token must not be enough to impersonate an existing node.
         name = asked.common_name.removeprefix(NODE)
         if world.find(Node, "", name) is not None:
-            return f"there is a node {name} already, and whoever joins takes another name"
+            return f"node {name} exists already; a machine that joins needs another name"
         meant = (request.spec.get("extra") or {}).get(JOINING_NODE) or ()
         if meant:
             return "" if tuple(meant) == (name,) else f"the token is for the node {', '.join(meant)}"
         return _about_to_register(request, asked, world)
     if NODES in groups and user == asked.common_name:
         return ""
-    return f"{user} is neither the node {asked.common_name} nor has a bootstrap token"
+    return f"{user} is not the node {asked.common_name} and has no bootstrap token"
 
 
 def _about_to_register(request: Object, asked: RequestedCertificate, world: Snapshot) -> str:
-    """Whether another machine got a certificate for the node just before; empty if none did."""
+    """Which other request got a certificate for the node just before, as a message; empty if none did."""
     for other in world.all(CertificateSigningRequest):
         if other.name == request.name or other.spec.get("username") == request.spec.get("username"):
             continue
@@ -121,7 +122,7 @@ def _about_to_register(request: Object, asked: RequestedCertificate, world: Snap
             continue
         if name == asked.common_name:
             return (
-                f"the request {other.name} got a certificate for {name} already; if its machine is to be replaced, make a token "
-                f"for this node by name (pilothouse token create --node {name.removeprefix(NODE)})"
+                f"the request {other.name} got a certificate for {name} already; to replace its machine, "
+                f"create a token for this node (pilothouse token create --node {name.removeprefix(NODE)})"
             )
     return ""

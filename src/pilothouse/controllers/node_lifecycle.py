@@ -1,20 +1,24 @@
-"""A node that is not heard of any more is not counted on, and its pods go elsewhere.
+"""The node lifecycle controller: taints nodes that stop reporting, and evicts their pods.
 
-A node renews its lease in ``kube-node-lease`` every few seconds. What counts is when a new version of the lease *arrives*
-here, never the time that is written in it: a node whose clock is wrong is as alive as any other. Nor does time count in which
-nothing could have arrived: a manager that has just started, or whose API server was away, waits the grace period out once more
-before it judges. So a node of which nothing is known since the control plane was started takes no new pods, and has the
-grace period to come back before the time of its own runs. What is made of a server that hangs is told in ``client.hearing``.
+A node renews its lease in ``kube-node-lease`` every few seconds. What counts is when an update of the lease
+*arrives* here, never the time that is written in it: the clock of a node does not matter. Nor does time count
+in which nothing could have arrived: a manager that has just started, or whose API server was away, waits for
+the whole grace period again. So a node that has not reported since the control plane was started gets no
+further pods, and has the grace period to come back. ``client.watch_freshness`` says how a server that hangs
+is noticed.
 
-* Not heard of for the grace period: the conditions turn ``Unknown``, and the taint ``unreachable`` keeps new pods away.
-* The node says itself that it is not ready: the taint ``not-ready``.
-* While a node has either, its pods are not ready, so that services pass them by, and each is deleted when its toleration
-  of the taint ends: after 300 seconds if it says nothing.
-* Heard of again and ready: the taints go.
-* If no node at all is heard of, it is rather we who hear nothing: no pod is deleted then, and the time of none begins to run.
+* No report for the grace period: the conditions become ``Unknown``, and the taint ``unreachable`` keeps
+  further pods away.
+* The node reports that it is not ready: the taint ``not-ready``.
+* While a node has either, its pods are not ready, so that services skip them, and each is deleted when its
+  toleration of the taint ends: by default after 300 seconds.
+* Reporting again and ready: the taints are removed.
+* If no node at all reports, the fault is more likely on our side: no pod is deleted, and no toleration starts
+  to run.
 
-What a node says of itself keeps new pods away too, each with its taint: little memory, disk or process ids left, no network, cordoned.
-A taint that somebody else set with the effect ``NoExecute`` has the pods go that don't tolerate it, or not for ever.
+Problems that a node reports keep further pods away too, each with its taint: pressure on memory, disk or
+PIDs, no network, cordoned. A taint ``NoExecute`` of anyone else also evicts the pods that don't tolerate it,
+or whose toleration ends.
 """
 
 from __future__ import annotations
@@ -46,10 +50,10 @@ _SAID: Final = {
     "PIDPressure": "node.kubernetes.io/pid-pressure",
     "NetworkUnavailable": "node.kubernetes.io/network-unavailable",
 }
-"""The taints of a node that says so."""
+"""Taints by the conditions that a node reports."""
 _CORDONED: Final = "node.kubernetes.io/unschedulable"
 _KEPT: Final = frozenset({UNREACHABLE, NOT_READY, _CORDONED, *_SAID.values()})
-"""The taints that are looked after here."""
+"""The taints that this controller manages."""
 
 
 def its_node(pod: Object, world: Snapshot) -> Names:
@@ -59,35 +63,39 @@ def its_node(pod: Object, world: Snapshot) -> Names:
 
 
 def of_that_name(lease: Object, world: Snapshot) -> Names:
-    """The node whose lease it is."""
+    """The node of a lease."""
     if lease.namespace == LEASES:
         yield "", lease.name
 
 
 @controller(Node, also={Lease: of_that_name, Pod: its_node}, standalone=True)
 def node_lifecycle(node: Object, world: Snapshot) -> Iterator[Intent]:
-    """A node that is not heard of is tainted, and its pods go elsewhere."""
+    """Taint a node that does not report, and evict its pods."""
     silent = _silence(node, world)
     status: Mapping[str, Any] = node.status
     if silent >= GRACE:
         silenced = _silenced(node, world.now)
         if silenced != status:
-            yield SetStatus(node, silenced, because=f"nothing was heard of the node for {GRACE:g} seconds")
+            yield SetStatus(node, silenced, because=f"the node has not reported for {GRACE:g} seconds")
         status = silenced
     else:
-        yield RequeueAfter(max(_LOOK, GRACE - silent), because="the next sign of life is awaited")
+        yield RequeueAfter(max(_LOOK, GRACE - silent), because="waiting for the next heartbeat")
     trouble = _trouble(status)
     deaf = trouble == UNREACHABLE and not _anyone_heard(world)
-    # Whoever wrote that nothing is known of it: that it is silent is seen here, or was when its pods' time began to run.
+    # Others may have written Unknown too: the silence is observed here, or was when the tolerations started
+    # to run.
     unproven = trouble == UNREACHABLE and silent < GRACE and not _evicts(node)
     taints = _tainted(node, _wanted(node, status, trouble, evicting=not (deaf or unproven)), world.now)
     if taints != list(node.spec.get("taints") or ()):
-        yield PatchObject(node, {"spec": {"taints": taints or None}}, exact=True, because=_told(trouble))
+        yield PatchObject(
+            node, {"spec": {"taints": taints or None}}, exact=True, because=_taint_text(trouble)
+        )
     if deaf:
         yield Wait(
             "NobodyHeard",
-            because="no node at all is heard of, so its pods stay: more likely it is we who hear nothing",
-            remedy="see that the nodes run and reach the API server",
+            because="no node at all reports, so its pods stay: the fault is more likely on the side of the "
+            "control plane",
+            remedy="check that the nodes run and reach the API server",
             seconds=GRACE,
         )
     pods = world.where(Pod, "spec.nodeName", node.name)
@@ -98,8 +106,8 @@ def node_lifecycle(node: Object, world: Snapshot) -> Iterator[Intent]:
 
 
 def _silence(node: Object, world: Snapshot) -> float:
-    """For how long nothing has been heard of a node."""
-    # A node that has not taken its lease yet counts from its own last word.
+    """For how many seconds a node has not reported."""
+    # A node without a lease counts from its last status.
     return world.silence(Lease, LEASES, node.name, node.arrived)
 
 
@@ -108,27 +116,27 @@ def _anyone_heard(world: Snapshot) -> bool:
 
 
 def _evicts(node: Object) -> bool:
-    """Whether the time of the node's pods has begun to run."""
+    """Whether tolerations of the node's pods have started to run."""
     taints = node.spec.get("taints") or ()
     return any(each.get("key") == UNREACHABLE and each.get("effect") == "NoExecute" for each in taints)
 
 
 def _trouble(status: Mapping[str, Any]) -> str:
-    """The taint of a node of which nobody knows how it is, or that says itself it is not ready; empty if it is."""
+    """The taint of a node that does not report, or reports that it is not ready; empty if it is ready."""
     ready = find_condition(status.get("conditions"), "Ready")
     if ready is None:
         return NOT_READY
     return {"True": "", "Unknown": UNREACHABLE}.get(str(ready.get("status")), NOT_READY)
 
 
-def _told(trouble: str) -> str:
+def _taint_text(trouble: str) -> str:
     return {UNREACHABLE: "the node is unreachable", NOT_READY: "the node is not ready"}.get(
         trouble, "the node is ready"
     )
 
 
 def _silenced(node: Object, now: float) -> Tree:
-    """The node's status when nobody knows how it is."""
+    """The status of a node that does not report."""
     conditions = list(node.status.get("conditions") or ())
     known = {condition.get("type"): condition for condition in conditions}
     for kind in ("Ready", "MemoryPressure", "DiskPressure", "PIDPressure"):
@@ -139,7 +147,7 @@ def _silenced(node: Object, now: float) -> Tree:
                     "type": kind,
                     "status": "Unknown",
                     "reason": _SILENT,
-                    "message": "The node stopped reporting how it is.",
+                    "message": "The node stopped reporting its status.",
                 },
                 now=format_time(now),
             )
@@ -149,7 +157,7 @@ def _silenced(node: Object, now: float) -> Tree:
 def _wanted(
     node: Object, status: Mapping[str, Any], trouble: str, *, evicting: bool
 ) -> list[tuple[str, str]]:
-    """The taints of ours that the node should have: key and effect."""
+    """The managed taints that the node should have: key and effect."""
     wanted = [(trouble, "NoSchedule")] if trouble else []
     if trouble and evicting:
         wanted.append((trouble, "NoExecute"))
@@ -162,7 +170,7 @@ def _wanted(
 
 
 def _tainted(node: Object, wanted: list[tuple[str, str]], now: float) -> list[Tree]:
-    """The node's taints, with those wanted of ours; one that is there keeps its time."""
+    """The node's taints with the wanted managed ones; an existing one keeps its time."""
     kept = [
         _timed(taint, now)
         for taint in node.spec.get("taints") or ()
@@ -178,14 +186,14 @@ def _tainted(node: Object, wanted: list[tuple[str, str]], now: float) -> list[Tr
 
 
 def _timed(taint: Mapping[str, Any], now: float) -> Tree:
-    """A taint that has pods go says since when: from then on they are tolerant for so many seconds."""
+    """A ``NoExecute`` taint has a time: tolerations run from then on."""
     if taint.get("effect") == "NoExecute" and not taint.get("timeAdded"):
         return {**taint, "timeAdded": format_time(now)}
     return dict(taint)
 
 
 def _not_ready(pods: Sequence[Object], now: float) -> Iterator[Intent]:
-    """Pods of a node that can't be counted on can't be either."""
+    """Mark the pods of a node that is not ready as not ready."""
     condition = {
         "type": "Ready",
         "status": "False",
@@ -199,7 +207,7 @@ def _not_ready(pods: Sequence[Object], now: float) -> Iterator[Intent]:
 
 
 def _moved(pod: Object, taints: list[Tree], now: float) -> Iterator[Intent]:
-    """A pod goes when its tolerations of the node's taints have run out."""
+    """Delete a pod when its tolerations of the node's taints have ended."""
     if pod.deleting:
         return
     ends = [
@@ -219,7 +227,7 @@ def _moved(pod: Object, taints: list[Tree], now: float) -> Iterator[Intent]:
 
 
 def _bears(pod: Object, taint: Mapping[str, Any]) -> float | None:
-    """How long a pod tolerates a taint; None is for ever."""
+    """How long a pod tolerates a taint; None is forever."""
     fitting = [one for one in pod.spec.get("tolerations") or () if fits(one, taint)]
     if not fitting:
         return TOLERATED if taint.get("key") in _OURS else 0.0

@@ -1,8 +1,9 @@
-"""A pod whose node is gone goes too, so that it can be made anew elsewhere.
+"""Deletes pods whose node is gone, so that they can be recreated elsewhere.
 
-When somebody deletes a node, nobody is left to say that its pods have ended, and a set would wait for them for ever. Such a pod
-is marked first (condition ``DisruptionTarget``). If the node is not back after the quarantine, and the server says too that there
-is no node of that name, the pod is removed without waiting for anybody's word: deleting a node says that nothing runs there any more.
+When a node is deleted, no agent is left to report that its pods have ended, and a set would wait for them
+forever. Such a pod is marked first (condition ``DisruptionTarget``). If the node is not back after the
+quarantine, and the server confirms that there is no node of that name, the pod is deleted without a grace
+period: deleting a Node states that nothing runs there.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ def on_node(node: Object, world: Snapshot) -> Names:
 
 @controller(Pod, also={Node: on_node}, standalone=True)
 def stranded_pods(pod: Object, world: Snapshot) -> Iterator[Intent]:
-    """A pod whose node is gone goes too."""
+    """Delete a pod whose node is gone."""
     name = pod.spec.get("nodeName")
     if not name:
         return

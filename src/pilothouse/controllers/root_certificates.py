@@ -1,4 +1,5 @@
-"""Every namespace has a config map ``kube-root-ca.crt``: whom a pod trusts when it talks to the API server.
+"""Every namespace has a config map ``kube-root-ca.crt``: the authorities that pods verify the API server
+with.
 
 controllers = [root_certificates(authority_pem), ...]
 """
@@ -18,17 +19,17 @@ FILE = "ca.crt"
 
 
 def its_namespace(config_map: Object, world: Snapshot) -> Names:
-    """The namespace whose certificates were changed."""
+    """The namespace of the config map."""
     if config_map.name == NAME:
         yield "", config_map.namespace
 
 
 def root_certificates(authority: str) -> Controller:
-    """The controller that hands out this authority's certificates (PEM)."""
+    """The controller that distributes these certificates (PEM)."""
 
     @controller(Namespace, also={ConfigMap: its_namespace}, name="root-certificates", standalone=True)
     def decide(namespace: Object, world: Snapshot) -> Iterator[Intent]:
-        """Each namespace has the certificates of the API server's authority."""
+        """Keep the config map of a namespace up to date."""
         if namespace.deleting:
             return
         found = world.find(ConfigMap, namespace.name, NAME)

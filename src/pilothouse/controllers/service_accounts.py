@@ -14,14 +14,14 @@ NAME = "default"
 
 
 def its_namespace(account: Object, world: Snapshot) -> Names:
-    """The namespace of an account that was deleted, or might have been."""
+    """The namespace of a service account, which may have been deleted."""
     if account.name == NAME:
         yield "", account.namespace
 
 
 @controller(Namespace, also={ServiceAccount: its_namespace}, standalone=True)
 def service_accounts(namespace: Object, world: Snapshot) -> Iterator[Intent]:
-    """Each namespace has its default service account."""
+    """Create the default service account of a namespace."""
     if namespace.deleting or world.find(ServiceAccount, namespace.name, NAME) is not None:
         return
     yield Create(

@@ -15,8 +15,8 @@ from dataclasses import replace
 from typing import Any, Final, Literal
 
 from pilothouse.meta.kind import Column, Kind, Resource
-from pilothouse.meta.schema import Schema
-from pilothouse.meta.schema_json import to_json
+from pilothouse.meta.schema.model import Schema
+from pilothouse.meta.schema.schema_json import to_json
 
 Json = dict[str, Any]
 

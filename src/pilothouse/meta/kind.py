@@ -1,7 +1,7 @@
 """A kind: everything the server, the command line and the documentation know about one version of one noun.
 
-    DATABASE = Kind(group="nav.example.io", version="v1", name="Database", plural="databases", schema=SCHEMA)
-    DATABASES = Resource(kinds=(DATABASE, DATABASE_V1ALPHA1), storage="v1")
+    DATABASE = Kind(group="nav.example.io", version="v1", name="Database", plural="databases", schema=schema)
+    DATABASES = Resource(kinds=(DATABASE, old_version), storage="v1")
 
 A ``Kind`` is a version; a ``Resource`` joins the versions that share one storage. Both are immutable. Kubernetes' own
 kinds, ours and a user's CRDs are all made of the same two classes.
@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from pilothouse.meta.compiled_schema import CompiledSchema
 from pilothouse.meta.fields import FieldError
-from pilothouse.meta.native_schemas import without_unique_keys
-from pilothouse.meta.schema import Schema
+from pilothouse.meta.schema.compiled_schema import CompiledSchema
+from pilothouse.meta.schema.model import Schema
+from pilothouse.meta.schema.native_schemas import without_unique_keys
 
 Object = dict[str, Any]
 VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")

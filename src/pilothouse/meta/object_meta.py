@@ -1,7 +1,7 @@
 """What every object has: ``apiVersion``, ``kind`` and ``metadata``.
 
     class Database(ApiObject): ...                     # a kind of our own, as a Struct
-    object_schema({"spec": SPEC, "status": STATUS})    # a kind whose parts are schemas already, such as a CRD's
+    object_schema({"spec": spec, "status": status})    # a kind whose parts are schemas already, such as a CRD's
 
 ``OBJECT_META`` is the one schema of ``metadata``, whatever the kind; its list types are those that apply and
 strategic merge rely on.
@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Annotated, Any, Final
 
-from pilothouse.meta.schema import Schema
-from pilothouse.meta.struct_schemas import Fields, Time, doc, field, schema_of
+from pilothouse.meta.schema.model import Schema
+from pilothouse.meta.schema.struct_schemas import Fields, Time, doc, field, schema_of
 
 PACKAGE: Final = "io.k8s.apimachinery.pkg.apis.meta.v1"
 

@@ -26,11 +26,11 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-MAGIC = b"k8s\x00"
-MAX_DEPTH = 64
+from pilothouse.base.protobuf_wire import BYTES, FIXED64, MAX_DEPTH, VARINT, read_field, read_varint
 
-_VARINT, _FIXED64, _BYTES, _GROUP, _END_GROUP, _FIXED32 = range(6)
-_WIRE_TYPES = {"int32": _VARINT, "int64": _VARINT, "bool": _VARINT, "double": _FIXED64}
+MAGIC = b"k8s\x00"
+
+_WIRE_TYPES = {"int32": VARINT, "int64": VARINT, "bool": VARINT, "double": FIXED64}
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _ABSENT: Any = object()
 
@@ -75,15 +75,15 @@ def unwrap(data: bytes) -> Envelope:
     raw = b""
     at, end = len(MAGIC), len(data)
     while at < end:
-        number, wire_type, value, start, at = wire.field(at, end)
-        if number in (1, 2, 3, 4) and wire_type != _BYTES:
+        number, wire_type, value, start, at = read_field(data, at, end)
+        if number in (1, 2, 3, 4) and wire_type != BYTES:
             raise ValueError(f"offset {start}: field {number} of the envelope has wire type {wire_type}")
         if number == 1:
             inner, stop = start, at
             while inner < stop:
-                inner_number, inner_type, inner_value, inner_start, inner = wire.field(inner, stop)
+                inner_number, inner_type, inner_value, inner_start, inner = read_field(data, inner, stop)
                 if inner_number in (1, 2):
-                    if inner_type != _BYTES:
+                    if inner_type != BYTES:
                         raise ValueError(f"offset {inner_start}: a type's name has wire type {inner_type}")
                     text = wire.text(inner_value, inner_start)
                     api_version, kind = (text, kind) if inner_number == 1 else (api_version, text)
@@ -110,64 +110,6 @@ class _Wire:
         self.data = data
         self.messages = messages
 
-    def varint(self, at: int, end: int) -> tuple[int, int]:
-        data = self.data
-        value = shift = 0
-        start = at
-        while at < end:
-            byte = data[at]
-            at += 1
-            value |= (byte & 0x7F) << shift
-            if byte < 0x80:
-                return value & 0xFFFF_FFFF_FFFF_FFFF, at
-            shift += 7
-            if shift > 63:
-                raise ValueError(f"offset {start}: a number is longer than ten bytes")
-        raise ValueError(f"offset {start}: the message ends inside a number")
-
-    def field(self, at: int, end: int) -> tuple[int, int, Any, int, int]:
-        """The field that begins here: number, wire type, value, where the value begins and where it ends."""
-        begun = at
-        tag, at = self.varint(at, end)
-        number, wire_type = tag >> 3, tag & 7
-        if number == 0 or number > 0x1FFF_FFFF:
-            raise ValueError(f"offset {begun}: {number} is no field number")
-        if wire_type == _VARINT:
-            value, stop = self.varint(at, end)
-            return number, wire_type, value, at, stop
-        if wire_type == _BYTES:
-            length, at = self.varint(at, end)
-            if length > end - at:
-                raise ValueError(f"offset {at}: {length} bytes are announced, {end - at} are there")
-            return number, wire_type, self.data[at : at + length], at, at + length
-        if wire_type in (_FIXED64, _FIXED32):
-            width = 8 if wire_type == _FIXED64 else 4
-            if width > end - at:
-                raise ValueError(f"offset {at}: the message ends inside a number")
-            return number, wire_type, self.data[at : at + width], at, at + width
-        if wire_type == _GROUP:
-            return number, wire_type, b"", at, self.after_group(number, at, end)
-        raise ValueError(f"offset {begun}: wire type {wire_type} is not known")
-
-    def after_group(self, number: int, at: int, end: int) -> int:
-        """Where a group ends. Kubernetes has none; one inside an unknown field is skipped like the rest of it."""
-        open_groups = [number]
-        while open_groups:
-            begun = at
-            tag, after = self.varint(at, end)
-            if tag & 7 == _GROUP:
-                open_groups.append(tag >> 3)
-                if len(open_groups) > MAX_DEPTH:
-                    raise ValueError(f"offset {begun}: more than {MAX_DEPTH} levels of nesting")
-                at = after
-            elif tag & 7 == _END_GROUP:
-                if open_groups.pop() != tag >> 3:
-                    raise ValueError(f"offset {begun}: a group ends that was not begun")
-                at = after
-            else:
-                at = self.field(at, end)[4]
-        return at
-
     def message(self, at: int, end: int, message: Message, depth: int) -> Any:
         """The value of a message between two offsets."""
         if depth > MAX_DEPTH:
@@ -175,7 +117,7 @@ class _Wire:
         obj: dict[Any, Any] = {}
         fields = message.fields
         while at < end:
-            number, wire_type, value, start, at = self.field(at, end)
+            number, wire_type, value, start, at = read_field(self.data, at, end)
             field = fields.get(number)
             if field is None:
                 continue
@@ -206,11 +148,11 @@ class _Wire:
         self, items: list[Any], field: Field, wire_type: int, value: Any, start: int, end: int, depth: int
     ) -> None:
         scalar = _WIRE_TYPES.get(field.type)
-        if scalar is not None and wire_type == _BYTES:
+        if scalar is not None and wire_type == BYTES:
             # A packed list: proto2 writers don't make them unless asked, readers must take them.
             while start < end:
-                if scalar == _VARINT:
-                    packed, after = self.varint(start, end)
+                if scalar == VARINT:
+                    packed, after = read_varint(self.data, start, end)
                     items.append(self.value(field, scalar, packed, start, after, depth))
                 else:
                     after = start + 8
@@ -230,20 +172,20 @@ class _Wire:
         item: Any = _ABSENT
         began = at
         while at < end:
-            number, wire_type, value, start, at = self.field(at, end)
+            number, wire_type, value, start, at = read_field(self.data, at, end)
             if number == 1:
-                if wire_type != _BYTES:
+                if wire_type != BYTES:
                     raise ValueError(f"offset {start}: a map's key has wire type {wire_type}")
                 key = self.text(value, start)
             elif number == 2:
                 item = self.value(field, wire_type, value, start, at, depth)
         if item is _ABSENT:
-            item = self.value(field, _WIRE_TYPES.get(field.type, _BYTES), _zero(field), began, began, depth)
+            item = self.value(field, _WIRE_TYPES.get(field.type, BYTES), _zero(field), began, began, depth)
         return key, None if item is _ABSENT else item
 
     def value(self, field: Field, wire_type: int, value: Any, start: int, end: int, depth: int) -> Any:
         """The JSON form of one value of a field's type."""
-        if wire_type != _WIRE_TYPES.get(field.type, _BYTES):
+        if wire_type != _WIRE_TYPES.get(field.type, BYTES):
             raise ValueError(f"offset {start}: {field.name} has wire type {wire_type}")
         match field.type:
             case "":
@@ -274,11 +216,11 @@ class _Wire:
         """The scalar fields of a small message."""
         found: dict[int, Any] = {}
         while at < end:
-            number, wire_type, value, start, at = self.field(at, end)
+            number, wire_type, value, start, at = read_field(self.data, at, end)
             if number not in types:
                 continue
             wanted = types[number]
-            if wire_type != _WIRE_TYPES.get(wanted, _BYTES):
+            if wire_type != _WIRE_TYPES.get(wanted, BYTES):
                 raise ValueError(f"offset {start}: field {number} has wire type {wire_type}")
             if wanted == "string":
                 value = self.text(value, start)

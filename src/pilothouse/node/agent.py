@@ -30,15 +30,16 @@ from pilothouse.base.clock import Clock
 from pilothouse.client.api import Api
 from pilothouse.client.informer import Informer
 from pilothouse.client.object_cache import CacheChange
-from pilothouse.node import seccomp
-from pilothouse.node.container_index import ContainerIndex
-from pilothouse.node.ephemeral_storage import request
+from pilothouse.node.containers import seccomp_profiles
+from pilothouse.node.containers.container_index import ContainerIndex
+from pilothouse.node.containers.resource_limits import pod_group
+from pilothouse.node.containers.security_context import AgentIdentity
 from pilothouse.node.event_recorder import EventRecorder
-from pilothouse.node.eviction import EvictionCandidate, choose_victim, eviction_message, memory_request
-from pilothouse.node.id_ranges import IdRanges
+from pilothouse.node.files.path_names import bad_names
 from pilothouse.node.interfaces import NodeParts, NotReady
-from pilothouse.node.machine_info import read_available_resources, read_machine_info
-from pilothouse.node.node_conditions import (
+from pilothouse.node.machine.id_ranges import IdRanges
+from pilothouse.node.machine.machine_info import read_available_resources, read_machine_info
+from pilothouse.node.machine.node_conditions import (
     ResourcePressure,
     conditions,
     limits_condition,
@@ -47,12 +48,11 @@ from pilothouse.node.node_conditions import (
     seccomp_condition,
     users_condition,
 )
-from pilothouse.node.path_names import bad_names
-from pilothouse.node.pod_directories import PodDirectory, list_pod_directories, unfinished_directories
-from pilothouse.node.pod_worker import PodDependencies, PodWorker
-from pilothouse.node.registration import NodeRegistration
-from pilothouse.node.resource_limits import pod_group
-from pilothouse.node.security_context import AgentIdentity
+from pilothouse.node.machine.registration import NodeRegistration
+from pilothouse.node.pods.ephemeral_storage import request
+from pilothouse.node.pods.eviction import EvictionCandidate, choose_victim, eviction_message, memory_request
+from pilothouse.node.pods.pod_directories import PodDirectory, list_pod_directories, unfinished_directories
+from pilothouse.node.pods.pod_worker import PodDependencies, PodWorker
 from pilothouse.node.settings import NodeSettings
 from pilothouse.node.volumes.volume_owners import AGENT_LOCK
 from pilothouse.pki.private_files import private_folder
@@ -351,7 +351,7 @@ class Agent:
         parts = "; ".join(filter(None, (self._supervisor.problem, self._serving_problem())))
         told = conditions(read_available_resources(self._settings.data), problems(survey, parts))
         told += [dict(self._parts.addresses.condition()), limits_condition(survey)]
-        told.append(seccomp_condition(seccomp.is_enforced()))
+        told.append(seccomp_condition(seccomp_profiles.is_enforced()))
         if self._means.agent.is_root:
             told.append(users_condition(survey, self._settings.allow_host_users))
         return told

@@ -39,7 +39,7 @@ class EventRecorder:
 
     def tell(self, about: Object, reason: str, message: str, *, warning: bool = False) -> None:
         """Have it written, soon."""
-        write = self._teller.tell(about, reason, message, now=self._clock.now(), warning=warning)
+        write = self._teller.correlate(about, reason, message, now=self._clock.now(), warning=warning)
         if write is not None and not self._queue.full():
             self._queue.put_nowait(write)
 

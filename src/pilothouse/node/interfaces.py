@@ -25,7 +25,7 @@ from typing import Protocol
 import msgspec
 
 from pilothouse.api.objects import Object, Tree
-from pilothouse.node.directory_usage import DirectoryUsage
+from pilothouse.node.files.directory_usage import DirectoryUsage
 from pilothouse.supervise.attach import Attached
 from pilothouse.supervise.cgroup_settings import Limits, Throttle, Usage
 from pilothouse.supervise.launch_spec import ContainerExit, LaunchSpec, Mount

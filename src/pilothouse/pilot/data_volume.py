@@ -1,10 +1,11 @@
-"""The volume of an instance's data, whatever database it is of: how full it is.
+"""How full the volume of an instance's data is.
 
-    volume = DataVolume(place.folder)
+    volume = DataVolume(instance.folder)
     await volume.measure()
-    volume.usage                          # None while there is no such folder
+    volume.usage                          # None while the folder does not exist
 
-A filesystem that hangs, such as one over a network, holds up one thread and nothing else: no second look is begun before the first is over.
+A filesystem that hangs, such as one over a network, blocks one thread and nothing else: no second measurement starts before the
+first has ended.
 """
 
 from __future__ import annotations
@@ -22,23 +23,23 @@ _SECONDS: Final = 5.0
 
 
 class DataVolume:
-    """Of one instance."""
+    """The filesystem of one data folder."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.usage: DiskUsage | None = None
-        """As it was last seen."""
+        """As last measured."""
         self._threads = DaemonThreads("volume-usage", 1)
 
     async def measure(self) -> None:
-        """Look again. What hangs leaves what is known as it is."""
+        """Measure again. If that hangs or fails, ``usage`` stays as it is."""
         with contextlib.suppress(TimeoutError, OSError):
             async with asyncio.timeout(_SECONDS):
                 self.usage = await self._threads.run(lambda: usage_at(self.path))
 
 
 def usage_at(path: Path) -> DiskUsage | None:
-    """Of the filesystem that a folder is on; None if there is no such folder, or its filesystem has no size."""
+    """Usage of the filesystem of a folder; None if the folder does not exist, or its filesystem has no size."""
     try:
         found = os.statvfs(path)
     except OSError:

@@ -1,11 +1,11 @@
-"""The database as our child: its own process group, its output passed on, its end seen at once.
+"""The database as a child process: in a process group of its own, its output passed on, its exit noticed at once.
 
     child = DatabaseProcess.begin(start, clock, ended=wake.set)
     exit = await child.stop(asked, grace=60.0)        # the stop signal, and in the end SIGKILL
     child.exit                                        # how it ended, or None
 
-Its output goes on to ours line by line, by a thread of its own: a reader who is slow holds up the database as in any pipe, and never the pilot.
-The end is seen by a descriptor of the process, which also tells a reaper that it is waited for.
+A thread copies its output to ours line by line: a slow reader blocks the database, as with any pipe, and never the pilot. The exit is
+noticed by a pidfd, which also keeps the reaper from collecting the process.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from pilothouse.pilot.process_exit import DatabaseExit, classify_exit, memory_ki
 from pilothouse.supervise.signals import StopRequest
 
 LINES = 50
-"""How many of the last lines are kept."""
+"""How many of its last lines of output are kept."""
 HURRIED = 10.0
-"""Seconds that are left to a database once its pilot was asked to stop a second time."""
+"""Seconds that a database has to stop once its pilot was asked to stop a second time."""
 
 
 class DatabaseProcess:
@@ -44,11 +44,11 @@ class DatabaseProcess:
         self._process = process
         self._start = start
         self._clock = clock
-        self._tell = ended
+        self._on_exit = ended
         self._asked_by: int | None = None
         self._lines: deque[str] = deque(maxlen=LINES)
         self._said: deque[str] = deque(maxlen=LINES)
-        """Those that are not of a stack trace, which may be longer than all that is kept."""
+        """Those that are not part of a stack trace, which may be longer than all lines that are kept."""
         self._kills = memory_kills()
         self._over = asyncio.Event()
         self.exit: DatabaseExit | None = None
@@ -60,7 +60,7 @@ class DatabaseProcess:
 
     @classmethod
     def begin(cls, start: StartCommand, clock: Clock, *, ended: Callable[[], None]) -> DatabaseProcess:
-        """``ended`` is called once it has. Raises ``HookFailed`` for a program that can't be started."""
+        """``ended`` is called when it has exited. Raises ``HookFailed`` for a program that can't be started."""
         try:
             process = subprocess.Popen(
                 start.argv,
@@ -78,7 +78,7 @@ class DatabaseProcess:
         return cls(process, start, clock, ended)
 
     def send(self, number: int) -> None:
-        """A signal to the database and all that it has started."""
+        """Send a signal to the database and all processes that it has started."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.pid, number)
 
@@ -88,10 +88,10 @@ class DatabaseProcess:
         return self.exit
 
     async def stop(self, asked: StopRequest, grace: float, hurried: float = HURRIED) -> DatabaseExit:
-        """Ask it to stop, wait, and kill it when the time is over. Being asked again leaves it ``hurried`` seconds of that."""
+        """Ask it to stop, wait for ``grace`` seconds, then kill it. A second stop request leaves it ``hurried`` seconds."""
         self._asked_by = self._start.stop_signal
         with contextlib.suppress(ProcessLookupError):
-            # Its own children are its own to stop.
+            # It stops its own children.
             self._process.send_signal(self._start.stop_signal)
         over = asyncio.ensure_future(self._over.wait())
         hurry = asyncio.ensure_future(asked.wait(2))
@@ -111,7 +111,7 @@ class DatabaseProcess:
         asyncio.get_running_loop().remove_reader(self._descriptor)
         os.close(self._descriptor)
         returncode = self._process.wait()
-        # What it has started must not outlive it, nor keep its output open.
+        # No process that it has started may outlive it, or keep its output open.
         self.send(signal.SIGKILL)
         self._pump.join(timeout=1.0)
         self.exit = classify_exit(
@@ -125,7 +125,7 @@ class DatabaseProcess:
             out_of_memory=memory_kills() > self._kills,
         )
         self._over.set()
-        self._tell()
+        self._on_exit()
 
     def _pass_on(self, output: IO[bytes]) -> None:
         with output:
@@ -138,5 +138,5 @@ class DatabaseProcess:
                     sys.stdout.buffer.write(line)
                     sys.stdout.buffer.flush()
                 except (OSError, ValueError):
-                    # Nobody listens; the database must not wait for that.
+                    # Nobody reads our output; the database must not block on that.
                     continue

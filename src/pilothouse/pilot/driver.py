@@ -1,13 +1,13 @@
-"""What a pilot has to know of a database. A driver of a new one is a class with these few methods.
+"""What a pilot has to know of a database: a driver is a class with these few methods.
 
     class Driver:
-        def hooks(self, phase, wish): return [Hook("WriteConfiguration", ...)] if phase == "PreStart" else []
-        def start(self, wish): return StartCommand(("redis-server", str(self.file)))
-        async def observe(self, wish): ...
+        def hooks(self, phase, desired): return [Hook("WriteConfiguration", ...)] if phase == "PreStart" else []
+        def start(self, desired): return StartCommand(("mydb", str(self.file)), self.environ)
+        async def observe(self, desired): ...
 
-It is registered as an entry point of the group ``pilothouse.drivers``, whose value is a function from a ``InstanceEnvironment`` to the driver;
-``docs/pilots.md`` has a worked example. A driver keeps no state that matters: all it needs comes with each call, so that it does not matter
-which process of a pilot it lives in.
+It is registered as an entry point of the group ``pilothouse.drivers``, whose value is a function from an ``InstanceEnvironment`` to the
+driver; ``docs/pilots.md`` has a worked example. A driver keeps no state that matters: all it needs comes with each call, so that a pilot
+may be restarted at any time.
 """
 
 from __future__ import annotations
@@ -26,45 +26,45 @@ Phase = Literal["PreStart", "PostStart", "PreStop", "PostStop"]
 
 
 class HookNotReady(Exception):
-    """A hook can't be done yet, and nothing is wrong: it is tried again soon."""
+    """A hook can't run yet, and nothing is wrong: it is retried soon."""
 
 
 class HookFailed(Exception):
-    """A hook could not be done; the message says why and what would help."""
+    """A hook failed; the message says why and what would help."""
 
     def __init__(self, message: str, status: Tree | None = None) -> None:
-        """``status`` goes into the application's part of the Pilot's status."""
+        """``status`` is merged into the application's section of the Pilot's status."""
         super().__init__(message)
         self.status: Tree = status or {}
 
 
 class InstanceEnvironment(msgspec.Struct, frozen=True):
-    """Where an instance lives."""
+    """Where an instance runs."""
 
     name: str
-    """Of the pod, and so of the Pilot."""
+    """The name of the pod and of the Pilot."""
     namespace: str
     address: str
-    """At which the database and the pilot listen: pods on one machine may share its network."""
+    """On which the database and the pilot listen: pods on one machine may share its network."""
     folder: Path
-    """The volume of its data."""
+    """The data folder."""
     environ: Mapping[str, str]
 
 
 class DesiredState(msgspec.Struct, frozen=True):
-    """What the Pilot says, and where this instance stands among its peers."""
+    """What the Pilot's spec asks for, and whether this pilot leads its peers."""
 
     generation: int
     hash: str
     spec: Mapping[str, Any]
     leads: bool = False
-    """This pilot is its cluster's leader at this moment."""
+    """This pilot is the leader of its cluster's pilots at this moment."""
     leader: str = ""
-    """Who leads, as far as is known."""
+    """The name of the leader's Pilot; empty if it is not known."""
     uid: str = ""
-    """Of the Pilot: one that was made again counts its generations anew."""
+    """The uid of the Pilot: the generations of one that was created again start at 1."""
     vouched: bool = True
-    """It is what the Pilot's cluster has written, if it is a cluster's: else a database that runs is not restarted for it."""
+    """False if the Pilot has a cluster and somebody else has written the configuration: a running database is not restarted for that."""
 
     @classmethod
     def of(cls, pilot: Object, *, leads: bool = False, leader: str = "") -> DesiredState:
@@ -74,7 +74,7 @@ class DesiredState(msgspec.Struct, frozen=True):
 
     @property
     def decommission(self) -> bool:
-        """Whether the instance should give its data away."""
+        """Whether the data of the instance should be moved away."""
         said = self.spec.get("decommission")
         return bool(said) if said is not None else self.spec.get("inService") is False
 
@@ -88,27 +88,27 @@ class DesiredState(msgspec.Struct, frozen=True):
 
 
 class Hook(msgspec.Struct, frozen=True):
-    """Something to be done once in a phase. It may be tried again, so a half-done one must not be in the way."""
+    """Something to do once in a phase. It may be retried, so it has to cope with what a failed attempt has left."""
 
     name: str
     run: Callable[[], Awaitable[None]]
 
 
 class StartCommand(msgspec.Struct, frozen=True):
-    """How the database is started and asked to stop."""
+    """How to start the database and ask it to stop."""
 
     argv: tuple[str, ...]
     environ: Mapping[str, str]
     folder: str = "/"
     stop_signal: int = signal.SIGTERM
     clean_codes: tuple[int, ...] = (0,)
-    """Exit codes of an orderly end after that signal."""
+    """Exit codes of a clean exit after that signal."""
     noise: tuple[str, ...] = ()
-    """Parts of the lines that it writes at its end whatever the reason is."""
+    """Substrings of lines that it writes whenever it exits, whatever the reason."""
 
 
 class MetricValue(msgspec.Struct, frozen=True):
-    """One value for Prometheus."""
+    """One sample for Prometheus."""
 
     name: str
     help: str
@@ -118,52 +118,52 @@ class MetricValue(msgspec.Struct, frozen=True):
 
 
 class Observation(msgspec.Struct, frozen=True):
-    """How the database is."""
+    """The state of the database."""
 
     ready: bool
     message: str = ""
     """Why it is not ready."""
     answers: bool = True
-    """False if nothing listens there: a database that has not been ready yet is starting, then."""
+    """False if nothing listens there: a database that has not been ready before counts as starting."""
     live: bool = True
     version: str = ""
     status: Tree = {}
-    """What goes into the part of the Pilot's status that is this application's own."""
+    """The application's section of the Pilot's status."""
     left: str | None = None
-    """What keeps a decommissioned instance from being empty; "" if nothing is left, and nothing comes; None if nobody looked."""
+    """What keeps a decommissioned instance from being empty; "" if it is empty and stays so; None if that was not checked."""
     surplus: str = ""
-    """What a decommissioned instance still holds though nothing is left to wait for: copies that are whole elsewhere."""
+    """What a decommissioned instance still holds and may be removed with: data of which complete copies are elsewhere."""
     writes_refused: str = ""
-    """Why it takes no writes, and what would help; empty if it takes them."""
-    figures: tuple[MetricValue, ...] = ()
+    """Why it refuses writes, and what would help; empty if it accepts them."""
+    metrics: tuple[MetricValue, ...] = ()
     restart: str = ""
-    """Why the database has to be started anew although its configuration is the same."""
+    """Why the database has to be restarted although its configuration is the same."""
 
 
 class Driver(Protocol):
-    """Knows one kind of database."""
+    """What each driver implements."""
 
     application: str
 
-    def hooks(self, phase: Phase, wish: DesiredState) -> Sequence[Hook]:
-        """What is to be done in a phase, in order; each once for every start of the database."""
+    def hooks(self, phase: Phase, desired: DesiredState) -> Sequence[Hook]:
+        """The hooks of a phase, in order; each runs once for every start of the database."""
         ...
 
-    def start(self, wish: DesiredState) -> StartCommand:
-        """How to start it, once the hooks of PreStart are done."""
+    def start(self, desired: DesiredState) -> StartCommand:
+        """How to start it, after the hooks of PreStart."""
         ...
 
-    async def observe(self, wish: DesiredState) -> Observation:
-        """How it is. Never raises for a database that does not answer: it is not ready, then."""
+    async def observe(self, desired: DesiredState) -> Observation:
+        """The state of the database. Does not raise if it does not answer: it is not ready, then."""
         ...
 
-    def stands(self, wish: DesiredState) -> bool:
-        """Whether this instance takes part in choosing who leads the pilots of its cluster."""
+    def is_candidate(self, desired: DesiredState) -> bool:
+        """Whether this instance takes part in the leader election of its cluster's pilots."""
         ...
 
-    async def lead(self, wish: DesiredState, peers: Sequence[Object], leads: Callable[[], bool]) -> Tree:
-        """Do what is to be done once for the whole cluster, whose Pilots are ``peers``. What is known of the
-        whole: for the application's part of the status, under ``cluster``. Raises ``HookFailed``.
+    async def lead(self, desired: DesiredState, peers: Sequence[Object], leads: Callable[[], bool]) -> Tree:
+        """As the leader, do what is done once for the whole cluster, whose Pilots are ``peers``. Returns the facts about the
+        cluster, which go to ``cluster`` in the application's section of the status. Raises ``HookFailed``.
 
-        No database knows of leases: ``leads`` is asked before each act, since another may have come to lead meanwhile."""
+        Call ``leads`` before each action: another pilot may lead by then, and a database does not check leases."""
         ...

@@ -1,9 +1,9 @@
-"""Which driver knows a database: those that come along, and whatever is installed beside them.
+"""Finds the driver of an application: one of ours, or one that another package brings.
 
-    driver = find_driver("redis", place)
+    driver = find_driver("memcached", instance)
 
 A package brings a driver with an entry point of the group ``pilothouse.drivers``: its name is the application, its value a function
-from a ``InstanceEnvironment`` to the driver.
+from an ``InstanceEnvironment`` to the driver.
 """
 
 from __future__ import annotations
@@ -11,15 +11,12 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable
 from importlib.metadata import entry_points
-from typing import Final, cast
+from typing import cast
 
+from pilothouse.api.applications.registry import DRIVERS
 from pilothouse.pilot.driver import Driver, InstanceEnvironment
+from pilothouse.pilot.drivers import BUILT_IN
 
-GROUP: Final = "pilothouse.drivers"
-OURS: Final = {
-    "elasticsearch": "pilothouse.pilot.drivers.elasticsearch.elasticsearch_driver",
-    "redis": "pilothouse.pilot.drivers.redis",
-}
 Make = Callable[[InstanceEnvironment], Driver]
 
 
@@ -27,12 +24,16 @@ class UnknownApplication(Exception):
     """No driver has this name."""
 
 
-def find_driver(application: str, place: InstanceEnvironment) -> Driver:
-    """Raises ``UnknownApplication``, which names those that there are."""
-    installed = {point.name: point for point in entry_points(group=GROUP)}
+def driver_names() -> list[str]:
+    """The applications that have a driver."""
+    return sorted({*BUILT_IN, *(point.name for point in entry_points(group=DRIVERS))})
+
+
+def find_driver(application: str, instance: InstanceEnvironment) -> Driver:
+    """Raises ``UnknownApplication``, whose message lists the drivers that there are."""
+    installed = {point.name: point for point in entry_points(group=DRIVERS)}
     if application in installed:
-        return cast(Make, installed[application].load())(place)
-    if application in OURS:
-        return cast(Make, importlib.import_module(OURS[application]).make)(place)
-    known = ", ".join(sorted({*OURS, *installed}))
-    raise UnknownApplication(f"no driver knows {application!r}; there are {known}")
+        return cast(Make, installed[application].load())(instance)
+    if application in BUILT_IN:
+        return cast(Make, importlib.import_module(BUILT_IN[application]).make)(instance)
+    raise UnknownApplication(f"no driver for {application!r}; available drivers: {', '.join(driver_names())}")

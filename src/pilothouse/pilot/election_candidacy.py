@@ -1,12 +1,12 @@
-"""Whether a pilot stands for election: not while it is astray.
+"""Whether a pilot is a candidate in the leader election: not while it is out of its cluster.
 
     candidacy = Candidacy()
-    candidacy.tell(serves=False, others_serve=True, now=clock.monotonic())       # again and again
-    await candidacy.taken_up()
-    await candidacy.given_up()
+    candidacy.update(serves=False, others_serve=True, now=clock.monotonic())     # periodically
+    await candidacy.until_candidate()
+    await candidacy.until_withdrawn()
 
-One whose instance does not serve while that of another does can't see what it would lead. After a while it stands aside, and stands again once its
-own serves or nobody's does: a cluster that was never formed needs somebody to form it.
+A pilot whose instance is not ready while that of a peer is can't see the cluster that it would lead. After a while it withdraws, until its
+own instance is ready or none is: a cluster that was never formed needs a leader to form it.
 """
 
 from __future__ import annotations
@@ -14,43 +14,43 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-ASTRAY: Final = 30.0
-"""Seconds after which one that does not serve, while another does, stands aside."""
+OUT_OF_CLUSTER_SECONDS: Final = 30.0
+"""Seconds after which a pilot withdraws whose instance is not ready while that of a peer is."""
 
 
 class OutOfClusterTimer:
-    """For how long one has been astray."""
+    """For how long an instance has been out of its cluster."""
 
     def __init__(self) -> None:
-        self._astray_since: float | None = None
+        self._since: float | None = None
 
-    def are_lost(self, *, serves: bool, others_serve: bool, now: float) -> bool:
-        """Whether it has been for so long that it may not be over in a moment."""
+    def is_over(self, *, serves: bool, others_serve: bool, now: float) -> bool:
+        """Whether it has been out for too long."""
         if serves or not others_serve:
-            self._astray_since = None
+            self._since = None
             return False
-        if self._astray_since is None:
-            self._astray_since = now
-        return now - self._astray_since >= ASTRAY
+        if self._since is None:
+            self._since = now
+        return now - self._since >= OUT_OF_CLUSTER_SECONDS
 
 
 class Candidacy:
-    """Taken up from the beginning; others wait for it to be given up, and to be taken up again."""
+    """A candidate at first. Callers wait for it to withdraw, and to become a candidate again."""
 
     def __init__(self) -> None:
-        self._bearings = OutOfClusterTimer()
-        self._stands, self._aside = asyncio.Event(), asyncio.Event()
-        self._stands.set()
+        self._timer = OutOfClusterTimer()
+        self._candidate, self._withdrawn = asyncio.Event(), asyncio.Event()
+        self._candidate.set()
 
-    def tell(self, *, serves: bool, others_serve: bool, now: float) -> None:
-        """Whose instances serve at this moment."""
-        lost = self._bearings.are_lost(serves=serves, others_serve=others_serve, now=now)
-        begins, ends = (self._aside, self._stands) if lost else (self._stands, self._aside)
+    def update(self, *, serves: bool, others_serve: bool, now: float) -> None:
+        """Whose instances are ready at this moment."""
+        withdraws = self._timer.is_over(serves=serves, others_serve=others_serve, now=now)
+        begins, ends = (self._withdrawn, self._candidate) if withdraws else (self._candidate, self._withdrawn)
         ends.clear()
         begins.set()
 
-    async def taken_up(self) -> None:
-        await self._stands.wait()
+    async def until_candidate(self) -> None:
+        await self._candidate.wait()
 
-    async def given_up(self) -> None:
-        await self._aside.wait()
+    async def until_withdrawn(self) -> None:
+        await self._withdrawn.wait()

@@ -1,8 +1,8 @@
-"""Signs of life: a pilot renews a Lease of its own for as long as it lives.
+"""The heartbeat: a pilot renews a Lease of its own for as long as it runs.
 
     await PilotHeartbeat(api, clock).beat(pilot)        # once
 
-What counts is that a renewal arrives; the time in it is for people. The Lease belongs to the Pilot and goes with it.
+Controllers go by when a renewal arrives; the time in it is for people. The Lease is owned by the Pilot and deleted with it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _LASTS: Final = 40
 
 
 class PilotHeartbeat:
-    """Of one pilot."""
+    """The Lease of one pilot."""
 
     def __init__(self, api: Api, clock: Clock) -> None:
         self._api = api

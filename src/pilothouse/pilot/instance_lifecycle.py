@@ -1,21 +1,21 @@
-"""What to do next in the life of an instance: a pure decision, taken again after everything that happens.
+"""What to do next with an instance: a pure decision, taken again after each event.
 
-    act = decide(life, wish, asked=False, hooks=names)
+    act = decide(life, desired, asked=False, hooks=names)
     match act:
         case RunHook(phase, name): ...      # then life = life.ran(phase, name)
-        case StartDatabase(): ...                  # then life = life.launched(wish)
+        case StartDatabase(): ...                  # then life = life.launched(desired)
         case StopDatabase(because): ...             # then life = life.halting(because), and once it has ended life.ended(exit)
         case RestartInstance(): life = life.anew()
-        case WaitForChange(): ...                    # until something happens
+        case WaitForChange(): ...                    # until something changes
         case ExitPilot(code): ...               # the pilot's own exit code
 
-* Nothing is started before the Pilot is there. A Pilot that goes away later changes nothing: the database goes on with what it has.
-* Hooks run in order, each once for every start. What has been done is not done again when a later one fails, unless another configuration
-  is asked for by then: a database is started with nothing that was prepared for an earlier one.
-* Hooks for a database that runs, PostStart and PreStop, are left once it has ended, whatever of them is still to be done.
-* A configuration with another hash restarts the database in place: PreStop, stop, PostStop, and all over again. Not one that somebody else than its cluster
-  has put there, which is about to be put right.
-* A database that ends by itself ends the pilot, with a code that is not 0, so that the pod is started anew.
+* Nothing is started before the Pilot exists. If it is deleted later, the database runs on with the configuration that it has.
+* Hooks run in order, each once for every start. If one fails, those before it are not repeated, unless the configuration has changed by
+  then: a database is not started with what was prepared for another configuration.
+* Hooks that need a running database, PostStart and PreStop, are skipped once it has exited.
+* A configuration with another hash restarts the database in place: PreStop, stop, PostStop, start. A configuration that somebody else than
+  the cluster has written does not: the cluster is about to correct it.
+* If the database exits by itself, the pilot exits with a code other than 0, so that the container is restarted.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class StartDatabase(msgspec.Struct, frozen=True):
 
 
 class StopDatabase(msgspec.Struct, frozen=True):
-    """Have the database stop."""
+    """Stop the database."""
 
     because: str
 
@@ -52,7 +52,7 @@ class RestartInstance(msgspec.Struct, frozen=True):
 
 
 class WaitForChange(msgspec.Struct, frozen=True):
-    """Wait for something to happen."""
+    """Wait until something changes."""
 
 
 class ExitPilot(msgspec.Struct, frozen=True):
@@ -63,18 +63,18 @@ Act = RunHook | StartDatabase | StopDatabase | RestartInstance | WaitForChange |
 
 
 class InstanceHistory(msgspec.Struct, frozen=True):
-    """What has happened to the instance since its pilot began."""
+    """What has happened to the instance since its pilot was started."""
 
     standing: Standing = "Waiting"
     is_running: bool = False
     has_ended: bool = False
-    """The database of this start."""
+    """The database has exited since its last start."""
     was_asked: bool = False
-    """It ended because it was to."""
+    """It exited because it was asked to."""
     is_clean: bool = True
     starts: int = 0
     hash: str = ""
-    """Of the configuration that it runs with, and the generation that this was taken from."""
+    """Hash of the configuration that it runs with; ``generation`` is that of the Pilot it was taken from."""
     generation: int = 0
     stopping: str = ""
     """Why it is being stopped."""
@@ -83,38 +83,38 @@ class InstanceHistory(msgspec.Struct, frozen=True):
     done: frozenset[tuple[Phase, str]] = frozenset()
 
     def preparing_for(self, hash: str) -> InstanceHistory:
-        """What was done for a start with another configuration is to be done again."""
+        """The hooks of PreStart have to run again if they ran for another configuration."""
         if self.is_running or self.has_ended or self.prepared == hash:
             return self
         kept = frozenset(each for each in self.done if each[0] != "PreStart")
         return msgspec.structs.replace(self, prepared=hash, done=kept)
 
     def ran(self, phase: Phase, name: str) -> InstanceHistory:
-        """A hook is done, or given up."""
+        """A hook has run, or was given up."""
         return msgspec.structs.replace(self, done=self.done | {(phase, name)})
 
     def preparing(self) -> InstanceHistory:
         return msgspec.structs.replace(self, standing="PreStart")
 
-    def launched(self, wish: DesiredState) -> InstanceHistory:
+    def launched(self, desired: DesiredState) -> InstanceHistory:
         return msgspec.structs.replace(
             self,
             standing="Running",
             is_running=True,
             starts=self.starts + 1,
-            hash=wish.hash,
-            generation=wish.generation,
+            hash=desired.hash,
+            generation=desired.generation,
         )
 
     def confirmed(self, generation: int) -> InstanceHistory:
-        """A newer generation of the Pilot asks for the very same configuration."""
+        """A newer generation of the Pilot has the same configuration."""
         return msgspec.structs.replace(self, generation=generation)
 
     def halting(self, because: str) -> InstanceHistory:
         return msgspec.structs.replace(self, standing="PreStop", stopping=because)
 
     def ended(self, *, clean: bool) -> InstanceHistory:
-        """The database is gone."""
+        """The database has exited."""
         return msgspec.structs.replace(
             self,
             standing="Stopped",
@@ -131,11 +131,11 @@ class InstanceHistory(msgspec.Struct, frozen=True):
 
 
 def decide(
-    life: InstanceHistory, wish: DesiredState | None, *, asked: bool, hooks: Names, restart: str = ""
+    life: InstanceHistory, desired: DesiredState | None, *, asked: bool, hooks: Names, restart: str = ""
 ) -> Act:
-    """What is to be done now. ``asked`` is whether the pilot was told to stop; ``restart`` is the driver's own reason."""
+    """The next action. ``asked`` is whether the pilot was asked to stop; ``restart`` is the driver's reason for a restart."""
     if life.is_running:
-        reason = life.stopping or why_stop(life, wish, asked=asked, restart=restart)
+        reason = life.stopping or why_stop(life, desired, asked=asked, restart=restart)
         if reason:
             return _pending(life, hooks, "PreStop") or StopDatabase(reason)
         return _pending(life, hooks, "PostStart") or WaitForChange()
@@ -149,23 +149,23 @@ def decide(
         return RestartInstance()
     if asked:
         return ExitPilot(0)
-    if wish is None:
+    if desired is None:
         return WaitForChange()
     return _pending(life, hooks, "PreStart") or StartDatabase()
 
 
-def why_stop(life: InstanceHistory, wish: DesiredState | None, *, asked: bool, restart: str = "") -> str:
-    """Why a running database should stop; empty if it should go on."""
+def why_stop(life: InstanceHistory, desired: DesiredState | None, *, asked: bool, restart: str = "") -> str:
+    """Why a running database should stop; empty if it should run on."""
     if asked:
-        return "the pilot was told to stop"
-    if wish is not None and wish.vouched and wish.hash != life.hash:
-        return f"its configuration has changed (generation {wish.generation})"
+        return "the pilot was asked to stop"
+    if desired is not None and desired.vouched and desired.hash != life.hash:
+        return f"its configuration has changed (generation {desired.generation})"
     return restart
 
 
 def gives_up(phase: Phase, attempts: int, *, asked: bool, urgency: int) -> bool:
-    """Whether a hook that failed so often is left undone. One that prepares a start never is, unless there is to be
-    none. One on the way to the end is: a database that can't even be told that it is about to stop is of no use, and the pod's time is limited."""
+    """Whether a hook that failed so often is skipped. A hook before or after the start is retried until the pilot is asked to stop. A
+    hook of the stop is skipped after a few attempts: the time that a pod has to stop is limited."""
     if phase in ("PreStart", "PostStart"):
         return asked
     return urgency > 1 or attempts >= (3 if asked else 6)

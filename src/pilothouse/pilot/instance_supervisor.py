@@ -1,10 +1,10 @@
-"""Carries out what ``living`` decides, for one instance: from waiting for its Pilot to the end of its database.
+"""Carries out what ``instance_lifecycle`` decides, from waiting for the Pilot to the exit of the database.
 
-    captain = InstanceSupervisor(api, place, driver, SystemClock(), Random())
-    code = await captain.run(asked)       # the exit code of this process; asked is who tells it to stop
+    supervisor = InstanceSupervisor(api, instance, driver, SystemClock(), Random())
+    code = await supervisor.run(asked)    # the exit code of this process; asked is the StopRequest
 
-Three things go on at once, each kept running whatever happens to it: the life of the database, looking at it and reporting, and signs of life. None
-of them needs the API server once the database runs: while that is away, everything goes on with the last Pilot that was seen.
+Tasks of it run side by side, and are restarted if they fail: the lifecycle of the database, observing and reporting it, the heartbeat, the
+election. None needs the API server once the database runs: while that is away, all go on with the last Pilot that was read.
 """
 
 from __future__ import annotations
@@ -54,26 +54,26 @@ from pilothouse.runtime.event_recorder import EventCorrelator
 from pilothouse.supervise.signals import StopRequest
 
 GRACE: Final = 1500.0
-"""Seconds for a database to stop in: one that is killed has to recover."""
+"""Seconds that a database has to stop: one that is killed has to recover."""
 LOOK: Final = 5.0
 LOOK_CLOSELY: Final = 1.0
-"""Seconds between two looks at the database; the second while it changes."""
+"""Seconds between two observations of the database; the second while it changes."""
 _PHASES: Final[tuple[Phase, ...]] = ("PreStart", "PostStart", "PreStop", "PostStop")
-_NEED_IT: Final[frozenset[Phase]] = frozenset(("PostStart", "PreStop"))
-"""Whose hooks are for a database that runs."""
-_AGAIN: Final = (0.5, 30.0)
-_FAREWELL: Final = 5.0
+_NEED_DATABASE: Final[frozenset[Phase]] = frozenset(("PostStart", "PreStop"))
+"""Phases whose hooks need a running database."""
+_RETRY_SECONDS: Final = (0.5, 30.0)
+_EXIT_SECONDS: Final = 5.0
 
 log = logging.getLogger(__name__)
 
 
 class InstanceSupervisor:
-    """Of one instance."""
+    """Runs one instance."""
 
     def __init__(
         self,
         api: Api,
-        place: InstanceEnvironment,
+        instance: InstanceEnvironment,
         driver: Driver,
         clock: Clock,
         rng: Random,
@@ -81,27 +81,29 @@ class InstanceSupervisor:
         grace: float = GRACE,
     ) -> None:
         self._api = api
-        self._place = place
+        self._instance = instance
         self._driver = driver
         self._clock = clock
         self._rng = rng
         self._grace = grace
         self._own = Informer(
-            api, Pilot, rng, clock, namespace=place.namespace, fields=f"metadata.name={place.name}"
+            api, Pilot, rng, clock, namespace=instance.namespace, fields=f"metadata.name={instance.name}"
         )
-        self._own.subscribe(lambda _: self._stir())
-        self._reporter = PilotStatusWriter(api, EventCorrelator(component="pilot", host=place.name), clock)
+        self._own.subscribe(lambda _: self._wake_up())
+        self._status_writer = PilotStatusWriter(
+            api, EventCorrelator(component="pilot", host=instance.name), clock
+        )
         self._pilot: Object | None = None
         self._restarts: int | None = None
         self._life = InstanceHistory()
         self._child: DatabaseProcess | None = None
         self._exit: DatabaseExit | None = None
-        self._lookout = DatabaseObserver(driver, clock)
-        self._volume = DataVolume(place.folder)
+        self._observer = DatabaseObserver(driver, clock)
+        self._volume = DataVolume(instance.folder)
         self._trouble = ""
         self._has_failed = False
         self._failing: Tree = {}
-        self._crew: PilotPeers | None = None
+        self._peers: PilotPeers | None = None
         self._beats = 0
         self._found_at: float | None = None
         self._start_took: float | None = None
@@ -109,58 +111,58 @@ class InstanceSupervisor:
         self._found = asyncio.Event()
         """The Pilot has been seen."""
         self._wake = asyncio.Event()
-        self._news = asyncio.Event()
+        self._changed = asyncio.Event()
 
     async def run(self, asked: StopRequest) -> int:
-        """Until the database has ended for good. Once in the life of this object."""
+        """Until the database has exited and is not restarted. May be called once."""
         parts = BackgroundTasks(
-            {"pilot": self._own.run, "crew": self._sail, "looking": self._look, "heartbeat": self._beat}
+            {"pilot": self._own.run, "election": self._elect, "observer": self._look, "heartbeat": self._beat}
         )
         async with parts.running():
             code = await self._live(asked)
-        if self._crew is not None:
+        if self._peers is not None:
             with contextlib.suppress(TimeoutError):
-                # A server that is away must not hold up the end; the lease runs out by itself.
-                async with asyncio.timeout(_FAREWELL):
-                    await self._crew.release()
-        await self._last_word()
+                # A server that is away must not delay the exit; the lease expires by itself.
+                async with asyncio.timeout(_EXIT_SECONDS):
+                    await self._peers.release()
+        await self._write_last_status()
         return code
 
     def pass_on(self, number: int) -> None:
-        """A signal to the database, if it runs."""
+        """Send a signal to the database, if it runs."""
         if self._child is not None and self._life.is_running:
             self._child.send(number)
 
     def readiness(self) -> str:
-        """Why the database can't be used; empty if it can."""
+        """Why the database is not ready; empty if it is."""
         known = self._known()
         if known is None:
-            return f"there is no Pilot {self._place.name} yet"
+            return f"there is no Pilot {self._instance.name} yet"
         if not self._life.is_running or self._life.stopping:
             return known.trouble or f"the database does not run ({self._life.standing})"
-        if not self._lookout.is_ready:
+        if not self._observer.is_ready:
             assert self._pilot is not None
             return why_not_ready(self._pilot, known, self._clock.now())[1]
         return ""
 
     @property
     def exit_message(self) -> str:
-        """Why the database ended other than in order; empty if it did not."""
+        """Why the database exited; empty after a clean exit."""
         if self._exit is None or self._exit.clean:
             return ""
         # The code is the container's too, which is reported beside this.
         return self._exit.message if self._exit.message and not self._exit.signal else self._exit.sentence
 
     def liveness(self) -> str:
-        """Why the whole container should be started anew; empty if it should not."""
-        seen = self._lookout.seen
+        """Why the container should be restarted; empty if it should not."""
+        seen = self._observer.seen
         return seen.message if self._life.is_running and seen is not None and not seen.live else ""
 
-    def figures(self) -> str:
-        """For Prometheus."""
-        leads = self._crew is not None and self._crew.leads
+    def metrics(self) -> str:
+        """In Prometheus' text format."""
+        leads = self._peers is not None and self._peers.leads
         return render_metrics(
-            self._place.name,
+            self._instance.name,
             self._known(),
             leads=leads,
             beats=self._beats,
@@ -172,159 +174,165 @@ class InstanceSupervisor:
         while True:
             if self._life.is_running and self._child is not None and self._child.exit is not None:
                 self._ended(self._child.exit)
-            wish = self._wish()
-            if wish is not None and self._life.is_running and wish.hash == self._life.hash:
-                self._life = self._life.confirmed(wish.generation)
-            if wish is not None:
-                self._life = self._life.preparing_for(wish.hash)
-            seen = self._lookout.seen
+            desired = self._desired()
+            if desired is not None and self._life.is_running and desired.hash == self._life.hash:
+                self._life = self._life.confirmed(desired.generation)
+            if desired is not None:
+                self._life = self._life.preparing_for(desired.hash)
+            seen = self._observer.seen
             restart = seen.restart if seen is not None else ""
-            act = decide(self._life, wish, asked=asked.urgency > 0, hooks=self._names(wish), restart=restart)
+            act = decide(
+                self._life, desired, asked=asked.urgency > 0, hooks=self._names(desired), restart=restart
+            )
             match act:
                 case ExitPilot(code):
                     return code
                 case WaitForChange():
-                    await self._woken(asked)
+                    await self._wait_for_change(asked)
                 case RestartInstance():
-                    self._become(self._life.anew())
+                    self._set_life(self._life.anew())
                 case StartDatabase():
-                    assert wish is not None
-                    await self._persistently("PreStart", "Start", partial(self._launch, wish), asked)
+                    assert desired is not None
+                    await self._retry("PreStart", "Start", partial(self._launch, desired), asked)
                 case StopDatabase(because):
                     await self._halt(because, asked)
                 case RunHook(phase, name):
                     await self._hook(phase, name, asked)
 
-    def _names(self, wish: DesiredState | None) -> Names:
-        if wish is None:
+    def _names(self, desired: DesiredState | None) -> Names:
+        if desired is None:
             return {}
-        return {phase: [hook.name for hook in self._driver.hooks(phase, wish)] for phase in _PHASES}
+        return {phase: [hook.name for hook in self._driver.hooks(phase, desired)] for phase in _PHASES}
 
     async def _hook(self, phase: Phase, name: str, asked: StopRequest) -> None:
         if phase == "PreStart" and self._life.standing == "Waiting":
-            self._become(self._life.preparing())
+            self._set_life(self._life.preparing())
         if phase == "PreStop" and not self._life.stopping:
-            # From here on it is not counted on, though it still runs.
-            reason = why_stop(self._life, self._wish(), asked=asked.urgency > 0) or "its driver asks for it"
-            self._become(self._life.halting(reason))
-            # Others act on what they see: that it is about to stop is told before anything is done about it.
+            # It does not count as ready from here on, though it still runs.
+            reason = (
+                why_stop(self._life, self._desired(), asked=asked.urgency > 0)
+                or "its driver asks for a restart"
+            )
+            self._set_life(self._life.halting(reason))
+            # Others act on the status, so it says that the database is about to stop before a hook runs.
             await self._report()
 
         asked_for = ""
 
         async def run() -> None:
             nonlocal asked_for
-            wish = self._wish()
-            assert wish is not None
-            asked_for = wish.hash
-            hook = next((each for each in self._driver.hooks(phase, wish) if each.name == name), None)
+            desired = self._desired()
+            assert desired is not None
+            asked_for = desired.hash
+            hook = next((each for each in self._driver.hooks(phase, desired) if each.name == name), None)
             if hook is not None:
                 await hook.run()
 
-        if await self._persistently(phase, name, run, asked):
+        if await self._retry(phase, name, run, asked):
             if phase == "PreStart" and asked_for != self._life.prepared:
-                return  # Another configuration was asked for meanwhile, for which all is done again.
-            self._become(self._life.ran(phase, name))
+                return  # The configuration has changed meanwhile: all hooks run again.
+            self._set_life(self._life.ran(phase, name))
 
-    async def _persistently(
+    async def _retry(
         self, phase: Phase, name: str, run: Callable[[], Awaitable[None]], asked: StopRequest
     ) -> bool:
-        """Whether it is done or given up, and one may go on. False if everything has to be thought over."""
-        attempts, pause = 0, _AGAIN[0]
+        """Retry until it is done or given up. False if the next action has to be decided again."""
+        attempts, pause = 0, _RETRY_SECONDS[0]
         while True:
             try:
-                if not await unless(run(), self._moot(phase, asked, asked.urgency + 1)):
+                if not await unless(run(), self._unwanted(phase, asked, asked.urgency + 1)):
                     return (
                         gives_up(phase, attempts, asked=True, urgency=asked.urgency) and phase != "PreStart"
                     )
                 self._trouble, self._has_failed, self._failing = "", False, {}
                 return True
             except HookNotReady as reason:
-                self._complain(f"{name}: {reason}")
-                pause = _AGAIN[0]
+                self._set_trouble(f"{name}: {reason}")
+                pause = _RETRY_SECONDS[0]
             except HookFailed as problem:
                 attempts += 1
                 self._failing = problem.status
-                self._complain(f"{name} failed: {problem}", failed=True)
+                self._set_trouble(f"{name} failed: {problem}", failed=True)
                 log.warning("%s: %s failed: %s", phase, name, problem)
                 if self._pilot is not None:
-                    await self._reporter.tell(
+                    await self._status_writer.record_event(
                         self._pilot, "ErrExecHook", f"{phase}: {name} failed: {problem}", warning=True
                     )
             stopping = asked.urgency > 0
             if gives_up(phase, attempts, asked=stopping, urgency=asked.urgency):
                 return phase not in ("PreStart", "PostStart")
-            waited = await unless(asyncio.sleep(pause), self._moot(phase, asked, asked.urgency + 1))
-            if not waited and (phase == "PreStart" or self._is_missed(phase)):
+            waited = await unless(asyncio.sleep(pause), self._unwanted(phase, asked, asked.urgency + 1))
+            if not waited and (phase == "PreStart" or self._lacks_database(phase)):
                 return False
-            pause = min(pause * 2, _AGAIN[1])
+            pause = min(pause * 2, _RETRY_SECONDS[1])
 
-    async def _moot(self, phase: Phase, asked: StopRequest, urgency: int) -> None:
-        """Until a hook has to be thought over: the pilot is asked to stop that urgently, or there is no database any more to
-        run it for."""
-        if phase in _NEED_IT and self._child is not None:
+    async def _unwanted(self, phase: Phase, asked: StopRequest, urgency: int) -> None:
+        """Until a hook is no longer wanted: the pilot is asked to stop that urgently, or the database that it needs has exited."""
+        if phase in _NEED_DATABASE and self._child is not None:
             await unless(asked.wait(urgency), self._child.ended())
         else:
             await asked.wait(urgency)
 
-    def _is_missed(self, phase: Phase) -> bool:
-        """Whether the database that the hooks of a phase need has ended."""
-        return phase in _NEED_IT and self._child is not None and self._child.exit is not None
+    def _lacks_database(self, phase: Phase) -> bool:
+        """Whether the database that the hooks of a phase need has exited."""
+        return phase in _NEED_DATABASE and self._child is not None and self._child.exit is not None
 
-    async def _launch(self, wish: DesiredState) -> None:
-        child = DatabaseProcess.begin(self._driver.start(wish), self._clock, ended=self._stir)
+    async def _launch(self, desired: DesiredState) -> None:
+        child = DatabaseProcess.begin(self._driver.start(desired), self._clock, ended=self._wake_up)
         self._child = child
-        self._lookout.begin()
+        self._observer.begin()
         if self._start_took is None and self._found_at is not None:
             self._start_took = asyncio.get_running_loop().time() - self._found_at
-        self._become(self._life.launched(wish))
-        log.info("the database runs as process %d", child.pid)
+        self._set_life(self._life.launched(desired))
+        log.info("started the database as process %d", child.pid)
         if self._pilot is not None:
-            await self._reporter.tell(self._pilot, "ProcessStarted", f"started process {child.pid}")
+            await self._status_writer.record_event(
+                self._pilot, "ProcessStarted", f"started process {child.pid}"
+            )
 
     async def _halt(self, because: str, asked: StopRequest) -> None:
         assert self._child is not None
-        self._become(self._life.halting(because))
-        log.info("the database is stopped: %s", because)
+        self._set_life(self._life.halting(because))
+        log.info("stopping the database: %s", because)
         self._ended(await self._child.stop(asked, self._grace))
 
     def _ended(self, exit: DatabaseExit) -> None:
         self._exit = exit
-        self._lookout.forget()
-        self._become(self._life.ended(clean=exit.clean))
+        self._observer.forget()
+        self._set_life(self._life.ended(clean=exit.clean))
         if not exit.clean:
-            log.error("the database is down: %s", exit.sentence)
+            log.error("the database has exited: %s", exit.sentence)
 
-    async def _woken(self, asked: StopRequest) -> None:
+    async def _wait_for_change(self, asked: StopRequest) -> None:
         await unless(self._wake.wait(), asked.wait(asked.urgency + 1))
         self._wake.clear()
 
     async def _look(self) -> None:
-        """Look at the database, do what a leader does, report; over and over."""
+        """Observe the database, lead the cluster if this pilot leads, write the status; periodically."""
         while True:
-            self._news.clear()
-            wish = self._wish()
+            self._changed.clear()
+            desired = self._desired()
             await self._volume.measure()
-            if wish is not None and self._pilot is not None:
+            if desired is not None and self._pilot is not None:
                 if self._life.is_running and not self._life.stopping:
-                    await self._observe(wish)
-                if self._crew is not None:
-                    self._crew.tell(serves=self._life.is_running and self._lookout.is_ready)
+                    await self._observe(desired)
+                if self._peers is not None:
+                    self._peers.update(serves=self._life.is_running and self._observer.is_ready)
                 await self._report()
-            closely = not self._lookout.is_ready or (wish is not None and wish.decommission)
+            closely = not self._observer.is_ready or (desired is not None and desired.decommission)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(LOOK_CLOSELY if closely else LOOK):
-                    await self._news.wait()
+                    await self._changed.wait()
 
     async def _report(self) -> None:
         known = self._known()
         if known is not None and self._pilot is not None:
-            self._pilot = await self._reporter.report(self._pilot, known)
+            self._pilot = await self._status_writer.write(self._pilot, known)
 
-    async def _observe(self, wish: DesiredState) -> None:
+    async def _observe(self, desired: DesiredState) -> None:
         child = self._child
-        sight = await self._lookout.look(wish, self._crew)
-        if child is self._child and self._life.is_running and self._lookout.take(sight):
+        observed = await self._observer.look(desired, self._peers)
+        if child is self._child and self._life.is_running and self._observer.take(observed):
             self._wake.set()
 
     async def _beat(self) -> None:
@@ -336,40 +344,40 @@ class InstanceSupervisor:
                 await heart.beat(self._pilot)
                 self._beats += 1
             except (StatusError, TransportError, AccessError) as problem:
-                log.warning("no sign of life could be given: %s", problem)
+                log.warning("can't renew the heartbeat lease: %s", problem)
             await asyncio.sleep(heartbeat.EVERY)
 
-    async def _sail(self) -> None:
-        """Take part in choosing a leader, if this instance is one that does."""
+    async def _elect(self) -> None:
+        """Take part in the leader election, if this instance is a candidate."""
         await self._found.wait()
-        wish = self._wish()
-        assert wish is not None
+        desired = self._desired()
+        assert desired is not None
         assert self._pilot is not None
-        if not has_peers(self._pilot) or not self._driver.stands(wish):
+        if not has_peers(self._pilot) or not self._driver.is_candidate(desired):
             await asyncio.Event().wait()
-        self._crew = self._crew or PilotPeers(
-            self._api, self._pilot, self._clock, self._rng, changed=self._stir
+        self._peers = self._peers or PilotPeers(
+            self._api, self._pilot, self._clock, self._rng, changed=self._wake_up
         )
-        await self._crew.run()
+        await self._peers.run()
 
-    async def _last_word(self) -> None:
+    async def _write_last_status(self) -> None:
         known = self._known()
         if known is None or self._pilot is None:
             return
         if self._exit is not None and not self._exit.clean:
-            await self._reporter.tell(
+            await self._status_writer.record_event(
                 self._pilot, "ProcessEnded", f"the database is down: {self._exit.sentence}", warning=True
             )
         with contextlib.suppress(StatusError, TransportError, AccessError):
-            # Others may have written meanwhile, and nobody watches for us any more.
+            # Others may have written meanwhile, and the watch has ended.
             self._pilot = await self._api.get(
-                Pilot, self._place.name, self._place.namespace, deadline=_FAREWELL
+                Pilot, self._instance.name, self._instance.namespace, deadline=_EXIT_SECONDS
             )
-        await self._reporter.report(self._pilot, known, anyway=True)
+        await self._status_writer.write(self._pilot, known, always=True)
 
-    def _wish(self) -> DesiredState | None:
-        """What the Pilot says, as it was last seen."""
-        found = self._own.cache.get(self._place.namespace, self._place.name)
+    def _desired(self) -> DesiredState | None:
+        """What the Pilot says, as it was last read."""
+        found = self._own.cache.get(self._instance.namespace, self._instance.name)
         if found is not None and (self._pilot is None or found.revision >= self._pilot.revision):
             self._pilot = found
         if self._pilot is None:
@@ -380,24 +388,24 @@ class InstanceSupervisor:
         if self._restarts is None:
             before = self._pilot.status
             self._restarts = int(before.get("restarts") or 0) - (0 if before.get("lastStartedTime") else 1)
-        crew = self._crew
+        peers = self._peers
         return DesiredState.of(
             self._pilot,
-            leads=crew is not None and crew.leads,
-            leader=crew.leader if crew is not None else "",
+            leads=peers is not None and peers.leads,
+            leader=peers.leader if peers is not None else "",
         )
 
     def _known(self) -> InstanceFacts | None:
-        wish = self._wish()
-        if wish is None:
+        desired = self._desired()
+        if desired is None:
             return None
         child = self._child
         return InstanceFacts(
             life=self._life,
-            wish=wish,
+            desired=desired,
             application=self._driver.application,
-            observation=self._lookout.seen,
-            observed=self._lookout.generation,
+            observation=self._observer.seen,
+            observed=self._observer.generation,
             pid=child.pid if child is not None else None,
             started=child.started if child is not None else None,
             restarts=max(0, (self._restarts or 0) + self._life.starts),
@@ -405,20 +413,20 @@ class InstanceSupervisor:
             trouble=self._trouble,
             has_failed=self._has_failed,
             failing=self._failing,
-            has_served=self._lookout.has_served,
-            cluster=self._lookout.cluster,
-            folder=str(self._place.folder),
+            has_served=self._observer.has_served,
+            cluster=self._observer.cluster,
+            folder=str(self._instance.folder),
             volume=self._volume.usage,
         )
 
-    def _become(self, life: InstanceHistory) -> None:
+    def _set_life(self, life: InstanceHistory) -> None:
         self._life = life
-        self._news.set()
+        self._changed.set()
 
-    def _complain(self, trouble: str, *, failed: bool = False) -> None:
+    def _set_trouble(self, trouble: str, *, failed: bool = False) -> None:
         self._trouble, self._has_failed = trouble, failed
-        self._news.set()
+        self._changed.set()
 
-    def _stir(self) -> None:
+    def _wake_up(self) -> None:
         self._wake.set()
-        self._news.set()
+        self._changed.set()

@@ -1,12 +1,12 @@
-"""What is seen of a database and, by the pilot that leads, of its whole cluster.
+"""Observes a database and, if this pilot leads, its whole cluster.
 
-    lookout = DatabaseObserver(driver, clock)
-    lookout.begin()                         # with every start of the database
-    sight = await lookout.look(wish, crew)
-    lookout.take(sight)                     # unless it is of a process that has ended meanwhile
-    lookout.forget()                        # with its end
+    observer = DatabaseObserver(driver, clock)
+    observer.begin()                         # with every start of the database
+    observed = await observer.look(desired, peers)
+    observer.take(observed)                  # unless its process has exited meanwhile
+    observer.forget()                        # with its exit
 
-A look takes a while, and things go on meanwhile. So it changes nothing that was seen before, until it is taken.
+An observation takes a while, in which the database may exit. So it changes nothing until it is taken.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ log = logging.getLogger(__name__)
 
 
 class ObservedState(msgspec.Struct, frozen=True):
-    """One look at it."""
+    """One observation."""
 
     observation: Observation
     generation: int
-    """Of the Pilot that was asked for at that moment."""
+    """Of the Pilot at that moment."""
     cluster: Tree | None
-    """What is known of the whole; None if this pilot does not lead."""
+    """Facts about the whole cluster; None if this pilot does not lead."""
 
 
 class LeadershipView(Protocol):
-    """Whether this pilot leads, and whom (``Crew``)."""
+    """Whether this pilot leads, and which Pilots (``PilotPeers``)."""
 
     @property
     def leads(self) -> bool: ...
@@ -49,13 +49,13 @@ class LeadershipView(Protocol):
 
 
 class DatabaseObserver:
-    """Of one instance."""
+    """The last observation of one instance."""
 
     def __init__(self, driver: Driver, clock: Clock) -> None:
         self._driver = driver
         self._clock = clock
         self._term: tuple[str, int] | None = None
-        """In which the cluster was last looked at."""
+        """In which the cluster was last observed."""
         self.seen: Observation | None = None
         self.generation = 0
         self.cluster: Tree | None = None
@@ -67,37 +67,39 @@ class DatabaseObserver:
         return self.seen is not None and self.seen.ready
 
     def begin(self) -> None:
-        """The database has been started: nothing of it has been seen."""
+        """The database has been started, and not been observed yet."""
         self.seen, self.has_served = None, False
 
     def forget(self) -> None:
-        """The database has ended."""
+        """The database has exited."""
         self.seen, self.cluster = None, None
 
-    async def look(self, wish: DesiredState, crew: LeadershipView | None) -> ObservedState:
-        """How it is; who leads does what is to be done for the whole cluster besides."""
-        seen = await self._driver.observe(wish)
+    async def look(self, desired: DesiredState, peers: LeadershipView | None) -> ObservedState:
+        """Observe the database; the leader also does what is done once for the whole cluster."""
+        seen = await self._driver.observe(desired)
         facts: Tree | None = None
-        if crew is not None and crew.leads and seen.ready:
-            term = crew.term
+        if peers is not None and peers.leads and seen.ready:
+            term = peers.term
             try:
-                facts = await self._driver.lead(wish, crew.pilots, lambda: crew.leads and crew.term == term)
+                facts = await self._driver.lead(
+                    desired, peers.pilots, lambda: peers.leads and peers.term == term
+                )
             except HookFailed as problem:
-                log.warning("as leader: %s", problem)
+                log.warning("can't lead the cluster: %s", problem)
             if facts is not None and term is not None:
                 facts = self._dated(facts, term)
-        return ObservedState(seen, wish.generation, facts)
+        return ObservedState(seen, desired.generation, facts)
 
-    def take(self, sight: ObservedState) -> bool:
-        """It counts from here on. Whether it brings a reason to start the database anew that was not known."""
-        before, self.seen = self.seen, sight.observation
-        self.generation, self.cluster = sight.generation, sight.cluster
+    def take(self, observed: ObservedState) -> bool:
+        """Make it the last observation. Returns whether it has a reason to restart the database that the one before had not."""
+        before, self.seen = self.seen, observed.observation
+        self.generation, self.cluster = observed.generation, observed.cluster
         self.has_served = self.has_served or self.is_ready
-        restart = sight.observation.restart
+        restart = observed.observation.restart
         return bool(restart) and (before is None or before.restart != restart)
 
     def _dated(self, facts: Tree, term: tuple[str, int]) -> Tree:
-        """With the moment since when it is so, in this term."""
+        """With the time since when the facts are these, in this term."""
         before = {name: value for name, value in (self.cluster or {}).items() if name != "observedTime"}
         if self.cluster is not None and before == facts and self._term == term:
             return self.cluster

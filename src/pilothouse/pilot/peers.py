@@ -1,12 +1,12 @@
 """The pilots of one cluster: who they are, and which of them leads.
 
-    crew = PilotPeers(api, pilot, clock, rng, changed=wake)
-    task = group.create_task(crew.run())
-    crew.leads, crew.leader, crew.pilots
-    crew.tell(serves=False)                 # again and again; who is astray for long stands aside
+    peers = PilotPeers(api, pilot, clock, rng, changed=wake)
+    task = group.create_task(peers.run())
+    peers.leads, peers.leader, peers.pilots
+    peers.update(serves=False)              # periodically; a pilot that is out of its cluster for long withdraws
 
-A pilot that does not stand for election sees neither peers nor leader: it has no use for them. Losing the lease ends the acts for the whole
-cluster, and nothing else: the database goes on. ``candidacy`` says when one gives it up of its own accord.
+A pilot that is no candidate has no ``PilotPeers``. A leader that loses the lease ceases to act for the cluster; its database runs on.
+``election_candidacy`` says when a candidate withdraws.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ from random import Random
 
 from pilothouse.aio.race import unless
 from pilothouse.aio.task_group import together
+from pilothouse.api.applications.registry import application_of_owner
 from pilothouse.api.kind_names import Pilot
-from pilothouse.api.navigator.labels import CLUSTER_NAME, leader_lease
+from pilothouse.api.navigator.labels import leader_lease
 from pilothouse.api.objects import Object
 from pilothouse.base.clock import Clock
 from pilothouse.base.uids import new_uid
@@ -28,20 +29,25 @@ from pilothouse.pilot.election_candidacy import Candidacy
 
 
 class PilotPeers:
-    """As one of them sees it."""
+    """The peers of one pilot."""
 
     def __init__(
         self, api: Api, pilot: Object, clock: Clock, rng: Random, *, changed: Callable[[], None]
     ) -> None:
-        owner = pilot.controller
+        owner, application = pilot.controller, application_of_owner(pilot.controller)
         assert owner is not None
-        label = CLUSTER_NAME[owner["kind"]]
+        assert application is not None
         self._owner = owner["uid"]
         self._name = pilot.name
         self._clock = clock
         self._candidacy = Candidacy()
         self._peers = Informer(
-            api, Pilot, rng, clock, namespace=pilot.namespace, labels=f"{label}={owner['name']}"
+            api,
+            Pilot,
+            rng,
+            clock,
+            namespace=pilot.namespace,
+            labels=f"{application.cluster_label}={owner['name']}",
         )
         self._leadership = Leadership(
             api,
@@ -50,7 +56,7 @@ class PilotPeers:
             f"{pilot.name}_{new_uid()}",
             clock,
             rng,
-            # It goes with the cluster: one of the same name that comes later has pilots of its own.
+            # It is deleted with the cluster: one of the same name that is created later has pilots of its own.
             owner={key: owner[key] for key in ("apiVersion", "kind", "name", "uid")},
         )
         self._leadership.subscribe(gained=lambda _: changed(), lost=changed)
@@ -58,19 +64,19 @@ class PilotPeers:
 
     @property
     def leads(self) -> bool:
-        """At this moment, by the holder's own clock, and knowing its peers."""
+        """Whether this pilot leads at this moment, by its own clock, and has listed its peers."""
         fence = self._leadership.fence
         return fence is not None and fence.left() > 0 and self._peers.is_synced
 
     @property
     def term(self) -> tuple[str, int] | None:
-        """By which one time of leading is told from another."""
+        """Identifies one period of leading; None if this pilot does not lead."""
         fence = self._leadership.fence
         return (fence.uid, fence.transitions) if fence is not None else None
 
     @property
     def leader(self) -> str:
-        """The name of the Pilot whose pilot leads; empty if nobody is known to."""
+        """The name of the leader's Pilot; empty if no leader is known."""
         return self._leadership.leader.partition("_")[0]
 
     @property
@@ -84,22 +90,22 @@ class PilotPeers:
         """Until cancelled."""
         await together({"peers": self._peers.run(), "election": self._elect()})
 
-    def tell(self, *, serves: bool) -> None:
-        """Whether one's own instance serves at this moment."""
+    def update(self, *, serves: bool) -> None:
+        """Whether the instance of this pilot is ready at this moment."""
         others = any(each.name != self._name and each.is_true("Ready") for each in self.pilots)
-        self._candidacy.tell(serves=serves, others_serve=others, now=self._clock.monotonic())
+        self._candidacy.update(serves=serves, others_serve=others, now=self._clock.monotonic())
 
     async def _elect(self) -> None:
         while True:
-            await self._candidacy.taken_up()
-            await unless(self._leadership.run(), self._candidacy.given_up())
+            await self._candidacy.until_candidate()
+            await unless(self._leadership.run(), self._candidacy.until_withdrawn())
             await self._leadership.release()
 
     async def release(self) -> None:
-        """Let another lead at once."""
+        """Give the lease up, so that another pilot can lead at once."""
         await self._leadership.release()
 
 
 def has_peers(pilot: Object) -> bool:
-    """Whether a cluster that we know controls it."""
-    return (pilot.controller or {}).get("kind") in CLUSTER_NAME
+    """Whether the cluster of an application controls it."""
+    return application_of_owner(pilot.controller) is not None

@@ -1,6 +1,6 @@
-"""What Prometheus can know of a pilot and its database.
+"""The metrics of a pilot and its database.
 
-text = figures(name, known, leads=True, beats=..., now=..., start_took=0.02)
+text = render_metrics(name, known, leads=True, beats=..., now=..., start_took=0.02)
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def _pilot(name: str, known: InstanceFacts | None, *, leads: bool, beats: int, n
         yield gauge("pilothouse_pilot_volume_used_bytes", "Used of the data's volume.", [(who, used)])
         yield gauge("pilothouse_pilot_volume_capacity_bytes", "Its size: used or free.", [(who, capacity)])
     if seen is not None:
-        yield from _of_application(seen.figures)
+        yield from _of_application(seen.metrics)
 
 
 def _start(name: str, took: float | None) -> Iterator[str]:

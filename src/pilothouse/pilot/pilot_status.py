@@ -1,18 +1,20 @@
-"""What a Pilot's status says, made from what is known: a pure function over the status that was there.
+"""The status of a Pilot, as a pure function of the status before and of what the pilot knows.
 
-    status = told(pilot, InstanceFacts(life=life, observation=seen, ...), now)
+    status = pilot_status(pilot, InstanceFacts(life=life, observation=seen, ...), now)
     if worth_writing(pilot.status, status, since=30.0): ...
 
-What others have said (``PodPresent``) and other applications' parts are kept. ``Ready`` is said anew whatever a controller made of our silence.
+Conditions of others (``PodPresent``) and sections of other applications are kept. ``Ready`` is always written, whatever a controller made
+of a missed heartbeat.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 import msgspec
 
+from pilothouse.api.applications.registry import applications, find_application
 from pilothouse.api.navigator.conditions import HOOK_FAILED, OUT_OF_TOUCH
 from pilothouse.api.navigator.database_exit import crash_of
 from pilothouse.api.navigator.disk_usage import DiskUsage
@@ -25,44 +27,44 @@ from pilothouse.pilot.instance_lifecycle import InstanceHistory
 from pilothouse.pilot.process_exit import DatabaseExit
 
 EDITED: Final = "EditedByHand"
-"""The condition of a Pilot whose configuration is not its cluster's."""
-COUNTS_EVERY: Final = 30.0
-"""Seconds between two writes that tell of nothing but another number of documents."""
+"""The condition of a Pilot whose configuration was not written by its cluster."""
+VOLATILE_EVERY: Final = 30.0
+"""Seconds between two writes that change nothing but an application's volatile fields."""
 STARTING: Final = "Starting"
 """The reason of ``Ready`` while a database that runs has not answered yet."""
 _STEPS: Final = (10, 20, 30, 60, 120, 180, 300, 600, 1200, 1800, 3600)
-"""Seconds of a start that are reported: a status is not written for each of them."""
+"""Seconds of a start at which the message changes: the status is not written every second."""
 _SLOW: Final = 120.0
-"""Seconds after which it is also said what is in the way of an answer."""
+"""Seconds after which the message has the driver's own, too."""
 
 
 class InstanceFacts(msgspec.Struct, frozen=True):
     """What a pilot knows of its instance."""
 
     life: InstanceHistory
-    wish: DesiredState
+    desired: DesiredState
     application: str
     observation: Observation | None = None
     observed: int = 0
-    """The generation of the spec under which this was seen."""
+    """The generation of the spec at that observation."""
     pid: int | None = None
     started: float | None = None
     restarts: int = 0
     exit: DatabaseExit | None = None
     trouble: str = ""
-    """What is in the way, such as a hook that fails."""
+    """What keeps the database from starting or stopping, such as a hook that fails."""
     has_failed: bool = False
-    """It is not just waited for, but went wrong."""
+    """``trouble`` is a failure, and not just something to wait for."""
     failing: Tree = {}
-    """What the hook that is in the way adds to the application's part."""
+    """What the failing hook adds to the application's section."""
     has_served: bool = False
     """This run of the database has been ready before."""
     cluster: Tree | None = None
-    """What the leading pilot knows of the whole; None if this is not the one."""
+    """Facts about the whole cluster; None if this pilot does not lead."""
     folder: str = ""
-    """Where its data is."""
+    """The data folder."""
     volume: DiskUsage | None = None
-    """Of the filesystem that this is on, as it was last seen."""
+    """The filesystem of the data folder, as last measured."""
 
 
 def pilot_status(pilot: Object, known: InstanceFacts, now: float) -> Tree:
@@ -70,7 +72,7 @@ def pilot_status(pilot: Object, known: InstanceFacts, now: float) -> Tree:
     life, seen = known.life, known.observation
     status: Tree = {
         **pilot.status,
-        "observedGeneration": known.wish.generation,
+        "observedGeneration": known.desired.generation,
         "phase": life.standing,
         "restarts": known.restarts,
     }
@@ -87,8 +89,9 @@ def pilot_status(pilot: Object, known: InstanceFacts, now: float) -> Tree:
     usage = _reported(pilot, known)
     if usage is not None:
         status["volume"] = {"path": known.folder, **usage.tree()}
-    if known.application in ("elasticsearch", "cassandra"):
-        status[known.application] = _application(pilot, known)
+    status.pop(known.application, None)
+    if section := _section(pilot, known):
+        status[known.application] = section
     status["conditions"] = _conditions(pilot, known, usage, now)
     return status
 
@@ -121,7 +124,7 @@ def _starting(pilot: Object, known: InstanceFacts, now: float) -> str:
 
 
 def _is_outdated(pilot: Object, known: InstanceFacts) -> bool:
-    """Whether the last exit in the status is not the last one: how the run after it ended is not known to this process."""
+    """Whether the database was started again after ``lastExit``, by another process: how that run ended is not known."""
     exited = (pilot.status.get("lastExit") or {}).get("time")
     started = pilot.status.get("lastStartedTime")
     if known.exit is not None or not exited or not started:
@@ -131,7 +134,7 @@ def _is_outdated(pilot: Object, known: InstanceFacts) -> bool:
 
 
 def _reported(pilot: Object, known: InstanceFacts) -> DiskUsage | None:
-    """What the status says of the volume: what it said before, unless there is news."""
+    """The usage to report: what was reported before, unless it has changed enough."""
     before = pilot.status.get("volume") or {}
     reported = DiskUsage.of(before) if before.get("path") == known.folder else None
     if known.volume is None or not known.volume.differs(reported):
@@ -140,33 +143,33 @@ def _reported(pilot: Object, known: InstanceFacts) -> DiskUsage | None:
 
 
 def worth_writing(before: Mapping[str, Any], after: Mapping[str, Any], *, since: float) -> bool:
-    """Whether the change is one that somebody waits for. ``since`` is how long ago the last write was."""
+    """Whether to write the change now. ``since`` is the time since the last write, in seconds."""
     if before == after or _without_heartbeat(before) == _without_heartbeat(after):
         return False
-    if since >= COUNTS_EVERY or _leaves(after):
+    if since >= VOLATILE_EVERY or _leaves(after):
         return True
-    return _without_counts(before) != _without_counts(after)
+    return _without_volatile(before) != _without_volatile(after)
 
 
-def _application(pilot: Object, known: InstanceFacts) -> Tree:
+def _section(pilot: Object, known: InstanceFacts) -> Tree:
+    """The application's own part of the status."""
     before = pilot.status.get(known.application) or {}
     seen = known.observation
-    part = {name: value for name, value in before.items() if name != "cluster"}
+    section = {name: value for name, value in before.items() if name != "cluster"}
     if seen is not None:
-        part |= seen.status
-    part |= known.failing
+        section |= seen.status
+    section |= known.failing
     if not known.life.is_running:
-        # Of a database that is down nobody knows what it holds.
-        part = {name: value for name, value in part.items() if name not in ("documents", "shards")}
+        section = _without(section, find_application(known.application).known_while_running)
     if known.cluster is not None:
-        part["cluster"] = known.cluster
-    return part
+        section["cluster"] = known.cluster
+    return section
 
 
 def _conditions(pilot: Object, known: InstanceFacts, usage: DiskUsage | None, now: float) -> list[Tree]:
     life, seen, moment = known.life, known.observation, format_time(now)
     conditions: list[Tree] = list(pilot.status.get("conditions") or ())
-    generation = known.wish.generation
+    generation = known.desired.generation
 
     def say(kind: str, holds: bool, reason: str, message: str, **more: Any) -> None:
         nonlocal conditions
@@ -202,7 +205,7 @@ def _conditions(pilot: Object, known: InstanceFacts, usage: DiskUsage | None, no
     elif usage is not None:
         say("Degraded", False, "AsExpected", "")
     conditions = without_condition(conditions, EDITED)
-    if life.is_running and not known.wish.vouched and known.wish.hash != life.hash:
+    if life.is_running and not known.desired.vouched and known.desired.hash != life.hash:
         say(
             EDITED,
             True,
@@ -210,7 +213,7 @@ def _conditions(pilot: Object, known: InstanceFacts, usage: DiskUsage | None, no
             "The configuration in spec is not what this Pilot's cluster has written: "
             "the database goes on without it until its next start. Change the cluster instead, which puts this right.",
         )
-    if not known.wish.decommission:
+    if not known.desired.decommission:
         return without_condition(conditions, "Decommissioned")
     if not life.is_running or seen is None:
         if _was_empty(conditions, generation):
@@ -229,7 +232,7 @@ def _conditions(pilot: Object, known: InstanceFacts, usage: DiskUsage | None, no
 
 
 def _was_empty(conditions: list[Tree], generation: int) -> bool:
-    """Whether it was said of this very decommission that it is done."""
+    """Whether the status says that this decommission is done."""
     said = find_condition(conditions, "Decommissioned") or {}
     return said.get("status") == "True" and said.get("observedGeneration") == generation
 
@@ -244,7 +247,7 @@ def _not_ready(known: InstanceFacts) -> str:
 
 
 def _degraded(known: InstanceFacts, usage: DiskUsage | None) -> tuple[str, str] | None:
-    """What is wrong with an instance that serves, and what would help."""
+    """What is wrong with a running instance, and what would help."""
     seen = known.observation
     if known.life.is_running and seen is not None and seen.writes_refused:
         return "WritesRefused", seen.writes_refused
@@ -258,22 +261,22 @@ def _degraded(known: InstanceFacts, usage: DiskUsage | None) -> tuple[str, str] 
 
 
 def _leaves(status: Mapping[str, Any]) -> bool:
-    """One that is being emptied is looked at closely."""
+    """Whether its data is being moved away."""
     return any(each.get("type") == "Decommissioned" for each in status.get("conditions") or ())
 
 
 def _without_heartbeat(status: Mapping[str, Any]) -> Tree:
-    conditions = [
-        {name: value for name, value in each.items() if name != "lastHeartbeatTime"}
-        for each in status.get("conditions") or ()
-    ]
+    conditions = [_without(each, {"lastHeartbeatTime"}) for each in status.get("conditions") or ()]
     return {**status, "conditions": conditions}
 
 
-def _without_counts(status: Mapping[str, Any]) -> Tree:
+def _without_volatile(status: Mapping[str, Any]) -> Tree:
     found = _without_heartbeat(status)
-    if found.get("elasticsearch"):
-        found["elasticsearch"] = {
-            name: value for name, value in found["elasticsearch"].items() if name != "documents"
-        }
+    for each in applications():
+        if each.volatile and found.get(each.name):
+            found[each.name] = _without(found[each.name], each.volatile)
     return found
+
+
+def _without(fields: Mapping[str, Any], names: Collection[str]) -> Tree:
+    return {name: value for name, value in fields.items() if name not in names}

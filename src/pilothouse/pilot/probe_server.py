@@ -1,12 +1,12 @@
-"""Probes and figures over plain HTTP, at the instance's own address.
+"""Probes and metrics over plain HTTP, on the instance's own address.
 
-    async with serving(address, {12001: captain.readiness, 12000: captain.liveness}, captain.figures): ...
+    async with serving(address, {12001: supervisor.readiness, 12000: supervisor.liveness}, supervisor.metrics): ...
 
-Any path answers the port's question: 200, or 500 with the reason. ``/metrics`` has the figures, at either port. A connection is for one request, and nothing but its
-first line counts: for that much a library of the size of aiohttp would be a fourth of what a pilot has in memory.
+Any path answers the probe of the port: 200, or 500 with the reason. ``/metrics`` is served on both ports. A connection is for one request,
+of which only the first line is read: a library of the size of aiohttp would be a fourth of a pilot's memory.
 
-Whoever reaches the ports may connect. With ``MOST_CONNECTIONS`` open the oldest makes room for the next, so idle ones use up neither the pilot's
-files nor keep a probe out.
+Anybody who reaches the ports may connect. With ``MOST_CONNECTIONS`` open, the oldest is closed for the next, so that idle connections
+neither use up the pilot's file descriptors nor keep a probe out.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Final
 from pilothouse.base.prometheus_text import CONTENT_TYPE
 
 Question = Callable[[], str]
-"""What is wrong; empty if nothing is."""
+"""Returns what is wrong; empty if nothing is."""
 MOST_CONNECTIONS: Final = 64
 _PATIENCE: Final = 10.0
 _LONGEST_HEAD: Final = 16 * 1024
@@ -30,13 +30,13 @@ _TEXT: Final = "text/plain; charset=utf-8"
 
 @asynccontextmanager
 async def serving(
-    host: str, questions: Mapping[int, Question], figures: Callable[[], str]
+    host: str, questions: Mapping[int, Question], metrics: Callable[[], str]
 ) -> AsyncIterator[None]:
     """Within the context. Raises ``OSError`` where a port can't be had."""
     open_ones: dict[asyncio.StreamWriter, None] = {}
     async with AsyncExitStack() as stack:
         for port, question in questions.items():
-            answering = _answering(question, figures, open_ones)
+            answering = _answering(question, metrics, open_ones)
             await stack.enter_async_context(
                 await asyncio.start_server(answering, host, port, limit=_LONGEST_HEAD)
             )
@@ -44,7 +44,7 @@ async def serving(
 
 
 def _answering(
-    question: Question, figures: Callable[[], str], open_ones: dict[asyncio.StreamWriter, None]
+    question: Question, metrics: Callable[[], str], open_ones: dict[asyncio.StreamWriter, None]
 ) -> Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]:
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if len(open_ones) >= MOST_CONNECTIONS:
@@ -55,7 +55,7 @@ def _answering(
         try:
             with contextlib.closing(writer), contextlib.suppress(OSError, TimeoutError):
                 async with asyncio.timeout(_PATIENCE):
-                    writer.write(await _answered(reader, question, figures))
+                    writer.write(await _answered(reader, question, metrics))
                     await writer.drain()
         finally:
             open_ones.pop(writer, None)
@@ -63,17 +63,17 @@ def _answering(
     return answer
 
 
-async def _answered(reader: asyncio.StreamReader, question: Question, figures: Callable[[], str]) -> bytes:
+async def _answered(reader: asyncio.StreamReader, question: Question, metrics: Callable[[], str]) -> bytes:
     try:
         head = await reader.readuntil(b"\r\n\r\n")
     except (asyncio.IncompleteReadError, asyncio.LimitOverrunError):
-        return _answer(HTTPStatus.BAD_REQUEST, "this is no request\n")
+        return _answer(HTTPStatus.BAD_REQUEST, "not an HTTP request\n")
     method, _, rest = head.partition(b"\r\n")[0].decode("latin-1").partition(" ")
     target, _, protocol = rest.partition(" ")
     if not protocol.startswith("HTTP/1."):
-        return _answer(HTTPStatus.BAD_REQUEST, "this is no request\n")
+        return _answer(HTTPStatus.BAD_REQUEST, "not an HTTP request\n")
     if target.partition("?")[0] == "/metrics":
-        return _answer(HTTPStatus.OK, figures(), CONTENT_TYPE, bodiless=method == "HEAD")
+        return _answer(HTTPStatus.OK, metrics(), CONTENT_TYPE, bodiless=method == "HEAD")
     problem = question()
     status = HTTPStatus.INTERNAL_SERVER_ERROR if problem else HTTPStatus.OK
     return _answer(status, f"{problem}\n" if problem else "", bodiless=method == "HEAD")

@@ -1,4 +1,4 @@
-"""How a database ended: what the kernel says of it, in words and for the Pilot's status.
+"""How a database exited, for messages and for the Pilot's status.
 
 exit = DatabaseExit(code=None, signal="SIGKILL", clean=False, out_of_memory=True, log=("...",))
 exit.sentence        # "it was killed by SIGKILL, for want of memory"
@@ -23,11 +23,11 @@ _COUNTS = (
     (Path("/sys/fs/cgroup/memory.events"), "oom_kill"),
     (Path("/sys/fs/cgroup/memory/memory.oom_control"), "oom_kill"),
 )
-"""Where the kernel counts, by the version of control groups, in a container's own view."""
+"""Where the kernel counts them, in cgroups v2 and v1, as seen from inside a container."""
 
 
 class DatabaseExit(msgspec.Struct, frozen=True):
-    """The end of a database."""
+    """One exit of a database."""
 
     time: float
     clean: bool
@@ -37,7 +37,7 @@ class DatabaseExit(msgspec.Struct, frozen=True):
     log: tuple[str, ...] = ()
     """The last lines it wrote."""
     message: str = ""
-    """The error lines among them; empty if it ended in order."""
+    """The error lines among them; empty after a clean exit."""
 
     @property
     def sentence(self) -> str:
@@ -70,7 +70,7 @@ def classify_exit(
     noise: tuple[str, ...] = (),
     out_of_memory: bool = False,
 ) -> DatabaseExit:
-    """An exit as Python tells it (negative for a signal). ``asked_by`` is the signal that it was asked to stop with,
+    """Of a return code as ``subprocess`` has it (negative for a signal). ``asked_by`` is the signal that it was asked to stop with,
     ``said`` its last lines without stack frames, ``noise`` what the useless ones among them contain."""
     by_signal = -returncode if returncode < 0 else 0
     clean = asked_by is not None and (by_signal == asked_by or returncode in (*clean_codes, 128 + asked_by))
@@ -81,13 +81,13 @@ def classify_exit(
         signal=signal.Signals(by_signal).name if by_signal else "",
         out_of_memory=out_of_memory and by_signal == signal.SIGKILL,
         log=tuple(log),
-        # A process that is killed has no time to say why.
+        # A process that is killed has no time to write why.
         message="" if clean or by_signal == signal.SIGKILL else error_lines(said, noise=noise),
     )
 
 
 def memory_kills() -> int:
-    """How many processes of this container the kernel has killed for want of memory so far."""
+    """How many processes of this container the OOM killer has ended so far."""
     for file, key in _COUNTS:
         with contextlib.suppress(OSError):
             for line in file.read_text().splitlines():

@@ -1,9 +1,9 @@
-"""The file in which a container leaves word of why it ended, for its pod's status.
+"""The termination message: why a container exited, for its pod's status.
 
     write_termination_message("it ended with code 1: unknown setting [cluster.nmae]")
 
-Kubernetes puts it into the container at ``terminationMessagePath``, which is ``/dev/termination-log`` unless the pod says otherwise. Outside of a
-container there is no such file, and none is made.
+Kubernetes mounts a file at ``terminationMessagePath``, by default ``/dev/termination-log``. Outside of a container there is no such file,
+and none is created.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ log = logging.getLogger(__name__)
 
 
 def write_termination_message(message: str, path: str = PATH) -> None:
-    """In place of what is there."""
+    """Write it, replacing what the file holds."""
     try:
         file = os.open(path, os.O_WRONLY | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC)
     except FileNotFoundError:
         return
     except OSError as problem:
-        log.warning("%s can't be written: %s", path, problem.strerror)
+        log.warning("can't write %s: %s", path, problem.strerror)
         return
     with os.fdopen(file, "wb") as opened:
         opened.write(message.encode()[:_LONGEST])

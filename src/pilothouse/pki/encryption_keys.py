@@ -1,4 +1,4 @@
-"""Values sealed with a key, so that whoever copies the disk can't read them.
+"""Values sealed with a key, so that a copy of the disk does not reveal them.
 
     keys = EncryptionKeys.read(b"2031:9b2U…=\\n2030:Xm0s…=\\n", "keys.txt")
     sealed = keys.seal("/registry/secrets/t/a", b"...")       # with the first key, 2031
@@ -6,7 +6,7 @@
 
 The cipher is AES-256-GCM. The place where a value is kept is authenticated with it, so a value that somebody moves to
 another place does not open there. A sealed value begins with a mark and the name of its key; no JSON begins like that, so
-a plain value is told apart at a glance.
+a plain value is recognised by its first byte.
 
 Each sealing draws 96 random bits. Up to some four billion values a key that is safe, which is far more than a control
 plane writes secrets in its life.

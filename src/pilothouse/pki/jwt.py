@@ -3,7 +3,7 @@
     token = key.sign({"sub": "system:serviceaccount:t:robot", "exp": 1700003600})
     key.verify(token)          # the claims, or ValueError that says what is wrong
 
-Only the signature is this module's business. What the claims must say is for whoever relies on them.
+Only the signature is this module's business. What the claims must say is up to the caller.
 """
 
 from __future__ import annotations

@@ -71,8 +71,8 @@ def _check_node(asked: RequestedCertificate, usages: frozenset[str], purpose: st
     elif why := why_no_node_name(asked.common_name.removeprefix(NODE)):
         yield f"the subject's common name: {why}"
     if asked.other_attributes:
-        told = ", ".join(asked.other_attributes)
-        yield f"the subject may have nothing but its organization and common name, not the attributes {told}"
+        named = ", ".join(asked.other_attributes)
+        yield f"the subject may have nothing but its organization and common name, not the attributes {named}"
     if asked.emails or asked.uris or asked.other_names:
         yield "there may be nothing but DNS names and IP addresses among the subject alternative names"
     if usages - {_ENCIPHER} != {purpose, "digital signature"}:

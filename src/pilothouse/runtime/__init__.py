@@ -1,6 +1,6 @@
-"""How decisions become acts.
+"""The controller runtime: runs pure decision functions against an API server.
 
-A controller is a pure function ``(object, world) -> intents``. This package shows it the world, carries its intents
-out under the leader's fence, looks again when something changed, and records what was decided and why. It knows no
-kind and no controller, and reaches the API server through ``client`` alone.
+A controller is a pure function ``(object, world) -> intents``. This package builds the snapshot that it sees,
+executes its intents under the leader's fence, reconciles again when something changes, and records what was
+decided and why. It knows no kind and no controller, and reaches the API server through ``client`` alone.
 """

@@ -1,12 +1,12 @@
-"""What the controllers of a process look at: each kind followed once, however many look.
+"""The caches of a manager: one informer for each kind, shared by its controllers.
 
     caches = SharedCaches(informers, controllers)
-    caches.know(await discover(api))           # which kinds there are, for those that care for all
+    caches.know(await discover(api))           # the kinds that the server has, for controllers of every kind
     await informers.synced()
     caches.of(controller)                      # {Pod: …, StatefulSet: …}
 
-A kind that a controller names is followed in full. For a controller that cares for every kind, the others are followed by
-their metadata alone; events are left out, since nothing belongs to one and they come by the thousand.
+A kind that a controller names is cached in full. For a controller of every kind, the others are cached with
+their metadata alone; events are left out, since nothing is owned by one and there are thousands.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _LEFT_OUT: Final = frozenset({(noun.group, noun.kind) for noun in (CoreEvent, Ev
 
 
 class FollowedKind:
-    """An informer, as engines look at it."""
+    """An informer, with the interface that engines use."""
 
     def __init__(self, informer: Informer) -> None:
         self._informer = informer
@@ -74,7 +74,7 @@ class FollowedKind:
 
 
 class SharedCaches:
-    """The kinds that are followed."""
+    """The cached kinds of one manager."""
 
     def __init__(self, informers: SharedInformers, controllers: Iterable[Controller]) -> None:
         self._informers = informers
@@ -84,13 +84,13 @@ class SharedCaches:
         self._every: dict[KindName, FollowedKind] = {}
 
     def know(self, discovery: DiscoveredKinds) -> bool:
-        """Take in what the server serves. True if every kind is followed and there is one more, or one less."""
+        """Take over the kinds that the server serves. True if the set of cached kinds has changed."""
         found: dict[tuple[str, str], KindName] = {}
         for served in discovery.served:
             noun = served.noun
             self._nouns[noun.api_version, noun.kind] = noun
             if {"list", "watch", "delete"} <= served.verbs and (noun.group, noun.kind) not in _LEFT_OUT:
-                # Of several versions the first is the server's choice; one that is followed in full comes before it.
+                # The server lists its preferred version first; a version that is cached in full wins.
                 key = (noun.group, noun.kind)
                 if key not in found or noun in self._full:
                     found[key] = noun
@@ -106,11 +106,11 @@ class SharedCaches:
         return set(self._every) != before
 
     def of(self, controller: Controller) -> Mapping[KindName, EngineCache]:
-        """Those that a controller has declared to look at."""
+        """The caches of the kinds that a controller declares."""
         if EVERY in controller.nouns:
             return {**self._every, **{noun: self._full[noun] for noun in controller.nouns if noun != EVERY}}
         return {noun: self._full[noun] for noun in controller.nouns}
 
     def noun_of(self, api_version: str, kind: str) -> KindName | None:
-        """The noun of a kind that the server has, or that everyone knows."""
+        """The noun of a kind that the server serves or that is built in."""
         return self._nouns.get((api_version, kind))

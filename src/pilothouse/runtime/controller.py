@@ -1,18 +1,18 @@
-"""How a controller says what it decides about and what it looks at.
+"""Controllers: a decision function and the kinds that it reads.
 
     @controller(StatefulSet, owns=(Pod, PersistentVolumeClaim), also={Node: pods_on})
     def stateful_sets(set: Object, world: Snapshot) -> Iterator[Intent]:
         '''Each ordinal has its pod, in order.'''
 
-The decorated name is a ``Controller``: data. It is run by whoever puts it into a list (``app``), called by a test as
-the function it is, and stepped by the simulator. Its kinds are followed; a change of
+The decorated name is a ``Controller``, which is data: ``app`` passes it to a manager, a test calls it as a
+function, the simulator steps it. Its kinds are cached, and a change reconciles
 
-* the primary kind has that object decided about,
-* a kind it *owns* the object that controls the changed one,
-* a kind it looks at *also* the object of the same name, or those that the given function names,
-* a kind it merely *reads* nothing.
+* of the primary kind: that object,
+* of a kind that it *owns*: the object that controls the changed one,
+* of a kind in *also*: the object of the same name, or those that the given mapper returns,
+* of a kind that it only *reads*: nothing.
 
-``EVERY`` stands for all kinds that the server has, of which only the metadata is followed.
+``EVERY`` stands for all kinds that the server has, of which only the metadata is cached.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from pilothouse.runtime.snapshot import Snapshot
 Decide = Callable[[Object, Snapshot], Iterator[Intent]]
 
 EVERY: Final = KindName("*", "*", "*", "*")
-"""All kinds, for controllers that care for none in particular."""
+"""All kinds that the server has."""
 
 
 class ReconcileKey(NamedTuple):
-    """An object that is to be decided about, there or not."""
+    """The kind, namespace and name of an object to reconcile; the object may be gone."""
 
     noun: KindName
     namespace: str
@@ -46,16 +46,16 @@ class ReconcileKey(NamedTuple):
 
 
 Names = Iterable[ReconcileKey | tuple[str, str]]
-"""Objects to be decided about: by key, or those of the primary kind by namespace and name."""
+"""Objects to reconcile: by key, or those of the primary kind by namespace and name."""
 Mapper = Callable[[Object, Snapshot], Names]
 
 
-Heeds = Callable[[Object, Object], bool]
-"""Whether a change of an object, before and after, is any of the controller's business."""
+Predicate = Callable[[Object, Object], bool]
+"""Whether the change of an object, before and after, triggers a reconcile."""
 
 
 def any_change(before: Object, after: Object) -> bool:
-    """Every change is."""
+    """Every change triggers."""
     return True
 
 
@@ -66,7 +66,7 @@ def same_name(changed: Object, world: Snapshot) -> Names:
 
 @dataclass(frozen=True, kw_only=True)
 class Controller:
-    """A decision, and what has to be known to take it."""
+    """A decision function, and the kinds that it reads."""
 
     name: str
     primary: KindName
@@ -75,24 +75,24 @@ class Controller:
     also: Mapping[KindName, Mapper]
     reads: tuple[KindName, ...] = ()
     standalone: bool = False
-    """Does what a real Kubernetes does itself, so it stays off there."""
+    """Kubernetes has this controller itself, so it stays off there."""
     condition: str = ""
-    """The condition that says on the object when it waits: see ``conditioning``."""
+    """The type of the condition that says on the object that it waits: see ``runtime_conditions``."""
     workers: int = 8
-    """How many objects are decided about at once."""
-    heeds: Heeds = any_change
-    """Changes that it has nothing to do with, such as another heartbeat, are no reason to decide."""
+    """How many objects are reconciled at once."""
+    predicate: Predicate = any_change
+    """Filters changes that do not matter, such as a heartbeat."""
     serial: bool = False
-    """Decides about one object at a time, and about each with all that the decisions before it wrote in view."""
+    """Reconciles one object at a time, with everything that earlier decisions wrote in view."""
 
     @cached_property
     def nouns(self) -> tuple[KindName, ...]:
-        """Every kind it looks at, the primary first."""
+        """Every kind that it reads, the primary first."""
         return tuple(dict.fromkeys((self.primary, *self.owns, *self.also, *self.reads)))
 
     @property
     def summary(self) -> str:
-        """What it does, in a line."""
+        """The first line of its docstring."""
         return (self.decide.__doc__ or "").strip().partition("\n")[0]
 
     def __call__(self, one: Object, world: Snapshot) -> list[Intent]:
@@ -110,10 +110,10 @@ def controller(
     standalone: bool = False,
     condition: str = "",
     workers: int = 8,
-    heeds: Heeds = any_change,
+    predicate: Predicate = any_change,
     serial: bool = False,
 ) -> Callable[[Decide], Controller]:
-    """Make a controller of a function that decides. Its name is the function's, in dashes, unless given."""
+    """Make a controller of a decision function. Its name is the function's, with dashes, unless given."""
 
     def declare(decide: Decide) -> Controller:
         return Controller(
@@ -126,7 +126,7 @@ def controller(
             standalone=standalone,
             condition=condition,
             workers=1 if serial else workers,
-            heeds=heeds,
+            predicate=predicate,
             serial=serial,
         )
 

@@ -1,15 +1,14 @@
-"""Decisions and events, written to the API besides the work.
+"""The decision log writes Decisions and events to the API, apart from reconciling.
 
-    journal = DecisionLog(api, clock, stamp=RecordAuthor("m1"), component="pilothouse-controller-manager")
-    await journal.run(fence)               # until cancelled
-    journal.note(controller, seen, world, result, attempts)
-    journal.tell(about, "SuccessfulCreate", "created pod web-0", False)
+    decision_log = DecisionLog(api, clock, author=RecordAuthor("m1"), component="manager")
+    await decision_log.run(fence)               # until cancelled
+    decision_log.note(controller, seen, world, result, attempts)
+    decision_log.record_event(about, "SuccessfulCreate", "created pod web-0", False)
 
-Nobody waits for this, and it keeps out of the way of the work: what is noted is kept, the newest of each decision, and made
-into a record and written by one task once nothing new has come for a moment, or after a few seconds where there is no end of
-it. What can't be written is tried again later; a queue that is full drops events first. A server that has no ``Decision``
-kind gets none. What was on record before this process is read once, so that a decision that has not changed is not written
-again.
+No controller waits for it. Of each decision the latest is kept, and one task writes it when no other has come
+for a moment, or after a few seconds at the latest. A write that fails is retried; a full queue drops events
+first. A server without the ``Decision`` kind gets none. Decisions of earlier processes are read once, so that
+an unchanged decision is not written again.
 """
 
 from __future__ import annotations
@@ -40,16 +39,16 @@ from pilothouse.runtime.decision_record import (
     record_name,
     worth_writing,
 )
+from pilothouse.runtime.election import LeadershipLost
 from pilothouse.runtime.event_recorder import EventCorrelator, EventWrite
 from pilothouse.runtime.intents import Delete
-from pilothouse.runtime.leader_fence import LeadershipLost
 from pilothouse.runtime.reconcile_result import ReconcileResult
 from pilothouse.runtime.snapshot import Snapshot
 
 PAUSE = 0.5
-"""Seconds without news after which what is noted is written: until then it may still change."""
+"""Seconds without a change after which decisions are written."""
 LONGEST_PAUSE = 5.0
-"""Seconds after which it is written in any case."""
+"""Seconds after which they are written in any case."""
 MOST_EVENTS = 1000
 _AGAIN = Backoff(first=1.0, factor=2.0, longest=60.0)
 _MANAGER = "pilothouse-decisions"
@@ -60,10 +59,10 @@ log = logging.getLogger(__name__)
 
 
 class LoggedDecision:
-    """A decision that is to be on record. The record is made when somebody looks at it."""
+    """A decision to record. The Decision object is built when it is first read."""
 
     def __init__(self, outcome: str, make: Callable[[], Tree], before: Tree | None) -> None:
-        """``before`` is the record that it comes after."""
+        """``before`` is the previous record."""
         self.outcome = outcome
         self._make = make
         self._before = before
@@ -73,41 +72,41 @@ class LoggedDecision:
         return carried_on(self._make(), self._before)
 
     def after(self, before: Tree | None) -> LoggedDecision:
-        """The same, where it turns out what it comes after."""
+        """The same decision with another previous record."""
         return LoggedDecision(self.outcome, lambda: self.tree, before)
 
 
 class DecisionLog:
-    """What is yet to be written, and what is on record."""
+    """Decisions and events to write, and the recorded decisions."""
 
-    def __init__(self, api: Api, clock: Clock, *, stamp: RecordAuthor, component: str) -> None:
+    def __init__(self, api: Api, clock: Clock, *, author: RecordAuthor, component: str) -> None:
         self._api = api
         self._clock = clock
-        self._stamp = stamp
-        self._teller = EventCorrelator(component=component, host=stamp.manager)
+        self._author = author
+        self._correlator = EventCorrelator(component=component, host=author.manager)
         self._decisions: OrderedDict[Name, LoggedDecision] = OrderedDict()
         self._events: OrderedDict[Name, EventWrite] = OrderedDict()
         self._record: dict[Name, Tree] = {}
-        self._news = asyncio.Event()
+        self._changed = asyncio.Event()
         self._latest = 0.0
-        """When there were news, by the loop's clock."""
+        """When the last decision or event came, by the loop's clock."""
         self._writing = False
         self._keeps_decisions = True
         self.dropped = 0
-        """Events that were not written because too many waited."""
+        """Events that were dropped because the queue was full."""
 
     @property
     def idle(self) -> bool:
-        """True if there is nothing to be written."""
+        """True if there is nothing to write."""
         return not self._decisions and not self._events and not self._writing
 
     def note(
         self, controller: Controller, seen: Object, world: Snapshot, result: ReconcileResult, attempts: int
     ) -> None:
-        """Have a decision written down, if it is another than the one on record.
+        """Record a decision, if it differs from the recorded one.
 
-        One about a record is not, or there would be no end; nor is one that did away with its object, whose record
-        would go with it.
+        Not recorded are decisions about Decisions, which would never end, and one that deleted its object,
+        since the record would be deleted with it.
         """
         if not self._keeps_decisions or seen.noun == Decision:
             return
@@ -116,49 +115,49 @@ class DecisionLog:
         outcome = result.standing
         if is_idle(outcome, noted.outcome if noted else outcome_of(on_record)) or _ended(seen, result):
             return
-        make = partial(record, controller, seen, world, result, stamp=self._stamp, attempts=attempts)
+        make = partial(record, controller, seen, world, result, author=self._author, attempts=attempts)
         self._decisions[name] = LoggedDecision(outcome, make, on_record if noted is None else noted.tree)
-        self._heard()
+        self._notify()
 
     def forget(self, controller: Controller, key: ReconcileKey) -> None:
-        """There is no such object any more; its record goes with it."""
+        """The object is gone; its Decision is garbage-collected."""
         name = (key.namespace or "default", record_name(controller.name, key.noun, key.name))
         self._decisions.pop(name, None)
         self._record.pop(name, None)
 
-    def tell(self, about: Object, reason: str, message: str, warning: bool) -> None:
-        """Have an event written."""
-        write = self._teller.tell(about, reason, message, now=self._clock.now(), warning=warning)
+    def record_event(self, about: Object, reason: str, message: str, warning: bool) -> None:
+        """Record an event."""
+        write = self._correlator.correlate(about, reason, message, now=self._clock.now(), warning=warning)
         if write is None:
             return
         self._events[_name(write.tree)] = write
         if len(self._events) > MOST_EVENTS:
             self._events.popitem(last=False)
             self.dropped += 1
-        self._heard()
+        self._notify()
 
-    def _heard(self) -> None:
+    def _notify(self) -> None:
         self._latest = asyncio.get_running_loop().time()
-        self._news.set()
+        self._changed.set()
 
     async def run(self, fence: Callable[[], LeadershipFence | None]) -> None:
-        """Write until cancelled. Raises ``LeadershipLost`` once another leads."""
-        await self._remembered()
+        """Write until cancelled. Raises ``LeadershipLost`` once another process leads."""
+        await self._load_with_retries()
         if self._events:
-            # What was done in an earlier term, and not told by its end.
-            self._news.set()
+            # Events of an earlier term that were not written by its end.
+            self._changed.set()
         try:
             await self._keep_writing(fence)
         finally:
-            # Whoever leads next decides about everything anew.
+            # The next leader decides about every object again.
             self._decisions.clear()
 
     async def _keep_writing(self, fence: Callable[[], LeadershipFence | None]) -> None:
         failures = 0
         while True:
-            await self._news.wait()
+            await self._changed.wait()
             await self._quiet()
-            self._news.clear()
+            self._changed.clear()
             self._writing = True
             try:
                 await self._write(fence)
@@ -166,14 +165,14 @@ class DecisionLog:
             except (StatusError, TransportError, AccessError) as problem:
                 failures += 1
                 pause = _AGAIN.after(failures)
-                log.warning("decisions and events can't be written, again in %gs: %s", pause, problem)
-                self._news.set()
+                log.warning("can't write decisions and events, retrying in %gs: %s", pause, problem)
+                self._changed.set()
                 await asyncio.sleep(pause)
             finally:
                 self._writing = False
 
     async def _quiet(self) -> None:
-        """Wait until there have been no news for a moment, but not for ever."""
+        """Wait until nothing has come for a moment, with a limit."""
         loop = asyncio.get_running_loop()
         now = loop.time()
         end = now + LONGEST_PAUSE
@@ -183,42 +182,44 @@ class DecisionLog:
             now = loop.time()
             until = min(end, self._latest + PAUSE)
 
-    async def _remembered(self) -> None:
-        """Have what is on record read, however long it takes: decisions do not wait for it."""
+    async def _load_with_retries(self) -> None:
+        """Read the recorded decisions, with retries; controllers do not wait for it."""
         failures = 0
         while True:
             try:
-                return await self._remember()
+                return await self._load()
             except (StatusError, TransportError, AccessError) as problem:
                 failures += 1
                 pause = _AGAIN.after(failures)
-                log.warning("decisions on record can't be read, again in %gs: %s", pause, problem)
+                log.warning("can't read the recorded decisions, retrying in %gs: %s", pause, problem)
                 await asyncio.sleep(pause)
 
-    async def _remember(self) -> None:
+    async def _load(self) -> None:
         try:
             page = await self._api.list(Decision)
         except StatusError as refusal:
             if refusal.code != 404:
                 raise
-            log.info("the server has no Decision kind: decisions are not kept (pilothouse crds prints it)")
+            log.info(
+                "the server has no Decision kind: decisions are not recorded (pilothouse crds prints it)"
+            )
             self._keeps_decisions = False
             self._decisions.clear()
             return
         self._record = {one.key: gist(one.tree) for one in page.objects}
         for name, noted in self._decisions.items():
-            # Taken while this was read.
+            # Decided while the list was read.
             self._decisions[name] = noted.after(self._record.get(name))
 
     async def _write(self, fence: Callable[[], LeadershipFence | None]) -> None:
         while self._decisions:
             name, noted = next(iter(self._decisions.items()))
             if worth_writing(noted.tree, self._record.get(name)):
-                await self._write_down(name, noted.tree, fence())
+                await self._write_decision(name, noted.tree, fence())
             else:
-                # There may be thousands that are as they were, and others have to have their turn.
+                # There may be thousands of unchanged ones: yield to the event loop.
                 await asyncio.sleep(0)
-            # Meanwhile there may be a newer one, which stays.
+            # A newer one that came meanwhile stays.
             if self._decisions.get(name) is noted:
                 del self._decisions[name]
         while self._events:
@@ -227,7 +228,7 @@ class DecisionLog:
             if self._events.get(name) is write:
                 del self._events[name]
 
-    async def _write_down(self, name: Name, tree: Tree, term: LeadershipFence | None) -> None:
+    async def _write_decision(self, name: Name, tree: Tree, term: LeadershipFence | None) -> None:
         stamped = tree if term is None else {**tree, "epoch": term.transitions}
         if await self._attempt(self._api.apply(Decision, stamped, force=True, manager=_MANAGER, fence=term)):
             self._record[name] = gist(tree)
@@ -235,7 +236,8 @@ class DecisionLog:
             self._record.pop(name, None)
 
     async def _event(self, write: EventWrite, fence: LeadershipFence | None) -> Object:
-        """The first time it is made; again, counted up. One that expired, or that another process made, is met too."""
+        """Create the event, or increase its count. It may have expired, or another process may have created
+        it."""
         tree, meta = write.tree, write.tree["metadata"]
         if write.count == 1:
             try:
@@ -256,7 +258,7 @@ class DecisionLog:
         return await self._api.create(CoreEvent, tree, fence=fence)
 
     async def _attempt(self, writing: Awaitable[object]) -> bool:
-        """True if it was written; False if it never will be, which loses a record and nothing else."""
+        """True if it was written; False if the server rejects it, which loses only this record."""
         try:
             await writing
         except StatusError as refusal:
@@ -264,13 +266,13 @@ class DecisionLog:
                 raise LeadershipLost(refusal.message) from refusal
             if refusal.code >= 500 or refusal.code == 429:
                 raise
-            log.info("a record is not wanted: %s", refusal.message)
+            log.info("the server rejects a record: %s", refusal.message)
             return False
         return True
 
 
 def _ended(seen: Object, result: ReconcileResult) -> bool:
-    return any(isinstance(act.intent, Delete) and act.intent.seen == seen for act in result.done)
+    return any(isinstance(each.intent, Delete) and each.intent.seen == seen for each in result.done)
 
 
 def _name(tree: Tree) -> Name:

@@ -1,11 +1,11 @@
-"""What is written down of a decision, and when.
+"""Decision objects: what is recorded of a decision, and when.
 
-    tree = record(controller, seen, world, result, stamp=..., attempts=...)
+    tree = record(controller, seen, world, result, author=..., attempts=...)
     if worth_writing(tree, before):
         ...
 
-A record says what was looked at, what was decided and why, what came of it and what is waited for. It is written when the
-decision has changed, and never for a decision to do nothing again: the last thing done stays readable.
+A Decision says what was read, decided and done, why, and what the controller waits for. It is written when
+the decision changes, and not for another decision to do nothing: the last thing that was done stays readable.
 """
 
 from __future__ import annotations
@@ -28,19 +28,20 @@ from pilothouse.runtime.snapshot import ObjectRead, Snapshot
 MOST_INTENTS = 50
 _LONGEST_NAME = 253
 _OPEN = frozenset({"Waiting", "Failed"})
-"""Outcomes after which something is still to come."""
+"""Outcomes that a later decision resolves."""
 _UNFIT = re.compile(r"[^a-z0-9.-]")
 
 
 class RecordAuthor(msgspec.Struct, frozen=True):
-    """Who decided."""
+    """The process that decided."""
 
     manager: str
-    """The process."""
+    """Its identity."""
 
 
 def record_name(controller: str, noun: KindName, name: str) -> str:
-    """One record per controller and object; a name that is too long ends in a digest of itself."""
+    """The name of the Decision, one per controller and object; a name that is too long ends in a digest of
+    itself."""
     name = ".".join(part for part in (controller, noun.kind, noun.group, name) if part)
     name = _UNFIT.sub("-", name.lower())
     if len(name) <= _LONGEST_NAME:
@@ -55,11 +56,11 @@ def record(
     world: Snapshot,
     result: ReconcileResult,
     *,
-    stamp: RecordAuthor,
+    author: RecordAuthor,
     attempts: int,
 ) -> Tree:
-    """The record of a decision."""
-    acts = [act for act in result.acts if not isinstance(act.intent, RequeueAfter)]
+    """The Decision object."""
+    executed = [each for each in result.executed if not isinstance(each.intent, RequeueAfter)]
     tree: Tree = {
         "apiVersion": Decision.api_version,
         "kind": Decision.kind,
@@ -79,9 +80,9 @@ def record(
         "outcome": result.standing,
         "time": format_time(world.now),
         "read": [_reading(one) for one in world.read if _may_be_named(one, seen)],
-        "intents": [_intent(act) for act in acts[:MOST_INTENTS]],
-        "summary": summary(result, acts),
-        "manager": stamp.manager,
+        "intents": [_intent(each) for each in executed[:MOST_INTENTS]],
+        "summary": summary(result, executed),
+        "manager": author.manager,
     }
     if attempts:
         tree["attempts"] = attempts
@@ -98,12 +99,13 @@ def record(
 
 
 def _may_be_named(read: ObjectRead, seen: Object) -> bool:
-    """Who may read an object's namespace reads the record: it names nothing of other namespaces, nor what has none."""
+    """A Decision is readable in its object's namespace, so it names no object of another namespace and no
+    cluster-wide one."""
     return not seen.namespace or read.namespace == seen.namespace
 
 
-def summary(result: ReconcileResult, acts: list[ExecutedIntent]) -> str:
-    """All of it in a sentence."""
+def summary(result: ReconcileResult, executed: list[ExecutedIntent]) -> str:
+    """The result in one sentence."""
     if result.failure:
         return f"failed: {result.failure}"
     if result.wait is not None:
@@ -116,24 +118,25 @@ def summary(result: ReconcileResult, acts: list[ExecutedIntent]) -> str:
 
 
 def is_idle(outcome: str, before: str) -> bool:
-    """True if nothing is decided where nothing was waited for: by far the most common case, which needs no record."""
+    """True for a decision to do nothing after one that left nothing open: the most common case, which is not
+    recorded."""
     return outcome == NOTHING and before not in _OPEN
 
 
 def worth_writing(new: Tree, old: Mapping[str, Any] | None) -> bool:
-    """True if a decision is another than the one on record."""
+    """True if the decision differs from the recorded one."""
     if new["outcome"] == NOTHING:
         return not is_idle(NOTHING, outcome_of(old))
     return old is None or _same(new) != _same(old)
 
 
 def outcome_of(record: Mapping[str, Any] | None) -> str:
-    """In a word; empty if there is no record."""
+    """The outcome of a recorded decision; empty if there is none."""
     return str(record.get("outcome", "")) if record is not None else ""
 
 
 def carried_on(new: Tree, old: Mapping[str, Any] | None) -> Tree:
-    """The new record, with the moment since when the same thing has been waited for."""
+    """The new record, with the time since which the controller has waited for the same reason."""
     before = (old or {}).get("waiting")
     if not before or "waiting" not in new or before.get("reason") != new["waiting"]["reason"]:
         return new
@@ -141,13 +144,13 @@ def carried_on(new: Tree, old: Mapping[str, Any] | None) -> Tree:
 
 
 def gist(tree: Mapping[str, Any]) -> Tree:
-    """The part of a record that has to be kept to tell whether another decision is the same."""
+    """The part of a record that is needed to compare it with the next decision."""
     kept = {name: tree[name] for name in ("outcome", "waiting", "intents") if name in tree}
     return {**kept, "object": {"uid": tree.get("object", {}).get("uid", "")}}
 
 
 def _same(tree: Mapping[str, Any]) -> Any:
-    """What makes two decisions the same: not when, by whom, or from which versions they were taken."""
+    """What makes two decisions the same: not the time, the process or the versions that were read."""
     waiting = tree.get("waiting") or {}
     return (
         tree.get("outcome"),
@@ -171,10 +174,10 @@ def _reading(one: ObjectRead) -> Tree:
     )
 
 
-def _intent(act: ExecutedIntent) -> Tree:
-    tree = _filled(verb=act.intent.verb, outcome=str(act.outcome), message=act.message)
-    tree["because"] = act.intent.because
-    about = subject(act.intent)
+def _intent(each: ExecutedIntent) -> Tree:
+    tree = _filled(verb=each.intent.verb, outcome=str(each.outcome), message=each.message)
+    tree["because"] = each.intent.because
+    about = subject(each.intent)
     if about is not None and about[3]:
         tree["object"] = _filled(apiVersion=about[0], kind=about[1], namespace=about[2], name=about[3])
     return tree

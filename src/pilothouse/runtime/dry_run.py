@@ -1,9 +1,9 @@
-"""Decisions taken and told, and nothing done: what ``--dry-run`` shows.
+"""Dry run: controllers decide, the intents are printed, nothing is executed.
 
-    manager = Manager(api, controllers, informers, Alone(), clock, identity="m1", rehearsal=DryRunLog(print))
+    manager = Manager(api, controllers, informers, NoElection(), clock, identity="m1", dry_run=DryRunLog(print))
 
-The decisions are the real ones, on the real world. What they would do is told, and not done; so the world stays as it is,
-and each object is decided about once, unless somebody else changes something.
+Decisions are made on the real objects. Nothing changes, so each object is decided about once, unless another
+client changes it.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from pilothouse.runtime.intents import Intent, RecordEvent, RequeueAfter, SetSta
 from pilothouse.runtime.reconcile_result import ExecutedIntent, IntentOutcome, ReconcileResult
 from pilothouse.runtime.snapshot import Snapshot
 
-Say = Callable[[str], None]
+Print = Callable[[str], None]
 
 
 class NoopExecutor:
-    """Carries nothing out."""
+    """Executes nothing."""
 
-    async def carry_out(
+    async def execute(
         self, intents: Iterable[Intent], seen: Object, key: ReconcileKey, fence: FenceOf
     ) -> tuple[ExecutedIntent, ...]:
         return tuple(
@@ -34,37 +34,37 @@ class NoopExecutor:
 
 
 class DryRunLog:
-    """A journal that is spoken, not written: each decision once, and again when it has become another."""
+    """Prints each decision once, and again when it changes."""
 
-    def __init__(self, say: Say) -> None:
-        self._say = say
-        self._said: dict[tuple[str, ReconcileKey], str] = {}
+    def __init__(self, print_line: Print) -> None:
+        self._print = print_line
+        self._printed: dict[tuple[str, ReconcileKey], str] = {}
         self.idle = True
 
     async def run(self, fence: FenceOf) -> None:
-        """There is nothing to be written."""
+        """Nothing is written."""
         await asyncio.get_running_loop().create_future()
 
     def note(
         self, controller: Controller, seen: Object, world: Snapshot, result: ReconcileResult, attempts: int
     ) -> None:
-        told = "\n".join(f"  {line}" for line in _lines(result))
-        place = (controller.name, ReconcileKey(seen.noun, seen.namespace, seen.name))
-        if told == self._said.get(place, ""):
+        text = "\n".join(f"  {line}" for line in _lines(result))
+        key = (controller.name, ReconcileKey(seen.noun, seen.namespace, seen.name))
+        if text == self._printed.get(key, ""):
             return
-        self._said[place] = told
-        self._say(f"{place[1]} ({controller.name}):\n{told or '  nothing any more'}")
+        self._printed[key] = text
+        self._print(f"{key[1]} ({controller.name}):\n{text or '  nothing any more'}")
 
     def forget(self, controller: Controller, key: ReconcileKey) -> None:
-        if self._said.pop((controller.name, key), ""):
-            self._say(f"{key} ({controller.name}):\n  is gone")
+        if self._printed.pop((controller.name, key), ""):
+            self._print(f"{key} ({controller.name}):\n  is gone")
 
 
 def _lines(result: ReconcileResult) -> Iterable[str]:
     if result.error:
         yield f"can't be decided: {result.error}"
-    for act in result.acts:
-        intent = act.intent
+    for each in result.executed:
+        intent = each.intent
         match intent:
             case Wait():
                 remedy = f"; {intent.remedy}" if intent.remedy else ""
@@ -73,7 +73,7 @@ def _lines(result: ReconcileResult) -> Iterable[str]:
                 yield f"would look again in {intent.seconds:g}s: {intent.because}"
             case RecordEvent():
                 yield f"would tell ({intent.event}): {intent.because}"
-            case _ if act.outcome is IntentOutcome.PENDING:
+            case _ if each.outcome is IntentOutcome.PENDING:
                 yield f"would {intent.verb}{_whom(intent)}: {intent.because}"
 
 

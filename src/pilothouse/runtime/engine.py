@@ -1,13 +1,17 @@
-"""One controller at work: what changes is decided about, what is decided is done, what was done is seen before the next.
+"""The engine runs one controller: a work queue, workers that reconcile its keys, and the caches that feed it.
 
-    engine = Engine(controller, caches, actor, journal, clock)
-    await engine.run(office.fence, office.since)   # until cancelled; raises Deposed when another leads
+    engine = Engine(controller, caches, executor, expectations, decision_log, clock)
+    await engine.run(election.fence, election.since)   # until cancelled; raises LeadershipLost
 
-The caches go on while nobody leads, so that whoever takes over has them ready; an engine starts with everything there is,
-and then follows what changes. A decision that fails, or that the world has overtaken, comes again after a pause that grows;
-it holds up no other. Nothing is decided about a key while the caches lag behind what its last decision wrote; with a controller
-that is ``serial``, while they lag behind what any decision wrote. Nor is anything decided before they have been filled since
-the office was taken over: the watch of one who stands by may be late, and what the last leader wrote must be in view.
+At the start every cached object is queued; afterwards the changes are. Invariants:
+
+* A key is reconciled by one worker at a time; a reconcile that fails, or whose writes conflict, is retried
+  with back-off and blocks no other key.
+* No key is reconciled before the caches show what its last reconcile wrote; with a ``serial`` controller,
+  what any reconcile wrote.
+* Nothing is reconciled before the caches have been listed since this process became leader, so that the last
+  leader's writes are in view. Caches are kept up to date while another process leads, so that a takeover is
+  quick.
 """
 
 from __future__ import annotations
@@ -35,49 +39,49 @@ from pilothouse.runtime.runtime_conditions import broken, conditioned
 from pilothouse.runtime.snapshot import KindView, Snapshot
 from pilothouse.runtime.work_queue import WorkQueue
 
-AT_A_STRETCH = 16
-"""Decisions that are taken before others have their turn: the lease has to be renewed while thousands are."""
+DECISIONS_PER_TURN = 16
+"""Decisions before a worker yields to the event loop: the lease must be renewed while thousands are taken."""
 LIVE = 1
-"""The priority of what has just changed, over what was there when the engine started."""
+"""The priority of changes, over the objects that were there when the engine started."""
 
 Changed = Callable[[Object | None, Object | None], None]
-"""Told of an object before and after a change; both None when the cache has got on without one."""
+"""Called with an object before and after a change; both are None when the cache has advanced without one."""
 
 log = logging.getLogger(__name__)
 
 
 class EngineCache(KindView, Protocol):
-    """The objects of one kind, followed."""
+    """A cache of one kind that follows the server."""
 
     @property
     def revision(self) -> int: ...
 
     @property
     def as_of(self) -> float:
-        """When the reading was begun that last filled it, by the loop's clock."""
+        """When the list that last filled it was started, by the loop's clock."""
         ...
 
     def restart(self) -> None:
-        """Have everything read anew."""
+        """List everything again."""
         ...
 
     def subscribe(self, changed: Changed) -> Callable[[], None]:
-        """Be told of every change from here on, until the function returned is called."""
+        """Call back on every change from here on, until the returned function is called."""
         ...
 
 
 class Executor(Protocol):
-    """By which intents are carried out."""
+    """Executes intents."""
 
-    async def carry_out(
+    async def execute(
         self, intents: Iterable[Intent], seen: Object, key: ReconcileKey, fence: FenceOf
     ) -> tuple[ExecutedIntent, ...]:
-        """What came of each. Raises ``Deposed`` once another leads."""
+        """Return the outcome of each intent. Raises ``LeadershipLost`` once another process leads."""
         ...
 
 
 class DecisionSink(Protocol):
-    """Where decisions are written down."""
+    """Records decisions."""
 
     def note(
         self, controller: Controller, seen: Object, world: Snapshot, result: ReconcileResult, attempts: int
@@ -87,47 +91,52 @@ class DecisionSink(Protocol):
 
 
 class Engine:
-    """One controller, and what is known of its work."""
+    """Runs one controller."""
 
     def __init__(
         self,
         controller: Controller,
         caches: Callable[[], Mapping[KindName, EngineCache]],
-        actor: Executor,
+        executor: Executor,
         expectations: Expectations,
-        journal: DecisionSink,
+        decision_log: DecisionSink,
         clock: Clock,
     ) -> None:
-        """``caches`` gives those of the controller's kinds; for one that cares for all kinds there may be more later."""
+        """``caches`` returns the caches of the controller's kinds; a controller of every kind may get more
+        later."""
         self.controller = controller
-        self.tally = EngineCounters()
+        self.counters = EngineCounters()
         self._caches = caches
-        self._actor = actor
+        self._executor = executor
         self._expectations = expectations
-        self._journal = journal
+        self._decision_log = decision_log
         self._clock = clock
         self._scope = ReconcileKey(controller.primary, "", "")
-        """Who wrote what a serial controller writes: all of its decisions together."""
+        """The key under which a serial controller's writes are expected: all of its decisions share it."""
         self._queue: WorkQueue[ReconcileKey] = WorkQueue(group=lambda key: key.namespace)
         self._mappers = EventMappers(
-            controller, world=self._world, add=self._queue.add, tally=self.tally, journal=journal
+            controller,
+            world=self._world,
+            add=self._queue.add,
+            counters=self.counters,
+            decision_log=decision_log,
         )
         self._parked: dict[KindName, dict[ReconcileKey, None]] = {}
         self._advanced = asyncio.Event()
         self._followed: dict[KindName, Callable[[], None]] = {}
         self._decides = False
-        self._beginnings = 0
-        self._taken = 0
+        self._subscribing = 0
+        self._handled = 0
 
     @property
     def decides(self) -> bool:
-        """True while it has been told to."""
+        """True while it runs."""
         return self._decides
 
     @property
-    def taken(self) -> int:
-        """Objects that were decided about, or put off, so far."""
-        return self._taken
+    def handled(self) -> int:
+        """How many keys the workers have reconciled or parked so far."""
+        return self._handled
 
     @property
     def queue(self) -> WorkQueue[ReconcileKey]:
@@ -135,8 +144,8 @@ class Engine:
 
     @property
     def idle(self) -> bool:
-        """True if there is nothing to decide now; alarms may be set."""
-        return self._queue.idle and not self._beginnings and not any(self._parked.values())
+        """True if there is nothing to reconcile now; keys may be due later."""
+        return self._queue.idle and not self._subscribing and not any(self._parked.values())
 
     @property
     def parked(self) -> Mapping[KindName, Collection[ReconcileKey]]:
@@ -144,10 +153,10 @@ class Engine:
         return self._parked
 
     async def run(self, fence: FenceOf, since: float) -> None:
-        """Decide and act until cancelled, with all in view that was written before a moment. Raises ``Deposed``."""
+        """Reconcile until cancelled, on caches listed after ``since``. Raises ``LeadershipLost``."""
         self._decides = True
         try:
-            await self._take_up_all()
+            await self._subscribe_all()
             await self._filled(since)
             workers = range(self.controller.workers)
             await together({f"{self.controller.name} {number}": self._work(fence) for number in workers})
@@ -162,50 +171,50 @@ class Engine:
             self._expectations.clear()
 
     async def follow(self) -> None:
-        """Take up what there is, and hear of what changes, while it decides; also of kinds that have come since. Nobody waits
-        for one that has gone."""
+        """Subscribe to kinds that the server has begun to serve and drop those that it no longer serves,
+        while it runs."""
         caches = self._caches() if self._decides else {}
         for noun in [noun for noun in self._followed if noun not in caches]:
             self._followed.pop(noun)()
             self._unpark(noun)
             self._advanced.set()
         if self._decides:
-            await self._take_up_all()
+            await self._subscribe_all()
 
-    async def _take_up_all(self) -> None:
-        self._beginnings += 1
+    async def _subscribe_all(self) -> None:
+        self._subscribing += 1
         try:
             for noun in tuple(self._caches()):
                 cache = self._caches().get(noun)
                 if cache is not None and noun not in self._followed:
-                    await self._take_up(noun, cache)
-                # There may be thousands of each, and others have to have their turn.
+                    await self._subscribe(noun, cache)
+                # There may be thousands of each: yield to the event loop.
                 await asyncio.sleep(0)
         finally:
-            self._beginnings -= 1
+            self._subscribing -= 1
 
-    async def _take_up(self, noun: KindName, cache: EngineCache) -> None:
-        hear = self._hearer(noun)
-        end = self._followed[noun] = cache.subscribe(partial(hear, LIVE))
+    async def _subscribe(self, noun: KindName, cache: EngineCache) -> None:
+        handle = self._handler(noun)
+        end = self._followed[noun] = cache.subscribe(partial(handle, LIVE))
 
-        def begin_with(one: Object) -> None:
+        def enqueue(one: Object) -> None:
             # The term may be over by now, or the kind gone.
             if self._followed.get(noun) is end:
-                hear(0, None, one)
+                handle(0, None, one)
 
-        # What is there may wait until what has just changed is decided about.
-        await yielding(cache.list(), begin_with)
+        # Existing objects have a lower priority than changes.
+        await yielding(cache.list(), enqueue)
 
-    def _hearer(self, noun: KindName) -> Callable[[int, Object | None, Object | None], None]:
+    def _handler(self, noun: KindName) -> Callable[[int, Object | None, Object | None], None]:
         controller = self.controller
         primary = noun == controller.primary or controller.primary == EVERY
         owned = noun in controller.owns
         mapper: Mapper | None = controller.also.get(noun) or controller.also.get(EVERY)
 
-        def hear(priority: int, before: Object | None, after: Object | None) -> None:
+        def handle(priority: int, before: Object | None, after: Object | None) -> None:
             self._advanced.set()
             self._unpark(noun)
-            if before is not None and after is not None and not controller.heeds(before, after):
+            if before is not None and after is not None and not controller.predicate(before, after):
                 return
             for one in (before, after):
                 if one is None:
@@ -215,9 +224,9 @@ class Engine:
                 if owned and (owner := one.controller) is not None:
                     self._add_owner(one, owner["kind"], owner["apiVersion"], owner["name"], priority)
                 if mapper is not None:
-                    self._mappers.told(mapper, one, priority)
+                    self._mappers.map(mapper, one, priority)
 
-        return hear
+        return handle
 
     def _unpark(self, noun: KindName) -> None:
         for key in self._parked.pop(noun, ()):
@@ -241,13 +250,13 @@ class Engine:
                 await self._decide(key, fence)
             finally:
                 self._queue.done(key)
-            self._taken += 1
-            if self._taken % AT_A_STRETCH == 0:
-                # A decision to do nothing waits for nothing.
+            self._handled += 1
+            if self._handled % DECISIONS_PER_TURN == 0:
+                # A decision to do nothing never awaits.
                 await asyncio.sleep(0)
 
     async def _filled(self, since: float) -> None:
-        """Wait until the caches have been filled since then."""
+        """Wait until the caches have been listed after ``since``."""
         for cache in self._older(since):
             cache.restart()
         while self._older(since):
@@ -258,7 +267,7 @@ class Engine:
         return [cache for cache in self._caches().values() if cache.as_of < since]
 
     async def _caught_up(self) -> None:
-        """Wait until the caches have seen all that was written."""
+        """Wait until the caches show everything that was written."""
         while self._expectations.missing(self._scope, self._caches()):
             self._advanced.clear()
             await self._advanced.wait()
@@ -274,22 +283,22 @@ class Engine:
         seen = cache.get(key.namespace, key.name) if cache is not None else None
         if seen is None:
             self._queue.forget(key)
-            self._journal.forget(self.controller, key)
+            self._decision_log.forget(self.controller, key)
             return
         began = perf_counter()
         world = Snapshot(caches, now=self._clock.now())
         result = await self._result(key, seen, world, fence)
-        self.tally.count(result, perf_counter() - began)
+        self.counters.count(result, perf_counter() - began)
         if result.failure or result.refused:
             pause = self._queue.failed(key)
             level = logging.WARNING if result.failure else logging.DEBUG
-            log.log(level, "%s: %s: %s; again in %gs", self.controller.name, key, _trouble(result), pause)
+            log.log(level, "%s: %s: %s; retrying in %gs", self.controller.name, key, _trouble(result), pause)
         else:
             self._queue.succeeded(key)
             if result.again is not None:
                 self._queue.later(key, max(0.0, result.again))
         if not result.refused:
-            self._journal.note(self.controller, seen, world, result, self._queue.failures(key))
+            self._decision_log.note(self.controller, seen, world, result, self._queue.failures(key))
 
     async def _result(
         self, key: ReconcileKey, seen: Object, world: Snapshot, fence: FenceOf
@@ -298,12 +307,12 @@ class Engine:
         try:
             intents = conditioned(controller(seen, world), seen, controller, now=world.now)
         except Exception as problem:
-            log.exception("%s: deciding about %s failed", controller.name, key)
+            log.exception("%s: reconciling %s failed", controller.name, key)
             error = f"{type(problem).__name__}: {problem}"
             intents = broken(error, seen, controller, now=world.now)
         writer = self._scope if controller.serial else key
-        return ReconcileResult(await self._actor.carry_out(intents, seen, writer, fence), error)
+        return ReconcileResult(await self._executor.execute(intents, seen, writer, fence), error)
 
 
 def _trouble(result: ReconcileResult) -> str:
-    return result.failure or "the world has changed meanwhile"
+    return result.failure or "an object has changed since it was read"

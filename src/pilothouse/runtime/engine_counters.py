@@ -1,4 +1,4 @@
-"""What an engine has done so far, in numbers."""
+"""Counters of one engine, for metrics."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pilothouse.base.histogram import Histogram
 from pilothouse.runtime.reconcile_result import ReconcileResult
 
 BOUNDS = (0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0)
-"""Of the time a decision takes, with what is done for it: seconds."""
+"""Bucket bounds of a reconcile's duration, in seconds."""
 
 
 class EngineCounters:
@@ -16,20 +16,20 @@ class EngineCounters:
 
     def __init__(self) -> None:
         self.decisions: Counter[str] = Counter()
-        """By how they stand."""
-        self.acts: Counter[tuple[str, str]] = Counter()
-        """By verb and outcome."""
+        """By outcome."""
+        self.executed: Counter[tuple[str, str]] = Counter()
+        """Intents by verb and outcome."""
         self.refused = 0
-        """Decisions that the world had overtaken."""
+        """Decisions with a write that conflicted."""
         self.errors = 0
-        """Functions that broke."""
+        """Decision functions and mappers that raised."""
         self.seconds = Histogram(BOUNDS)
 
     def count(self, result: ReconcileResult, seconds: float) -> None:
-        """Another decision."""
+        """Count a decision."""
         self.decisions[result.standing] += 1
         self.refused += result.refused
         self.errors += bool(result.error)
-        for act in result.acts:
-            self.acts[act.intent.verb, str(act.outcome)] += 1
+        for each in result.executed:
+            self.executed[each.intent.verb, str(each.outcome)] += 1
         self.seconds.observe(seconds)

@@ -1,12 +1,12 @@
-"""Whom a change concerns: a controller's mappers, asked again when they break.
+"""Mappers of a controller: from a changed object to the keys to reconcile, retried when one raises.
 
-    mappers = EventMappers(controller, world=..., add=queue.add, tally=tally, journal=journal)
-    mappers.told(mapper, pod, priority=1)          # the keys that it names are added
+    mappers = EventMappers(controller, world=..., add=queue.add, counters=counters, decision_log=decision_log)
+    mappers.map(mapper, pod, priority=1)          # adds the keys that the mapper returns
     mappers.clear()
 
-A mapper that raises must not leave those it would have named unlooked at for ever. It is counted, there is a record about the
-object that it could not cope with, and it is asked again after a pause that grows. Of an object that changes meanwhile
-the first and the latest version that it failed on are kept: whom the first concerned may not be whom the last does.
+When a mapper raises, the error is counted and recorded for the object, and the mapper is called again with
+back-off: otherwise the objects that it would have named were never reconciled. If the object changes
+meanwhile, the first and the latest version are kept, since they may map to different keys.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 
 
 class MapperErrors(Protocol):
-    """Where decisions are written down."""
+    """Records the errors of mappers."""
 
     def note(
         self, controller: Controller, seen: Object, world: Snapshot, result: ReconcileResult, attempts: int
@@ -37,7 +37,7 @@ class MapperErrors(Protocol):
 
 
 class _Unmapped:
-    """An object that a mapper could not cope with."""
+    """An object on which a mapper raised."""
 
     def __init__(self, mapper: Mapper) -> None:
         self.mapper = mapper
@@ -59,18 +59,18 @@ class EventMappers:
         *,
         world: Callable[[], Snapshot],
         add: Callable[[ReconcileKey, int], None],
-        tally: EngineCounters,
-        journal: MapperErrors,
+        counters: EngineCounters,
+        decision_log: MapperErrors,
     ) -> None:
         self._controller = controller
         self._world = world
         self._add = add
-        self._tally = tally
-        self._journal = journal
+        self._counters = counters
+        self._decision_log = decision_log
         self._unmapped: dict[ReconcileKey, _Unmapped] = {}
 
-    def told(self, mapper: Mapper, one: Object, priority: int) -> None:
-        """An object is there, has changed or is gone: have those looked at whom it concerns."""
+    def map(self, mapper: Mapper, one: Object, priority: int) -> None:
+        """Queue the keys that an added, changed or deleted object maps to."""
         problem = self._map(mapper, one, priority)
         if not problem:
             return
@@ -80,30 +80,30 @@ class EventMappers:
         self._failed(key, unmapped, one, problem)
 
     def clear(self) -> None:
-        """Ask nothing again."""
+        """Drop all retries."""
         for each in self._unmapped.values():
             if each.alarm is not None:
                 each.alarm.cancel()
         self._unmapped.clear()
 
     def _map(self, mapper: Mapper, one: Object, priority: int) -> str:
-        """Empty if all went well, else what is wrong."""
+        """The error; empty if there is none."""
         try:
             found = [
                 key if isinstance(key, ReconcileKey) else ReconcileKey(self._controller.primary, *key)
                 for key in mapper(one, self._world())
             ]
         except Exception as problem:
-            log.exception("%s: whom %r concerns can't be told", self._controller.name, one)
-            return f"whom it concerns can't be told: {type(problem).__name__}: {problem}"
+            log.exception("%s: mapping %r failed", self._controller.name, one)
+            return f"mapping to dependent objects failed: {type(problem).__name__}: {problem}"
         for key in found:
             self._add(key, priority)
         return ""
 
     def _failed(self, key: ReconcileKey, unmapped: _Unmapped, one: Object, problem: str) -> None:
-        self._tally.errors += 1
+        self._counters.errors += 1
         unmapped.failures += 1
-        self._journal.note(
+        self._decision_log.note(
             self._controller, one, self._world(), ReconcileResult(error=problem), unmapped.failures
         )
         if unmapped.alarm is not None:
@@ -118,4 +118,4 @@ class EventMappers:
                 self._failed(key, unmapped, one, problem)
                 return
         del self._unmapped[key]
-        self._journal.note(self._controller, unmapped.versions[-1], self._world(), ReconcileResult(), 0)
+        self._decision_log.note(self._controller, unmapped.versions[-1], self._world(), ReconcileResult(), 0)

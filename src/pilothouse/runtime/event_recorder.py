@@ -1,12 +1,12 @@
-"""Events: what was done, for people, told once and not over and over.
+"""Events: builds them, counts repetitions, and limits their rate.
 
-    teller = EventCorrelator(component="pilothouse-controller-manager", host="m1")
-    teller.tell(about, "SuccessfulCreate", "created pod web-0", now=clock.now())    # an EventWrite, or None
+    correlator = EventCorrelator(component="pilothouse-controller-manager", host="m1")
+    correlator.correlate(about, "SuccessfulCreate", "created pod web-0", now=clock.now())  # EventWrite or None
 
-The name of an event comes from what it says of whom, so that the same thing said again, by this process or by the one
-that took over from it, counts up the event that is there. Each object has a bucket of events that fills slowly, for each
-reason one: an object about which there is always something to say does not drown the others, or the store; and what is
-waited for over and over does not keep from being told what was done.
+The name of an event is derived from its object, reason and message, so that a repetition, by this process or
+its successor, increases the count of the existing event. Each object has a token bucket for each reason: an
+object with endless events does not drown others or the store, and repeated waits do not suppress events about
+what was done.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from pilothouse.base.rfc3339 import format_time
 
 BURST = 25.0
 REFILL = 1 / 300
-"""Events of one reason that an object may have at once, and how many a second it gets back."""
+"""The size of a token bucket, and the tokens that it gains per second."""
 _REMEMBERED = 4096
 _LONGEST_MESSAGE = 1024
 
 
 class EventWrite(msgspec.Struct, frozen=True):
-    """An event to be written: made, or if it is there, counted up."""
+    """An event to write: created, or its count increased."""
 
     tree: Tree
     count: int
@@ -40,7 +40,7 @@ class _Bucket(msgspec.Struct):
 
 
 class EventCorrelator:
-    """Decides which events are worth writing; remembers the last few thousand."""
+    """Decides which events to write; remembers the last few thousand."""
 
     def __init__(self, *, component: str, host: str) -> None:
         self._component = component
@@ -48,12 +48,12 @@ class EventCorrelator:
         self._counts: OrderedDict[tuple[str, str], tuple[int, str]] = OrderedDict()
         self._buckets: OrderedDict[tuple[str, str], _Bucket] = OrderedDict()
         self.dropped = 0
-        """Events that were not written because there had been too many like them about the same object."""
+        """Events that were dropped by the rate limit."""
 
-    def tell(
+    def correlate(
         self, about: Object, reason: str, message: str, *, now: float, warning: bool = False
     ) -> EventWrite | None:
-        """What to write of it, if anything."""
+        """The event to write, or None."""
         if not self._may(about, reason, now):
             self.dropped += 1
             return None

@@ -1,10 +1,10 @@
-"""Read your writes: a key is not decided about again before the caches have seen what its last decision wrote.
+"""Expectations: a key is not reconciled again before the caches show what its last reconcile wrote.
 
-    expectations.wrote(key, Pod, 1042)             # or .gone(key, Pod, seen) where no revision is told
-    expectations.missing(key, followed)            # {Pod} until the cache of pods has got as far
+    expectations.wrote(key, Pod, 1042)     # or .gone(key, Pod, seen) without a revision
+    expectations.missing(key, followed)            # {Pod} until the cache of pods has reached that revision
 
-There is no time-out. A cache that does not get on is a cache that is broken, and says so itself; deciding on an old view
-would create twice or delete too much. What a decision wrote of kinds that nobody follows is not waited for.
+There is no time-out. A cache that does not advance is broken, and reports that itself; deciding on an old
+view would create twice or delete too much. Writes to kinds that are not cached are not expected.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ class FollowedCache(Protocol):
 
     @property
     def revision(self) -> int:
-        """How far it has got."""
+        """The revision that it has reached."""
         ...
 
     def get(self, namespace: str, name: str) -> Object | None: ...
 
 
 class _Gone(msgspec.Struct, frozen=True):
-    """That another has changed the object meanwhile is not what is waited for, here and below."""
+    """The object is expected to go. A change by another writer does not meet this, nor the ones below."""
 
     noun: KindName
     seen: Object
@@ -55,31 +55,31 @@ class _Bound(_Gone, frozen=True):
 
 
 class Expectations:
-    """What the caches have yet to see, for each key."""
+    """The writes that the caches do not show yet, for each key."""
 
     def __init__(self) -> None:
         self._revisions: dict[ReconcileKey, dict[KindName, int]] = {}
         self._changes: dict[ReconcileKey, list[_Gone]] = {}
 
     def wrote(self, key: ReconcileKey, noun: KindName, revision: int) -> None:
-        """The decision about a key changed something of a kind at this revision."""
+        """The reconcile of a key wrote an object of a kind at this revision."""
         revisions = self._revisions.setdefault(key, {})
         revisions[noun] = max(revision, revisions.get(noun, 0))
 
     def gone(self, key: ReconcileKey, noun: KindName, seen: Object) -> None:
-        """The decision about a key had an object removed, and the server did not say at which revision."""
+        """The reconcile of a key deleted an object, and the server returned no revision."""
         self._changes.setdefault(key, []).append(_Gone(noun, seen))
 
     def evicted(self, key: ReconcileKey, noun: KindName, seen: Object) -> None:
-        """The decision about a key had a pod evicted: it goes, or is gone."""
+        """The reconcile of a key evicted a pod: it is being deleted, or gone."""
         self._changes.setdefault(key, []).append(_Evicted(noun, seen))
 
     def bound(self, key: ReconcileKey, noun: KindName, seen: Object) -> None:
-        """The decision about a key had a pod assigned to a node."""
+        """The reconcile of a key bound a pod to a node."""
         self._changes.setdefault(key, []).append(_Bound(noun, seen))
 
     def missing(self, key: ReconcileKey, followed: Mapping[KindName, FollowedCache]) -> frozenset[KindName]:
-        """The kinds whose caches have yet to see something of this key's; if there is none, it is forgotten."""
+        """The kinds whose caches lack a write of this key; if there is none, the key is forgotten."""
         missing: set[KindName] = set()
         revisions = self._revisions.get(key)
         if revisions:
@@ -98,11 +98,11 @@ class Expectations:
         return frozenset(missing)
 
     def forget(self, key: ReconcileKey) -> None:
-        """Expect nothing any more."""
+        """Expect nothing for a key."""
         self._revisions.pop(key, None)
         self._changes.pop(key, None)
 
     def clear(self) -> None:
-        """Expect nothing of any key."""
+        """Expect nothing for any key."""
         self._revisions.clear()
         self._changes.clear()

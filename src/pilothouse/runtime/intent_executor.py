@@ -1,13 +1,14 @@
-"""Intents carried out, in order, under a fence.
+"""Executes the intents of a decision, in order, under a fence.
 
-    acts = await actor.carry_out(intents, seen, key, office.fence)
+    executed = await executor.execute(intents, seen, key, election.fence)
 
-The first that does not come off ends it: those after it may rest on it. What was meant for the version that was seen is
-refused by the server when there is another by now; then the decision is taken again, with that in view. What a decision
-wrote itself does not count as such a change: a second write to the same object goes on from the first.
+Execution stops at the first intent that is refused or fails, since later ones may depend on it. A write that
+names a version is refused by the server when the object has changed; the engine then decides again. A
+decision's own writes do not count as such a change: a second write to the same object continues from the
+first.
 
-Of a write whose answer was lost nobody knows what became. The server is asked, for as long as it takes, so that the next decision
-has it in view if it was carried out.
+When the answer to a write is lost, the executor reads the object back, for as long as it takes, so that the
+next decision sees whether the write was made.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from pilothouse.client.subresources import bind, evict
 from pilothouse.client.transport import NotSent, TransportError
 from pilothouse.meta.errors import StatusError
 from pilothouse.runtime.controller import ReconcileKey
+from pilothouse.runtime.election import LeadershipLost
 from pilothouse.runtime.expectations import Expectations
 from pilothouse.runtime.intents import (
     Apply,
@@ -45,73 +47,72 @@ from pilothouse.runtime.intents import (
     Wait,
     subject,
 )
-from pilothouse.runtime.leader_fence import LeadershipLost
 from pilothouse.runtime.reconcile_result import ExecutedIntent, IntentOutcome
 
 _CHANGED: Final = frozenset({"Conflict", "AlreadyExists", "NotFound", "Gone"})
-"""Refusals that mean: the world is not what the decision saw."""
+"""Reasons of refusals that mean: the objects are not what the decision saw."""
 
-_LOOKING: Final = Backoff(first=0.1, factor=2.0, longest=5.0)
-"""Between two attempts to see what became of a write."""
+_POLL: Final = Backoff(first=0.1, factor=2.0, longest=5.0)
+"""Between two attempts to read back a write."""
 
 log = logging.getLogger(__name__)
 
 NounOf = Callable[[str, str], KindName | None]
 """The noun of an apiVersion and a kind."""
 FenceOf = Callable[[], LeadershipFence | None]
-"""What to act under at this moment. Raises ``LeadershipLost``."""
-TellOf = Callable[[Object, str, str, bool], None]
-"""Tells an event: about whom, its reason, its message, whether it is a warning."""
+"""Returns the fence for a write at this moment. Raises ``LeadershipLost``."""
+EventSink = Callable[[Object, str, str, bool], None]
+"""Records an event: the object, the reason, the message, whether it is a warning."""
 
 
 FAILED_CREATE: Final = "FailedCreate"
-"""The reason of the event about an object for which another can't be created, as Kubernetes' controllers have it."""
+"""The reason of the event when an object's dependent can't be created, as in Kubernetes' controllers."""
 _LATER: Final = (401, 408, 429)
-"""Codes with which a server asks to be tried again, or to be asked by somebody whom it knows."""
+"""Codes after which the same request may succeed later."""
 
 
 class UnknownKind(LookupError):
-    """An intent is about a kind that neither its controller has named nor the server has been found to serve."""
+    """An intent names a kind that neither its controller declares nor the server serves."""
 
 
 class IntentExecutor:
-    """Carries out what one controller decides."""
+    """Executes the intents of one controller."""
 
     def __init__(
-        self, api: Api, *, manager: str, noun_of: NounOf, tell: TellOf, expectations: Expectations
+        self, api: Api, *, manager: str, noun_of: NounOf, record_event: EventSink, expectations: Expectations
     ) -> None:
         self._api = api
         self._manager = manager
         self._noun_of = noun_of
-        self._tell = tell
+        self._record_event = record_event
         self._expectations = expectations
 
-    async def carry_out(
+    async def execute(
         self, intents: Iterable[Intent], seen: Object, key: ReconcileKey, fence: FenceOf
     ) -> tuple[ExecutedIntent, ...]:
-        """What came of each. Raises ``LeadershipLost`` once another leads."""
-        acts: list[ExecutedIntent] = []
-        going = _Going(self, key, fence)
+        """Return the outcome of each intent. Raises ``LeadershipLost`` once another process leads."""
+        executed: list[ExecutedIntent] = []
+        execution = _Execution(self, key, fence)
         stopped = False
         for intent in intents:
             if stopped:
-                acts.append(ExecutedIntent(intent, IntentOutcome.PENDING))
+                executed.append(ExecutedIntent(intent, IntentOutcome.PENDING))
                 continue
-            act = await self._attempt(intent, going)
-            acts.append(act)
-            stopped = act.outcome in (IntentOutcome.REFUSED, IntentOutcome.FAILED)
-            if act.is_rejected and isinstance(intent, Create):
-                self._tell(seen, FAILED_CREATE, _failed_create(intent, seen, act.message), True)
-            if intent.event and act.outcome is IntentOutcome.DONE:
+            each = await self._attempt(intent, execution)
+            executed.append(each)
+            stopped = each.outcome in (IntentOutcome.REFUSED, IntentOutcome.FAILED)
+            if each.is_rejected and isinstance(intent, Create):
+                self._record_event(seen, FAILED_CREATE, _failed_create(intent, seen, each.message), True)
+            if intent.event and each.outcome is IntentOutcome.DONE:
                 about = intent.about if isinstance(intent, RecordEvent) else seen
-                self._tell(
+                self._record_event(
                     about, intent.event, intent.because, isinstance(intent, RecordEvent) and intent.warning
                 )
-        return tuple(acts)
+        return tuple(executed)
 
-    async def _attempt(self, intent: Intent, going: _Going) -> ExecutedIntent:
+    async def _attempt(self, intent: Intent, execution: _Execution) -> ExecutedIntent:
         try:
-            return ExecutedIntent(intent, *await going.attempt(intent))
+            return ExecutedIntent(intent, *await execution.attempt(intent))
         except LeadershipLost:
             raise
         except StatusError as refusal:
@@ -119,25 +120,23 @@ class IntentExecutor:
                 raise LeadershipLost(refusal.message) from refusal
             if refusal.reason in _CHANGED:
                 if refusal.code == 404 and isinstance(intent, (Delete, Evict)):
-                    return ExecutedIntent(intent, IntentOutcome.SKIPPED, "it is gone already")
+                    return ExecutedIntent(intent, IntentOutcome.SKIPPED, "the object is gone already")
                 return ExecutedIntent(intent, IntentOutcome.REFUSED, refusal.message)
             if refusal.code >= 500:
-                await going.look(intent)
+                await execution.resolve(intent)
             rejected = 400 <= refusal.code < 500 and refusal.code not in _LATER
             return ExecutedIntent(intent, IntentOutcome.FAILED, refusal.message, is_rejected=rejected)
         except TransportError as problem:
-            going.check()
-            # What was not sent was not carried out; an apply may have been sent before.
+            execution.check()
+            # A request that was not sent has changed nothing; an apply may have been sent before.
             if not isinstance(problem, NotSent) or isinstance(intent, Apply):
-                await going.look(intent)
+                await execution.resolve(intent)
             return ExecutedIntent(intent, IntentOutcome.FAILED, str(problem))
         except (UnknownKind, AccessError) as problem:
             return ExecutedIntent(intent, IntentOutcome.FAILED, str(problem))
         except Exception as problem:
-            log.exception("%r can't be carried out", intent)
+            log.exception("%r failed", intent)
             return ExecutedIntent(intent, IntentOutcome.FAILED, f"{type(problem).__name__}: {problem}")
-
-    # What ``_Going`` shares among the intents of one decision is kept there; what outlives it is here.
 
     @property
     def api(self) -> Api:
@@ -160,31 +159,31 @@ class IntentExecutor:
 
 
 def _failed_create(intent: Create, seen: Object, message: str) -> str:
-    """In the words of Kubernetes' controllers."""
+    """The message that Kubernetes' controllers have."""
     made, metadata = intent.object["kind"], intent.object["metadata"]
     name = metadata.get("name") or metadata.get("generateName", "")
     return f"create {made} {name} in {seen.kind} {seen.name} failed error: {message}"
 
 
-class _Going:
-    """The intents of one decision, under way."""
+class _Execution:
+    """Executes the intents of one decision, which share the versions that it has written."""
 
-    def __init__(self, actor: IntentExecutor, key: ReconcileKey, fence: FenceOf) -> None:
-        self._actor = actor
-        self._api = actor.api
-        self._expectations = actor.expectations
+    def __init__(self, executor: IntentExecutor, key: ReconcileKey, fence: FenceOf) -> None:
+        self._executor = executor
+        self._api = executor.api
+        self._expectations = executor.expectations
         self._key = key
         self._fence_of = fence
-        self._moved: dict[str, str] = {}
-        """The versions of the objects that this decision has written itself, by uid."""
+        self._versions: dict[str, str] = {}
+        """The resourceVersions of the objects that this decision has written, by uid."""
 
     @property
     def _fence(self) -> LeadershipFence | None:
-        """Asked for with each write, and not once: the term may be over by then."""
+        """Read for each write: the term may end between two."""
         return self._fence_of()
 
     def check(self) -> None:
-        """Raises ``LeadershipLost`` where nothing more may be done."""
+        """Raises ``LeadershipLost`` once another process may lead."""
         self._fence_of()
 
     async def attempt(self, intent: Intent) -> tuple[IntentOutcome, str]:
@@ -223,34 +222,34 @@ class _Going:
             case Wait() | RequeueAfter():
                 return IntentOutcome.PENDING, ""
             case _:
-                raise TypeError(f"nobody knows how to carry out {intent!r}")
+                raise TypeError(f"there is no way to execute {intent!r}")
 
-    async def look(self, intent: Intent) -> None:
-        """See what became of a write of which nobody knows. Raises ``LeadershipLost``."""
+    async def resolve(self, intent: Intent) -> None:
+        """Read back a write whose answer was lost. Raises ``LeadershipLost``."""
         failures = 0
         while True:
             self._fence_of()
             try:
-                await self._see(intent)
+                await self._read_back(intent)
             except StatusError as refusal:
                 if refusal.code < 500 and refusal.code != 429:
-                    log.warning("what became of %r can't be seen: %s", intent, refusal.message)
+                    log.warning("can't read back %r: %s", intent, refusal.message)
                     return
             except (TransportError, AccessError) as problem:
-                log.info("what became of %r can't be seen yet: %s", intent, problem)
+                log.info("can't read back %r yet: %s", intent, problem)
             else:
                 return
             failures += 1
-            await asyncio.sleep(_LOOKING.after(failures))
+            await asyncio.sleep(_POLL.after(failures))
 
-    async def _see(self, intent: Intent) -> None:
+    async def _read_back(self, intent: Intent) -> None:
         about = subject(intent)
         if about is None or isinstance(intent, DeleteAll):
             return
         api_version, kind, namespace, name = about
-        noun = self._actor.noun(api_version, kind)
+        noun = self._executor.noun(api_version, kind)
         if isinstance(intent, Create) and not intent.object["metadata"].get("name"):
-            # It may have any name: what counts is how far the whole kind is.
+            # The server chose the name: wait until the cache of the kind has come as far as the server is.
             page = await self._api.page(noun, namespace, {"limit": "1"})
             self._expectations.wrote(self._key, noun, page.revision)
         elif (found := await self._api.find(noun, name, namespace)) is not None:
@@ -260,26 +259,28 @@ class _Going:
 
     async def _create(self, intent: Create) -> tuple[IntentOutcome, str]:
         tree = intent.object
-        noun = self._actor.noun(tree["apiVersion"], tree["kind"])
-        self._took(noun, await self._api.create(noun, tree, manager=self._actor.manager, fence=self._fence))
+        noun = self._executor.noun(tree["apiVersion"], tree["kind"])
+        self._wrote(
+            noun, await self._api.create(noun, tree, manager=self._executor.manager, fence=self._fence)
+        )
         return IntentOutcome.DONE, ""
 
     async def _apply(self, intent: Apply) -> tuple[IntentOutcome, str]:
         tree = intent.object
-        noun = self._actor.noun(tree["apiVersion"], tree["kind"])
+        noun = self._executor.noun(tree["apiVersion"], tree["kind"])
         written = await self._api.apply(
             noun,
             tree,
             force=True,
             subresource=intent.subresource,
-            manager=self._actor.manager,
+            manager=self._executor.manager,
             fence=self._fence,
         )
-        self._took(noun, written)
+        self._wrote(noun, written)
         return IntentOutcome.DONE, ""
 
     async def _update(self, intent: Update) -> tuple[IntentOutcome, str]:
-        if there := await self._found(intent.unless):
+        if there := await self._present(intent.unless):
             return IntentOutcome.REFUSED, there
         seen = intent.seen
         if intent.object == seen.tree:
@@ -301,13 +302,13 @@ class _Going:
             noun,
             {**tree, "metadata": meta},
             subresource=subresource,
-            manager=self._actor.manager,
+            manager=self._executor.manager,
             fence=self._fence,
         )
-        self._took(noun, written)
+        self._wrote(noun, written)
 
     async def _patch(self, intent: PatchObject) -> tuple[IntentOutcome, str]:
-        if there := await self._found(intent.unless) or await self._lacking(intent.provided):
+        if there := await self._present(intent.unless) or await self._absent(intent.provided):
             return IntentOutcome.REFUSED, there
         seen, fields = intent.seen, intent.fields
         noun = self._noun(seen)
@@ -322,14 +323,14 @@ class _Going:
             seen.namespace,
             fields,
             subresource=intent.subresource,
-            manager=self._actor.manager,
+            manager=self._executor.manager,
             fence=self._fence,
         )
-        self._took(noun, written)
+        self._wrote(noun, written)
         return IntentOutcome.DONE, ""
 
     async def _delete(self, intent: Delete) -> tuple[IntentOutcome, str]:
-        if there := await self._found(intent.unless):
+        if there := await self._present(intent.unless):
             return IntentOutcome.REFUSED, there
         seen = intent.seen
         noun = self._noun(seen)
@@ -344,7 +345,7 @@ class _Going:
             fence=self._fence,
         )
         if left is not None:
-            self._took(noun, left)
+            self._wrote(noun, left)
         else:
             self._expectations.gone(self._key, noun, seen)
         return IntentOutcome.DONE, ""
@@ -355,23 +356,23 @@ class _Going:
         self._expectations.bound(self._key, self._noun(seen), seen)
         return IntentOutcome.DONE, ""
 
-    async def _found(self, others: Iterable[ObjectTarget]) -> str:
-        """Which of these is there after all, in words; empty if none is."""
+    async def _present(self, others: Iterable[ObjectTarget]) -> str:
+        """A message that names the first of these that exists; empty if none does."""
         for other in others:
             if other.name:
                 found = await self._api.find(other.noun, other.name, other.namespace)
                 if found is not None and other.uid in ("", found.uid):
-                    return f"{other.noun.kind} {other.name} is there after all"
+                    return f"{other.noun.kind} {other.name} exists after all"
             else:
                 page = await self._api.page(other.noun, other.namespace, {"limit": "1"})
                 if page.objects:
                     return (
-                        f"there is a {other.noun.kind} in {other.namespace} after all: {page.objects[0].name}"
+                        f"a {other.noun.kind} exists in {other.namespace} after all: {page.objects[0].name}"
                     )
         return ""
 
-    async def _lacking(self, other: ObjectTarget | None) -> str:
-        """That this one is gone, or about to be, in words; empty if it is there and stays."""
+    async def _absent(self, other: ObjectTarget | None) -> str:
+        """A message that this object is gone or being deleted; empty if it exists and stays."""
         if other is None:
             return ""
         found = await self._api.find(other.noun, other.name, other.namespace)
@@ -380,12 +381,12 @@ class _Going:
         return f"{other.noun.kind} {other.name} is being deleted" if found.deleting else ""
 
     def _noun(self, seen: Object) -> KindName:
-        return self._actor.noun(seen.api_version, seen.kind)
+        return self._executor.noun(seen.api_version, seen.kind)
 
     def _version(self, seen: Object) -> str:
-        return self._moved.get(seen.uid, seen.resource_version)
+        return self._versions.get(seen.uid, seen.resource_version)
 
-    def _took(self, noun: KindName, written: Object) -> None:
+    def _wrote(self, noun: KindName, written: Object) -> None:
         if written.uid:
-            self._moved[written.uid] = written.resource_version
+            self._versions[written.uid] = written.resource_version
         self._expectations.wrote(self._key, noun, written.revision)

@@ -1,111 +1,116 @@
-"""What a decision asks for, each with its reason.
+"""Intents: the writes, events and waits that a controller asks for, each with its reason.
 
     yield Create(pod, because="replica 2 of 3 is missing", event="SuccessfulCreate")
-    yield SetStatus(set, {**set.status, "readyReplicas": 2}, because="2 of 3 pods are ready")
+    yield SetStatus(pod_set, {**pod_set.status, "readyReplicas": 2}, because="2 of 3 pods are ready")
     yield Wait("NoNode", because="no node has 2 CPUs left", remedy="add a node, or lower spec.…requests.cpu")
 
-Intents are data: carrying them out, in order, is the runtime's work (``acting``), which stops at the first that fails. An
-intent that is already true is skipped. ``event`` names the reason of an Event that tells of the intent once it is done;
-its message is ``because``.
+Intents are data. ``intent_executor`` executes them in order and stops at the first that fails; one that is
+already true is skipped. ``event`` is the reason of the Event that is recorded once the intent is done, with
+``because`` as its message.
 
-What was seen is part of what was meant: an update, a status or a deletion goes through only if the object is still
-the one that was seen (its version, or for a deletion its uid); otherwise the decision is taken again.
+``seen`` is a precondition: an update, a status or a deletion is made only if the object is still the one that
+was seen (its version, or for a deletion its uid). Otherwise the controller decides again.
 """
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import msgspec
 
 from pilothouse.api.kind_names import KindName
 from pilothouse.api.objects import Object, Tree
 
+_API_VERBS: Final = {"PatchObject": "Patch", "RecordEvent": "Event", "RequeueAfter": "After"}
+"""Where a Decision calls an intent otherwise than its class."""
+
 
 class Intent(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that should be done, and why."""
+    """One thing to do, and why."""
 
     because: str
-    """A sentence for people: it becomes the message of the event and stands in the decision's record."""
+    """A sentence for people: the message of the event and of the Decision."""
     event: str = ""
-    """The reason of the event that tells of it, in one word; none if empty."""
+    """The reason of the event to record, in one word; no event if empty."""
 
     @property
     def verb(self) -> str:
-        """What it is called in a decision's record."""
-        return type(self).__name__
+        """Its name in Decision objects and metrics, which is part of the API."""
+        name = type(self).__name__
+        return _API_VERBS.get(name, name)
 
     def __repr__(self) -> str:
-        """For logs: what is done to whom, and why. What is written stays out of it, since it may be a Secret's."""
+        """For logs: verb, object and reason. The content stays out, since it may be a Secret's."""
         about = subject(self)
         whom = f" {about[1]} {about[2]}/{about[3]}" if about is not None else ""
         return f"<{self.verb}{whom}: {self.because}>"
 
 
 class Create(Intent, frozen=True):
-    """Make an object. If there is one of that name already, the decision is taken again with it in view."""
+    """Create an object. Refused if the name is taken; the controller then decides again with that object in
+    view."""
 
     object: Tree
 
 
 class Apply(Intent, frozen=True):
-    """Have these fields be so, by server-side apply, under the controller's name; fields left out are given up."""
+    """Server-side apply, with the controller as field manager; fields that are left out are given up."""
 
     object: Tree
     subresource: str = ""
 
 
 class Update(Intent, frozen=True):
-    """Put this tree in the place of the object that was seen."""
+    """Replace the object that was seen by this tree."""
 
     seen: Object
     object: Tree
     subresource: str = ""
     unless: tuple[ObjectTarget, ...] = ()
-    """Leave it alone if any of these is there after all; asked of the server, not of a cache."""
+    """Refused if any of these objects exists; asked of the server, not of a cache."""
 
 
 class PatchObject(Intent, frozen=True):
-    """Merge these fields into an object; null removes. ``exact`` refuses if it is not the version that was seen."""
+    """Merge-patch an object; null removes a field. ``exact``: refused if it is not the version that was seen."""
 
     seen: Object
     fields: Tree
     subresource: str = ""
     exact: bool = False
     provided: ObjectTarget | None = None
-    """Leave it alone unless this other object is there and stays; asked of the server, not of a cache."""
+    """Refused unless this object exists and is not being deleted; asked of the server, not of a cache."""
     unless: tuple[ObjectTarget, ...] = ()
-    """As with an update."""
+    """As in ``Update``."""
 
 
 class SetStatus(Intent, frozen=True):
-    """Have the object's status be this one."""
+    """Replace the object's status."""
 
     seen: Object
     status: Tree
 
 
 class Delete(Intent, frozen=True):
-    """Have the very object that was seen deleted."""
+    """Delete the object that was seen, by its uid."""
 
     seen: Object
     propagation: Literal["", "Background", "Foreground", "Orphan"] = ""
     grace: int | None = None
     exact: bool = False
-    """Only if it is still the version that was seen, not just the same object."""
+    """Refused if it is not the version that was seen."""
     unless: tuple[ObjectTarget, ...] = ()
-    """As with an update."""
+    """As in ``Update``."""
 
 
 class DeleteAll(Intent, frozen=True):
-    """Have every object of a kind in a namespace deleted."""
+    """Delete every object of a kind in a namespace."""
 
     noun: KindName
     namespace: str
 
 
 class Evict(Intent, frozen=True):
-    """Have a pod evicted, if its disruption budget allows."""
+    """Evict a pod, if its disruption budget allows."""
 
     seen: Object
     grace: int | None = None
@@ -126,24 +131,24 @@ class RecordEvent(Intent, frozen=True):
 
 
 class Wait(Intent, frozen=True):
-    """Nothing more can be done before something changes. ``seconds`` is when to look again in any case."""
+    """Wait for a change. ``seconds``: reconcile again after that time in any case."""
 
     reason: str
-    """What is waited for, in one word."""
+    """What the controller waits for, in one word."""
     remedy: str = ""
     """What a person could do about it."""
     seconds: float | None = None
 
 
 class RequeueAfter(Intent, frozen=True):
-    """Look again after a while, though nothing is amiss."""
+    """Reconcile again after a while, though nothing is wrong."""
 
     seconds: float
 
 
 class ObjectTarget(msgspec.Struct, frozen=True):
-    """Another object, by the name it had and the uid it was; without a uid, whoever has the name; without a name, any
-    of its kind in the namespace."""
+    """Another object, by name and uid; without a uid, any object of the name; without a name, any of the kind
+    in the namespace."""
 
     noun: KindName
     namespace: str
@@ -152,7 +157,7 @@ class ObjectTarget(msgspec.Struct, frozen=True):
 
 
 def subject(intent: Intent) -> tuple[str, str, str, str] | None:
-    """apiVersion, kind, namespace and name of what an intent is done to, if it is an object."""
+    """apiVersion, kind, namespace and name of the object that an intent changes; None if it changes none."""
     tree: Any
     match intent:
         case Create() | Apply():

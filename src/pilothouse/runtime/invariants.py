@@ -1,13 +1,14 @@
-"""What a controller promises about the world, whatever goes wrong: said beside it, held against it by the simulator.
+"""Invariants of a controller: what holds in the store, whatever fails. The simulator checks them.
 
-    @promise(Namespace)
+    @invariant(Namespace)
     def a_namespace_goes_when_it_is_empty(facts: ObjectStates, before: Object | None, after: Object | None) -> str | None:
         if before is not None and after is None and (left := facts.within(before.name)):
             return f"{before.name} went while there still was {left[0]!r}"
         return None
 
-A promise is judged after every write to a kind that it names, and of all objects of these kinds when everything has been started anew, by what *is* in the store, whoever wrote it: so it does not
-matter who believes what. It says in a sentence what must not be, or nothing.
+An invariant is checked after every write to the kinds that it names, and on all their objects after a restart
+of everything, against the store, whichever process wrote. It returns a sentence that says what is wrong, or
+None.
 """
 
 from __future__ import annotations
@@ -21,36 +22,37 @@ from pilothouse.api.objects import Object
 
 
 class ObjectStates(Protocol):
-    """Everything that is, and a little of what was."""
+    """The stored objects, and a little of their history."""
 
     def all(self, noun: KindName, namespace: str = "") -> Sequence[Object]: ...
 
     def find(self, noun: KindName, namespace: str, name: str) -> Object | None: ...
 
     def of(self, uid: str) -> Object | None:
-        """The object of this uid, if it is still there."""
+        """The object of this uid, if it still exists."""
         ...
 
     def within(self, namespace: str) -> Sequence[Object]:
-        """Everything in a namespace."""
+        """All objects in a namespace."""
         ...
 
     def once_ready(self, uid: str) -> Sequence[str]:
-        """The names of all that this object controlled and that were ever ready."""
+        """The names of the objects that this one controls or controlled and that were ever ready."""
         ...
 
     def unready_for(self, uid: str) -> float:
-        """Seconds for which no pod beneath this object has been ready; infinite if none has been since the last start of everything."""
+        """Seconds for which no pod below this object has been ready; infinite if none was since the last
+        restart."""
         ...
 
 
 Check = Callable[[ObjectStates, Object | None, Object | None], str | None]
-"""Given the facts, and what has just changed, before and after; a sentence if it must not be."""
+"""Takes the stored objects and the changed one, before and after; returns what is wrong."""
 
 
 @dataclass(frozen=True)
 class Invariant:
-    """What holds after every write to these kinds; of none, to any."""
+    """What holds after every write to these kinds; without kinds, after every write."""
 
     name: str
     check: Check
@@ -58,5 +60,5 @@ class Invariant:
 
 
 def invariant(*nouns: KindName) -> Callable[[Check], Invariant]:
-    """Make a promise of a function; its name is the function's."""
+    """Make an invariant of a function; its name is the function's."""
     return lambda check: Invariant(check.__name__.replace("_", " "), check, nouns)

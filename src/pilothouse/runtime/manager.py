@@ -1,10 +1,10 @@
-"""Controllers run together: one set of caches, one journal, one office.
+"""The manager runs the controllers of a process: shared caches, one decision log, one election.
 
-    manager = Manager(api, [stateful_sets, garbage], informers, office, clock, identity="m1")
+    manager = Manager(api, [stateful_sets, garbage], informers, election, clock, identity="m1")
     await manager.run()                  # until cancelled
 
-SharedCaches come first and go on while another leads; decisions begin when the caches are filled and the office is held. When it
-ends, decisions stop first.
+Caches start first and keep running while another process leads. Controllers start when the caches are filled
+and this process leads; on shutdown they stop first.
 """
 
 from __future__ import annotations
@@ -27,87 +27,93 @@ from pilothouse.runtime.controller import EVERY, Controller
 from pilothouse.runtime.decision_log import DecisionLog
 from pilothouse.runtime.decision_record import RecordAuthor
 from pilothouse.runtime.dry_run import DryRunLog, NoopExecutor
+from pilothouse.runtime.election import Election
 from pilothouse.runtime.engine import Engine, Executor
 from pilothouse.runtime.expectations import Expectations
 from pilothouse.runtime.intent_executor import IntentExecutor
-from pilothouse.runtime.leader_fence import LeaderFence
 
 COMPONENT = "pilothouse-controller-manager"
-_PATIENCE = 10.0
-_LOOKING = 0.1
+_STOP_SECONDS = 10.0
+_POLL = 0.1
 _SETTLING = 1.0
-"""Seconds between the definition of a kind and the question which kinds there are."""
+"""Seconds between the change of a CustomResourceDefinition and discovery."""
 
 log = logging.getLogger(__name__)
 
 
 class Manager:
-    """The controllers of one process."""
+    """Runs the controllers of one process."""
 
     def __init__(
         self,
         api: Api,
         controllers: Sequence[Controller],
         informers: SharedInformers,
-        office: LeaderFence,
+        election: Election,
         clock: Clock,
         *,
         identity: str,
-        rehearsal: DryRunLog | None = None,
+        dry_run: DryRunLog | None = None,
     ) -> None:
-        """With a rehearsal, what would be done is told to it, and nothing is."""
+        """With ``dry_run``, intents are logged there and not executed."""
         self._api = api
         self._informers = informers
-        self._office = office
+        self._election = election
         self._every = any(EVERY in one.nouns for one in controllers)
         self._definitions = informers.get(CustomResourceDefinition, partial=True) if self._every else None
         self.caches = SharedCaches(informers, controllers)
-        self.journal = rehearsal or DecisionLog(api, clock, stamp=RecordAuthor(identity), component=COMPONENT)
+        self.decision_log = dry_run or DecisionLog(
+            api, clock, author=RecordAuthor(identity), component=COMPONENT
+        )
         self.engines = [self._engine(one, clock) for one in controllers]
         self._ready = asyncio.Event()
         self._started = asyncio.Event()
 
     @property
     def idle(self) -> bool:
-        """True if there is nothing to decide or to write down, alarms aside."""
-        return self._started.is_set() and self.journal.idle and all(engine.idle for engine in self.engines)
+        """True if there is nothing to reconcile or to record now; keys may be due later."""
+        return (
+            self._started.is_set() and self.decision_log.idle and all(engine.idle for engine in self.engines)
+        )
 
     @property
     def ready(self) -> bool:
-        """True once the caches have been filled, so that this process can decide as soon as it may."""
+        """True once the caches are filled, so that this process can lead."""
         return self._ready.is_set()
 
     async def settled(self) -> None:
-        """Wait until there is nothing to decide or to write down."""
+        """Wait until there is nothing to reconcile or to record."""
         await self._started.wait()
         while True:
-            # Engines take up what there is once they run, which is after they were started.
-            await asyncio.sleep(_LOOKING)
+            # Engines queue the existing objects once they run, which is after the start.
+            await asyncio.sleep(_POLL)
             if self.idle:
                 return
 
     async def run(self) -> None:
-        """Follow, and decide while the office is held, until cancelled."""
+        """Run the caches, and the controllers while this process leads, until cancelled."""
         await Ordered(
             [
-                StartGroup("caches", [self._follow], _PATIENCE, ready=self._filled),
-                StartGroup("decisions", [lambda: self._office.hold(self._decide)], _PATIENCE),
+                StartGroup("caches", [self._follow], _STOP_SECONDS, ready=self._filled),
+                StartGroup("decisions", [lambda: self._election.hold(self._decide)], _STOP_SECONDS),
             ]
         ).run()
 
     def _engine(self, controller: Controller, clock: Clock) -> Engine:
         expectations = Expectations()
-        journal = self.journal
-        hands: Executor = NoopExecutor()
-        if isinstance(journal, DecisionLog):
-            hands = IntentExecutor(
+        decision_log = self.decision_log
+        executor: Executor = NoopExecutor()
+        if isinstance(decision_log, DecisionLog):
+            executor = IntentExecutor(
                 self._api,
                 manager=f"pilothouse-{controller.name}",
                 noun_of=self.caches.noun_of,
-                tell=journal.tell,
+                record_event=decision_log.record_event,
                 expectations=expectations,
             )
-        return Engine(controller, lambda: self.caches.of(controller), hands, expectations, journal, clock)
+        return Engine(
+            controller, lambda: self.caches.of(controller), executor, expectations, decision_log, clock
+        )
 
     async def _follow(self) -> None:
         async with self._informers.running():
@@ -123,7 +129,7 @@ class Manager:
         self._ready.set()
 
     async def _follow_kinds(self) -> None:
-        """Kinds come and go with their definitions."""
+        """Discover kinds again whenever a CustomResourceDefinition changes."""
         changed = asyncio.Event()
         assert self._definitions is not None
         await self._definitions.synced()
@@ -138,12 +144,12 @@ class Manager:
                     for engine in self.engines:
                         await engine.follow()
             except (StatusError, TransportError) as problem:
-                log.warning("which kinds there are can't be told, it is asked again: %s", problem)
+                log.warning("discovery failed, retrying: %s", problem)
                 changed.set()
 
     async def _decide(self) -> None:
         self._started.set()
-        fence, since = self._office.fence, self._office.since
-        log.info("deciding: %s", ", ".join(engine.controller.name for engine in self.engines))
+        fence, since = self._election.fence, self._election.since
+        log.info("running controllers: %s", ", ".join(engine.controller.name for engine in self.engines))
         parts = {engine.controller.name: engine.run(fence, since) for engine in self.engines}
-        await together({"journal": self.journal.run(fence), **parts})
+        await together({"decision_log": self.decision_log.run(fence), **parts})

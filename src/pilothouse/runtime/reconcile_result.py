@@ -1,4 +1,4 @@
-"""What came of a decision: each intent with what happened to it, and how the whole stands."""
+"""The result of a reconcile: each intent with its outcome, and the outcome of the whole."""
 
 from __future__ import annotations
 
@@ -10,80 +10,80 @@ import msgspec
 from pilothouse.runtime.intents import Intent, RecordEvent, RequeueAfter, Wait
 
 NOTHING: Final = "Nothing"
-"""How a decision stands that did nothing and waits for nothing."""
+"""The outcome of a decision that does nothing and waits for nothing."""
 
 
 class IntentOutcome(StrEnum):
-    """What happened to an intent."""
+    """The outcome of an intent."""
 
     DONE = "Done"
     SKIPPED = "Skipped"
-    """It was so already."""
+    """It was true already."""
     REFUSED = "Refused"
-    """The world had changed since it was looked at; the decision is taken again."""
+    """An object has changed since it was read; the controller decides again."""
     FAILED = "Failed"
     PENDING = "Pending"
-    """An intent before it failed, so it was not tried; or it is for later."""
+    """Not tried, because an earlier intent failed; or a wait."""
 
 
 class ExecutedIntent(msgspec.Struct, frozen=True):
-    """An intent and what came of it."""
+    """An intent and its outcome."""
 
     intent: Intent
     outcome: IntentOutcome
     message: str = ""
     is_rejected: bool = False
-    """The server did not accept what was asked for: asked again, it would not either."""
+    """The server rejects the request, and would reject it again."""
 
 
 class ReconcileResult(msgspec.Struct, frozen=True):
-    """A decision and what came of it."""
+    """A decision and its outcome."""
 
-    acts: tuple[ExecutedIntent, ...] = ()
+    executed: tuple[ExecutedIntent, ...] = ()
     error: str = ""
-    """Why there was no decision at all: the function that decides broke."""
+    """The error that the decision function raised."""
 
     @property
     def failure(self) -> str:
-        """The first thing that went wrong; empty if nothing did."""
+        """The first error; empty if there is none."""
         if self.error:
             return self.error
-        return next((act.message for act in self.acts if act.outcome is IntentOutcome.FAILED), "")
+        return next((each.message for each in self.executed if each.outcome is IntentOutcome.FAILED), "")
 
     @property
     def refused(self) -> bool:
-        """True if the world had changed."""
-        return any(act.outcome is IntentOutcome.REFUSED for act in self.acts)
+        """True if an object had changed."""
+        return any(each.outcome is IntentOutcome.REFUSED for each in self.executed)
 
     @property
     def wait(self) -> Wait | None:
-        """What is waited for: of several, the first."""
-        return next((act.intent for act in self.acts if isinstance(act.intent, Wait)), None)
+        """The first wait, if any."""
+        return next((each.intent for each in self.executed if isinstance(each.intent, Wait)), None)
 
     @property
     def again(self) -> float | None:
-        """RequeueAfter how many seconds to look again, by what the intents ask for."""
+        """Seconds until the next reconcile that the intents ask for."""
         asked = [
-            act.intent.seconds
-            for act in self.acts
-            if isinstance(act.intent, (Wait, RequeueAfter)) and act.intent.seconds is not None
+            each.intent.seconds
+            for each in self.executed
+            if isinstance(each.intent, (Wait, RequeueAfter)) and each.intent.seconds is not None
         ]
         return min(asked, default=None)
 
     @property
     def done(self) -> tuple[ExecutedIntent, ...]:
-        """What was really done to objects."""
+        """The intents that changed objects."""
         return tuple(
-            act
-            for act in self.acts
-            if act.outcome is IntentOutcome.DONE
-            and not isinstance(act.intent, (Wait, RequeueAfter, RecordEvent))
+            each
+            for each in self.executed
+            if each.outcome is IntentOutcome.DONE
+            and not isinstance(each.intent, (Wait, RequeueAfter, RecordEvent))
         )
 
     @property
     def standing(self) -> str:
-        """In a word, as a decision's record has it."""
-        if not self.acts and not self.error:
+        """The outcome, as a Decision has it."""
+        if not self.executed and not self.error:
             return NOTHING
         if self.failure:
             return "Failed"

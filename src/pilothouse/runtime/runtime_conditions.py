@@ -1,12 +1,14 @@
-"""An object that waits, or that can't be decided about, says so: the condition that the runtime keeps for a controller.
+"""The condition that the runtime maintains for a controller: whether it waits, or can't decide.
 
     @controller(StatefulSet, owns=Pod, condition="Reconciled")
 
-While the controller waits, or can't decide, the object has that condition with status ``False``, the reason and a sentence.
-When it goes on, the condition turns ``True``. An object that never had to wait never gets it: no write for nothing.
+While the controller waits or can't decide, the object has that condition with status ``False``, a reason and
+a message. When it goes on, the condition turns ``True``. An object that never had to wait never gets it,
+which saves a write.
 
-Whoever declares no condition tells in his own way what he waits for. But that a decision broke he can't tell: the object then
-has the condition ``pilothouse.io/<controller>`` until a decision succeeds, or, if its kind has no conditions, an event.
+A controller without a condition reports in its own way what it waits for. If its decision function raises,
+the object gets the condition ``pilothouse.io/<controller>`` until a decision succeeds, or, if its kind has no
+conditions, an event.
 """
 
 from __future__ import annotations
@@ -30,19 +32,19 @@ log = logging.getLogger(__name__)
 def conditioned(
     intents: Sequence[Intent], seen: Object, controller: Controller, *, now: float
 ) -> Sequence[Intent]:
-    """The intents, with the condition as they make it: in the status they set, or one that is set besides."""
+    """The intents, with the condition added to the status that they set, or to the current one."""
     kind = _kind(seen, controller)
     if not kind:
         return intents
     wait = next((intent for intent in intents if isinstance(intent, Wait)), None)
     if wait is None or not controller.condition:
         return _settled(intents, seen, kind, {"status": "True", "reason": WELL, "message": ""}, now)
-    told = {"status": "False", "reason": wait.reason, "message": _sentence(wait)}
-    return _settled(intents, seen, kind, told, now)
+    condition = {"status": "False", "reason": wait.reason, "message": _sentence(wait)}
+    return _settled(intents, seen, kind, condition, now)
 
 
 def broken(problem: str, seen: Object, controller: Controller, *, now: float) -> Sequence[Intent]:
-    """What to do for an object that can't be decided about."""
+    """The intents for an object whose decision function raised."""
     event = [RecordEvent(seen, event=BROKEN, because=problem, warning=True)]
     kind = _kind(seen, controller)
     if not kind:
@@ -50,36 +52,38 @@ def broken(problem: str, seen: Object, controller: Controller, *, now: float) ->
     try:
         return _settled([], seen, kind, {"status": "False", "reason": BROKEN, "message": problem}, now)
     except Exception:
-        # Its conditions may be what can't be read.
+        # Malformed conditions may be the reason.
         log.exception("%s: %r can't have the condition %s", controller.name, seen, kind)
         return event
 
 
 def _kind(seen: Object, controller: Controller) -> str:
-    """The type of the condition; empty where there can be none."""
+    """The type of the condition; empty if there can be none."""
     if controller.condition:
         return controller.condition
     if controller.primary == EVERY:
-        return ""  # Nothing but its metadata is known, so that its status can't be written.
+        return ""  # Only its metadata is cached, so its status can't be written.
     has_some = seen.noun in CONDITIONED or isinstance(seen.status.get("conditions"), list)
     return f"pilothouse.io/{controller.name}" if has_some else ""
 
 
-def _settled(intents: Sequence[Intent], seen: Object, kind: str, told: Tree, now: float) -> Sequence[Intent]:
-    place, status = len(intents), dict(seen.status)
-    because = told["message"] or "nothing is waited for any more"
+def _settled(
+    intents: Sequence[Intent], seen: Object, kind: str, condition: Tree, now: float
+) -> Sequence[Intent]:
+    position, status = len(intents), dict(seen.status)
+    because = condition["message"] or "the controller no longer waits"
     for index, intent in enumerate(intents):
         if isinstance(intent, SetStatus) and intent.seen == seen:
-            place, status, because = index, intent.status, intent.because
+            position, status, because = index, intent.status, intent.because
             break
     before = status.get("conditions")
-    if told["status"] == "True" and find_condition(before, kind) is None:
+    if condition["status"] == "True" and find_condition(before, kind) is None:
         return intents
-    conditions = with_condition(before, {"type": kind, **told}, now=format_time(now))
+    conditions = with_condition(before, {"type": kind, **condition}, now=format_time(now))
     if conditions == before:
         return intents
-    spoken = SetStatus(seen, {**status, "conditions": conditions}, because=because)
-    return [*intents[:place], spoken, *intents[place + 1 :]]
+    update = SetStatus(seen, {**status, "conditions": conditions}, because=because)
+    return [*intents[:position], update, *intents[position + 1 :]]
 
 
 def _sentence(wait: Wait) -> str:

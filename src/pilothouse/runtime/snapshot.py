@@ -1,15 +1,15 @@
-"""What a decision sees: the objects as they are known, the time, and nothing else.
+"""The read-only view of cached objects, and the time, that one decision gets.
 
     world = Snapshot({Pod: pods, Node: nodes}, now=clock.now())
     world.find(Pod, "default", "web-0")
     world.all(Node)
     world.owned(Pod, stateful_set)
     world.where(Pod, "spec.nodeName", "n1")
-    world.silence(Lease, "x", "n1", since)  # for how long no new version of it has come, though it would have been heard
-    world.read                              # what has been looked at, for the decision's record
+    world.silence(Lease, "x", "n1", since)  # seconds without an update, in which one would have arrived
+    world.read                              # the objects that were read, for the Decision
 
-A world is read-only and stands still while a decision is taken. Asking for a kind that the controller has not declared is
-an error of the controller's, since nobody would tell it when such an object changes.
+A snapshot does not change while a controller decides. Reading a kind that the controller has not declared
+raises ``LookupError``, since its changes would not trigger the controller.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from pilothouse.client.watch_freshness import EVERYTHING, WatchFreshness
 from pilothouse.meta.selectors import LabelSelector
 
 MOST_READ = 100
-"""How many objects a decision's record names; of more it tells the number."""
+"""How many of the objects read a Decision names; the rest is counted."""
 
 
 class KindView(Protocol):
@@ -34,7 +34,7 @@ class KindView(Protocol):
 
     @property
     def heard(self) -> WatchFreshness:
-        """Over which time every change of them has come."""
+        """The period for which every change is known to have arrived."""
         ...
 
     def get(self, namespace: str, name: str) -> Object | None: ...
@@ -44,12 +44,12 @@ class KindView(Protocol):
         ...
 
     def by(self, index: str, value: str) -> Iterable[Object]:
-        """Those that an index has under this value: see ``client.cache``."""
+        """The objects that an index has under this value: see ``client.object_cache``."""
         ...
 
 
 class ObjectRead(msgspec.Struct, frozen=True):
-    """An object that was looked at, and its version; none if it was not there."""
+    """An object that was read, and its version; empty if it did not exist."""
 
     noun: KindName
     namespace: str
@@ -58,7 +58,7 @@ class ObjectRead(msgspec.Struct, frozen=True):
 
 
 class Snapshot:
-    """The kinds a controller may look at, at one moment."""
+    """The kinds that a controller declares, at one moment."""
 
     def __init__(self, views: Mapping[KindName, KindView], *, now: float) -> None:
         self._views = views
@@ -66,16 +66,16 @@ class Snapshot:
         self.now = now
         """Seconds since 1970."""
         self.unnamed = 0
-        """How many objects were looked at beyond those that ``read`` names."""
+        """How many objects were read beyond those in ``read``."""
 
     @property
     def nouns(self) -> tuple[KindName, ...]:
-        """The kinds that can be looked at."""
+        """The kinds that can be read."""
         return tuple(self._views)
 
     @property
     def read(self) -> tuple[ObjectRead, ...]:
-        """What has been looked at, in the order of the first look."""
+        """The objects read so far, in the order of the first read."""
         return tuple(self._read.values())
 
     def find(self, noun: KindName, namespace: str, name: str) -> Object | None:
@@ -92,17 +92,17 @@ class Snapshot:
         return self._noted(noun, found)
 
     def owned(self, noun: KindName, owner: Object) -> list[Object]:
-        """The objects of a kind that this very owner controls."""
+        """The objects of a kind that this owner controls, by uid."""
         found = self._view(noun).by(OWNER, owner.uid)
         return self._noted(noun, (one for one in found if _may_own(owner, one)))
 
     def orphans(self, noun: KindName, namespace: str) -> list[Object]:
-        """The objects of a kind in a namespace that nobody controls."""
+        """The objects of a kind in a namespace that have no controller."""
         found = self._view(noun).by(OWNER, "")
         return self._noted(noun, (one for one in found if one.namespace == namespace))
 
     def dependents(self, owner: Object) -> list[Object]:
-        """The objects of whatever kind that name this very object as an owner."""
+        """The objects of any kind that name this object as an owner, by uid."""
         found = ((noun, self._view(noun).by(OWNERS, owner.uid)) for noun in self.nouns)
         return [
             one
@@ -115,8 +115,8 @@ class Snapshot:
         return self._noted(noun, self._view(noun).by(path, value))
 
     def silence(self, noun: KindName, namespace: str, name: str, since: float) -> float:
-        """Seconds without a new version of an object in which one would have come: those in which the server was away, or said
-        nothing at all, don't count. One that is not there is waited for since then."""
+        """Seconds without a new version of an object, not counting time in which the watch was interrupted or
+        silent. For an object that does not exist, they count from ``since``."""
         found, heard = self.find(noun, namespace, name), self._view(noun).heard
         last = found.arrived if found is not None else since
         return max(0.0, min(self.now, heard.until) - max(last, heard.since))
@@ -124,9 +124,7 @@ class Snapshot:
     def _view(self, noun: KindName) -> KindView:
         view = self._views.get(noun)
         if view is None:
-            raise LookupError(
-                f"{noun.kind} is not among the kinds that this controller has declared to look at"
-            )
+            raise LookupError(f"{noun.kind} is not among the kinds that this controller declares")
         return view
 
     def _noted(self, noun: KindName, found: Iterable[Object]) -> list[Object]:
@@ -148,7 +146,7 @@ class Snapshot:
 
 
 class StaticView:
-    """A view of objects that don't change: what tests and what-ifs show to a decision."""
+    """A view of fixed objects, for tests and what-if runs."""
 
     def __init__(self, trees: Iterable[Tree | Object]) -> None:
         objects = (tree if isinstance(tree, Object) else Object.of(tree) for tree in trees)
@@ -169,5 +167,6 @@ class StaticView:
 
 
 def _may_own(owner: Object, one: Object) -> bool:
-    """An owner with a namespace owns only there: a reference from elsewhere, which anybody can write, is void."""
+    """A namespaced owner owns only in its namespace: a reference from another, which anyone can write, is
+    void."""
     return not owner.namespace or owner.namespace == one.namespace

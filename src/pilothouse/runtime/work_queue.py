@@ -1,14 +1,14 @@
-"""What is to be decided, and when.
+"""The queue of keys to reconcile.
 
     queue = WorkQueue(group=lambda key: key.namespace)
     queue.add(key, priority=1)
-    key = await queue.get()          # nobody else gets it meanwhile
+    key = await queue.get()          # no other worker gets it until done
     queue.done(key)
 
-A key waits here at most once, however often it is added, and is never in two hands: added while it is being worked on,
-it comes again after ``done``. Keys of a higher priority come first; among equals the groups take turns, so that a
-namespace with ten thousand keys does not keep another with one waiting. ``later`` sets a key's alarm (a key has one:
-the earlier wins), and ``failed`` sets it by the number of failures in a row.
+A key is queued at most once, however often it is added, and has one worker at a time: a key that is added
+while a worker has it is queued again after ``done``. Higher priorities come first; within a priority the
+groups take turns, so that a namespace with ten thousand keys does not delay another with one. ``later`` sets
+a key's timer (a key has one: the earlier wins), and ``failed`` sets it by the number of failures in a row.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ RETRY = Backoff(first=0.05, factor=2.0, longest=300.0)
 
 
 class WorkQueue(Generic[K]):
-    """Keys that wait to be worked on."""
+    """Keys to reconcile."""
 
     def __init__(self, *, group: Callable[[K], Hashable], retry: Backoff = RETRY) -> None:
         self._group = group
@@ -36,25 +36,25 @@ class WorkQueue(Generic[K]):
         self._queued: dict[K, int] = {}
         self._working: set[K] = set()
         self._again: dict[K, int] = {}
-        self._alarms: dict[K, asyncio.TimerHandle] = {}
+        self._timers: dict[K, asyncio.TimerHandle] = {}
         self._failures: dict[K, int] = {}
-        self._takers: deque[asyncio.Future[None]] = deque()
+        self._waiters: deque[asyncio.Future[None]] = deque()
 
     def __len__(self) -> int:
         return len(self._queued)
 
     @property
     def idle(self) -> bool:
-        """True if no key waits, is worked on, or has to be; alarms aside."""
+        """True if no key is queued or with a worker; timers may be set."""
         return not self._queued and not self._working
 
     @property
-    def next_alarm(self) -> float | None:
-        """When the next alarm goes off, by the loop's clock."""
-        return min((alarm.when() for alarm in self._alarms.values()), default=None)
+    def next_timer(self) -> float | None:
+        """When the next timer fires, by the loop's clock."""
+        return min((timer.when() for timer in self._timers.values()), default=None)
 
     def add(self, key: K, priority: int = 0) -> None:
-        """Have the key worked on as soon as those of higher priority allow; added again, the higher one counts."""
+        """Queue the key; if it is queued already, the higher priority counts."""
         if key in self._working:
             self._again[key] = max(priority, self._again.get(key, priority))
             return
@@ -68,17 +68,17 @@ class WorkQueue(Generic[K]):
             self._wake()
 
     def later(self, key: K, seconds: float) -> None:
-        """Have the key worked on after a while, or sooner if something else asks for it."""
+        """Queue the key after so many seconds, or sooner if it is added before."""
         loop = asyncio.get_running_loop()
-        present = self._alarms.get(key)
+        present = self._timers.get(key)
         if present is not None:
             if present.when() <= loop.time() + seconds:
                 return
             present.cancel()
-        self._alarms[key] = loop.call_later(seconds, self._ring, key)
+        self._timers[key] = loop.call_later(seconds, self._fire, key)
 
     def failed(self, key: K) -> float:
-        """Have the key worked on after a pause that grows with its failures in a row; tells how long that is."""
+        """Queue the key after a back-off that grows with its failures in a row; returns the seconds."""
         failures = self._failures.get(key, 0) + 1
         self._failures[key] = failures
         pause = self._retry.after(failures)
@@ -86,50 +86,50 @@ class WorkQueue(Generic[K]):
         return pause
 
     def failures(self, key: K) -> int:
-        """How often in a row the key has failed."""
+        """The number of failures in a row."""
         return self._failures.get(key, 0)
 
     def succeeded(self, key: K) -> None:
-        """The next failure is the first again."""
+        """Reset the number of failures."""
         self._failures.pop(key, None)
 
     async def get(self) -> K:
-        """The next key; it is the caller's until ``done``. Its alarm is off: who works on it sets the next."""
+        """The next key, which no other worker gets until ``done``. Its timer is cancelled."""
         while not self._queued:
-            taker = asyncio.get_running_loop().create_future()
-            self._takers.append(taker)
+            waiter = asyncio.get_running_loop().create_future()
+            self._waiters.append(waiter)
             try:
-                await taker
+                await waiter
             except asyncio.CancelledError:
-                # Woken and cancelled at once: the wake-up belongs to somebody else.
-                if taker.done() and not taker.cancelled():
+                # Woken and cancelled at once: pass the wake-up on.
+                if waiter.done() and not waiter.cancelled():
                     self._wake()
                 raise
         key = self._next()
         del self._queued[key]
         self._working.add(key)
-        if alarm := self._alarms.pop(key, None):
-            alarm.cancel()
+        if timer := self._timers.pop(key, None):
+            timer.cancel()
         return key
 
     def done(self, key: K) -> None:
-        """The key is nobody's again."""
+        """Release the key."""
         self._working.discard(key)
         priority = self._again.pop(key, None)
         if priority is not None:
             self.add(key, priority)
 
     def forget(self, key: K) -> None:
-        """There is nothing left to decide about: no alarm, no count of failures."""
+        """The object is gone: drop the timer and the count of failures."""
         self._failures.pop(key, None)
-        if alarm := self._alarms.pop(key, None):
-            alarm.cancel()
+        if timer := self._timers.pop(key, None):
+            timer.cancel()
 
     def clear(self) -> None:
-        """Forget all that waits, and every alarm."""
-        for alarm in self._alarms.values():
-            alarm.cancel()
-        self._alarms.clear()
+        """Drop all keys and timers."""
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
         self._failures.clear()
         self._waiting.clear()
         self._queued.clear()
@@ -142,20 +142,20 @@ class WorkQueue(Generic[K]):
             group, keys = groups.popitem(last=False)
             key = keys.popleft()
             if keys:
-                groups[group] = keys  # to the end: the others have their turn first
+                groups[group] = keys  # at the end: the other groups come first
             elif not groups:
                 del self._waiting[level]
-            # One whose priority was raised since stands at a higher level too, where it was taken before.
+            # A key whose priority was raised is queued at the higher level too, and was taken there.
             if self._queued.get(key) == level:
                 return key
 
-    def _ring(self, key: K) -> None:
-        self._alarms.pop(key, None)
+    def _fire(self, key: K) -> None:
+        self._timers.pop(key, None)
         self.add(key)
 
     def _wake(self) -> None:
-        while self._takers:
-            taker = self._takers.popleft()
-            if not taker.done():
-                taker.set_result(None)
+        while self._waiters:
+            waiter = self._waiters.popleft()
+            if not waiter.done():
+                waiter.set_result(None)
                 return

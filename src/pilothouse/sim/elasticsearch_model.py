@@ -1,15 +1,16 @@
-"""An Elasticsearch that is a model: nodes, shards and their copies, masters, a voting configuration; no processes, no I/O.
+"""A model of Elasticsearch: nodes, shards and their copies, masters, a voting configuration; no processes, no
+I/O.
 
     database = ElasticsearchModel(random.Random(7))
-    database.join("es-demo-data-0", "7.17.9", ("data", "master"), now=12.0)
+    database.join("es-demo-data-0", "7.17.9", ("data", "master"))
     database.form(["es-demo-data-0"])
-    database.tick(13.0)                      # shards are built, moved and written to
-    database.leave("es-demo-data-0")         # it is down, and has what it has
-    database.crash("es-demo-data-0")         # the same, and nobody asked for it
-    database.lose("es-demo-data-0")          # it is gone, and so is what it had
+    database.tick(13.0)                      # shards are allocated, moved and written to
+    database.leave("es-demo-data-0")         # it stops, and keeps its data
+    database.crash("es-demo-data-0")         # it is killed, and keeps its data
+    database.lose("es-demo-data-0")          # it is removed with its data
 
-It knows what must never be and raises ``InvariantViolated`` at once: that the last good copy of a shard is thrown away, that the masters lose
-their majority, that a folder is read by a version older than the one that wrote it.
+It raises ``InvariantViolated`` when the last good copy of a shard is deleted, the masters lose their
+majority, or a data folder is read by a version older than the one that wrote it.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _SHARDS: Final = 4
 _COPIES: Final = 2
 _SPARES_ONE: Final = 3
 _BUILDING: Final = (2.0, 9.0)
-"""Seconds that it takes to build or move a copy, from and to."""
+"""How long it takes to build or move a copy, as a range in seconds."""
 
 
 class ModelMember(msgspec.Struct):
@@ -40,7 +41,7 @@ class ModelMember(msgspec.Struct):
 
 
 class ShardRecovery(msgspec.Struct, frozen=True):
-    """A copy that is on its way to a node, in place of another or besides."""
+    """A copy that is being built on a node, as a replacement or in addition."""
 
     target: str
     instead_of: str
@@ -48,7 +49,7 @@ class ShardRecovery(msgspec.Struct, frozen=True):
 
 
 class Shard(msgspec.Struct):
-    """What is written to it, and who has how much of that."""
+    """The number of writes, and how many of them each copy has."""
 
     written: int = 1
     copies: dict[str, int] = msgspec.field(default_factory=dict)
@@ -56,35 +57,35 @@ class Shard(msgspec.Struct):
 
 
 class ElasticsearchModel:
-    """One cluster, for as long as it lives."""
+    """One cluster."""
 
     def __init__(self, rng: Random) -> None:
         self._rng = rng
         self.members: dict[str, ModelMember] = {}
         self.shards: list[Shard] = []
         self.voting: dict[str, None] = {}
-        """The masters whose majority counts, in the order in which they came."""
+        """The voting configuration, in the order of joining."""
         self.excluded: dict[str, int] = {}
-        """With the generation of the Pilot that asked for it."""
+        """Nodes excluded from allocation, with the generation of the Pilot that asks for it."""
         self.primaries_only = False
         self.formed = False
-        self.struck: set[str] = set()
-        """Those that were killed and have not come back."""
+        self.crashed: set[str] = set()
+        """Nodes that were killed and have not come back."""
 
     def join(self, name: str, version: str, roles: Collection[str]) -> None:
-        """A node is started. Raises ``InvariantViolated`` if it can't read what it has."""
+        """Start a node. Raises ``InvariantViolated`` if it can't read its data folder."""
         member = self.members.get(name)
         if member is not None and Version.parse(version) < Version.parse(member.version):
             raise InvariantViolated(
                 f"{name} is started with {version}, and its folder was written by {member.version}"
             )
         self.members[name] = ModelMember(version, tuple(roles))
-        self.struck.discard(name)
+        self.crashed.discard(name)
         if self.formed and "master" in roles and name not in self.excluded:
             self.voting[name] = None
 
     def form(self, initial: Sequence[str]) -> None:
-        """Become a cluster, if a majority of those named is there."""
+        """Bootstrap the cluster, if a majority of the named nodes is up."""
         present = [name for name in initial if self.is_up(name)]
         if self.formed or len(present) < quorum(len(initial)) or not initial:
             return
@@ -95,7 +96,7 @@ class ElasticsearchModel:
         self.shards = [Shard() for _ in range(_SHARDS)]
 
     def leave(self, name: str) -> None:
-        """A node is stopped and keeps what it has. Raises ``InvariantViolated`` if the masters can't do without it."""
+        """Stop a node, which keeps its data. Raises ``InvariantViolated`` if the masters lose their majority."""
         member = self.members.get(name)
         if member is None or not member.up:
             return
@@ -104,24 +105,24 @@ class ElasticsearchModel:
         self._check_quorum(name)
 
     def crash(self, name: str) -> None:
-        """A node is killed and keeps what it has. Nobody is to blame for a majority that is lost by it."""
+        """Kill a node, which keeps its data. A majority that is lost by this violates nothing."""
         if self.is_up(name):
-            self.struck.add(name)
+            self.crashed.add(name)
             self.members[name].up = False
             self._drop_building(name)
 
     def lose(self, name: str) -> None:
-        """A node is gone with all it had. Raises ``InvariantViolated`` if that was the last of it."""
+        """Remove a node with its data. Raises ``InvariantViolated`` if it had the last good copy of a shard."""
         self.leave(name)
         self.members.pop(name, None)
-        self.struck.discard(name)
+        self.crashed.discard(name)
         for number, shard in enumerate(self.shards):
             had = shard.copies.pop(name, 0)
             if had == shard.written and not self._good(shard):
                 raise InvariantViolated(f"{name} is gone, and had the last good copy of shard {number}")
 
     def exclude(self, names: Mapping[str, int]) -> None:
-        """These take no shards and count for no majority."""
+        """Exclude these nodes from allocation and from voting."""
         self.excluded = dict(names)
         for name in names:
             if name in self.voting and len(self.voting) > 1:
@@ -135,7 +136,7 @@ class ElasticsearchModel:
         return member is not None and member.up
 
     def held(self, name: str) -> list[Shard]:
-        """The shards of which a node has something that can't be had elsewhere, or that can still be moved."""
+        """The shards whose copy on this node is the last one or can still be moved."""
         return [shard for shard in self.shards if name in shard.copies and not self._is_spare(shard, name)]
 
     @property
@@ -147,11 +148,11 @@ class ElasticsearchModel:
 
     @property
     def settled(self) -> bool:
-        """Nothing moves, and nothing would if it might."""
+        """True if no shard moves and allocation is enabled."""
         return not self.primaries_only and not any(shard.building for shard in self.shards)
 
     def tick(self, now: float) -> None:
-        """What a second brings: documents, and shards that are built and moved."""
+        """Advance: write documents, build and move shards."""
         for shard in self.shards:
             self._finish(shard, now)
             self._write(shard)
@@ -179,7 +180,7 @@ class ElasticsearchModel:
             for name in live:
                 shard.copies[name] = shard.written
             for name in [one for one, had in shard.copies.items() if had < shard.written and self.is_up(one)]:
-                # It was away, and is built anew.
+                # Its copy is stale and is rebuilt.
                 del shard.copies[name]
 
     def _next(self, shard: Shard, now: float) -> ShardRecovery | None:
@@ -195,7 +196,7 @@ class ElasticsearchModel:
         return None
 
     def _free(self, shard: Shard) -> list[str]:
-        """Who could take a copy, the emptiest first."""
+        """The nodes that could take a copy, the least loaded first."""
         able = [
             name
             for name, member in self.members.items()
@@ -214,15 +215,15 @@ class ElasticsearchModel:
         return [name for name, had in shard.copies.items() if had == shard.written]
 
     def _is_spare(self, shard: Shard, name: str) -> bool:
-        """It is elsewhere, on one that stays, and there is nobody left to take this copy."""
+        """True if another copy is on a node that stays, and no node can take this one."""
         staying = [other for other in self._live(shard) if other != name and other not in self.excluded]
         return bool(staying) and not self._free(shard) and shard.building is None
 
     def _check_quorum(self, name: str) -> None:
         if not self.formed or len(self.voting) < _SPARES_ONE:
-            # Of fewer none can be spared, and whoever has so few wants it so.
+            # Fewer masters tolerate no loss, which is the user's choice.
             return
-        live = [one for one in self.voting if self.is_up(one) or one in self.struck]
+        live = [one for one in self.voting if self.is_up(one) or one in self.crashed]
         if len(live) < quorum(len(self.voting)):
             raise InvariantViolated(
                 f"{name} is stopped, and {len(live)} of {len(self.voting)} masters are no majority"

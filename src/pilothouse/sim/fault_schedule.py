@@ -1,13 +1,13 @@
-"""What goes wrong, and when: drawn by a seed, or given.
+"""Fault schedules: what fails, and when, drawn by a seed or given.
 
-    fortune = SeededFaults(seed=7, weather=STORMY)
-    fortune.at("m0", FaultPoint.WRITE, 12)        # PlannedFault(…CRASH_AFTER) or None
-    fortune.happened                         # what did go wrong so far
-    FixedFaults(fortune.happened[:3])              # the same again, with nothing but these
+    fault_source = SeededFaults(seed=7, profile=FREQUENT_FAULTS, managers=["m0"], nodes=["n0"])
+    fault_source.at("m0", FaultPoint.WRITE, 12)    # PlannedFault(…CRASH_AFTER) or None
+    fault_source.happened                          # the faults injected so far
+    FixedFaults(fault_source.happened[:3])         # a run with only these
 
-A *mishap* has an address: the twelfth write of manager m0, the fortieth piece of its watches, the second 95. So a run can be
-told again with fewer of them, which is how a failure is shrunk to what it takes. Delays, and clocks that are wrong from the
-beginning, are no mishaps but weather: they come from the seed alone.
+A *planned fault* has an address: write 12 of manager m0, chunk 40 of its watches, second 95. So a run can be
+repeated with fewer faults, which is how a failure is shrunk. Delays and clock skew have no address: they come
+from the seed alone.
 """
 
 from __future__ import annotations
@@ -21,62 +21,62 @@ import msgspec
 
 
 class FaultPoint(Enum):
-    """Where a mishap strikes."""
+    """Where a fault is injected."""
 
     WRITE = "write"
     READ = "read"
-    PIECE = "piece of a watch"
+    CHUNK = "piece of a watch"
     SECOND = "second"
 
 
 class Fault(Enum):
-    """What can go wrong."""
+    """The faults, with the words that describe them in a report."""
 
     # with a write
     LOST_BEFORE = "is lost on the way to the server"
-    LOST_AFTER = "is carried out, and its answer is lost"
-    CONFLICT = "is refused, as if somebody else had been faster"
-    CRASH_BEFORE = "is the last thing it wants to do: it crashes before"
-    CRASH_AFTER = "is the last thing it does: it crashes before the answer"
-    STALL = "is in its hand when it stands still"
+    LOST_AFTER = "is executed, and its answer is lost"
+    CONFLICT = "is refused with a conflict"
+    CRASH_BEFORE = "is not sent: the process crashes before"
+    CRASH_AFTER = "is executed: the process crashes before the answer"
+    STALL = "is delayed: the process pauses before"
     # with a read
     READ_LOST = "is lost"
     # with a piece of a watch
-    CUT = "is the last: the watch breaks off"
-    REPEATED = "comes twice"
-    HELD = "comes late, and everything after it"
+    CUT = "is the last one: the watch breaks off"
+    REPEATED = "arrives twice"
+    HELD = "arrives late, with all that follow"
     # with a whole process, at a second
-    CRASH = "crashes, and is started again"
-    PAUSE = "stands still, wakes and goes on"
+    CRASH = "crashes and is restarted"
+    PAUSE = "pauses and resumes"
     PARTITION = "can't reach the server"
-    RESTART = "goes down and comes up again"
-    FORGET = "forgets its history"
-    BLACKOUT = "and all managers and nodes lose their power, and come up again"
-    CLOCK = "has its clock set"
+    RESTART = "restarts"
+    FORGET = "compacts its history"
+    BLACKOUT = "and all managers and nodes lose power and restart"
+    CLOCK = "has its clock changed"
     UNPLUG = "is unplugged"
 
 
 class PlannedFault(msgspec.Struct, frozen=True):
-    """One thing that goes wrong."""
+    """One fault and its address."""
 
     who: str
-    place: FaultPoint
+    point: FaultPoint
     number: int
-    """Counted from 0, through all lives of the process; of a ``SECOND`` the second."""
+    """Counted from 0, through all restarts of the process; for ``SECOND`` the second."""
     fault: Fault
     seconds: float = 0.0
-    """How long it lasts, where it does; of a ``CLOCK`` by how much it is set."""
+    """The duration, if any; for ``CLOCK`` the change."""
 
     def __str__(self) -> str:
         word = "by" if self.fault is Fault.CLOCK else "for"
         lasting = f", {word} {self.seconds:.0f}s" if self.seconds else ""
-        if self.place is FaultPoint.SECOND:
+        if self.point is FaultPoint.SECOND:
             return f"at {self.number}s {self.who} {self.fault.value}{lasting}"
-        return f"{self.place.value} {self.number} of {self.who} {self.fault.value}{lasting}"
+        return f"{self.point.value} {self.number} of {self.who} {self.fault.value}{lasting}"
 
 
 class FaultRates(msgspec.Struct, frozen=True):
-    """How often, of one request or piece of a watch."""
+    """Probabilities, for one request or one chunk of a watch."""
 
     lost_before: float = 0.0
     lost_after: float = 0.0
@@ -91,21 +91,21 @@ class FaultRates(msgspec.Struct, frozen=True):
 
 
 class FaultProfile(msgspec.Struct, frozen=True):
-    """How bad it gets."""
+    """How often faults are injected, and how large delays and clock skew are."""
 
     rates: FaultRates = FaultRates()
-    troubles: float = 0.0
-    """Seconds between two that strike a whole process, on average; 0 is never."""
+    process_faults: float = 0.0
+    """Mean seconds between two faults of whole processes; 0 is never."""
     delay: float = 0.0
-    """Seconds that a request or its answer takes, at most."""
+    """The longest delay of a request or its answer, in seconds."""
     lag: float = 0.0
-    """Seconds by which a watch is behind, at most."""
+    """The longest delay of a watch, in seconds."""
     skew: float = 0.0
-    """Seconds by which clocks may be wrong, either way."""
+    """The largest clock skew, in seconds, either way."""
 
 
-CALM = FaultProfile()
-STORMY = FaultProfile(
+NO_FAULTS = FaultProfile()
+FREQUENT_FAULTS = FaultProfile(
     FaultRates(
         lost_before=0.02,
         lost_after=0.02,
@@ -118,14 +118,14 @@ STORMY = FaultProfile(
         repeated=0.02,
         held=0.01,
     ),
-    troubles=25.0,
+    process_faults=25.0,
     delay=0.2,
     lag=1.0,
     skew=20.0,
 )
 
 HORIZON = 3600
-_PLACES = {
+_FAULTS_AT = {
     FaultPoint.WRITE: (
         Fault.LOST_BEFORE,
         Fault.LOST_AFTER,
@@ -135,7 +135,7 @@ _PLACES = {
         Fault.STALL,
     ),
     FaultPoint.READ: (Fault.READ_LOST,),
-    FaultPoint.PIECE: (Fault.CUT, Fault.REPEATED, Fault.HELD),
+    FaultPoint.CHUNK: (Fault.CUT, Fault.REPEATED, Fault.HELD),
 }
 _LASTING = {
     Fault.CRASH: (0.0, 20.0),
@@ -151,34 +151,36 @@ _LASTING = {
 
 
 class FaultSource(Protocol):
-    """Who says what goes wrong."""
+    """Decides which faults are injected."""
 
     @property
     def happened(self) -> Sequence[PlannedFault]: ...
 
-    def at(self, who: str, place: FaultPoint, number: int) -> PlannedFault | None:
-        """What happens here; asked once."""
+    def at(self, who: str, point: FaultPoint, number: int) -> PlannedFault | None:
+        """The fault at this address, if any; asked once."""
 
-    def troubles(self) -> Sequence[PlannedFault]:
-        """Those that strike whole processes, by the second. They have not happened until ``struck``."""
+    def process_faults(self) -> Sequence[PlannedFault]:
+        """The faults of whole processes, by the second; ``record`` notes that one was injected."""
 
-    def struck(self, mishap: PlannedFault) -> None: ...
+    def record(self, planned: PlannedFault) -> None: ...
 
     def calm(self) -> None:
-        """The time of trouble is over."""
+        """Inject no more faults."""
 
 
 class SeededFaults:
-    """By a seed."""
+    """Faults drawn by a seed."""
 
     def __init__(
-        self, seed: int, weather: FaultProfile, *, managers: Sequence[str], nodes: Sequence[str]
+        self, seed: int, profile: FaultProfile, *, managers: Sequence[str], nodes: Sequence[str]
     ) -> None:
         self._seed = seed
-        self._rates = weather.rates
+        self._rates = profile.rates
         self._is_calm = False
         self._rngs: dict[tuple[str, FaultPoint], Random] = {}
-        self._troubles = _troubles(Random(f"troubles {seed}"), weather.troubles, managers, nodes)
+        self._process_faults = _process_faults(
+            Random(f"troubles {seed}"), profile.process_faults, managers, nodes
+        )
         self._happened: list[PlannedFault] = []
 
     @property
@@ -188,68 +190,70 @@ class SeededFaults:
     def calm(self) -> None:
         self._is_calm = True
 
-    def at(self, who: str, place: FaultPoint, number: int) -> PlannedFault | None:
+    def at(self, who: str, point: FaultPoint, number: int) -> PlannedFault | None:
         if self._is_calm:
             return None
-        rng = self._rngs.get((who, place))
+        rng = self._rngs.get((who, point))
         if rng is None:
-            rng = self._rngs[who, place] = Random(f"{who} {place.value} {self._seed}")
+            rng = self._rngs[who, point] = Random(f"{who} {point.value} {self._seed}")
         drawn = rng.random()
-        for fault in _PLACES[place]:
+        for fault in _FAULTS_AT[point]:
             rate: float = getattr(self._rates, fault.name.lower())
             if drawn < rate:
                 seconds = rng.uniform(*_LASTING[fault]) if fault in _LASTING else 0.0
-                mishap = PlannedFault(who, place, number, fault, seconds)
-                self._happened.append(mishap)
-                return mishap
+                planned = PlannedFault(who, point, number, fault, seconds)
+                self._happened.append(planned)
+                return planned
             drawn -= rate
         return None
 
-    def troubles(self) -> Sequence[PlannedFault]:
-        return self._troubles
+    def process_faults(self) -> Sequence[PlannedFault]:
+        return self._process_faults
 
-    def struck(self, mishap: PlannedFault) -> None:
-        self._happened.append(mishap)
+    def record(self, planned: PlannedFault) -> None:
+        self._happened.append(planned)
 
 
 class FixedFaults:
-    """These, and nothing else."""
+    """Exactly these faults."""
 
-    def __init__(self, mishaps: Iterable[PlannedFault], *, whenever: bool = False) -> None:
-        """``whenever`` has them happen in the calm as well."""
+    def __init__(self, faults: Iterable[PlannedFault], *, whenever: bool = False) -> None:
+        """``whenever``: also after ``calm``."""
         self._whenever = whenever
         self._is_calm = False
-        self._troubles: list[PlannedFault] = []
+        self._process_faults: list[PlannedFault] = []
         self._at: dict[tuple[str, FaultPoint, int], PlannedFault] = {}
         self._happened: list[PlannedFault] = []
-        for each in mishaps:
-            if each.place is FaultPoint.SECOND:
-                self._troubles.append(each)
+        for each in faults:
+            if each.point is FaultPoint.SECOND:
+                self._process_faults.append(each)
             else:
-                self._at[each.who, each.place, each.number] = each
+                self._at[each.who, each.point, each.number] = each
 
     @property
     def happened(self) -> Sequence[PlannedFault]:
         return self._happened
 
-    def at(self, who: str, place: FaultPoint, number: int) -> PlannedFault | None:
-        mishap = self._at.get((who, place, number)) if self._whenever or not self._is_calm else None
-        if mishap is not None:
-            self._happened.append(mishap)
-        return mishap
+    def at(self, who: str, point: FaultPoint, number: int) -> PlannedFault | None:
+        planned = self._at.get((who, point, number)) if self._whenever or not self._is_calm else None
+        if planned is not None:
+            self._happened.append(planned)
+        return planned
 
     def calm(self) -> None:
         self._is_calm = True
 
-    def troubles(self) -> Sequence[PlannedFault]:
-        return sorted(self._troubles, key=lambda each: each.number)
+    def process_faults(self) -> Sequence[PlannedFault]:
+        return sorted(self._process_faults, key=lambda each: each.number)
 
-    def struck(self, mishap: PlannedFault) -> None:
-        self._happened.append(mishap)
+    def record(self, planned: PlannedFault) -> None:
+        self._happened.append(planned)
 
 
-def _troubles(rng: Random, every: float, managers: Sequence[str], nodes: Sequence[str]) -> list[PlannedFault]:
-    """As many as fit into the longest script; those after its end never strike."""
+def _process_faults(
+    rng: Random, every: float, managers: Sequence[str], nodes: Sequence[str]
+) -> list[PlannedFault]:
+    """Faults of whole processes, up to the horizon."""
     found: list[PlannedFault] = []
     if not every:
         return found

@@ -1,13 +1,13 @@
-"""What goes wrong between one process and the server.
+"""A transport that injects faults between one process and the server.
 
-    storm = ConnectionFaults("m0", fortune, Random(7), weather, process)
-    api = Api(FaultyTransport(server.transport("m0"), storm), ...)
-    storm.part()                 # nothing passes, either way; requests hang until their deadline
-    storm.rejoin()
-    storm.calm()                 # from here on nothing is late
+    connection = ConnectionFaults("m0", fault_source, Random(7), profile, process)
+    api = Api(FaultyTransport(server.transport("m0"), connection), ...)
+    connection.disconnect()      # nothing passes, either way; requests hang until their deadline
+    connection.reconnect()
+    connection.calm()            # no delays from here on
 
-Each fault is one that the real world has: see ``faults``. Nothing is ever lost from a watch that goes on, for the protocol
-does not allow it; one that breaks off, when history is forgotten meanwhile, is what makes a cache list anew.
+Each fault is one that real networks have: see ``fault_schedule``. An open watch never loses an event, for the
+protocol does not allow it; a watch that breaks off while the history is compacted makes a cache list again.
 """
 
 from __future__ import annotations
@@ -30,17 +30,24 @@ from pilothouse.client.transport import (
     Transport,
 )
 from pilothouse.meta.errors import StatusError
-from pilothouse.sim.fault_schedule import CALM, Fault, FaultPoint, FaultProfile, FaultSource, PlannedFault
+from pilothouse.sim.fault_schedule import (
+    NO_FAULTS,
+    Fault,
+    FaultPoint,
+    FaultProfile,
+    FaultSource,
+    PlannedFault,
+)
 
 READS = frozenset({"GET", "HEAD"})
 
 
 class Crashed(BaseException):
-    """The process is dead: nothing in it goes on, and nothing is tidied up."""
+    """The process is dead: none of its code runs any more, not even clean-up."""
 
 
 class FaultTarget(Protocol):
-    """The process that it befalls."""
+    """The process that faults are injected into."""
 
     def crash(self) -> None: ...
 
@@ -50,91 +57,91 @@ class FaultTarget(Protocol):
 
 
 class ConnectionFaults:
-    """The weather between one process and the server, through all its lives."""
+    """The faults between one process and the server, through all restarts of the process."""
 
     def __init__(
-        self, who: str, fortune: FaultSource, rng: Random, weather: FaultProfile, victim: FaultTarget
+        self, who: str, fault_source: FaultSource, rng: Random, profile: FaultProfile, process: FaultTarget
     ) -> None:
         self._who = who
-        self._fortune = fortune
+        self._fault_source = fault_source
         self._rng = rng
-        self._weather = weather
-        self._victim = victim
+        self._profile = profile
+        self._process = process
         self._counts = dict.fromkeys(FaultPoint, 0)
         self._open = asyncio.Event()
         self._open.set()
 
     @property
     def writes(self) -> int:
-        """How many have been begun."""
+        """How many writes were started."""
         return self._counts[FaultPoint.WRITE]
 
     def calm(self) -> None:
-        """Let nothing be late from here on."""
-        self._weather = CALM
-        self.rejoin()
+        """End all delays."""
+        self._profile = NO_FAULTS
+        self.reconnect()
 
-    def part(self) -> None:
-        """Let nothing pass, in either direction."""
+    def disconnect(self) -> None:
+        """Block both directions."""
         self._open.clear()
 
-    def rejoin(self) -> None:
-        """What was held up and is still waited for goes on."""
+    def reconnect(self) -> None:
+        """Unblock; requests that are still waited for go on."""
         self._open.set()
 
-    async def pass_gate(self) -> None:
-        """Wait while parted."""
+    async def wait_connected(self) -> None:
+        """Wait until connected."""
         await self._open.wait()
 
-    def strikes(self, place: FaultPoint) -> PlannedFault | None:
-        """What happens to the next of its kind."""
-        number = self._counts[place]
-        self._counts[place] = number + 1
-        return self._fortune.at(self._who, place, number)
+    def next_fault(self, point: FaultPoint) -> PlannedFault | None:
+        """The fault of the next request or chunk, if any."""
+        number = self._counts[point]
+        self._counts[point] = number + 1
+        return self._fault_source.at(self._who, point, number)
 
     def crash(self) -> Crashed:
-        """End the process; gives what whoever waits for an answer gets."""
-        self._victim.crash()
+        """Crash the process; returns the exception for the pending request."""
+        self._process.crash()
         return Crashed()
 
     async def stall(self, seconds: float) -> None:
-        """Have the process stand still right here."""
+        """Pause the process at this point."""
         loop = asyncio.get_running_loop()
-        self._victim.pause()
-        # In a context of nobody's: an alarm of the process's own would stand still with it.
-        loop.call_later(seconds, self._victim.resume, context=Context())
+        self._process.pause()
+        # In an empty context: a timer of the process would be paused with it.
+        loop.call_later(seconds, self._process.resume, context=Context())
         await asyncio.sleep(0)
 
     async def delay(self) -> None:
-        if self._weather.delay:
-            await asyncio.sleep(self._rng.uniform(0, self._weather.delay))
+        if self._profile.delay:
+            await asyncio.sleep(self._rng.uniform(0, self._profile.delay))
 
     async def lag(self) -> None:
-        if self._weather.lag:
-            await asyncio.sleep(self._rng.uniform(0, self._weather.lag))
+        if self._profile.lag:
+            await asyncio.sleep(self._rng.uniform(0, self._profile.lag))
 
 
 class FaultyTransport:
-    """A transport through a storm, for one life of a process."""
+    """A transport with faults, for one start of a process."""
 
-    def __init__(self, inner: Transport, storm: ConnectionFaults) -> None:
+    def __init__(self, inner: Transport, connection: ConnectionFaults) -> None:
         self._inner = inner
-        self._storm = storm
+        self._connection = connection
         self.dead = False
-        """The process is: nothing that it still says is heard."""
+        """The process has crashed: its requests are dropped."""
 
     async def request(self, call: ClientRequest) -> ClientResponse:
-        storm = self._storm
-        struck = storm.strikes(FaultPoint.READ if call.method in READS else FaultPoint.WRITE)
-        fault = struck.fault if struck is not None else None
-        await storm.pass_gate()
-        await storm.delay()
+        connection = self._connection
+        planned = connection.next_fault(FaultPoint.READ if call.method in READS else FaultPoint.WRITE)
+        fault = planned.fault if planned is not None else None
+        await connection.wait_connected()
+        await connection.delay()
         self._live()
         match fault:
             case Fault.CRASH_BEFORE:
-                raise storm.crash()
-            case Fault.STALL if struck is not None:
-                await storm.stall(struck.seconds)
+                raise connection.crash()
+            case Fault.STALL if planned is not None:
+                await connection.stall(planned.seconds)
                 self._live()
             case Fault.LOST_BEFORE:
                 raise NotSent("lost on the way to the server")
@@ -146,9 +153,9 @@ class FaultyTransport:
                 pass
         answer = await self._inner.request(call)
         if fault is Fault.CRASH_AFTER:
-            raise storm.crash()
-        await storm.pass_gate()
-        await storm.delay()
+            raise connection.crash()
+        await connection.wait_connected()
+        await connection.delay()
         self._live()
         if fault is Fault.LOST_AFTER:
             raise Interrupted("lost on the way back")
@@ -156,7 +163,7 @@ class FaultyTransport:
 
     @asynccontextmanager
     async def stream(self, call: ClientRequest) -> AsyncIterator[ResponseStreamReader]:
-        await self._storm.pass_gate()
+        await self._connection.wait_connected()
         self._live()
         async with (
             self._inner.stream(call) as stream,
@@ -165,18 +172,18 @@ class FaultyTransport:
             yield ResponseStreamReader(stream.status, stream.headers, chunks)
 
     async def _through(self, chunks: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
-        storm = self._storm
+        connection = self._connection
         async for chunk in chunks:
-            struck = storm.strikes(FaultPoint.PIECE)
-            await storm.lag()
-            if struck is not None and struck.fault is Fault.HELD:
-                await asyncio.sleep(struck.seconds)
-            await storm.pass_gate()
+            planned = connection.next_fault(FaultPoint.CHUNK)
+            await connection.lag()
+            if planned is not None and planned.fault is Fault.HELD:
+                await asyncio.sleep(planned.seconds)
+            await connection.wait_connected()
             self._live()
             yield chunk
-            if struck is not None and struck.fault is Fault.REPEATED:
+            if planned is not None and planned.fault is Fault.REPEATED:
                 yield chunk
-            if struck is not None and struck.fault is Fault.CUT:
+            if planned is not None and planned.fault is Fault.CUT:
                 raise Interrupted("the watch broke off")
 
     def _live(self) -> None:
@@ -185,5 +192,5 @@ class FaultyTransport:
 
 
 def _conflict() -> ClientResponse:
-    refusal = StatusError(409, "Conflict", "the object has been modified; somebody else was faster")
+    refusal = StatusError(409, "Conflict", "the object has been modified by another client")
     return ClientResponse(409, {"Content-Type": "application/json"}, msgspec.json.encode(refusal.to_dict()))

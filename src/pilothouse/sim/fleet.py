@@ -1,12 +1,12 @@
-"""A fleet in a bottle: a server, managers, nodes, pilots, and what befalls them.
+"""A simulated fleet: a server, managers, nodes, pilots, users and faults.
 
-    fleet = SimulatedFleet(scenario, actions, fortune, loop, seed=7, weather=STORMY)
-    await fleet.run()                # raises Violated or NotConverged
+    fleet = SimulatedFleet(scenario, actions, fault_source, loop, seed=7, profile=FREQUENT_FAULTS)
+    await fleet.run()                # raises InvariantViolated or NotConverged
 
-A run has three parts. *Trouble*: users do what they do, while managers crash, stand still and are started again, the server
-restarts, nodes are lost, and every request goes through a storm. *Calm*: nothing goes wrong any more, and within a bound
-everything has to come to rest, in a state that the scenario accepts. *Rest*: nothing is written any more, leases aside. All
-the while a witness sees every write and knows what must never be.
+A run has three parts. *Faults*: users act, while managers crash, pause and are restarted, the server
+restarts, nodes are lost, and requests fail. *Calm*: no more faults, and within a bound everything must come
+to rest, in a state that the scenario accepts. *Rest*: nothing is written any more, except leases. The
+invariant checker sees every write of all three.
 """
 
 from __future__ import annotations
@@ -24,104 +24,109 @@ from pilothouse.client.transport import TransportError
 from pilothouse.meta.errors import StatusError
 from pilothouse.runtime.controller import Controller
 from pilothouse.runtime.invariants import Invariant
-from pilothouse.sim.fault_schedule import CALM, Fault, FaultProfile, FaultSource, PlannedFault
+from pilothouse.sim.fault_schedule import NO_FAULTS, Fault, FaultProfile, FaultSource, PlannedFault
 from pilothouse.sim.idle_pilot import IdlePilot
 from pilothouse.sim.invariant_checker import InvariantChecker, LeaderHistory
 from pilothouse.sim.loop import LoopClock, SeededLoop
-from pilothouse.sim.simulated_manager import LEASE, SimulatedManager, Through
+from pilothouse.sim.simulated_manager import LEASE, SimulatedManager, TransportWrapper
 from pilothouse.sim.simulated_node import NodeTiming, SimulatedNode
 from pilothouse.sim.simulated_server import ADMIN, ObservedWrite, SimulatedServer
 
 BOUND = 1800.0
-"""Seconds within which everything has come to rest once nothing goes wrong any more."""
+"""Seconds in which everything must come to rest after the last fault."""
 QUIET = 60.0
 """Seconds without a write that count as rest."""
 RESTING = 180.0
-"""Seconds that it is then watched."""
+"""Seconds in which nothing may be written afterwards."""
 
 
 class NotConverged(AssertionError):
-    """It did not come to rest, or not where it should."""
+    """The fleet did not come to rest, or in a wrong state."""
 
 
 class UserAction(msgspec.Struct, frozen=True):
-    """Something that a user does."""
+    """One action of a user."""
 
     after: float
-    """Seconds since the one before."""
+    """Seconds after the previous action."""
     what: str
     do: Callable[[Api], Awaitable[object]]
     user: User = ADMIN
-    """Whoever does it."""
+    """The user that acts."""
 
     def __str__(self) -> str:
         return f"a user: {self.what}"
 
 
 Settled = Callable[[Api], Awaitable[str]]
-"""What is not as it should be once all is quiet; empty if all is. It goes by what was asked for, not by what was done."""
+"""Returns what is wrong at rest; empty if nothing is. It compares with what users asked for, not with what
+was done."""
 
 
 class Scenario(msgspec.Struct, frozen=True):
-    """What users do, and what has to come of it."""
+    """What users do, and what must hold during and after it."""
 
     name: str
     controllers: Sequence[Controller]
     users: Callable[[random.Random], Sequence[UserAction]]
     settled: Settled
-    promises: Sequence[Invariant] = ()
+    invariants: Sequence[Invariant] = ()
     managers: int = 2
     nodes: int = 2
     pilots: int = 0
-    habits: NodeTiming = NodeTiming()
-    """How the nodes take their time, and how often what they start fails."""
-    through: Callable[[], Through] | None = None
-    """Something of the scenario's own between managers and server, such as a bug."""
-    beside: Callable[[SimulatedServer, LoopClock, random.Random], Coroutine[None, None, None]] | None = None
-    """Something of the scenario's own that runs along, such as a database and its pilots; it may raise ``Violated``."""
+    timing: NodeTiming = NodeTiming()
+    """How long nodes take to start and stop pods, and how often starts fail."""
+    wrap_transport: Callable[[], TransportWrapper] | None = None
+    """Wraps the transport of each manager, for instance to add a bug."""
+    companion: Callable[[SimulatedServer, LoopClock, random.Random], Coroutine[None, None, None]] | None = (
+        None
+    )
+    """A coroutine that runs along, such as a database and its pilots; it may raise ``InvariantViolated``."""
 
 
 class SimulatedFleet:
-    """Everything in the bottle."""
+    """Everything that a simulation runs."""
 
     def __init__(
         self,
         scenario: Scenario,
         actions: Sequence[UserAction],
-        fortune: FaultSource,
+        fault_source: FaultSource,
         loop: SeededLoop,
         *,
         seed: int,
-        weather: FaultProfile = CALM,
+        profile: FaultProfile = NO_FAULTS,
     ) -> None:
         rng = random.Random(f"fleet {seed}")
         self._loop = loop
         self._actions = actions
-        self._fortune = fortune
+        self._fault_source = fault_source
         self._scenario = scenario
         self._seed = seed
-        self._reign = LeaderHistory(*LEASE)
+        self._leaders = LeaderHistory(*LEASE)
         self.clock = LoopClock(loop)
         self.server = SimulatedServer(self.clock, seed=seed, heard=self._heard)
         self.api = self.server.api("user")
-        """What users write with: people have good connections."""
-        self.witness = InvariantChecker(
-            self.server.store, scenario.promises, reign=self._reign, now=loop.time
+        """The client of users, without faults."""
+        self.checker = InvariantChecker(
+            self.server.store, scenario.invariants, leaders=self._leaders, now=loop.time
         )
-        self.told: list[str] = []
-        """What befell it, and what users did."""
-        extra: dict[str, Through] = {} if scenario.through is None else {"through": scenario.through()}
+        self.timeline: list[str] = []
+        """Faults and user actions, with their times."""
+        extra: dict[str, TransportWrapper] = (
+            {} if scenario.wrap_transport is None else {"wrap_transport": scenario.wrap_transport()}
+        )
         self.managers = {
             name: SimulatedManager(
                 name,
                 self.server,
                 scenario.controllers,
                 loop,
-                fortune,
+                fault_source,
                 seed=seed,
-                weather=weather,
+                profile=profile,
                 timing=LeaseTiming(),
-                skew=rng.uniform(-weather.skew, weather.skew),
+                skew=rng.uniform(-profile.skew, profile.skew),
                 **extra,
             )
             for name in manager_names(scenario)
@@ -131,22 +136,22 @@ class SimulatedFleet:
             IdlePilot(self.server.api(f"p{n}"), f"p{n}", self.clock) for n in range(scenario.pilots)
         ]
         self._plugged: dict[str, asyncio.Task[None]] = {}
-        self._striking: list[asyncio.Task[None]] = []
+        self._injecting: list[asyncio.Task[None]] = []
         self._is_dark = False
-        """Nothing has power."""
+        """A power cut: nothing runs."""
 
     @property
     def now(self) -> float:
-        """Seconds since the beginning."""
+        """Seconds since the start."""
         return self._loop.time()
 
     async def run(self) -> None:
-        """Trouble, calm, rest. Raises ``Violated`` or ``NotConverged``."""
+        """Faults, calm, rest. Raises ``InvariantViolated`` or ``NotConverged``."""
         await self.server.start()
-        witness = asyncio.ensure_future(self.witness.run())
+        checker = asyncio.ensure_future(self.checker.run())
         acting = asyncio.ensure_future(self._acts())
         pilots = [asyncio.ensure_future(pilot.run()) for pilot in self.pilots]
-        judges = [witness, *self._beside()]
+        judges = [checker, *self._companion()]
         for name in self.nodes:
             self._plug(name)
         for manager in self.managers.values():
@@ -171,15 +176,15 @@ class SimulatedFleet:
             await asyncio.gather(trouble, return_exceptions=True)
         await self._clear_up()
         await self._come_to_rest()
-        before = self.witness.writes
+        before = self.checker.writes
         await asyncio.sleep(RESTING)
-        if self.witness.writes != before:
+        if self.checker.writes != before:
             raise NotConverged(
-                f"{self.witness.writes - before} writes while nothing changed; the last was {self.witness.last}"
+                f"{self.checker.writes - before} writes while nothing changed; the last was {self.checker.last}"
             )
 
     async def _do(self, action: UserAction) -> None:
-        """People whose request is refused see why, and go on; those whose server is down try again."""
+        """Users retry while the server is down, and go on after a refusal."""
         while True:
             try:
                 await action.do(self._api_of(action.user))
@@ -196,52 +201,52 @@ class SimulatedFleet:
         return self.api if user == ADMIN else self.server.api("user", user=user)
 
     async def _trouble(self) -> None:
-        for mishap in self._fortune.troubles():
-            await asyncio.sleep(max(0.0, mishap.number - self.now))
+        for planned in self._fault_source.process_faults():
+            await asyncio.sleep(max(0.0, planned.number - self.now))
             self._revive()
-            self._fortune.struck(mishap)
-            self._say(str(mishap))
-            task = asyncio.ensure_future(self._strike(mishap))
-            self._striking.append(task)
+            self._fault_source.record(planned)
+            self._say(str(planned))
+            task = asyncio.ensure_future(self._inject(planned))
+            self._injecting.append(task)
         await asyncio.get_running_loop().create_future()
 
-    async def _strike(self, mishap: PlannedFault) -> None:
-        match mishap.fault:
+    async def _inject(self, planned: PlannedFault) -> None:
+        match planned.fault:
             case Fault.RESTART:
                 await self.server.stop()
-                await asyncio.sleep(mishap.seconds)
+                await asyncio.sleep(planned.seconds)
                 if not self._is_dark:
                     await self.server.start()
             case Fault.BLACKOUT:
                 await self._go_dark()
-                await asyncio.sleep(mishap.seconds)
+                await asyncio.sleep(planned.seconds)
                 await self._light_up()
             case Fault.FORGET:
                 await self.server.store.compact(self.server.revision)
             case Fault.UNPLUG:
-                await self._unplug(mishap.who)
-                await asyncio.sleep(mishap.seconds)
-                self._plug(mishap.who)
+                await self._unplug(planned.who)
+                await asyncio.sleep(planned.seconds)
+                self._plug(planned.who)
             case _:
-                await self._strike_manager(self.managers[mishap.who], mishap)
+                await self._inject_into_manager(self.managers[planned.who], planned)
 
-    async def _strike_manager(self, manager: SimulatedManager, mishap: PlannedFault) -> None:
-        match mishap.fault:
+    async def _inject_into_manager(self, manager: SimulatedManager, planned: PlannedFault) -> None:
+        match planned.fault:
             case Fault.CRASH:
                 manager.crash()
                 await manager.ended()
-                await asyncio.sleep(mishap.seconds)
+                await asyncio.sleep(planned.seconds)
                 self._revive()
             case Fault.PAUSE:
                 manager.pause()
-                await asyncio.sleep(mishap.seconds)
+                await asyncio.sleep(planned.seconds)
                 manager.resume()
             case Fault.PARTITION:
-                manager.storm.part()
-                await asyncio.sleep(mishap.seconds)
-                manager.storm.rejoin()
+                manager.connection.disconnect()
+                await asyncio.sleep(planned.seconds)
+                manager.connection.reconnect()
             case Fault.CLOCK:
-                manager.clock.skew += mishap.seconds
+                manager.clock.skew += planned.seconds
             case other:
                 raise ValueError(f"{other} does not strike a manager")
 
@@ -255,18 +260,18 @@ class SimulatedFleet:
         await self.server.stop()
 
     async def _light_up(self) -> None:
-        """The server comes first, and knows that no node runs."""
+        """End a power cut: the server starts first, and knows that no node runs."""
         if self._is_dark:
-            self.witness.begin_anew()
+            self.checker.reset_readiness()
             await self.server.start(absent=self.nodes)
-            self.witness.served_from(self.server.revision)
+            self.checker.served_from(self.server.revision)
             self._is_dark = False
             for name in self.nodes:
                 self._plug(name)
             self._revive()
 
     def _revive(self) -> None:
-        """Whoever died in the storm is started again, as an init system would."""
+        """Restart crashed managers, as an init system would."""
         if self._is_dark:
             return
         for manager in self.managers.values():
@@ -274,14 +279,14 @@ class SimulatedFleet:
                 manager.start()
 
     async def _clear_up(self) -> None:
-        for task in self._striking:
+        for task in self._injecting:
             task.cancel()
-        await asyncio.gather(*self._striking, return_exceptions=True)
+        await asyncio.gather(*self._injecting, return_exceptions=True)
         await self._light_up()
         await self.server.start()
-        self._fortune.calm()
+        self._fault_source.calm()
         for manager in self.managers.values():
-            manager.storm.calm()
+            manager.connection.calm()
             manager.resume()
         for name in self.nodes:
             self._plug(name)
@@ -289,12 +294,12 @@ class SimulatedFleet:
 
     async def _come_to_rest(self) -> None:
         end = self.now + BOUND
-        writes, since = self.witness.writes, self.now
+        writes, since = self.checker.writes, self.now
         while self.now < end:
             await asyncio.sleep(5)
             self._revive()
-            if self.witness.writes != writes or not self._idle:
-                writes, since = self.witness.writes, self.now
+            if self.checker.writes != writes or not self._idle:
+                writes, since = self.checker.writes, self.now
             elif self.now - since >= QUIET:
                 problem = await self._scenario.settled(self.api)
                 if problem:
@@ -302,7 +307,7 @@ class SimulatedFleet:
                 return
         problem = await self._scenario.settled(self.api)
         raise NotConverged(
-            f"it did not come to rest within {BOUND:g}s; the last write was {self.witness.last}"
+            f"it did not come to rest within {BOUND:g}s; the last write was {self.checker.last}"
             + (f"; {problem}" if problem else "")
         )
 
@@ -314,7 +319,7 @@ class SimulatedFleet:
     async def _end(self, *tasks: asyncio.Future[None]) -> None:
         for manager in self.managers.values():
             manager.crash()
-        everything = [*tasks, *self._plugged.values(), *self._striking]
+        everything = [*tasks, *self._plugged.values(), *self._injecting]
         for task in everything:
             task.cancel()
         await asyncio.gather(*everything, return_exceptions=True)
@@ -322,17 +327,19 @@ class SimulatedFleet:
             await manager.ended()
         await self.server.stop()
 
-    def _beside(self) -> list[asyncio.Future[None]]:
-        beside = self._scenario.beside
-        if beside is None:
+    def _companion(self) -> list[asyncio.Future[None]]:
+        companion = self._scenario.companion
+        if companion is None:
             return []
-        return [asyncio.ensure_future(beside(self.server, self.clock, random.Random(f"beside {self._seed}")))]
+        return [
+            asyncio.ensure_future(companion(self.server, self.clock, random.Random(f"beside {self._seed}")))
+        ]
 
     def _node(self, name: str, seed: int) -> SimulatedNode:
         rng = random.Random(f"{name} {seed}")
         subnet = f"127.8.{int(name[1:]) + 1}"
         return SimulatedNode(
-            self.server.api(name), name, self.clock, rng, self._scenario.habits, subnet=subnet
+            self.server.api(name), name, self.clock, rng, self._scenario.timing, subnet=subnet
         )
 
     def _plug(self, name: str) -> None:
@@ -349,10 +356,10 @@ class SimulatedFleet:
 
     def _heard(self, written: ObservedWrite) -> None:
         if written.agent.partition("-")[0] in self.managers and not written.path.startswith(_LEASES):
-            self._reign.wrote(written)
+            self._leaders.wrote(written)
 
     def _say(self, what: str) -> None:
-        self.told.append(f"{self.now:.0f}s {what}")
+        self.timeline.append(f"{self.now:.0f}s {what}")
 
 
 _LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"

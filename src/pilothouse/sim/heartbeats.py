@@ -1,4 +1,4 @@
-"""A sign of life: a Lease renewed again and again.
+"""Heartbeats: a Lease that is renewed periodically.
 
 await renew(api, "n1", "kube-node-lease", "n1", clock)
 """
@@ -16,7 +16,7 @@ EVERY = 10.0
 
 
 async def renew(api: Api, name: str, namespace: str, holder: str, clock: Clock) -> None:
-    """Once; the Lease is made if there is none."""
+    """Renew the Lease once, or create it."""
     spec = {
         "holderIdentity": holder,
         "leaseDurationSeconds": 40,

@@ -1,9 +1,9 @@
-"""A pilot that has no database: it shows signs of life, and nothing else.
+"""A pilot without a database: it sends heartbeats and does nothing else.
 
     pilot = IdlePilot(api, "es-data-0", clock, namespace="db")
     await pilot.run()                # until cancelled
 
-Its Lease is renewed as DESIGN's contract says: every ten seconds, under the name ``pilot-<name>``.
+It renews the Lease ``pilot-<name>`` every ten seconds.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class IdlePilot:
         self._namespace = namespace
 
     async def run(self) -> None:
-        """Be alive until cancelled."""
+        """Send heartbeats until cancelled."""
         while True:
             try:
                 await heartbeats.renew(

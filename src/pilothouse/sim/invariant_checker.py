@@ -1,10 +1,10 @@
-"""Somebody who sees every write, in order, and says at once when something is that must never be.
+"""Checks the invariants on every write, in the order of the store.
 
-    witness = InvariantChecker(server.store, PROMISES["garbage"])
-    await witness.run()                       # raises InvariantViolated
+    checker = InvariantChecker(server.store, PROMISES["garbage"], leaders=leaders, now=loop.time)
+    await checker.run()                       # raises InvariantViolated
 
-Besides the promises of controllers (see ``runtime.promising``) it knows one of the runtime: what a manager wrote was accepted
-only while it held the lease.
+Besides the invariants of controllers (see ``runtime.invariants``) it checks one of the runtime: a manager's
+write is accepted only while that manager holds the lease.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from pilothouse.sim.simulated_server import ObservedWrite
 from pilothouse.store.memory import MemoryStore
 
 MOST = 20_000
-"""Writes of one run, of which there are hundreds otherwise: so many are made by somebody who never stops."""
+"""The most writes of one run, which has hundreds otherwise: more mean an endless loop."""
 
 _DEEPEST = 10
-"""Owners above an object; more of them are a ring."""
+"""The longest chain of owners; more mean a cycle."""
 
 
 class InvariantViolated(AssertionError):
-    """Something is that must never be."""
+    """An invariant does not hold."""
 
 
 class StoreState:
-    """All objects, at one revision."""
+    """All objects at one revision."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
@@ -43,13 +43,13 @@ class StoreState:
         self._uids: dict[str, Object] = {}
         self._ready: dict[str, dict[str, None]] = {}
         self._ready_pods: dict[str, frozenset[str]] = {}
-        """Of those that were said to be ready since the last start, the uids of all that they are of; by key."""
+        """By key of a pod that was reported ready since the last restart: the uids of its owners."""
         self._last_ready: dict[str, float] = {}
-        """When the last of them ceased to be, by the uid of what they are of."""
+        """By uid of an owner: when its last ready pod ceased to be ready."""
         self.revision = 0
 
     def put(self, key: str, value: bytes | None, revision: int) -> tuple[Object | None, Object | None]:
-        """Take in a write. Gives the object before and after."""
+        """Apply a write. Returns the object before and after."""
         self.revision = revision
         before = self._objects.pop(key, None)
         for uid in self._ready_pods.pop(key, ()):
@@ -73,13 +73,13 @@ class StoreState:
             self._ready_pods[key] = frozenset(self._above(after))
         return before, after
 
-    def begin_anew(self) -> None:
-        """Everything was started anew: whoever is ready is so once it has been said again."""
+    def reset_readiness(self) -> None:
+        """Everything was restarted: a pod counts as ready once it is reported so again."""
         self._ready_pods.clear()
         self._last_ready.clear()
 
     def _above(self, one: Object | None) -> Iterator[str]:
-        """The uids of those who control an object, from the nearest on."""
+        """The uids of the chain of controlling owners, nearest first."""
         for _ in range(_DEEPEST):
             if one is None or one.controller is None:
                 return
@@ -114,7 +114,7 @@ class StoreState:
 
 
 class LeaderHistory:
-    """Who held the lease at which revision, and who wrote what."""
+    """The holder of the lease at each revision, and the writes to check against it."""
 
     def __init__(self, namespace: str, name: str) -> None:
         self._lease = (namespace, name)
@@ -123,17 +123,17 @@ class LeaderHistory:
         self._waiting: list[ObservedWrite] = []
 
     def take(self, lease: Object) -> None:
-        """The lease has changed."""
+        """Note a change of the lease."""
         if lease.key == self._lease:
             self._revisions.append(lease.revision)
             self._holders.append(str(lease.spec.get("holderIdentity") or ""))
 
     def wrote(self, written: ObservedWrite) -> None:
-        """A manager's write was accepted; it is judged when the lease is known at its revision."""
+        """Note a manager's accepted write; it is checked when the lease at its revision is known."""
         self._waiting.append(written)
 
     def judge(self, revision: int) -> str | None:
-        """A sentence if one wrote while another reigned, up to this revision."""
+        """A message if a manager wrote while another led, up to this revision."""
         ripe = [one for one in self._waiting if one.revision <= revision]
         self._waiting = [one for one in self._waiting if one.revision > revision]
         for one in ripe:
@@ -145,26 +145,26 @@ class LeaderHistory:
 
 
 class InvariantChecker:
-    """Follows a store, and judges."""
+    """Follows a store and checks each write."""
 
     def __init__(
         self,
         store: MemoryStore,
-        promises: Sequence[Invariant],
+        invariants: Sequence[Invariant],
         *,
-        reign: LeaderHistory,
+        leaders: LeaderHistory,
         now: Callable[[], float],
     ) -> None:
         self._store = store
-        self._promises = promises
-        self._reign = reign
+        self._invariants = invariants
+        self._leaders = leaders
         self.state = StoreState(now)
         self._served: int | None = None
-        """The revision from which on everything is served anew."""
+        """The revision at which the restarted server begins to answer."""
         self.writes = 0
-        """How many there were, leases aside."""
+        """The number of writes, except to leases."""
         self.last: str = ""
-        """What was written last, leases aside."""
+        """The last write, except to leases."""
 
     async def run(self) -> None:
         """Watch until cancelled. Raises ``InvariantViolated``."""
@@ -176,19 +176,19 @@ class InvariantChecker:
                 if self._served is not None and self.state.revision >= self._served:
                     self._served = None
                     self._judge_all()
-                if problem := self._reign.judge(self.state.revision):
+                if problem := self._leaders.judge(self.state.revision):
                     raise InvariantViolated(f"only who leads writes: {problem}")
 
-    def begin_anew(self) -> None:
-        """Nothing runs, and everything is about to be started."""
-        self.state.begin_anew()
+    def reset_readiness(self) -> None:
+        """Everything is stopped and about to be restarted."""
+        self.state.reset_readiness()
 
     def served_from(self, revision: int) -> None:
-        """The server that was started anew answers from here on."""
+        """The restarted server answers from this revision on."""
         self._served = revision
 
     def _judge_all(self) -> None:
-        """What stands when a server begins to answer is what it says."""
+        """Check every object, as the server serves it after the restart."""
         for one in list(self.state):
             self._hold(one, one)
 
@@ -198,20 +198,18 @@ class InvariantChecker:
             return
         if changed.noun == Lease:
             if after is not None:
-                self._reign.take(after)
+                self._leaders.take(after)
         elif changed.noun != CoreEvent or after is not None:
-            # The server itself forgets events when they are old.
+            # The server itself deletes old events.
             self.writes += 1
             self.last = f"{changed!r}"
             if self.writes > MOST:
-                raise InvariantViolated(
-                    f"there are more than {MOST} writes, and no end; the last was {self.last}"
-                )
+                raise InvariantViolated(f"more than {MOST} writes and no end; the last was {self.last}")
         self._hold(before, after)
 
     def _hold(self, before: Object | None, after: Object | None) -> None:
         changed = after or before
-        for each in self._promises:
+        for each in self._invariants:
             if changed is None or (each.nouns and changed.noun not in each.nouns):
                 continue
             problem = each.check(self.state, before, after)

@@ -1,11 +1,11 @@
-"""The modelled node at a live server, ours or a real Kubernetes: pods get ready, and nothing runs.
+"""The simulated node at a live server, ours or a real Kubernetes: pods become ready, and nothing runs.
 
     python -m pilothouse.sim.live_node --kubeconfig admin.kubeconfig --name n1 --name n2
 
     async with joined(api, "n1", "n2"):          # in a test
         ...
 
-It is for suites and trials that need pods which are ready, and no containers: see ``nodes`` for what it does.
+It is for tests that need ready pods and no containers: see ``simulated_node``.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ from pilothouse.client.kubeconfig import load
 from pilothouse.sim.simulated_node import NodeTiming, SimulatedNode
 
 PROMPT = NodeTiming(starting=(0.05, 0.2), stopping=(0.05, 0.2))
-"""For those who wait."""
+"""Short times, for tests in real time."""
 
 
 @asynccontextmanager
 async def joined(
-    api: Api, *names: str, habits: NodeTiming = PROMPT, takes_all: bool = False
+    api: Api, *names: str, timing: NodeTiming = PROMPT, takes_all: bool = False
 ) -> AsyncIterator[list[SimulatedNode]]:
-    """These nodes are there within the context. They stay registered after it, as machines that were switched off.
+    """Run these nodes within the context. They stay registered after it, like machines that are switched off.
 
     ``takes_all`` is for a server without a scheduler: see ``SimulatedNode``.
     """
     clock = SystemClock()
     nodes = [
         SimulatedNode(
-            api, name, clock, random.Random(name), habits, subnet=f"10.88.{number}", takes_all=takes_all
+            api, name, clock, random.Random(name), timing, subnet=f"10.88.{number}", takes_all=takes_all
         )
         for number, name in enumerate(names)
     ]
@@ -58,16 +58,16 @@ async def _join(kubeconfig: Path, names: list[str]) -> None:
         api = Api(transport, random.Random(), manager="pilothouse-model-node")
         await api.version()
         async with joined(api, *names):
-            print(f"{', '.join(names)}: joined; pods get ready, and nothing runs", flush=True)
+            print(f"{', '.join(names)}: joined; pods become ready, and nothing runs", flush=True)
             await asyncio.get_running_loop().create_future()
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(
-        prog="python -m pilothouse.sim.live_node", description="A node of no machine."
+        prog="python -m pilothouse.sim.live_node", description="A simulated node at a live server."
     )
     parser.add_argument("--kubeconfig", type=Path, required=True)
-    parser.add_argument("--name", action="append", default=[], help="of a node; may be given again")
+    parser.add_argument("--name", action="append", default=[], help="the name of a node; may be repeated")
     given = parser.parse_args()
     with suppress(KeyboardInterrupt):
         asyncio.run(_join(given.kubeconfig, given.name or ["model-node"]))

@@ -1,17 +1,18 @@
-"""An event loop whose time is virtual and whose chances are seeded.
+"""An event loop with virtual time and seeded task order.
 
     with SeededLoop(seed=7) as loop:
-        loop.run_until_complete(scenario())
+        loop.run_until_complete(main)
         loop.time()                       # minutes later, in milliseconds
 
-When nothing is ready to run, the loop jumps to the next alarm instead of sleeping. Tasks that are ready in the same turn run
-in an order that the seed decides, as they would on a machine with other work to do; callbacks keep their order, for
-asyncio's own parts rely on it. The same seed gives the same run, if the program takes time and chance from the loop alone.
+When nothing is ready, the loop jumps to the next timer instead of sleeping. Tasks that are ready in the same
+turn run in an order that the seed decides, as on a busy machine; callbacks keep their order, since asyncio
+relies on it. The same seed gives the same run, if the program takes time and randomness from the loop alone.
 
-A *process* is whatever was started in one ``process_of`` context. It can be frozen as a whole, as by SIGSTOP, and thawed.
+A *process* is everything that was started in one ``process_of`` context. It can be paused as a whole, as by
+SIGSTOP, and resumed.
 
-What would leave the bottle is an error that says so: threads, sockets, and waiting for something that nothing in here
-will ever do (``Stuck`` names the tasks that wait).
+Threads and sockets raise ``Escape``. Waiting for something that can't happen raises ``Stuck``, which names
+the waiting tasks.
 """
 
 from __future__ import annotations
@@ -30,15 +31,15 @@ _PROCESS: ContextVar[str] = ContextVar("process")
 
 
 class Stuck(RuntimeError):
-    """Nothing is ready, no alarm is set, and yet something is waited for."""
+    """Nothing is ready and no timer is set, but tasks wait."""
 
 
 class Escape(RuntimeError):
-    """Something tried to leave the bottle."""
+    """Something tried to leave the simulation."""
 
 
 class SeededLoop(asyncio.SelectorEventLoop):
-    """Virtual time, seeded order."""
+    """An event loop with virtual time and seeded order."""
 
     def __init__(self, seed: int = 0) -> None:
         self._elapsed = 0.0
@@ -72,33 +73,33 @@ class SeededLoop(asyncio.SelectorEventLoop):
     def call_soon_threadsafe(self, *args: Any, **named: Any) -> asyncio.Handle:  # type: ignore[override]
         if threading.get_ident() == self._thread:
             return self.call_soon(*args, **named)
-        raise Escape("a thread has called into the simulation: there is only one in here")
+        raise Escape("a thread has called into the simulation, which has only one")
 
     def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> NoReturn:  # type: ignore[override]
-        raise Escape(f"{getattr(func, '__qualname__', func)} wants a thread: there is only one in here")
+        raise Escape(f"{getattr(func, '__qualname__', func)} wants a thread, and the simulation has only one")
 
     async def create_connection(self, *args: Any, **named: Any) -> NoReturn:
-        raise Escape("a connection to the outside: there is no network in here")
+        raise Escape("the simulation has no network for a connection")
 
     async def create_server(self, *args: Any, **named: Any) -> NoReturn:
-        raise Escape("a server for the outside: there is no network in here")
+        raise Escape("the simulation has no network for a server")
 
     def freeze(self, process: str) -> None:
-        """Have a process stand still, as by SIGSTOP: nothing that was started within ``process_of`` goes on."""
+        """Pause a process, as by SIGSTOP: nothing that was started within its ``process_of`` runs."""
         self._frozen.setdefault(process, [])
 
     def thaw(self, process: str) -> None:
-        """It goes on where it was: what came due meanwhile all at once, in the order it came due."""
+        """Resume a process: what was due meanwhile runs at once, in order."""
         cast("Any", self)._ready.extend(self._frozen.pop(process, ()))
 
     def _run_once(self) -> None:
-        """One turn. The base class's own sleeps, polls and measures; here there is nothing to poll."""
+        """One turn, without the polling of the base class."""
         self.steps += 1
         base = cast("Any", self)
         ready, scheduled = base._ready, base._scheduled
         self._sweep(base)
         while True:
-            self._ring(ready, scheduled)
+            self._fire_timers(ready, scheduled)
             self._hold_back(ready)
             if ready or base._stopping:
                 break
@@ -110,32 +111,32 @@ class SeededLoop(asyncio.SelectorEventLoop):
                 handle._run()
 
     def _sweep(self, base: Any) -> None:
-        """Alarms that were cancelled are thrown out once they are the greater part."""
+        """Remove cancelled timers once they are the majority."""
         scheduled = base._scheduled
         if base._timer_cancelled_count > 100 and 2 * base._timer_cancelled_count > len(scheduled):
-            left = [alarm for alarm in scheduled if not alarm._cancelled]
-            for alarm in scheduled:
-                alarm._scheduled = not alarm._cancelled
+            left = [timer for timer in scheduled if not timer._cancelled]
+            for timer in scheduled:
+                timer._scheduled = not timer._cancelled
             heapq.heapify(left)
             scheduled[:] = left
             base._timer_cancelled_count = 0
 
     def _advance(self, scheduled: list[Any]) -> None:
-        """Nothing is ready: it is as late as the next alarm says."""
+        """Nothing is ready: jump to the next timer."""
         if not scheduled:
             waiting = sorted(task.get_name() for task in asyncio.all_tasks(self) if not task.done())
             raise Stuck(f"nothing will ever wake: {', '.join(waiting) or 'nobody waits'}")
         self._elapsed = max(self._elapsed, scheduled[0]._when)
 
-    def _ring(self, ready: Any, scheduled: list[Any]) -> None:
-        """What is due is ready."""
+    def _fire_timers(self, ready: Any, scheduled: list[Any]) -> None:
+        """Make due timers ready."""
         while scheduled and (scheduled[0]._when <= self._elapsed or scheduled[0]._cancelled):
-            alarm = heapq.heappop(scheduled)
-            alarm._scheduled = False
-            if alarm._cancelled:
+            timer = heapq.heappop(scheduled)
+            timer._scheduled = False
+            if timer._cancelled:
                 cast("Any", self)._timer_cancelled_count -= 1
             else:
-                ready.append(alarm)
+                ready.append(timer)
 
     def _hold_back(self, ready: Any) -> None:
         if not self._frozen:
@@ -146,7 +147,7 @@ class SeededLoop(asyncio.SelectorEventLoop):
             (ready if held is None else held).append(handle)
 
     def _shuffle(self, ready: Any) -> None:
-        """Tasks change places among themselves; whatever else is ready stays where it is."""
+        """Shuffle tasks among themselves; other callbacks keep their position."""
         if len(ready) < 2:
             return
         handles = list(ready)
@@ -160,16 +161,16 @@ class SeededLoop(asyncio.SelectorEventLoop):
 
 
 def process_of(name: str) -> Context:
-    """The context of a process: what is started in it, and by that, can be frozen together."""
+    """The context of a process: what is started in it can be paused together."""
     context = copy_context()
     context.run(_PROCESS.set, name)
     return context
 
 
 class _Numbered(asyncio.Task[Any]):
-    """A task whose place in a set is decided by its number, not by where in memory it happens to lie.
+    """A task whose hash is its number, not its address in memory.
 
-    asyncio keeps the tasks of a group in a set, and cancels them in its order.
+    asyncio keeps the tasks of a group in a set, and cancels them in the order of the set.
     """
 
     def __init__(self, loop: Any, coro: Any, **named: Any) -> None:
@@ -188,7 +189,7 @@ def _steps_a_task(handle: Any) -> bool:
 
 
 class _Nothing(selectors.BaseSelector):
-    """A selector to which nothing ever happens."""
+    """A selector without events."""
 
     def __init__(self) -> None:
         self._keys: dict[int, selectors.SelectorKey] = {}
@@ -210,13 +211,13 @@ class _Nothing(selectors.BaseSelector):
 
 
 class LoopClock:
-    """The time of day in the simulation, and a machine's own idea of it."""
+    """The wall clock of the simulation, or of one machine with skew."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, *, start: float = 1_767_225_600.0) -> None:
         self._loop = loop
         self._start = start
         self.skew = 0.0
-        """By how many seconds this clock is wrong."""
+        """The error of this clock, in seconds."""
 
     def now(self) -> float:
         return self._start + self._loop.time() + self.skew

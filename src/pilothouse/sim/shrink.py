@@ -1,9 +1,9 @@
-"""The fewest things that still make it fail.
+"""Delta debugging: the fewest causes that still make a run fail.
 
     shrink(causes, fails)         # fails(some of the causes) -> bool
 
-Delta debugging: whole parts are left out first, then smaller ones, until leaving out any single one makes it pass, or as many
-attempts have been made as were allowed.
+Large parts are left out first, then smaller ones, until leaving out any single cause makes the run pass, or
+the attempts are used up.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ T = TypeVar("T")
 
 
 def shrink(causes: Sequence[T], fails: Callable[[Sequence[T]], bool], *, attempts: int = 200) -> list[T]:
-    """A part of the causes, in order, with which it still fails; all of them are taken to fail."""
+    """A subset of the causes, in order, with which the run still fails. All causes together are assumed to
+    fail."""
     kept = list(causes)
     parts = 2
     if kept and attempts > 0 and fails([]):

@@ -1,14 +1,14 @@
-"""A controller-manager in the bottle: a process that can crash, stand still, and be started again.
+"""A simulated controller-manager: a process that can crash, pause and be restarted.
 
-    manager = SimulatedManager("m1", server, controllers, loop, fortune, seed=7)
+    manager = SimulatedManager("m1", server, controllers, loop, fault_source, seed=7)
     manager.start()
     manager.crash()                  # as by kill -9
     manager.start()                  # another process, with a new identity and empty caches
-    manager.pause()                  # as by SIGSTOP: not one step more, whatever comes due
+    manager.pause()                  # as by SIGSTOP: nothing runs, whatever is due
     manager.resume()
 
-Everything in it is real: client, caches, election, engines. It reaches the server through its own storm, and has a clock of
-its own, which may be wrong.
+Everything in it is real: client, caches, election, engines. It has its own connection to the server, with
+faults, and its own clock, which may be wrong.
 """
 
 from __future__ import annotations
@@ -25,25 +25,25 @@ from pilothouse.client.leader_lease import Leadership
 from pilothouse.client.shared_informers import SharedInformers
 from pilothouse.client.transport import Transport
 from pilothouse.runtime.controller import Controller
-from pilothouse.runtime.leader_fence import LeaseElection
+from pilothouse.runtime.election import LeaseElection
 from pilothouse.runtime.manager import COMPONENT, Manager
-from pilothouse.sim.fault_schedule import CALM, FaultProfile, FaultSource
+from pilothouse.sim.fault_schedule import NO_FAULTS, FaultProfile, FaultSource
 from pilothouse.sim.faulty_transport import ConnectionFaults, Crashed, FaultyTransport
 from pilothouse.sim.loop import LoopClock, SeededLoop, process_of
 from pilothouse.sim.simulated_server import SimulatedServer
 
 LEASE = ("kube-system", COMPONENT)
 
-Through = Callable[[Transport], Transport]
-"""Something put between a manager and its server, by whoever looks for trouble of his own."""
+TransportWrapper = Callable[[Transport], Transport]
+"""Wraps a manager's transport, for instance to add a bug."""
 
 
-def _straight(transport: Transport) -> Transport:
+def _unchanged(transport: Transport) -> Transport:
     return transport
 
 
 class SimulatedManager:
-    """One manager, through as many lives as it takes."""
+    """One manager, through all its restarts."""
 
     def __init__(
         self,
@@ -51,13 +51,13 @@ class SimulatedManager:
         server: SimulatedServer,
         controllers: Sequence[Controller],
         loop: SeededLoop,
-        fortune: FaultSource,
+        fault_source: FaultSource,
         *,
         seed: int,
-        weather: FaultProfile = CALM,
+        profile: FaultProfile = NO_FAULTS,
         timing: LeaseTiming = LeaseTiming(),
         skew: float = 0.0,
-        through: Through = _straight,
+        wrap_transport: TransportWrapper = _unchanged,
     ) -> None:
         self.name = name
         self.clock = LoopClock(loop)
@@ -66,14 +66,16 @@ class SimulatedManager:
         self._server = server
         self._controllers = controllers
         self._timing = timing
-        self._through = through
+        self._wrap_transport = wrap_transport
         self._rng = random.Random(f"{name} {seed}")
         self._task: asyncio.Task[None] | None = None
         self._link: FaultyTransport | None = None
         self.lives = 0
         self.manager: Manager | None = None
         self.leadership: Leadership | None = None
-        self.storm = ConnectionFaults(name, fortune, random.Random(f"storm {name} {seed}"), weather, self)
+        self.connection = ConnectionFaults(
+            name, fault_source, random.Random(f"storm {name} {seed}"), profile, self
+        )
 
     @property
     def alive(self) -> bool:
@@ -81,12 +83,12 @@ class SimulatedManager:
 
     @property
     def identity(self) -> str:
-        """Of this life: the name under which it writes, and stands for election."""
+        """The identity of this start, for writes and the election."""
         return f"{self.name}-{self.lives}"
 
     @property
     def idle(self) -> bool:
-        """True if it is alive and has nothing to do: it stands by, or all is decided."""
+        """True if it runs and has nothing to do: another manager leads, or everything is reconciled."""
         if not self.alive or self.leadership is None or self.manager is None:
             return False
         return self.leadership.fence is None or self.manager.idle
@@ -96,15 +98,17 @@ class SimulatedManager:
         return self.alive and self.leadership is not None and self.leadership.fence is not None
 
     def start(self) -> None:
-        """Another life."""
+        """Start it as another process."""
         self.lives += 1
-        self._link = FaultyTransport(self._through(self._server.transport(self.identity)), self.storm)
+        self._link = FaultyTransport(
+            self._wrap_transport(self._server.transport(self.identity)), self.connection
+        )
         self._task = self._loop.create_task(
             self._live(self._link), name=self.identity, context=process_of(self.name)
         )
 
     def crash(self) -> None:
-        """It is gone, as by ``kill -9``: nothing is given up, nothing is finished."""
+        """Kill it, as by ``kill -9``: without clean-up, without releasing the lease."""
         if self._link is not None:
             self._link.dead = True
         if self._task is not None:
@@ -112,15 +116,15 @@ class SimulatedManager:
         self.resume()
 
     def pause(self) -> None:
-        """Not one step more."""
+        """Stop it, as by SIGSTOP."""
         self._loop.freeze(self.name)
 
     def resume(self) -> None:
-        """On from where it was; what came due meanwhile comes due now."""
+        """Continue; what was due meanwhile is due now."""
         self._loop.thaw(self.name)
 
     async def ended(self) -> None:
-        """Wait until nothing of it is left."""
+        """Wait until its tasks have ended."""
         if self._task is not None:
             await asyncio.gather(self._task, return_exceptions=True)
 

@@ -1,10 +1,10 @@
-"""A node that has no processes: pods that are bound to it become ready after a while, and go when asked to.
+"""A simulated node: its pods become ready after a while, and end when they are deleted; nothing runs.
 
     node = SimulatedNode(api, "n1", clock, random.Random(7), NodeTiming(starting=(1, 5)))
-    await node.run()                      # until cancelled, or until it is unplugged
+    await node.run()                      # until cancelled
 
-It registers itself, renews its lease, and keeps the status of its pods as a kubelet would, by nothing but the API: so it can
-join a real server just as well, for suites that need pods which are ready and no real containers.
+It registers itself, renews its lease, and writes the status of its pods as a kubelet does, through the API
+alone. So it can join a real server too, for tests that need ready pods and no containers.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ log = logging.getLogger(__name__)
 
 
 class NodeTiming(msgspec.Struct, frozen=True):
-    """How a node takes its time, in seconds from and to."""
+    """How long a node takes, as ranges in seconds."""
 
     starting: tuple[float, float] = (1.0, 4.0)
     stopping: tuple[float, float] = (0.5, 3.0)
     failing: float = 0.0
-    """How many of its starts end in a failed pod."""
+    """The share of starts that end in a failed pod."""
     unready: str = ""
-    """Pods with an image whose name begins so run, and never get ready; empty for none."""
+    """Pods whose image has this prefix run and never become ready; empty for none."""
 
 
 class SimulatedNode:
@@ -56,35 +56,35 @@ class SimulatedNode:
         name: str,
         clock: Clock,
         rng: Random,
-        habits: NodeTiming = NodeTiming(),
+        timing: NodeTiming = NodeTiming(),
         *,
         labels: dict[str, str] | None = None,
         capacity: dict[str, str] | None = None,
         subnet: str = "127.8.1",
         takes_all: bool = False,
     ) -> None:
-        """One that ``takes_all`` binds every pod that has no node to itself, and is cordoned, so that no scheduler does."""
+        """With ``takes_all`` it binds every pod without a node to itself, and is cordoned against schedulers."""
         self.name = name
         self._api = api
         self._clock = clock
         self._rng = rng
-        self._habits = habits
+        self._timing = timing
         self._labels = {"kubernetes.io/hostname": name, "kubernetes.io/os": "linux", **(labels or {})}
         self._capacity = {"cpu": "8", "memory": "32Gi", "pods": "110", **(capacity or {})}
         self._subnet = subnet
         self._given = 0
         self._busy: dict[str, asyncio.Task[None]] = {}
         self._pods = Informer(api, Pod, rng, clock, fields=f"spec.nodeName={name}")
-        self._homeless = Informer(api, Pod, rng, clock, fields="spec.nodeName=") if takes_all else None
+        self._unbound = Informer(api, Pod, rng, clock, fields="spec.nodeName=") if takes_all else None
 
     async def run(self) -> None:
-        """Be a node until cancelled."""
+        """Run the node until cancelled."""
         await self._register()
         try:
             parts = {"pods": self._pods.run(), "heartbeat": self._beat(), "kubelet": self._keep()}
-            if self._homeless is not None:
-                self._homeless.subscribe(self._offered)
-                parts["homeless"] = self._homeless.run()
+            if self._unbound is not None:
+                self._unbound.subscribe(self._offered)
+                parts["unbound"] = self._unbound.run()
             await together(parts)
         finally:
             for task in self._busy.values():
@@ -105,7 +105,7 @@ class SimulatedNode:
             "apiVersion": "v1",
             "kind": "Node",
             "metadata": {"name": self.name, "labels": self._labels},
-            "spec": {"unschedulable": True} if self._homeless is not None else {},
+            "spec": {"unschedulable": True} if self._unbound is not None else {},
         }
         status = {"capacity": self._capacity, "allocatable": self._capacity, "conditions": [ready]}
         while True:
@@ -118,7 +118,7 @@ class SimulatedNode:
                 await asyncio.sleep(_AGAIN)
 
     async def _beat(self) -> None:
-        """Renew the lease; and the condition, where somebody has declared this node lost."""
+        """Renew the lease, and the Ready condition if it was set to another status."""
         while True:
             try:
                 await heartbeats.renew(self._api, self.name, LEASES, self.name, self._clock)
@@ -139,7 +139,7 @@ class SimulatedNode:
             await asyncio.sleep(heartbeats.EVERY)
 
     async def _keep(self) -> None:
-        """Attend to each pod that changes, one thing at a time."""
+        """Start a task for each pod that changes."""
         unsubscribe = self._pods.subscribe(self._changed)
         try:
             await asyncio.get_running_loop().create_future()
@@ -155,25 +155,25 @@ class SimulatedNode:
         try:
             await bind(self._api, pod.name, pod.namespace, self.name, uid=pod.uid)
         except (StatusError, TransportError) as problem:
-            log.info("%s: pod %s is not taken: %s", self.name, pod.name, problem)
+            log.info("%s: can't bind pod %s: %s", self.name, pod.name, problem)
         finally:
             self._busy.pop(pod.uid, None)
-            # What was heard of it meanwhile was left to this.
+            # Changes that came meanwhile were left to this task.
             if (bound := self._pods.cache.get(pod.namespace, pod.name)) is not None:
-                self._attended(bound)
+                self._start_worker(bound)
 
     def _changed(self, difference: CacheChange) -> None:
         if difference.new is not None:
-            self._attended(difference.new)
+            self._start_worker(difference.new)
 
-    def _attended(self, pod: Object) -> None:
+    def _start_worker(self, pod: Object) -> None:
         if pod.uid not in self._busy:
-            task = asyncio.ensure_future(self._attend(pod.uid, pod.namespace, pod.name))
+            task = asyncio.ensure_future(self._work(pod.uid, pod.namespace, pod.name))
             task.set_name(f"{self.name} {pod.name}")
             self._busy[pod.uid] = task
 
-    async def _attend(self, uid: str, namespace: str, name: str) -> None:
-        """Until there is nothing left to do for a pod."""
+    async def _work(self, uid: str, namespace: str, name: str) -> None:
+        """Step a pod until nothing is left to do."""
         try:
             while True:
                 pod = self._pods.cache.get(namespace, name)
@@ -188,10 +188,10 @@ class SimulatedNode:
             self._busy.pop(uid, None)
 
     async def _step(self, pod: Object) -> bool:
-        """Bring a pod on by one step. False if it is where it should be."""
+        """Advance a pod by one step. False if there is none."""
         seen = self._pods.revision
         if pod.deleting:
-            await asyncio.sleep(self._rng.uniform(*self._habits.stopping))
+            await asyncio.sleep(self._rng.uniform(*self._timing.stopping))
             await self._api.delete(Pod, pod.name, pod.namespace, uid=pod.uid, grace=0)
         elif (
             pod.status.get("phase") in ("Succeeded", "Failed")
@@ -200,8 +200,8 @@ class SimulatedNode:
         ):
             return False
         else:
-            await asyncio.sleep(self._rng.uniform(*self._habits.starting))
-            fails = self._rng.random() < self._habits.failing
+            await asyncio.sleep(self._rng.uniform(*self._timing.starting))
+            fails = self._rng.random() < self._timing.failing
             written = await self._api.patch(
                 Pod, pod.name, pod.namespace, {"status": self._status(pod, fails)}, subresource="status"
             )
@@ -214,8 +214,8 @@ class SimulatedNode:
         conditions = list(pod.status.get("conditions") or ())
         well = not fails and not self._never_ready(pod)
         for kind in ("Initialized", "ContainersReady", "Ready"):
-            told = {"type": kind, "status": "True" if well else "False", "reason": "", "message": ""}
-            conditions = with_condition(conditions, told, now=now)
+            condition = {"type": kind, "status": "True" if well else "False", "reason": "", "message": ""}
+            conditions = with_condition(conditions, condition, now=now)
         if fails:
             return {"phase": "Failed", "reason": "Error", "conditions": conditions}
         return {
@@ -226,7 +226,7 @@ class SimulatedNode:
         }
 
     def _never_ready(self, pod: Object) -> bool:
-        unready = self._habits.unready
+        unready = self._timing.unready
         return bool(unready) and any(one["image"].startswith(unready) for one in pod.spec["containers"])
 
     def _address(self) -> str:

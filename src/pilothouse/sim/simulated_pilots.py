@@ -1,12 +1,12 @@
-"""The pilots of an Elasticsearch cluster, and the modelled database beside which they run.
+"""Simulated pilots of an Elasticsearch cluster, beside a modelled database.
 
-    squadron = SimulatedPilots(server.api("pilots"), "db", "demo", clock, random.Random(7))
-    await squadron.run()                     # until cancelled; raises InvariantViolated
+    pilots = SimulatedPilots(server.api("pilots"), "db", "demo", clock, random.Random(7))
+    await pilots.run()                     # until cancelled; raises InvariantViolated
 
-They keep to the contract of ADR 10, by nothing but the API: each waits for its Pilot, starts its database in the version of its pod's
-image, restarts it when the configuration has another hash, and reports; the one that leads excludes who is decommissioned and says how the cluster is. Once a second all
-of them look, as one task: what matters here is what they see and write, not who of them is asleep. What the leader knows of the others may be older than what
-they know of themselves: now and then it looks at them only after a while.
+They keep to the contract of ADR 10, through the API alone: each waits for its Pilot, starts its database in
+the version of its pod's image, restarts it when the hash of the configuration changes, and reports; the
+leader excludes decommissioned nodes and reports the state of the cluster. One task runs all of them once a
+second: what matters is what they read and write. The leader's view of its peers may be late.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ from typing import Final
 import msgspec
 
 from pilothouse.aio.task_group import together
+from pilothouse.api.applications.elasticsearch_application import INITIAL_MASTERS
 from pilothouse.api.kind_names import ElasticsearchCluster, Lease, Pilot, Pod, StatefulSet
-from pilothouse.api.navigator.configurations import INITIAL_MASTERS, configuration_hash, in_force
+from pilothouse.api.navigator.configurations import configuration_hash, in_force
 from pilothouse.api.navigator.labels import HAS_PILOT, VERSION, leader_lease, pilot_lease
 from pilothouse.api.objects import Object, Tree
 from pilothouse.base.clock import Clock
@@ -37,34 +38,35 @@ from pilothouse.sim.invariant_checker import InvariantViolated
 
 _STARTING: Final = (2.0, 6.0)
 _RESTLESS: Final = 30.0
-"""Seconds after a start or a stop in which others may come to lead."""
+"""Seconds after a start in which the leader may change."""
 _LEASE: Final = 15.0
 _CHALLENGED: Final = 0.03
-"""How often one of them does, in a second."""
+"""The probability of that, per second."""
 _LOOKS_AWAY: Final = 0.05
 _LAG: Final = (1.0, 12.0)
 _CATCHES_UP: Final = 2
-"""How often the leader's view of its peers stands still, in a second; for how many; and how many it makes good in one afterwards."""
+"""The probability per second that the leader's view of its peers stops, for how long, and how many views per
+second it catches up."""
 
 
 class PlannedKill(msgspec.Struct, frozen=True):
-    """An end without a word, at a second: of an instance, or of whoever leads by then."""
+    """A kill at a second: of an instance, or of the current leader."""
 
     second: float
     who: str = ""
-    """The name of a Pilot; empty for the leading one's."""
+    """The name of a Pilot; empty for the leader."""
 
 
 class SimulatedInstance(msgspec.Struct):
-    """A database beside its pilot."""
+    """A database and its pilot."""
 
     pod: str
-    """Its uid."""
+    """The uid of its pod."""
     hash: str
     generation: int
     started: float
     due: float
-    """When it is up."""
+    """When it will be up."""
     up: bool = False
     beat: float = 0.0
 
@@ -96,31 +98,31 @@ class SimulatedPilots:
         self._vacant_until = 0.0
         self._terms = 0
         self._views: deque[dict[str, int]] = deque()
-        """Who was decommissioned, second by second, from what the leader knows to what is so."""
+        """The decommissioned nodes, second by second, from the leader's view to the present."""
         self._lags_until = 0.0
         self._began = clock.now()
         self._kills = sorted(kills, key=lambda each: each.second)
         self.killed: list[str] = []
-        """Who was, in the order in which it came about."""
+        """The names of the killed instances, in order."""
         self.database = ElasticsearchModel(rng)
 
     async def run(self) -> None:
-        """Until cancelled. Raises ``InvariantViolated``."""
+        """Run until cancelled. Raises ``InvariantViolated``."""
         await together(
             {
                 "pods": self._pods.run(),
                 "pilots": self._pilots.run(),
                 "sets": self._sets.run(),
-                "squadron": self._fly(),
+                "reports": self._report_every_second(),
             }
         )
 
-    async def _fly(self) -> None:
+    async def _report_every_second(self) -> None:
         while True:
             await asyncio.sleep(1)
             now = self._clock.now()
             self._look(now)
-            self._strike(now)
+            self._inject(now)
             self.database.tick(now)
             try:
                 await self._report(now)
@@ -128,7 +130,7 @@ class SimulatedPilots:
                 continue
 
     def _look(self, now: float) -> None:
-        """Start, stop and restart what has to be; nobody needs the API server for that."""
+        """Start, stop and restart instances; this works without the API server."""
         pilots = {one.name: one for one in self._pilots.cache.list(self._namespace) if self._is_ours(one)}
         pods = {one.name: one for one in self._pods.cache.list(self._namespace) if HAS_PILOT in one.labels}
         for name, instance in list(self._instances.items()):
@@ -158,8 +160,8 @@ class SimulatedPilots:
             instance.up = True
         self._instances[name].generation = pilot.generation
 
-    def _strike(self, now: float) -> None:
-        """Database and pilot die together: whichever of them is killed, the container is started anew."""
+    def _inject(self, now: float) -> None:
+        """Kill what is planned: database and pilot die together, and the container is restarted."""
         while self._kills and now - self._began >= self._kills[0].second:
             name = self._kills.pop(0).who or self._leader
             instance = self._instances.get(name)
@@ -169,7 +171,7 @@ class SimulatedPilots:
                 instance.up, instance.started = False, now
                 instance.due = now + self._rng.uniform(*_STARTING)
                 if name == self._leader:
-                    # Nobody leads before its lease has run out, not even itself: it is another process.
+                    # No pilot leads before the lease has expired, not even its restarted holder.
                     self._leader, self._vacant_until = "", now + _LEASE
 
     def _stop(self, name: str) -> None:
@@ -178,7 +180,7 @@ class SimulatedPilots:
             self.database.leave(name)
 
     def _forget(self, pods: dict[str, Object]) -> None:
-        """What a node had is gone when its set does not want it and its pod is no more."""
+        """Remove the data of nodes whose pod is gone and that their set no longer wants."""
         for name in list(self.database.members):
             if name in pods:
                 continue
@@ -188,12 +190,12 @@ class SimulatedPilots:
                 self.database.lose(name)
 
     def _check_down(self, pilots: dict[str, Object]) -> None:
-        """One node at a time: of those that were up, and were not asked to leave."""
+        """At most one node may be down, except killed and decommissioned ones."""
         down = [
             name
             for name, member in self.database.members.items()
             if not member.up
-            and name not in self.database.struck
+            and name not in self.database.crashed
             and name in pilots
             and not pilots[name].spec.get("decommission")
         ]
@@ -212,13 +214,13 @@ class SimulatedPilots:
                 instance.beat = now
             status = self._status(pilot, instance, pilots, now)
             if status != pilot.status:
-                # As a whole: who merges leaves members in that are gone.
+                # An update, since a merge patch would keep members that are gone.
                 tree = {**pilot.tree, "status": status}
                 written = await self._api.update(Pilot, tree, subresource="status")
                 await self._pilots.until(written.revision)
 
     async def _lead(self, pilots: list[Object], now: float) -> None:
-        """Whoever leads does what concerns the whole cluster; now and then somebody else does."""
+        """Do the leader's work; now and then the leader changes."""
         able = sorted(name for name, instance in self._instances.items() if instance.up)
         if not able or now < self._vacant_until:
             return
@@ -236,7 +238,7 @@ class SimulatedPilots:
             self.database.primaries_only = False
 
     def _follow(self, pilots: list[Object], now: float) -> dict[str, int]:
-        """Who is decommissioned, as far as the leader knows: one that lags behind sees all that was, one after the other."""
+        """The decommissioned nodes in the leader's view, which may lag behind and then catches up in order."""
         self._views.append({one.name: one.generation for one in pilots if one.spec.get("decommission")})
         if now >= self._lags_until:
             if self._rng.random() < _LOOKS_AWAY:
@@ -292,14 +294,14 @@ class SimulatedPilots:
             facts = self._facts(pilot, pilots, moment)
             status["elasticsearch"] = {**known, "cluster": facts} if facts else known
             if pilot.spec.get("decommission") or pilot.condition("Decommissioned") is not None:
-                told = {
+                condition = {
                     "type": "Decommissioned",
                     "status": "True" if empty else "False",
                     "reason": "NodeEmpty" if empty else "NodeDecommissioning",
                     "message": f"{len(held)} shards are left",
                     "observedGeneration": pilot.generation,
                 }
-                conditions = with_condition(conditions, told, now=moment)
+                conditions = with_condition(conditions, condition, now=moment)
         if is_up or pilot.status:
             ready = {
                 "type": "Ready",
@@ -314,7 +316,7 @@ class SimulatedPilots:
         return status
 
     def _facts(self, pilot: Object, pilots: list[Object], moment: str) -> Tree | None:
-        """What the leader knows; it is written anew when it is another, or when another leads."""
+        """The leader's report; its time moves when the content or the leader changes."""
         if pilot.name != self._leader:
             return None
         database = self.database

@@ -1,13 +1,13 @@
-"""The API server in the bottle: the real core, over a store in memory, asked without a network.
+"""The simulated API server: the real request handler over a store in memory, without a network.
 
     server = SimulatedServer(clock, seed=7)
     await server.start()
     api = server.api("tester")
     await api.create(ConfigMap, {...})
-    await server.stop()              # and start it again: the store keeps what it has, as a disk would
+    await server.stop()              # the store keeps its content, as a disk would
 
-A request is carried out in the server's own process: whoever asked may crash or stand still meanwhile. Who wrote what is
-handed to ``heard``, with the revision that it got.
+A request is executed in the server's own process: the client may crash or pause meanwhile. ``heard`` is
+called with every write and its revision.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _READS = frozenset({"GET", "HEAD"})
 
 
 class ObservedWrite(msgspec.Struct, frozen=True):
-    """A write that was accepted and changed something."""
+    """A write that was accepted and changed an object."""
 
     agent: str
     method: str
@@ -81,16 +81,16 @@ class SimulatedServer:
         self.store = MemoryStore(clock=clock.now)
         self.core: RequestHandler | None = None
         self.trace: list[str] = []
-        """Every write, in order: when, by whom, what, and what came of it."""
+        """Every write, in order: time, client, request and status."""
 
     @property
     def revision(self) -> int:
-        """It moves with every write and nothing else."""
+        """The revision of the store: moves with every write."""
         return self.store.current
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[SimulatedServer]:
-        """Up within the context."""
+        """Run the server within the context."""
         await self.start()
         try:
             yield self
@@ -98,7 +98,8 @@ class SimulatedServer:
             await self.stop()
 
     async def start(self, *, absent: Iterable[str] = ()) -> None:
-        """Come up, over what the store has. Nodes that are ``absent`` are not counted on from the first answer on."""
+        """Start on the content of the store. Nodes that are ``absent`` are not ready from the first answer
+        on."""
         if self._up is not None:
             return
         self._starts += 1
@@ -121,13 +122,13 @@ class SimulatedServer:
         self.core = core
 
     async def stop(self) -> None:
-        """Go down. Who watches is told that the stream ends; who asks is not answered."""
+        """Stop. Watches end; requests get no answer."""
         up, self._up, self.core = self._up, None, None
         if up is not None:
             await up.aclose()
 
     async def answer(self, request: Request) -> Answer:
-        """What the server says. Raises ``NotSent`` while it is down."""
+        """The answer to a request. Raises ``NotSent`` while the server is down."""
         if self.core is None:
             raise NotSent("the server is down")
         if request.method in _READS:
@@ -135,15 +136,15 @@ class SimulatedServer:
         task = asyncio.get_running_loop().create_task(self._write(self.core, request), context=self._process)
         self._answering.add(task)
         task.add_done_callback(self._answering.discard)
-        # Whoever asked may be gone before it is done.
+        # The client may be gone before the write is done.
         return await asyncio.shield(task)
 
     async def _write(self, core: RequestHandler, request: Request) -> Answer:
         before = self.store.current
         answer = await core.answer(request)
         agent = request.headers.get("User-Agent", "")
-        told = f"{self._clock.now():.6f} {agent} {request.method} {request.path} {answer.status}"
-        self.trace.append(told)
+        line = f"{self._clock.now():.6f} {agent} {request.method} {request.path} {answer.status}"
+        self.trace.append(line)
         if isinstance(answer, Response) and answer.status < 300:
             revision = int(_versioned.decode(bytes(answer.body)).metadata.revision or 0)
             if revision > before:
@@ -151,7 +152,7 @@ class SimulatedServer:
         return answer
 
     def transport(self, name: str, user: User = ADMIN) -> Transport:
-        """A way to it, for a client of this name."""
+        """A transport to it, for a client of this name."""
         return InProcessTransport(partial(Request, user=user), self.answer, agent=name)
 
     def api(self, name: str, *, user: User = ADMIN) -> Api:
@@ -161,17 +162,17 @@ class SimulatedServer:
 
 @lru_cache(maxsize=1)
 def kinds() -> tuple[Resource, ...]:
-    """Every kind; parsed once, for as many servers as there are."""
+    """Every kind; built once for all servers."""
     return resources()
 
 
 @lru_cache(maxsize=1)
 def signing_key() -> SigningKey:
-    """Made once: nothing that is decided depends on what is in it."""
+    """Generated once: no decision depends on its content."""
     return SigningKey.generate()
 
 
 @lru_cache(maxsize=1)
 def authority(now: float) -> Authority:
-    """Made once, like the key."""
+    """Generated once, like the key."""
     return Authority.make("bottle", datetime.datetime.fromtimestamp(now, datetime.UTC))

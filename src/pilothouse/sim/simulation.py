@@ -1,10 +1,10 @@
-"""Runs by their seed: once, twice to be sure that they are the same, and again with less until nothing can be left out.
+"""Runs of a scenario by seed: once, twice to prove that they are the same, and shrunk to the fewest causes.
 
-    report = simulate(scenario, seed=7)          # raises Failed, with what befell it
+    report = simulate(scenario, seed=7)          # raises Failed
     report = simulate_twice(scenario, seed=7)    # raises Unrepeatable too
-    shrunk(scenario, failure)                    # the same failure, by the fewest causes
+    shrunk(failure)                              # the same failure, by the fewest causes
 
-A failure says which command repeats it.
+A failure names the command that repeats it.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from contextlib import contextmanager
 import msgspec
 
 from pilothouse.sim.fault_schedule import (
-    CALM,
-    STORMY,
+    FREQUENT_FAULTS,
+    NO_FAULTS,
     FaultProfile,
     FaultSource,
     FixedFaults,
@@ -35,56 +35,56 @@ Cause = PlannedFault | UserAction
 
 
 class Report(msgspec.Struct, frozen=True):
-    """A run that held."""
+    """A run in which every invariant held."""
 
     seed: int
     digest: str
-    """Of every write, who made it and when: the same for the same seed."""
+    """The digest of all writes, with client and time: the same for the same seed."""
     writes: int
     seconds: float
     """Simulated."""
-    mishaps: Sequence[PlannedFault]
+    faults: Sequence[PlannedFault]
     written: Sequence[str]
-    """Every write: when, by whom, what, and what came of it."""
+    """Every write: time, client, request and status."""
 
 
 class Failed(AssertionError):
-    """A run that did not hold."""
+    """A run in which an invariant was violated, or that did not converge."""
 
     def __init__(
-        self, scenario: Scenario, seed: int, problem: str, causes: Sequence[Cause], told: Sequence[str]
+        self, scenario: Scenario, seed: int, problem: str, causes: Sequence[Cause], timeline: Sequence[str]
     ) -> None:
         self.scenario = scenario
         self.seed = seed
         self.problem = problem
         self.causes = causes
-        """What users did and what went wrong: those that a run with fewer of them is made of."""
-        self.told = told
+        """The user actions and faults of the run, of which a shrunk run has fewer."""
+        self.timeline = timeline
         super().__init__(self._message())
 
     def _message(self) -> str:
         lines = [
             f"{self.scenario.name}, seed {self.seed}: {self.problem}",
             f"repeat it: python -m pilothouse.sim --scenario {self.scenario.name} --seed {self.seed}",
-            "what it takes:",
+            "causes:",
         ]
         return "\n  ".join(lines + [f"- {cause}" for cause in self.causes])
 
 
 class Unrepeatable(AssertionError):
-    """Two runs of one seed differ: something took time or chance from elsewhere."""
+    """Two runs of one seed differ: something used another clock or another source of randomness."""
 
 
-def simulate(scenario: Scenario, *, seed: int, weather: FaultProfile = STORMY) -> Report:
+def simulate(scenario: Scenario, *, seed: int, profile: FaultProfile = FREQUENT_FAULTS) -> Report:
     """One run by its seed. Raises ``Failed``."""
-    fortune = SeededFaults(seed, weather, managers=manager_names(scenario), nodes=node_names(scenario))
-    return run(scenario, actions(scenario, seed), fortune, seed=seed, weather=weather)
+    fault_source = SeededFaults(seed, profile, managers=manager_names(scenario), nodes=node_names(scenario))
+    return run(scenario, actions(scenario, seed), fault_source, seed=seed, profile=profile)
 
 
-def simulate_twice(scenario: Scenario, *, seed: int, weather: FaultProfile = STORMY) -> Report:
-    """Two runs by one seed, which have to be the same. Raises ``Failed`` and ``Unrepeatable``."""
-    first = simulate(scenario, seed=seed, weather=weather)
-    second = simulate(scenario, seed=seed, weather=weather)
+def simulate_twice(scenario: Scenario, *, seed: int, profile: FaultProfile = FREQUENT_FAULTS) -> Report:
+    """Two runs of one seed, which must be the same. Raises ``Failed`` and ``Unrepeatable``."""
+    first = simulate(scenario, seed=seed, profile=profile)
+    second = simulate(scenario, seed=seed, profile=profile)
     if first.digest != second.digest:
         pairs = zip(first.written, second.written, strict=False)
         differing = next((f"{a!r} and {b!r}" for a, b in pairs if a != b), "one is longer")
@@ -92,20 +92,20 @@ def simulate_twice(scenario: Scenario, *, seed: int, weather: FaultProfile = STO
     return first
 
 
-def struck(scenario: Scenario, *mishaps: PlannedFault, seed: int = 0) -> Report:
-    """One run in which nothing goes wrong but this. Raises ``Failed``."""
+def simulate_with(scenario: Scenario, *faults: PlannedFault, seed: int = 0) -> Report:
+    """One run with only these faults. Raises ``Failed``."""
     return run(
-        scenario, actions(scenario, seed), FixedFaults(mishaps, whenever=True), seed=seed, weather=CALM
+        scenario, actions(scenario, seed), FixedFaults(faults, whenever=True), seed=seed, profile=NO_FAULTS
     )
 
 
 def actions(scenario: Scenario, seed: int) -> Sequence[UserAction]:
-    """What the users of a seed do."""
+    """The user actions of a seed."""
     return scenario.users(random.Random(f"users {seed}"))
 
 
-def shrunk(failure: Failed, *, weather: FaultProfile = STORMY, attempts: int = 200) -> Failed:
-    """The failure again, by as few causes as can be found. Any failure of the same seed will do."""
+def shrunk(failure: Failed, *, profile: FaultProfile = FREQUENT_FAULTS, attempts: int = 200) -> Failed:
+    """The failure with as few causes as can be found. Any failure of the same seed counts."""
     last = failure
 
     def fails(causes: Sequence[Cause]) -> bool:
@@ -116,10 +116,10 @@ def shrunk(failure: Failed, *, weather: FaultProfile = STORMY, attempts: int = 2
                 [cause for cause in causes if isinstance(cause, UserAction)],
                 FixedFaults(cause for cause in causes if isinstance(cause, PlannedFault)),
                 seed=failure.seed,
-                weather=weather,
+                profile=profile,
             )
         except Failed as again:
-            last = Failed(failure.scenario, failure.seed, again.problem, causes, again.told)
+            last = Failed(failure.scenario, failure.seed, again.problem, causes, again.timeline)
             return True
         return False
 
@@ -129,39 +129,54 @@ def shrunk(failure: Failed, *, weather: FaultProfile = STORMY, attempts: int = 2
 
 
 def run(
-    scenario: Scenario, doing: Sequence[UserAction], fortune: FaultSource, *, seed: int, weather: FaultProfile
+    scenario: Scenario,
+    doing: Sequence[UserAction],
+    fault_source: FaultSource,
+    *,
+    seed: int,
+    profile: FaultProfile,
 ) -> Report:
-    """One run of these actions under this fortune. Raises ``Failed``."""
+    """One run of these actions with these faults. Raises ``Failed``."""
     with _no_collecting():
-        # By a function of its own, so that nothing of the run is held any more when what it left is collected.
-        return _run(scenario, doing, fortune, seed, weather)
+        # A function of its own, so that nothing refers to the run when its garbage is collected.
+        return _run(scenario, doing, fault_source, seed, profile)
 
 
 def _run(
-    scenario: Scenario, doing: Sequence[UserAction], fortune: FaultSource, seed: int, weather: FaultProfile
+    scenario: Scenario,
+    doing: Sequence[UserAction],
+    fault_source: FaultSource,
+    seed: int,
+    profile: FaultProfile,
 ) -> Report:
     with SeededLoop(seed) as loop:
-        fleet = SimulatedFleet(scenario, doing, fortune, loop, seed=seed, weather=weather)
+        fleet = SimulatedFleet(scenario, doing, fault_source, loop, seed=seed, profile=profile)
         try:
             loop.run_until_complete(fleet.run())
         except (InvariantViolated, NotConverged) as failure:
-            causes: list[Cause] = [*doing, *fortune.happened]
-            raise Failed(scenario, seed, str(failure), causes, fleet.told) from None
+            causes: list[Cause] = [*doing, *fault_source.happened]
+            raise Failed(scenario, seed, str(failure), causes, fleet.timeline) from None
         digest = hashlib.sha256("\n".join(fleet.server.trace).encode()).hexdigest()
         return Report(
-            seed, digest, fleet.witness.writes, fleet.now, tuple(fortune.happened), tuple(fleet.server.trace)
+            seed,
+            digest,
+            fleet.checker.writes,
+            fleet.now,
+            tuple(fault_source.happened),
+            tuple(fleet.server.trace),
         )
 
 
 @contextmanager
 def _no_collecting() -> Iterator[None]:
-    """When garbage is collected depends on everything that ran before; what is closed then would run then."""
+    """Disable garbage collection: its timing depends on earlier runs, and finalizers would run at other
+    points."""
     enabled = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
-        # Everything that the run has left is young, so that this looks at nothing else.
+        # The garbage of the run is in the youngest generation.
         gc.collect(0)
         if enabled:
             gc.enable()

@@ -1,7 +1,7 @@
 """The file of a backup: every key and value of a store at one revision.
 
-    async for piece in written(store, Header(revision=..., ...)): file.write(piece)
-    backup = BackupReader(open("file", "rb"))
+    async for piece in written(store, Header(revision=..., ...), prefixes, ...): file.write(piece)
+    backup = BackupReader(open("file", "rb"), "file")
     backup.header.revision
     for key, value in backup: ...          # raises BackupError with the place of whatever is wrong
 

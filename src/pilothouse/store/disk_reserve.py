@@ -4,9 +4,10 @@
     reserve.make()                              # a file of 32 MiB; whether there was room for it
     reserve.release(database, log)              # the disk is full: whether there was anything to give back
 
-The database gets five eighths: all that is in the write-ahead log, 16 MiB and a little more, must find a place in it before the log can
-be used again from its start. The log gets two; what is left is for small files beside them. What is given back is reserved at once for the files that need it, as blocks behind their end, so that what filled the disk gets
-little of it. Where the filesystem can't do that, whoever is first has it.
+The database gets five eighths: all that is in the write-ahead log, 16 MiB and a little more, must fit into it before the log can be
+used again from its start. The log gets two; the rest is for small files beside them. Released space is reserved at once for the
+files that need it, as blocks behind their end, so that what filled the disk gets little of it. Where the filesystem can't do
+that, the first writer gets it.
 """
 
 from __future__ import annotations

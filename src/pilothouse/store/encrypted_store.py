@@ -1,6 +1,6 @@
 """A store whose values are sealed below some prefixes.
 
-    store = EncryptedStore(await open_store(...), EncryptionKeys.read(...))
+    store = EncryptedStore(MemoryStore(), EncryptionKeys.read(...))
     await store.create("/registry/secrets/t/a", b"{...}")     # sealed on disk, plain to everyone above this store
 
 Reads, lists, watches and conflicts show plain values, so nothing above notices. A value that is found plain is served
@@ -8,7 +8,7 @@ as it is, and sealed when it is next written; ``reseal`` does that for all of th
 
 **What can't be opened** (its key is missing, or it was tampered with) must not take the rest with it: a cache that
 can't list is of no use to anybody. In the place of such a value stands what ``interface.unreadable`` makes of the
-reason, which can't be mistaken for JSON; whoever comes to decode it tells the reason.
+reason, which can't be mistaken for JSON; the decoder reports the reason.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from pilothouse.store.mapped_watch import MappedWatch
 from pilothouse.store.paging import pages
 
 SECRETS = ("/registry/secrets/",)
-"""What is sealed unless told otherwise."""
+"""What is sealed by default."""
 
 
 class KeyUsage(msgspec.Struct, frozen=True):

@@ -1,7 +1,7 @@
 """Keys that go away by themselves.
 
     expirations = Expirations(expire, clock=time.time)
-    expirations.add("/events/t/a", revision=17, at=clock() + 3600)
+    expirations.add("/events/t/a", revision=17, at=time.time() + 3600)
 
 A timer of the running loop calls ``expire(key, revision)`` when the time has come; the store then writes an ordinary
 delete if the key still stands at that revision. Nothing is taken back when a key is written again: the old revision

@@ -1,98 +1,123 @@
-"""Opening a store by the options of a command line or a test.
+"""The list of stores: which there are, what each needs, and how it is opened.
 
     async with opened(StoreOptions(kind="sqlite", folder=Path("data/store"))) as store: ...
 
-A backend's module, and with it the library it needs, is imported only when it is asked for.
+A backend's module, and with it the library it needs, is imported only when it is asked for: the command line reads this list
+at each start. To add a store: write its module, and add its name to ``StoreKind`` and its entry to ``BACKENDS``; what it
+needs to know becomes a part of ``StoreOptions``.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
-import msgspec
+if TYPE_CHECKING:
+    from pilothouse.store.interface import Store
 
-from pilothouse.store.interface import Store, StoreError
+StoreKind = Literal["sqlite", "memory", "etcd"]
 
 
-class StoreOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """Which store, and where."""
+@dataclass(frozen=True, kw_only=True)
+class EtcdOptions:
+    """How to reach etcd."""
 
-    kind: Literal["memory", "sqlite", "etcd"] = "sqlite"
-    folder: Path | None = None
-    """sqlite: the folder that the store has to itself."""
-    restored: bool = False
-    """sqlite: the files were brought back from an earlier time; go on far above the revisions clients know."""
-    endpoints: tuple[str, ...] = ()
-    """etcd: URLs of its members."""
-    prefix: str = ""
-    """etcd: what goes before every key."""
+    servers: tuple[str, ...] = ()
+    """URLs of its members."""
     ca_file: Path | None = None
     cert_file: Path | None = None
     key_file: Path | None = None
+    prefix: str = ""
+    """What goes before every key."""
     user: str = ""
     password: str = ""
-    timeout: float = 10.0
-    """etcd: seconds that a call may take."""
-    progress_every: float = 5.0
-    """Seconds between the progress marks of a watch."""
 
 
-async def open_store(options: StoreOptions) -> Store:
-    """Open the store. Raises ``StoreError`` with what is wrong."""
-    if options.kind == "memory":
-        from pilothouse.store.memory import MemoryStore
+@dataclass(frozen=True, kw_only=True)
+class StoreOptions:
+    """Which store, and where."""
 
-        return MemoryStore(progress_every=options.progress_every)
-    if options.kind == "sqlite":
-        from pilothouse.store.sqlite import SqliteStore
+    kind: StoreKind = "sqlite"
+    folder: Path | None = None
+    """sqlite: the folder that the store has to itself."""
+    etcd: EtcdOptions = EtcdOptions()
 
-        if options.folder is None:
-            raise StoreError("the sqlite store needs a folder")
-        return await SqliteStore.open(
-            options.folder, restored=options.restored, progress_every=options.progress_every
-        )
-    return await _open_etcd(options)
+    def check(self) -> None:
+        """Raise ``ValueError`` for flags that contradict each other."""
+        if self.kind == "etcd" and not self.etcd.servers:
+            raise ValueError("--store etcd needs --etcd-servers")
+        if self.kind != "etcd" and self.etcd != EtcdOptions():
+            raise ValueError(f"--etcd-* flags go with --store etcd, not with --store {self.kind}")
 
 
 @asynccontextmanager
 async def opened(options: StoreOptions) -> AsyncIterator[Store]:
-    """The store, closed at the end."""
-    store = await open_store(options)
+    """The store, closed at the end. Raises ``StoreError`` with what is wrong."""
+    store = await BACKENDS[options.kind].open(options)
     try:
         yield store
     finally:
         await store.close()
 
 
+async def _open_sqlite(options: StoreOptions) -> Store:
+    from pilothouse.store.interface import StoreError
+    from pilothouse.store.sqlite import SqliteStore
+
+    if options.folder is None:
+        raise StoreError("the sqlite store needs a folder")
+    return await SqliteStore.open(options.folder)
+
+
+async def _open_memory(options: StoreOptions) -> Store:
+    from pilothouse.store.memory import MemoryStore
+
+    return MemoryStore()
+
+
 async def _open_etcd(options: StoreOptions) -> Store:
+    from pilothouse.store.interface import StoreError
+
     try:
         from pilothouse.store.etcd import EtcdStore, Tls
     except ImportError as error:
         raise StoreError(f"the etcd store needs the extra `pilothouse[etcd]`: {error}") from error
 
-    if bool(options.cert_file) != bool(options.key_file):
+    etcd = options.etcd
+    if bool(etcd.cert_file) != bool(etcd.key_file):
         raise StoreError("a client certificate for etcd needs both its certificate file and its key file")
     tls = None
-    if options.ca_file or options.cert_file:
-        tls = Tls(ca=_read(options.ca_file), cert=_read(options.cert_file), key=_read(options.key_file))
+    if etcd.ca_file or etcd.cert_file:
+        tls = Tls(ca=_read(etcd.ca_file), cert=_read(etcd.cert_file), key=_read(etcd.key_file))
     return await EtcdStore.open(
-        options.endpoints,
-        prefix=options.prefix,
-        tls=tls,
-        user=options.user,
-        password=options.password,
-        timeout=options.timeout,
-        progress_every=options.progress_every,
+        etcd.servers, prefix=etcd.prefix, tls=tls, user=etcd.user, password=etcd.password
     )
 
 
 def _read(file: Path | None) -> bytes | None:
+    from pilothouse.store.interface import StoreError
+
     if file is None:
         return None
     try:
         return file.read_bytes()
     except OSError as error:
         raise StoreError(f"{file} can't be read: {error.strerror}") from error
+
+
+class Backend(NamedTuple):
+    """A kind of store."""
+
+    open: Callable[[StoreOptions], Awaitable[Store]]
+    durable: bool
+    """Whether it outlives the server's process."""
+
+
+BACKENDS: Final[Mapping[StoreKind, Backend]] = {
+    "sqlite": Backend(_open_sqlite, durable=True),
+    "memory": Backend(_open_memory, durable=False),
+    "etcd": Backend(_open_etcd, durable=True),
+}

@@ -1,6 +1,6 @@
-"""StoreWatchers of a store that lives in this process.
+"""Watchers of a store that lives in this process.
 
-    watchers = StoreWatchers(history, revision=41)
+    watchers = StoreWatchers(history, revision=41, progress_every=10)
     async with watchers.open("/pods/", after=40) as batches:
         watchers.publish([change], 42)          # in the store's commit
         async for batch in batches: ...         # first what history has above 40, then this

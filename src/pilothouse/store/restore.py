@@ -1,14 +1,14 @@
 """Filling an empty store from a backup, with revisions that go on above the old ones.
 
-    await fill(etcd, entries, prefixes, base=51234, lifetime=...)
+    await restore_entries(etcd, entries, prefixes, base=51234, lifetime=...)
     store = await continued(etcd)         # what a server then works on
 
 Every key gets a new revision, above any that the lost store can have reached after its backup. What clients
-remember is therefore in the past and forgotten: a watch from there is told to list again, and a write based on an old
+remember is therefore in the past and forgotten: a watch from there has to list again, and a write based on an old
 read is refused.
 
 The store does the counting, so ``MARK`` says in it how far its numbers are moved up, and also that the filling is
-complete: until then nobody may work on it. (SQLite needs none of this; see ``sqlite_filling``.)
+complete: until then no server may use it. (SQLite needs none of this; see ``sqlite_restore``.)
 """
 
 from __future__ import annotations

@@ -2,17 +2,17 @@
 
     log = RevisionLog(path)
     log.append([Row(2, "/a", b"1", created=2, previous=0, expiry=None)])    # one transaction, on disk when it returns
-    log.page("/", "", "0", revision=2, limit=10)
+    LogReader(path).page("/", "0", revision=2, limit=10)
 
 A row is a value or, with ``created`` 0, a tombstone; ``previous`` is the revision of the same key that it replaces.
 Rows are only ever added at the end and, once compacted, removed.
 
-*Compaction* walks the revisions once, in their order, a few at a time: each row that is passed tells which row it
+*Compaction* walks the revisions once, in their order, a few at a time: each row that is passed names the row that it
 made obsolete, and a tombstone is itself obsolete. No query ever looks for garbage. What is forgotten is decided by the
 mark ``compacted``, durable before the first row goes; ``swept`` is how far the walk has come.
 
 *A revision is never used twice.* The log stands at its highest row or at ``compacted``, whichever is higher. A copy
-made with ``copy_to`` is marked as one: whoever opens it starts far above any revision that the original can have
+made with ``copy_to`` is marked as one: a store that opens it starts far above any revision that the original can have
 reached since, with everything below compacted, so that clients that know later revisions list again.
 """
 

@@ -3,11 +3,11 @@
     store = RevisionOffsetStore(etcd, by=1_000_000_051_234)
     await store.create("/a", b"1")          # 1000000051236, where etcd says 2
 
-etcd counts from one, and can't be told to go on elsewhere. After a restore into a new etcd its revisions would begin below
+etcd counts from one, and can't be set to another number. After a restore into a new etcd its revisions would begin below
 those that clients remember, and a watch from a remembered revision would wait in silence for it to come. Moved up, they
-begin above everything that was ever handed out: whoever asks for what lies below is told that it is gone, and lists again.
+begin above every revision that was ever handed out: a client that asks for one below gets ``Compacted``, and lists again.
 
-The distance is kept in the store itself (``restoring``), so that every instance moves by the same.
+The distance is kept in the store itself (``restore``), so that every instance moves by the same.
 """
 
 from __future__ import annotations

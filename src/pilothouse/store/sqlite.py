@@ -13,11 +13,11 @@ Three places, one job each:
   that are behind.
 
 A key with a write under way is *busy*: further writes to it, or guarded by it, wait until that one has settled, and are
-then decided on what is durable. So nobody is ever told of a value that could still be lost, and a write's place in the
+then decided on what is durable. So no reader gets a value that could still be lost, and a write's place in the
 log is settled the moment it is decided.
 
-On a full disk deletions and compaction go on (``space``). In a file that turns out to be damaged nothing is written any more, and
-reads of the present go on from memory (``damage``).
+On a full disk deletions and compaction continue (``disk_space``). A file that turns out to be damaged is not written any more, and
+reads of the present continue from memory (``damage_messages``).
 
 When a commit fails, every write under way ends with ``Unavailable``, the writing thread reads from disk what is really
 there, and the loop takes that for the truth. Their revisions are not used again.

@@ -1,4 +1,4 @@
-"""A store's folder on disk: one owner at a time, one format, nobody else's eyes.
+"""A store's folder on disk: one owner at a time, one format, readable by its owner only.
 
     folder = StoreDirectory.claim(Path("data/store"))     # 0700; `lock` is held, `format` says 1
     ...
@@ -76,7 +76,7 @@ class StoreDirectory:
             os.close(handle)
 
     def release(self) -> None:
-        # A disk that has died keeps nobody from stopping.
+        # A failed disk must not prevent a shutdown.
         with contextlib.suppress(OSError):
             os.ftruncate(self._lock, 0)
         os.close(self._lock)

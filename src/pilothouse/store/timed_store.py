@@ -1,6 +1,6 @@
 """A store that knows how long its calls take.
 
-    store = TimedStore(await open_store(...))
+    store = TimedStore(MemoryStore())
     await store.create("/a", b"1")
     store.seconds["create"].counts
 

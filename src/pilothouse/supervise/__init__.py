@@ -1,6 +1,6 @@
 """Child processes done right: containers that are processes, their view of the machine, their limits, their end.
 
-    container = await start(folder, Launch(argv=("redis-server",), log=LogPolicy(str(folder / "log"))))
+    container = await start(folder, LaunchSpec(argv=("redis-server",), log=LogPolicy(str(folder / "log"))))
     exit = await container.stop(signal.SIGTERM, grace=30)
 
 Knows processes, namespaces, cgroups and files; nothing of pods, nor of any API. A container belongs to its *shim*, a small

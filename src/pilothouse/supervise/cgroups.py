@@ -5,7 +5,7 @@
     cgroups.weigh(os.cpu_count())                    # against what else runs on the machine
     group = cgroups.group("pods/3f2a/db")
     for complaint in group.make(Limits(cpu=2, memory=2**30, pids=500)): ...    # what is not enforced, and why
-    launch = Launch(..., cgroups=group.folders)
+    launch = LaunchSpec(..., cgroups=group.folders)
     ...
     await group.remove()                             # kills what is left in it
 

@@ -261,7 +261,7 @@ def _spawn_shim(folder: Path, launch: LaunchSpec) -> tuple[int, subprocess.Popen
     try:
         with (folder / container_records.SHIM_LOG).open("ab") as log, interpreter() as executable:
             shim = subprocess.Popen(
-                lean_command("life", str(folder)),
+                lean_command("shim_main", str(folder)),
                 executable=executable,
                 stdin=order,
                 stdout=writer,

@@ -239,7 +239,7 @@ def _ask(
     answer, answering = os.pipe()
     try:
         with connect(folder, container_records.ENTER) as connection:
-            command = marshal.dumps(lean_command("entering", str(state.shim_pid)))
+            command = marshal.dumps(lean_command("exec_helper", str(state.shim_pid)))
             socket.send_fds(connection, [command], [*ends.inner, reading, answering, theirs.fileno()])
         control.setblocking(False)
         return control, answer

@@ -1,6 +1,6 @@
 """The shim's programs, spawned: a lean interpreter that is given its order in memory and answers in a pipe.
 
-    subprocess.Popen(lean_command("life", str(folder)), stdin=in_memory(order), stdout=answer)
+    subprocess.Popen(lean_command("shim_main", str(folder)), stdin=in_memory(order), stdout=answer)
 
 Nothing runs between fork and exec but C: `preexec_fn` is unsafe in a process with threads.
 """

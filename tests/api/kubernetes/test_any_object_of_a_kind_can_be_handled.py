@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from pilothouse.api import kubernetes
 from pilothouse.meta.kind import Kind
-from pilothouse.meta.schema import Schema
+from pilothouse.meta.schema.model import Schema
 
 KINDS = [kind for resource in kubernetes.resources() for kind in resource.kinds] + list(
     kubernetes.bodies().values()

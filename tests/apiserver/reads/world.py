@@ -20,7 +20,7 @@ from pilothouse.apiserver.storage import codec
 from pilothouse.apiserver.storage.watch_cache import WatchCache
 from pilothouse.base.clock import ManualClock
 from pilothouse.meta.kind import Column, Kind, Object, Resource, ScalePaths, relabel
-from pilothouse.meta.schema import Schema
+from pilothouse.meta.schema.model import Schema
 from pilothouse.store.interface import Store
 from pilothouse.store.memory import MemoryStore
 

@@ -89,7 +89,7 @@ async def serving(keyring: Keyring, folder: Path) -> AsyncIterator[Server]:
             shares=made.shares,
             requests=made.requests,
             check_head=core.check_head,
-            prompt=core.prompt(made.requests),
+            cached_reads=core.prompt(made.requests),
             trail=trail,
         )
         tls = tls_context(pair.certificate, pair.key, keyring.authority_file)

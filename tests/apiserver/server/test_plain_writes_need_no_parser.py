@@ -44,7 +44,7 @@ def parsed(data: bytes) -> Any:
 
 
 @pytest.fixture
-async def prompting(server: Server) -> FastPath:
+async def fast_path(server: Server) -> FastPath:
     """One that has read a write."""
     found = FastPath(
         server.core.prompt(server.requests), Authenticator(read_tokens(TOKENS, "")), ResponseHeads(), None
@@ -53,17 +53,17 @@ async def prompting(server: Server) -> FastPath:
     return found
 
 
-async def test_what_is_read_is_what_came(prompting):
+async def test_what_is_read_is_what_came(fast_path):
     for target in (MAP, f"{MAP}/status", f"{MAPS}/b.c:d-e?fieldManager=x&force=true"):
         data = request(f"PUT {target} HTTP/1.1", body=BODY.replace(b"2", b"7"))
         message = parsed(data)
-        letter = prompting.open(data)
-        assert letter == FastRequest("PUT", target, message.headers, BODY.replace(b"2", b"7"))
-        assert (letter.method, letter.target) == (message.method, message.path)
+        opened = fast_path.open(data)
+        assert opened == FastRequest("PUT", target, message.headers, BODY.replace(b"2", b"7"))
+        assert (opened.method, opened.target) == (message.method, message.path)
 
 
-async def test_any_other_is_left_to_the_parser(prompting):
-    assert prompting.open(request()) is not None
+async def test_any_other_is_left_to_the_parser(fast_path):
+    assert fast_path.open(request()) is not None
     for first in (
         f"PATCH {MAP} HTTP/1.0",
         f"PATCH  {MAP} HTTP/1.1",
@@ -75,7 +75,7 @@ async def test_any_other_is_left_to_the_parser(prompting):
         f"GET {MAP} HTTP/1.1",
         f"patch {MAP} HTTP/1.1",
     ):
-        assert prompting.open(request(first)) is None, first
+        assert fast_path.open(request(first)) is None, first
     for data in (
         request()[:-1],
         request() + b"x",
@@ -86,7 +86,7 @@ async def test_any_other_is_left_to_the_parser(prompting):
         request()[1:],
         b"",
     ):
-        assert prompting.open(data) is None, data
+        assert fast_path.open(data) is None, data
 
 
 @pytest.mark.parametrize(
@@ -100,10 +100,10 @@ async def test_any_other_is_left_to_the_parser(prompting):
         "X-Name: \u00e9",
     ],
 )
-async def test_what_asks_for_more_is_never_known(prompting, header):
+async def test_what_asks_for_more_is_never_known(fast_path, header):
     data = request(f"PATCH {MAP} HTTP/1.1", *HEADERS, header)
-    prompting.learn(data, parsed(data))
-    assert prompting.open(data) is None
+    fast_path.learn(data, parsed(data))
+    assert fast_path.open(data) is None
 
 
 async def patch(wire: Wire, value: str, *, who: str = "admin") -> Reply:

@@ -11,7 +11,7 @@ from pilothouse.apiserver.endpoints.write_options import ParsedDeleteOptions
 from pilothouse.apiserver.storage.objects import REMOVE
 from pilothouse.meta.errors import StatusError
 from pilothouse.meta.kind import Kind, Object
-from pilothouse.meta.schema import ANY
+from pilothouse.meta.schema.model import ANY
 
 NOW = 1_700_000_000.0
 DATABASE = Kind(group="nav.example.io", version="v1", name="Database", plural="databases", schema=ANY)

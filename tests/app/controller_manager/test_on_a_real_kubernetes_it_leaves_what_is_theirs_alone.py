@@ -41,9 +41,9 @@ async def test_it_leads_and_what_kubernetes_does_itself_stays_off(
         return status == 200 and "stands by" not in text
 
     await eventually(leads)
-    warned = next(line for line in process.output().splitlines() if "is a real Kubernetes" in line)
+    warned = next(line for line in process.output().splitlines() if "is a Kubernetes API server" in line)
     for name in ("garbage", "namespaces", "stateful-sets", "disruption-budgets"):
-        assert name in warned.partition("stay off:")[2]
+        assert name in warned.partition("disabled:")[2]
     holder = await kubectl(
         "get",
         "lease",

@@ -133,7 +133,7 @@ async def test_it_says_what_is_wrong_with_its_flags(server: PilothouseServer) ->
     assert "stateful-sets" in unknown.stderr
     none = pilothouse("controller-manager", *config, "--controllers=-stateful-sets")
     assert none.returncode == 2
-    assert "no controller is left to run; '*' is all of them, and '*,-name' all but one" in none.stderr
+    assert "no controller is selected; '*' selects all of them, and '*,-name' all but one" in none.stderr
     short = pilothouse("controller-manager", *config, "--leader-elect-lease-duration=5s")
     assert short.returncode == 2
     assert "the lease (5 s) must be longer than the time to renew it (10 s)" in short.stderr

@@ -21,8 +21,8 @@ from pilothouse.client.http_transport import HttpTransport
 from pilothouse.client.join_token import JoinToken, JoinTokenError
 from pilothouse.client.kubeconfig import load
 from pilothouse.meta.errors import StatusError
-from pilothouse.node.certificate_renewal import NodeCertificateRenewal
-from pilothouse.node.node_credentials import NodeCredentials
+from pilothouse.node.machine.certificate_renewal import NodeCertificateRenewal
+from pilothouse.node.machine.node_credentials import NodeCredentials
 from pilothouse.pki.authority import Authority
 from pilothouse.pki.certificate_info import certificates_in
 

@@ -44,4 +44,4 @@ def test_what_writes_says_why_it_cant(data: Path, command: str) -> None:
 def test_what_only_looks_does_so(data: Path, command: str) -> None:
     done = run(command, "--data", str(data))
     assert done.stderr == ""
-    assert done.stdout.startswith(f"nothing is up on {data}")
+    assert done.stdout.startswith(f"nothing is running on {data}")

@@ -101,7 +101,9 @@ async def test_another_up_that_takes_the_folder_meanwhile_is_told_of(
 
 
 def test_what_does_not_end_is_named(tmp_path: Path, lock: int) -> None:
-    with pytest.raises(NotDown, match=f"what `pilothouse up` runs on {tmp_path} has not ended in 0.1 s"):
+    with pytest.raises(
+        NotDown, match=f"the processes of `pilothouse up` on {tmp_path} did not stop within 0.1 s"
+    ):
         bring_down(tmp_path, keep=False, patience=0.1, say=print)
 
 
@@ -109,7 +111,7 @@ async def test_nobody_takes_a_folder_in_which_pods_are_being_ended(tmp_path: Pat
     (tmp_path / "up.lock").touch()
     with up_state.free(tmp_path) as free:
         assert free
-        with pytest.raises(AlreadyRunning, match=r"has not ended in 0\.1 s"):
+        with pytest.raises(AlreadyRunning, match=r"did not end within 0\.1 s"):
             async with up_state.held(tmp_path, keep=False, patience=0.1, stop=asyncio.Event()):
                 pass
 
@@ -136,6 +138,6 @@ def test_two_who_look_do_not_take_each_other_for_an_up(tmp_path: Path) -> None:
     fcntl.flock(looker, fcntl.LOCK_SH)
     try:
         assert up_state.holder(tmp_path) is None
-        assert "nothing is up" in look(tmp_path, 0.0).headline
+        assert "nothing is running" in look(tmp_path, 0.0).headline
     finally:
         os.close(looker)

@@ -53,7 +53,7 @@ async def test_ctrl_c_stops_all_of_it_and_the_next_up_goes_on(plane: UpPlane) ->
     assert not is_mounted_below(plane.data)
     assert not any(group.exists() for group in groups)
     shown = plane.run("status")
-    assert (shown.returncode, "nothing is up" in shown.stdout) == (1, True)
+    assert (shown.returncode, "nothing is running" in shown.stdout) == (1, True)
 
     plane.start()
     again = await pod_once(plane, restarts=1)
@@ -76,7 +76,7 @@ async def test_whichever_way_it_is_told_to_stop(plane: UpPlane, number: signal.S
 async def test_a_second_up_on_the_same_data_is_told_of_the_first(plane: UpPlane) -> None:
     second = plane.run("up", "--listen", "127.0.0.1:0")
     assert second.returncode == 1
-    assert f"is up on {plane.data} already, as process {plane.report['pid']}" in second.stderr
+    assert f"is already running on {plane.data}, as process {plane.report['pid']}" in second.stderr
     assert (await plane.kubectl("get", "nodes")).code == 0
 
 
@@ -87,7 +87,7 @@ async def test_down_stops_it_from_elsewhere(plane: UpPlane) -> None:
     done = plane.run("down")
     assert (done.returncode, done.stdout) == (0, "down\n"), done.stderr
     assert not lives(pid)
-    assert plane.run("down").stdout == f"nothing is up on {plane.data}\n"
+    assert plane.run("down").stdout == f"nothing is running on {plane.data}\n"
 
 
 def test_a_port_that_is_taken_is_told_in_a_line(plane: UpPlane, tmp_path: Path) -> None:

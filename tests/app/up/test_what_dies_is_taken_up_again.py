@@ -30,7 +30,7 @@ async def test_a_role_that_is_killed_is_started_again_and_no_pod_notices(plane: 
         return role["pid"] != killed and role["state"] == "running"
 
     await eventually(back)
-    assert f"{name} ended (killed by SIGKILL) and is started again" in plane.output
+    assert f"{name} ended (killed by SIGKILL); restarting it" in plane.output
     assert plane.report["url"] == url
     await node_is_ready(plane)
     after = await pod_once(plane)
@@ -72,7 +72,7 @@ async def test_what_a_killed_up_left_is_brought_down(plane: UpPlane) -> None:
     pid, groups = program_of(plane, pod), groups_of(plane, pod)
     plane.stop(signal.SIGKILL)
     done = plane.run("down")
-    assert done.stdout == "down; 1 containers that nobody looked after were stopped\n", done.stderr
+    assert done.stdout == "down; stopped 1 containers that were left running\n", done.stderr
     assert not lives(pid)
     assert not any(group.exists() for group in groups)
 
@@ -88,7 +88,7 @@ async def test_a_stop_ends_pods_whose_node_has_just_died(plane: UpPlane) -> None
     await eventually(waiting)
     assert plane.stop() == 0, plane.output
     assert not lives(pid)
-    assert "the node could not end its pods any more; 1 containers were stopped" in plane.output
+    assert "the node did not stop its pods; stopped 1 containers" in plane.output
 
 
 @pytest.mark.parametrize("how", ["up --keep", "down --keep"])
@@ -102,7 +102,7 @@ async def test_pods_that_are_kept_go_on_and_are_taken_up(plane: UpPlane, how: st
     if how == "up --keep":
         assert plane.stop() == 0
     else:
-        assert plane.run("down", "--keep").stdout == "down; pods go on running\n"
+        assert plane.run("down", "--keep").stdout == "down; pods keep running\n"
     assert lives(pid)
     plane.start()
     after = await pod_once(plane)

@@ -24,13 +24,13 @@ from pilothouse.app.processes import ProcessSpec, ProcessSupervisor
 
 CHILD = """
 import asyncio, socket, ssl, sys, time
-from pilothouse.app.lifeline import when_closed
-from pilothouse.node.serving.listener import Listener
+from pilothouse.app.parent_pipe import when_closed
+from pilothouse.node.server.listener import NodeListener
 
 async def main():
     door = socket.create_server(("127.0.0.1", 0))
-    listener = Listener(door, ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), asyncio.Protocol)
-    when_closed(int(sys.argv[1]), lambda: sys.exit(0), is_well=lambda: not listener.is_deaf())
+    listener = NodeListener(door, ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), asyncio.Protocol)
+    when_closed(int(sys.argv[1]), lambda: sys.exit(0), is_healthy=lambda: not listener.is_deaf())
     print("ready", flush=True)
     if sys.argv[2] == "accepts":
         await listener.__aenter__()

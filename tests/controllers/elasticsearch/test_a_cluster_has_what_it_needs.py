@@ -26,7 +26,10 @@ from pilothouse.api.navigator.elasticsearch import quorum
 from pilothouse.api.navigator.labels import HAS_PILOT
 from pilothouse.api.objects import Object
 from pilothouse.base.rfc3339 import format_time
-from pilothouse.controllers.elasticsearch.cluster_controller import elasticsearch_clusters, those_with_volumes
+from pilothouse.controllers.elasticsearch.cluster_controller import (
+    clusters_with_volumes,
+    elasticsearch_clusters,
+)
 from pilothouse.runtime.intents import Create, Intent, PatchObject, RecordEvent, SetStatus, Update, subject
 
 
@@ -249,7 +252,7 @@ def test_the_last_words_of_a_database_are_told_by_its_cluster(backing_off: bool)
     found = sea.of(test.noun, "test").condition("Degraded")
     assert found is not None
     assert (found["status"], found["reason"]) == ("True", "DatabaseEnded")
-    assert found["message"].startswith(f"es-test-mixed-0 does not get up: it ended with code 1: {WORDS}; ")
+    assert found["message"].startswith(f"es-test-mixed-0 does not start: it ended with code 1: {WORDS}; ")
     assert "exited with code 1: Error" not in found["message"]
 
 
@@ -398,10 +401,10 @@ def test_claims_whose_class_does_not_let_them_grow_are_named_and_left_alone() ->
     assert sea.condition(test, "Degraded") == ("True", "VolumesCannotGrow")
     said = (sea.of(ElasticsearchCluster, "test").condition("Degraded") or {})["message"]
     claims = ", ".join(sea.names(PersistentVolumeClaim))
-    assert f"{claims} can't grow to 2Gi: storage class fast does not let claims grow" in said
+    assert f"{claims} can't be expanded to 2Gi: storage class fast does not allow expansion" in said
     assert "set allowVolumeExpansion: true" in said
     # Once it does, they grow.
-    assert list(those_with_volumes(sea.all(StorageClass)[0], sea.world())) == [("default", "test")]
+    assert list(clusters_with_volumes(sea.all(StorageClass)[0], sea.world())) == [("default", "test")]
     sea.change(sea.all(StorageClass)[0], lambda tree: tree.update(allowVolumeExpansion=True))
     sea.sail(test)
     assert sizes(sea) == ["2Gi", "2Gi"]

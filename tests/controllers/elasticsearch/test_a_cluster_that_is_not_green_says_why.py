@@ -36,7 +36,7 @@ def test_how_many_shards_are_without_a_node_and_why(kind: str) -> None:
 
 def test_that_shards_are_being_built() -> None:
     _, test = sailed("Yellow", {"active": 5, "initializing": 1, "unassigned": 1})
-    assert "health is Yellow: 1 shard is unassigned, 1 shard is being built." in message(test, "Progressing")
+    assert "health is Yellow: 1 shard is unassigned, 1 shard is initializing." in message(test, "Progressing")
 
 
 def test_a_red_one_too() -> None:
@@ -47,7 +47,7 @@ def test_a_red_one_too() -> None:
 
 def test_a_green_one_is_as_asked() -> None:
     _, test = sailed("Green", {"active": 7})
-    assert message(test, "Progressing") == "Everything is as asked."
+    assert message(test, "Progressing") == "Everything is as specified."
     assert message(test, "Available") == "The cluster's health is Green."
 
 
@@ -92,14 +92,14 @@ def test_not_everything_is_as_asked_before_the_shards_are_counted_without_a_node
     sea.change(leader, add)
     assert "have not been counted since es-test-data-2 left" in outdated(sea, test)
     sea.sail(test)
-    assert message(sea.of(test.noun, "test"), "Progressing") == "Everything is as asked."
+    assert message(sea.of(test.noun, "test"), "Progressing") == "Everything is as specified."
 
 
 def test_nor_before_they_are_counted_with_a_node_that_was_started_anew() -> None:
     sea, test = sailed("Green", {"active": 7})
     again = {"lastStartedTime": "2026-01-01T00:00:00Z"}
     sea.change(sea.of(Pilot, "es-test-data-1"), lambda tree: tree["status"].update(again))
-    assert "have not been counted since es-test-data-1 came in" in outdated(sea, test)
+    assert "have not been counted since es-test-data-1 joined" in outdated(sea, test)
 
 
 def test_nodes_that_others_have_added_to_the_cluster_are_not_waited_for() -> None:

@@ -79,7 +79,7 @@ def test_the_fullest_volume_is_in_the_status_by_the_name_of_its_claim() -> None:
 @pytest.mark.parametrize(
     ("percent", "reason", "effect"),
     [
-        (85, "VolumeNearlyFull", "puts no further shards there"),
+        (85, "VolumeNearlyFull", "allocates no further shards there"),
         (90, "VolumeNearlyFull", "moves shards away from there"),
         (95, "VolumeFull", "read-only"),
         (100, "VolumeFull", "read-only"),
@@ -101,7 +101,7 @@ def test_below_them_nothing_is_amiss_and_a_volume_that_was_emptied_is_forgiven()
     sea, test = sailed()
     assert degraded(fill(sea, test, 20, 84))[0] == "False"
     assert degraded(fill(sea, test, 20, 96))[0] == "True"
-    assert degraded(fill(sea, test, 20, 60)) == ("False", "AsAsked", "Nothing is amiss.")
+    assert degraded(fill(sea, test, 20, 60)) == ("False", "AsAsked", "No problems found.")
 
 
 def test_a_large_disk_with_hundreds_of_gigabytes_left_is_not_nearly_full() -> None:
@@ -115,10 +115,10 @@ def test_a_large_disk_with_hundreds_of_gigabytes_left_is_not_nearly_full() -> No
         (
             {"expandable": False},
             10 * GIB,
-            "the claim can't grow (storage class disks does not let claims grow",
+            "the claim can't be expanded (storage class disks does not allow expansion",
         ),
-        ({}, 200 * GIB, "the claim has a disk of node n1 in common with others: make room there"),
-        ({"claims": False}, 10 * GIB, "make room on the disk of node n1, give pool data persistence"),
+        ({}, 200 * GIB, "the claim shares a disk of node n1 with others: free space there"),
+        ({"claims": False}, 10 * GIB, "free space on the disk of node n1, give pool data persistence"),
     ],
     ids=["a class that does not grow", "a folder on a shared disk", "no claim"],
 )

@@ -13,8 +13,8 @@ from pilothouse.api.navigator.cluster_kinds import ELASTICSEARCH_V1BETA1
 from pilothouse.api.node_images import DATA_FOLDER
 from pilothouse.api.objects import Object
 from pilothouse.controllers.elasticsearch.cluster_controller import (
+    clusters_without_images,
     elasticsearch_clusters,
-    those_without_images,
 )
 from pilothouse.runtime.intents import Intent, RecordEvent
 
@@ -81,7 +81,7 @@ def test_columns_and_condition_say_what_runs_and_what_was_refused() -> None:
     sea.sail(test)
     assert cells(sea) == {"Version": "8.18.0", "Wanted": "9.0.0", "Accepted": "False"}
     assert sea.condition(test, "VersionAccepted") == ("False", "VersionRefused")
-    assert message(sea, "VersionAccepted").startswith("9.0.0 is asked for, 3 nodes run 8.18.0: ")
+    assert message(sea, "VersionAccepted").startswith("9.0.0 is requested, 3 nodes run 8.18.0: ")
 
 
 def test_a_roll_says_how_far_it_has_come() -> None:
@@ -89,7 +89,7 @@ def test_a_roll_says_how_far_it_has_come() -> None:
     sea.edit(test, version=NEW)
     sea.sail(test, rounds=3)
     assert sea.condition(test, "VersionAccepted") == ("True", "RollingOut")
-    assert message(sea, "VersionAccepted") == f"{NEW} is asked for, 2 nodes run {OLD}, 1 node runs {NEW}."
+    assert message(sea, "VersionAccepted") == f"{NEW} is requested, 2 nodes run {OLD}, 1 node runs {NEW}."
     sea.sail(test)
     assert sea.condition(test, "VersionAccepted") == ("True", "Running")
 
@@ -99,7 +99,7 @@ def test_a_version_that_a_paused_cluster_is_asked_for_is_not_said_to_roll() -> N
     sea.edit(test, paused=True, version=NEW)
     sea.sail(test)
     assert sea.condition(test, "VersionAccepted") == ("True", "ClusterPaused")
-    assert message(sea, "VersionAccepted") == f"{NEW} is asked for, 3 nodes run {OLD}."
+    assert message(sea, "VersionAccepted") == f"{NEW} is requested, 3 nodes run {OLD}."
 
 
 def test_no_node_is_taken_down_for_an_image_that_a_machine_lacks() -> None:
@@ -123,14 +123,14 @@ def test_no_node_is_taken_down_for_an_image_that_a_machine_lacks() -> None:
     sea.sail(test)
     assert images(sea) == [OLD] * 3
     assert "is not on node n1, and" in message(sea, "VersionAccepted")
-    waiting = those_without_images(sea.of(Node, "n1"), sea.world())
+    waiting = clusters_without_images(sea.of(Node, "n1"), sea.world())
     assert list(waiting) == [("default", "test")], (
         "a node whose images change concerns those that wait for one"
     )
     sea.change(sea.of(Node, "n1"), lambda tree: tree["status"].update(images=listed(OLD, NEW)))
     sea.sail(test)
     assert images(sea) == [NEW] * 3
-    assert not list(those_without_images(sea.of(Node, "n1"), sea.world()))
+    assert not list(clusters_without_images(sea.of(Node, "n1"), sea.world()))
 
 
 def test_an_image_that_is_missing_is_warned_of_once() -> None:
@@ -223,7 +223,7 @@ def test_an_image_of_another_version_is_no_success_and_can_be_taken_back() -> No
     assert images(sea) == [OLD, OLD, NEW], "no other node gets what is not what its name says"
     for kind, status in (("VersionAccepted", "False"), ("Degraded", "True")):
         assert sea.condition(test, kind) == (status, "WrongImage")
-        assert f"{last} was made for {NEW} and runs {OLD}" in message(sea, kind)
+        assert f"{last} was created for {NEW} but runs {OLD}" in message(sea, kind)
         assert f"kubectl delete pod {last} -n default" in message(sea, kind)
 
     # No later version has ever written there.
@@ -241,4 +241,4 @@ def test_a_version_of_which_no_node_serves_is_not_said_to_run() -> None:
         sea.set_ready(pod, False)
     sea.sail(test, rounds=2)
     assert sea.condition(test, "VersionAccepted") == ("True", "Accepted")
-    assert message(sea, "VersionAccepted") == f"All nodes were last seen with {OLD}; 0 of 3 serve now."
+    assert message(sea, "VersionAccepted") == f"All nodes were last seen with {OLD}; 0 of 3 are serving."

@@ -57,8 +57,8 @@ def test_nav_A02_an_empty_node_goes_once_it_says_that_it_is_decommissioned() -> 
 @pytest.mark.parametrize(
     ("left", "says"),
     [
-        (2, "from 3 to 2: es-test-data-2 holds nothing any more"),
-        (1, "from 3 to 1: es-test-data-1, es-test-data-2 hold nothing any more"),
+        (2, "from 3 to 2: es-test-data-2 is empty"),
+        (1, "from 3 to 1: es-test-data-1, es-test-data-2 are empty"),
     ],
 )
 def test_who_goes_is_told(left: int, says: str) -> None:
@@ -78,9 +78,9 @@ def test_one_that_goes_with_copies_of_what_is_elsewhere_is_not_told_to_be_empty(
     sea.edit_pool(test, "data", replicas=2)
     sea.sail(test)
     assert replicas(sea) == 2
-    said = "es-test-data-2 holds nothing but copies of what is whole on others"
+    said = "es-test-data-2 holds only copies of data that other nodes have"
     assert any(said in because for because in told), told
-    lies = [because for because in told if "nothing any more" in because]
+    lies = [because for because in told if "es-test-data-2 is empty" in because]
     assert lies == []
 
 

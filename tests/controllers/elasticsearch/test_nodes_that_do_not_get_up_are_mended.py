@@ -14,8 +14,8 @@ from pilothouse.api.navigator.conditions import HOOK_FAILED
 from pilothouse.api.objects import Object, Tree
 from pilothouse.base.rfc3339 import format_time
 from pilothouse.controllers.elasticsearch.cluster_controller import elasticsearch_clusters
-from pilothouse.controllers.elasticsearch.database_container import has_run as has_run_once
-from pilothouse.controllers.elasticsearch.observed_cluster import observe
+from pilothouse.controllers.elasticsearch.observed.database_container import has_run as has_run_once
+from pilothouse.controllers.elasticsearch.observed.observed_cluster import observe
 from pilothouse.runtime.intents import Delete
 
 CHANGED = "action.auto_create_index"
@@ -80,7 +80,7 @@ def test_a_pod_that_starts_while_its_version_is_taken_back_keeps_it() -> None:
     sea.lacks = set()
     sea.set_ready(sea.of(Pod, "es-test-data-2"), False)
     with pytest.raises(Refused):
-        sea.carry_out(deletion[0])
+        sea.execute(deletion[0])
     sea.sail(test)
     assert images(sea) == [OLD, OLD, NEW]
     assert sea.condition(test, "Degraded") == ("True", "VersionRefused")

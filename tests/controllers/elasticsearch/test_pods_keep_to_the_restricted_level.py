@@ -13,7 +13,7 @@ from pilothouse.api.navigator.labels import TEMPLATE
 from pilothouse.api.objects import Object, Tree
 from pilothouse.api.pod_security.evaluation import evaluate
 from pilothouse.api.pod_security.policy import RESTRICTED, LevelVersion
-from pilothouse.controllers.elasticsearch.pool_stateful_set import template_hash
+from pilothouse.controllers.elasticsearch.desired.pool_stateful_set import template_hash
 
 AS_SOMEBODY = {"securityContext": {"runAsUser": 1000}}
 PILOT = {"pilotImage": {"repository": "pilothouse", "tag": "1"}}

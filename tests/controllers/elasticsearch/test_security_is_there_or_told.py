@@ -12,14 +12,18 @@ from tests.kit.admission import admit
 from tests.kit.controller_harness import reasons
 from tests.kit.elasticsearch_harness import ElasticsearchHarness, elastic, pool
 
+from pilothouse.api.applications.elasticsearch_application import ELASTICSEARCH
 from pilothouse.api.kind_names import Pilot, Pod, Secret, StatefulSet
-from pilothouse.api.navigator.labels import CERTIFICATES, CLUSTER_NAME
+from pilothouse.api.navigator.labels import CERTIFICATES
 from pilothouse.api.objects import Object
 from pilothouse.api.registry import own_resources
 from pilothouse.apiserver.discovery.catalog import KindCatalog
-from pilothouse.controllers.elasticsearch.cluster_controller import elasticsearch_clusters, its_secrets
-from pilothouse.controllers.elasticsearch.secrets import RandomSecrets, elasticsearch_secrets
-from pilothouse.controllers.elasticsearch.security import content, node_names
+from pilothouse.controllers.elasticsearch.cluster_controller import (
+    clusters_using_secret,
+    elasticsearch_clusters,
+)
+from pilothouse.controllers.elasticsearch.desired.security import content, node_names
+from pilothouse.controllers.elasticsearch.secrets_controller import RandomSecrets, elasticsearch_secrets
 from pilothouse.meta.kind import Kind
 from pilothouse.pki.certificate_info import certificates_in
 from pilothouse.runtime.intents import Create
@@ -70,7 +74,7 @@ def test_the_secrets_are_the_clusters_and_pilots_are_given_no_right_to_them() ->
     assert sea.names(Secret) == ["es-test-authority", "es-test-certificates", "es-test-users"]
     for secret in sea.all(Secret):
         assert secret.owned_by(test)
-        assert CLUSTER_NAME[test.kind] not in secret.labels
+        assert ELASTICSEARCH.cluster_label not in secret.labels
     assert len(content(sea.of(Secret, "es-test-users"), "elastic")) >= 24
     assert "ca.key" not in sea.of(Secret, "es-test-certificates")["data"]
 
@@ -175,7 +179,7 @@ def test_a_secret_that_is_gone_is_a_reason_to_be_degraded(gone: str, reason: str
     sea, test = formed()
     lost = sea.of(Secret, gone)
     sea.remove(lost)
-    assert list(its_secrets(lost, sea.world())) == [("default", "test")], "it is looked at again"
+    assert list(clusters_using_secret(lost, sea.world())) == [("default", "test")], "it is looked at again"
     sea.sail(test)
     assert sea.condition(test, "Degraded") == ("True", reason)
     said = sea.of(test.noun, "test").condition("Degraded")
@@ -194,7 +198,7 @@ def test_an_authority_that_can_not_be_read_is_a_reason_to_be_degraded(part: str)
     kept = sea.of(Secret, "es-test-authority")
     garbled = base64.b64encode(b"no certificate").decode()
     spoilt = sea.change(kept, lambda tree: tree["data"].update({part: garbled}))
-    assert list(its_secrets(spoilt, sea.world())) == [("default", "test")], "it is looked at again"
+    assert list(clusters_using_secret(spoilt, sea.world())) == [("default", "test")], "it is looked at again"
     sea.edit_pool(test, "data", replicas=3)
     sea.sail(test)
     assert sea.condition(test, "Degraded") == ("True", "AuthorityUnusable")
@@ -220,7 +224,7 @@ def test_an_authority_that_could_never_be_read_is_told_too() -> None:
     assert sea.condition(test, "Degraded") == ("True", "AuthorityUnusable")
     said = sea.of(test.noun, "test").condition("Degraded")
     assert said is not None
-    assert "delete it, and it is made anew" in said["message"]
+    assert "delete it to have it created again" in said["message"]
     sea.remove(sea.of(Secret, "es-test-authority"))
     sea.step(forging, test)
     sea.sail(test)
@@ -266,7 +270,7 @@ def test_secrets_of_an_earlier_cluster_of_the_name_are_not_taken_over() -> None:
     assert sea.all(StatefulSet) == []
     said = sea.of(test.noun, "test").condition("Secured")
     assert said is not None
-    assert "is of an earlier cluster test, and is about to go" in said["message"]
+    assert "belongs to an earlier cluster test, and is about to be deleted" in said["message"]
     # The garbage collector takes them one after the other.
     for name in ("es-test-certificates", "es-test-users", "es-test-authority"):
         sea.remove(sea.of(Secret, name))

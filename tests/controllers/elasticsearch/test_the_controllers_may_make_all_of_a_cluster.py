@@ -12,8 +12,8 @@ from tests.kit.pilothouse_server import PilothouseServer
 from tests.kit.waiting import eventually
 
 from pilothouse.api.objects import Object
-from pilothouse.controllers.elasticsearch.pools import pools_of, set_name
-from pilothouse.controllers.elasticsearch.supporting_objects import supports
+from pilothouse.controllers.elasticsearch.desired.pools import pools_of, set_name
+from pilothouse.controllers.elasticsearch.desired.supporting_objects import supporting_objects
 
 CLUSTER = elastic("demo", pools=[pool("master", 1, "master"), pool("data", 2, "data", "ingest")])
 
@@ -21,7 +21,9 @@ CLUSTER = elastic("demo", pools=[pool("master", 1, "master"), pool("data", 2, "d
 async def test_all_that_supports_a_cluster_and_its_sets_are_made(tmp_path: Path) -> None:
     cluster = Object.of(CLUSTER)
     pools = pools_of(cluster, ())
-    wanted = {f"{each['kind']}/{each['metadata']['name']}" for each in supports(cluster, pools.values())}
+    wanted = {
+        f"{each['kind']}/{each['metadata']['name']}" for each in supporting_objects(cluster, pools.values())
+    }
     wanted |= {f"StatefulSet/{set_name(cluster, name)}" for name in pools}
     kinds = ",".join(sorted({each.partition("/")[0].lower() for each in wanted}))
     server = PilothouseServer(tmp_path / "server", "sqlite")

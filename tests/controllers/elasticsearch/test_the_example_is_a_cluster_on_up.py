@@ -40,7 +40,7 @@ STAYING = ["es-demo-master-0", "es-demo-master-1", "es-demo-master-2", "es-demo-
 def commands() -> list[str]:
     """Those of the quick start's part about Elasticsearch."""
     page = QUICK_START.read_text()
-    part = page.partition("## A cluster of Elasticsearch\n")[2].partition("\n## ")[0]
+    part = page.partition("## Run an Elasticsearch cluster\n")[2].partition("\n## ")[0]
     return re.findall(r"^    \$ (.+)$", part, re.M)
 
 

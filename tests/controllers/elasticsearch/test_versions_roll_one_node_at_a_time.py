@@ -22,7 +22,7 @@ from pilothouse.api.navigator.conditions import OUT_OF_TOUCH
 from pilothouse.api.navigator.labels import VERSION
 from pilothouse.api.objects import Object
 from pilothouse.controllers.elasticsearch.cluster_controller import elasticsearch_clusters
-from pilothouse.controllers.elasticsearch.cluster_health import SHUT_OUT_FOR
+from pilothouse.controllers.elasticsearch.steps.restart_gate import SHUT_OUT_AFTER
 from pilothouse.runtime.intents import Intent, PatchObject, RecordEvent, Update, Wait
 
 
@@ -196,7 +196,7 @@ def test_a_node_that_is_shut_out_by_a_later_version_is_moved_on() -> None:
     sea.health = "Red"
     sea.sail(test)
     assert images(sea) == ["7.17.29", "8.17.0"], "it may be back in a moment"
-    sea.now += SHUT_OUT_FOR
+    sea.now += SHUT_OUT_AFTER
     sea.sail(test, rounds=3)
     assert images(sea) == ["8.17.0", "8.17.0"], "whatever the others are like"
     sea.says.clear()
@@ -208,7 +208,7 @@ def test_a_node_that_is_shut_out_by_a_later_version_is_moved_on() -> None:
 def test_a_node_that_is_out_of_touch_with_its_equals_is_not_shut_out() -> None:
     sea, test = out_of_touch("es-test-data-1", of=3)
     sea.sail(test)
-    sea.now += 10 * SHUT_OUT_FOR
+    sea.now += 10 * SHUT_OUT_AFTER
     sea.sail(test)
     assert images(sea) == ["7.17.29", "7.17.29", "8.17.0"]
 
@@ -265,7 +265,7 @@ def test_the_second_of_two_masters_waits_until_the_first_has_its_vote_back(chang
     assert reasons(sea.decided(test)) == ["VoteHeld"]
     said = sea.of(ElasticsearchCluster, "test").condition("Progressing")["message"]  # type: ignore[index]
     assert "es-test-master-0 is next" in said
-    assert "es-test-master-1 has not got its vote back yet; one master at a time" in said
+    assert "es-test-master-1 does not have its vote back yet; one master at a time" in said
     sea.watch = lambda intent: None
     sea.without_vote = []
     sea.sail(test)

@@ -17,7 +17,7 @@ from pilothouse.base.clock import Clock
 from pilothouse.base.rfc3339 import format_time
 from pilothouse.client.api import Api
 from pilothouse.client.transport import TransportError
-from pilothouse.controllers.pilots.pilot_collection import collecting
+from pilothouse.controllers.pilots.pilot_collection import pilot_collector
 from pilothouse.meta.errors import StatusError
 from pilothouse.pilot.heartbeat import EVERY, PilotHeartbeat
 from pilothouse.runtime.intents import Delete, RequeueAfter
@@ -81,7 +81,7 @@ def test_the_documented_pilot_is_there_after_many_periods_and_an_abandoned_one_i
     simulate_twice(
         Scenario(
             "pilots-without-pods",
-            [collecting(PERIOD)],
+            [pilot_collector(PERIOD)],
             users,
             settled,
             [a_pilot_that_is_alive_keeps_its_pilot],
@@ -102,7 +102,7 @@ def decisions(*, missing_at: float, renewed_at: float | None, now: float) -> lis
         "spec": {"renewTime": "2001-01-01T00:00:00.000000Z"},
     }
     leases = [] if renewed_at is None else [Object(Lease, lease, arrived=renewed_at)]
-    collect = collecting(PERIOD)
+    collect = pilot_collector(PERIOD)
     world = Snapshot({noun: StaticView([]) for noun in collect.nouns} | {Lease: StaticView(leases)}, now=now)
     return list(collect(one, world))
 

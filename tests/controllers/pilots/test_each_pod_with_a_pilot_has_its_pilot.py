@@ -5,16 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from tests.kit.controller_harness import ControllerHarness
-from tests.kit.elasticsearch_harness import ElasticsearchHarness, elastic, pool
+from tests.kit.elasticsearch_harness import PILOT_CREATOR, ElasticsearchHarness, elastic, pool
 
 from pilothouse.api.kind_names import CassandraCluster, Lease, Pilot, Pod, StatefulSet
 from pilothouse.api.navigator.labels import APPLICATION, HAS_PILOT
 from pilothouse.api.objects import Object, Tree
 from pilothouse.base.rfc3339 import format_time
 from pilothouse.controllers.cassandra_clusters import cassandra_clusters
-from pilothouse.controllers.pilots.pilot_collection import collecting
-from pilothouse.controllers.pilots.pilot_creation import pilots
-from pilothouse.controllers.pilots.pilot_heartbeats import silence
+from pilothouse.controllers.pilots.pilot_collection import pilot_collector
+from pilothouse.controllers.pilots.pilot_heartbeats import silent_pilots
 from pilothouse.runtime.intents import Create, Delete, RequeueAfter, SetStatus
 from pilothouse.runtime.snapshot import Snapshot, StaticView
 
@@ -39,18 +38,18 @@ def pilot(name: str = "db-0", **status: Any) -> Tree:
 def test_nav_P01_a_labelled_pod_gets_one_pilot() -> None:
     yard = ControllerHarness()
     one = yard.add(pod(annotations={APPLICATION: "redis"}))
-    yard.step(pilots, one)
+    yard.step(PILOT_CREATOR, one)
     made = yard.all(Pilot)
     assert [each.name for each in made] == ["db-0"]
     assert made[0].labels == {HAS_PILOT: ""}
     assert made[0].spec == {"application": "redis"}
-    assert yard.decide(pilots, one) == []
+    assert yard.decide(PILOT_CREATOR, one) == []
 
 
 def test_a_pod_without_the_label_gets_none() -> None:
     yard = ControllerHarness()
     one = yard.add(pod(labels={"app": "db"}))
-    assert yard.decide(pilots, one) == []
+    assert yard.decide(PILOT_CREATOR, one) == []
 
 
 def test_a_pilot_of_a_cluster_is_the_clusters_and_says_all_that_the_database_needs() -> None:
@@ -58,7 +57,7 @@ def test_a_pilot_of_a_cluster_is_the_clusters_and_says_all_that_the_database_nee
     demo = sea.add(elastic(pools=[pool("data", 1)], plugins=[{"name": "analysis-icu"}]))
     sea.sail(demo)
     sea.remove(sea.of(Pilot, "es-demo-data-0"))
-    intents = sea.decide(pilots, sea.of(Pod, "es-demo-data-0"))
+    intents = sea.decide(PILOT_CREATOR, sea.of(Pod, "es-demo-data-0"))
     assert isinstance(intents[0], Create)
     tree = intents[0].object
     assert tree["metadata"]["ownerReferences"][0]["uid"] == demo.uid
@@ -85,11 +84,11 @@ def test_a_pod_of_a_set_that_nobody_sees_waits_for_it() -> None:
     yard = ControllerHarness()
     owner = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "db", "uid": "x", "controller": True}
     one = yard.add(pod(ownerReferences=[owner]))
-    assert [intent.verb for intent in yard.decide(pilots, one)] == ["Wait"]
+    assert [intent.verb for intent in yard.decide(PILOT_CREATOR, one)] == ["Wait"]
 
 
 def test_nav_P30_a_pilot_whose_pod_is_gone_for_good_goes_too() -> None:
-    yard, collect = ControllerHarness(), collecting(GRACE)
+    yard, collect = ControllerHarness(), pilot_collector(GRACE)
     one = yard.add(pilot())
     yard.step(collect, one)
     found = yard.get(Pilot, "db-0")
@@ -103,7 +102,7 @@ def test_nav_P30_a_pilot_whose_pod_is_gone_for_good_goes_too() -> None:
 
 
 def test_a_pod_that_comes_back_in_time_saves_it() -> None:
-    yard, collect = ControllerHarness(), collecting(GRACE)
+    yard, collect = ControllerHarness(), pilot_collector(GRACE)
     one = yard.add(pilot())
     yard.step(collect, one)
     yard.add(pod())
@@ -118,7 +117,7 @@ def test_a_pod_that_comes_back_in_time_saves_it() -> None:
 
 
 def test_time_counts_from_the_last_start_if_that_was_later() -> None:
-    yard, collect = ControllerHarness(), collecting(GRACE)
+    yard, collect = ControllerHarness(), pilot_collector(GRACE)
     one = yard.add(pilot())
     yard.step(collect, one)
     yard.change(one, lambda tree: tree["status"].update(lastStartedTime=format_time(yard.now + 100)))
@@ -129,7 +128,7 @@ def test_time_counts_from_the_last_start_if_that_was_later() -> None:
 
 
 def test_a_pilot_whose_pod_its_set_still_wants_stays() -> None:
-    yard, collect = ControllerHarness(), collecting(GRACE)
+    yard, collect = ControllerHarness(), pilot_collector(GRACE)
     one = yard.add(pilot())
     stateful_set: Tree = {"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "db"}}
     owner = yard.add({**stateful_set, "spec": {"replicas": 1}})
@@ -146,7 +145,7 @@ def decide_silence(
     seen = Object(Pilot, {**one, "metadata": {**one["metadata"], "namespace": "default"}}, arrived=pilot_at)
     leases = [Object(Lease, lease, arrived=lease_at)] if lease is not None else []
     world = Snapshot({Pilot: StaticView([seen]), Lease: StaticView(leases)}, now=now)
-    return silence(60.0)(seen, world)
+    return silent_pilots(60.0)(seen, world)
 
 
 LEASE: Tree = {

@@ -12,11 +12,11 @@ from typing import Any
 
 import msgspec
 
-from pilothouse.meta.apply import apply
-from pilothouse.meta.field_sets import paths
-from pilothouse.meta.managed_fields import reset_fields, track_update
+from pilothouse.meta.apply.field_sets import paths
+from pilothouse.meta.apply.managed_fields import reset_fields, track_update
+from pilothouse.meta.apply.server_side_apply import apply
 from pilothouse.meta.object_meta import object_schema
-from pilothouse.meta.schema import Schema
+from pilothouse.meta.schema.model import Schema
 
 V1 = "nav.example.io/v1"
 STRING = Schema(type="string")

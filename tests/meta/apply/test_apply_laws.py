@@ -6,10 +6,10 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from tests.meta.apply.databases import SCHEMA, Databases, copy, database
 
-from pilothouse.meta.comparison import changes_only, compare
-from pilothouse.meta.field_sets import difference, without
-from pilothouse.meta.schema import Schema
-from pilothouse.meta.topology import topology
+from pilothouse.meta.apply.comparison import changes_only, compare
+from pilothouse.meta.apply.field_sets import difference, without
+from pilothouse.meta.apply.topology import topology
+from pilothouse.meta.schema.model import Schema
 
 users = st.lists(
     st.fixed_dictionaries(

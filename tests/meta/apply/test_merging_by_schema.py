@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 from tests.meta.apply.databases import INTEGER, SPEC, STRING, Databases, copy, database
 
-from pilothouse.meta.apply import apply
+from pilothouse.meta.apply.server_side_apply import apply
 from pilothouse.meta.errors import StatusError
 from pilothouse.meta.object_meta import object_schema
-from pilothouse.meta.schema import Schema
+from pilothouse.meta.schema.model import Schema
 
 NOW = "2024-01-01T00:00:00Z"
 

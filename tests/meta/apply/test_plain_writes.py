@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from tests.meta.apply.databases import SCHEMA, V1, Databases, copy, database
 
-from pilothouse.meta.managed_fields import track_update
+from pilothouse.meta.apply.managed_fields import track_update
 
 
 def test_the_creator_owns_everything_and_the_containers_around_it() -> None:

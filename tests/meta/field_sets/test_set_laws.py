@@ -6,7 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pilothouse.meta.field_sets import Tree, difference, intersection, parse_fields, paths, union, without
+from pilothouse.meta.apply.field_sets import (
+    Tree,
+    difference,
+    intersection,
+    parse_fields,
+    paths,
+    union,
+    without,
+)
 
 # Sets of paths as plain Python sets are the model that the trees are held against.
 elements = st.sampled_from(["f:a", "f:b", 'k:{"name":"x"}', 'v:"y"', "i:0"])

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pilothouse.meta.apply.patches import MOST_OPERATIONS, json_patch, merge_patch
 from pilothouse.meta.errors import StatusError
-from pilothouse.meta.patches import MOST_OPERATIONS, json_patch, merge_patch
 
 OBJECT: dict[str, Any] = {"metadata": {"labels": {"a": "b"}}, "spec": {"replicas": 1, "tags": ["x", "y"]}}
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from pilothouse.meta.apply.patches import DEEPEST, json_patch
 from pilothouse.meta.errors import StatusError
-from pilothouse.meta.patches import DEEPEST, json_patch
 
 
 @pytest.mark.parametrize("operation", ["add", "copy", "move", "test"])

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pilothouse.meta.apply.patches import merge_patch
+from pilothouse.meta.apply.strategic_merge import strategic_merge
 from pilothouse.meta.errors import StatusError
-from pilothouse.meta.patches import merge_patch
-from pilothouse.meta.schema import Schema
-from pilothouse.meta.strategic_merge import strategic_merge
+from pilothouse.meta.schema.model import Schema
 
 STRING = Schema(type="string")
 PORT = Schema(type="object", properties={"containerPort": Schema(type="integer"), "name": STRING})

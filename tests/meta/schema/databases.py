@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 from pilothouse.meta.object_meta import ApiObject
-from pilothouse.meta.schema import ValidationRule
-from pilothouse.meta.struct_schemas import Fields, Int32, doc, field, schema_of
+from pilothouse.meta.schema.model import ValidationRule
+from pilothouse.meta.schema.struct_schemas import Fields, Int32, doc, field, schema_of
 
 
 class User(Fields):

@@ -6,7 +6,7 @@ from tests.meta.schema.databases import SCHEMA
 
 from pilothouse.meta.crd import crd_manifest
 from pilothouse.meta.kind import Column, Kind, Resource, ScalePaths
-from pilothouse.meta.structural_schemas import structural_problems
+from pilothouse.meta.schema.structural_schemas import structural_problems
 
 V1 = Kind(
     group="nav.example.io",

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from tests.meta.schema.databases import SCHEMA, database
 
-from pilothouse.meta.compiled_schema import CompiledSchema
-from pilothouse.meta.schema import Schema
+from pilothouse.meta.schema.compiled_schema import CompiledSchema
+from pilothouse.meta.schema.model import Schema
 
 ROLE = Schema(type="string", default="ro")
 USER = Schema(type="object", properties={"role": ROLE})

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from tests.meta.schema.databases import SCHEMA, database
 
-from pilothouse.meta.compiled_schema import CompiledSchema
 from pilothouse.meta.fields import FieldError
-from pilothouse.meta.schema import Schema
+from pilothouse.meta.schema.compiled_schema import CompiledSchema
+from pilothouse.meta.schema.model import Schema
 
 DATABASE = CompiledSchema(SCHEMA)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pilothouse.meta.formats import FORMATS, Pattern
+from pilothouse.meta.schema.formats import FORMATS, Pattern
 
 
 @pytest.mark.parametrize(

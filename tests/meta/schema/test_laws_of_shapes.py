@@ -8,11 +8,11 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pilothouse.meta.compiled_schema import CompiledSchema
-from pilothouse.meta.schema import ANY, UNSET, Schema, ValidationRule
-from pilothouse.meta.schema_json import from_json, to_json
-from pilothouse.meta.structural_schemas import structural_problems
-from pilothouse.meta.validation import faults
+from pilothouse.meta.schema.compiled_schema import CompiledSchema
+from pilothouse.meta.schema.model import ANY, UNSET, Schema, ValidationRule
+from pilothouse.meta.schema.schema_json import from_json, to_json
+from pilothouse.meta.schema.structural_schemas import structural_problems
+from pilothouse.meta.schema.validation import faults
 
 NAMES = st.sampled_from(["a", "b", "c", "x-y"])
 SCALARS = st.one_of(

@@ -16,10 +16,10 @@ from tests.meta.schema.wire import Wire, read
 
 from pilothouse.meta.kind import Kind
 from pilothouse.meta.object_meta import object_schema
-from pilothouse.meta.openapi import openapi_v3
-from pilothouse.meta.openapi_protobuf import openapi_protobuf
-from pilothouse.meta.openapi_v2 import openapi_v2
-from pilothouse.meta.schema import Schema
+from pilothouse.meta.openapi.v2 import openapi_v2
+from pilothouse.meta.openapi.v2_protobuf import openapi_protobuf
+from pilothouse.meta.openapi.v3 import openapi_v3
+from pilothouse.meta.schema.model import Schema
 
 POD = Kind(
     group="",

@@ -11,9 +11,9 @@ from tests.meta.schema.databases import SCHEMA
 
 from pilothouse.meta.kind import Kind, ScalePaths, Subresource
 from pilothouse.meta.object_meta import object_schema
-from pilothouse.meta.openapi import openapi_v3
-from pilothouse.meta.openapi_v2 import openapi_v2
-from pilothouse.meta.schema import ANY, Schema
+from pilothouse.meta.openapi.v2 import openapi_v2
+from pilothouse.meta.openapi.v3 import openapi_v3
+from pilothouse.meta.schema.model import ANY, Schema
 
 DATABASE = Kind(
     group="nav.example.io",

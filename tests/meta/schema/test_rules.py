@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from tests.meta.schema.databases import SCHEMA, database
 
-from pilothouse.meta.compiled_schema import CompiledSchema
-from pilothouse.meta.schema import Schema, ValidationRule
-from pilothouse.meta.schema_json import from_json
+from pilothouse.meta.schema.compiled_schema import CompiledSchema
+from pilothouse.meta.schema.model import Schema, ValidationRule
+from pilothouse.meta.schema.schema_json import from_json
 
 DATABASE = CompiledSchema(SCHEMA)
 NUMBER = Schema(type="integer")

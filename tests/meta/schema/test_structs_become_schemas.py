@@ -11,9 +11,9 @@ import pytest
 from tests.meta.schema.databases import SCHEMA, Database
 
 from pilothouse.meta.object_meta import OBJECT_META
-from pilothouse.meta.schema import UNSET
-from pilothouse.meta.schema_json import to_json
-from pilothouse.meta.struct_schemas import Fields, IntOrString, Quantity, Time, doc, field, schema_of
+from pilothouse.meta.schema.model import UNSET
+from pilothouse.meta.schema.schema_json import to_json
+from pilothouse.meta.schema.struct_schemas import Fields, IntOrString, Quantity, Time, doc, field, schema_of
 
 
 class Color(enum.StrEnum):

@@ -8,7 +8,7 @@ import pytest
 from tests.meta.schema.databases import SCHEMA
 
 from pilothouse.meta.crd import crd_schema
-from pilothouse.meta.structural_schemas import structural_problems
+from pilothouse.meta.schema.structural_schemas import structural_problems
 
 
 def problems(raw: Any) -> list[str]:

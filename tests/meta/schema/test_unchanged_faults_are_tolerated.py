@@ -6,8 +6,8 @@ from typing import Any
 
 from tests.meta.schema.databases import SCHEMA, database
 
-from pilothouse.meta.compiled_schema import CompiledSchema
-from pilothouse.meta.schema import Schema, ValidationRule
+from pilothouse.meta.schema.compiled_schema import CompiledSchema
+from pilothouse.meta.schema.model import Schema, ValidationRule
 
 DATABASE = CompiledSchema(SCHEMA)
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from tests.meta.schema.databases import SCHEMA, database
 
-from pilothouse.meta.compiled_schema import CompiledSchema
 from pilothouse.meta.object_meta import object_schema
-from pilothouse.meta.schema import ANY, Schema
+from pilothouse.meta.schema.compiled_schema import CompiledSchema
+from pilothouse.meta.schema.model import ANY, Schema
 
 TEXT = Schema(type="string")
 

@@ -26,15 +26,15 @@ Member = tuple[tarfile.TarInfo, bytes]
 DIES = """
 import os, signal, sys
 from pathlib import Path
-from pilothouse.node.images.airgap import bring
-from pilothouse.node.images.library import ImageStore
+from pilothouse.node.images.airgap_bundles import import_bundle
+from pilothouse.node.images.image_store import ImageStore
 
 class Deadly:
     \"\"\"Asked for the time when files are in place and the name is not written.\"\"\"
     def now(self):
         os.kill(os.getpid(), signal.SIGKILL)
 
-list(bring(Path(sys.argv[1]), ImageStore(Path(sys.argv[2]), Deadly())))
+list(import_bundle(Path(sys.argv[1]), ImageStore(Path(sys.argv[2]), Deadly())))
 """
 
 

@@ -174,9 +174,9 @@ from random import Random
 from tests.kit.loopback import loopback
 from tests.node.network.objects import pod
 from pilothouse.base.clock import SystemClock
-from pilothouse.client.rest import Api
-from pilothouse.node.addresses.network import PodNetwork
-from pilothouse.node.parts import AddressNotReady
+from pilothouse.client.api import Api
+from pilothouse.node.addresses.pod_network import PodNetwork
+from pilothouse.node.interfaces import AddressNotReady
 from pilothouse.node.settings import NodeSettings
 
 async def main():

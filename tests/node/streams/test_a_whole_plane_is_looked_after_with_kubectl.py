@@ -190,6 +190,9 @@ async def test_why_begins_with_what_a_container_wrote_last(up: UpPlane) -> None:
 
     try:
         told = await eventually(lines, seconds=PATIENCE)
-        assert told[:2] == ["Pod default/broken:", "  its last words: ERROR no such region: eu-west-9"]
+        assert told[:2] == [
+            "Pod default/broken:",
+            "  last errors in its log: ERROR no such region: eu-west-9",
+        ]
     finally:
         (await kubectl("delete", "pod", "broken", "--wait=false")).ok()

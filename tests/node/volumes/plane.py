@@ -37,7 +37,7 @@ from pilothouse.client.transport import Transport
 from pilothouse.node.volumes.assembly import open_volumes
 from pilothouse.node.volumes.mount_table import unmount_below
 from pilothouse.node.volumes.pod_volumes import PodVolumes
-from pilothouse.runtime.leader_fence import NoElection
+from pilothouse.runtime.election import NoElection
 from pilothouse.runtime.manager import Manager
 
 NODE = "n1"

@@ -16,11 +16,11 @@ from tests.kit.other_users import as_user
 from tests.node.volumes.conftest import World
 
 from pilothouse.aio.daemon_threads import DaemonThreads
-from pilothouse.node.directory_usage import DirectoryUsage, measure_disk_usage
-from pilothouse.node.ephemeral_storage import measure_storage
+from pilothouse.node.files.directory_usage import DirectoryUsage, measure_disk_usage
+from pilothouse.node.files.walk_limits import Meter, WalkLimit
+from pilothouse.node.pods.ephemeral_storage import measure_storage
 from pilothouse.node.volumes.pod_usage import PodUsage
 from pilothouse.node.volumes.pod_volumes import PodVolumes
-from pilothouse.node.walk_limits import Meter, WalkLimit
 
 LONG = 120.0
 OTHER = 64_998

@@ -18,8 +18,8 @@ from pilothouse.api.objects import Object
 from pilothouse.base.clock import ManualClock
 from pilothouse.client.api import Api
 from pilothouse.client.transport import ClientRequest, ClientResponse, ResponseStreamReader, Transport
-from pilothouse.node.path_names import bad_names
-from pilothouse.node.pod_directories import PodDirectory
+from pilothouse.node.files.path_names import bad_names
+from pilothouse.node.pods.pod_directories import PodDirectory
 from pilothouse.node.volumes.claim_volumes import ClaimVolumes
 from pilothouse.node.volumes.directory_backend import DirectoryBackend
 from pilothouse.node.volumes.volume_backend import VolumeBackendError

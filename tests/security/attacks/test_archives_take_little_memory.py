@@ -21,10 +21,10 @@ SWOLLEN = 320
 IMPORT = """
 import re, sys
 from pathlib import Path
-from pilothouse.node.images.unpacking import Limits, UnpackError, unpack
+from pilothouse.node.images.unpacking import UnpackError, UnpackLimits, unpack
 
 try:
-    unpack(Path(sys.argv[1]), Path(sys.argv[2]), Limits(size=1 << 30))
+    unpack(Path(sys.argv[1]), Path(sys.argv[2]), UnpackLimits(size=1 << 30))
     print("taken")
 except UnpackError as refusal:
     print(refusal)

@@ -22,8 +22,8 @@ from pathlib import Path
 
 import pytest
 
-from pilothouse.node.directory_handles import open_beneath, open_by_steps, open_directory
-from pilothouse.node.directory_usage import measure_disk_usage
+from pilothouse.node.files.directory_handles import open_beneath, open_by_steps, open_directory
+from pilothouse.node.files.directory_usage import measure_disk_usage
 from pilothouse.node.images.unpacking import UnpackError, UnpackLimits, unpack
 from pilothouse.node.interfaces import VolumeNotReady
 from pilothouse.node.volumes import host_paths, ownership

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from pilothouse.node.directory_handles import HELD
-from pilothouse.node.directory_usage import MEASURED, DirectoryUsage, measure_disk_usage
-from pilothouse.node.pod_directories import ContainerDirectory
-from pilothouse.node.termination_message import termination_message
+from pilothouse.node.containers.termination_message import termination_message
+from pilothouse.node.files.directory_handles import HELD
+from pilothouse.node.files.directory_usage import MEASURED, DirectoryUsage, measure_disk_usage
+from pilothouse.node.pods.pod_directories import ContainerDirectory
 from pilothouse.node.volumes import ownership
 from pilothouse.node.volumes.removal import remove
 

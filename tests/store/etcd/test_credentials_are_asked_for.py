@@ -12,7 +12,7 @@ from tests.kit.etcd import EtcdServer
 from tests.store.following import brief, collect
 
 from pilothouse.store.etcd import EtcdStore, Tls
-from pilothouse.store.factory import StoreOptions, opened
+from pilothouse.store.factory import EtcdOptions, StoreOptions, opened
 from pilothouse.store.interface import StoreError, Unavailable
 
 pytestmark = pytest.mark.etcd
@@ -72,10 +72,12 @@ async def test_a_client_with_a_certificate_is_let_in(server: EtcdServer, papers:
 async def test_the_options_name_the_files(server: EtcdServer, papers: Papers) -> None:
     options = StoreOptions(
         kind="etcd",
-        endpoints=(server.endpoint,),
-        ca_file=papers.ca,
-        cert_file=papers.client_cert,
-        key_file=papers.client_key,
+        etcd=EtcdOptions(
+            servers=(server.endpoint,),
+            ca_file=papers.ca,
+            cert_file=papers.client_cert,
+            key_file=papers.client_key,
+        ),
     )
     async with opened(options) as store:
         await store.create("/a", b"1")
@@ -113,14 +115,18 @@ async def test_a_server_of_another_authority_is_not_trusted(server: EtcdServer, 
 
 
 async def test_half_a_certificate_is_refused(papers: Papers) -> None:
-    options = StoreOptions(kind="etcd", endpoints=("https://127.0.0.1:1",), cert_file=papers.client_cert)
+    options = StoreOptions(
+        kind="etcd", etcd=EtcdOptions(servers=("https://127.0.0.1:1",), cert_file=papers.client_cert)
+    )
     with pytest.raises(StoreError, match="key file"):
         async with opened(options):
             pass
 
 
 async def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
-    options = StoreOptions(kind="etcd", endpoints=("https://127.0.0.1:1",), ca_file=tmp_path / "no.pem")
+    options = StoreOptions(
+        kind="etcd", etcd=EtcdOptions(servers=("https://127.0.0.1:1",), ca_file=tmp_path / "no.pem")
+    )
     with pytest.raises(StoreError, match=r"no\.pem"):
         async with opened(options):
             pass

@@ -7,7 +7,7 @@ from typing import Final
 from pilothouse.api.k0s import v1beta2
 from pilothouse.api.k0s.plan_validation import check_plan, check_update_config
 from pilothouse.meta.kind import Column, Kind, Resource
-from pilothouse.meta.struct_schemas import schema_of
+from pilothouse.meta.schema.struct_schemas import schema_of
 
 _AGE: Final = Column(
     name="Age", type="date", path=".metadata.creationTimestamp", description="How long it has been there."

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 from pilothouse.meta.object_meta import ApiObject
-from pilothouse.meta.struct_schemas import Fields, Int32, Int64, Time, doc, field
+from pilothouse.meta.schema.struct_schemas import Fields, Int32, Int64, Time, doc, field
 
 GROUP = "autopilot.k0sproject.io"
 VERSION = "v1beta2"

@@ -13,8 +13,8 @@ from pilothouse.api.kubernetes.table import MICRO_TIME, QUANTITY, TIME
 from pilothouse.base.quantity import QuantityError, canonical_quantity
 from pilothouse.base.rfc3339 import TimeError, format_micro_time, format_time, parse_time
 from pilothouse.meta.fields import FieldError, child, element, entry
-from pilothouse.meta.schema import Schema
-from pilothouse.meta.schema_plan import SchemaPlan, make_plan
+from pilothouse.meta.schema.model import Schema
+from pilothouse.meta.schema.schema_plan import SchemaPlan, make_plan
 
 _BAD_QUANTITY: Final = (
     "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"

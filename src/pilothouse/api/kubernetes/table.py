@@ -24,7 +24,7 @@ from pilothouse.api.kubernetes.descriptions import FIELDS, MESSAGES
 from pilothouse.api.kubernetes.enums import ENUMS
 from pilothouse.meta.object_meta import OBJECT_META
 from pilothouse.meta.protobuf import Field, Message
-from pilothouse.meta.schema import ANY, UNSET, Schema
+from pilothouse.meta.schema.model import ANY, UNSET, Schema
 
 Row = list[Any]
 

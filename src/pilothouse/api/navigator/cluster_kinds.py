@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+from pilothouse.api.applications.elasticsearch_application import ELASTICSEARCH
 from pilothouse.api.navigator import v1alpha1, v1beta1
 from pilothouse.api.navigator.cassandra import fill_in_racks
 from pilothouse.api.navigator.clusters import GROUP
 from pilothouse.api.navigator.conversion import convert, enter_stash, keep_stash
 from pilothouse.api.navigator.deprecated_fields import keep_annotation, warnings
+from pilothouse.api.navigator.pilot_schema import pilot_schema, section_columns, sections_of
 from pilothouse.api.navigator.pilots import fill_in_decommission, follow_change
 from pilothouse.api.navigator.validation.cassandra import check_cassandra
 from pilothouse.api.navigator.validation.clusters import UpdateRules, check_pilot_image, protected
@@ -19,7 +21,7 @@ from pilothouse.api.navigator.validation.stashes import check_no_stash, check_st
 from pilothouse.meta import names
 from pilothouse.meta.fields import FieldError
 from pilothouse.meta.kind import Column, Kind, Object, Resource
-from pilothouse.meta.struct_schemas import schema_of
+from pilothouse.meta.schema.struct_schemas import schema_of
 
 CATEGORIES: Final = ("all", "pilothouse")
 AGE: Final = Column(
@@ -227,35 +229,20 @@ _PILOT_CONDITIONS: Final = (
     ),
     _condition("Decommissioned", "Decommissioned", "Whether its data has been moved away."),
 )
-_POOL: Final = Column(
-    name="Pool",
-    path=".spec.elasticsearch.nodePool",
-    description="The pool of an Elasticsearch instance.",
-    priority=1,
-)
-_DOCUMENTS: Final = Column(
-    name="Documents",
-    type="integer",
-    path=".status.elasticsearch.documents",
-    description="How many documents an Elasticsearch instance holds.",
-    priority=1,
-)
-
 PILOT_V1BETA1: Final = Kind(
     group=GROUP,
     version=v1beta1.VERSION,
     name="Pilot",
     plural="pilots",
     categories=CATEGORIES,
-    schema=schema_of(v1beta1.Pilot, v1beta1.PACKAGE),
+    schema=pilot_schema(),
     status=True,
     columns=(
         Column(name="Phase", path=".status.phase", description="Where the instance is in its life."),
         *_PILOT_CONDITIONS,
         Column(name="Version", path=".status.version", description="The version that runs."),
         AGE,
-        _POOL,
-        _DOCUMENTS,
+        *section_columns(),
         Column(
             name="Disk(%)",
             type="integer",
@@ -283,7 +270,7 @@ PILOT_V1ALPHA1: Final = Kind(
     categories=CATEGORIES,
     schema=schema_of(v1alpha1.Pilot, v1alpha1.PACKAGE),
     status=True,
-    columns=(*_PILOT_CONDITIONS, AGE, _POOL, _DOCUMENTS),
+    columns=(*_PILOT_CONDITIONS, AGE, *sections_of(ELASTICSEARCH).columns),
     selectable={"spec.decommission": ".spec.decommission"},
     default=fill_in_decommission,
     prepare_create=enter_stash,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pilothouse.meta.struct_schemas import Fields, Int64, Quantity, Time, doc
+from pilothouse.meta.schema.struct_schemas import Fields, Int64, Quantity, Time, doc
 
 GROUP = "navigator.jetstack.io"
 MOST_REPLICAS = 1000

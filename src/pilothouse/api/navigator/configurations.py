@@ -18,13 +18,9 @@ from typing import Any, Final
 
 import msgspec
 
+from pilothouse.api.applications.registry import applications
 from pilothouse.api.navigator.labels import CONFIGURATION
 
-INITIAL_MASTERS: Final = "cluster.initial_master_nodes"
-MINIMUM_MASTERS: Final = "discovery.zen.minimum_master_nodes"
-SECURITY: Final = "xpack.security.enabled"
-LIVE: Final = frozenset({INITIAL_MASTERS, MINIMUM_MASTERS})
-"""Settings that a running database need not be restarted for."""
 _LENGTH: Final = 16
 
 
@@ -32,16 +28,17 @@ def configuration_hash(spec: Mapping[str, Any]) -> str:
     """Of a Pilot's spec. What is absent counts as what is empty."""
     configuration = spec.get("configuration") or {}
     settings = configuration.get("settings") or {}
-    elasticsearch = spec.get("elasticsearch") or {}
-    cassandra = spec.get("cassandra") or {}
+    named = spec.get("application")
+    live = frozenset[str]().union(
+        *(each.live_settings for each in applications() if named in (None, each.name))
+    )
     said = {
-        "settings": {name: value for name, value in settings.items() if name not in LIVE},
+        "settings": {name: value for name, value in settings.items() if name not in live},
         "files": configuration.get("files") or {},
         "environment": configuration.get("environment") or {},
-        "plugins": sorted(elasticsearch.get("plugins") or (), key=lambda plugin: str(plugin.get("name"))),
-        "roles": sorted(elasticsearch.get("roles") or ()),
-        "place": [cassandra.get(field) or "" for field in ("rack", "datacenter")],
     }
+    for each in applications():
+        said |= each.restarts_for(spec.get(each.name) or {})
     return hashlib.sha256(msgspec.json.encode(said, order="sorted")).hexdigest()[:_LENGTH]
 
 

@@ -29,8 +29,8 @@ from pilothouse.api.navigator.clusters import GROUP
 from pilothouse.api.navigator.deprecated_fields import from_annotation, to_annotation
 from pilothouse.api.navigator.projection import join, split
 from pilothouse.meta.kind import Object
-from pilothouse.meta.schema import Schema
-from pilothouse.meta.struct_schemas import schema_of
+from pilothouse.meta.schema.model import Schema
+from pilothouse.meta.schema.struct_schemas import schema_of
 
 STASH: Final = f"{GROUP}/v1beta1-fields"
 LARGEST_STASH: Final = 128 * 1024

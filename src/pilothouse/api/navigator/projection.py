@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pilothouse.meta.schema import Schema
+from pilothouse.meta.schema.model import Schema
 
 
 def split(value: Any, schema: Schema) -> tuple[Any, Any]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pilothouse.meta.struct_schemas import Fields, Int32, Int64, Quantity, doc, field
+from pilothouse.meta.schema.struct_schemas import Fields, Int32, Int64, Quantity, doc, field
 
 
 class ResourceRequirements(Fields):

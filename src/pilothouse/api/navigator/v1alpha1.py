@@ -18,7 +18,7 @@ from pilothouse.api.navigator.clusters import (
 )
 from pilothouse.api.navigator.scheduling import ResourceRequirements
 from pilothouse.meta.object_meta import ApiObject
-from pilothouse.meta.struct_schemas import Fields, Int32, Int64, Quantity, Time, doc, field
+from pilothouse.meta.schema.struct_schemas import Fields, Int32, Int64, Quantity, Time, doc, field
 
 VERSION = "v1alpha1"
 PACKAGE = "io.jetstack.navigator.v1alpha1"

@@ -28,7 +28,7 @@ from pilothouse.api.navigator.scheduling import (
     TopologySpreadConstraint,
 )
 from pilothouse.meta.object_meta import ApiObject
-from pilothouse.meta.struct_schemas import Fields, Int32, Int64, Quantity, Time, doc, field
+from pilothouse.meta.schema.struct_schemas import Fields, Int32, Int64, Quantity, Time, doc, field
 
 VERSION = "v1beta1"
 PACKAGE = "io.jetstack.navigator.v1beta1"
@@ -342,7 +342,7 @@ class PilotCassandra(Fields):
 
 
 class PilotSpec(Fields):
-    """What the instance should be like."""
+    """What the instance should be like. Each application adds a section of its own name (``pilot_schema``)."""
 
     decommission: Annotated[
         bool | None, doc("Move all data off this instance and say so in the condition Decommissioned.")
@@ -354,8 +354,6 @@ class PilotSpec(Fields):
         str | None, doc("The driver that knows the database, such as elasticsearch, cassandra or redis.")
     ] = None
     configuration: Annotated[PilotConfiguration | None, doc("What the database is to run with.")] = None
-    elasticsearch: Annotated[PilotElasticsearch | None, doc("For an Elasticsearch instance.")] = None
-    cassandra: Annotated[PilotCassandra | None, doc("For a Cassandra instance.")] = None
 
 
 class PilotCondition(Fields):
@@ -473,7 +471,7 @@ class PilotCassandraStatus(Fields):
 
 
 class PilotStatus(Fields):
-    """What is known about the instance. Only its own pilot writes it, and whoever finds that pilot silent."""
+    """What is known about the instance; each application adds a section of its own name. Only its own pilot writes it, and whoever finds that pilot silent."""
 
     observed_generation: Annotated[
         Int64 | None, doc("The generation of the spec that was last acted on.")
@@ -491,8 +489,6 @@ class PilotStatus(Fields):
     conditions: Annotated[
         tuple[PilotCondition, ...], doc("What holds and what does not.", map_keys=("type",))
     ] = ()
-    elasticsearch: Annotated[PilotElasticsearchStatus | None, doc("For an Elasticsearch instance.")] = None
-    cassandra: Annotated[PilotCassandraStatus | None, doc("For a Cassandra instance.")] = None
 
 
 class Pilot(ApiObject, kw_only=True):

@@ -1,6 +1,6 @@
 """The actions that rules may fire, and what each may be told.
 
-    problems_of("openstorage.io.action.volume/resize", {"scalepercentage": "50"}, "spec.actions[0].params")    # none
+    parameter_problems("openstorage.io.action.volume/resize", {"scalepercentage": "50"}, "spec.actions[0].params")    # none
 
 An action is for one type of object, which its name says: that is how a rule knows what it watches.
 """

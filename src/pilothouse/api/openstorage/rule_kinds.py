@@ -15,7 +15,7 @@ from pilothouse.api.openstorage.rule_validation import (
     check_rule,
 )
 from pilothouse.meta.kind import Column, Kind, Resource
-from pilothouse.meta.struct_schemas import schema_of
+from pilothouse.meta.schema.struct_schemas import schema_of
 
 _CATEGORIES: Final = ("all", "pilothouse")
 _AGE: Final = Column(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 from pilothouse.meta.object_meta import ApiObject
-from pilothouse.meta.struct_schemas import Fields, Int64, Time, doc, field
+from pilothouse.meta.schema.struct_schemas import Fields, Int64, Time, doc, field
 
 GROUP = "autopilot.libopenstorage.org"
 VERSION = "v1alpha1"
@@ -273,7 +273,7 @@ class ApplicationPolicySpec(Fields):
     namespace_selector: Annotated[Selector | None, doc("The namespaces that it runs in.")] = None
 
 
-class PolicyRule(Fields):
+class ExpandedRule(Fields):
     """A rule that was made for a policy."""
 
     policy: Annotated[str, doc("The policy.")]
@@ -286,7 +286,7 @@ class ApplicationPolicyStatus(Fields):
     observed_generation: Annotated[
         Int64 | None, doc("The generation of the spec that was last acted on.")
     ] = None
-    rules: Annotated[tuple[PolicyRule, ...], doc("The rules that were made.", map_keys=("policy",))] = ()
+    rules: Annotated[tuple[ExpandedRule, ...], doc("The rules that were made.", map_keys=("policy",))] = ()
     conditions: Annotated[
         tuple[Condition, ...], doc("What holds and what does not.", map_keys=("type",))
     ] = ()

@@ -12,7 +12,7 @@ from typing import Any, Final
 from pilothouse.api.pilothouse import v1alpha1
 from pilothouse.meta.fields import FieldError
 from pilothouse.meta.kind import Column, Kind, Resource
-from pilothouse.meta.struct_schemas import schema_of
+from pilothouse.meta.schema.struct_schemas import schema_of
 
 
 def check_decision(new: Mapping[str, Any], old: Mapping[str, Any] | None) -> Iterator[FieldError]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 from pilothouse.meta.object_meta import ApiObject
-from pilothouse.meta.struct_schemas import Fields, Int64, Time, doc
+from pilothouse.meta.schema.struct_schemas import Fields, Int64, Time, doc
 
 GROUP = "pilothouse.io"
 VERSION = "v1alpha1"
@@ -37,7 +37,7 @@ class Reading(Fields):
     resource_version: Annotated[str, doc("The version that was read; empty if it was not there.")] = ""
 
 
-class Intent(Fields):
+class DecisionIntent(Fields):
     """One thing that was decided, why, and what came of it."""
 
     verb: Annotated[
@@ -71,7 +71,9 @@ class Decision(ApiObject, kw_only=True):
     ]
     time: Annotated[Time | None, doc("When the decision last changed.")] = None
     read: Annotated[tuple[Reading, ...], doc("What was read.", list_type="atomic")] = ()
-    intents: Annotated[tuple[Intent, ...], doc("What was decided, in order.", list_type="atomic")] = ()
+    intents: Annotated[
+        tuple[DecisionIntent, ...], doc("What was decided, in order.", list_type="atomic")
+    ] = ()
     waiting: Annotated[Waiting | None, doc("What is waited for.")] = None
     summary: Annotated[str, doc("All of it in a sentence.")] = ""
     attempts: Annotated[Int64, doc("How often the same decision failed in a row.", ge=0)] = 0

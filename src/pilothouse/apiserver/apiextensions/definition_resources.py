@@ -14,7 +14,7 @@ from typing import Any
 from pilothouse.apiserver.storage import codec
 from pilothouse.meta.kind import Column, Kind, Object, Resource, ScalePaths
 from pilothouse.meta.object_meta import object_schema
-from pilothouse.meta.schema_json import from_json
+from pilothouse.meta.schema.schema_json import from_json
 from pilothouse.meta.versions import api_version_rank
 
 

@@ -93,7 +93,7 @@ class Definitions(Strategy):
                 yield FieldError.forbidden("spec.versions", detail)
                 return
         # Imported when first needed: it loads the CEL compiler.
-        from pilothouse.meta.structural_schemas import structural_problems
+        from pilothouse.meta.schema.structural_schemas import structural_problems
 
         for index, version in enumerate(new["spec"].get("versions") or ()):
             path = f"spec.versions[{index}]"

@@ -1,4 +1,4 @@
-"""Audit records: one JSON line of the kind ``AuditEvent`` of ``audit.k8s.io/v1`` for a stage of a request.
+"""Audit records: one JSON line of the kind ``Event`` of ``audit.k8s.io/v1`` for a stage of a request.
 
     AuditRecorder(policy, "host-1").line(sight)
     # b'{"kind":"Event","apiVersion":"audit.k8s.io/v1","level":"Metadata","auditID":"…","stage":"ResponseComplete",…}\\n'

@@ -31,9 +31,9 @@ from pilothouse.apiserver.storage import codec
 from pilothouse.base.clock import Clock, SystemClock
 from pilothouse.meta import errors
 from pilothouse.meta.kind import Kind
-from pilothouse.meta.openapi import openapi_v3, root_path
-from pilothouse.meta.openapi_protobuf import openapi_protobuf
-from pilothouse.meta.openapi_v2 import openapi_v2
+from pilothouse.meta.openapi.v2 import openapi_v2
+from pilothouse.meta.openapi.v2_protobuf import openapi_protobuf
+from pilothouse.meta.openapi.v3 import openapi_v3, root_path
 
 _ROOT, _INDEX, _V2 = "/openapi/", "/openapi/v3", "/openapi/v2"
 _YEAR = 365 * 24 * 3600

@@ -15,7 +15,7 @@ from pilothouse.apiserver.storage import codec
 from pilothouse.base.clock import Clock
 from pilothouse.base.rfc3339 import format_time
 from pilothouse.meta import errors
-from pilothouse.meta.apply import apply
+from pilothouse.meta.apply.server_side_apply import apply
 from pilothouse.meta.kind import Object
 
 _CREATE_RACES = 8

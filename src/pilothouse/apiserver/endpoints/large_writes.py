@@ -1,7 +1,7 @@
 """Large objects are decoded, merged, defaulted and validated in a thread, off the event loop.
 
-    obj = await writes.run(call.request, lambda: decode(call, ...))                   # at once if the body is small
-    new = await writes.run(call.request, lambda: change(live), len(stored.value))
+    obj = await writes.run(request, lambda: decode(call, "Strict", warnings))  # at once if the body is small
+    new = await writes.run(request, lambda: merge_patch(live, body), len(stored.value))
 
 An object of megabytes has tens of thousands of fields, each of which is visited several times: that takes
 seconds. What runs here must be a function of the request and the object; it reaches the state of the server

@@ -1,6 +1,6 @@
 """What form an answer takes: media type, transform, layout.
 
-    form = negotiate(request, OBJECT)
+    form = negotiate(request, AnswerEndpoint.OBJECT)
     form.transform     # "", TABLE or PARTIAL
     form.write(body)   # JSON bytes as the client wants them: compact, pretty, or YAML
 

@@ -17,10 +17,10 @@ from pilothouse.apiserver.endpoints.write_options import WriteOptions
 from pilothouse.apiserver.endpoints.write_pipeline import WritePipeline, respond
 from pilothouse.apiserver.server.messages import Response
 from pilothouse.meta import errors
+from pilothouse.meta.apply.patches import json_patch, merge_patch
+from pilothouse.meta.apply.strategic_merge import strategic_merge
 from pilothouse.meta.fields import FieldError
 from pilothouse.meta.kind import Kind, Object
-from pilothouse.meta.patches import json_patch, merge_patch
-from pilothouse.meta.strategic_merge import strategic_merge
 
 JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"

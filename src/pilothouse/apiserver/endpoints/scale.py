@@ -25,9 +25,9 @@ from pilothouse.apiserver.storage import codec
 from pilothouse.apiserver.storage.objects import ObjectStorage
 from pilothouse.base.clock import Clock
 from pilothouse.meta import errors
+from pilothouse.meta.apply.patches import merge_patch
 from pilothouse.meta.fields import FieldError
 from pilothouse.meta.kind import Kind, Object, ScalePaths
-from pilothouse.meta.patches import merge_patch
 from pilothouse.meta.selectors import LabelSelector, SelectorError
 
 API_VERSION = "autoscaling/v1"

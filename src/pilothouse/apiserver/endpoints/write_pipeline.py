@@ -30,7 +30,8 @@ from pilothouse.apiserver.storage.objects import Change, ObjectRemoval, ObjectSt
 from pilothouse.base.clock import Clock
 from pilothouse.base.rfc3339 import format_time
 from pilothouse.base.uids import Uids
-from pilothouse.meta import errors, managed_fields, names
+from pilothouse.meta import errors, names
+from pilothouse.meta.apply import managed_fields
 from pilothouse.meta.fields import MOST_PROBLEMS
 from pilothouse.meta.kind import Object
 from pilothouse.store.interface import Conflict

@@ -1,6 +1,6 @@
 """What an object says of its state, as figures: pure functions of the stored object.
 
-    view = view_of(PILOT)
+    view = view_of(kind)
     view.lines(obj)        # one text per measure: 'pilothouse_object_status_phase{…,phase="Running"} 1\\n…'
 
 Our own kinds share their measures, distinguished by the labels ``group`` and ``kind``, so that one alert (a
@@ -19,7 +19,7 @@ import msgspec
 from pilothouse.base.prometheus_text import header, labels, quoted
 from pilothouse.base.rfc3339 import TimeError, parse_time
 from pilothouse.meta.kind import Kind, Object
-from pilothouse.meta.schema import Schema
+from pilothouse.meta.schema.model import Schema
 
 Sample = tuple[str, float]
 """A value, and the labels that it has besides those of its object."""

@@ -1,4 +1,4 @@
-"""RequestCounters, counted by what they asked for and how they ended, and how long they took.
+"""Requests, counted by what they asked for and how they ended, and how long they took.
 
     requests = RequestCounters(catalog)
     requests.saw(request, status=200, streaming=False, seconds=0.0002)      # from the connection, for every request
@@ -38,7 +38,7 @@ _Key = tuple[str, str, str, str, str, bool, bool]
 
 
 class RequestSeries:
-    """RequestCounters of one sort."""
+    """Requests of one sort."""
 
     __slots__ = ("codes", "group", "resource", "scope", "seconds", "subresource", "verb", "version")
 

@@ -1,6 +1,6 @@
 """``/metrics``: how the server is doing, for Prometheus.
 
-    metrics = ServerMetrics(requests=…, shares=…, cache=…, fanout=…, store=…)
+    metrics = ServerMetrics(requests=…, shares=…, catalog=…, cache=…, fanout=…, store=…)
     metrics.add(audit_families)
     core.serve(PATH, metrics.answer)
 

@@ -1,7 +1,7 @@
 """Calls to the server that each node has: what runs there is there to be read and talked to.
 
     calls = HTTPSNodeClient(tls)
-    answer = await calls.read(endpoint, "/containerLogs/t/db-0/db", [("follow", "true")])
+    answer = await calls.read(endpoint, "/containerLogs/t/db-0/db", [("follow", "true")], ends=False)
     tunnel = await calls.connect(endpoint, "/exec/t/db-0/db", query, request.headers)
 
 A node is believed by its certificate alone, which has to bear its name: whoever answers at its address

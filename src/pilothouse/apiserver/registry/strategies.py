@@ -16,10 +16,10 @@ from pilothouse.apiserver.endpoints.large_writes import LargeWrites
 from pilothouse.apiserver.endpoints.write_pipeline import WritePipeline
 from pilothouse.apiserver.flowcontrol.stream_limits import SESSIONS_OF_USER, StreamLimit
 from pilothouse.apiserver.registry.certificate_requests import CertificateRequestStrategy
-from pilothouse.apiserver.registry.namespaces import NamespaceStrategy
+from pilothouse.apiserver.registry.namespace_strategy import NamespaceStrategy
 from pilothouse.apiserver.registry.node_client import NodeClient
 from pilothouse.apiserver.registry.node_proxy import NodeProxy
-from pilothouse.apiserver.registry.nodes import NodeStrategy
+from pilothouse.apiserver.registry.node_strategy import NodeStrategy
 from pilothouse.apiserver.registry.pod_streams import PodStreams
 from pilothouse.apiserver.registry.pods import PodStrategy
 from pilothouse.apiserver.registry.roles import RoleStrategy

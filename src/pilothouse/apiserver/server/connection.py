@@ -4,7 +4,7 @@ aiohttp's parser and protocol do the reading: requests arrive here parsed, in or
 module takes over from there. It replaces aiohttp's per-request machinery (a task, a request, a writer and a response
 object each) by a loop that makes a ``Request``, awaits the handler and hands head and body to the transport in one
 write, which is what makes a read cheap. A plain read like an earlier one is answered before it comes to that, in the call
-that brings its bytes, and a plain write like an earlier one needs no parser (``prompting``).
+that brings its bytes, and a plain write like an earlier one needs no parser (``fast_path``).
 
 Invariants:
 
@@ -12,7 +12,7 @@ Invariants:
 * A request takes its places once its body is here. Until then it has a place among bodies, if it is allowed at all.
 * It keeps them until the client has taken the answer, and a client that takes too little is cut off.
 * A read or a stream is cancelled when its client goes away; a write is carried through.
-* A stream's bytes go straight to the transport. Whoever writes looks at ``Sink.buffered`` and holds back.
+* A stream's bytes go straight to the transport. A writer checks ``Sink.buffered`` and holds back.
 * A certificate is looked at when a connection begins, so a connection ends with its certificate.
 """
 
@@ -104,8 +104,8 @@ class ServerContext:
     patience: ClientTimeouts
     check_head: HeadCheck | None = None
     """Asked before a body is waited for."""
-    prompting: FastPath | None = None
-    """Who answers plain reads at once, where the handler has such."""
+    fast_path: FastPath | None = None
+    """Answers plain reads at once; None if every request goes to the parser and the handler."""
     trail: AuditTrail | None = None
     """Where requests are recorded, if they are."""
     leaving: bool = False
@@ -136,12 +136,12 @@ class Connection(web.RequestHandler):
         "_dismissed",
         "_doing",
         "_expired",
+        "_fast_request",
         "_finished",
         "_flow",
         "_heading",
         "_impatient",
         "_incoming",
-        "_letter",
         "_line",
         "_peer",
         "_shared",
@@ -167,8 +167,8 @@ class Connection(web.RequestHandler):
         self._doing = ConnectionPhase.WAITING
         self._expired = False
         self._incoming: StreamReader = EMPTY_PAYLOAD
-        self._letter: FastRequest | None = None
-        """A request that came without the parser's doing, before those in ``_messages``."""
+        self._fast_request: FastRequest | None = None
+        """A request that the fast path has read; it precedes those in ``_messages``."""
         self._line: UpgradedConnection | None = None
         self._peer = ""
         self._certified: User | None = None
@@ -222,8 +222,8 @@ class Connection(web.RequestHandler):
         if self._line is not None:
             self._line.feed(data)
             return
-        prompting, boundary = self._shared.prompting, self._boundary
-        if prompting is not None and boundary.clear and self._idle() and self._is_prompt(prompting, data):
+        fast_path, boundary = self._shared.fast_path, self._boundary
+        if fast_path is not None and boundary.clear and self._idle() and self._took(fast_path, data):
             return
         at_boundary, queued = boundary.clear, len(self._messages)
         if at_boundary and data.startswith(_NEW_LINE):
@@ -233,8 +233,8 @@ class Connection(web.RequestHandler):
             super().data_received(data)
         arrived = [_head(message) for message, _ in islice(self._messages, queued, None)]
         boundary.follow(data, arrived)
-        if prompting is not None and at_boundary and boundary.clear and arrived and arrived[0] is not None:
-            prompting.learn(data, arrived[0])
+        if fast_path is not None and at_boundary and boundary.clear and arrived and arrived[0] is not None:
+            fast_path.learn(data, arrived[0])
         if self._doing is ConnectionPhase.RECEIVING and self._messages:
             message = self._messages[-1][0]
             if not isinstance(message, RawRequestMessage):
@@ -275,23 +275,23 @@ class Connection(web.RequestHandler):
     @property
     def _asked(self) -> bool:
         """Whether there is a request that has not been taken up."""
-        return self._letter is not None or bool(self._messages)
+        return self._fast_request is not None or bool(self._messages)
 
-    def _is_prompt(self, prompting: FastPath, data: bytes) -> bool:
-        """Deal with a request as ``prompting`` does; false if that can't be done."""
+    def _took(self, fast_path: FastPath, data: bytes) -> bool:
+        """Answer or queue a request without the parser; false if the parser has to read it."""
         if data.startswith(b"GET "):
-            return self._reply_at_once(prompting, data)
-        self._letter = prompting.open(data)
-        if self._letter is None or self._waiter is None:
+            return self._reply_at_once(fast_path, data)
+        self._fast_request = fast_path.open(data)
+        if self._fast_request is None or self._waiter is None:
             return False
         self._waiter.set_result(None)
         return True
 
-    def _reply_at_once(self, prompting: FastPath, data: bytes) -> bool:
+    def _reply_at_once(self, fast_path: FastPath, data: bytes) -> bool:
         """Answer a request without waking the task; false if that can't be done."""
         if self.transport is None:
             return False
-        reply = prompting.reply(data, self._certified, self._peer)
+        reply = fast_path.reply(data, self._certified, self._peer)
         if reply is None:
             return False
         self.transport.write(reply)
@@ -389,9 +389,9 @@ class Connection(web.RequestHandler):
 
     def _take(self) -> tuple[RawRequestMessage | BaseException, StreamReader, bytes]:
         """The next request, or why there is none; and its body, if all of it is here."""
-        if (letter := self._letter) is not None:
-            self._letter = None
-            return _message(letter), EMPTY_PAYLOAD, letter.body
+        if (request := self._fast_request) is not None:
+            self._fast_request = None
+            return _message(request), EMPTY_PAYLOAD, request.body
         message, payload = self._messages.popleft()
         if self._parser is not None:
             self._parser.message_consumed()
@@ -484,7 +484,7 @@ class Connection(web.RequestHandler):
         answer: Response | None = None,
         stage: str = COMPLETE,
     ) -> None:
-        """Note for the audit trail what became of a request, whoever asked and however it ended."""
+        """Record a request and its outcome in the audit trail."""
         if arrival is not None and self._shared.trail is not None:
             self._shared.trail.saw(arrival, request, status, answer, stage)
 
@@ -756,11 +756,11 @@ class Connection(web.RequestHandler):
         self.transport.write(head + body)
 
 
-def _message(letter: FastRequest) -> RawRequestMessage:
+def _message(request: FastRequest) -> RawRequestMessage:
     """What the parser would have made of a request. That its headers are text has been seen."""
-    headers = cast("CIMultiDictProxy[str]", letter.headers)
+    headers = cast("CIMultiDictProxy[str]", request.headers)
     return RawRequestMessage(
-        letter.method, letter.target, HttpVersion11, headers, (), False, None, False, False, _NOWHERE
+        request.method, request.target, HttpVersion11, headers, (), False, None, False, False, _NOWHERE
     )
 
 

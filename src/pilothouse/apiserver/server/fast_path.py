@@ -1,16 +1,15 @@
-"""From the bytes of a request to the bytes of its answer, in one go, where that is possible.
+"""The fast path: requests like earlier ones are read without the parser, and plain reads are answered at once.
 
-    prompting = FastPath(core.prompt(requests), authenticator, heads, trail)
-    prompting.reply(data, certified, peer)      # a whole answer, or None: then the parser has to look at it
-    prompting.open(data)                        # a write as a FastRequest, or None: then the parser has to look at it
-    prompting.learn(data, message)              # what the parser made of it
+    fast_path = FastPath(cached_reads, authenticator, heads, trail)
+    fast_path.reply(data, certified, peer)      # a whole response, or None: then the parser has to read it
+    fast_path.open(data)                        # a write as a FastRequest, or None: then the parser has to read it
+    fast_path.learn(data, message)              # what the parser made of it
 
-A request is read here without the parser if its headers are, byte for byte, those of an earlier request that the parser
-has read, and its first line is one that can mean one thing only: a GET of something that ``prompt_reads`` knows, which is
-answered, or a write whose body is here to its last byte, which goes on from here like any other. Then nothing of it is left
-to find out. ``data`` must begin where a request begins, which is for ``boundaries`` to know.
+A request is read here if its headers are, byte for byte, those of an earlier request that the parser has read, and its first
+line can mean one thing only: a GET of an object that ``cached_reads`` knows, which is answered, or a write whose whole body has
+arrived, which continues like any other. ``data`` must begin where a request begins, which ``request_boundaries`` knows.
 
-Whoever asks is identified, judged, counted and recorded as on the ordinary way.
+Authentication, authorization, metrics and audit are the same as for any other request. ADR 19 has the figures.
 """
 
 from __future__ import annotations
@@ -69,46 +68,45 @@ class FastPath:
         self._of_writes = HeaderCache(plain_write)
 
     def reply(self, data: bytes, certified: User | None, peer: str) -> bytes | None:
-        """RequestHead and body of the answer to a request, given whom the connection's certificate names."""
+        """Head and body of the response to a request, given the user of the connection's certificate."""
         if data[:4] != _GET:
             return None
         line = data.find(_LINE_END)
-        letterhead = self._of_reads.known(data[line + 2 :])
-        if letterhead is None or data[line - 9 : line] != _VERSION:
+        parsed = self._of_reads.known(data[line + 2 :])
+        if parsed is None or data[line - 9 : line] != _VERSION:
             return None
-        aim = self._reads.aim(data[4 : line - 9])
-        if aim is None:
+        target = self._reads.aim(data[4 : line - 9])
+        if target is None:
             return None
         trail = self._trail
         received = trail.now() if trail is not None else 0.0
         try:
-            user = self._authenticator.identify(certified, letterhead.authorization)
+            user = self._authenticator.identify(certified, parsed.authorization)
         except (StatusError, DependencyUnknownError):
             return None
-        request = Request("GET", aim.path, aim.query, letterhead.headers, user=user, peer=peer)
-        answer = self._reads.answer(aim, request)
+        request = Request("GET", target.path, target.query, parsed.headers, user=user, peer=peer)
+        answer = self._reads.answer(target, request)
         if answer is None:
             return None
         audit = self._heads.mint()
         if trail is not None:
-            target = data[4 : line - 9].decode()
-            trail.saw(Arrival(audit, target, received), request, answer.status, answer)
+            trail.saw(Arrival(audit, data[4 : line - 9].decode(), received), request, answer.status, answer)
         if log.isEnabledFor(logging.DEBUG):
-            log.debug("GET %s %d %s", aim.path, answer.status, user.name)
+            log.debug("GET %s %d %s", target.path, answer.status, user.name)
         body = cast("bytes", answer.body)
         return self._heads.whole(answer.status, answer.content_type, len(body), audit=audit) + body
 
     def open(self, data: bytes) -> FastRequest | None:
-        """A write, if it is like one that the parser has read, and all of it is here."""
+        """A write, if its headers are known and all of it has arrived."""
         line = data.find(_LINE_END)
         end = data.find(_END) + len(_END)
-        letterhead = self._of_writes.known(data[line + 2 : end])
-        if letterhead is None or letterhead.length != len(data) - end or line > _LONGEST_LINE:
+        parsed = self._of_writes.known(data[line + 2 : end])
+        if parsed is None or parsed.length != len(data) - end or line > _LONGEST_LINE:
             return None
         first = _WRITE.fullmatch(data, 0, line)
         if first is None:
             return None
-        return FastRequest(first[1].decode(), first[2].decode(), letterhead.headers, data[end:])
+        return FastRequest(first[1].decode(), first[2].decode(), parsed.headers, data[end:])
 
     def learn(self, data: bytes, message: RequestHead) -> None:
         """Remember how the headers of a request are read. ``data`` is the request, from its first byte to its last.

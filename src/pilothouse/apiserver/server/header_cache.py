@@ -1,16 +1,15 @@
-"""The headers that a client puts on every request, understood once.
+"""The headers that a client sends with every request, parsed once.
 
-    letterheads = HeaderCache(plain_read)
-    letterheads.learn(b"Host: a\\r\\nAuthorization: Bearer x\\r\\n\\r\\n", message)     # as the parser read them
-    letterheads.known(b"Host: a\\r\\nAuthorization: Bearer x\\r\\n\\r\\n")              # the same bytes mean the same again
+    headers = HeaderCache(plain_read)
+    headers.learn(b"Host: a\\r\\nAuthorization: Bearer x\\r\\n\\r\\n", message)     # as the parser read them
+    headers.known(b"Host: a\\r\\nAuthorization: Bearer x\\r\\n\\r\\n")              # the same bytes mean the same again
 
 Requests of one client differ in their first line; what follows is the same, byte for byte. So a block of headers is
-parsed once, and what was found in it holds for every request that has the same block, whoever sends it. Nothing that can
-change is kept: who a token belongs to, and what they may do, is asked anew each time.
+parsed once, and the result holds for every request with the same block, from any client. Nothing that can change is
+kept: a token is authenticated, and its user authorized, for each request.
 
-Only plain blocks are kept. Those of reads: no body, no impersonation, no wish that would need more than stored bytes. Those
-of writes: a body of a length that is told, and nothing to be said or refused before it is read. Any other takes the ordinary
-way.
+Only plain blocks are kept. Those of reads: no body, no impersonation, an Accept header that stored bytes satisfy. Those of
+writes: a Content-Length, and nothing that is answered or refused before the body is read. The parser reads all others.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from pilothouse.apiserver.server.request_boundaries import RequestHead
 from pilothouse.meta.errors import StatusError
 
 LONGEST = 8192
-"""Bytes of a block; room for a token."""
+"""Bytes of a block, which has room for a token."""
 MOST = 1024
 """Blocks that are kept."""
 _ELSEWHERE = ("Audit-ID", "Content-Encoding", "Transfer-Encoding", "Expect", "Upgrade")
@@ -43,15 +42,15 @@ class ParsedHeaders(msgspec.Struct, frozen=True):
 
 
 class HeaderCache:
-    """Those that were seen."""
+    """Blocks of headers that the parser has read."""
 
     def __init__(self, read: Callable[[RequestHead], ParsedHeaders | None]) -> None:
-        """``read`` tells what a request's headers come to; None if they are not plain."""
+        """``read`` returns the headers of a request; None if they are not plain."""
         self._read = read
         self._known: dict[bytes, ParsedHeaders | None] = {}
 
     def known(self, block: bytes) -> ParsedHeaders | None:
-        """What a block says; None if it is not known, or not plain."""
+        """The headers of a block; None if it is not known, or not plain."""
         return self._known.get(block)
 
     def learn(self, block: bytes, message: RequestHead) -> None:
@@ -64,7 +63,7 @@ class HeaderCache:
 
 
 def plain_read(message: RequestHead) -> ParsedHeaders | None:
-    """What is to be known of a GET."""
+    """The headers of a GET; None if they are not plain."""
     headers = message.headers
     if not _is_plain(message) or "Content-Length" in headers or impersonates(headers):
         return None
@@ -78,7 +77,7 @@ def plain_read(message: RequestHead) -> ParsedHeaders | None:
 
 
 def plain_write(message: RequestHead) -> ParsedHeaders | None:
-    """What is to be known of a request with a body."""
+    """The headers of a request with a body; None if they are not plain."""
     headers = message.headers
     length = headers.get("Content-Length", "")
     if not _is_plain(message) or not (length.isascii() and length.isdecimal()) or int(length) > MAX_BODY:

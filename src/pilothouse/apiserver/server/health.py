@@ -64,7 +64,7 @@ class Health:
         self._checks.append(_Check(name, probe, frozenset(roots)))
 
     def drain(self) -> None:
-        """From here on ``/readyz`` fails, so that whoever balances load goes elsewhere."""
+        """From here on ``/readyz`` fails, so that load balancers go elsewhere."""
         self._draining = True
 
     async def examine(self, request: Request) -> Response:

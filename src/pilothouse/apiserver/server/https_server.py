@@ -1,13 +1,13 @@
-"""The edge: TLS and HTTP/1.1 in front of a handler that knows neither.
+"""The server's sockets: TLS and HTTP/1.1 in front of a handler that knows neither.
 
-    edge = HTTPSServer(core.answer, authenticator=…, health=…, shares=…, requests=…)
-    url = await edge.listen("127.0.0.1", 0, tls_context(serving_certificate, serving_key, client_ca))
+    server = HTTPSServer(core.answer, authenticator=…, health=…, shares=…, requests=…)
+    port = await server.listen("127.0.0.1", 0, tls_context(serving_certificate, serving_key, client_ca))
     …
-    edge.leave()
-    await edge.stop(grace=30)
+    server.leave()
+    await server.stop(grace=30)
 
-Stopping is graceful: whoever looks is told to go elsewhere, then there are no new connections, streams end properly, and
-what is in flight gets its answer.
+Stopping is graceful: ``/readyz`` fails first, then no connection is accepted, streams end properly, and requests in flight are
+answered.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class HTTPSServer:
         shares: FlowController,
         requests: RequestCounters,
         check_head: HeadCheck | None = None,
-        prompt: CachedReads | None = None,
+        cached_reads: CachedReads | None = None,
         trail: AuditTrail | None = None,
         patience: ClientTimeouts = ClientTimeouts(),
     ) -> None:
@@ -87,7 +87,9 @@ class HTTPSServer:
             deadlines=Deadlines(loop),
             heads=heads,
             check_head=check_head,
-            prompting=FastPath(prompt, authenticator, heads, trail) if prompt is not None else None,
+            fast_path=FastPath(cached_reads, authenticator, heads, trail)
+            if cached_reads is not None
+            else None,
             trail=trail,
             patience=patience,
         )

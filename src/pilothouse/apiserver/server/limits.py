@@ -1,4 +1,4 @@
-"""How large a body may be, and how long a request may take. (How many at once is for ``shares``.)
+"""How large a body may be, and how long a request may take. (``flowcontrol`` limits how many run at once.)
 
     deadlines.arm(connection, 60.0)              # connection.expire() is called unless disarmed before
 

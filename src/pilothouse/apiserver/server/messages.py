@@ -1,7 +1,7 @@
 """A request and its answer, as the core of the server sees them: no sockets, no HTTP library.
 
-The edge (``http``) makes a ``Request`` of what came over the wire, and writes the ``Response`` or runs the
-``StreamingResponse`` that ``core`` gives back. A simulator or a test makes requests the same way, without a network.
+``connection`` makes a ``Request`` of what came over the wire, and writes the ``Response`` or runs the ``StreamingResponse`` that the
+request handler returns. A simulator or a test makes requests the same way, without a network.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _SHORT: Final = 200
 
 
 class User(msgspec.Struct, frozen=True):
-    """Who asks."""
+    """The user who makes a request."""
 
     name: str
     uid: str = ""
@@ -33,7 +33,7 @@ ANONYMOUS = User("system:anonymous", groups=("system:unauthenticated",))
 
 
 class RecordedDecision(Protocol):
-    """What was decided about a request, as its audit record tells it."""
+    """The decision about a request, for its audit record."""
 
     @property
     def allowed(self) -> bool: ...
@@ -53,11 +53,11 @@ class Request(msgspec.Struct):
     user: User = ANONYMOUS
     peer: str = ""
     warnings: list[str] = []
-    """Texts for ``Warning`` headers; whoever handles the request adds to it."""
+    """Texts for ``Warning`` headers; handlers add to it."""
     impersonator: User | None = None
-    """Who authenticated, where ``user`` is somebody else whom they impersonate."""
+    """The authenticated user, where ``user`` is the one that it impersonates."""
     verdict: RecordedDecision | None = None
-    """Set by whoever authorizes."""
+    """Set by the authorizer."""
     annotations: dict[str, str] = {}
     """What admission has to say in the audit record."""
     late_warnings: Callable[[], Awaitable[list[str]]] | None = None
@@ -122,7 +122,7 @@ class StreamChunk(msgspec.Struct, frozen=True, gc=False):
 
 
 class StreamSink(Protocol):
-    """The open end of a stream. Nothing here waits: whoever writes looks at ``buffered`` and holds back."""
+    """The open end of a stream. Nothing here waits: a writer checks ``buffered`` and holds back."""
 
     def write(self, chunk: StreamChunk) -> None:
         """Hand over bytes; they may be buffered."""

@@ -1,7 +1,7 @@
 """A TLS context that can be exchanged while a server listens with it.
 
     live = ReloadableContext(context)
-    await edge.listen(host, port, live.listening)
+    await server.listen(host, port, live.listening)
     live.replace(other)         # connections that begin from now on get the other one; those that are open stay
 
 A context can be given another certificate while it is in use, but whom it trusts only ever grows. So each handshake is

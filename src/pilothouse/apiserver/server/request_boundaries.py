@@ -4,8 +4,8 @@
     boundary.follow(data, arrived)          # for all that is fed to the parser, with the requests it found in it
     boundary.clear                          # what comes next is the first byte of a request
 
-Whoever wants to read a request without the parser has to know that the parser is not in the middle of another. It does not
-say so. This counts along; where it can't (a body in chunks, a head in pieces, several requests at once) it gives up for
+To read a request without the parser, one has to know that the parser is not in the middle of another, which it does not
+report. This counts along; where it can't (a body in chunks, a head in pieces, several requests at once) it gives up for
 the rest of the connection, and is never wrong.
 """
 

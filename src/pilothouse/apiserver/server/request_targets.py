@@ -6,7 +6,7 @@ A target is a path that begins with one slash, and a query (origin form, RFC 911
 backslash and two slashes at the beginning, which others read as a host, are refused: what they ask for depends on the reader.
 
 What comes out is valid text of a reasonable length, without control characters and without ``.`` or ``..`` segments, so
-that nobody further in has to think of them. Everything else about a path is for the grammar to judge.
+that no other code has to check for them. Everything else about a path is up to ``request_info``.
 """
 
 from __future__ import annotations

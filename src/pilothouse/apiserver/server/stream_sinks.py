@@ -1,6 +1,6 @@
 """The open ends of streams: bytes go straight to the transport, nothing waits.
 
-Whoever writes looks at ``buffered`` and holds back; a stream whose client is gone swallows what is written to it.
+A writer checks ``buffered`` and holds back; a stream whose client is gone swallows what is written to it.
 """
 
 from __future__ import annotations

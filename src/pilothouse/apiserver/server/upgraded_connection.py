@@ -2,7 +2,7 @@
 
 line = UpgradedConnection(transport, drain, tail)
 line.feed(data)                    # the connection, for all that arrives
-await line.receive()               # whoever has the line
+await line.receive()               # the owner of the connection
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 MOST_HELD = 64 * 1024
-"""Bytes that have arrived and nobody has taken; the client is held back at twice as many."""
+"""Bytes that have arrived and not been received; the client is held back at twice as many."""
 
 
 class UpgradedConnection:

@@ -21,7 +21,7 @@ from pilothouse.apiserver.storage.items import Derive, Item
 from pilothouse.meta import errors
 from pilothouse.meta.json_path import compile_first
 from pilothouse.meta.kind import Kind
-from pilothouse.meta.schema import Schema
+from pilothouse.meta.schema.model import Schema
 from pilothouse.meta.selectors import FieldSelector, LabelSelector
 
 NAME, NAMESPACE = "metadata.name", "metadata.namespace"

@@ -1,6 +1,6 @@
 """The lines of a watch: one JSON object each, made from stored bytes.
 
-    lines = Lines(selection, collection, transform="", include=METADATA, now=clock.now)
+    lines = Lines(selection, collection, transform="", include="Metadata", now=clock.now)
     lines.of(event)      # b'{"type":"MODIFIED","object":{...}}\n', or nothing if the view does not notice
     lines.parts(event)   # the same in parts, of which a large object is none of the caller's own
 

@@ -1,5 +1,5 @@
-"""Pilots: one for each pod that has a pilot process, for as long as somebody wants that pod.
+"""Pilots: one for each pod that has a pilot process, for as long as its StatefulSet wants that pod.
 
-``creating`` makes them, ``collecting`` deletes those whose pods are gone for good, and ``silence`` says of a pilot that is not
-heard of that nobody knows how its instance is. What an instance should be like is its cluster's controller's to say.
+``pilot_creation`` creates them, ``pilot_collection`` deletes those whose pods are gone for good, and ``pilot_heartbeats`` marks those
+whose pilots are silent as not ready. What an instance should be like is for the controller of its cluster to say.
 """

@@ -1,6 +1,6 @@
 """Deletes a Pilot whose pod has been missing for a period, unless its set still wants the pod or its pilot is alive.
 
-    Manager(…, [collecting(grace=3600.0)])
+    Manager(…, [pilot_collector(grace=3600.0)])
 
 While the StatefulSet of a pod still wants it, the Pilot stays, however long the pod is away: it holds what is known of the
 instance. A pilot may also run outside any pod, on a machine of its own; as long as it renews its Lease, its Pilot stays.
@@ -25,16 +25,16 @@ from pilothouse.runtime.intents import Delete, Intent, ObjectTarget, RequeueAfte
 from pilothouse.runtime.snapshot import Snapshot
 
 GRACE: Final = 300.0
-"""Seconds without a pod after which a Pilot goes, unless it is said otherwise."""
+"""Default seconds without a pod after which a Pilot is deleted."""
 PRESENT: Final = "PodPresent"
 
 
-def collecting(grace: float = GRACE) -> Controller:
-    """The controller that lets Pilots go after so many seconds without a pod."""
+def pilot_collector(grace: float = GRACE) -> Controller:
+    """The controller that deletes Pilots after so many seconds without a pod."""
 
     @controller(Pilot, also=Pod, reads=(Lease, StatefulSet), name="pilot-garbage")
     def decide(pilot: Object, world: Snapshot) -> Iterator[Intent]:
-        """A Pilot whose pod has been gone for the grace period goes too."""
+        """A Pilot whose pod has been missing for the grace period is deleted."""
         if pilot.deleting:
             return
         if world.find(Pod, pilot.namespace, pilot.name) is not None:
@@ -42,11 +42,11 @@ def collecting(grace: float = GRACE) -> Controller:
                 yield _noted(pilot, world.now, status="True", reason="PodFound")
             return
         if _is_wanted(pilot, world):
-            yield RequeueAfter(grace, because=f"the set of pod {pilot.name} is about to make it")
+            yield RequeueAfter(grace, because=f"the StatefulSet of pod {pilot.name} is about to create it")
             return
         if pilot.condition(PRESENT) is None or pilot.is_true(PRESENT):
             yield _noted(pilot, world.now, status="False", reason="PodMissing")
-            yield RequeueAfter(grace, because=f"no pod {pilot.name}; the grace period begins")
+            yield RequeueAfter(grace, because=f"no pod {pilot.name}; the grace period starts")
             return
         gone = world.now - _missing_since(pilot, world.now)
         silent = _silence(pilot, world, gone)
@@ -58,7 +58,7 @@ def collecting(grace: float = GRACE) -> Controller:
             pilot,
             exact=True,
             unless=(ObjectTarget(Pod, pilot.namespace, pilot.name),),
-            because=f"there has been no pod {pilot.name} and no sign of life for {grace:g} seconds",
+            because=f"no pod {pilot.name} and no heartbeat for {grace:g} seconds",
             event="PilotCollected",
         )
 
@@ -81,7 +81,7 @@ def _missing_since(pilot: Object, now: float) -> float:
     condition = pilot.condition(PRESENT) or {}
     seen = condition.get("lastTransitionTime")
     started = pilot.moment("status", "lastStartedTime") or 0.0
-    # A process whose clock is ahead must not live for ever.
+    # A clock that is ahead must not keep the Pilot for ever.
     return max(parse_time(seen) if seen else now, min(started, now))
 
 
@@ -94,7 +94,7 @@ def _silence(pilot: Object, world: Snapshot, gone: float) -> float:
 
 
 def _noted(pilot: Object, now: float, *, status: str, reason: str) -> SetStatus:
-    there = "is there" if status == "True" else "is not there"
+    there = "exists" if status == "True" else "does not exist"
     condition = {
         "type": PRESENT,
         "status": status,

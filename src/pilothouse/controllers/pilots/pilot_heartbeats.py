@@ -1,10 +1,10 @@
-"""Of a pilot that is not heard of nobody knows how its instance is, and its Pilot says so.
+"""Sets ``Ready`` to ``Unknown`` on a Pilot whose pilot is silent.
 
-    Manager(…, [silence(grace=60.0)])
+    Manager(…, [silent_pilots(grace=60.0)])
 
-A pilot renews its own Lease every ten seconds. What counts is when a new version of it *arrives* here, never the time that is written
-in it; and time in which nothing could have arrived does not count. A pilot that has no Lease counts from the last version of its
-Pilot. The first word of a pilot that finds its ``Ready`` to be ``Unknown`` is to write it anew, so nothing has to be undone here.
+A pilot renews its own Lease every ten seconds. What counts is when a renewal *arrives* here, never the time that is written in it; time
+in which none could have arrived does not count. Without a Lease, the last version of the Pilot counts. A pilot that finds its ``Ready``
+to be ``Unknown`` writes it again, so that nothing has to be undone here.
 """
 
 from __future__ import annotations
@@ -22,30 +22,30 @@ from pilothouse.runtime.intents import Intent, RequeueAfter, SetStatus
 from pilothouse.runtime.snapshot import Snapshot
 
 GRACE: Final = 60.0
-"""Seconds without a sign of life, unless it is said otherwise."""
-_LOOK: Final = 1.0
+"""Default seconds without a heartbeat."""
+_SOONEST: Final = 1.0
 SILENT: Final = "PilotSilent"
 
 
-def silence(grace: float = GRACE) -> Controller:
-    """The controller that counts on no pilot which was not heard of for so many seconds."""
+def silent_pilots(grace: float = GRACE) -> Controller:
+    """The controller that marks Pilots after so many seconds without a heartbeat."""
 
     @controller(Pilot, reads=Lease, name="pilot-silence")
     def decide(pilot: Object, world: Snapshot) -> Iterator[Intent]:
-        """The instance of a pilot that is not heard of is not counted on."""
+        """A Pilot without a heartbeat for the grace period is not ready."""
         if pilot.deleting:
             return
         name = pilot_lease(pilot.name)
         lease = world.find(Lease, pilot.namespace, name)
         silent = world.silence(Lease, pilot.namespace, name, pilot.arrived)
         if lease is not None:
-            silent = min(silent, world.now - _last_word(pilot, world.now))
+            silent = min(silent, world.now - _last_heartbeat(pilot, world.now))
         if silent < grace:
-            yield RequeueAfter(max(_LOOK, grace - silent), because="the next sign of life is awaited")
+            yield RequeueAfter(max(_SOONEST, grace - silent), because="waiting for the next heartbeat")
             return
         ready = pilot.condition("Ready")
         if ready is not None and ready.get("status") == "Unknown":
-            yield RequeueAfter(grace, because="a sign of life is awaited")
+            yield RequeueAfter(grace, because="waiting for a heartbeat")
             return
         said = "was never heard of" if lease is None and ready is None else "is no longer heard of"
         condition = {
@@ -61,8 +61,8 @@ def silence(grace: float = GRACE) -> Controller:
     return decide
 
 
-def _last_word(pilot: Object, now: float) -> float:
-    """The heartbeat in its condition, which may be newer than its lease; one from the future says nothing."""
+def _last_heartbeat(pilot: Object, now: float) -> float:
+    """The heartbeat in its condition, which may be newer than its lease; one in the future does not count."""
     text = (pilot.condition("Ready") or {}).get("lastHeartbeatTime")
     moment = parse_time(text) if text else 0.0
     return moment if moment <= now else 0.0

@@ -1,1 +1,1 @@
-"""Which node a pod runs on: what stands in the way of each (filters), which of the others is best (scoring), and why none is."""
+"""The scheduler: which nodes can run a pod (``filters``), and which of them is best (``scores``)."""

@@ -1,8 +1,9 @@
-"""What stands in the way of a pod on a node, and what would move it out of the way.
+"""Filters: why a pod can't run on a node, and what would help.
 
     list(obstacles(pod, place, neighbours, spread, volumes))      # empty if the pod can run there
 
-The words are Kubernetes', for people and tools that know them. The first kind of obstacle is the one that is told.
+The messages are those of Kubernetes, for people and tools that know them. The first kind of obstacle is
+reported.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ def obstacles(
     spread: topology_spread.TopologySpread,
     storage: volume_binding.PodVolumeBinding,
 ) -> Iterator[str]:
-    """Why the pod can't run there. Raises ValueError where an amount can't be read."""
+    """Why the pod can't run there. Raises ValueError for an unreadable quantity."""
     node = place.node
     if node.spec.get("unschedulable") and not tolerates(pod, UNSCHEDULABLE):
         yield CORDONED
@@ -61,8 +62,8 @@ def obstacles(
     elif scarce := list(_scarce(pod, place)):
         yield from scarce
     else:
-        told = list(storage.obstacles(place)) or list(spread.obstacles(place))
-        yield from told or near.obstacles(place)
+        found = list(storage.obstacles(place)) or list(spread.obstacles(place))
+        yield from found or near.obstacles(place)
 
 
 def remedy(obstacle: str) -> str:

@@ -1,9 +1,9 @@
-"""What is asked of a node by its labels and name.
+"""Node selectors and node affinity.
 
     admits(pod, node)                       # node selector and required affinity
     selected(volume.spec["nodeAffinity"]["required"], node)
 
-Terms are alternatives; within a term everything must hold, and a term that says nothing holds for no node.
+Terms are ORed; the requirements within a term are ANDed, and an empty term matches no node.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _COMPARING: Final = {"Gt": GREATER, "Lt": LESS}
 
 
 def admits(pod: Object, node: Object) -> bool:
-    """True if the pod's selector and what its affinity requires hold for the node."""
+    """True if the node matches the pod's selector and required affinity."""
     wanted = pod.spec.get("nodeSelector") or {}
     if any(node.labels.get(key) != value for key, value in wanted.items()):
         return False
@@ -28,7 +28,7 @@ def admits(pod: Object, node: Object) -> bool:
 
 
 def preference(pod: Object, node: Object) -> int:
-    """The weights of the preferred terms that hold."""
+    """The sum of the weights of the preferred terms that match."""
     preferred = pod.at(
         "spec", "affinity", "nodeAffinity", "preferredDuringSchedulingIgnoredDuringExecution", default=()
     )
@@ -38,12 +38,12 @@ def preference(pod: Object, node: Object) -> int:
 
 
 def selected(selector: Terms, node: Object) -> bool:
-    """True if one of the terms of a node selector holds."""
+    """True if one of the terms of a node selector matches."""
     return any(holds(term, node) for term in selector.get("nodeSelectorTerms") or ())
 
 
 def holds(term: Terms, node: Object, *, empty: bool = False) -> bool:
-    """True if all expressions of a term hold; ``empty`` is what a term without any comes to. Raises SelectorError."""
+    """True if all expressions match; ``empty`` if there are none. Raises SelectorError."""
     expressions = term.get("matchExpressions") or []
     fields = term.get("matchFields") or []
     if not expressions and not fields:
@@ -58,7 +58,7 @@ def holds(term: Terms, node: Object, *, empty: bool = False) -> bool:
 
 
 def _compares(expression: Terms, node: Object) -> bool:
-    """Labels as numbers; what is none is neither greater nor less."""
+    """Labels compared as numbers; another value is neither greater nor less."""
     operator = _COMPARING[expression["operator"]]
     values = tuple(map(str, expression.get("values") or ()))
     try:
@@ -68,7 +68,7 @@ def _compares(expression: Terms, node: Object) -> bool:
 
 
 def _field_holds(expression: Terms, node: Object) -> bool:
-    """The only field there is to ask for is the name."""
+    """The only supported field is the name."""
     if expression.get("key") != "metadata.name":
         return False
     among = node.name in (expression.get("values") or ())

@@ -1,10 +1,10 @@
-"""The nodes, and the pods that are on each or are about to be.
+"""The nodes, each with the pods that are bound or nominated to it.
 
-    found = places(world, pod)          # in the order of the nodes' names
+    found = node_infos(world, pod)        # in the order of the nodes' names
     found[0].free()["cpu"]
 
-A pod counts where it is bound, until it has ended. One that waits for the volumes which are made for it on a node counts there too:
-its place is kept. The pod that is being placed never counts.
+A pod counts on its node until it has ended. One that waits for volumes that are provisioned on a node counts
+there too: its place is reserved. The pod that is being scheduled never counts.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pilothouse.controllers.storage.volume_matching import SELECTED_NODE
 from pilothouse.runtime.snapshot import Snapshot
 
 AWAITING: Final = WAITING_FOR_VOLUMES
-"""The reason, in a pod's condition, that its place is kept for it."""
+"""The reason in the condition of a pod with a reserved place."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class NodeInfo:
     node: Object
     pods: tuple[Object, ...]
     asked: tuple[Amounts, ...]
-    """What each of its pods requests."""
+    """The requests of its pods."""
 
     @property
     def name(self) -> str:
@@ -42,7 +42,7 @@ class NodeInfo:
         return self.node.labels
 
     def free(self) -> Amounts:
-        """What is left; less than nothing where more is used than there is."""
+        """What is left; negative if the node is overcommitted."""
         return {
             name: amount - sum(one.get(name, 0) for one in self.asked)
             for name, amount in allocatable(self.node).items()
@@ -50,7 +50,7 @@ class NodeInfo:
 
 
 def node_infos(world: Snapshot, placed: Object) -> list[NodeInfo]:
-    """Every node, with what is on it besides this pod."""
+    """Every node, with its pods except this one."""
     pods: dict[str, list[Object]] = {}
     for pod in world.all(Pod):
         if ended(pod) or pod.key == placed.key:
@@ -66,7 +66,7 @@ def _place(node: Object, pods: list[Object]) -> NodeInfo:
 
 
 def kept_for(pod: Object, world: Snapshot) -> str:
-    """The node that keeps a place for a pod whose volumes are being made; empty if none does."""
+    """The node with a reserved place for a pod whose volumes are being provisioned; empty if none."""
     scheduled = pod.condition("PodScheduled") or {}
     if scheduled.get("reason") != AWAITING or pod.deleting:
         return ""

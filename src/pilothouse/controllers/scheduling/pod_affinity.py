@@ -1,12 +1,12 @@
-"""Pods that want to be near others, or apart from them.
+"""Affinity and anti-affinity between pods.
 
     near = PodAffinityState(pod, places, namespaces)
     list(near.obstacles(place))             # why the pod can't be there
     near.preference(place)
 
-*Near* is within the same topology domain: nodes with the same value of a label. A term selects pods by labels and namespaces.
-Required anti-affinity holds both ways: a pod that was there first keeps those away that it does not want near it. The first pod
-of those that want to be near each other may go anywhere.
+*Near* is within the same topology domain: nodes with the same value of a label. A term selects pods by labels
+and namespaces. Required anti-affinity is symmetric: an existing pod also keeps away the pods that its own
+terms select. The first pod of a group with affinity to itself may go anywhere.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
 
 @dataclass(frozen=True)
 class AffinityTerm:
-    """Which pods are meant, and what near is."""
+    """One term: which pods it selects, and the topology key."""
 
     selector: LabelSelector | None
     namespaces: frozenset[str]
@@ -43,7 +43,7 @@ class AffinityTerm:
 
     @classmethod
     def of(cls, tree: Mapping[str, Any], pod: Object) -> AffinityTerm:
-        """A term of this pod's. Raises SelectorError."""
+        """Parse a term of a pod. Raises SelectorError."""
         names = frozenset(tree.get("namespaces") or ())
         chosen = tree.get("namespaceSelector")
         if not names and chosen is None:
@@ -68,7 +68,7 @@ class AffinityTerm:
 
 
 def selection(tree: Mapping[str, Any], pod: Object) -> LabelSelector | None:
-    """The pods that a term or a spread constraint means: none without a selector. Raises SelectorError."""
+    """The selector of a term or a spread constraint; without one it selects no pods. Raises SelectorError."""
     given = tree.get("labelSelector")
     if given is None:
         return None
@@ -83,10 +83,10 @@ def selection(tree: Mapping[str, Any], pod: Object) -> LabelSelector | None:
 
 
 class PodAffinityState:
-    """What a pod and those that are there want of each other."""
+    """The affinity terms between a pod and the existing pods."""
 
     def __init__(self, pod: Object, places: Sequence[NodeInfo], namespaces: Namespaces) -> None:
-        """Raises SelectorError for a term of this pod's that can't be understood."""
+        """Raises SelectorError for an invalid term of this pod."""
         self._wanted = terms(pod, "podAffinity")
         self._shunned = terms(pod, "podAntiAffinity")
         self._near: Counter[Domain] = Counter()
@@ -118,12 +118,12 @@ class PodAffinityState:
         for weight, term in liked:
             if (domain := term.domain(place)) and term.selects(other, namespaces):
                 self._liked[domain] += weight
-        for weight, term in _wishes(other):
+        for weight, term in _preferences(other):
             if (domain := term.domain(place)) and term.selects(pod, namespaces):
                 self._liked[domain] += weight
 
     def obstacles(self, place: NodeInfo) -> Iterator[str]:
-        """Why the pod can't be there, in Kubernetes' words."""
+        """Why the pod can't run there, in Kubernetes' words."""
         if self._wanted and not self._among_its_own(place):
             yield UNLIKE
         elif any(self._apart[domain] for one in self._shunned if (domain := one.domain(place))):
@@ -140,21 +140,21 @@ class PodAffinityState:
         return all(domain is not None and self._near[domain] for domain in domains)
 
     def preference(self, place: NodeInfo) -> int:
-        """How much it and the others like it there."""
+        """The weights of preferred terms in both directions."""
         return sum(self._liked[domain] for domain in place.labels.items())
 
 
 def _theirs(other: Object, kind: str) -> list[AffinityTerm]:
-    """The required terms of a pod that is there already."""
+    """The required terms of an existing pod."""
     try:
         return terms(other, kind)
     except SelectorError:
-        # What nobody can understand binds nobody; it must not keep every other pod waiting.
+        # An invalid term of one pod must not block all others.
         return []
 
 
-def _wishes(other: Object) -> list[tuple[int, AffinityTerm]]:
-    """What a pod that is there already would like, and what it requires to be near."""
+def _preferences(other: Object) -> list[tuple[int, AffinityTerm]]:
+    """The preferred terms of an existing pod, and its required affinity."""
     if "affinity" not in other.spec:
         return []
     try:

@@ -1,12 +1,13 @@
-"""What a pod takes from a node.
+"""The resources and host ports that a pod requests.
 
     requested(pod)            # {"cpu": 500_000_000, "pods": 1_000_000_000}
     host_ports(pod)           # {("0.0.0.0", "TCP", 8080)}
 
-Containers run together, init containers one after the other before them, and sidecars (init containers that restart) from
-their turn on to the end; a pod needs the most that it ever has at once, and its overhead.
+Containers run together, init containers one after the other before them, and sidecars (init containers that
+restart) from their turn on to the end; a pod needs the maximum that runs at once, plus its overhead.
 
-Amounts are whole numbers of nano-units, as quantities are: with each pod that is placed, those of all pods are added up.
+Amounts are integers in nano-units, as in quantities: adding up those of all pods for each scheduled pod has
+to be fast.
 """
 
 from __future__ import annotations
@@ -37,12 +38,12 @@ def added(one: Mapping[str, int], other: Mapping[str, int]) -> Amounts:
 
 @lru_cache(maxsize=4096)
 def _nanos(value: str | int | float) -> int:
-    """The same few amounts are asked for by all pods."""
+    """Cached: pods request the same few amounts."""
     return parse_quantity(value).nanos
 
 
 def requested(pod: Object) -> Amounts:
-    """What has to be free for it."""
+    """What a node needs to have free for the pod."""
     spec = pod.spec
     together: Amounts = {}
     for container in spec.get("containers") or ():
@@ -63,9 +64,9 @@ def requested(pod: Object) -> Amounts:
 
 
 def _whole(pod: Object, needed: Amounts) -> Amounts:
-    """With what is asked for by the pod and not by its containers."""
+    """With pod-level resources."""
     spec = pod.spec
-    # What the pod asks for as a whole comes before what its containers add up to.
+    # Pod-level requests override the sum of the containers.
     needed |= _requests(spec)
     if overhead := spec.get("overhead"):
         needed = added(needed, amounts(overhead))
@@ -73,12 +74,12 @@ def _whole(pod: Object, needed: Amounts) -> Amounts:
 
 
 def allocatable(node: Object) -> Amounts:
-    """What a node has for pods."""
+    """The allocatable resources of a node."""
     return amounts(node.status.get("allocatable") or node.status.get("capacity"))
 
 
 def host_ports(pod: Object) -> set[Port]:
-    """The ports of the node that a pod takes for itself."""
+    """The host ports of a pod."""
     spec = pod.spec
     containers = [
         *(spec.get("containers") or ()),
@@ -93,7 +94,7 @@ def host_ports(pod: Object) -> set[Port]:
 
 
 def collide(mine: Iterable[Port], theirs: Iterable[Port]) -> bool:
-    """True if a port is asked for twice; one on every address is one on each."""
+    """True if two sets of ports conflict; 0.0.0.0 conflicts with every address."""
     others = list(theirs)
     return any(
         number == other and protocol == theirs_protocol and (address == at or ANYWHERE in (address, at))

@@ -1,12 +1,12 @@
-"""Every pod that has no node gets the best one it can run on, or is told why there is none.
+"""The scheduler: binds each pod to the best node, or reports why there is none.
 
     intents = scheduling(pod, world)        # a Bind; or the condition PodScheduled=False, an event, and a Wait with a remedy
 
-Pods are placed one at a time (``serial``), each with all pods before it in view, so that no space is given away twice. None has priority
-over another (the API refuses the field), and none is evicted to make room: a pod waits until there is some.
+Pods are scheduled one at a time (``serial``), each with all earlier pods in view, so that no capacity is used
+twice. There are no priorities (the API refuses the field) and no preemption: a pod waits until there is room.
 
-A pod with claims that wait for their first consumer is placed in two steps: the chosen node is written into the claims, the node keeps
-the pod's place, and once the claims are bound the pod is.
+A pod with claims that wait for their first consumer is scheduled in two steps: the selected node is written
+into the claims, the pod's place there is reserved, and once the claims are bound the pod is bound too.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ UNSCHEDULABLE: Final = "Unschedulable"
 
 
 def pending(changed: Object, world: Snapshot) -> Names:
-    """All pods that have no node yet: one may fit by now."""
+    """All pods without a node: one may fit by now."""
     return [pod.key for pod in world.where(Pod, "status.phase", "Pending") if _ours(pod)]
 
 
@@ -60,7 +60,7 @@ def users(claim: Object, world: Snapshot) -> Names:
 
 
 def beneficiaries(changed: Object, world: Snapshot) -> Names:
-    """Whom it helps that a pod goes, or comes: those that wait for room; those that want to be near it, or evenly spread."""
+    """The pods that may fit after a pod was created or deleted: for room, affinity or even spread."""
     if not changed.spec.get("nodeName"):
         return []
     gone = changed.deleting or ended(changed) or world.find(Pod, *changed.key) is None
@@ -85,14 +85,12 @@ def beneficiaries(changed: Object, world: Snapshot) -> Names:
     serial=True,
 )
 def scheduling(pod: Object, world: Snapshot) -> Iterator[Intent]:
-    """A pod without a node gets the best one that it can run on."""
+    """Bind a pod to the best node that it can run on."""
     if not _ours(pod):
         return
     if gates := pod.spec.get("schedulingGates"):
         names = ", ".join(str(gate.get("name")) for gate in gates)
-        yield Wait(
-            "SchedulingGated", because=f"its scheduling gates hold it back: {names}", remedy="remove them"
-        )
+        yield Wait("SchedulingGated", because=f"its scheduling gates block it: {names}", remedy="remove them")
         return
     try:
         yield from _placed(pod, world)
@@ -117,7 +115,7 @@ def _placed(pod: Object, world: Snapshot) -> Iterator[Intent]:
             fitting.append(place)
     if not fitting:
         advice = "; ".join(dict.fromkeys(remedy(one) for one, _ in reasons.most_common()))
-        yield from _stuck(pod, _told(found, reasons), advice or "add a node", world.now)
+        yield from _stuck(pod, _unschedulable_text(found, reasons), advice or "add a node", world.now)
         return
     node = best(pod, fitting, near, spread).name
     if storage.unbound:
@@ -132,13 +130,13 @@ def _placed(pod: Object, world: Snapshot) -> Iterator[Intent]:
 
 
 def _prepared(pod: Object, claims: Sequence[Object], node: str, now: float) -> Iterator[Intent]:
-    """Have the pod's volumes be where it will run, and keep its place until they are."""
+    """Have the pod's volumes bound on its node, and reserve its place until they are."""
     names = " ".join(claim.name for claim in claims)
     failures = [each for claim in claims if (each := _failure(claim))]
     first = f"its volumes are to be bound on node {node} first: {names.replace(' ', ', ')}"
     because = "; ".join(failures) or first
-    # The place is kept before anybody is asked to do something for it.
-    noted = list(_noted(pod, AWAITING, because, now))
+    # The place is reserved before anything is provisioned for it.
+    noted = list(_set_condition(pod, AWAITING, because, now))
     yield from noted
     if noted and failures:
         yield RecordEvent(pod, because=because, event="FailedScheduling", warning=True)
@@ -149,28 +147,28 @@ def _prepared(pod: Object, claims: Sequence[Object], node: str, now: float) -> I
     yield Wait(
         AWAITING,
         because=because,
-        remedy=f"see what they wait for: kubectl describe pvc {names} -n {pod.namespace}",
+        remedy=f"check what they wait for: kubectl describe pvc {names} -n {pod.namespace}",
     )
 
 
 def _failure(claim: Object) -> str:
-    """Why the node that was chosen can't make its volume, as far as it has said; empty if it has not."""
-    said = claim.condition(PROVISIONED) or {}
-    if said.get("status") != "False":
+    """Why the selected node can't provision the volume, if it has reported that; else empty."""
+    condition = claim.condition(PROVISIONED) or {}
+    if condition.get("status") != "False":
         return ""
-    return f'persistentvolumeclaim "{claim.name}" can\'t be provisioned: {said.get("message")}'
+    return f'persistentvolumeclaim "{claim.name}" can\'t be provisioned: {condition.get("message")}'
 
 
 def _stuck(pod: Object, message: str, advice: str, now: float) -> Iterator[Intent]:
-    noted = list(_noted(pod, UNSCHEDULABLE, message, now))
+    noted = list(_set_condition(pod, UNSCHEDULABLE, message, now))
     yield from noted
     if noted:
         yield RecordEvent(pod, because=message, event="FailedScheduling", warning=True)
     yield Wait(UNSCHEDULABLE, because=message, remedy=advice)
 
 
-def _noted(pod: Object, reason: str, message: str, now: float) -> Iterator[Intent]:
-    """The condition that says that the pod has no node, if it does not say so yet."""
+def _set_condition(pod: Object, reason: str, message: str, now: float) -> Iterator[Intent]:
+    """Set the condition ``PodScheduled=False``, if it changes."""
     condition = {"type": SCHEDULED, "status": "False", "reason": reason, "message": message}
     before = pod.status.get("conditions")
     conditions = with_condition(before, condition, now=format_time(now))
@@ -178,7 +176,7 @@ def _noted(pod: Object, reason: str, message: str, now: float) -> Iterator[Inten
         yield SetStatus(pod, {**pod.status, "conditions": conditions}, because=message)
 
 
-def _told(found: Sequence[NodeInfo], reasons: Counter[str]) -> str:
+def _unschedulable_text(found: Sequence[NodeInfo], reasons: Counter[str]) -> str:
     if not found:
         return "no nodes available to schedule pods"
     counts = ", ".join(sorted(f"{count} {reason}" for reason, count in reasons.items()))
@@ -186,7 +184,7 @@ def _told(found: Sequence[NodeInfo], reasons: Counter[str]) -> str:
 
 
 def _ours(pod: Object) -> bool:
-    """True if the pod is ours to place, and has to be."""
+    """True if this scheduler has to schedule the pod."""
     return (
         not pod.spec.get("nodeName")
         and not pod.deleting

@@ -1,9 +1,10 @@
-"""Which of the nodes that a pod can run on is best.
+"""Scores: which of the feasible nodes is best.
 
     best(pod, places, neighbours, spread)       # the NodeInfo; the first by name among equals
 
-Several wishes are each brought to a scale from 0 to 100 and added up, with Kubernetes' weights: what the pod prefers, what its neighbours
-prefer, taints that would rather not have it, an even spread, and a node that is little used and evenly so.
+Each score is normalized to 0 to 100, and they are added up with Kubernetes' weights: preferred node affinity,
+preferred pod affinity in both directions, ``PreferNoSchedule`` taints, even spread, and low and balanced use
+of resources.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _NEIGHBOURS: Final = 2
 _SPREAD: Final = 2
 _USE: Final = 1
 _GUESSED: Final = amounts({"cpu": "100m", "memory": "200Mi"})
-"""What a pod that asks for nothing is taken to use, so that such pods don't pile up."""
+"""The assumed use of a pod without requests, so that such pods don't pile up."""
 
 
 def best(pod: Object, places: Sequence[NodeInfo], near: PodAffinityState, spread: TopologySpread) -> NodeInfo:
@@ -53,7 +54,7 @@ def _scaled(points: Sequence[int]) -> list[float]:
 
 
 def _room(its: Amounts, place: NodeInfo) -> float:
-    """How much is left with a pod there that requests so much (0 to 100), and how evenly (0 to 100)."""
+    """How much is left with these requests added (0 to 100), and how balanced (0 to 100)."""
     there = allocatable(place.node)
     shares = []
     for name in _GUESSED:

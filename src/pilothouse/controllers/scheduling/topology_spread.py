@@ -1,11 +1,12 @@
-"""Pods that should be spread evenly over zones, nodes or whatever a label tells apart.
+"""Topology spread constraints: pods spread evenly over zones, nodes or other domains.
 
     spread = TopologySpread(pod, places)
-    list(spread.obstacles(place))           # of the constraints that forbid
-    spread.preference(place)                # of those that only wish; the fewer neighbours the better
+    list(spread.obstacles(place))           # of DoNotSchedule constraints
+    spread.preference(place)                # of ScheduleAnyway constraints; fewer neighbours score higher
 
-A constraint counts the pods that it selects in each domain. The pod may go where that leaves the fullest it would make at most ``maxSkew``
-ahead of the emptiest. A domain counts if the pod may run on one of its nodes at all.
+A constraint counts the pods that it selects in each domain. The pod may go to a domain whose count, with the
+pod, exceeds the lowest count by at most ``maxSkew``. A domain counts if the pod may run on one of its nodes
+at all.
 """
 
 from __future__ import annotations
@@ -32,9 +33,9 @@ class _Constraint:
     topology: str
     skew: int
     counts: Mapping[str, int]
-    """Pods of each domain that counts."""
+    """The number of pods by domain."""
     itself: int
-    """1 if the pod to be placed is one of those counted."""
+    """1 if the constraint selects the pod itself."""
     domains: int
 
     def uneven(self, place: NodeInfo) -> bool:
@@ -46,7 +47,7 @@ class TopologySpread:
     """The constraints of one pod, counted."""
 
     def __init__(self, pod: Object, places: Sequence[NodeInfo]) -> None:
-        """Raises SelectorError for a constraint that can't be understood."""
+        """Raises SelectorError for an invalid constraint."""
         given = pod.spec.get("topologySpreadConstraints") or ()
         hard = [one for one in given if one.get("whenUnsatisfiable", "DoNotSchedule") == "DoNotSchedule"]
         keys = [str(one.get("topologyKey", "")) for one in hard]
@@ -60,14 +61,14 @@ class TopologySpread:
         self._siblings = _siblings(uid, places) if uid and not given else {}
 
     def obstacles(self, place: NodeInfo) -> Iterator[str]:
-        """Why the pod can't be there, in Kubernetes' words."""
+        """Why the pod can't run there, in Kubernetes' words."""
         if any(one.topology not in place.labels for one in self._hard):
             yield UNLABELLED
         elif any(one.uneven(place) for one in self._hard):
             yield UNEVEN
 
     def preference(self, place: NodeInfo) -> int:
-        """Less for each neighbour; without constraints, for each pod of the same set on the node or in the zone."""
+        """Less for each neighbour; by default, for each pod of the same set on the node or in the zone."""
         wished = sum(one.counts.get(place.labels.get(one.topology, ""), 0) for one in self._soft)
         siblings = 2 * self._siblings.get((_HOST, place.name), 0)
         siblings += self._siblings.get((_ZONE, place.labels.get(_ZONE, "")), 0)

@@ -1,12 +1,13 @@
-"""Where a pod's volumes let it run.
+"""The nodes that a pod's volumes allow.
 
     volumes = PodVolumeBinding(pod, world)
     volumes.missing                     # why it can't run anywhere, and what would help
     list(volumes.obstacles(place))
-    volumes.unbound                     # claims whose volumes are made, or bound, once a node is chosen
+    volumes.unbound                     # claims that are provisioned or bound once a node is selected
 
-A claim that is bound ties the pod to the nodes that its volume can be reached from. One whose class waits for the first consumer
-is bound once the scheduler has written into it which node was chosen; until then the node keeps the pod's place.
+A bound claim limits the pod to the nodes that can reach its volume. A claim whose class waits for the first
+consumer is bound once the scheduler has written the selected node into it; until then the pod's place there
+is reserved.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ NONE_FOUND: Final = "node(s) didn't find available persistent volumes to bind"
 
 
 class NoFittingVolume(NamedTuple):
-    """Why no node at all will do."""
+    """Why no node is feasible."""
 
     because: str
     remedy: str
@@ -69,19 +70,19 @@ class PodVolumeBinding:
             self._bound.append(volume)
             return None
         storage_class = world.find(StorageClass, "", class_of(claim) or "-")
-        if names_no_class(claim):  # It will have the default one in a moment.
+        if names_no_class(claim):  # It gets the default class soon.
             storage_class = default_class(world.all(StorageClass))
-        # With a node and a volume that were chosen for it, it is being bound: nothing has gone wrong.
+        # With a selected node and volume it is being bound: that is not a failure.
         prebound = claim.spec.get("volumeName") and not claim.annotations.get(SELECTED_NODE)
         if prebound or not waits_for_pod(storage_class):
-            remedy = f"see what claim {name} waits for: kubectl describe pvc {name} -n {claim.namespace}"
+            remedy = f"check what claim {name} waits for: kubectl describe pvc {name} -n {claim.namespace}"
             return NoFittingVolume("pod has unbound immediate PersistentVolumeClaims", remedy)
         self.unbound.append(claim)
         self._classes[claim.name] = storage_class
         return None
 
     def obstacles(self, place: NodeInfo) -> Iterator[str]:
-        """Why the pod can't be there, in Kubernetes' words."""
+        """Why the pod can't run there, in Kubernetes' words."""
         if not all(reachable(volume, place.node) for volume in self._bound):
             yield CONFLICT
         elif not all(self._bindable(claim, place.node) for claim in self.unbound):
@@ -91,7 +92,7 @@ class PodVolumeBinding:
         """True if the claim could be bound if the pod ran on a node."""
         chosen = claim.annotations.get(SELECTED_NODE)
         if chosen:
-            # A provisioner may be at work there; if it can't do it, it takes the annotation away.
+            # A provisioner may be at work there; if it fails, it removes the annotation.
             return bool(chosen == node.name)
         if best(claim, self._volumes, node) is not None:
             return True

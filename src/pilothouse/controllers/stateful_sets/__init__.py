@@ -1,6 +1,7 @@
-"""StatefulSets: pods with a name and storage of their own, made, updated and ended in order; as Kubernetes does it.
+"""StatefulSets: pods with a stable name and storage, created, updated and deleted in order, as in Kubernetes.
 
-``deciding`` puts a decision together; the other modules each hold one concept of it: what is wanted (``wanted``), which
-pods belong to the set (``members``), a pod's name and marks (``identity``), its storage (``claims``), the templates of old
-(``revisions``), what is done next and what is waited for (``progress``), and what is said of it (``status``).
+``stateful_set_controller`` puts a decision together. Each other module holds one concept: the spec
+(``set_spec``), the pods of the set (``set_members``), a pod's name and labels (``pod_identity``), its storage
+(``claim_templates``), the history of templates (``revisions``), the next steps and waits (``pod_control``),
+and the status (``set_status``).
 """

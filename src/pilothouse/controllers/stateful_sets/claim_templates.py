@@ -1,12 +1,12 @@
-"""The claims of a set's pods: made from the set's templates, kept or given up as its retention policy says.
+"""The claims of a set's pods: created from the set's templates, kept or deleted by its retention policy.
 
     needed = provide(set, wanted, ordinal, world)
-    needed.intents                  # claims to make, owners to set
-    needed.wait                     # a claim that is in the way: no pod before it is gone
+    needed.intents                  # claims to create, owners to set
+    needed.wait                     # a claim that blocks the pod until it is gone
 
-Deleting is the garbage collector's work: a claim that should go with the set names the set as its owner, one that should go with a pod
-that is scaled away names that pod. So the owner is written before the pod is deleted, and the order of the two
-survives a crash between them.
+The garbage collector deletes claims: one that should go with the set has the set as its owner, one that
+should go with a pod that is scaled down has that pod. So the owner is written before the pod is deleted, and
+a crash between the two does no harm.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _Owner = Mapping[str, Any]
 
 
 class ClaimProvision(msgspec.Struct, frozen=True):
-    """What has to be done for a pod's claims, and what keeps its pod from being made."""
+    """The intents for a pod's claims, and what blocks the creation of the pod."""
 
     intents: tuple[Intent, ...] = ()
     wait: Wait | None = None
@@ -36,7 +36,7 @@ class ClaimProvision(msgspec.Struct, frozen=True):
 def provide(
     stateful_set: Object, wanted: SetSpec, ordinal: int, world: Snapshot, pod: Object | None = None
 ) -> ClaimProvision:
-    """Have the claims of a pod be there, whether or not the pod is."""
+    """Create the claims of a pod, whether or not the pod exists."""
     intents: list[Intent] = []
     wait = None
     for template in wanted.claim_templates:
@@ -58,7 +58,7 @@ def provide(
 def retain(
     stateful_set: Object, wanted: SetSpec, ordinal: int, world: Snapshot, pod: Object
 ) -> Iterator[Intent]:
-    """Have the claims that there are of a pod be owned as the retention policy says."""
+    """Set the owners of a pod's existing claims by the retention policy."""
     for template in wanted.claim_templates:
         name = claim_name(stateful_set, template["metadata"]["name"], ordinal)
         claim = world.find(PersistentVolumeClaim, stateful_set.namespace, name)
@@ -88,30 +88,30 @@ def _new(stateful_set: Object, wanted: SetSpec, template: Tree, name: str) -> Tr
 def _own(
     claim: Object, stateful_set: Object, wanted: SetSpec, ordinal: int, pod: Object | None
 ) -> Iterator[Intent]:
-    """The patch that gives a claim the owner it should have, if it has another."""
+    """The patch to the right owner of a claim, if it differs."""
     if _of_former_set(claim, stateful_set):
-        # The garbage collector is about to deal with it.
+        # The garbage collector is about to handle it.
         return
     ours = [owner for owner in claim.owners if _is_ours(owner, stateful_set, ordinal)]
     others = [owner for owner in claim.owners if not _is_ours(owner, stateful_set, ordinal)]
     rivals = [owner for owner in others if owner.get("controller")]
     if rivals and (wanted.delete_when_deleted or wanted.delete_when_scaled):
         if ours:
-            said = (
+            problem = (
                 f"claim {claim.name} is controlled by {rivals[0].get('kind')} {rivals[0].get('name')}; "
                 "persistentVolumeClaimRetentionPolicy does not count for it"
             )
-            yield RecordEvent(stateful_set, because=said, event="ConflictingController", warning=True)
-            yield _owners(claim, others, because=said)
+            yield RecordEvent(stateful_set, because=problem, event="ConflictingController", warning=True)
+            yield _owners(claim, others, because=problem)
         return
     owner = _owner(stateful_set, wanted, ordinal, pod)
     expected = [] if owner is None else [(owner.uid, True)]
     if [(one.get("uid"), bool(one.get("controller"))) for one in ours] == expected:
         return
     if owner is None:
-        yield _owners(claim, others, because=f"claim {claim.name} is to be kept whatever becomes of its pod")
+        yield _owners(claim, others, because=f"claim {claim.name} is retained, independent of its pod")
     else:
-        because = f"claim {claim.name} is to go when {owner.kind} {owner.name} does"
+        because = f"claim {claim.name} is deleted together with {owner.kind} {owner.name}"
         yield _owners(claim, [*others, owner_reference(owner)], because=because)
 
 
@@ -126,14 +126,14 @@ def _owners(claim: Object, owners: list[_Owner], *, because: str) -> PatchObject
 
 
 def _is_ours(owner: _Owner, stateful_set: Object, ordinal: int) -> bool:
-    """True for a reference to the set or to the pod, or to a former one of that name."""
+    """True for a reference to the set or the pod, or to an earlier one of that name."""
     return _names(owner, StatefulSet, stateful_set.name) or _names(
         owner, Pod, pod_name(stateful_set, ordinal)
     )
 
 
 def _abandoned(claim: Object, stateful_set: Object, wanted: SetSpec, ordinal: int) -> bool:
-    """True if a claim whose pod is not there is to go with its former owner, so that the next pod starts afresh."""
+    """True if a claim without a pod is deleted with its earlier owner, so that the next pod starts empty."""
     name = pod_name(stateful_set, ordinal)
     of_pod = any(_names(owner, Pod, name) for owner in claim.owners)
     return (of_pod and wanted.delete_when_scaled) or _of_former_set(claim, stateful_set)
@@ -158,8 +158,8 @@ def _going(claim: Object) -> Wait:
     kept = f" and kept by its finalizers: {', '.join(claim.finalizers)}" if claim.finalizers else ""
     return Wait(
         "ClaimTerminating",
-        because=f"claim {claim.name} is being deleted{kept}; its pod is made when it is gone",
-        remedy="end the pods that still use the claim, or have its finalizers removed",
+        because=f"claim {claim.name} is being deleted{kept}; its pod is created afterwards",
+        remedy="delete the pods that still use the claim, or remove its finalizers",
     )
 
 
@@ -167,6 +167,8 @@ def _collected(claim: Object) -> Wait:
     owner = claim.controller or claim.owners[0]
     return Wait(
         "ClaimAbandoned",
-        because=f"claim {claim.name} belongs to a former {owner.get('kind')} {owner.get('name')} and is about to be deleted",
-        remedy="the garbage collector has to run; to keep the claim instead, remove its metadata.ownerReferences",
+        because=f"claim {claim.name} belongs to an earlier {owner.get('kind')} {owner.get('name')} and is "
+        "about to be deleted",
+        remedy="wait for the garbage collector; to keep the claim instead, remove its "
+        "metadata.ownerReferences",
     )

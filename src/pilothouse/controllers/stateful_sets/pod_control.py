@@ -1,14 +1,14 @@
-"""What is done next for the pods of a set, and what is waited for.
+"""The next steps for the pods of a set, and what they wait for.
 
     plan = progress(SetState(set, wanted, members.pods, history, world))
-    plan.intents                    # pods and claims to make, pods to delete, the Wait that says why no more
-    plan.outgoing                   # how many pods of the current revision go for the update
+    plan.intents                    # pods and claims to create, pods to delete, the Wait that says why no more
+    plan.outgoing                   # how many pods of the current revision are deleted for the update
 
-Three things in this order, each begun when the one before is settled: every wanted ordinal has its pod; pods beyond go, the
-highest first; pods of an old revision go, the highest first, to be made anew. An ordered set does one step at a time
-and goes no further than the first pod that is not up; a parallel one does all it can.
+In this order, each when the one before is complete: create the pods of all ordinals; delete surplus pods, the
+highest first; replace pods of an old revision, the highest first. An ordered set takes one step at a time
+and stops at the first pod that is not ready; a parallel one does all it can.
 
-A pod that never gets ready stops an ordered set, even one whose template has been corrected since: that is
+A pod that never gets ready blocks an ordered set, even if the template has been corrected since: that is
 Kubernetes' rule, and the wait says which pod has to be deleted by hand.
 """
 
@@ -36,12 +36,12 @@ from pilothouse.controllers.stateful_sets.set_spec import SetSpec
 from pilothouse.runtime.intents import Create, Delete, Intent, PatchObject, Wait
 from pilothouse.runtime.snapshot import Snapshot
 
-_TOLD = 3
-"""Of how many things that are waited for at once a sentence tells."""
+_MAX_NAMED = 3
+"""How many waits one message names."""
 
 
 class SetState(msgspec.Struct, frozen=True):
-    """All that a step depends on."""
+    """Everything that a step depends on."""
 
     stateful_set: Object
     wanted: SetSpec
@@ -58,7 +58,7 @@ class SetPlan(msgspec.Struct, frozen=True):
 
 
 class _Step(msgspec.Struct, frozen=True):
-    """What to do for one pod. An ordered set goes on to the next only from a settled one."""
+    """The step for one pod. An ordered set continues only from a settled one."""
 
     intents: tuple[Intent, ...] = ()
     wait: Wait | None = None
@@ -66,69 +66,69 @@ class _Step(msgspec.Struct, frozen=True):
 
 
 MOST_INTENTS: Final = 500
-"""Of one decision; what they change brings about the next."""
+"""Per decision; the resulting changes trigger the next one."""
 
 
-def progress(scene: SetState) -> SetPlan:
+def progress(state: SetState) -> SetPlan:
     """The next steps of a set."""
     intents: list[Intent] = []
     waits: list[Wait] = []
     outgoing = 0
-    for step in _steps(scene):
+    for step in _steps(state):
         intents.extend(step.intents)
         if step.wait is not None:
             waits.append(step.wait)
-        outgoing += sum(_outgoing(scene, intent) for intent in step.intents)
-        if (not step.settled and not scene.wanted.parallel) or len(intents) >= MOST_INTENTS:
+        outgoing += sum(_outgoing(state, intent) for intent in step.intents)
+        if (not step.settled and not state.wanted.parallel) or len(intents) >= MOST_INTENTS:
             break
     if waits:
         intents.append(_together(waits))
     elif not intents:
-        intents.extend(_held_back(scene))
+        intents.extend(_held_back(state))
     return SetPlan(tuple(intents), outgoing)
 
 
-def _steps(scene: SetState) -> Iterator[_Step]:
-    for ordinal in scene.wanted.ordinals:
-        pod = scene.pods.get(ordinal)
-        yield _make(scene, ordinal) if pod is None else _keep(scene, ordinal, pod)
-    beyond = sorted((ordinal for ordinal in scene.pods if ordinal not in scene.wanted.ordinals), reverse=True)
+def _steps(state: SetState) -> Iterator[_Step]:
+    for ordinal in state.wanted.ordinals:
+        pod = state.pods.get(ordinal)
+        yield _make(state, ordinal) if pod is None else _keep(state, ordinal, pod)
+    beyond = sorted((ordinal for ordinal in state.pods if ordinal not in state.wanted.ordinals), reverse=True)
     for ordinal in beyond:
-        pod = scene.pods[ordinal]
-        owned = tuple(retain(scene.stateful_set, scene.wanted, ordinal, scene.world, pod))
+        pod = state.pods[ordinal]
+        owned = tuple(retain(state.stateful_set, state.wanted, ordinal, state.world, pod))
         yield _Step(owned, settled=True)
     for ordinal in beyond:
-        yield _dismiss(scene, beyond, scene.pods[ordinal])
-    if not scene.wanted.on_delete:
-        yield _renew(scene)
+        yield _dismiss(state, beyond, state.pods[ordinal])
+    if not state.wanted.on_delete:
+        yield _renew(state)
 
 
-def _make(scene: SetState, ordinal: int) -> _Step:
-    """An ordinal without a pod gets its claims, then its pod."""
-    stateful_set, wanted = scene.stateful_set, scene.wanted
+def _make(state: SetState, ordinal: int) -> _Step:
+    """Create the claims, then the pod of an ordinal."""
+    stateful_set, wanted = state.stateful_set, state.wanted
     name = pod_name(stateful_set, ordinal)
-    other = scene.world.find(Pod, stateful_set.namespace, name)
+    other = state.world.find(Pod, stateful_set.namespace, name)
     if other is not None:
         return _Step(wait=_name_taken(other))
-    revision = _revision_for(scene, ordinal)
+    revision = _revision_for(state, ordinal)
     if revision.template is None:
-        return _Step(wait=_no_template(scene, revision, name))
-    needed = provide(stateful_set, wanted, ordinal, scene.world)
+        return _Step(wait=_no_template(state, revision, name))
+    needed = provide(stateful_set, wanted, ordinal, state.world)
     if needed.wait is not None:
         return _Step(needed.intents, needed.wait)
     pod = new_pod(stateful_set, wanted, revision.template, revision.name, ordinal)
-    because = f"pod {name} is wanted and not there; made from revision {revision.name}"
+    because = f"creating pod {name} from revision {revision.name}"
     return _Step((*needed.intents, Create(pod, because=because, event="SuccessfulCreate")))
 
 
-def _keep(scene: SetState, ordinal: int, pod: Object) -> _Step:
-    """A wanted pod that is there is replaced if it has ended, else waited for until it is up, and kept in shape."""
-    stateful_set, wanted, world = scene.stateful_set, scene.wanted, scene.world
+def _keep(state: SetState, ordinal: int, pod: Object) -> _Step:
+    """Replace a pod that has ended; else wait until it is ready, and repair its labels and claims."""
+    stateful_set, wanted, world = state.stateful_set, state.wanted, state.world
     if ended(pod) and not pod.deleting:
-        because = f"{trouble(pod).sentence}; deleted, to be made anew"
+        because = f"{trouble(pod).sentence}; replacing it"
         return _Step((Delete(pod, because=because, event="SuccessfulDelete"),))
     if pod.deleting:
-        return _Step(wait=_not_up(scene, pod))
+        return _Step(wait=_not_up(state, pod))
     intents: list[Intent] = []
     pending = pod.status.get("phase") == "Pending"
     if pending:
@@ -138,116 +138,116 @@ def _keep(scene: SetState, ordinal: int, pod: Object) -> _Step:
             return _Step(tuple(intents), needed.wait)
     up = available(pod, wanted.min_ready_seconds, now=world.now)
     if not up and not wanted.parallel:
-        return _Step(tuple(intents), _not_up(scene, pod))
+        return _Step(tuple(intents), _not_up(state, pod))
     if not uses_its_claims(stateful_set, wanted, pod, ordinal):
         return _Step(tuple(intents), _other_storage(pod))
     missing = {key: value for key, value in marks(pod.name, ordinal).items() if pod.labels.get(key) != value}
     if missing:
-        because = f"pod {pod.name} lacks labels that say who it is: {', '.join(missing)}"
+        because = f"pod {pod.name} lacks its identity labels: {', '.join(missing)}"
         intents.append(
             PatchObject(pod, {"metadata": {"labels": missing}}, because=because, event="SuccessfulUpdate")
         )
     if not pending:
         intents.extend(retain(stateful_set, wanted, ordinal, world, pod))
-    return _Step(tuple(intents), None if up else _not_up(scene, pod), settled=up)
+    return _Step(tuple(intents), None if up else _not_up(state, pod), settled=up)
 
 
-def _dismiss(scene: SetState, beyond: list[int], pod: Object) -> _Step:
-    """A pod beyond the wanted ones goes; in an ordered set, when all others are up, or it is the lowest that is not."""
+def _dismiss(state: SetState, beyond: list[int], pod: Object) -> _Step:
+    """Delete a surplus pod; in an ordered set, when all others are ready, or it is the lowest that is not."""
     if pod.deleting:
-        return _Step(wait=_not_up(scene, pod))
-    if not scene.wanted.parallel and not _up(scene, pod):
-        # An ordered set gets here only when the wanted ones are all up.
-        ailing = [one for one in (scene.pods[ordinal] for ordinal in beyond) if not healthy(one)]
+        return _Step(wait=_not_up(state, pod))
+    if not state.wanted.parallel and not _up(state, pod):
+        # An ordered set gets here only when all other pods are ready.
+        ailing = [one for one in (state.pods[ordinal] for ordinal in beyond) if not healthy(one)]
         if not ailing or pod is not ailing[-1]:
-            return _Step(wait=_not_up(scene, ailing[-1] if ailing else pod))
-    because = f"pod {pod.name} is beyond the {scene.wanted.replicas} that are wanted"
+            return _Step(wait=_not_up(state, ailing[-1] if ailing else pod))
+    because = f"scaling down to {state.wanted.replicas}: deleting pod {pod.name}"
     return _Step((Delete(pod, because=because, event="SuccessfulDelete"),))
 
 
-def _renew(scene: SetState) -> _Step:
-    """Pods of an old revision go, to be made anew: one after the other, or as many as may be down at once."""
-    ordinals = scene.wanted.ordinals
-    reached = range(ordinals.stop - 1, max(ordinals.start, scene.wanted.first_updated) - 1, -1)
-    if scene.wanted.max_unavailable is not None:
-        return _renew_some(scene, reached, scene.wanted.max_unavailable)
+def _renew(state: SetState) -> _Step:
+    """Replace pods of an old revision: one after the other, or as many as may be unavailable at once."""
+    ordinals = state.wanted.ordinals
+    reached = range(ordinals.stop - 1, max(ordinals.start, state.wanted.first_updated) - 1, -1)
+    if state.wanted.max_unavailable is not None:
+        return _renew_some(state, reached, state.wanted.max_unavailable)
     for ordinal in reached:
-        pod = scene.pods.get(ordinal)
+        pod = state.pods.get(ordinal)
         if pod is None or (ended(pod) and not pod.deleting):
-            # This very decision makes or replaces it.
+            # This decision creates or replaces it.
             return _Step()
-        if _outdated(scene, pod) and not pod.deleting:
-            return _Step((_replace(scene, pod),))
-        if not _up(scene, pod):
-            return _Step(wait=_not_up(scene, pod))
+        if _outdated(state, pod) and not pod.deleting:
+            return _Step((_replace(state, pod),))
+        if not _up(state, pod):
+            return _Step(wait=_not_up(state, pod))
     return _Step(settled=True)
 
 
-def _renew_some(scene: SetState, reached: range, most: int) -> _Step:
+def _renew_some(state: SetState, reached: range, most: int) -> _Step:
     up = {
-        ordinal for ordinal, pod in scene.pods.items() if ordinal in scene.wanted.ordinals and _up(scene, pod)
+        ordinal for ordinal, pod in state.pods.items() if ordinal in state.wanted.ordinals and _up(state, pod)
     }
-    room = most - (scene.wanted.replicas - len(up))
+    room = most - (state.wanted.replicas - len(up))
     intents = []
-    for ordinal in sorted((each for each in scene.pods if each in reached), reverse=True):
-        pod = scene.pods[ordinal]
-        if pod.deleting or ended(pod) or not _outdated(scene, pod):
+    for ordinal in sorted((each for each in state.pods if each in reached), reverse=True):
+        pod = state.pods[ordinal]
+        if pod.deleting or ended(pod) or not _outdated(state, pod):
             continue
-        # One that is down already takes nothing away, and may be down because of its revision.
+        # Deleting a pod that is down makes nothing unavailable, and its revision may be the cause.
         if ordinal not in up or room > 0:
             room -= ordinal in up
-            intents.append(_replace(scene, pod))
+            intents.append(_replace(state, pod))
     return _Step(tuple(intents), settled=True)
 
 
-def _replace(scene: SetState, pod: Object) -> Delete:
+def _replace(state: SetState, pod: Object) -> Delete:
     because = (
-        f"pod {pod.name} is of revision {revision_of(pod) or 'unknown'}; "
-        f"deleted, to be made anew from {scene.history.update.name}"
+        f"replacing pod {pod.name} of revision {revision_of(pod) or 'unknown'} "
+        f"by one of {state.history.update.name}"
     )
     return Delete(pod, because=because, event="SuccessfulDelete")
 
 
-def _outdated(scene: SetState, pod: Object) -> bool:
-    return revision_of(pod) != scene.history.update.name
+def _outdated(state: SetState, pod: Object) -> bool:
+    return revision_of(pod) != state.history.update.name
 
 
-def _up(scene: SetState, pod: Object) -> bool:
-    return not pod.deleting and available(pod, scene.wanted.min_ready_seconds, now=scene.world.now)
+def _up(state: SetState, pod: Object) -> bool:
+    return not pod.deleting and available(pod, state.wanted.min_ready_seconds, now=state.world.now)
 
 
-def _revision_for(scene: SetState, ordinal: int) -> SetRevision:
-    """Below the partition pods stay with the current revision."""
-    wanted, history = scene.wanted, scene.history
+def _revision_for(state: SetState, ordinal: int) -> SetRevision:
+    """The revision of an ordinal: below the partition, the current one."""
+    wanted, history = state.wanted, state.history
     if wanted.on_delete:
         return history.update
     kept = wanted.partition
     if kept is None:
-        # Without a partition a pod that is lost before the update has got to it comes back as it was.
-        recorded = scene.stateful_set.status.get("currentReplicas")
+        # Without a partition, a pod that is lost before its update is recreated with the current revision.
+        recorded = state.stateful_set.status.get("currentReplicas")
         kept = recorded if isinstance(recorded, int) else 0
     return history.current if ordinal < wanted.start + kept else history.update
 
 
-def _not_up(scene: SetState, pod: Object) -> Wait:
-    """Why a pod holds up the set, and what would help."""
+def _not_up(state: SetState, pod: Object) -> Wait:
+    """Why a pod blocks the set, and what would help."""
     if healthy(pod):
         since = ready_since(pod)
-        said = (
-            f"is ready since {format_time(since)}"
+        readiness = (
+            f"has been ready since {format_time(since)}"
             if since is not None
             else "does not say since when it is ready"
         )
         because = (
-            f"pod {pod.name} {said}, and counts when it has been for {scene.wanted.min_ready_seconds} seconds"
+            f"pod {pod.name} {readiness}; it is available after {state.wanted.min_ready_seconds} seconds"
         )
         return Wait("PodNotAvailable", because=because)
     why = trouble(pod)
     remedies = [why.remedy] if why.remedy else []
-    if not pod.deleting and not scene.wanted.parallel and _outdated(scene, pod):
+    if not pod.deleting and not state.wanted.parallel and _outdated(state, pod):
         by_hand = f"kubectl delete pod {pod.name} -n {pod.namespace}"
         remedies.append(
-            f"a template changed since reaches it only if it is deleted by hand, as the set is ordered: {by_hand}"
+            f"as the set is ordered, the pod gets a corrected template only if you delete it: {by_hand}"
         )
     return Wait(why.reason, because=why.sentence, remedy="; ".join(remedies))
 
@@ -255,64 +255,67 @@ def _not_up(scene: SetState, pod: Object) -> Wait:
 def _name_taken(pod: Object) -> Wait:
     owner = pod.controller
     whose = (
-        f"belongs to {owner.get('kind')} {owner.get('name')}" if owner else "does not fit the set's selector"
+        f"belongs to {owner.get('kind')} {owner.get('name')}"
+        if owner
+        else "does not match the set's selector"
     )
     if pod.deleting:
-        return Wait("NameTaken", because=f"pod {pod.name} is there, {whose}, and is being deleted")
+        return Wait("NameTaken", because=f"pod {pod.name} exists, {whose}, and is being deleted")
     remedy = f"delete it or give it another name: kubectl delete pod {pod.name} -n {pod.namespace}"
-    return Wait("NameTaken", because=f"pod {pod.name} is there and {whose}", remedy=remedy)
+    return Wait("NameTaken", because=f"pod {pod.name} exists and {whose}", remedy=remedy)
 
 
-def _no_template(scene: SetState, revision: SetRevision, name: str) -> Wait:
-    gone = f"kubectl delete controllerrevision {revision.name} -n {scene.stateful_set.namespace}"
+def _no_template(state: SetState, revision: SetRevision, name: str) -> Wait:
+    gone = f"kubectl delete controllerrevision {revision.name} -n {state.stateful_set.namespace}"
     return Wait(
         "RevisionUnreadable",
-        because=f"pod {name} is to be made from revision {revision.name}, which holds no template",
-        remedy=f"delete the revision, so that pods are made from the latest template: {gone}",
+        because=f"pod {name} needs revision {revision.name}, which contains no template",
+        remedy=f"delete the revision, so that pods get the latest template: {gone}",
     )
 
 
 def _other_storage(pod: Object) -> Wait:
     return Wait(
         "StorageDiffers",
-        because=f"pod {pod.name} does not use the claims of spec.volumeClaimTemplates, and a pod's volumes can't be changed",
-        remedy=f"delete the pod, so that it is made anew: kubectl delete pod {pod.name} -n {pod.namespace}",
+        because=f"pod {pod.name} does not use the claims of spec.volumeClaimTemplates, and a pod's volumes "
+        "can't be changed",
+        remedy=f"delete the pod, so that it is replaced: kubectl delete pod {pod.name} -n {pod.namespace}",
     )
 
 
-def _held_back(scene: SetState) -> Iterator[Wait]:
-    """Pods that stay with an old revision because they are asked to."""
-    old = [pod.name for ordinal, pod in sorted(scene.pods.items()) if _outdated(scene, pod)]
+def _held_back(state: SetState) -> Iterator[Wait]:
+    """Pods that the update strategy leaves at an old revision."""
+    old = [pod.name for ordinal, pod in sorted(state.pods.items()) if _outdated(state, pod)]
     if not old:
         return
-    because = f"{', '.join(old[:_TOLD])}{f' and {len(old) - _TOLD} more' if len(old) > _TOLD else ''}"
-    because = f"not of revision {scene.history.update.name}: {because}"
-    if scene.wanted.on_delete:
-        remedy = "delete these pods when it suits, to have them made anew"
+    because = f"{', '.join(old[:_MAX_NAMED])}{f' and {len(old) - _MAX_NAMED} more' if len(old) > _MAX_NAMED else ''}"
+    because = f"not of revision {state.history.update.name}: {because}"
+    if state.wanted.on_delete:
+        remedy = "delete these pods when convenient, to have them replaced"
         yield Wait("OnDelete", because=f"{because}; spec.updateStrategy.type is OnDelete", remedy=remedy)
     else:
         where = "spec.updateStrategy.rollingUpdate.partition"
-        because = f"{because}; {where} is {scene.wanted.partition}"
+        because = f"{because}; {where} is {state.wanted.partition}"
         yield Wait("Partition", because=because, remedy=f"lower {where} to update them")
 
 
 def _together(waits: list[Wait]) -> Wait:
-    """Several waits as one, that of the first and what the others add."""
+    """Several waits as one, with the reason of the first."""
     distinct = list(dict.fromkeys(waits))
     if len(distinct) == 1:
         return distinct[0]
-    more = f"; and {len(distinct) - _TOLD} more" if len(distinct) > _TOLD else ""
-    remedies = dict.fromkeys(wait.remedy for wait in distinct[:_TOLD] if wait.remedy)
+    more = f"; and {len(distinct) - _MAX_NAMED} more" if len(distinct) > _MAX_NAMED else ""
+    remedies = dict.fromkeys(wait.remedy for wait in distinct[:_MAX_NAMED] if wait.remedy)
     return Wait(
         distinct[0].reason,
-        because="; ".join(wait.because for wait in distinct[:_TOLD]) + more,
+        because="; ".join(wait.because for wait in distinct[:_MAX_NAMED]) + more,
         remedy="; ".join(remedies),
     )
 
 
-def _outgoing(scene: SetState, intent: Intent) -> bool:
-    """True for a pod of the current revision that goes for the update."""
+def _outgoing(state: SetState, intent: Intent) -> bool:
+    """True for a pod of the current revision that is deleted for the update."""
     return (
         isinstance(intent, Delete)
-        and revision_of(intent.seen) == scene.history.current.name != scene.history.update.name
+        and revision_of(intent.seen) == state.history.current.name != state.history.update.name
     )

@@ -1,4 +1,4 @@
-"""Who a pod of a set is: its ordinal, and everything that follows from it.
+"""The identity of a pod of a set: its ordinal, and what follows from it.
 
 pod_name(set, 2)                    # "web-2"
 ordinal_of("web", "web-2")          # 2; None for a name that is not one of the set's
@@ -29,7 +29,7 @@ def claim_name(stateful_set: Object, template: str, ordinal: int) -> str:
 
 
 def split(name: str) -> tuple[str, int] | None:
-    """What comes before the ordinal, and the ordinal; None if the name doesn't end in one."""
+    """The prefix and the ordinal of a name; None if it doesn't end in one."""
     match = _MEMBER.fullmatch(name)
     if match is None or int(match[2]) > _MOST:
         return None
@@ -37,18 +37,18 @@ def split(name: str) -> tuple[str, int] | None:
 
 
 def ordinal_of(set_name: str, name: str) -> int | None:
-    """The ordinal that a pod's name says, if it is the name of a pod of this set."""
+    """The ordinal in a pod's name, if it is the name of a pod of this set."""
     parts = split(name)
     return parts[1] if parts is not None and parts[0] == set_name else None
 
 
 def revision_of(pod: Object) -> str:
-    """The name of the revision that a pod was made from."""
+    """The name of a pod's revision."""
     return pod.labels.get(REVISION, "")
 
 
 def marks(name: str, ordinal: int) -> dict[str, str]:
-    """The labels that tell one pod of a set from another."""
+    """The labels that identify one pod of a set."""
     return {POD_NAME: name, POD_INDEX: str(ordinal)}
 
 

@@ -1,13 +1,13 @@
 """The templates of a set, past and present, as ControllerRevisions.
 
     history = settle(set, wanted, members.revisions, world)
-    history.update.name             # "web-6c9f7d5b8k": what new pods should be made from
-    history.current                 # what they were made from before this update
-    history.intents                 # the revision that has to be made, or numbered anew
+    history.update.name             # "web-6c9f7d5b8k": the revision of updated pods
+    history.current                 # the revision before this update
+    history.intents                 # the revision to create or renumber
 
-A revision is named after a digest of its template, so that making it twice makes it once. A template that comes back is the
-revision of old with a higher number, which is what ``kubectl rollout undo`` counts on. If a name is taken by something else
-the set's collision count goes into the digest, until a free one is found.
+A revision is named after a digest of its template, so creation is idempotent. A template that is used again
+is the old revision with a higher number, which ``kubectl rollout undo`` relies on. If the name belongs to
+another object, the set's collision count goes into the digest, until a free name is found.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ _LONGEST_PREFIX: Final = 223
 
 
 class SetRevision(msgspec.Struct, frozen=True):
-    """A template by name. ``template`` is None if the object that should hold it does not."""
+    """A template by name. ``template`` is None if the ControllerRevision contains none."""
 
     name: str
     template: Tree | None
 
 
 class RevisionHistory(msgspec.Struct, frozen=True):
-    """Which templates count, and what has to be written for it to be so."""
+    """The current and the update revision, and the writes that they need."""
 
     current: SetRevision
     update: SetRevision
@@ -61,12 +61,12 @@ def settle(
         found = same[-1]
         name = found.name
         if found is not revisions[-1]:
-            because = f"the template is that of revision {number(found)} again"
+            because = f"the template equals that of revision {number(found)}"
             intents = (PatchObject(found, {"revision": latest + 1}, because=because),)
     else:
         name, collisions = _free_name(stateful_set, wanted, collisions, world)
         tree = _new(stateful_set, wanted, name, latest + 1)
-        intents = (Create(tree, because=f"the template of revision {latest + 1} is recorded"),)
+        intents = (Create(tree, because=f"recording the template as revision {latest + 1}"),)
     update = SetRevision(name, wanted.template)
     former = stateful_set.status.get("currentRevision")
     current = next(
@@ -76,7 +76,7 @@ def settle(
 
 
 def outlived(wanted: SetSpec, revisions: tuple[Object, ...], used: Collection[str]) -> Iterator[Intent]:
-    """Delete what is beyond the limit of the history; what a pod or the set itself still goes by is no history."""
+    """Delete revisions beyond the history limit, except those that a pod or the set uses."""
     past = [one for one in revisions if one.name not in used and not one.deleting]
     for revision in past[: max(0, len(past) - wanted.history_limit)]:
         because = (
@@ -87,13 +87,13 @@ def outlived(wanted: SetSpec, revisions: tuple[Object, ...], used: Collection[st
 
 
 def template_of(revision: Object) -> Tree | None:
-    """The template that a revision holds, if it holds one."""
+    """The template in a revision, if there is one."""
     template = revision.at("data", "spec", "template")
     return _bare(template) if isinstance(template, dict) else None
 
 
 def _bare(template: Mapping[str, Any]) -> Tree:
-    """Without what only a patch has, and nulls that stand for nothing."""
+    """Without patch directives and nulls."""
     tree = {field: value for field, value in template.items() if field != "$patch"}
     metadata = tree.get("metadata")
     if isinstance(metadata, dict):
@@ -102,7 +102,7 @@ def _bare(template: Mapping[str, Any]) -> Tree:
 
 
 def _data(template: Tree) -> Tree:
-    """As kubectl expects it: a strategic merge patch that puts this template in the place of the one there is."""
+    """As kubectl expects it: a strategic merge patch that replaces the template."""
     metadata = {"creationTimestamp": None, **(template.get("metadata") or {})}
     return {"spec": {"template": {**template, "metadata": metadata, "$patch": "replace"}}}
 

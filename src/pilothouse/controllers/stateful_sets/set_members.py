@@ -1,11 +1,12 @@
-"""Which pods and revisions belong to a set: those that it controls and that its selector and name fit.
+"""The pods and revisions of a set: those that it controls and that match its selector and name.
 
-    members = muster(set, wanted, world)
+    members = list_members(stateful_set, wanted, world)
     members.pods                    # {0: web-0, 1: web-1}
-    members.intents                 # patches that take in orphans and let strangers go
+    members.intents                 # patches that adopt and release
 
-An orphan that fits is adopted, a pod of the set's that no longer fits is released; others' are left alone. A set that is going
-adopts nobody, and since a cache may not know yet that it is, adoption asks the server whether the set is there.
+A matching orphan is adopted, a pod of the set that no longer matches is released; pods of other owners are
+left alone. A set that is being deleted adopts nothing; since a cache may be behind, adoption asks the server
+whether the set exists.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from pilothouse.runtime.snapshot import Snapshot
 
 
 class SetMembers(msgspec.Struct, frozen=True):
-    """What belongs to a set, once the intents are carried out."""
+    """What belongs to a set, once the intents are executed."""
 
     pods: Mapping[int, Object]
     revisions: tuple[Object, ...]
@@ -79,7 +80,7 @@ def _adopt(stateful_set: Object, one: Object) -> PatchObject:
         {"metadata": {"ownerReferences": [*others, owner_reference(stateful_set)]}},
         exact=True,
         provided=ObjectTarget(StatefulSet, stateful_set.namespace, stateful_set.name, stateful_set.uid),
-        because=f"{one.kind} {one.name} has no owner and fits the set, which adopts it",
+        because=f"adopting {one.kind} {one.name}, which matches and has no owner",
     )
 
 
@@ -94,5 +95,5 @@ def _release(stateful_set: Object, wanted: SetSpec, pod: Object) -> PatchObject:
         pod,
         {"metadata": {"ownerReferences": others or None}},
         exact=True,
-        because=f"pod {pod.name} is let go, since {why}",
+        because=f"releasing pod {pod.name}, since {why}",
     )

@@ -1,11 +1,11 @@
-"""What a StatefulSet asks for, read once from its spec.
+"""The spec of a StatefulSet, parsed and with defaults.
 
-    wanted = read(set)              # UnreadableSpec if a field can't be understood, with its path
-    wanted.ordinals                 # range(0, 3): who should be there
-    wanted.first_updated            # from which ordinal on a template change counts
+    wanted = read(set)              # UnreadableSpec for an invalid field, with its path
+    wanted.ordinals                 # range(0, 3): the ordinals that should exist
+    wanted.first_updated            # the first ordinal that a template change reaches
 
-The server validates sets, so a set that can't be read came past it or from a later version: its owner is told where the
-trouble lies, and the pods are left alone.
+The server validates sets, so an invalid one bypassed it or is of a later version: the set reports the field,
+and its pods are left alone.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pilothouse.meta.selectors import LabelSelector, SelectorError
 
 
 class UnreadableSpec(ValueError):
-    """A field of the spec that can't be understood."""
+    """A field of the spec is invalid."""
 
     def __init__(self, path: str, problem: str) -> None:
         super().__init__(f"{path}: {problem}")
@@ -35,7 +35,7 @@ class SetSpec(msgspec.Struct, frozen=True, kw_only=True):
     parallel: bool
     on_delete: bool
     partition: int | None
-    """None where a rolling update was asked for without saying more."""
+    """None for a rolling update without parameters."""
     max_unavailable: int | None
     min_ready_seconds: int
     history_limit: int
@@ -59,7 +59,7 @@ class SetSpec(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read(stateful_set: Object) -> SetSpec:
-    """What this set asks for. Raises UnreadableSpec."""
+    """Parse the spec. Raises UnreadableSpec."""
     spec = stateful_set.spec
     selector = _mapping(spec, "selector")
     try:
@@ -105,7 +105,7 @@ def _allowance(rolling: Mapping[str, Any], replicas: int, within: str) -> int | 
     if value is None:
         return None
     try:
-        # A percentage that comes to nothing would stop every update.
+        # A percentage that rounds to zero would block every update.
         return max(1, scaled(value, replicas, up=False))
     except ValueError as error:
         raise UnreadableSpec(f"{within}maxUnavailable", str(error)) from error
@@ -134,7 +134,7 @@ def _number(within: Mapping[str, Any], field: str, default: int, path: str = "sp
 
 
 def _choice(within: Mapping[str, Any], field: str, usual: str, other: str, path: str = "spec.") -> bool:
-    """True for the other of two."""
+    """True for the second of two values."""
     value = within.get(field) or usual
     if value not in (usual, other):
         raise UnreadableSpec(f"{path}{field}", f"expected {usual} or {other}, found {value!r}")

@@ -1,9 +1,9 @@
-"""What a set says of itself: how many pods there are, and how far the update is.
+"""The status of a set: the counts of its pods, and the progress of an update.
 
     status_of(set, wanted, history, pods, outgoing=1, now=world.now)
 
-The counts are of what is seen; ``outgoing`` is how many pods of the current revision this very decision takes away for the
-update, which no longer count as current.
+The counts are of observed pods; ``outgoing`` is how many pods of the current revision this decision deletes
+for the update, which do not count as current.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def status_of(
     outgoing: int,
     now: float,
 ) -> Tree:
-    """The status that a set should have. Fields that are others' stay."""
+    """The status of a set. Fields of other writers stay."""
     pods = list(pods)
     staying = [revision_of(pod) for pod in pods if not pod.deleting]
     counts = {
@@ -54,7 +54,7 @@ def status_of(
         "updateRevision": history.update.name,
         "collisionCount": history.collisions,
     }
-    # The server leaves these out when they are zero or empty.
+    # The server omits these when they are zero or empty.
     for field in ("readyReplicas", "currentReplicas", "updatedReplicas", "currentRevision", "updateRevision"):
         if not status[field]:
             del status[field]
@@ -66,7 +66,7 @@ def summary(wanted: SetSpec, status: Tree) -> str:
     made, ready_ones = status["replicas"], status.get("readyReplicas", 0)
     updated = status.get("updatedReplicas", 0)
     latest = status.get("updateRevision", "unknown")
-    return f"{made} of {wanted.replicas} pods are there, {ready_ones} ready, {updated} of revision {latest}"
+    return f"{made} of {wanted.replicas} pods exist, {ready_ones} ready, {updated} of revision {latest}"
 
 
 def _number(status: Any, field: str) -> int:

@@ -1,10 +1,10 @@
-"""The StatefulSet controller: what is decided, put together.
+"""The StatefulSet controller: puts the steps together to one decision.
 
     intents = stateful_sets(set, world)
 
-First who belongs to the set and which template counts, then what is said of it, then the next steps for its pods, and at
-last what has outlived its use. The status is written before the pods are touched: it tells what is seen, and a
-pod that can't be made must not keep it from being told.
+First adoption and the current template, then the status, then the next steps for its pods, and last the
+history beyond its limit. The status is written before the pods are touched: it reports what is observed, even
+if a pod can't be created.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from pilothouse.runtime.snapshot import Snapshot
 
 
 def set_of_pod(pod: Object, world: Snapshot) -> Names:
-    """The set that a pod's name says it is of: the set's own pods, orphans, and those in their place."""
+    """The set that a pod's name belongs to: for its own pods, orphans, and pods that take such a name."""
     parts = split(pod.name)
     return ((pod.namespace, parts[0]),) if parts is not None else ()
 
 
 def sets_of_claim(claim: Object, world: Snapshot) -> Names:
-    """The sets whose templates make a claim of this name."""
+    """The sets whose claim templates create a claim of this name."""
     parts = split(claim.name)
     if parts is None:
         return
@@ -50,13 +50,11 @@ def sets_of_claim(claim: Object, world: Snapshot) -> Names:
     condition="Reconciled",
 )
 def stateful_sets(stateful_set: Object, world: Snapshot) -> Iterator[Intent]:
-    """Each ordinal of a set has its pod and its claims, made, updated and ended in order."""
+    """Create, update and delete the pods and claims of a set, in order."""
     try:
         wanted = read(stateful_set)
     except UnreadableSpec as error:
-        yield Wait(
-            "SpecUnreadable", because=f"the set can't be understood: {error}", remedy="correct the field"
-        )
+        yield Wait("SpecUnreadable", because=f"the spec is invalid: {error}", remedy="correct the field")
         return
     members = list_members(stateful_set, wanted, world)
     if stateful_set.deleting:
@@ -87,11 +85,11 @@ def _say(
         yield SetStatus(stateful_set, status, because=summary(wanted, status))
     left = [available_in(pod, wanted.min_ready_seconds, now=world.now) for pod in pods]
     if soonest := min((seconds for seconds in left if seconds), default=None):
-        yield RequeueAfter(soonest, because="a pod will have been ready for spec.minReadySeconds")
+        yield RequeueAfter(soonest, because="a pod will then be ready for spec.minReadySeconds")
 
 
 def _as_recorded(stateful_set: Object) -> RevisionHistory:
-    """The revisions that a set which is going last had."""
+    """The last revisions of a set that is being deleted."""
     status = stateful_set.status
     current = SetRevision(str(status.get("currentRevision") or ""), None)
     update = SetRevision(str(status.get("updateRevision") or ""), None)

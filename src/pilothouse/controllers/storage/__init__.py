@@ -1,2 +1,3 @@
-"""Claims and volumes: which claim has which volume (``claims``), what becomes of volumes (``volumes``), and that neither goes while it
-is in use (``protection``). Making volumes is a provisioner's work: it is asked for, and waited for."""
+"""Claims and volumes: binding (``claim_binder``), the phases of volumes (``volume_lifecycle``), and the
+protection of both while in use (``protection``). Provisioners create volumes; these controllers request
+them and wait."""

@@ -1,11 +1,11 @@
-"""A claim gets a volume: one that is there and fits, or one that a provisioner is asked to make.
+"""Binds claims to volumes: to an existing one that fits, or one that a provisioner is asked to create.
 
-A binding is two writes, and safe between them: first the volume says whose it is (``spec.claimRef``, only if it is still the version
-that was seen to be free), then the claim says which it has. Whoever carries on after a crash finds the volume that is the claim's
-already; no other claim can have it.
+A binding is two writes, and safe between them: first the volume gets its claim (``spec.claimRef``, only if it
+is unchanged since it was seen to be free), then the claim gets its volume. After a crash the next process
+finds the volume that belongs to the claim; no other claim can take it.
 
-A claim whose class waits for the first consumer is left alone until the scheduler has written into it which node its pod will run on. A claim
-that names no class gets the default one as soon as there is one.
+A claim whose class waits for the first consumer is left alone until the scheduler has written the node of its
+pod into it. A claim that names no class gets the default one as soon as there is one.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _OLD_PROVISIONER: Final = "volume.beta.kubernetes.io/storage-provisioner"
 
 
 def of_volume(volume: Object, world: Snapshot) -> Names:
-    """The claim that has a volume, those that name it, and if it is free those that could have it."""
+    """The claim of a volume, those that name it, and if it is free those that could use it."""
     reference = volume.spec.get("claimRef") or {}
     if reference:
         yield str(reference.get("namespace", "")), str(reference.get("name", ""))
@@ -51,14 +51,14 @@ def of_volume(volume: Object, world: Snapshot) -> Names:
 
 
 def of_class(storage_class: Object, world: Snapshot) -> Names:
-    """The claims of a class that wait, and those that name none: it may be the default."""
+    """The pending claims of a class, and those without a class: it may be the default."""
     for claim in world.where(PersistentVolumeClaim, "status.phase", "Pending"):
         if class_of(claim) in ("", storage_class.name):
             yield claim.key
 
 
 def sent_to(node: Object, world: Snapshot) -> Names:
-    """The claims whose volumes are wanted on a node."""
+    """The claims whose selected node this is."""
     for claim in world.where(PersistentVolumeClaim, "status.phase", "Pending"):
         if claim.annotations.get(SELECTED_NODE) == node.name:
             yield claim.key
@@ -71,7 +71,7 @@ def sent_to(node: Object, world: Snapshot) -> Names:
     condition="Bound",
 )
 def claims(claim: Object, world: Snapshot) -> Iterator[Intent]:
-    """A claim gets a volume that fits it."""
+    """Bind a claim to a volume that fits."""
     if claim.deleting:
         return
     try:
@@ -80,43 +80,45 @@ def claims(claim: Object, world: Snapshot) -> Iterator[Intent]:
         else:
             yield from _unnamed(claim, world)
     except ValueError as problem:
-        yield Wait("SpecUnreadable", because=str(problem), remedy="replace the claim by one that is right")
+        yield Wait("SpecUnreadable", because=str(problem), remedy="replace the claim by a valid one")
 
 
 def _named(claim: Object, name: str, world: Snapshot) -> Iterator[Intent]:
-    """A claim that says which volume it has, or wants."""
+    """A claim that names its volume."""
     volume = world.find(PersistentVolume, "", name)
     completed = COMPLETED in claim.annotations
     if volume is None and not completed:
         yield Wait(
-            "VolumeMissing", because=f"there is no volume {name}, which it names", remedy="create the volume"
+            "VolumeMissing",
+            because=f"it names volume {name}, which does not exist",
+            remedy="create the volume",
         )
     elif volume is None:
-        yield from _lost(claim, "ClaimLost", f"volume {name}, which it had, is gone")
+        yield from _lost(claim, "ClaimLost", f"its volume {name} is gone")
     elif belongs(volume, claim) or not volume.spec.get("claimRef"):
         yield from _fitted(claim, volume)
     elif completed:
-        yield from _lost(claim, "ClaimMisbound", f"volume {name}, which it had, is another claim's")
+        yield from _lost(claim, "ClaimMisbound", f"its volume {name} is bound to another claim")
     else:
         other = volume.spec["claimRef"]
         taken = (
-            f"volume {name}, which it names, is that of claim {other.get('namespace')}/{other.get('name')}"
+            f"it names volume {name}, which is bound to claim {other.get('namespace')}/{other.get('name')}"
         )
         yield Wait("VolumeTaken", because=taken, remedy="name another volume, or none")
 
 
 def _fitted(claim: Object, volume: Object) -> Iterator[Intent]:
-    """Bind the claim to a volume that was set aside for it, unless that is not what it asks for."""
+    """Bind the claim to the volume reserved for it, unless that does not fit."""
     ours = (volume.spec.get("claimRef") or {}).get("uid") == claim.uid
     if problem := "" if ours else mismatch(claim, volume):
-        because = f"volume {volume.name}, which is set aside for it, does not fit: {problem}"
+        because = f"volume {volume.name} is reserved for it but does not fit: {problem}"
         yield Wait("VolumeMismatch", because=because, remedy="correct the volume or the claim")
     else:
         yield from _bound(claim, volume)
 
 
 def _unnamed(claim: Object, world: Snapshot) -> Iterator[Intent]:
-    """A claim that would have any volume that fits."""
+    """A claim that takes any volume that fits."""
     if names_no_class(claim) and (default := default_class(world.all(StorageClass))) is not None:
         yield PatchObject(
             claim,
@@ -142,7 +144,7 @@ def _unnamed(claim: Object, world: Snapshot) -> Iterator[Intent]:
             return
         node = world.find(Node, "", selected)
         if node is None:
-            yield _choose_again(claim, f"node {selected}, where it was wanted, is gone")
+            yield _choose_again(claim, f"the selected node {selected} is gone")
             return
     volume = best(claim, every, node)
     if volume is not None:
@@ -152,7 +154,7 @@ def _unnamed(claim: Object, world: Snapshot) -> Iterator[Intent]:
 
 
 def _provisioned(claim: Object, storage_class: Object | None, node: Object | None) -> Iterator[Intent]:
-    """Ask for a volume, if there is somebody to ask."""
+    """Request a volume from the provisioner, if there is one."""
     wanted = "create a volume that fits"
     if storage_class is None:
         name = class_of(claim)
@@ -173,7 +175,8 @@ def _provisioned(claim: Object, storage_class: Object | None, node: Object | Non
     if node is None and provisioner in PROVISIONERS:
         yield Wait(
             "NoNodeChosen",
-            because=f"a volume of {provisioner} is made on the node where its pod runs, and class {storage_class.name} does not wait for one",
+            because=f"{provisioner} creates volumes on the node of the pod, but class {storage_class.name} "
+            "does not wait for a pod",
             remedy="use a class with volumeBindingMode: WaitForFirstConsumer",
         )
         return
@@ -187,24 +190,24 @@ def _provisioned(claim: Object, storage_class: Object | None, node: Object | Non
             because=because,
             event="ExternalProvisioning",
         )
-    said = claim.condition(PROVISIONED) or {}
-    if said.get("status") == "False":
-        because = f"{provisioner} can't make its volume: {said.get('message')}"
-        yield Wait("ProvisioningFailed", because=because, remedy="see to that; it is tried again by itself")
+    condition = claim.condition(PROVISIONED) or {}
+    if condition.get("status") == "False":
+        because = f"{provisioner} can't create its volume: {condition.get('message')}"
+        yield Wait("ProvisioningFailed", because=because, remedy="fix that; it is retried automatically")
         return
-    yield Wait("ExternalProvisioning", because=because, remedy=f"see that {provisioner} runs")
+    yield Wait("ExternalProvisioning", because=because, remedy=f"check that {provisioner} is running")
 
 
 def _choose_again(claim: Object, because: str) -> Intent:
-    """Have the scheduler choose another node."""
+    """Have the scheduler select another node."""
     return PatchObject(
         claim, {"metadata": {"annotations": {SELECTED_NODE: None}}}, exact=True, because=because
     )
 
 
 def _bound(claim: Object, volume: Object) -> Iterator[Intent]:
-    """The volume is the claim's, and the claim has the volume; what is so already is not written again."""
-    because = f"claim {claim.namespace}/{claim.name} gets volume {volume.name}"
+    """Write what is missing of the binding, in both directions."""
+    because = f"binding claim {claim.namespace}/{claim.name} to volume {volume.name}"
     present = volume.spec.get("claimRef") or {}
     if present.get("uid") != claim.uid:
         reference = {
@@ -217,7 +220,7 @@ def _bound(claim: Object, volume: Object) -> Iterator[Intent]:
         fields: Tree = {"spec": {"claimRef": reference}}
         if not present:
             fields["metadata"] = {"annotations": {BOUND_BY_US: "yes"}}
-        # One that goes meanwhile must not take the volume along.
+        # A claim that is deleted meanwhile must not take the volume with it.
         still = ObjectTarget(PersistentVolumeClaim, claim.namespace, claim.name, claim.uid)
         yield PatchObject(volume, fields, exact=True, provided=still, because=because)
     if claim.spec.get("volumeName") != volume.name or COMPLETED not in claim.annotations:

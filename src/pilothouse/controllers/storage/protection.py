@@ -1,7 +1,7 @@
-"""Neither a claim nor a volume goes while it is in use.
+"""Protects claims and volumes from deletion while they are in use.
 
-Each gets a finalizer as soon as it is there. A claim that is to go keeps it while a pod that has a node uses it, a volume while
-its claim is there. Deleting a database's claim by mistake thus takes nothing from under it.
+Each gets a finalizer. A claim that is being deleted keeps it while a pod with a node uses it, a volume while
+its claim exists. So deleting a database's claim by mistake does not take its data away.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ def used(pod: Object, world: Snapshot) -> Names:
 
 @controller(PersistentVolumeClaim, also={Pod: used}, standalone=True)
 def claim_protection(claim: Object, world: Snapshot) -> Iterator[Intent]:
-    """A claim stays while a pod uses it."""
+    """Keep a claim while a pod uses it."""
     if not claim.deleting:
         yield from _protected(claim, CLAIM_FINALIZER)
     elif CLAIM_FINALIZER in claim.finalizers:
-        # Who has no node yet gets none while the claim is to go.
+        # A pod without a node is not scheduled while the claim is being deleted.
         users = [
             pod.name
             for pod in world.all(Pod, claim.namespace)
@@ -41,7 +41,9 @@ def claim_protection(claim: Object, world: Snapshot) -> Iterator[Intent]:
         if users:
             names = ", ".join(users)
             yield Wait(
-                "InUse", because=f"it is to go, but pods use it: {names}", remedy=f"delete the pods {names}"
+                "InUse",
+                because=f"being deleted, but in use by pods {names}",
+                remedy=f"delete the pods {names}",
             )
         else:
             yield _freed(claim, CLAIM_FINALIZER, "no pod uses it")
@@ -49,7 +51,7 @@ def claim_protection(claim: Object, world: Snapshot) -> Iterator[Intent]:
 
 @controller(PersistentVolume, also={PersistentVolumeClaim: of_claim}, standalone=True)
 def volume_protection(volume: Object, world: Snapshot) -> Iterator[Intent]:
-    """A volume stays while a claim has it."""
+    """Keep a volume while its claim exists."""
     if not volume.deleting:
         yield from _protected(volume, VOLUME_FINALIZER)
         return
@@ -59,7 +61,7 @@ def volume_protection(volume: Object, world: Snapshot) -> Iterator[Intent]:
     namespace, name, uid = (str(reference.get(field) or "") for field in ("namespace", "name", "uid"))
     claim = world.find(PersistentVolumeClaim, namespace, name) if uid else None
     if claim is not None and claim.uid == uid:
-        because = f"it is to go, but claim {namespace}/{name} has it"
+        because = f"being deleted, but bound to claim {namespace}/{name}"
         yield Wait("InUse", because=because, remedy=f"kubectl delete pvc {name} -n {namespace}")
         return
     gone = (ObjectTarget(PersistentVolumeClaim, namespace, name, uid),) if uid else ()
@@ -69,7 +71,7 @@ def volume_protection(volume: Object, world: Snapshot) -> Iterator[Intent]:
 def _protected(one: Object, finalizer: str) -> Iterator[Intent]:
     if finalizer not in one.finalizers:
         fields = {"metadata": {"finalizers": [*one.finalizers, finalizer]}}
-        yield PatchObject(one, fields, exact=True, because="it must not go while it is in use")
+        yield PatchObject(one, fields, exact=True, because="it must not be deleted while it is in use")
 
 
 def _freed(one: Object, finalizer: str, because: str, unless: tuple[ObjectTarget, ...] = ()) -> Intent:

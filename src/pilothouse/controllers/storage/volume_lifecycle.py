@@ -1,11 +1,12 @@
-"""What becomes of a volume: free, a claim's, or left behind by one.
+"""The phases of a volume.
 
-* ``Available``: no claim has it, though it may be set aside for one by name.
-* ``Bound``: the claim that it names is there.
-* ``Released``: that claim is gone. With the policy ``Retain`` it stays as it is, with all that is on it, until somebody takes
-  ``spec.claimRef`` away. With ``Delete`` the provisioner that made it deletes it; if none did, the phase is ``Failed`` and says so.
+* ``Available``: it has no claim, though it may be reserved for one by name.
+* ``Bound``: its claim exists.
+* ``Released``: that claim is gone. With the policy ``Retain`` it stays as it is, with its data, until
+  ``spec.claimRef`` is removed. With ``Delete`` its provisioner deletes it; if it has none, the phase is
+  ``Failed``.
 
-That a claim is gone is asked of the server before it is believed: who deletes volumes on our word must be able to rely on it.
+The server confirms that a claim is gone before that is written: provisioners delete volumes because of it.
 """
 
 from __future__ import annotations
@@ -24,14 +25,14 @@ PROVISIONED_BY: Final = "pv.kubernetes.io/provisioned-by"
 
 
 def of_claim(claim: Object, world: Snapshot) -> Names:
-    """The volumes that say they are a claim's."""
+    """The volumes that refer to a claim."""
     for volume in world.where(PersistentVolume, "spec.claimRef.uid", claim.uid):
         yield volume.key
 
 
 @controller(PersistentVolume, also={PersistentVolumeClaim: of_claim}, standalone=True)
 def volumes(volume: Object, world: Snapshot) -> Iterator[Intent]:
-    """A volume says whether it is free, and goes as its policy says when its claim is gone."""
+    """Set the phase of a volume, and reclaim it when its claim is gone."""
     reference = volume.spec.get("claimRef") or {}
     if not reference.get("uid"):
         yield from _phase(volume, "Available", "no claim has it")
@@ -42,19 +43,19 @@ def volumes(volume: Object, world: Snapshot) -> Iterator[Intent]:
     if claim is None or claim.uid != reference["uid"]:
         yield from _released(volume, reference)
     elif claim.spec.get("volumeName") == volume.name:
-        yield from _phase(volume, "Bound", f"claim {claim.namespace}/{claim.name} has it")
+        yield from _phase(volume, "Bound", f"bound to claim {claim.namespace}/{claim.name}")
     elif claim.spec.get("volumeName"):
         yield from _spared(volume, claim)
     else:
         yield Wait(
             "ClaimPending",
-            because=f"claim {claim.namespace}/{claim.name}, whose it is, has not taken it yet",
+            because=f"claim {claim.namespace}/{claim.name}, for which it is reserved, is not bound to it yet",
             remedy=f"kubectl describe pvc {claim.name} -n {claim.namespace}",
         )
 
 
 def _released(volume: Object, reference: Mapping[str, Any]) -> Iterator[Intent]:
-    gone = f"claim {reference.get('namespace')}/{reference.get('name')}, which had it, is gone"
+    gone = f"its claim {reference.get('namespace')}/{reference.get('name')} is gone"
     policy = volume.spec.get("persistentVolumeReclaimPolicy") or "Retain"
     provisioner = volume.annotations.get(PROVISIONED_BY)
     claim = ObjectTarget(
@@ -70,20 +71,20 @@ def _released(volume: Object, reference: Mapping[str, Any]) -> Iterator[Intent]:
         yield Wait(
             "Reclaiming",
             because=f"{gone}; {provisioner} has to delete it",
-            remedy=f"see that {provisioner} runs",
+            remedy=f"check that {provisioner} is running",
         )
     else:
-        because = f"{gone}, and nobody knows how to {policy.lower()} it"
+        because = f"{gone}, and no provisioner can {policy.lower()} it"
         yield from _phase(volume, "Failed", because, claim, message=because)
         yield Wait(
             "NobodyReclaims",
             because=because,
-            remedy=f"save what is on it and kubectl delete pv {volume.name}",
+            remedy=f"save its data, then: kubectl delete pv {volume.name}",
         )
 
 
 def _spared(volume: Object, claim: Object) -> Iterator[Intent]:
-    """The claim took another volume: this one is free again, unless it was made for the claim."""
+    """The claim has another volume: this one is free again, unless it was provisioned for the claim."""
     because = f"claim {claim.namespace}/{claim.name} has volume {claim.spec['volumeName']} instead"
     if (
         volume.annotations.get(PROVISIONED_BY)
@@ -100,7 +101,7 @@ def _spared(volume: Object, claim: Object) -> Iterator[Intent]:
 def _phase(
     volume: Object, phase: str, because: str, unless: ObjectTarget | None = None, *, message: str = ""
 ) -> Iterator[Intent]:
-    """Have the volume say in which phase it is; ``unless`` is the claim that must be gone for it."""
+    """Write the phase; ``unless`` is the claim that must be gone for it."""
     if volume.status.get("phase") == phase:
         return
     fields: Tree = {"status": {"phase": phase, "message": message or None}}

@@ -1,9 +1,10 @@
-"""Which volumes a claim could have.
+"""Which volumes fit a claim.
 
     volume = best(claim, world.all(PersistentVolume), node=None)
 
-A volume fits if it has the claim's class, volume mode and access modes, is large enough, and has the labels that the claim selects by.
-Of those that fit, one that was set aside for the claim comes first, then the smallest.
+A volume fits if it has the claim's class, volume mode and access modes, is large enough, and has the labels
+that the claim selects by. Of those that fit, one that is reserved for the claim comes first, then the
+smallest.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from pilothouse.controllers.scheduling.node_affinity import selected
 from pilothouse.meta.selectors import LabelSelector, SelectorError
 
 SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
-"""The annotation of a claim that says where its volume is wanted."""
+"""The annotation of a claim with its selected node."""
 _OLD_CLASS: Final = "volume.beta.kubernetes.io/storage-class"
 _DEFAULT_CLASS: Final = (
     "storageclass.kubernetes.io/is-default-class",
@@ -32,23 +33,23 @@ def class_of(one: Object) -> str:
 
 
 def names_no_class(claim: Object) -> bool:
-    """True if the claim leaves it to the default which class it has; an empty name is a wish to have none."""
+    """True if the claim gets the default class; an empty name means no class."""
     return claim.spec.get("storageClassName") is None and _OLD_CLASS not in claim.annotations
 
 
 def default_class(classes: Iterable[Object]) -> Object | None:
-    """The class of claims that name none: the newest that says it is."""
+    """The default class: the newest that is marked so."""
     marked = [one for one in classes if any(one.annotations.get(mark) == "true" for mark in _DEFAULT_CLASS)]
     return max(marked, key=lambda one: (one.created, one.name), default=None)
 
 
 def waits_for_pod(storage_class: Object | None) -> bool:
-    """True if volumes of a class are bound when it is known where they are needed, and no sooner."""
+    """True if volumes of a class are bound for their first consumer, not immediately."""
     return storage_class is not None and storage_class.get("volumeBindingMode") == "WaitForFirstConsumer"
 
 
 def belongs(volume: Object, claim: Object) -> bool:
-    """True if the volume is set aside for this claim, by name or for good."""
+    """True if the volume is reserved for this claim or bound to it."""
     reference = volume.spec.get("claimRef") or {}
     return (
         reference.get("name") == claim.name
@@ -58,7 +59,7 @@ def belongs(volume: Object, claim: Object) -> bool:
 
 
 def reachable(volume: Object, node: Object) -> bool:
-    """True if the volume can be used on a node. One whose affinity can't be read can be used on none."""
+    """True if the volume can be used on a node; never, if its affinity is invalid."""
     required = (volume.spec.get("nodeAffinity") or {}).get("required")
     try:
         return required is None or selected(required, node)
@@ -67,9 +68,9 @@ def reachable(volume: Object, node: Object) -> bool:
 
 
 def mismatch(claim: Object, volume: Object) -> str:
-    """What speaks against this volume for the claim; empty if nothing does. Raises ValueError."""
+    """Why this volume does not fit the claim; empty if it does. Raises ValueError."""
     if size(volume) < wanted_size(claim):
-        return f"it has {size(volume)} and {wanted_size(claim)} are asked for"
+        return f"it has {size(volume)} and {wanted_size(claim)} are requested"
     if class_of(volume) != class_of(claim):
         return f"its class is {class_of(volume)!r}, not {class_of(claim)!r}"
     modes = volume.spec.get("volumeMode") or "Filesystem", claim.spec.get("volumeMode") or "Filesystem"
@@ -88,7 +89,7 @@ def best(claim: Object, volumes: Iterable[Object], node: Object | None) -> Objec
         if volume.deleting or (node is not None and not reachable(volume, node)):
             continue
         if belongs(volume, claim):
-            # Whoever set it aside has answered for its labels.
+            # A reservation overrides the selector.
             if not mismatch(claim, volume):
                 fitting.append((0, size(volume), volume.name, volume))
         elif (

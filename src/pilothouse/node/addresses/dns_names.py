@@ -2,7 +2,7 @@
 
     names = names_of(services, slices)
     names                        # {DNSName("shop", "db", "127.96.3.7"), DNSName("shop", "db-0.members", "127.70.4.1"), …}
-    spelt(name, within="shop")   # "db-0.members.shop.svc.cluster.local db-0.members.shop.svc db-0.members.shop db-0.members"
+    spellings(name, within="shop")   # "db-0.members.shop.svc.cluster.local db-0.members.shop.svc db-0.members.shop db-0.members"
 
 A service with an address is found at it. A headless one is found at its ready endpoints, all of them; and an endpoint that has
 a host name (a pod with ``hostname`` and ``subdomain``, as those of a stateful set) is found by that as well. Pods in the service's own

@@ -1,6 +1,6 @@
 """Which ranges lie behind which machine: what the kernel should be told, and what stands in the way.
 
-    plan = planned(nodes, me="m1", address="10.0.0.1", own=IPv4Network("10.44.1.0/24"), cluster=[IPv4Network("10.44.0.0/16")])
+    plan = plan_routes(nodes, me="m1", address="10.0.0.1", own=IPv4Network("10.44.1.0/24"), cluster=[IPv4Network("10.44.0.0/16")])
     plan.routes        # {"10.44.2.0/24": "10.0.0.2", "10.44.3.0/24": "10.0.0.3"}
     plan.local         # {"10.44.1.0/24"}: all of it answers here
     plan.problem       # "" or what is wrong with this node's own range

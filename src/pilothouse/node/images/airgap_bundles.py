@@ -1,7 +1,7 @@
 """Air-gap bundles: several images in one file, for machines without a network.
 
-    pack(Path("images.tar.gz"), ["redis:7.2", "postgres:15"], library)
-    for name, record in bring(Path("images.tar.gz"), elsewhere):
+    write_bundle(Path("images.tar.gz"), ["redis:7.2", "postgres:15"], library)
+    for name, record in import_bundle(Path("images.tar.gz"), elsewhere):
         print(name, "brought" if record else "was here")
 
 A bundle is a tar archive. ``index.json`` comes first: each image's name, digest, and what is said of its program. The files follow in

@@ -17,7 +17,7 @@ from typing import Final
 
 import msgspec
 
-from pilothouse.node.environment import PATH
+from pilothouse.node.containers.environment import PATH
 from pilothouse.node.images.image_references import ImageReference
 from pilothouse.supervise.shim.rootfs import DISK, FOLDERS, PROGRAMS
 

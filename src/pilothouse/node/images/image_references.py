@@ -1,9 +1,9 @@
 """References to images, as pods spell them.
 
-    reference("quay.io/team/redis:7.2")     # name "quay.io/team/redis", tag "7.2"
-    reference("redis")                      # tag "latest"
-    reference("quay.io/team/redis:7.2").short   # "redis:7.2": what is looked for if there is no such image in full
-    host_program("host/redis-server")       # "redis-server"
+    parse_image_reference("quay.io/team/redis:7.2")         # name "quay.io/team/redis", tag "7.2"
+    parse_image_reference("redis")                          # tag "latest"
+    parse_image_reference("quay.io/team/redis:7.2").short   # "redis:7.2": what is looked for if there is no such image in full
+    host_program("host/redis-server")                       # "redis-server"
 
 A digest (``@sha256:…``) pins the content: an image of the right name and another content is not the one that was asked for.
 """

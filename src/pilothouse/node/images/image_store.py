@@ -32,8 +32,8 @@ import msgspec
 from pilothouse.base.clock import Clock
 from pilothouse.base.rfc3339 import format_time
 from pilothouse.base.uids import new_uid
-from pilothouse.node.directory_handles import open_directory, open_regular, remove_tree
-from pilothouse.node.environment import OWN_PROGRAMS, PATH
+from pilothouse.node.containers.environment import OWN_PROGRAMS, PATH
+from pilothouse.node.files.directory_handles import open_directory, open_regular, remove_tree
 from pilothouse.node.images.image_manifest import (
     MANIFEST,
     ImageManifest,

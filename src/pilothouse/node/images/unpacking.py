@@ -29,7 +29,7 @@ from typing import IO, Final, Self
 
 import msgspec
 
-from pilothouse.node.directory_handles import (
+from pilothouse.node.files.directory_handles import (
     ANY,
     DIRECTORY,
     make_directories,

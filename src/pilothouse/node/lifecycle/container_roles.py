@@ -1,6 +1,6 @@
 """The containers of a pod, by the part that they play.
 
-    for part in parts(pod.spec):
+    for part in containers_of(pod.spec):
         part.name, part.role, part.spec
 
 Init containers run one after the other, and to their end; a sidecar is an init container with ``restartPolicy: Always``, which

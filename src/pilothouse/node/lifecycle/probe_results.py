@@ -1,7 +1,7 @@
 """What the results of probes add up to.
 
     score = PASSED                                    # a container is alive until shown otherwise
-    score = judged(score, False, probe)               # one failure of three: the verdict stays
+    score = with_result(score, False, probe)          # one failure of three: the verdict stays
     score.verdict
 
 A verdict changes when as many results in a row say so as the probe's threshold asks for. A prober that could not ask gives no

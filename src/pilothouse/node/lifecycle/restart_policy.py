@@ -1,8 +1,8 @@
 """Who is started again, and after how long.
 
-    wanted_again(part, ended, "OnFailure")
-    rest(pause, finished, now)              # seconds that it must still wait
-    pause = next_pause(pause, finished, now)   # as it is started again
+    should_restart(part, ended, "OnFailure")
+    backoff_left(pause, finished, now)           # seconds that it must still wait
+    pause = next_backoff(pause, finished, now)   # as it is started again
 
 The first restart is at once. From then on a container waits 10 s after its end, then twice as long each time, up to
 five minutes; one that ran for ten minutes begins anew.

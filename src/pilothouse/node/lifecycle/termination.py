@@ -1,8 +1,8 @@
 """How a pod ends: who stops after whom, and how much of its grace each container has left.
 
-    turns(parts)              # {"db": (), "proxy": ("db",)}: a sidecar stops after the main containers
-    grace_of(pod)             # what the pod asks for, or what its deletion allows
-    left(30, since, now)      # never less than two seconds
+    stop_order(parts)                   # {"db": (), "proxy": ("db",)}: a sidecar stops after the main containers
+    grace_of(pod)                       # what the pod asks for, or what its deletion allows
+    remaining_grace(30, since, now)     # never less than two seconds
 
 The preStop hook and the wait for one's turn come out of the grace. Whatever is left, a container has at least two seconds
 between the stop signal and the kill.

@@ -14,7 +14,7 @@ import os
 from pathlib import Path
 from typing import BinaryIO
 
-from pilothouse.node.directory_handles import open_regular
+from pilothouse.node.files.directory_handles import open_regular
 
 _MOST_TRIES = 100
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from pilothouse.node.directory_handles import open_regular
+from pilothouse.node.files.directory_handles import open_regular
 from pilothouse.node.logs.log_records import ends_line
 from pilothouse.node.logs.log_rotation import numbered, oldest
 

@@ -20,10 +20,10 @@ from typing import Final, Protocol
 import msgspec
 
 from pilothouse.base.prometheus_text import counter, gauge, labels
-from pilothouse.node.container_index import ContainerIndex
+from pilothouse.node.containers.container_index import ContainerIndex
+from pilothouse.node.containers.resource_limits import group_name
 from pilothouse.node.interfaces import CgroupSource
 from pilothouse.node.metrics import disk_stats, process_stats
-from pilothouse.node.resource_limits import group_name
 from pilothouse.node.volumes.volume_usage import MeasuredUsage, metrics
 from pilothouse.supervise.cgroup_settings import Usage
 

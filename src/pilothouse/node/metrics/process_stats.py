@@ -1,6 +1,6 @@
 """What a process and all that it started use, as /proc tells it: where no control group counts.
 
-    usage = used_by(container.pid)
+    usage = used_by(container.pid, table())
 
 A container's first process is the ancestor of every other in it, whatever they let go of. What has ended is counted with whom
 it was a child of, so figures may lag behind a little; they never run back.

@@ -13,7 +13,7 @@ import msgspec
 from pilothouse.api.kubernetes.pods.log_options import LogOptions
 from pilothouse.base.clock import Clock
 from pilothouse.meta.errors import StatusError
-from pilothouse.node.container_index import ContainerIndex, ContainerLocation, ContainerNotFound
+from pilothouse.node.containers.container_index import ContainerIndex, ContainerLocation, ContainerNotFound
 from pilothouse.node.logs.log_reader import Ended, read_log
 
 

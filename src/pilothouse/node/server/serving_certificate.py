@@ -107,7 +107,7 @@ class ServingCertificate:
 
     async def look(self) -> bool:
         """Take up what the API server tells, and a new certificate if it is time; whether there is a new one."""
-        trusted = await authorities.told(self._api)
+        trusted = await authorities.published(self._api)
         if not trusted:
             self._is_issued()
             return False  # A Kubernetes, whose API server takes what we made ourselves.

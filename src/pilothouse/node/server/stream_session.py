@@ -1,6 +1,6 @@
 """A person and a program, joined over a WebSocket.
 
-    await talk(socket, program, options)
+    await run_session(socket, program, options)
 
 ProgramOutput goes out as fast as the client takes it, and a program that prints faster waits, as with any pipe. The talk ends when
 the program has ended and all it printed is sent; the last message says how. A client that goes away ends it too: what then

@@ -21,7 +21,7 @@ from typing import Final
 
 import msgspec
 
-from pilothouse.node.directory_handles import (
+from pilothouse.node.files.directory_handles import (
     DIRECTORY,
     make_directories,
     open_beneath,

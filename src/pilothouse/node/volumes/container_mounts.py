@@ -21,7 +21,7 @@ import msgspec
 
 from pilothouse.api.objects import Tree
 from pilothouse.node import interfaces
-from pilothouse.node.environment import expanded
+from pilothouse.node.containers.environment import expanded
 from pilothouse.node.interfaces import VolumeNotReady
 from pilothouse.node.volumes.mount_table import BIND, at, mount, unmount
 from pilothouse.node.volumes.mount_table import mounts as mounted_now

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from pilothouse.node.directory_handles import make_directory, set_mode
+from pilothouse.node.files.directory_handles import make_directory, set_mode
 from pilothouse.node.volumes.volume_backend import VolumeBackendError
 
 

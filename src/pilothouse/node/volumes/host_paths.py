@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Final
 
 from pilothouse.api.objects import Tree
-from pilothouse.node.directory_handles import ANY, DIRECTORY
+from pilothouse.node.files.directory_handles import ANY, DIRECTORY
 from pilothouse.node.interfaces import VolumeNotReady
 from pilothouse.node.volumes.private_directories import PrivateDirectories
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Final
 
 from pilothouse.aio.commands import CommandError, available, run
-from pilothouse.node.directory_handles import make_directory, set_mode
+from pilothouse.node.files.directory_handles import make_directory, set_mode
 from pilothouse.node.volumes.filesystems import KNOWN, FilesystemError, chosen
 from pilothouse.node.volumes.mount_table import at, mounts, unmount
 from pilothouse.node.volumes.volume_backend import VolumeBackendError, amount_text, free_bytes

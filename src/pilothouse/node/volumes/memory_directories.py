@@ -1,6 +1,6 @@
-"""Folders in memory: for secrets, and for ``emptyDir`` of the medium ``MemoryDirectories``.
+"""Folders in memory: for secrets, and for ``emptyDir`` of the medium ``Memory``.
 
-    memory = memory_of(data, root=True)
+    memory = memory_directories(data, root=True)
     memory.folder(pod_uid)                                  # below it, whatever the pod needs in memory
     memory.sized(pod_uid, "cache", 64 << 20)                # one that holds so much and no more
 
@@ -22,7 +22,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Final
 
-from pilothouse.node.directory_handles import open_directory
+from pilothouse.node.files.directory_handles import open_directory
 from pilothouse.node.interfaces import VolumeNotReady
 from pilothouse.node.volumes.mount_table import NO_DEVICES, NO_SUID, at, mount, mounts
 from pilothouse.node.volumes.removal import remove

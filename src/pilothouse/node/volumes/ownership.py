@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from pilothouse.api.objects import Object
-from pilothouse.node.directory_handles import ANY, change_mode, change_owner, open_directory, walk
-from pilothouse.node.walk_limits import Meter, WalkLimit, WalkTooLong
+from pilothouse.node.files.directory_handles import ANY, change_mode, change_owner, open_directory, walk
+from pilothouse.node.files.walk_limits import Meter, WalkLimit, WalkTooLong
 
 _FILE: Final = 0o660
 _FOLDER: Final = 0o2770

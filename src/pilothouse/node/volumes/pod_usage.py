@@ -23,10 +23,10 @@ import msgspec
 from pilothouse.aio.daemon_threads import DaemonThreads
 from pilothouse.api.objects import Object
 from pilothouse.base.quantity import parse_quantity
-from pilothouse.node.directory_usage import MEASURED, DirectoryUsage, measure_disk_usage
-from pilothouse.node.ephemeral_storage import StorageUsage, is_limited, limit_violation, measure_storage
-from pilothouse.node.path_names import component
-from pilothouse.node.walk_limits import Meter, WalkLimit
+from pilothouse.node.files.directory_usage import MEASURED, DirectoryUsage, measure_disk_usage
+from pilothouse.node.files.path_names import component
+from pilothouse.node.files.walk_limits import Meter, WalkLimit
+from pilothouse.node.pods.ephemeral_storage import StorageUsage, is_limited, limit_violation, measure_storage
 
 ATTEMPTS: Final = 3
 _THREADS: Final = 2

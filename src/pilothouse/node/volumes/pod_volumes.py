@@ -1,6 +1,6 @@
 """All volumes of this node's pods, made before their containers start and kept up to date while they run.
 
-    volumes = PodVolumes(api, VolumeSettings(data=data, root=True), claims, PodTokens(api, clock, rng), clock)
+    volumes = PodVolumes(api, settings, memory, claims, PodTokens(api, clock, rng), clock, keeping)
     prepared = await volumes.prepare(pod)
     volumes.mounts(pod, container, prepared, env=env)
     await volumes.release(pod.uid)
@@ -36,11 +36,11 @@ from pilothouse.client.api import Api
 from pilothouse.client.transport import TransportError
 from pilothouse.meta.errors import StatusError
 from pilothouse.node import interfaces
-from pilothouse.node.directory_handles import open_directory
-from pilothouse.node.directory_usage import DirectoryUsage
-from pilothouse.node.environment import CONFIG_MAP, Source
+from pilothouse.node.containers.environment import CONFIG_MAP, Source
+from pilothouse.node.files.directory_handles import open_directory
+from pilothouse.node.files.directory_usage import DirectoryUsage
+from pilothouse.node.files.path_names import component
 from pilothouse.node.interfaces import VolumeNotReady
-from pilothouse.node.path_names import component
 from pilothouse.node.volumes import container_mounts, host_paths, ownership
 from pilothouse.node.volumes.atomic_directory import FileOwner, replace
 from pilothouse.node.volumes.claim_volumes import ClaimVolumes

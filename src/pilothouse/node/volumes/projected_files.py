@@ -16,7 +16,14 @@ from typing import Any, Final
 import msgspec
 
 from pilothouse.api.objects import Object, Tree
-from pilothouse.node.environment import CONFIG_MAP, SECRET, Source, Sources, field_value, resource_value
+from pilothouse.node.containers.environment import (
+    CONFIG_MAP,
+    SECRET,
+    Source,
+    Sources,
+    field_value,
+    resource_value,
+)
 from pilothouse.node.interfaces import NotReady, VolumeNotReady
 
 KINDS: Final = ("configMap", "secret", "downwardAPI", "projected")

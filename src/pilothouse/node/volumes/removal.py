@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 from pathlib import Path
 
-from pilothouse.node.directory_handles import open_directory, remove_tree
+from pilothouse.node.files.directory_handles import open_directory, remove_tree
 from pilothouse.node.volumes.mount_table import unmount_below
 
 

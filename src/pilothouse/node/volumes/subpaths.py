@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
 from typing import Final
 
-from pilothouse.node.directory_handles import DIRECTORY, open_beneath, open_directory
+from pilothouse.node.files.directory_handles import DIRECTORY, open_beneath, open_directory
 
 _REFUSED: Final = {
     errno.EXDEV: "leads out of the volume, by a link",

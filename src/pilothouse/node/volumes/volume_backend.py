@@ -18,7 +18,7 @@ from typing import Final, Protocol
 
 import msgspec
 
-from pilothouse.node.directory_handles import open_directory
+from pilothouse.node.files.directory_handles import open_directory
 
 _RECORD: Final = "volume.json"
 

@@ -1,7 +1,7 @@
 """Claims and volumes of this node followed, and what they ask for carried out.
 
-    storekeeper = VolumeController(api, "m1", Store(keepers, tiers, claims), events, clock, rng)
-    await storekeeper.run()
+    volumes = VolumeController(api, "m1", executor, clock, rng)
+    await volumes.run()
 
 Each errand (see ``plan_volumes``) is run by itself, so that a filesystem that takes its time holds up nobody else, and no two are run for one volume at once.
 One that fails is tried again after a pause that grows; the claim says why in a condition, and an event tells it. An errand is over once our own

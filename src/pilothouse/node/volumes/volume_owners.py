@@ -32,7 +32,7 @@ from typing import Final
 import msgspec
 
 from pilothouse.api.local_volumes import ADOPTS_VOLUMES_OF
-from pilothouse.node.directory_handles import DIRECTORY, open_directory, open_regular_beneath
+from pilothouse.node.files.directory_handles import DIRECTORY, open_directory, open_regular_beneath
 from pilothouse.node.volumes.cluster_identity import NAMESPACE, ClusterIdentity
 from pilothouse.node.volumes.mount_holders import mount_users, pods_folder_of
 from pilothouse.node.volumes.volume_backend import VolumeBackendError

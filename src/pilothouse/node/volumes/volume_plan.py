@@ -1,6 +1,6 @@
 """What this node has to do about claims and volumes: a function of those that there are.
 
-    for errand in errands("m1", claims, volumes): ...
+    for step in plan_volumes("m1", claims, volumes): ...
 
 A claim whose pod is to run here, and whose class names one of our provisioners, gets a volume (``ProvisionVolume``). A volume of ours grows when its claim asks for more
 (``ExpandVolume``), gets other limits when its claim names another VolumeAttributesClass (``ModifyVolume``), and goes when its claim is gone and its policy

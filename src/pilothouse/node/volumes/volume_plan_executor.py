@@ -32,8 +32,8 @@ from pilothouse.client.access import AccessError
 from pilothouse.client.api import Api
 from pilothouse.client.transport import TransportError
 from pilothouse.meta.errors import StatusError
-from pilothouse.node.directory_handles import make_directory
-from pilothouse.node.path_names import is_uid
+from pilothouse.node.files.directory_handles import make_directory
+from pilothouse.node.files.path_names import is_uid
 from pilothouse.node.volumes import claim_statuses
 from pilothouse.node.volumes.claim_volumes import ClaimVolumes
 from pilothouse.node.volumes.cluster_identity import read_identity

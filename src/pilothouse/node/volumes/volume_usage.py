@@ -21,9 +21,9 @@ from pilothouse.aio.daemon_threads import DaemonThreads
 from pilothouse.api.local_volumes import DIRECTORY
 from pilothouse.base.clock import Clock
 from pilothouse.base.quantity import parse_quantity
-from pilothouse.node.directory_usage import measure_disk_usage
+from pilothouse.node.files.directory_usage import measure_disk_usage
+from pilothouse.node.files.walk_limits import Meter, WalkLimit
 from pilothouse.node.volumes.claim_volumes import VolumeInUse
-from pilothouse.node.walk_limits import Meter, WalkLimit
 
 _COUNTING: Final = 60.0
 """Seconds for which a count of a directory is good."""

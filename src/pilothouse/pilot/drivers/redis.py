@@ -4,8 +4,8 @@
       application: redis
       configuration: {settings: {maxmemory: 64mb, appendonly: "yes"}}
 
-Its settings are the lines of ``redis.conf``; where it listens and where its data is follows from the place. A single instance has nobody to give its
-data to, so a decommission is done when it is empty.
+Its settings are the lines of ``redis.conf``; where it listens and where its data is follows from its environment. A single
+instance has no peer to move its data to, so that a decommission is done when it is empty.
 """
 
 from __future__ import annotations
@@ -44,24 +44,24 @@ class Redis:
 
     application = "redis"
 
-    def __init__(self, place: InstanceEnvironment) -> None:
-        self._place = place
-        self._port = int(place.environ.get("REDIS_PORT") or PORT)
-        self._file = place.folder / "redis.conf"
+    def __init__(self, instance: InstanceEnvironment) -> None:
+        self._instance = instance
+        self._port = int(instance.environ.get("REDIS_PORT") or PORT)
+        self._file = instance.folder / "redis.conf"
 
-    def hooks(self, phase: Phase, wish: DesiredState) -> Sequence[Hook]:
+    def hooks(self, phase: Phase, desired: DesiredState) -> Sequence[Hook]:
         if phase != "PreStart":
             return ()
-        return (Hook("WriteConfiguration", lambda: self._write(wish)),)
+        return (Hook("WriteConfiguration", lambda: self._write(desired)),)
 
-    def start(self, wish: DesiredState) -> StartCommand:
+    def start(self, desired: DesiredState) -> StartCommand:
         return StartCommand(
             argv=("redis-server", str(self._file)),
-            environ={**self._place.environ, **wish.environment},
-            folder=str(self._place.folder),
+            environ={**self._instance.environ, **desired.environment},
+            folder=str(self._instance.folder),
         )
 
-    async def observe(self, wish: DesiredState) -> Observation:
+    async def observe(self, desired: DesiredState) -> Observation:
         try:
             async with asyncio.timeout(_SECONDS):
                 info = parsed(await self._info())
@@ -70,7 +70,7 @@ class Redis:
                 for name, text in info.items()
                 if is_database(name)
             )
-            figures = tuple(
+            metrics = tuple(
                 MetricValue(name, help, float(info[key]))
                 for key, (name, help) in _FIGURES.items()
                 if key in info
@@ -87,40 +87,40 @@ class Redis:
             message="Redis is still loading its data" if loading else "",
             version=info.get("redis_version", ""),
             left=f"{keys} keys are left" if keys else "",
-            writes_refused=self._refusal(wish, info),
-            figures=figures,
+            writes_refused=self._refusal(desired, info),
+            metrics=metrics,
         )
 
-    def _refusal(self, wish: DesiredState, info: dict[str, str]) -> str:
+    def _refusal(self, desired: DesiredState, info: dict[str, str]) -> str:
         """Why it takes no writes: it can't keep them. Empty if it can."""
-        stops = str(wish.settings.get("stop-writes-on-bgsave-error") or "yes") == "yes"
+        stops = str(desired.settings.get("stop-writes-on-bgsave-error") or "yes") == "yes"
         field = "aof_last_write_status" if info.get("aof_last_write_status") == "err" else ""
         if not field and stops and info.get("rdb_last_bgsave_status") == "err":
             field = "rdb_last_bgsave_status"
         if not field:
             return ""
         return (
-            f"Redis takes no writes, since it can't save its data ({field}: err): make room at {self._place.folder}, "
+            f"Redis takes no writes, since it can't save its data ({field}: err): make room at {self._instance.folder}, "
             "where its user must be able to write; its log says what went wrong."
         )
 
-    def stands(self, wish: DesiredState) -> bool:
+    def is_candidate(self, desired: DesiredState) -> bool:
         return False
 
-    async def lead(self, wish: DesiredState, peers: Sequence[Object], leads: Callable[[], bool]) -> Tree:
+    async def lead(self, desired: DesiredState, peers: Sequence[Object], leads: Callable[[], bool]) -> Tree:
         return {}
 
-    async def _write(self, wish: DesiredState) -> None:
+    async def _write(self, desired: DesiredState) -> None:
         try:
-            self._place.folder.mkdir(parents=True, exist_ok=True)
-            self._file.write_text(lines(wish.settings, self._place, self._port))
+            self._instance.folder.mkdir(parents=True, exist_ok=True)
+            self._file.write_text(lines(desired.settings, self._instance, self._port))
         except OSError as problem:
             raise HookFailed(
                 f"{self._file} can't be written: {problem.strerror}; who runs Redis must own its data folder"
             ) from None
 
     async def _info(self) -> str:
-        reader, writer = await asyncio.open_connection(self._place.address, self._port)
+        reader, writer = await asyncio.open_connection(self._instance.address, self._port)
         try:
             writer.write(b"INFO\r\n")
             head = (await reader.readline()).decode()
@@ -134,13 +134,13 @@ class Redis:
             writer.close()
 
 
-def make(place: InstanceEnvironment) -> Redis:
-    return Redis(place)
+def make(instance: InstanceEnvironment) -> Redis:
+    return Redis(instance)
 
 
-def lines(settings: Any, place: InstanceEnvironment, port: int) -> str:
-    """``redis.conf``. What follows from the place can't be set otherwise."""
-    fixed = {"bind": place.address, "port": port, "dir": str(place.folder), "daemonize": "no"}
+def lines(settings: Any, instance: InstanceEnvironment, port: int) -> str:
+    """``redis.conf``. What follows from the environment can't be set otherwise."""
+    fixed = {"bind": instance.address, "port": port, "dir": str(instance.folder), "daemonize": "no"}
     found = {**settings, **fixed}
     return "".join(f"{name} {value}\n" for name, value in found.items())
 

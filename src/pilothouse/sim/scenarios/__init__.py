@@ -2,8 +2,8 @@
 
     SCENARIOS["sets"]                # a Scenario for simulate()
 
-One module a scenario. What has to be is said by what is asked for in the end, and not by what was done on the way: so a run
-with some of the actions left out is judged as well as one with all.
+One module a scenario. What has to be is said by what is asked for in the end, and not by what was done on the
+way: so a run with some of the actions left out is judged as well as one with all.
 """
 
 from __future__ import annotations

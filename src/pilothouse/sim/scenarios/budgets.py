@@ -47,5 +47,5 @@ BUDGETS = Scenario(
     budget_users,
     budgets_settled,
     every(),
-    habits=FRAIL,
+    timing=FRAIL,
 )

@@ -12,11 +12,12 @@ from pilothouse.base.clock import Clock
 from pilothouse.client.api import Api
 from pilothouse.controllers.cassandra_clusters import cassandra_clusters
 from pilothouse.controllers.elasticsearch.cluster_controller import elasticsearch_clusters
+from pilothouse.controllers.elasticsearch.desired.pilot_specs import new_pilot_spec
 from pilothouse.controllers.garbage_collector import garbage
 from pilothouse.controllers.invariants import PROMISES
-from pilothouse.controllers.pilots.pilot_collection import collecting
-from pilothouse.controllers.pilots.pilot_creation import pilots
-from pilothouse.controllers.pilots.pilot_heartbeats import silence
+from pilothouse.controllers.pilots.pilot_collection import pilot_collector
+from pilothouse.controllers.pilots.pilot_creation import pilot_creator
+from pilothouse.controllers.pilots.pilot_heartbeats import silent_pilots
 from pilothouse.controllers.scheduling.scheduler import scheduling
 from pilothouse.controllers.service_accounts import service_accounts
 from pilothouse.controllers.stateful_sets.stateful_set_controller import stateful_sets
@@ -76,7 +77,8 @@ def cluster_owner(rng: Random) -> Sequence[UserAction]:
 
 
 def story(first: Tree, *then: tuple[float, Tree]) -> Callable[[Random], Sequence[UserAction]]:
-    """An owner who knows what he wants: a cluster with these fields of its spec, and so many seconds later others."""
+    """An owner who knows what he wants: a cluster with these fields of its spec, and so many seconds later
+    others."""
 
     def owner(rng: Random) -> Sequence[UserAction]:
         made = UserAction(2, "create the cluster", create(ElasticsearchCluster, _cluster(first)))
@@ -92,7 +94,8 @@ def pools_of(data: int = 3, masters: int = 3, *, extra: int = 0) -> Tree:
 
 
 async def cluster_settled(api: Api) -> str:
-    """Each pool has its nodes, ready, of the version that is asked for or that can't be left, and every Pilot has its pod."""
+    """Each pool has its nodes, ready, of the version that is asked for or that can't be left, and every Pilot
+    has its pod."""
     cluster = await api.find(ElasticsearchCluster, NAME, SPACE)
     if cluster is None:
         return ""
@@ -129,7 +132,7 @@ async def cluster_settled(api: Api) -> str:
     return ""
 
 
-async def squadron(server: SimulatedServer, clock: Clock, rng: Random) -> None:
+async def run_pilots(server: SimulatedServer, clock: Clock, rng: Random) -> None:
     """The pilots of the cluster, and what they run."""
     await SimulatedPilots(server.api("pilots"), SPACE, NAME, clock, rng).run()
 
@@ -170,10 +173,10 @@ ELASTIC = Scenario(
     (
         elasticsearch_clusters,
         cassandra_clusters,
-        pilots,
+        pilot_creator({ElasticsearchCluster: new_pilot_spec}),
         # Soon enough that none is left when all has come to rest.
-        collecting(30.0),
-        silence(),
+        pilot_collector(30.0),
+        silent_pilots(),
         scheduling,
         stateful_sets,
         garbage,
@@ -182,5 +185,5 @@ ELASTIC = Scenario(
     cluster_owner,
     cluster_settled,
     (*PROMISES["stateful-sets"], *PROMISES["garbage"], *PROMISES["elasticsearch-clusters"]),
-    beside=squadron,
+    companion=run_pilots,
 )

@@ -62,5 +62,5 @@ HOUSE = Scenario(
     house_settled,
     every(),
     managers=3,
-    habits=FRAIL,
+    timing=FRAIL,
 )

@@ -28,5 +28,5 @@ NODES = Scenario(
     nodes_settled,
     every(),
     nodes=2,
-    habits=FRAIL,
+    timing=FRAIL,
 )

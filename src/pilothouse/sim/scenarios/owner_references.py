@@ -20,7 +20,8 @@ _PERSISTENT: Final = 30
 
 
 def owner_users(rng: Random) -> Sequence[UserAction]:
-    """A family of config maps and secrets, whose heads are deleted in one way or another, and which get new heads."""
+    """A family of config maps and secrets, whose heads are deleted in one way or another, and which get new
+    heads."""
     doing: list[UserAction] = [given_space()]
     names = [f"c{number}" for number in range(rng.randint(3, 8))]
     for number, name in enumerate(names):
@@ -56,7 +57,7 @@ async def owners_settled(api: Api) -> str:
 
 
 def _delete_head(name: str, how: Propagation) -> Do:
-    """Only what belongs to nobody is deleted by people: the rest is what the promises are about."""
+    """Only what belongs to nobody is deleted by people: the rest is what the invariants are about."""
 
     async def do(api: Api) -> Object | None:
         found = await api.find(_kind(name), name, SPACE)
@@ -83,7 +84,8 @@ def _child(name: str, parents: Sequence[str]) -> Do:
 
 
 def _replace(name: str, parent: str) -> Do:
-    """Those that it belongs to are deleted, and before anybody else gets to it, it is made again for somebody who lives."""
+    """Those that it belongs to are deleted, and before anybody else gets to it, it is made again for somebody
+    who lives."""
 
     async def do(api: Api) -> Object | None:
         child = await api.find(_kind(name), name, SPACE)

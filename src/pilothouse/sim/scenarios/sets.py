@@ -116,5 +116,5 @@ SETS = Scenario(
     set_users,
     sets_settled,
     (*PROMISES["stateful-sets"], *PROMISES["garbage"]),
-    habits=FRAIL,
+    timing=FRAIL,
 )

@@ -8,7 +8,7 @@
 
 It is made for a server that is near and calls that are small and many. A call is some bytes, of headers that were made
 once and the message, and one future; what is sent in one turn of the loop is sent in one go, and what comes is read in
-one go, whoever it is for.
+one go, for all calls.
 
 **Nothing hangs.** Every call has a deadline, which one timer for all of them keeps. A connection on which calls wait and
 nothing has come for a while is pinged, and given up if that isn't answered. When it ends, every call on it ends, with
@@ -93,7 +93,7 @@ class Channel(asyncio.Protocol):
         self._timer: asyncio.TimerHandle | None = None
         self._heard = False
         self._pinged = False
-        self._keeper = loop.call_later(_QUIET, self._keep_alive)
+        self._keepalive_timer = loop.call_later(_QUIET, self._keep_alive)
 
     @classmethod
     async def connect(cls, host: str, port: int, *, tls: ssl.SSLContext | None, patience: float) -> Channel:
@@ -248,7 +248,9 @@ class Channel(asyncio.Protocol):
         if self._pinged:
             self._write(frame(PING, 0, 0, bytes(8)))
         self._heard = False
-        self._keeper = self._loop.call_later(_ANSWERED_WITHIN if self._pinged else _QUIET, self._keep_alive)
+        self._keepalive_timer = self._loop.call_later(
+            _ANSWERED_WITHIN if self._pinged else _QUIET, self._keep_alive
+        )
 
     # What comes in
 
@@ -324,14 +326,14 @@ class Channel(asyncio.Protocol):
             self._outcomes[block] = found
         return found
 
-    def _hear(self, exchange: StreamExchange, said: GrpcStatus, last: int) -> None:
+    def _hear(self, exchange: StreamExchange, status: GrpcStatus, last: int) -> None:
         """Headers or trailers. The server may answer before it has read all of a request: then it wants no more."""
         if last:
             if exchange.unsent:
                 self._write(frame(RST_STREAM, 0, exchange.id, number(http2_frames.CANCEL)))
-            self._end(exchange, grpc_status.failure(said) if said.status != 0 else None)
-        elif said.http != 200 and not (said.http and said.http < 200):
-            self.abandon(exchange, grpc_status.failure(said))
+            self._end(exchange, grpc_status.failure(status) if status.status != 0 else None)
+        elif status.http != 200 and not (status.http and status.http < 200):
+            self.abandon(exchange, grpc_status.failure(status))
 
     def _control(self, kind: int, flags: int, id: int, payload: bytes) -> None:
         if kind == WINDOW_UPDATE:
@@ -404,7 +406,7 @@ class Channel(asyncio.Protocol):
             return
         self.retired = True
         self._lost = partial(CallFailed, code, details, arrived=False)
-        self._keeper.cancel()
+        self._keepalive_timer.cancel()
         if self._timer is not None:
             self._timer.cancel()
         begun, waiting = list(self._open.values()), list(self._waiting)
@@ -417,7 +419,7 @@ class Channel(asyncio.Protocol):
             exchange.finish(CallFailed(code, details))
         if not self._greeted.done():
             self._greeted.set_exception(self._lost())
-            self._greeted.exception()  # Whoever was waiting may have given up.
+            self._greeted.exception()  # The caller may have given up.
         if self._transport is not None:
             # Not a close: that would wait for a server that hangs to take what is still to be sent.
             self._transport.abort()

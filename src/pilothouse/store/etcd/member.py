@@ -3,8 +3,8 @@
     endpoint = MemberEndpoint("https://10.0.0.1:2379", tls=Tls(ca=...), confidential=False, patience=10.0)
     channel = endpoint.live or await endpoint.connected(patience=2.0)
 
-Whoever needs a connection at the same time waits for the same attempt. A failed one is not repeated for a moment, however
-many ask: they are told what the last one was told.
+Calls that need a connection at the same time wait for the same attempt. A failed one is not repeated for a moment: until then
+calls get the same error.
 """
 
 from __future__ import annotations

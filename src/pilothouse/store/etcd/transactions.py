@@ -11,12 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from pilothouse.base.protobuf_wire import varint
+
 
 def put(key: bytes, value: bytes, lease: int) -> bytes:
     """An act: a RequestOp that puts a value."""
     request = _field(b"\x0a", key) + _field(b"\x12", value)
     if lease:
-        request += b"\x18" + _varint(lease)
+        request += b"\x18" + varint(lease)
     return _field(b"\x12", request)
 
 
@@ -30,25 +32,10 @@ def conditional(expected: Sequence[tuple[bytes, int]], act: bytes) -> bytes:
     compare = look = b""
     for key, revision in expected:
         # Target 2 is the key's last revision; the result that is left out asks for equality.
-        compare += _field(b"\x0a", b"\x10\x02" + _field(b"\x1a", key) + b"\x30" + _varint(revision))
+        compare += _field(b"\x0a", b"\x10\x02" + _field(b"\x1a", key) + b"\x30" + varint(revision))
         look += _field(b"\x1a", _field(b"\x0a", _field(b"\x0a", key)))
     return b"".join((compare, _field(b"\x12", act), look))
 
 
 def _field(tag: bytes, value: bytes) -> bytes:
-    return tag + _varint(len(value)) + value
-
-
-def _varint(number: int) -> bytes:
-    if 0 <= number < 0x80:
-        return bytes((number,))
-    if 0x80 <= number < 0x4000:
-        return bytes((number & 0x7F | 0x80, number >> 7))
-    if number < 0:
-        number += 1 << 64
-    coded = bytearray()
-    while number >= 0x80:
-        coded.append(number & 0x7F | 0x80)
-        number >>= 7
-    coded.append(number)
-    return bytes(coded)
+    return tag + varint(len(value)) + value

@@ -74,6 +74,12 @@ def check_elasticsearch(
         yield from _check_security_stays(new, old)
 
 
+def check_pilot_section(section: Mapping[str, Any], path: str) -> Problems:
+    """The section of a Pilot's spec."""
+    for index, plugin in enumerate(section.get("plugins", ())):
+        yield from check_plugin(plugin, f"{path}.plugins[{index}]")
+
+
 def check_plugin(plugin: Any, path: str) -> Problems:
     """A plugin's source, in the versions where a plugin has one."""
     url = plugin.get("url") if isinstance(plugin, dict) else None

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from pilothouse.api.navigator.pilot_schema import check_sections
 from pilothouse.api.navigator.pilots import contradicts
 from pilothouse.api.navigator.validation.clusters import Problems
-from pilothouse.api.navigator.validation.elasticsearch import check_plugin
 from pilothouse.meta import names
 from pilothouse.meta.fields import FieldError, entry
 
@@ -27,5 +27,4 @@ def check_pilot(new: Mapping[str, Any], old: Mapping[str, Any] | None) -> Proble
         if not name or name in (".", "..") or "/" in name or "\0" in name:
             where = entry("spec.configuration.files", name)
             yield FieldError.invalid(where, name, "must be the plain name of a file, without a folder")
-    for index, plugin in enumerate((spec.get("elasticsearch") or {}).get("plugins", ())):
-        yield from check_plugin(plugin, f"spec.elasticsearch.plugins[{index}]")
+    yield from check_sections(spec)

@@ -25,7 +25,7 @@ from pilothouse.apiserver.storage.watch_cache import WatchCache
 from pilothouse.base.clock import Clock
 from pilothouse.base.rfc3339 import format_time
 from pilothouse.meta import errors
-from pilothouse.meta.apply import apply
+from pilothouse.meta.apply.server_side_apply import apply
 from pilothouse.meta.kind import Object
 from pilothouse.meta.selectors import LabelSelector, SelectorError
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from pilothouse.api.applications.registry import BUILT_IN
 from pilothouse.apiserver.authorization.rbac.controller_policy import CONTROLLER_ROLES
 from pilothouse.apiserver.authorization.rbac.role_builders import (
     CREATE_EVENTS,
@@ -40,6 +41,7 @@ _HEALTH = "/healthz /livez /readyz"
 _VERSION = "/version /version/"
 
 _NAVIGATOR = "navigator.jetstack.io"
+_CLUSTERS = " ".join(each.cluster.plural for each in BUILT_IN if each.cluster is not None)
 _K0S = "autopilot.k0sproject.io"
 _OPENSTORAGE = "autopilot.libopenstorage.org"
 _OWN = "pilothouse.io"
@@ -274,7 +276,7 @@ def _components() -> Iterable[Object]:
 def _ours() -> Iterable[Object]:
     """Our own kinds, for people and for our own components."""
     shown = (
-        (_NAVIGATOR, "elasticsearchclusters cassandraclusters pilots"),
+        (_NAVIGATOR, f"{_CLUSTERS} pilots"),
         (_OPENSTORAGE, "autopilotruleobjects actionapprovals applicationactions"),
         # Of the whole cluster: seen by whoever may view all namespaces.
         (_OPENSTORAGE, "autopilotrules applicationpolicies"),
@@ -288,7 +290,7 @@ def _ours() -> Iterable[Object]:
     )
     yield plain(
         "pilothouse:aggregate-to-edit",
-        verbs(EDIT, "elasticsearchclusters cassandraclusters pilots", _NAVIGATOR),
+        verbs(EDIT, f"{_CLUSTERS} pilots", _NAVIGATOR),
         verbs(EDIT, "actionapprovals", _OPENSTORAGE),
         labels=[EDIT_LABEL],
     )
@@ -347,7 +349,7 @@ def _ours() -> Iterable[Object]:
     )
     yield plain(
         "pilothouse:pilot",
-        verbs(VIEW, "elasticsearchclusters cassandraclusters pilots", _NAVIGATOR),
+        verbs(VIEW, f"{_CLUSTERS} pilots", _NAVIGATOR),
         verbs("get patch update", "pilots/status", _NAVIGATOR),
         verbs(VIEW, "configmaps pods secrets"),
         verbs("create patch update " + VIEW, "leases", "coordination.k8s.io"),

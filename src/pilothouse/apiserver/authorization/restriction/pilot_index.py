@@ -1,11 +1,11 @@
-"""Which Pilot belongs to which cluster. Follows the cache.
+"""Which Pilot belongs to which cluster, as the watch cache has it.
 
     pilots = PilotIndex(cache)
     cache.listen(pilots)
-    pilots.find("t", "es-demo-data-0").cluster      # ClusterRecord("ElasticsearchCluster", "demo", uid)
+    pilots.find("t", "demo-data-0").cluster         # ClusterRecord(noun, label, "demo", uid)
 
-A PilotRecord's cluster is its controlling owner, if that is one of the kinds of cluster there are; uid and all, so that a cluster
-of the same name that comes later is another one.
+The cluster of a Pilot is its controlling owner, if that is of the cluster kind of an application. It is compared by uid, too: a cluster
+of the same name that is created later is another one.
 """
 
 from __future__ import annotations
@@ -14,34 +14,28 @@ from collections.abc import Mapping
 
 import msgspec
 
+from pilothouse.api.applications.registry import application_of_cluster
+from pilothouse.api.kind_names import KindName
 from pilothouse.api.navigator.clusters import GROUP
-from pilothouse.api.navigator.labels import CLUSTER_NAME, leader_lease, pilot_lease
+from pilothouse.api.navigator.labels import leader_lease, pilot_lease
 from pilothouse.apiserver.storage.collection import CacheEvent, Collection
 from pilothouse.apiserver.storage.watch_cache import WatchCache
 
 PILOTS = f"{GROUP}/pilots"
-_PLURALS = {kind: f"{kind.lower()}s" for kind in CLUSTER_NAME}
 
 
 class ClusterRecord(msgspec.Struct, frozen=True):
     """A database cluster."""
 
-    kind: str
+    noun: KindName
+    label: str
+    """On all objects of the cluster; the value is the cluster's name."""
     name: str
     uid: str
 
     @property
-    def plural(self) -> str:
-        return _PLURALS[self.kind]
-
-    @property
-    def label(self) -> str:
-        """The label by which what is of the cluster is known; its value is the cluster's name."""
-        return CLUSTER_NAME[self.kind]
-
-    @property
     def selector(self) -> str:
-        """What a list of its objects is confined with."""
+        """The label selector of its objects."""
         return f"{self.label}={self.name}"
 
     @property
@@ -50,7 +44,7 @@ class ClusterRecord(msgspec.Struct, frozen=True):
 
 
 class PilotRecord(msgspec.Struct, frozen=True):
-    """What matters of a PilotRecord."""
+    """The metadata of a Pilot that authorization reads."""
 
     uid: str
     cluster: ClusterRecord | None
@@ -58,19 +52,19 @@ class PilotRecord(msgspec.Struct, frozen=True):
 
 
 def own_lease(pilot: str) -> str:
-    """The lease in which a pilot shows that it is alive."""
+    """The lease that a pilot renews."""
     return pilot_lease(pilot)
 
 
 class PilotIndex:
-    """PilotIndex by their place. A listener of the cache."""
+    """Pilots by namespace and name. A listener of the cache."""
 
     def __init__(self, cache: WatchCache) -> None:
         self._cache = cache
         self._pilots: dict[tuple[str, str], PilotRecord] = {}
 
     def find(self, namespace: str, name: str) -> PilotRecord | None:
-        """A PilotRecord, whoever owns it."""
+        """A Pilot, whoever owns it."""
         return self._pilots.get((namespace, name))
 
     def happened(self, collection: Collection, event: CacheEvent) -> None:
@@ -81,7 +75,7 @@ class PilotIndex:
         """Nothing waits for the end of a batch: no decision is made within one."""
 
     def broken(self) -> None:
-        """Read everything anew after the cache was listed anew."""
+        """Read all Pilots again after the cache was listed again."""
         self._pilots = {}
         for item in self._cache.collection(PILOTS).items.values():
             self._follow(item.key, item.value)
@@ -110,8 +104,9 @@ class _Metadata(msgspec.Struct, rename="camel"):
 
     def cluster(self) -> ClusterRecord | None:
         for owner in self.owner_references or ():
-            if owner.controller and owner.kind in CLUSTER_NAME and owner.api_version.startswith(f"{GROUP}/"):
-                return ClusterRecord(owner.kind, owner.name, owner.uid)
+            application = application_of_cluster(owner.api_version.rpartition("/")[0], owner.kind)
+            if owner.controller and application is not None and application.cluster is not None:
+                return ClusterRecord(application.cluster, application.cluster_label, owner.name, owner.uid)
         return None
 
 

@@ -1,15 +1,15 @@
 """What a pilot may ask for: what is of its own cluster, and of that it writes next to nothing.
 
 A pilot is whoever bears a token bound to a pod that has a Pilot of its name, or that says it will have one (the label
-``has-pilot``). Its cluster is that PilotRecord's controlling owner. *Of the cluster* is what carries the cluster's label, so that a
+``has-pilot``). Its cluster is that Pilot's controlling owner. *Of the cluster* is what carries the cluster's label, so that a
 list or watch with that label as its selector is of the cluster too; and a Pilot that the cluster controls, with its lease.
 
 | | reads | writes |
 |---|---|---|
 | its Pilot | get, list, watch | the status |
-| the cluster's other PilotIndex, its config maps and secrets | get; list and watch by label or name | |
+| the cluster's other Pilots, its config maps and secrets | get; list and watch by label or name | |
 | the cluster itself; its own pod | get; list and watch by name | |
-| the leases of the cluster's PilotIndex | get; list and watch by label or name | its own, and the leader's: create, update, patch |
+| the leases of the cluster's Pilots | get; list and watch by label or name | its own, and the leader's: create, update, patch |
 | events | | create, update, patch, about its own |
 
 While its Pilot is not there, a pilot may wait for it and do nothing else. Every other namespace is out of scope.
@@ -17,7 +17,6 @@ While its Pilot is not there, a pilot may wait for it and do nothing else. Every
 
 from __future__ import annotations
 
-from pilothouse.api.navigator.clusters import GROUP as NAVIGATOR
 from pilothouse.apiserver.authorization.authorizer import Attributes, AuthorizationDecision
 from pilothouse.apiserver.authorization.restriction.identity import PodBoundUser
 from pilothouse.apiserver.authorization.restriction.pilot_index import (
@@ -78,7 +77,7 @@ class PilotScope:
                 return self._lease(bound, cluster, asked)
             case "" | "events.k8s.io", "events", "":
                 return _YES if asked.verb == "create" or asked.verb in CHANGES else _BEYOND
-        if cluster is not None and (asked.group, asked.resource) == (NAVIGATOR, cluster.plural):
+        if cluster is not None and (asked.group, asked.resource) == (cluster.noun.group, cluster.noun.plural):
             return _YES if reads and asked.name == cluster.name and not asked.subresource else _BEYOND
         return _BEYOND
 
@@ -118,7 +117,7 @@ def _confined(cluster: ClusterRecord | None, asked: Attributes) -> Authorization
         return denied("pilot: its Pilot is not controlled by a cluster, so nothing else is of its cluster")
     if asked.verb != "get" and selects_label(asked, cluster.label, cluster.name):
         return _YES
-    reason = f'pilot: may read what is of its own cluster only, {cluster.kind} "{cluster.name}"'
+    reason = f'pilot: may read what is of its own cluster only, {cluster.noun.kind} "{cluster.name}"'
     if asked.verb == "get" or asked.name:
         return denied(f"{reason}; this has not its label {cluster.selector}")
     return denied(

@@ -75,7 +75,7 @@ class PilotWrites:
         cluster = pilot.cluster if pilot is not None else None
         own = {("Pilot", bound.pod), ("Pod", bound.pod), ("Lease", own_lease(bound.pod))}
         if cluster is not None:
-            own |= {(cluster.kind, cluster.name), ("Lease", cluster.leader_lease)}
+            own |= {(cluster.noun.kind, cluster.name), ("Lease", cluster.leader_lease)}
         said = (about.get("kind"), about.get("name"))
         if about.get("namespace") != bound.namespace or said not in own:
             _refuse(

@@ -1,6 +1,6 @@
 """What the leading pilot has to do for its whole cluster: a pure decision over what Elasticsearch and the Pilots say.
 
-    for act in acts(cluster, pilots, state, settings, (8, 17)): ...
+    for action in cluster_actions(prefix, pilots, state, settings, (8, 17), release=True): ...
 
 * The names of decommissioned nodes are in the allocation exclusion, those of masters also in the voting exclusions (7 and later); names that are no
   longer to go, or whose Pilot is gone, are taken out. Names that are not of this cluster's nodes are a person's, and stay.
@@ -19,7 +19,7 @@ from typing import Any, Final
 
 import msgspec
 
-from pilothouse.api.navigator.configurations import MINIMUM_MASTERS
+from pilothouse.api.applications.elasticsearch_application import MINIMUM_MASTERS
 from pilothouse.api.objects import Object, Tree
 from pilothouse.pilot.drivers.elasticsearch.cluster_state import ClusterState
 

@@ -1,8 +1,8 @@
 """The driver of Elasticsearch: a node as its pilot runs it, and the cluster as the leading pilot looks after it.
 
-    driver = make(place)
-    await driver.observe(wish)          # ready, documents, shards, what is left, figures
-    await driver.lead(wish, pilots, leads)     # exclusions, allocation; the facts of the whole cluster
+    driver = make(instance)
+    await driver.observe(desired)          # ready, documents, shards, what is left, metrics
+    await driver.lead(desired, pilots, leads)     # exclusions, allocation; the facts of the whole cluster
 
 All is asked of the node beside us. A node is ready when it sees a master and is seen by it.
 """
@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
-from pilothouse.api.navigator.configurations import INITIAL_MASTERS, MINIMUM_MASTERS, SECURITY
+from pilothouse.api.applications.elasticsearch_application import INITIAL_MASTERS, MINIMUM_MASTERS, SECURITY
 from pilothouse.api.objects import Object, Tree
 from pilothouse.pilot.driver import (
     DesiredState,
@@ -62,51 +62,51 @@ class Elasticsearch:
 
     application = "elasticsearch"
 
-    def __init__(self, place: InstanceEnvironment) -> None:
-        self._place = place
-        self._layout = preflight.DataLayout(place.folder)
-        self._secrets = tls_and_users.MountedSecrets.of(place.environ)
-        self._node = ElasticsearchClient(place.address, secrets=self._secrets)
+    def __init__(self, instance: InstanceEnvironment) -> None:
+        self._instance = instance
+        self._layout = preflight.DataLayout(instance.folder)
+        self._secrets = tls_and_users.MountedSecrets.of(instance.environ)
+        self._node = ElasticsearchClient(instance.address, secrets=self._secrets)
         self._plugins: list[Tree] = []
         self._found: tuple[Path, Build] | None = None
         self._copied: Path | None = None
         self._attendance = cluster_actions.MembershipTimer()
         self._drain = cluster_actions.DrainProgress()
         self._inquiry = allocation_explain.AllocationExplain()
-        self._figures: tuple[MetricValue, ...] = ()
+        self._metrics: tuple[MetricValue, ...] = ()
         """Of the whole cluster, as they were when it was last led."""
 
-    def hooks(self, phase: Phase, wish: DesiredState) -> Sequence[Hook]:
+    def hooks(self, phase: Phase, desired: DesiredState) -> Sequence[Hook]:
         if phase == "PreStart":
             return (
-                Hook("Preflight", lambda: self._check(wish)),
-                Hook("AwaitLeader", lambda: self._await_leader(wish)),
-                Hook("WriteConfiguration", lambda: self._write(wish)),
-                Hook("TakeUpSecrets", lambda: self._take_up_secrets(wish)),
-                Hook("InstallPlugins", lambda: self._install(wish)),
+                Hook("Preflight", lambda: self._check(desired)),
+                Hook("AwaitLeader", lambda: self._await_leader(desired)),
+                Hook("WriteConfiguration", lambda: self._write(desired)),
+                Hook("TakeUpSecrets", lambda: self._take_up_secrets(desired)),
+                Hook("InstallPlugins", lambda: self._install(desired)),
             )
-        if phase == "PreStop" and not wish.decommission:
+        if phase == "PreStop" and not desired.decommission:
             return (
                 Hook("HoldReplicasBack", self._hold_back),
                 Hook("Flush", self._flush),
-                *((Hook("GiveVoteAway", self._give_vote_away),) if self.stands(wish) else ()),
+                *((Hook("GiveVoteAway", self._give_vote_away),) if self.is_candidate(desired) else ()),
             )
         return ()
 
-    def start(self, wish: DesiredState) -> StartCommand:
+    def start(self, desired: DesiredState) -> StartCommand:
         home, build = self._build()
-        if self._wanted_plugins(wish) and self._copied is not None and self._copied.exists():
+        if self._wanted_plugins(desired) and self._copied is not None and self._copied.exists():
             # Else it could not be made, which keeps nobody from starting who is to give its data away.
             home = self._copied
         return StartCommand(
             argv=(str(home / "bin" / "elasticsearch"),),
-            environ=self._environ(wish, build, home),
+            environ=self._environ(desired, build, home),
             folder=str(self._layout.root),
             clean_codes=(0, 143),
             noise=_NOISE,
         )
 
-    async def observe(self, wish: DesiredState) -> Observation:
+    async def observe(self, desired: DesiredState) -> Observation:
         _, build = self._build()
         try:
             state = cluster_state.ClusterState.of(
@@ -114,13 +114,13 @@ class Elasticsearch:
                     cluster_state.STATE, local="true", filter_path=cluster_state.STATE_FILTER
                 )
             )
-            left, held = await self._left(wish, build) if wish.decommission else (None, None)
+            left, held = await self._left(desired, build) if desired.decommission else (None, None)
             # Asked last: what is reported of a node that is to go must not be from before it was seen to be empty.
             stats = await self._node.get(cluster_state.STATS, filter_path=cluster_state.STATS_FILTER)
         except NodeRequestFailed as problem:
             if problem.code == _NO_STATE:
                 # It is up, and has never been in a cluster; from version 8 on it says no more than that.
-                restart = self._must_form(wish, cluster_state.ClusterState(), build)
+                restart = self._must_form(desired, cluster_state.ClusterState(), build)
                 return Observation(ready=False, message=_NO_MASTER, version=build.version, restart=restart)
             return Observation(
                 ready=False,
@@ -128,7 +128,7 @@ class Elasticsearch:
                 answers=problem.listens,
                 version=build.version,
             )
-        id = state.id_of(self._place.name)
+        id = state.id_of(self._instance.name)
         joined = state.has_master and bool(id)
         shards = state.shards.get(id, 0) if joined else None
         documents = cluster_state.documents(stats)
@@ -144,7 +144,7 @@ class Elasticsearch:
         status: Tree = {
             "version": build.version,
             "plugins": self._plugins,
-            "security": tls_and_users.state(build.secured, wish.settings.get(SECURITY)),
+            "security": tls_and_users.state(build.secured, desired.settings.get(SECURITY)),
         }
         if joined:
             status |= {"shards": shards, "documents": documents}
@@ -155,25 +155,25 @@ class Elasticsearch:
             status=status,
             left=left,
             surplus=surplus,
-            figures=(
-                *elasticsearch_metrics.node_metrics(stats, shards, **self._who(wish)),
-                *(self._figures if wish.leads else ()),
+            metrics=(
+                *elasticsearch_metrics.node_metrics(stats, shards, **self._who(desired)),
+                *(self._metrics if desired.leads else ()),
             ),
-            restart=self._must_form(wish, state, build),
+            restart=self._must_form(desired, state, build),
         )
 
-    def stands(self, wish: DesiredState) -> bool:
+    def is_candidate(self, desired: DesiredState) -> bool:
         """Masters do: only they can form a cluster."""
-        return "master" in ((wish.spec.get("elasticsearch") or {}).get("roles") or ())
+        return "master" in ((desired.spec.get("elasticsearch") or {}).get("roles") or ())
 
-    async def lead(self, wish: DesiredState, peers: Sequence[Object], leads: Callable[[], bool]) -> Tree:
+    async def lead(self, desired: DesiredState, peers: Sequence[Object], leads: Callable[[], bool]) -> Tree:
         _, build = self._build()
         try:
             whole = await self._node.get(cluster_state.LED_STATE, filter_path=cluster_state.LED_STATE_FILTER)
             state = cluster_state.ClusterState.of(whole)
             answer = await self._node.get("/_cluster/settings", flat_settings="true")
             settings = cluster_actions.settings_in_force(answer)
-            prefix = self._prefix(wish)
+            prefix = self._prefix(desired)
             held = cluster_actions.held(prefix, peers, state, settings)
             release = self._attendance.suffices(
                 cluster_actions.are_all_in(peers, state), held, time.monotonic()
@@ -198,8 +198,8 @@ class Elasticsearch:
         if read_only is not None:
             facts["readOnlyIndices"] = read_only
         count = read_only["count"] if read_only is not None else 0
-        self._figures = tuple(
-            elasticsearch_metrics.cluster_metrics(health, count, cluster=self._who(wish)["cluster"])
+        self._metrics = tuple(
+            elasticsearch_metrics.cluster_metrics(health, count, cluster=self._who(desired)["cluster"])
         )
         facts["members"] = cluster_actions.members(peers, state)
         if waiting := cluster_actions.without_vote(prefix, peers, state, settings):
@@ -236,7 +236,7 @@ class Elasticsearch:
                 else:
                     await self._node.post(f"{path}/{listed}", timeout="8s")
 
-    async def _left(self, wish: DesiredState, build: Build) -> tuple[str, int | None]:
+    async def _left(self, desired: DesiredState, build: Build) -> tuple[str, int | None]:
         """What keeps this node from being done with, and how many shards it has by the master's account, if that is known.
 
         Asked in this order, and of the master: where it is excluded first and holds nothing then, nothing can come any more.
@@ -244,15 +244,15 @@ class Elasticsearch:
         try:
             answer = await self._node.get("/_cluster/settings", flat_settings="true")
             settings = cluster_actions.settings_in_force(answer)
-            asked = cluster_actions.decommission(wish.uid, wish.generation)
-            if cluster_actions.decommissions(settings).get(self._place.name) != asked:
+            asked = cluster_actions.decommission(desired.uid, desired.generation)
+            if cluster_actions.decommissions(settings).get(self._instance.name) != asked:
                 return "shards may still come: the leading pilot has not excluded this node yet", None
             copies = await self._node.get(cluster_state.STATE, filter_path=cluster_state.COPIES_FILTER)
             holders = await self._node.get(cluster_state.DATA_NODES, filter_path=cluster_state.NODES_FILTER)
         except NodeRequestFailed as problem:
             return f"it is not known what is left on it: {problem}", None
         state = cluster_state.ClusterState.of(copies)
-        id = state.id_of(self._place.name)
+        id = state.id_of(self._instance.name)
         if not state.has_master or not id:
             return "the node is not part of the cluster, so nobody knows what is left on it", None
         excluded = str(settings.get(cluster_actions.EXCLUDED) or "").split(",")
@@ -267,43 +267,53 @@ class Elasticsearch:
                 f"shards of {', '.join(lost)} are on no node, and this one may have the last copy of them",
                 shards,
             )
-        if self.stands(wish) and build.numbers >= (7, 0) and id in state.voters:
+        if self.is_candidate(desired) and build.numbers >= (7, 0) and id in state.voters:
             return "it still has a vote among the masters", shards
-        if self.stands(wish) and build.numbers < (7, 0):
-            enough, present = wish.settings.get(MINIMUM_MASTERS), settings.get(MINIMUM_MASTERS)
+        if self.is_candidate(desired) and build.numbers < (7, 0):
+            enough, present = desired.settings.get(MINIMUM_MASTERS), settings.get(MINIMUM_MASTERS)
             if enough is not None and str(present) != str(enough):
                 said = f"{present} masters have to see each other, and {enough} have to be enough without it"
                 return said, shards
         return "", shards
 
-    def _must_form(self, wish: DesiredState, state: cluster_state.ClusterState, build: Build) -> str:
+    def _must_form(self, desired: DesiredState, state: cluster_state.ClusterState, build: Build) -> str:
         """A pilot that came to lead after its node was started, while there is no cluster yet."""
-        if not wish.leads or state.uuid or not wish.settings.get(INITIAL_MASTERS) or build.numbers < (7, 0):
+        if (
+            not desired.leads
+            or state.uuid
+            or not desired.settings.get(INITIAL_MASTERS)
+            or build.numbers < (7, 0)
+        ):
             return ""
         file = self._layout.configuration / "elasticsearch.yml"
         if INITIAL_MASTERS in file.read_text():
             return ""
         return "its pilot has come to lead a cluster that has not been formed yet"
 
-    async def _check(self, wish: DesiredState) -> None:
+    async def _check(self, desired: DesiredState) -> None:
         home, build = self._build()
-        if wish.settings.get(SECURITY) and not build.secured:
+        if desired.settings.get(SECURITY) and not build.secured:
             raise HookFailed(
                 f"security is asked for, and the Elasticsearch at {home} has none (there is no modules/x-pack-security): it is not started. "
                 "Take a distribution that has it, such as Elastic's own image, or take spec.security out",
                 {"security": tls_and_users.state(build.secured, True)},
             )
-        preflight.check_machine(self._layout, build, self._place.address)
+        preflight.check_machine(self._layout, build, self._instance.address)
 
-    async def _await_leader(self, wish: DesiredState) -> None:
-        if wish.settings.get(INITIAL_MASTERS) and self.stands(wish) and not wish.leads and not wish.leader:
+    async def _await_leader(self, desired: DesiredState) -> None:
+        if (
+            desired.settings.get(INITIAL_MASTERS)
+            and self.is_candidate(desired)
+            and not desired.leads
+            and not desired.leader
+        ):
             raise HookNotReady("the pilots have not chosen yet who of them forms the cluster")
 
-    async def _write(self, wish: DesiredState) -> None:
+    async def _write(self, desired: DesiredState) -> None:
         home, build = self._build()
         settings = settings_of(
-            wish,
-            self._place,
+            desired,
+            self._instance,
             build,
             data=self._layout.data,
             logs=self._layout.logs,
@@ -311,28 +321,28 @@ class Elasticsearch:
         )
         if self._secrets is not None and settings.get(SECURITY):
             settings |= tls_and_users.ssl_settings()
-        files = (wish.spec.get("configuration") or {}).get("files") or {}
+        files = (desired.spec.get("configuration") or {}).get("files") or {}
         preflight.write_configuration(self._layout, home, build, settings, files)
 
-    async def _take_up_secrets(self, wish: DesiredState) -> None:
-        if self._secrets is None or not wish.settings.get(SECURITY):
+    async def _take_up_secrets(self, desired: DesiredState) -> None:
+        if self._secrets is None or not desired.settings.get(SECURITY):
             return
         home, build = self._build()
         self._secrets.take_up(self._layout.configuration)
-        environ = self._environ(wish, build, home)
+        environ = self._environ(desired, build, home)
         await self._secrets.store_password(home, self._layout.configuration, environ)
 
-    async def _install(self, wish: DesiredState) -> None:
+    async def _install(self, desired: DesiredState) -> None:
         self._plugins = []
-        wanted = self._wanted_plugins(wish)
+        wanted = self._wanted_plugins(desired)
         if wanted:
             try:
                 target = self._copy()
                 home, build = self._build()
-                environ = self._environ(wish, build, target)
+                environ = self._environ(desired, build, target)
                 self._plugins = await plugins.install(target, home, wanted, environ)
             except HookFailed as problem:
-                if not wish.decommission:
+                if not desired.decommission:
                     raise
                 # It is to give its data away, and a plugin that can't be had must not keep it from that.
                 log.warning("the node is started without plugins that it should have: %s", problem)
@@ -377,16 +387,16 @@ class Elasticsearch:
             found = await self._node.get(cluster_state.MASTERS, filter_path=cluster_state.NODES_FILTER)
             masters = (found.get("nodes") or {}).keys()
             if state.has_master and cluster_actions.gives_vote_away(
-                state.id_of(self._place.name), masters, state
+                state.id_of(self._instance.name), masters, state
             ):
-                await self._carry_out(cluster_actions.ExcludeVoters((self._place.name,)))
+                await self._carry_out(cluster_actions.ExcludeVoters((self._instance.name,)))
         except NodeRequestFailed as problem:
             raise HookFailed(f"the vote could not be given to another node: {problem}") from None
 
     def _build(self) -> tuple[Path, Build]:
         """What is there, looked for once: it goes with the image, and thus with this process."""
         if self._found is None:
-            home = preflight.find_home(self._place.environ)
+            home = preflight.find_home(self._instance.environ)
             self._found = home, preflight.build_at(home)
         return self._found
 
@@ -397,8 +407,8 @@ class Elasticsearch:
             self._copied = image_copy.copy_of(home, build.version, self._layout.root)
         return self._copied
 
-    def _environ(self, wish: DesiredState, build: Build, home: Path) -> dict[str, str]:
-        environ = {**self._place.environ, **wish.environment}
+    def _environ(self, desired: DesiredState, build: Build, home: Path) -> dict[str, str]:
+        environ = {**self._instance.environ, **desired.environment}
         environ.pop("ES_HOME", None)
         environ |= {
             "ES_PATH_CONF": str(self._layout.configuration),
@@ -413,15 +423,15 @@ class Elasticsearch:
             environ[variable] = str(Path(os.path.realpath(java)).parent.parent)
         return environ
 
-    def _who(self, wish: DesiredState) -> dict[str, str]:
-        """The labels by which figures of one node are told from those of others."""
-        return {"cluster": str(wish.settings.get("cluster.name") or ""), "name": self._place.name}
+    def _who(self, desired: DesiredState) -> dict[str, str]:
+        """The labels that tell the metrics of nodes apart."""
+        return {"cluster": str(desired.settings.get("cluster.name") or ""), "name": self._instance.name}
 
-    def _prefix(self, wish: DesiredState) -> str:
-        return f"es-{wish.settings.get('cluster.name') or ''}-"
+    def _prefix(self, desired: DesiredState) -> str:
+        return f"es-{desired.settings.get('cluster.name') or ''}-"
 
-    def _wanted_plugins(self, wish: DesiredState) -> Sequence[Tree]:
-        return (wish.spec.get("elasticsearch") or {}).get("plugins") or ()
+    def _wanted_plugins(self, desired: DesiredState) -> Sequence[Tree]:
+        return (desired.spec.get("elasticsearch") or {}).get("plugins") or ()
 
 
 def _failed(plugin: Tree, problem: HookFailed) -> Tree:
@@ -432,5 +442,5 @@ def _unknown(plugin: Tree) -> Tree:
     return {**plugin, "status": "Unknown"} if plugin["status"] == "Failed" else plugin
 
 
-def make(place: InstanceEnvironment) -> Elasticsearch:
-    return Elasticsearch(place)
+def make(instance: InstanceEnvironment) -> Elasticsearch:
+    return Elasticsearch(instance)

@@ -1,7 +1,7 @@
 """What Prometheus can know of a node and of its cluster.
 
-    tuple(node_figures(stats, shards, cluster="demo", name="es-demo-data-0"))
-    tuple(cluster_figures(health, cluster="demo"))
+    tuple(node_metrics(stats, shards, cluster="demo", name="es-demo-data-0"))
+    tuple(cluster_metrics(health, read_only, cluster="demo"))
 
 Names are those of Prometheus' exporter for Elasticsearch where it has them, so that dashboards and alerts fit.
 """

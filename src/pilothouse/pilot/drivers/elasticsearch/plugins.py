@@ -1,6 +1,6 @@
 """Plugins of a node: from a file, an URL, or the image itself; by Elasticsearch's own installer.
 
-    statuses = await install(copy_of(image, version, root), image, wish.spec["elasticsearch"]["plugins"], environ)
+    statuses = await install(copy_of(image, version, root), image, desired.spec["elasticsearch"]["plugins"], environ)
 
 They are installed into a copy of the image (see ``image_copy``); what the image has stays in it. Beside the plugins the copy remembers where each came from: one
 from elsewhere takes the place of the one there is. What an archive may hold, and whether it fits the version, is the installer's to judge; its words are what is

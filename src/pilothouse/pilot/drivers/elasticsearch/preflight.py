@@ -1,8 +1,8 @@
 """Before the start: whether the machine lets a node run, and its files. Every refusal says what would help.
 
-    layout = DataLayout.at(place.folder)
-    check(layout, build)
-    write_configuration(layout, home, settings, files)
+    layout = DataLayout(instance.folder)
+    check_machine(layout, build, instance.address)
+    write_configuration(layout, home, build, settings, files)
 
 The image's own folder is not written to.
 """

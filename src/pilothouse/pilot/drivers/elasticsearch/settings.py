@@ -1,8 +1,8 @@
-"""``elasticsearch.yml``: what the Pilot says, in the words of the version that is there, and what follows from the place.
+"""``elasticsearch.yml``: what the Pilot says, in the words of the version that is there, and what follows from its environment.
 
-    text = written(settings_of(wish, place, Build("7.17.29", secured=True), data=..., logs=..., maps_memory=True))
+    text = written(settings_of(desired, instance, Build("7.17.29", secured=True), data=..., logs=..., maps_memory=True))
 
-Controllers use the names of Elasticsearch 7 and later. What follows from the place (names, addresses, paths, roles) can't be set otherwise.
+Controllers use the names of Elasticsearch 7 and later. What follows from the environment (names, addresses, paths, roles) can't be set otherwise.
 ``cluster.initial_master_nodes`` is handed to the node of the leading pilot alone: a cluster is formed once.
 """
 
@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import msgspec
 
-from pilothouse.api.navigator.configurations import INITIAL_MASTERS, MINIMUM_MASTERS, SECURITY
+from pilothouse.api.applications.elasticsearch_application import INITIAL_MASTERS, MINIMUM_MASTERS, SECURITY
 from pilothouse.api.objects import Tree
 from pilothouse.meta.versions import Version
 from pilothouse.pilot.driver import DesiredState, InstanceEnvironment
@@ -43,11 +43,17 @@ class Build(msgspec.Struct, frozen=True):
 
 
 def settings_of(
-    wish: DesiredState, place: InstanceEnvironment, build: Build, *, data: Path, logs: Path, maps_memory: bool
+    desired: DesiredState,
+    instance: InstanceEnvironment,
+    build: Build,
+    *,
+    data: Path,
+    logs: Path,
+    maps_memory: bool,
 ) -> Tree:
     """By their dotted names."""
-    found: Tree = dict(wish.settings)
-    if not wish.leads or build.numbers < (7, 0):
+    found: Tree = dict(desired.settings)
+    if not desired.leads or build.numbers < (7, 0):
         found.pop(INITIAL_MASTERS, None)
     if build.numbers >= (7, 0):
         found.pop(MINIMUM_MASTERS, None)
@@ -56,13 +62,13 @@ def settings_of(
     if not maps_memory:
         found.setdefault("node.store.allow_mmap", False)
     found |= {
-        "node.name": place.name,
-        "network.host": place.address,
+        "node.name": instance.name,
+        "network.host": instance.address,
         "http.port": 9200,
         "transport.port": 9300,
         "path.data": str(data),
         "path.logs": str(logs),
-        **_roles(wish, build),
+        **_roles(desired, build),
     }
     if build.numbers < (7, 0):
         found = {_OLD_NAMES.get(name, name): value for name, value in found.items()}
@@ -88,8 +94,8 @@ def jvm_options(given: str) -> str:
     return "\n".join([*kept, f"-Des.networkaddress.cache.ttl={_NAMES_KEPT}"]) + "\n"
 
 
-def _roles(wish: DesiredState, build: Build) -> Tree:
-    roles = (wish.spec.get("elasticsearch") or {}).get("roles")
+def _roles(desired: DesiredState, build: Build) -> Tree:
+    roles = (desired.spec.get("elasticsearch") or {}).get("roles")
     if roles is None:
         return {}
     if build.numbers >= (7, 9):

@@ -1,6 +1,6 @@
 """Encryption and users of a node: what its pod was given, and how the node and its pilot use it.
 
-    secrets = MountedSecrets.of(place.environ)             # where they are mounted; None where there are none
+    secrets = MountedSecrets.of(instance.environ)             # where they are mounted; None where there are none
     settings |= ssl_settings()
     secrets.take_up(configuration)                  # into the node's own folder: it reads nothing elsewhere
     Node(address, secrets=secrets)                  # how its pilot asks it

@@ -1,0 +1,64 @@
+"""Elasticsearch, as the rest of the program has to know it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from pilothouse.api.applications.descriptor import Application
+from pilothouse.api.kind_names import ElasticsearchCluster
+
+if TYPE_CHECKING:
+    from pilothouse.api.applications.pilot_sections import PilotSections
+
+INITIAL_MASTERS: Final = "cluster.initial_master_nodes"
+MINIMUM_MASTERS: Final = "discovery.zen.minimum_master_nodes"
+SECURITY: Final = "xpack.security.enabled"
+
+
+def _restart_fields(section: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {
+        "plugins": sorted(section.get("plugins") or (), key=lambda plugin: str(plugin.get("name"))),
+        "roles": sorted(section.get("roles") or ()),
+    }
+
+
+def _sections() -> PilotSections:
+    from pilothouse.api.applications.pilot_sections import PilotSections
+    from pilothouse.api.navigator import v1beta1
+    from pilothouse.api.navigator.validation.elasticsearch import check_pilot_section
+    from pilothouse.meta.kind import Column
+
+    pool = Column(
+        name="Pool",
+        path=".spec.elasticsearch.nodePool",
+        description="The pool of an Elasticsearch instance.",
+        priority=1,
+    )
+    documents = Column(
+        name="Documents",
+        type="integer",
+        path=".status.elasticsearch.documents",
+        description="How many documents an Elasticsearch instance holds.",
+        priority=1,
+    )
+    return PilotSections(
+        spec=v1beta1.PilotElasticsearch,
+        status=v1beta1.PilotElasticsearchStatus,
+        columns=(pool, documents),
+        validate=check_pilot_section,
+    )
+
+
+ELASTICSEARCH: Final = Application(
+    name="elasticsearch",
+    summary="a node of Elasticsearch",
+    data_folder="/usr/share/elasticsearch/data",
+    cluster=ElasticsearchCluster,
+    cluster_label=f"{ElasticsearchCluster.group}/elasticsearch-cluster-name",
+    volatile=frozenset({"documents"}),
+    known_while_running=frozenset({"documents", "shards"}),
+    live_settings=frozenset({INITIAL_MASTERS, MINIMUM_MASTERS}),
+    restart_fields=_restart_fields,
+    sections=_sections,
+)

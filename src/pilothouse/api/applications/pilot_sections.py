@@ -1,0 +1,29 @@
+"""What an application adds to the Pilot kind: its own section in ``spec`` and in ``status``, columns, checks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from pilothouse.meta.fields import FieldError
+from pilothouse.meta.kind import Column
+
+
+def _no_problems(section: Mapping[str, Any], path: str) -> Iterable[FieldError]:
+    return ()
+
+
+class PilotSections(msgspec.Struct, frozen=True, kw_only=True):
+    """The sections ``spec.<name>`` and ``status.<name>``, each as a Struct (``pilothouse.meta.struct_schemas.Fields``).
+
+    None means that there is no such section. A section that is not described is kept as it is written.
+    """
+
+    spec: Any = dict[str, Any]
+    status: Any = dict[str, Any]
+    columns: tuple[Column, ...] = ()
+    """Of ``kubectl get pilots``; those of one application have priority 1, so that only ``-o wide`` shows them."""
+    validate: Callable[[Mapping[str, Any], str], Iterable[FieldError]] = _no_problems
+    """Problems of the section in ``spec`` that a schema can't express; the second argument is its path."""

@@ -1,0 +1,1 @@
+"""What a cluster reports about itself: its status and conditions."""

@@ -1,0 +1,1 @@
+"""OpenAPI documents of the kinds that are served, v3 and v2."""

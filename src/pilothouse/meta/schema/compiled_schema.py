@@ -1,0 +1,84 @@
+"""A schema, compiled: the four things one does with it, each as fast as it can be.
+
+    shape = CompiledSchema(schema)
+    unknown = [] if shape.accepts(obj) else shape.prune(obj)
+    shape.default(obj)
+    problems = shape.validate(obj, stored)
+
+``accepts`` is the common case: one call into compiled code says that nothing is unknown, missing or wrong. Only an
+object that fails it is walked in Python, to prune, to explain.
+
+Each part is compiled when it is first needed, so a kind that nobody writes costs nothing. The compilers themselves are
+imported only then: they take 25 MB, and a process that merely names kinds (a pilot, the command line) has no use for them.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from pilothouse.meta.fields import FieldError
+from pilothouse.meta.schema.defaulting import Defaults, drop_nulls
+from pilothouse.meta.schema.model import UNSET, Schema
+from pilothouse.meta.schema.pruning import prune
+from pilothouse.meta.schema.schema_plan import make_plan
+
+if TYPE_CHECKING:
+    from pilothouse.meta.cel.validation_rules import CelRules
+    from pilothouse.meta.schema.fast_validation import FastValidator
+
+
+class CompiledSchema:
+    """A compiled schema. Objects are changed in place."""
+
+    def __init__(self, schema: Schema) -> None:
+        self.schema = schema
+
+    @cached_property
+    def _acceptor(self) -> FastValidator:
+        from pilothouse.meta.schema.fast_validation import FastValidator
+
+        return FastValidator(self.schema)
+
+    @cached_property
+    def _defaults(self) -> Defaults:
+        return Defaults(self.schema)
+
+    @cached_property
+    def _rules(self) -> CelRules | None:
+        plan = make_plan(self.schema, lambda node: bool(node.rules))
+        if plan is None:
+            return None
+        from pilothouse.meta.cel.validation_rules import CelRules
+
+        return CelRules(plan)
+
+    def accepts(self, obj: dict[str, Any]) -> bool:
+        """True if no field is unknown and the schema finds no fault (CEL rules are not looked at)."""
+        return self._acceptor.accepts(obj)
+
+    def prune(self, obj: dict[str, Any]) -> list[str]:
+        """Remove unknown fields; their paths, sorted (``metadata.zork``, ``spec.users[0].q``)."""
+        return prune(self.schema, obj)
+
+    def default(self, obj: dict[str, Any], *, accepted: bool = False, keep_nulls: bool = False) -> None:
+        """Drop nulls that the schema doesn't allow, then fill in defaults. ``accepted``: there are no such nulls.
+
+        ``keep_nulls``: those outside of ``metadata`` stay, for ``validate`` to find.
+        """
+        if not (accepted or self.accepts(obj)):
+            if not keep_nulls:
+                drop_nulls(self.schema, obj)
+            elif (metadata := self.schema.properties.get("metadata")) is not None:
+                drop_nulls(metadata, obj.get("metadata"))
+        self._defaults.fill(obj)
+
+    def validate(self, obj: dict[str, Any], old: dict[str, Any] | None = None) -> list[FieldError]:
+        """Every fault, CEL rules included. Given the stored object, transition rules run and unchanged faults pass."""
+        before = UNSET if old is None else old
+        found: list[FieldError] = []
+        if not self.accepts(obj):
+            from pilothouse.meta.schema.validation import faults
+
+            found = faults(self.schema, obj, before)
+        return found if self._rules is None else found + self._rules.check(obj, before, found)

@@ -1,0 +1,196 @@
+"""What is launched for a container: its manifest, its image, its volumes and its address put together.
+
+    launch = compose_launch(pod, container, image, env, setting, folder, attempt)
+
+The command is the container's, else the image's entrypoint; arguments likewise, except that the image's arguments belong to the image's
+entrypoint. Variables in both are expanded. Pure but for the names of this machine's users, its seccomp profiles, and what is
+at the top of an image that is seen at ``/``.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import signal
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from pilothouse.api.kubernetes.pods.qos_class import quality_of_service
+from pilothouse.api.objects import Object, Tree
+from pilothouse.node.containers import security_context
+from pilothouse.node.containers.container_index import LOG
+from pilothouse.node.containers.environment import MOST_IN_ALL, expanded, hostname
+from pilothouse.node.containers.seccomp_profiles import seccomp_filter
+from pilothouse.node.images.image_manifest import MANIFEST
+from pilothouse.node.interfaces import Image, NotReady
+from pilothouse.node.pods.pod_directories import ContainerDirectory
+from pilothouse.supervise.launch_spec import (
+    FilesystemView,
+    IdRange,
+    LaunchSpec,
+    LogPolicy,
+    Mount,
+    ProcessUser,
+)
+from pilothouse.supervise.shim.rootfs import PROGRAMS
+
+MESSAGE_PATH: Final = "/dev/termination-log"
+_ERROR: Final = "CreateContainerConfigError"
+_PROGRAMS: Final = tuple(f"/{name}" for name in PROGRAMS)
+
+
+class PodSetting(msgspec.Struct, frozen=True):
+    """What a pod's containers have in common."""
+
+    agent: security_context.AgentIdentity
+    mounts: tuple[Mount, ...] = ()
+    """By which names are found."""
+    hidden: tuple[str, ...] = ()
+    """Folders of the node itself, into which no container looks."""
+    machine: tuple[str, ...] = ()
+    """What it sees of the machine beside programs and libraries, so that it can run a pilot."""
+    ids: IdRange | None = None
+    """The pod's own."""
+    open_files: int = 0
+    """How many files each may have open unless it asks for more; 0 for as many as the agent."""
+    profiles: Path = Path("/nonexistent")
+    """Where seccomp profiles of the machine are."""
+
+
+def compose_launch(
+    pod: Object,
+    container: Tree,
+    image: Image,
+    env: Mapping[str, str],
+    setting: PodSetting,
+    folder: ContainerDirectory,
+    attempt: int,
+    *,
+    volumes: Sequence[Mount] = (),
+    cgroups: tuple[str, ...] = (),
+) -> LaunchSpec:
+    """Raises ``NotReady`` for what can't be made sense of as things are."""
+    if not container.get("command"):
+        _check_seen(image, setting.machine)
+    user = security_context.user(pod, container, image.user, setting.agent)
+    _check_range(user, setting.ids)
+    env = {"HOME": _home(setting.agent.uid if user is None else user.uid), **env}
+    mounts = [*_image_mounts(image), *setting.mounts, *volumes]
+    message_path = container.get("terminationMessagePath") or MESSAGE_PATH
+    mounts.append(Mount(str(folder.last_words(attempt)), message_path, is_file=True, mapped=True))
+    own = container.get("securityContext") or {}
+    view = FilesystemView(
+        hostname=hostname(pod),
+        mounts=tuple(mounts),
+        read_only_root=bool(own.get("readOnlyRootFilesystem")),
+        hidden=setting.hidden,
+        machine=setting.machine,
+        masked=security_context.is_masked(container),
+    )
+    capabilities = security_context.capabilities(container)
+    return LaunchSpec(
+        argv=_command(container, image, env),
+        env=env,
+        cwd=container.get("workingDir") or image.working_dir or "/",
+        user=user,
+        view=view,
+        cgroups=cgroups,
+        oom_score_adj=oom_score(pod, container),
+        stdin=bool(container.get("stdin")),
+        stdin_once=bool(container.get("stdinOnce")),
+        tty=bool(container.get("tty")),
+        no_new_privileges=security_context.no_new_privileges(container),
+        capabilities=capabilities,
+        open_files=setting.open_files,
+        ids=setting.ids,
+        seccomp=seccomp_filter(
+            pod, container, capabilities, setting.profiles, shared_user=not setting.agent.is_root
+        ),
+        log=LogPolicy(str(folder.attempt(attempt) / LOG)),
+    )
+
+
+def _image_mounts(image: Image) -> Iterator[Mount]:
+    if image.root is None or not image.mount_at:
+        return
+    if image.mount_at != "/":
+        yield Mount(str(image.root), image.mount_at, read_only=True)
+        return
+    for name in sorted(os.listdir(image.root)):
+        if name != MANIFEST:
+            yield Mount(str(image.root / name), f"/{name}", read_only=True)
+
+
+def _check_range(user: ProcessUser | None, ids: IdRange | None) -> None:
+    """A pod with ids of its own has so many of them. Raises ``NotReady``."""
+    if user is None or ids is None:
+        return
+    if beyond := [each for each in (user.uid, user.gid, *user.groups) if each >= ids.count]:
+        raise NotReady(
+            _ERROR,
+            f"id {beyond[0]} is more than a pod with user ids of its own has (0 to {ids.count - 1}); choose a lower one in "
+            "securityContext, or set hostUsers: true in a namespace at level privileged",
+        )
+
+
+def _check_seen(image: Image, machine: Sequence[str]) -> None:
+    """A program of the machine can be run if containers see it. Raises ``NotReady``."""
+    if image.root is not None or not image.entrypoint:
+        return
+    program = image.entrypoint[0]
+    if program.startswith("/") and not any(
+        program == each or program.startswith(f"{each}/") for each in (*_PROGRAMS, *machine)
+    ):
+        raise NotReady(
+            "ErrImageNeverPull",
+            f"image {image.name} is a program outside of what containers see of the machine; start the node with "
+            f"--expose-path {os.path.dirname(program)}",
+        )
+
+
+def _command(container: Tree, image: Image, env: Mapping[str, str]) -> tuple[str, ...]:
+    command = container.get("command")
+    arguments = container.get("args")
+    if arguments is None:
+        arguments = () if command else image.cmd
+    argv: list[str] = []
+    left = MOST_IN_ALL
+    for text in (*(command or image.entrypoint), *arguments):
+        argv.append(expanded(text, env))
+        left -= len(argv[-1])
+        if left < 0:
+            message = f'arguments of container "{container["name"]}" are larger than {MOST_IN_ALL} characters in all'
+            raise NotReady(_ERROR, message)
+    if not argv:
+        raise NotReady(
+            _ERROR,
+            f'container "{container["name"]}" has no command, and its image "{container.get("image", "")}" names none; '
+            "set command",
+        )
+    return tuple(argv)
+
+
+def _home(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_dir
+    except KeyError:
+        return "/"
+
+
+def stop_signal(container: Tree) -> signal.Signals:
+    """The signal that asks a container to end. One that this machine does not know must not keep it from ending."""
+    name = (container.get("lifecycle") or {}).get("stopSignal")
+    return signal.Signals.__members__.get(str(name), signal.SIGTERM)
+
+
+def oom_score(pod: Object, container: Tree) -> int:
+    """Who goes first when the machine's memory is used up."""
+    match pod.status.get("qosClass") or quality_of_service(pod.spec):
+        case "Guaranteed":
+            return 0
+        case "BestEffort":
+            return 1000
+    return 500

@@ -1,0 +1,230 @@
+"""The environment of a container: what the image says, the namespace's services, then ``envFrom``, then ``env``, each over the one before.
+
+    env = environment(pod, container, sources, image_env, address="127.8.1.2", ...)
+    expanded("--name=$(POD_NAME)", env)                  # "--name=web-0"; "$$(X)" is "$(X)"
+
+``sources`` holds the config maps and secrets that it refers to (``wanted`` says which); a missing one that isn't optional is
+``NotReady``, and the container waits. ``$(NAME)`` in a value stands for an earlier variable, in a command for any; one that
+nobody defined stays as it is.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from pilothouse.api.objects import Object, Tree
+from pilothouse.base.quantity import parse_quantity
+from pilothouse.client.in_cluster import OTHER_SERVERS
+from pilothouse.node.containers.service_links import service_links
+from pilothouse.node.interfaces import NotReady
+
+PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+OWN_PROGRAMS: Final = str(Path(sys.executable).parent)
+"""Where those of this installation are. It is the last in every PATH, an image's too: pods of databases start a pilot."""
+CONFIG_MAP, SECRET = "ConfigMap", "Secret"
+Source = tuple[str, str]
+"""Kind and name."""
+Sources = Mapping[Source, Object | None]
+_REFERENCE: Final = re.compile(r"\$\$|\$\(([^)]*)\)")
+_NAME: Final = re.compile(r"[ -<>-~]+")
+"""Printable ASCII but for ``=``."""
+LONGEST: Final = 128 << 10
+"""Characters of one variable or argument: the kernel takes no longer one."""
+MOST_IN_ALL: Final = 4 << 20
+"""Characters of all variables, and of all arguments, of a container. A reference to a reference doubles what it stands for."""
+_SUBSCRIPT: Final = re.compile(r"(metadata\.(?:labels|annotations))\['([^']*)'\]")
+_CONFIG_ERROR: Final = "CreateContainerConfigError"
+
+
+def wanted(container: Tree) -> set[Source]:
+    """The config maps and secrets that a container's environment refers to."""
+    found: set[Source] = set()
+    for each in container.get("envFrom") or ():
+        for field, kind in (("configMapRef", CONFIG_MAP), ("secretRef", SECRET)):
+            if each.get(field):
+                found.add((kind, each[field].get("name", "")))
+    for each in container.get("env") or ():
+        source = each.get("valueFrom") or {}
+        for field, kind in (("configMapKeyRef", CONFIG_MAP), ("secretKeyRef", SECRET)):
+            if source.get(field):
+                found.add((kind, source[field].get("name", "")))
+    return found
+
+
+def environment(
+    pod: Object,
+    container: Tree,
+    sources: Sources,
+    image: Mapping[str, str],
+    *,
+    address: str,
+    host: str,
+    allocatable: Mapping[str, str],
+    server: str = "",
+    other_servers: Sequence[str] = (),
+    services: Sequence[Object] = (),
+) -> dict[str, str]:
+    """All of it. ``server`` is the URL of the API server, ``other_servers`` of those beside it, ``services`` are those of the namespace.
+    Raises ``NotReady``."""
+    links = service_links(services) if pod.spec.get("enableServiceLinks", True) else {}
+    env = {"PATH": PATH, **image, **links, **dict(_way_to(server, other_servers)), "HOSTNAME": hostname(pod)}
+    env["PATH"] = f"{env['PATH']}:{OWN_PROGRAMS}"
+    for each in container.get("envFrom") or ():
+        env |= {each.get("prefix", "") + name: value for name, value in _all_of(each, sources)}
+    total = sum(map(len, env.values()))
+    for each in container.get("env") or ():
+        name = each["name"]
+        if each.get("valueFrom"):
+            value = _value(pod, container, name, each["valueFrom"], sources, address, host, allocatable)
+            if value is not None:
+                env[name] = value
+        else:
+            env[name] = expanded(each.get("value") or "", env)
+            total += len(env[name])
+            if total > MOST_IN_ALL:
+                raise NotReady(
+                    _CONFIG_ERROR, f"the environment is larger than {MOST_IN_ALL} characters in all"
+                )
+    return env
+
+
+def _way_to(server: str, others: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """By which every client library finds the API server from inside a pod; ours finds the others too."""
+    parts = urlsplit(server)
+    if parts.hostname:
+        port = str(parts.port or 443)
+        yield "KUBERNETES_SERVICE_HOST", parts.hostname
+        yield "KUBERNETES_SERVICE_PORT", port
+        yield "KUBERNETES_SERVICE_PORT_HTTPS", port
+        if others:
+            yield OTHER_SERVERS, ",".join(others)
+
+
+def hostname(pod: Object) -> str:
+    """What the pod calls itself."""
+    name: str = pod.spec.get("hostname") or pod.name
+    return name[:63].rstrip("-.")
+
+
+def expanded(text: str, env: Mapping[str, str], limit: int = LONGEST) -> str:
+    """``$(NAME)`` replaced where there is such a variable; ``$$`` is a dollar sign. Raises ``NotReady`` beyond the limit."""
+    size = len(text)
+
+    def replaced(match: re.Match[str]) -> str:
+        nonlocal size
+        value = "$" if match[0] == "$$" else env.get(match[1], match[0])
+        size += len(value) - len(match[0])
+        if size > limit:
+            raise NotReady(
+                _CONFIG_ERROR, f"a value that refers to variables is longer than {limit} characters"
+            )
+        return value
+
+    return _REFERENCE.sub(replaced, text)
+
+
+def _all_of(each: Tree, sources: Sources) -> Iterator[tuple[str, str]]:
+    for field, kind in (("configMapRef", CONFIG_MAP), ("secretRef", SECRET)):
+        reference = each.get(field)
+        if not reference:
+            continue
+        found = _source(kind, reference, sources)
+        if found is None:
+            continue
+        for key, value in _texts(kind, found).items():
+            # What is no name for a variable is left out, as in Kubernetes.
+            if _NAME.fullmatch(each.get("prefix", "") + key):
+                yield key, value
+
+
+def _source(kind: str, reference: Tree, sources: Sources) -> Object | None:
+    name = reference.get("name", "")
+    found = sources.get((kind, name))
+    if found is None and not reference.get("optional"):
+        plural = "configmap" if kind == CONFIG_MAP else "secret"
+        raise NotReady(_CONFIG_ERROR, f'{plural} "{name}" not found')
+    return found
+
+
+def _texts(kind: str, source: Object) -> dict[str, str]:
+    data = source.get("data") or {}
+    if kind == CONFIG_MAP:
+        return dict(data)
+    return {key: base64.b64decode(value).decode(errors="replace") for key, value in data.items()}
+
+
+def _value(
+    pod: Object,
+    container: Tree,
+    variable: str,
+    source: Tree,
+    sources: Sources,
+    address: str,
+    host: str,
+    allocatable: Mapping[str, str],
+) -> str | None:
+    for field, kind in (("configMapKeyRef", CONFIG_MAP), ("secretKeyRef", SECRET)):
+        if reference := source.get(field):
+            found = _source(kind, reference, sources)
+            if found is None:
+                return None
+            value = _texts(kind, found).get(reference["key"])
+            if value is None and not reference.get("optional"):
+                raise NotReady(
+                    _CONFIG_ERROR,
+                    f"couldn't find key {reference['key']} in {kind} {pod.namespace}/{reference.get('name', '')}",
+                )
+            return value
+    if reference := source.get("fieldRef"):
+        return field_value(pod, reference["fieldPath"], address=address, host=host)
+    if reference := source.get("resourceFieldRef"):
+        return resource_value(pod, container, reference, allocatable)
+    raise NotReady(_CONFIG_ERROR, f"env {variable}: valueFrom has no source that is known: {sorted(source)}")
+
+
+def field_value(pod: Object, path: str, *, address: str, host: str) -> str:
+    """The field of the pod that a ``fieldRef`` names. Raises ``NotReady``."""
+    match path:
+        case "metadata.name":
+            return pod.name
+        case "metadata.namespace":
+            return pod.namespace
+        case "metadata.uid":
+            return pod.uid
+        case "spec.nodeName":
+            return str(pod.spec.get("nodeName") or "")
+        case "spec.serviceAccountName":
+            return str(pod.spec.get("serviceAccountName") or "")
+        case "status.podIP" | "status.podIPs":
+            return address
+        case "status.hostIP" | "status.hostIPs":
+            return host
+    if match := _SUBSCRIPT.fullmatch(path):
+        held = pod.labels if match[1] == "metadata.labels" else pod.annotations
+        return held.get(match[2], "")
+    raise NotReady(_CONFIG_ERROR, f"fieldPath {path!r} is not one that an environment variable can have")
+
+
+def resource_value(pod: Object, container: Tree, reference: Tree, allocatable: Mapping[str, str]) -> str:
+    """The limit or request that a ``resourceFieldRef`` names, divided and rounded up. Raises ``NotReady``."""
+    part, _, resource = str(reference["resource"]).partition(".")
+    named = reference.get("containerName") or container["name"]
+    everyone = [*(pod.spec.get("initContainers") or ()), *(pod.spec.get("containers") or ())]
+    found: Any = next((each for each in everyone if each["name"] == named), None)
+    if found is None:
+        raise NotReady(_CONFIG_ERROR, f'resourceFieldRef: the pod has no container "{named}"')
+    held = (found.get("resources") or {}).get(part) or {}
+    text = held.get(resource)
+    if text is None:
+        # A container without a limit can have what the node has; one that asks for nothing has nothing.
+        text = allocatable.get(resource, "0") if part == "limits" else "0"
+    amount, divisor = parse_quantity(str(text)), parse_quantity(str(reference.get("divisor") or "1"))
+    if not divisor.nanos:
+        divisor = parse_quantity("1")
+    return str(-(-amount.nanos // divisor.nanos))

@@ -1,0 +1,66 @@
+"""A machine joins: a token that is good for once becomes a certificate that lasts.
+
+    await join(JoinToken.parse(text), "db-3", NodeCredentials(folder), clock)
+
+1. The server's authority is asked for and compared with the hash in the token. Only then is the token shown to anybody.
+2. A key is made here, and a certificate for it asked for with the token; a controller approves, the server signs.
+3. Key, certificate and kubeconfig are written. From here on the machine is ``system:node:NAME``.
+
+Cut short anywhere, it can be done again; if the certificate was signed already, with another token.
+"""
+
+from __future__ import annotations
+
+import random
+from http import HTTPStatus
+
+from pilothouse.base.clock import Clock
+from pilothouse.client import server_authorities
+from pilothouse.client.access import Access, AccessError
+from pilothouse.client.api import Api
+from pilothouse.client.certificate_requests import CertificateRequest, obtain
+from pilothouse.client.http_transport import HttpTransport
+from pilothouse.client.join_token import JoinToken
+from pilothouse.meta.errors import StatusError
+from pilothouse.node.machine.node_credentials import NodeCredentials
+from pilothouse.pki.authority import KeyPair
+from pilothouse.pki.certificate_request import new_request
+from pilothouse.pki.signers import NODE, NODE_CLIENT, NODES
+
+AGENT = "pilothouse-join"
+PATIENCE = 60.0
+"""Seconds that a decision about the request is waited for."""
+
+
+async def join(
+    token: JoinToken, name: str, identity: NodeCredentials, clock: Clock, *, patience: float = PATIENCE
+) -> None:
+    """Have this machine be the node ``name``.
+
+    Raises ``AccessError``, ``RequestRefused``, ``StatusError`` or ``TransportError``; nothing is changed then.
+    """
+    known = await server_authorities.recognised(token.urls, token.pins, clock, agent=AGENT)
+    access = Access(token.url, others=token.others, authority=known, token=token.bearer)
+    async with HttpTransport.open(access, clock, agent=AGENT) as transport:
+        api = Api(transport, random.Random(), manager=AGENT)
+        try:
+            # Said by the server itself, there may be more of them: one that is going, or one that is to come.
+            trusted = await server_authorities.published(api)
+            credential = await request_client_certificate(api, name, patience=patience)
+        except StatusError as refusal:
+            if refusal.code != HTTPStatus.UNAUTHORIZED:
+                raise
+            raise AccessError(
+                f"{token.url} does not take the token {token.identifier}: it has expired, was withdrawn, or is misspelt. "
+                "`pilothouse token create`, there, makes another"
+            ) from None
+    identity.write_authorities(trusted or known)
+    identity.write_credential(credential)
+    identity.write_kubeconfig(token.urls, name)
+
+
+async def request_client_certificate(api: Api, name: str, *, patience: float) -> KeyPair:
+    """A client certificate of the node, on a key that never leaves this machine."""
+    request = new_request(f"{NODE}{name}", [NODES])
+    wanted = CertificateRequest(NODE_CLIENT, "client auth", request.pem, f"node-csr-{name}-")
+    return KeyPair(await obtain(api, wanted, patience=patience), request.key)

@@ -1,0 +1,31 @@
+"""What differs between databases comes from their descriptors (``pilothouse.api.applications``) and drivers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import pilothouse
+from pilothouse.api.applications.registry import BUILT_IN
+
+ROOT = Path(pilothouse.__file__).parent
+FILES = sorted(
+    {
+        *(ROOT / "controllers" / "pilots").rglob("*.py"),
+        ROOT / "controllers" / "namespaces.py",
+        *(ROOT / "pilot").glob("*.py"),
+        *(ROOT / "cli").rglob("*.py"),
+        *(ROOT / "apiserver" / "authorization").rglob("*.py"),
+    }
+)
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(ROOT)))
+def test_no_database_is_named(file: Path) -> None:
+    text = file.read_text().lower()
+    assert not [each.name for each in BUILT_IN if each.name in text]
+
+
+def test_every_package_that_is_generic_is_looked_at() -> None:
+    assert {file.relative_to(ROOT).parts[0] for file in FILES} == {"apiserver", "cli", "controllers", "pilot"}
