@@ -86,7 +86,7 @@ class LoopbackClient:
         request = Request(method, path, asked, headers, sent, _SELF, warnings=[], annotations={})
         answer = await self._core.answer(request)
         assert isinstance(answer, Response), path
-        told = bytes(answer.body)
+        received = bytes(answer.body)
         if answer.status not in (200, 201):
-            raise Refused(answer.status, str(msgspec.json.decode(told).get("message", answer.status)))
-        return told
+            raise Refused(answer.status, str(msgspec.json.decode(received).get("message", answer.status)))
+        return received

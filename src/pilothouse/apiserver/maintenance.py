@@ -4,8 +4,8 @@
     GET  /pilothouse/v1/encryption              how many values are kept under which key
     POST /pilothouse/v1/encryption/rewrite      keep them all under the first key; a line of JSON after each page
 
-They are paths, not resources: rights to them are granted by path, and at first nobody but administrators has any. A
-backup holds everything that the server knows, keys included.
+They are paths, not resources: rights to them are granted by path, and at first nobody but administrators has
+any. A backup holds everything that the server knows, keys included.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Maintenance:
         return {BACKUP: self.backup, ENCRYPTION: self.encryption, REWRITE: self.rewrite}
 
     async def backup(self, request: Request) -> Answer:
-        """Everything, as it is stored: what is sealed stays so, and what comes from elsewhere is sealed too."""
+        """Everything, as it is stored: what is encrypted stays so, and the rest is encrypted."""
         _allow(request, "GET")
         kept: Store = self._store.inner
         try:

@@ -1,11 +1,11 @@
 """The API server without its sockets: a request in, an answer out.
 
-    core = RequestHandler(store, resources, ...)
-    async with core.running():
-        answer = await core.answer(Request("GET", "/api/v1/namespaces/default", user=admin))
+    handler = RequestHandler(store, resources, ...)
+    async with handler.running():
+        answer = await handler.answer(Request("GET", "/api/v1/namespaces/default", user=admin))
 
-``answer`` never raises: whatever goes wrong becomes a Status. Who the user is has been settled before; what they may
-do is settled here, once, for every request.
+``answer`` never raises: every failure becomes a Status. The user is authenticated before; every request is
+authorized here.
 """
 
 from __future__ import annotations
@@ -53,16 +53,22 @@ from pilothouse.apiserver.discovery import tables, version
 from pilothouse.apiserver.discovery.catalog import KindCatalog
 from pilothouse.apiserver.discovery.documents import DiscoveryDocuments
 from pilothouse.apiserver.discovery.openapi import OpenAPIDocuments
-from pilothouse.apiserver.endpoints import scale
+from pilothouse.apiserver.endpoints.apply import ApplyEndpoint
 from pilothouse.apiserver.endpoints.cached_reads import CachedReads
 from pilothouse.apiserver.endpoints.call import ResourceRequest
+from pilothouse.apiserver.endpoints.create import CreateEndpoint
+from pilothouse.apiserver.endpoints.delete import DeleteEndpoint
 from pilothouse.apiserver.endpoints.error_responses import refusal
+from pilothouse.apiserver.endpoints.get import GetEndpoint
 from pilothouse.apiserver.endpoints.large_writes import LargeWrites
+from pilothouse.apiserver.endpoints.list import ListEndpoint
 from pilothouse.apiserver.endpoints.negotiation import TABLE, AnswerEndpoint, negotiate
-from pilothouse.apiserver.endpoints.patches import PatchEndpoints
-from pilothouse.apiserver.endpoints.reads import ReadEndpoints
+from pilothouse.apiserver.endpoints.patch import PatchEndpoint
 from pilothouse.apiserver.endpoints.request_info import fits, locate, subresource_verbs, verb_of
-from pilothouse.apiserver.endpoints.writes import WriteEndpoints
+from pilothouse.apiserver.endpoints.scale import ScaleEndpoint
+from pilothouse.apiserver.endpoints.update import UpdateEndpoint
+from pilothouse.apiserver.endpoints.watch import WatchEndpoint
+from pilothouse.apiserver.endpoints.write_pipeline import WritePipeline
 from pilothouse.apiserver.flowcontrol.stream_limits import (
     WATCHES_OF_NAMESPACE,
     WATCHES_OF_USER,
@@ -102,7 +108,7 @@ log = logging.getLogger(__name__)
 
 
 class RequestHandler:
-    """Everything between a request and the store."""
+    """Authorizes requests and dispatches them to the endpoints; owns all parts behind the sockets."""
 
     def __init__(
         self,
@@ -132,7 +138,6 @@ class RequestHandler:
         self.cache = WatchCache(store, self.catalog, clock, random, bounds=Bounds(age=history))
         book = AddressAllocator(store, random)
         large = large_writes or LargeWrites()
-        self._large = large
         self._objects = ObjectStorage(book.guarding(store), self.cache, large)
         self._rbac = RBACAuthorizer(self.cache)
         territory = ControlPlaneNetwork(
@@ -155,7 +160,9 @@ class RequestHandler:
         )
         for listener in (self._rbac, self._aggregation, self._definitions, self._addresses, self._signing):
             self.cache.listen(listener)
-        self.reader = ReadEndpoints(self.catalog, self.cache, clock, random)
+        self.watches = WatchEndpoint(self.catalog, self.cache, clock, random)
+        self._get = GetEndpoint(self.cache, clock)
+        self._list = ListEndpoint(self.cache, clock)
         accounts = ServiceAccounts(self.catalog, self._objects, clock, random, uids)
         self.pod_security = PodSecurity(pod_security, self.cache, clock)
         admission = AdmissionChain(
@@ -166,13 +173,18 @@ class RequestHandler:
             refusals=refusals,
             warnings=ignored_fields,
         )
-        self._writer = WriteEndpoints(self._objects, admission, clock, random, uids, self._may_create, large)
-        self._patcher = PatchEndpoints(self._writer, clock, self._may_create, large)
+        pipeline = WritePipeline(self._objects, admission, clock, uids, large)
+        apply = ApplyEndpoint(pipeline, large, clock, self._may_create)
+        self._create = CreateEndpoint(pipeline, large, random)
+        self._update = UpdateEndpoint(pipeline, large, self._may_create)
+        self._patch = PatchEndpoint(pipeline, large, apply)
+        self._delete = DeleteEndpoint(self._objects, admission, self._list, clock, large)
+        self._scale = ScaleEndpoint(self._objects, pipeline, clock, large)
         self._strategies = build_strategies(
             catalog=self.catalog,
             cache=self.cache,
             objects=self._objects,
-            writer=self._writer,
+            pipeline=pipeline,
             large=large,
             clock=clock,
             uids=uids,
@@ -205,16 +217,16 @@ class RequestHandler:
         self._watch_limit = StreamLimit("watches", of_user=WATCHES_OF_USER, of_namespace=WATCHES_OF_NAMESPACE)
 
     def serve(self, path: str, page: Page) -> None:
-        """Have a path answered that is no resource's. Who may ask is settled before, as for every path."""
+        """Answer a path that is no resource's. It is authorized like every other path."""
         self._pages[path] = page
 
     def prompt(self, requests: RequestCounters) -> CachedReads:
-        """Who answers what needs no waiting, and counts it in ``requests``."""
+        """The reads that need no waiting; they are counted in ``requests``."""
         return CachedReads(self.catalog, self.cache, self._authorizer, requests)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Follow the store and serve what is in it; everything stops with the context."""
+        """Follow the store and serve what is in it, until the context ends."""
         async with self._parts.running():
             try:
                 await make_namespaces(self.catalog, self._objects, self._clock, self._uids)
@@ -224,19 +236,19 @@ class RequestHandler:
                 await self._aggregation.settle()
                 yield
             finally:
-                self.reader.end_watches()
+                self.watches.end_all()
 
     async def _follow_definitions(self) -> None:
-        # Started again after a failure, it must not wait for a change to go on with what it left undone.
+        # After a failure it continues what it left undone, without waiting for a change.
         self._definitions.broken()
         await self._definitions.run()
 
     async def background_problem(self) -> str:
-        """What is wrong with the work that goes on besides requests; empty if nothing."""
+        """What is wrong with the background tasks; empty if nothing is."""
         return self._parts.problem
 
     async def answer(self, request: Request) -> Answer:
-        """Answer a request, whatever it is."""
+        """Answer any request."""
         try:
             return await self._route(request)
         except StatusError as problem:
@@ -251,7 +263,7 @@ class RequestHandler:
             )
 
     def check_head(self, request: Request) -> None:
-        """Raise for a request that would be refused whatever its body is: a body is not waited for from whoever may not send it."""
+        """Raise for a request that is refused whatever its body is, so that its body is not waited for."""
         user = request.user
         impersonate(request, self._authorizer)
         place = locate(request.path)
@@ -261,7 +273,7 @@ class RequestHandler:
             self._permits.demand_place(request, verb, place, params)
         else:
             self._permits.demand(request, _attributes_of_path(request))
-        # Until it is refused it is its sender's; ``answer`` begins afresh.
+        # ``answer`` authenticates and authorizes it again, with its body.
         request.user, request.impersonator, request.verdict = user, None, None
 
     async def _route(self, request: Request) -> Answer:
@@ -297,42 +309,40 @@ class RequestHandler:
                 raise errors.bad_request("name must be provided")
             raise errors.method_not_allowed(call.verb or call.request.method.lower(), kind.plural, kind.group)
         if call.verb == "create" and call.name and kind.native:
-            # As in Kubernetes: objects of its kinds are born in their collections, those of definitions at either place.
+            # As in Kubernetes: native objects are created in their collections, custom ones at either place.
             raise errors.method_not_allowed(call.verb, kind.plural, kind.group)
         if kind.virtual:
             return await self._reviews.create(call)
         match call.verb:
             case "get":
-                return await self.reader.get(call.request, call.served, call.namespace, call.name)
+                return await self._get.handle(call)
             case "list":
-                return await self.reader.list(call.request, call.served, call.namespace)
+                return await self._list.handle(call)
             case "watch":
                 return await self._watch(call)
             case "create":
                 self._definitions.check_create(kind)
-                return await self._writer.create(call)
+                return await self._create.handle(call)
             case "delete":
-                return await self._writer.delete(call)
+                return await self._delete.handle(call)
             case "deletecollection":
-                return await self._delete_collection(call)
+                return await self._delete.handle_collection(call)
         if not call.name:
             raise errors.bad_request("name must be provided")
-        return await (self._writer.update(call) if call.verb == "update" else self._patcher.patch(call))
+        return await (self._update if call.verb == "update" else self._patch).handle(call)
 
     async def _watch(self, call: ResourceRequest) -> Answer:
         request = call.request
         upgrade = upgrade_of(request)
         self._watch_limit.check(request)
-        streaming = await self.reader.watch(
-            request, call.served, call.namespace, call.name, self._still_allowed(call)
-        )
+        streaming = await self.watches.handle(call, self._still_allowed(call))
         answer = self._watch_limit.counted(request, streaming)
         if upgrade is None or not isinstance(answer, StreamingResponse):
             return answer
         return over_websocket(answer, upgrade, EventFrames())
 
     def _still_allowed(self, call: ResourceRequest) -> Callable[[], bool] | None:
-        """Whether a watch may go on, for those that outlast the right to them otherwise."""
+        """What is asked before each event, if the watch's user may lose the right to it; else None."""
         user = call.request.user
         if not call.strategy.rechecks_watches or not self._restriction.confines(user):
             return None
@@ -343,38 +353,26 @@ class RequestHandler:
         kind = call.served.kind
         allowed = subresource_verbs(kind, call.subresource)
         if not allowed:
-            # Such as pods/portforward, which Kubernetes has and this server does not. It must not read as if the pod were gone.
+            # Such as pods/portforward: the refusal must not read as if the pod were absent.
             lacking = "" if kind.native else call.subresource
             raise errors.not_served(kind.plural, kind.group, lacking)
         if call.verb not in allowed:
             raise errors.method_not_allowed(call.verb or call.request.method.lower(), kind.plural, kind.group)
         if handler := call.strategy.subresources.get(call.subresource):
             return await handler(call)
-        match call.subresource, call.verb:
-            case "scale", "get":
-                return await self._get_scale(call)
-            case "scale", "update":
-                return await self._patcher.update_scale(call)
-            case "scale", _:
-                return await self._patcher.patch_scale(call)
-            case _, "get":
-                return await self.reader.get(call.request, call.served, call.namespace, call.name)
-            case _, "update":
-                return await self._writer.update(call)
-            case _, "patch":
-                return await self._patcher.patch(call)
+        if call.subresource == "scale":
+            return await self._scale.handle(call)
+        match call.verb:
+            case "get":
+                return await self._get.handle(call)
+            case "update":
+                return await self._update.handle(call)
+            case "patch":
+                return await self._patch.handle(call)
         raise errors.method_not_allowed(call.verb, kind.plural, kind.group)
 
-    async def _get_scale(self, call: ResourceRequest) -> Response:
-        found = await self._objects.find(call.key)
-        kind = call.served.kind
-        if found is None:
-            raise errors.not_found(kind.plural, kind.group, call.name)
-        obj = codec.convert(call.served.resource, codec.decode(found.value, found.revision), kind.version)
-        return self.reader.render_scale(call.request, scale.scale_of(kind, obj))
-
     async def _path(self, request: Request) -> Answer:
-        """A path that is no resource's: discovery, OpenAPI, version."""
+        """Answer a path that is no resource's: discovery, OpenAPI, version."""
         self._permits.demand(request, _attributes_of_path(request))
         if request.path in version.PATHS:
             return version.answer()
@@ -406,7 +404,7 @@ class RequestHandler:
         return sorted(paths)
 
     def _may_create(self, call: ResourceRequest) -> None:
-        """An apply or an update that creates needs the right to create as well."""
+        """403 unless the user may create the object that an apply or an update is about."""
         kind = call.served.kind
         attributes = Attributes(
             "create",
@@ -420,11 +418,6 @@ class RequestHandler:
         self._permits.demand(call.request, attributes)
         self._definitions.check_create(kind)
 
-    async def _delete_collection(self, call: ResourceRequest) -> Answer:
-        listed = await self.reader.select(call.request, call.served, call.namespace)
-        await self._writer.delete_each(call, [item.key for item in listed.items])
-        return await self.reader.render_list(call.request, call.served, listed)
-
 
 def _attributes_of_path(request: Request) -> Attributes:
     return Attributes.of_path(_READ_VERBS.get(request.method, request.method.lower()), request.path)
@@ -435,7 +428,7 @@ def _page_not_found() -> Response:
 
 
 def _check_answerable(call: ResourceRequest) -> None:
-    """Refuse, before anything is written, an answer that could not be given after."""
+    """Refuse, before anything is written, a form of answer that can't be rendered."""
     endpoint = AnswerEndpoint.LIST if call.verb == "deletecollection" else AnswerEndpoint.OBJECT
     form = negotiate(call.request, AnswerEndpoint.REVIEW if call.served.kind.virtual else endpoint)
     if form.transform == TABLE:

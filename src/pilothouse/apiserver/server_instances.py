@@ -5,9 +5,9 @@
         await instances.others()        # who else runs
         await instances.absent()        # who has run, and does not
 
-Each keeps two keys of its own, below a prefix that the API does not serve. One goes away by itself soon after nobody renews it:
-the instance runs. The other stays for a month: the instance has something to tell, and whoever asks all of them for it
-has to know that one is missing.
+Each keeps two keys of its own, below a prefix that the API does not serve. One goes away by itself soon after
+nobody renews it: the instance runs. The other stays for a month: the instance has something to tell, and
+whoever asks all of them for it has to know that one is missing.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ RUNNING, KNOWN = f"{PREFIX}running/", f"{PREFIX}known/"
 LIFETIME = 30.0
 RENEWAL = 10.0
 REMEMBERED = 30 * 86_400.0
-"""As long as audit records are kept unless told otherwise."""
+"""As long as audit records are kept by default."""
 _RENEWALS_A_DAY = round(86_400 / RENEWAL)
 
 log = logging.getLogger(__name__)
 
 
 class ServerInstance(msgspec.Struct, frozen=True):
-    """One server: its name, where the others reach it, and the certificate that its own is checked against (PEM)."""
+    """One server: its name, where others reach it, and the authority of its certificate (PEM)."""
 
     id: str
     url: str
@@ -86,7 +86,7 @@ class ServerInstances:
         return [each for each in await running(self._store) if each.id != self._id]
 
     async def absent(self) -> list[ServerInstance]:
-        """Those that have run within a month and do not, by name, as they were last. Raises ``StoreError``."""
+        """Those that ran within a month and have stopped, by name, as last seen. Raises ``StoreError``."""
         up = {each.id for each in await running(self._store)}
         return [each for each in await _listed(self._store, KNOWN) if each.id not in up | {self._id}]
 
@@ -123,8 +123,8 @@ class _Sign:
             else:
                 self._revision = await self._store.create(self._key, value, ttl=self._lifetime)
         except Conflict as changed:
-            # It expired while the store could not be reached, a write was made whose answer was lost, or an earlier run
-            # has left it.
+            # It expired while the store could not be reached, a write was made whose answer was lost, or an
+            # earlier run has left it.
             self._revision = changed.current.revision if changed.current else 0
             await self.put(value)
 

@@ -93,7 +93,7 @@ class ApiServer:
         """Accept nothing further, end watches, and give requests in flight ``grace`` seconds."""
         self.edge.close()
         # Before connections close: so each watch ends with all its events delivered.
-        self.core.reader.end_watches()
+        self.core.watches.end_all()
         await self.edge.stop(grace)
 
 

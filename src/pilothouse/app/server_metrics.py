@@ -48,7 +48,7 @@ class Monitoring:
             shares=self.shares,
             catalog=core.catalog,
             cache=core.cache,
-            fanout=core.reader.fanout,
+            fanout=core.watches.fanout,
             store=self._store,
         )
         page.add(core.pod_security.counts.families)

@@ -102,9 +102,9 @@ async def test_the_newest_are_found_across_rotated_files(tmp_path: Path) -> None
             await trail.flushed(5)
         assert len(trail.file.backups()) > 5
 
-        last = await trail.told(ask(limit="3"))
-        alices = await trail.told(ask(user="alice"))
-        recent = await trail.told(AuditQuery.parse({"since": "10s"}, RESOLVE, clock.now()))
+        last = await trail.search(ask(limit="3"))
+        alices = await trail.search(ask(user="alice"))
+        recent = await trail.search(AuditQuery.parse({"since": "10s"}, RESOLVE, clock.now()))
 
     assert [_name(line) for line in last] == ["web-37", "web-38", "web-39"]
     assert [_name(line) for line in alices] == [f"web-{number}" for number in range(1, 40, 2)]

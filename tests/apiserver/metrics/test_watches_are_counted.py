@@ -45,7 +45,7 @@ def test_open_watches_and_what_they_were_sent():
             await core.answer(Request("POST", MAPS, headers=headers, body=body, user=ADMIN))
             for sink in sinks:
                 await sink.lines.get()
-            told = "".join(watch_families(core.reader.fanout)).encode()
+            told = "".join(watch_families(core.watches.fanout)).encode()
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
@@ -55,7 +55,7 @@ def test_open_watches_and_what_they_were_sent():
         for name in ("a", "b"):
             server.send("POST", MAPS, {"metadata": {"name": name}}).expect(201)
         page = Scraped.read(server.send("GET", "/watched").body)
-        after = "".join(watch_families(server.core.reader.fanout))
+        after = "".join(watch_families(server.core.watches.fanout))
     assert page.value("apiserver_longrunning_requests", resource="configmaps", verb="WATCH") == 2
     assert page.value("apiserver_watch_events_total", kind="ConfigMap", version="v1", group="") == 6
     assert page.value("pilothouse_watches_behind") == 0

@@ -5,6 +5,7 @@ import json
 import pytest
 from tests.apiserver.reads.world import PARTIAL, TABLE, World, ask
 
+from pilothouse.apiserver.endpoints.call import ResourceRequest
 from pilothouse.meta.errors import StatusError
 from pilothouse.store.memory import MemoryStore
 
@@ -49,8 +50,10 @@ async def test_another_version_is_converted(world: World) -> None:
 async def test_cluster_scoped_and_core_kinds_have_their_own_keys(world: World) -> None:
     await world.put("eu", plural="regions")
     await world.put("settings", plural="configmaps", data={"a": "b"})
-    region = await world.reader.get(ask(), world.served("regions"), "", "eu")
-    settings = await world.reader.get(ask(), world.served("configmaps"), "t", "settings")
+    region = await world.getter.handle(ResourceRequest(ask(), world.served("regions"), "get", "", "eu"))
+    settings = await world.getter.handle(
+        ResourceRequest(ask(), world.served("configmaps"), "get", "t", "settings")
+    )
     assert json.loads(region.body)["kind"] == "Region"
     assert json.loads(settings.body)["data"] == {"a": "b"}
 
@@ -80,7 +83,11 @@ async def test_a_revision_in_the_future_is_a_504_that_says_so(world: World) -> N
 
 async def test_before_the_first_listing_reads_are_told_to_come_again() -> None:
     fresh = World(MemoryStore())
-    for call in (fresh.get("a"), fresh.list(), fresh.reader.watch(ask(), fresh.served(), "t")):
+    for call in (
+        fresh.get("a"),
+        fresh.list(),
+        fresh.watches.handle(ResourceRequest(ask(), fresh.served(), "watch", "t")),
+    ):
         with pytest.raises(StatusError) as caught:
             await call
         assert caught.value.code == 429

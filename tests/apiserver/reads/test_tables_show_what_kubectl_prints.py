@@ -18,7 +18,9 @@ from tests.apiserver.reads.world import (
 
 from pilothouse.apiserver.discovery import tables
 from pilothouse.apiserver.discovery.catalog import ServedVersion
+from pilothouse.apiserver.endpoints.call import ResourceRequest
 from pilothouse.apiserver.endpoints.negotiation import render
+from pilothouse.apiserver.endpoints.scale import render_scale
 from pilothouse.base.clock import ManualClock
 from pilothouse.meta.errors import StatusError
 from pilothouse.meta.kind import Column, Kind, Object
@@ -125,7 +127,7 @@ async def test_a_scale_has_columns_of_its_own(world: World) -> None:
         "spec": {"replicas": 3},
         "status": {"replicas": 2},
     }
-    table = json.loads(world.reader.render_scale(ask(accept=TABLE), scale).body)
+    table = json.loads(render_scale(ask(accept=TABLE), scale, world.clock.now()).body)
     assert [column["name"] for column in table["columnDefinitions"]] == [
         "Name",
         "Desired",
@@ -133,7 +135,7 @@ async def test_a_scale_has_columns_of_its_own(world: World) -> None:
         "Age",
     ]
     assert table["rows"][0]["cells"] == ["a", 3, 2, "6s"]
-    assert json.loads(world.reader.render_scale(ask(), scale).body) == scale
+    assert json.loads(render_scale(ask(), scale, world.clock.now()).body) == scale
 
 
 async def test_a_written_object_is_answered_in_any_form() -> None:
@@ -156,9 +158,9 @@ async def test_a_written_object_is_answered_in_any_form() -> None:
 async def test_what_was_selected_is_rendered_as_a_list(world: World) -> None:
     await world.put("a", labels={"k": "v"})
     await world.put("b")
-    request = ask("labelSelector=k%3Dv")
-    listed = await world.reader.select(request, world.served(), "t")
+    call = ResourceRequest(ask("labelSelector=k%3Dv"), world.served(), "deletecollection", "t")
+    listed = await world.lister.select(call)
     assert [item.name for item in listed.items] == ["a"]
-    body = json.loads((await world.reader.render_list(request, world.served(), listed)).body)
+    body = json.loads((await world.lister.render(call, listed)).body)
     assert body["kind"] == "DatabaseList"
     assert [item["metadata"]["name"] for item in body["items"]] == ["a"]

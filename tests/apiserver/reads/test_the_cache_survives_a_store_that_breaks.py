@@ -7,6 +7,7 @@ import pytest
 from tests.apiserver.reads.faults import FaultyStore
 from tests.apiserver.reads.world import REGIONS, World, ask, names, world_over
 
+from pilothouse.apiserver.endpoints.call import ResourceRequest
 from pilothouse.apiserver.storage.collection import CacheEvent, Collection
 from pilothouse.apiserver.storage.consistency_check import ConsistencyChecker, audit
 from pilothouse.meta.errors import StatusError
@@ -229,7 +230,7 @@ async def test_a_read_before_the_cache_is_filled_is_told_to_come_again() -> None
     task = asyncio.create_task(world.cache.run())
     await asyncio.sleep(1)
     with pytest.raises(StatusError) as caught:
-        await world.reader.get(ask(), world.served(), "t", "a")
+        await world.getter.handle(ResourceRequest(ask(), world.served(), "get", "t", "a"))
     assert caught.value.code == 429
     store.away = False
     await world.cache.filled()

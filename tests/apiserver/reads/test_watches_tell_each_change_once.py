@@ -279,7 +279,7 @@ async def test_when_the_server_goes_down_watches_end_cleanly_and_no_new_ones_beg
     async with world.watching() as (stream, task):
         await world.put("a")
         await world.cache.fresh()
-        world.reader.end_watches()
+        world.watches.end_all()
         await asyncio.wait_for(task, 60)
         assert stream.brief == [("ADDED", "a")]
     with pytest.raises(StatusError) as caught:
@@ -290,6 +290,6 @@ async def test_when_the_server_goes_down_watches_end_cleanly_and_no_new_ones_beg
 
 async def test_a_watch_that_is_dropped_leaves_nothing_behind(world: World) -> None:
     async with world.watching():
-        assert world.reader.watchers == 1
-    assert world.reader.watchers == 0
+        assert len(world.watches.fanout) == 1
+    assert len(world.watches.fanout) == 0
     await world.put("a")

@@ -11,7 +11,10 @@ from typing import Any
 
 from pilothouse.aio.ring_buffer import Bounds
 from pilothouse.apiserver.discovery.catalog import KindCatalog, ServedVersion
-from pilothouse.apiserver.endpoints.reads import ReadEndpoints
+from pilothouse.apiserver.endpoints.call import ResourceRequest
+from pilothouse.apiserver.endpoints.get import GetEndpoint
+from pilothouse.apiserver.endpoints.list import ListEndpoint
+from pilothouse.apiserver.endpoints.watch import WatchEndpoint
 from pilothouse.apiserver.server.messages import Request, Response, StreamChunk
 from pilothouse.apiserver.storage import codec
 from pilothouse.apiserver.storage.watch_cache import WatchCache
@@ -137,7 +140,9 @@ class World:
         self.clock = ManualClock(NOW)
         self.catalog = KindCatalog([DATABASES, REGIONS, CONFIG_MAPS])
         self.cache = WatchCache(store, self.catalog, self.clock, random.Random(1), bounds=bounds)
-        self.reader = ReadEndpoints(self.catalog, self.cache, self.clock, random.Random(1))
+        self.getter = GetEndpoint(self.cache, self.clock)
+        self.lister = ListEndpoint(self.cache, self.clock)
+        self.watches = WatchEndpoint(self.catalog, self.cache, self.clock, random.Random(1))
 
     def served(self, plural: str = "databases", version: str = "v1") -> ServedVersion:
         group = "" if plural == "configmaps" else "nav.example.io"
@@ -179,7 +184,9 @@ class World:
         return await self.store.delete(key, revision=present.revision)
 
     async def get(self, name: str, query: str = "", *, version: str = "v1", **headers: str) -> Response:
-        return await self.reader.get(ask(query, **headers), self.served(version=version), "t", name)
+        return await self.getter.handle(
+            ResourceRequest(ask(query, **headers), self.served(version=version), "get", "t", name)
+        )
 
     async def list(
         self,
@@ -205,7 +212,9 @@ class World:
         version: str = "v1",
         **headers: str,
     ) -> Response:
-        return await self.reader.list(ask(query, **headers), self.served(plural, version), namespace)
+        return await self.lister.handle(
+            ResourceRequest(ask(query, **headers), self.served(plural, version), "list", namespace)
+        )
 
     @asynccontextmanager
     async def watching(
@@ -220,7 +229,9 @@ class World:
     ) -> AsyncIterator[tuple[Stream, asyncio.Task[None]]]:
         """An open watch: its sink, and the task that ends with it."""
         request = ask(query, **headers)
-        streaming = await self.reader.watch(request, self.served(plural, version), namespace)
+        streaming = await self.watches.handle(
+            ResourceRequest(request, self.served(plural, version), "watch", namespace)
+        )
         stream = sink or Stream()
         task = asyncio.ensure_future(streaming.run(stream))
         try:
@@ -250,7 +261,7 @@ async def world_over(store: Store, bounds: Bounds | None = None) -> AsyncIterato
         assert await world.cache.fresh()
         yield world
     finally:
-        world.reader.end_watches()
+        world.watches.end_all()
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
 

@@ -52,7 +52,7 @@ class AdmissionChain:
         self.warnings = warnings
 
     async def admit_create(self, call: ResourceRequest, obj: Object) -> bytes | None:
-        """Complete an object that is created; returns its namespace as it is stored, None where the kind has none."""
+        """Complete an object that is created; returns its namespace as it is stored, if the kind has one."""
         namespace = await self._lifecycle.check_create(call, obj) if call.served.kind.namespaced else None
         for plugin in self._mutating:
             await plugin(call, obj)

@@ -5,8 +5,8 @@
     reader.items(reader.fields(document, "", ("kind", "rules")), "rules", "", reader.text)
     reader.problems      # ['policy.yaml, line 2: rules: must be a list']
 
-A reader gathers what is wrong and goes on with something harmless, so that all mistakes are reported at once. The
-caller looks at ``problems`` before it uses the outcome.
+A reader gathers what is wrong and goes on with something harmless, so that all mistakes are reported at once.
+The caller looks at ``problems`` before it uses the outcome.
 """
 
 from __future__ import annotations

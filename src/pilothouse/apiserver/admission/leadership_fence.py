@@ -2,10 +2,11 @@
 
     Pilothouse-Fence: kube-system/controller-manager/7/0f6a8f5e-6a53-4d59-8a3e-2a4b8a6d3f10
 
-says: I act as the holder of that Lease, in its seventh transition. The write goes through only if the Lease still is in
-that transition when the write is made, which the store checks in the write's own transaction. A leader that was paused,
-lost its lease and woke up gets 409 ``Fenced``, and nothing has changed. The Lease's uid may be left out; who gives it can't be
-taken for the holder of a Lease of the same name that was made after the first was deleted, and counts from 0 again.
+says: I act as the holder of that Lease, in its seventh transition. The write goes through only if the Lease
+still is in that transition when the write is made, which the store checks in the write's own transaction. A
+leader that was paused, lost its lease and woke up gets 409 ``Fenced``, and nothing has changed. The Lease's
+uid may be left out; who gives it can't be taken for the holder of a Lease of the same name that was made
+after the first was deleted, and counts from 0 again.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The life of namespaces: nothing is created in one that is absent or terminating, and those of the system stay."""
+"""Namespaces: an absent or terminating one takes no objects, and those of the system stay."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""RuntimeClasses: there are none, so a pod that asks for one is refused as Kubernetes refuses one that asks for an absent one."""
+"""RuntimeClasses: there are none, so a pod that names one is refused as in Kubernetes."""
 
 from __future__ import annotations
 

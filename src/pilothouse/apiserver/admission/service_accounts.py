@@ -1,12 +1,12 @@
 """The service account of a new pod: which it is, that it exists, and how its token gets into the pod.
 
 A pod that names none runs as ``default``. Unless pod or account say otherwise, each container finds at
-``/var/run/secrets/kubernetes.io/serviceaccount`` what it needs to talk to this server: a token bound to the pod, the
-certificates to trust, and the name of its namespace. That is a volume of the pod, added here under the name that Kubernetes
-gives it, so that ``kubectl describe`` and whoever runs the pod find what they know.
+``/var/run/secrets/kubernetes.io/serviceaccount`` what it needs to talk to this server: a token bound to the
+pod, the certificates to trust, and the name of its namespace. That is a volume of the pod, added here under
+the name that Kubernetes gives it, so that ``kubectl describe`` and whoever runs the pod find what they know.
 
-A controller makes ``default`` in each namespace. Where none runs, or has not come to it yet, the first pod that needs it
-has it made: pods can be had from a server that is on its own.
+A controller makes ``default`` in each namespace. Where none runs, or has not come to it yet, the first pod
+that needs it has it made: pods can be had from a server that is on its own.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ VOLUME_PREFIX = "kube-api-access-"
 ROOT_CERTIFICATES = "kube-root-ca.crt"
 """The config map of a namespace that holds the certificates to trust."""
 TOKEN_SECONDS = 3607
-"""An hour, and a few seconds by which such tokens are told from those that somebody asked for."""
+"""An hour, and a few seconds that distinguish such tokens from requested ones."""
 _READABLE = 0o644
 
 
@@ -48,7 +48,7 @@ class ServiceAccounts:
         self._uids = uids
 
     async def complete(self, call: ResourceRequest, obj: Object) -> None:
-        """Give a new pod its account, the account's pull secrets and its token; 403 if there is no such account."""
+        """Give a pod its account, with its pull secrets and token; 403 if there is no such account."""
         kind = call.served.kind
         if kind.group or kind.name != "Pod":
             return

@@ -1,9 +1,10 @@
-"""What in a definition has to be there and to be readable before anything is made of it: paths, and validation rules.
+"""What a definition must have, and must have readable, before it is served: paths and validation rules.
 
     list(path_problems(version, "spec.versions[0]"))
     # [FieldError("spec.versions[0].additionalPrinterColumns[1].jsonPath": … is not a JSONPath …)]
 
-A column may use all of JSONPath, and its path is read once, here, so that it holds later. A selectable field is one value, so its path is plain and the schema has to know it.
+A column may use all of JSONPath, and its path is read once, here, so that it holds later. A selectable field
+is one value, so its path is plain and the schema has to know it.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
     resource = resource_of(definition)
     resource.kinds, resource.storage
 
-From here on nothing tells it from a built-in one. Between versions only ``apiVersion`` differs; what goes into the store
-is pruned and defaulted by the schema of the version that is stored.
+From here on nothing tells it from a built-in one. Between versions only ``apiVersion`` differs; what goes
+into the store is pruned and defaulted by the schema of the version that is stored.
 """
 
 from __future__ import annotations

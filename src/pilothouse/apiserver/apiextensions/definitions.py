@@ -1,10 +1,10 @@
-"""CustomResourceDefinitions: a user's own kinds, served as soon as they are written and gone with their objects.
+"""CustomResourceDefinitions: a user's own kinds, served from when they are written until they are deleted.
 
-``Definitions`` follows the definitions in the cache: each instance of the server does that for itself, so all of them
-serve the same.
+``Definitions`` follows the definitions in the cache: each instance of the server does that for itself, so all
+of them serve the same.
 
-A definition carries a finalizer of ours. When it is deleted, its kind takes no new objects, those that exist are
-deleted, and when the last is gone the finalizer is dropped.
+A definition carries a finalizer of ours. When it is deleted, its kind takes no new objects, those that exist
+are deleted, and when the last is gone the finalizer is dropped.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ PATH = f"{GROUP}/{PLURAL}"
 FINALIZER = "customresourcecleanup.apiextensions.k8s.io"
 _RETRY = 1.0
 MOST_SCHEMA_NODES = 50_000
-"""Schemas within schemas that a definition may have, over all versions: each is compiled several times over."""
+"""Nested schemas in all versions of a definition; each is compiled several times."""
 
 log = logging.getLogger(__name__)
 
 
 class Definitions(Strategy):
-    """The strategy of CustomResourceDefinitions: keeps the catalogue in step with them. A listener of the cache."""
+    """The strategy of CustomResourceDefinitions; follows them in the cache and updates the catalog."""
 
     def __init__(self, catalog: KindCatalog, cache: WatchCache, objects: ObjectStorage, clock: Clock) -> None:
         self._catalog = catalog
@@ -52,7 +52,7 @@ class Definitions(Strategy):
         self._clock = clock
         self._served_by_us: dict[tuple[str, str], bytes] = {}
         self._terminating: dict[str, set[str]] = {}
-        """The paths of kinds whose definitions are going, each with the keys of the objects already marked."""
+        """The paths of kinds whose definitions are terminating, with the keys of objects already marked."""
         self._unsettled: set[str] = set()
         """Definitions whose names may be had by now, or no longer."""
         self._work = asyncio.Event()
@@ -84,7 +84,7 @@ class Definitions(Strategy):
             raise problem
 
     def validate(self, new: Object, old: Object | None) -> Iterator[FieldError]:
-        """What is wrong with the schemas of a definition, with the paths into them, and with the approval of its group."""
+        """Problems with the schemas of a definition, the paths into them, and the approval of its group."""
         yield from approval_problems(new, old)
         if old is None or new["spec"].get("versions") != old["spec"].get("versions"):
             count = sum(map(_count_nodes, new["spec"].get("versions") or ()))
@@ -92,7 +92,7 @@ class Definitions(Strategy):
                 detail = f"its schemas have {count} nodes, and a definition may have {MOST_SCHEMA_NODES}"
                 yield FieldError.forbidden("spec.versions", detail)
                 return
-        # Imported when first needed: it brings the CEL compiler along, which a server without definitions can spare.
+        # Imported when first needed: it loads the CEL compiler.
         from pilothouse.meta.schema.structural_schemas import structural_problems
 
         for index, version in enumerate(new["spec"].get("versions") or ()):
@@ -138,9 +138,9 @@ class Definitions(Strategy):
             other = resource.kinds[0]
             if kind in (other.name, other.list_name):
                 return "KindConflict", f'"{kind}" is already in use'
-            taken = wanted & {other.plural, other.singular, *other.short_names}
-            if taken:
-                return "NameConflict", f'"{sorted(taken)[0]}" is already in use'
+            shared = wanted & {other.plural, other.singular, *other.short_names}
+            if shared:
+                return "NameConflict", f'"{sorted(shared)[0]}" is already in use'
         return None
 
     def _condition(self, definition: Object, type: str, status: str, reason: str, message: str) -> None:

@@ -1,6 +1,7 @@
-"""The audit trail: who asked for what, when, from where, and what came of it.
+"""The audit trail: who asked for what, when, from where, and how the server answered.
 
-A request costs the server a note on a bounded queue (``trail``); what the policy wants told of it (``policy``) becomes a
-JSON line (``records``) in a file that is rotated (``log_file``), and is read again, on all instances, through the API
-(``page``). Nothing here holds up a request, and nothing secret gets into a line (``confidential``).
+A request costs the server an entry in a bounded queue (``trail``). The policy (``audit_policy``) decides what
+is recorded of it; ``records`` makes a JSON line of that for a file that is rotated (``log_file``). ``page``
+serves the lines of all instances through the API. Nothing here delays a request, and no secret gets into a
+line (``confidential``).
 """

@@ -1,10 +1,11 @@
-"""How much is told of which request: an ordered list of rules, of which the first that matches decides.
+"""How much is recorded of which request: an ordered list of rules, of which the first that matches decides.
 
     policy = AuditPolicy(rules=(AuditRule(level=AuditLevel.NONE, verbs=frozenset({"watch"})), AuditRule(level=AuditLevel.METADATA)))
     policy.treatment(user, "get", locate(path), path).level      # AuditLevel.METADATA
 
-The meaning is that of ``audit.k8s.io/v1`` policies: an empty list in a rule matches everything, a request that no rule
-matches is not recorded. The user whom rules look at is the one who authenticated, not whom they impersonate.
+The meaning is that of ``audit.k8s.io/v1`` policies: an empty list in a rule matches everything, a request
+that no rule matches is not recorded. The user whom rules look at is the one who authenticated, not whom they
+impersonate.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _LABELS = ("None", "Metadata", "Request", "RequestResponse")
 
 
 class AuditLevel(IntEnum):
-    """How much is told."""
+    """How much is recorded."""
 
     NONE = 0
     METADATA = 1
@@ -43,7 +44,7 @@ LEVELS = _LABELS
 
 
 class ResourceMatch(msgspec.Struct, frozen=True):
-    """ResourceMatch of one group: ``pods``, ``pods/log``, ``pods/*``, ``*/scale``, ``*``; none means all of the group's."""
+    """Resources of a group: ``pods``, ``pods/log``, ``pods/*``, ``*/scale``, ``*``; none means all."""
 
     group: str = ""
     resources: frozenset[str] = frozenset()
@@ -64,7 +65,7 @@ class ResourceMatch(msgspec.Struct, frozen=True):
 
 
 class AuditRule(msgspec.Struct, frozen=True, kw_only=True):
-    """What a request has to be like, and what is told of it then."""
+    """Which requests it matches, and what is recorded of them."""
 
     level: AuditLevel
     users: frozenset[str] = frozenset()
@@ -98,7 +99,7 @@ class AuditRule(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Treatment(msgspec.Struct, frozen=True):
-    """What is told of a request."""
+    """What is recorded of a request."""
 
     level: AuditLevel
     omit_stages: frozenset[str] = frozenset()
@@ -130,7 +131,7 @@ class AuditPolicy:
 
     @property
     def wants_answers(self) -> bool:
-        """Whether any rule has the bodies of answers told."""
+        """Whether any rule records the bodies of answers."""
         return any(rule.level is AuditLevel.REQUEST_RESPONSE for rule in self.rules)
 
     def treatment(self, user: User, verb: str, place: RequestInfo, path: str) -> Treatment:
@@ -156,5 +157,5 @@ DEFAULT = AuditPolicy(
         AuditRule(level=AuditLevel.METADATA),
     )
 )
-"""Where no policy is given: that something was asked and by whom, for everything but health, version and the renewing of
-leases, which would be most of the lines and tell least."""
+"""Where no policy is given: that something was asked and by whom, for everything but health, version and the
+renewing of leases, which would be most of the lines and tell least."""

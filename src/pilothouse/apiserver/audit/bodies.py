@@ -1,4 +1,4 @@
-"""Bodies as audit records tell them: JSON on one line, or nothing where a body can't be read or may not be told."""
+"""Bodies in audit records: JSON on one line, or nothing if a body is unreadable or confidential."""
 
 from __future__ import annotations
 

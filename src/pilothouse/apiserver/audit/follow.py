@@ -1,11 +1,12 @@
 """The trail as it grows: what was asked for so far, then each record as it happens, of all instances.
 
-A follower's answer is JSON lines: records, and now and then a ``Status``: ``Success`` once all of the past has been told,
-``Failure`` for a peer that can't be asked or a follower that was too slow and has to ask again. An instance that asks a peer
-uses the same answer, so it knows when the peer's past is complete, puts all pasts in order, and goes on from there.
+A follower's answer is JSON lines: records, and now and then a ``Status``: ``Success`` once all of the past
+has been told, ``Failure`` for a peer that can't be asked or a follower that was too slow and has to ask
+again. An instance that asks a peer uses the same answer, so it knows when the peer's past is complete, puts
+all pasts in order, and goes on from there.
 
-Records reach the one who gathers them at different speeds. So each is held back for a moment, in which an earlier one may
-still arrive; on a server without peers there is nothing to wait for.
+Records reach the one who gathers them at different speeds. So each is held back for a moment, in which an
+earlier one may still arrive; on a server without peers there is nothing to wait for.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ HOLD = 1.0
 """Seconds that a record waits for earlier ones of other instances."""
 LOOK = 0.25
 PEERS_INTERVAL = 5.0
-"""Seconds between looks for instances that have come, and attempts to reach those that could not be reached."""
+"""Seconds between searches for other instances, and between attempts to reach them."""
 PAST_SECONDS = 20.0
 """How long the past of a peer is waited for."""
 MOST_WAITING = 20_000
@@ -68,7 +69,7 @@ class AuditFollow:
         self._tasks: dict[str, asyncio.Task[None]] = {}
         """Of those that are there."""
         self._since = format_micro_time(clock.now())
-        self._past_told = False
+        self._past_sent = False
 
     async def run(self, sink: StreamSink) -> None:
         """Write until the client has gone."""
@@ -86,21 +87,21 @@ class AuditFollow:
 
     async def _tell_past(self, sink: StreamSink) -> None:
         await self._join(sink)
-        own = [] if self._trail is None else await self._trail.told(self._question)
+        own = [] if self._trail is None else await self._trail.search(self._question)
         overlap = set(own)
-        inbox = [line for line in self._inbox.taken() if line not in overlap]
+        inbox = [line for line in self._inbox.drain() if line not in overlap]
         waiting = [stream.caught_up.wait() for stream in self._streams.values()]
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(PAST_SECONDS):
                 await asyncio.gather(*waiting)
         for stream in self._streams.values():
             if not stream.caught_up.is_set():
-                late = f"{stream.peer.id} has not told all of its past within {PAST_SECONDS:g} seconds"
+                late = f"{stream.peer.id} has not reported all of its past within {PAST_SECONDS:g} seconds"
                 _write(sink, [failure(late)])
                 stream.caught_up.set()
         parts = [own, *(stream.past for stream in self._streams.values())]
         _write(sink, [*in_order(parts, self._question.limit), PAST_TOLD + b"\n"])
-        self._past_told = True
+        self._past_sent = True
         for line in inbox:
             self._inbox.give(line)
 
@@ -111,7 +112,7 @@ class AuditFollow:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(LOOK):
                     await self._inbox.wait()
-            for line in self._inbox.taken():
+            for line in self._inbox.drain():
                 if line.startswith(STATUS):
                     _write(sink, [line])
                 elif self._question.matches(line):
@@ -133,7 +134,7 @@ class AuditFollow:
         return due
 
     async def _join(self, sink: StreamSink) -> None:
-        """Listen to those peers that are there, and to no others. One that comes back goes on where it was."""
+        """Follow the peers that are running and no others. One that comes back is resumed."""
         if self._question.local:
             return
         try:
@@ -148,13 +149,13 @@ class AuditFollow:
             if stream is None:
                 stream = _PeerStream(self._peers, peers[name], self._params, self._since, self._inbox)
                 self._streams[name] = stream
-                if self._past_told:
+                if self._past_sent:
                     stream.caught_up.set()
             self._tasks[name] = asyncio.create_task(stream.run())
 
 
 class _PeerStream:
-    """One peer's part: its past, then what it gives into the inbox. It is asked again when its answer ends."""
+    """One peer's records: its past, then the inbox. The peer is asked again when its answer ends."""
 
     def __init__(
         self, peers: PeerTrails, peer: ServerInstance, params: Mapping[str, str], since: str, inbox: Follower
@@ -170,17 +171,17 @@ class _PeerStream:
         self._at_last: set[bytes] = set()
 
     async def run(self) -> None:
-        told = ""
+        reported = ""
         while True:
             try:
                 await self._listen()
                 why = "its answer ended"
             except PeerError as problem:
                 why = str(problem)
-            if why != told:
+            if why != reported:
                 missing = f"the records of {self.peer.id} at {self.peer.url} may be missing: {why}"
                 self._inbox.give(failure(missing))
-            told = why
+            reported = why
             self.caught_up.set()
             await asyncio.sleep(PEERS_INTERVAL)
 
@@ -202,7 +203,7 @@ class _PeerStream:
                         self.past.append(line)
 
     def _note(self, line: bytes) -> None:
-        """Where to go on from, should the answer break off: the last moment told of, and what was told of it."""
+        """Where to resume an answer that breaks off: the last time stamp, and the records that have it."""
         stamp = stamp_of(line)
         if stamp > self._last:
             self._last = stamp

@@ -7,7 +7,7 @@ from collections import deque
 
 
 class Follower:
-    """Gets each line as it is made. One that does not take them falls behind, and is told so."""
+    """Gets each line as it is made. One that reads too slowly falls behind, and learns so."""
 
     def __init__(self, most: int) -> None:
         self._lines: deque[bytes] = deque()
@@ -22,7 +22,7 @@ class Follower:
             self._lines.append(line)
         self._more.set()
 
-    def taken(self) -> list[bytes]:
+    def drain(self) -> list[bytes]:
         """What has come, without waiting."""
         lines = list(self._lines)
         self._lines.clear()

@@ -4,9 +4,9 @@
     log.write(lines)
     log.files()      # audit.log, audit-2026-02-03T04-05-06.789.log, …: the newest first
 
-Calls block; whoever must not be held up makes them in a thread. ``write`` puts all of its lines into the file or raises
-``OSError`` and leaves none there that a later ``write`` of the same would repeat. A file that somebody else moved away is made
-anew. Only the owner may read them.
+Calls block; whoever must not be held up makes them in a thread. ``write`` puts all of its lines into the file
+or raises ``OSError`` and leaves none there that a later ``write`` of the same would repeat. A file that
+somebody else moved away is made anew. Only the owner may read them.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class LogFile:
         )
 
     def open(self) -> None:
-        """Open the file, made with its folder if need be, and see that what follows begins on a line of its own."""
+        """Open the file, creating it and its folder, and start on a line of its own."""
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         handle = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:

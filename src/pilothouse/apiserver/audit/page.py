@@ -1,7 +1,8 @@
-"""The trail as the API tells it: ``GET /pilothouse/v1/audit``, JSON lines, of all instances, in order of time.
+"""The audit trail through the API: ``GET /pilothouse/v1/audit``, JSON lines of all instances, by time.
 
-The instance asked reads its own files, asks its peers for theirs, and merges. A peer that can't be asked is told of in a
-``Warning``; what the others have is served. With ``follow`` the answer goes on with what happens from then on.
+The instance asked reads its own files, asks its peers for theirs, and merges. A peer that can't be
+asked is named in a ``Warning``; the records of the others are served. With ``follow`` the answer continues
+with every later record.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ class AuditPage:
             return []
 
     async def _own(self, question: AuditQuery) -> list[bytes]:
-        return [] if self._trail is None else await self._trail.told(question)
+        return [] if self._trail is None else await self._trail.search(question)
 
     async def _of(self, peer: ServerInstance, asked: Mapping[str, str], request: Request) -> list[bytes]:
         found: list[bytes] = []
@@ -86,7 +87,7 @@ def _forwarded(params: Mapping[str, str], question: AuditQuery) -> dict[str, str
 
 
 def resolver(catalog: KindCatalog) -> Resolve:
-    """Finds resources by what people call them: plural, singular, kind or short name, with or without their group."""
+    """Finds resources by plural, singular, kind or short name, with or without the group."""
 
     def resolve(text: str) -> frozenset[tuple[str, str]]:
         name, _, group = text.lower().partition(".")

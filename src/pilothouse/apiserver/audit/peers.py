@@ -5,8 +5,9 @@
             async with peers.lines(peer, {"user": "alice"}) as lines:
                 async for line in lines: ...
 
-They are asked as any client asks, at the address and with the authority that they announced, with a certificate of the
-authority that all instances share. What they are asked for is their own records alone, so nobody asks in circles.
+They are asked as any client asks, at the address and with the authority that they announced, with a
+certificate of the authority that all instances share. What they are asked for is their own records alone, so
+nobody asks in circles.
 """
 
 from __future__ import annotations
@@ -76,7 +77,7 @@ class AuditPeers:
     async def open(
         cls, instances: ServerInstances, credential: Callable[[], Pair]
     ) -> AsyncIterator[AuditPeers]:
-        """``credential`` says what this instance shows to the others; it is asked each time, and may renew."""
+        """``credential`` gives what this instance presents; it is called each time, and may renew."""
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS)
         connector = aiohttp.TCPConnector(force_close=True, limit=0)
         async with aiohttp.ClientSession(

@@ -2,7 +2,8 @@
 
     AuditQuery.parse({"user": "alice", "object": "pods/web-0", "since": "1h"}, resolve, now)
 
-A record is told of by its line. Lines are our own and compact, so most that don't match are passed by on their bytes alone.
+A record is judged by its line. Lines are our own and compact, so most that don't match are passed by on
+their bytes alone.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ class QueriedFields(msgspec.Struct, frozen=True, rename="camel"):
     object_ref: _Reference = _NO_REFERENCE
 
 
-_told = msgspec.json.Decoder(QueriedFields)
+_fields = msgspec.json.Decoder(QueriedFields)
 
 
 class AuditQuery(msgspec.Struct, frozen=True, kw_only=True):
@@ -88,21 +89,21 @@ class AuditQuery(msgspec.Struct, frozen=True, kw_only=True):
 
     def matches(self, line: bytes) -> bool:
         """Whether a line is among what is asked for."""
-        told = self.read(line)
-        return told is not None and told.stage_timestamp >= self.since
+        fields = self.read(line)
+        return fields is not None and fields.stage_timestamp >= self.since
 
     def read(self, line: bytes) -> QueriedFields | None:
         """A line that is asked for, if not of its time; None for others and for what is not a record."""
         if not all(needle in line for needle in self._needles()):
             return None
-        told = told_by(line)
-        return told if told is not None and self._fits(told) else None
+        fields = read_fields(line)
+        return fields if fields is not None and self._fits(fields) else None
 
-    def _fits(self, told: QueriedFields) -> bool:
-        reference = told.object_ref
-        if self.user and self.user not in (told.user.username, told.impersonated_user.username):
+    def _fits(self, fields: QueriedFields) -> bool:
+        reference = fields.object_ref
+        if self.user and self.user not in (fields.user.username, fields.impersonated_user.username):
             return False
-        if self.verb and told.verb != self.verb:
+        if self.verb and fields.verb != self.verb:
             return False
         if self.namespace and reference.namespace != self.namespace:
             return False
@@ -116,18 +117,18 @@ class AuditQuery(msgspec.Struct, frozen=True, kw_only=True):
         return [msgspec.json.encode(each) for each in wanted if each]
 
 
-def told_by(line: bytes) -> QueriedFields | None:
-    """What a line tells; None for one that is no record, such as the rest of one that was cut off."""
+def read_fields(line: bytes) -> QueriedFields | None:
+    """The fields of a line; None for one that is no record, such as the rest of one that was cut off."""
     try:
-        return _told.decode(line)
+        return _fields.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return None
 
 
 def stamp_of(line: bytes) -> str:
     """When a record's stage was reached; empty for what is no record."""
-    told = told_by(line)
-    return told.stage_timestamp if told else ""
+    fields = read_fields(line)
+    return fields.stage_timestamp if fields else ""
 
 
 def _moment(text: str, now: float) -> str:

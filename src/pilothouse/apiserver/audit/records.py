@@ -3,8 +3,8 @@
     AuditRecorder(policy, "host-1").line(sight)
     # b'{"kind":"Event","apiVersion":"audit.k8s.io/v1","level":"Metadata","auditID":"…","stage":"ResponseComplete",…}\\n'
 
-A line holds what the policy wants told and nothing that is confidential. It is made after the request was answered. Most
-requests repeat much of those before (user, address, object), so those parts are kept as ready JSON.
+A line holds what the policy asks for and nothing that is confidential. It is made after the request was
+answered. Most requests repeat parts of earlier ones (user, address, object), so these are cached as JSON.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class AuditEvent(msgspec.Struct, omit_defaults=True, rename="camel"):
 
 
 class _Subject(msgspec.Struct, frozen=True):
-    """What a request is about and how much is told of it: the same whenever the same user asks for the same."""
+    """The part of a record that is the same for every such request of a user."""
 
     place: RequestInfo
     verb: str
@@ -101,7 +101,7 @@ class _Form(msgspec.Struct, frozen=True):
 
 
 class AuditRecorder:
-    """Makes records by a policy. ``instance`` is put into each, so that a merged trail tells who served what."""
+    """Makes records by a policy. Each names the ``instance`` that served the request."""
 
     def __init__(self, policy: AuditPolicy, instance: str) -> None:
         self.policy = policy
@@ -121,7 +121,7 @@ class AuditRecorder:
         if not number.replace("-", "").isalnum():
             # A client may give its own, which has to be escaped.
             return self._written(sight)
-        # Reads that succeed repeat one another: their records differ in the number, the moments and nothing else.
+        # The records of successful reads differ in id and times only.
         user, verdict, headers = request.user, request.verdict, request.headers
         key = (
             sight.arrival.target,
@@ -191,7 +191,7 @@ class AuditRecorder:
         return _encode(event) + b"\n"
 
     def _subject(self, actor: User, request: Request) -> _Subject | None:
-        """What a request is about; None where nothing is told of it."""
+        """What a request is about; None where nothing is recorded of it."""
         watching = "watch" in request.query and is_true(request.params().get("watch"))
         key = (actor.name, actor.groups, request.method, request.path, watching)
         try:
@@ -325,14 +325,14 @@ def _reference(place: RequestInfo, identity: bodies.ObjectIdentity) -> Raw:
 
 
 def _refusal(sight: RequestStage, place: RequestInfo) -> Raw:
-    told = bodies.refusal(sight.answer) if sight.answer is not None else bodies.StatusSummary()
+    summary = bodies.refusal(sight.answer) if sight.answer is not None else bodies.StatusSummary()
     outcome: dict[str, Any] = {"metadata": {}, "status": "Failure"}
-    if told.reason:
-        outcome["reason"] = told.reason
-    if told.message and confidential.may_tell_refusal(place, sight.status, sight.request.body):
-        outcome["message"] = told.message
-        if told.details is not UNSET:
-            outcome["details"] = told.details
+    if summary.reason:
+        outcome["reason"] = summary.reason
+    if summary.message and confidential.may_tell_refusal(place, sight.status, sight.request.body):
+        outcome["message"] = summary.message
+        if summary.details is not UNSET:
+            outcome["details"] = summary.details
     return Raw(_encode({**outcome, "code": sight.status}))
 
 

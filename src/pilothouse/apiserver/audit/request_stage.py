@@ -30,4 +30,4 @@ class RequestStage(msgspec.Struct, frozen=True, gc=False):
     size: int = 0
     """Bytes that are kept alive by keeping this."""
     answer: Response | None = None
-    """The whole answer where its body is needed: of refusals, of writes, and where the policy wants bodies."""
+    """The whole answer, where its body is needed: refusals, writes, and where the policy wants bodies."""

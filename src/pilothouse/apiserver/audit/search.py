@@ -2,8 +2,9 @@
 
     lines = await search(log.files, question)       # the oldest first
 
-Files are read from their ends, a block at a time, until there is enough or the records are too old. Each block is read and
-looked through in a thread call of its own, so that a long search leaves the server its turns.
+Files are read from their ends, a block at a time, until there is enough or the records are too old. Each
+block is read and looked through in a thread call of its own, so that a long search leaves the server its
+turns.
 """
 
 from __future__ import annotations
@@ -49,9 +50,10 @@ def _look(lines: list[bytes], question: AuditQuery) -> tuple[list[bytes], bool]:
 
 
 def backwards(file: BinaryIO, size: int) -> Iterator[list[bytes]]:
-    """The lines of a file in blocks of about ``size`` bytes, the last block first, each block's lines in order.
+    """The lines of a file in blocks of about ``size`` bytes, the last block first, in order within each.
 
-    What is appended after the start is not seen. Lines come with their newline; what has none yet is left out.
+    What is appended after the start is not seen. Lines come with their newline; what has none yet is left
+    out.
     """
     end = os.fstat(file.fileno()).st_size
     rest = b""

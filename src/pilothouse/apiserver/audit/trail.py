@@ -5,13 +5,14 @@
         trail.saw(arrival, request, status, answer)     # from the connection; never waits, never raises
         await trail.flushed(2.0)
 
-What is seen goes onto a queue. When the answers of this turn of the event loop are on their way, the queue becomes lines:
-on the loop, a little at a time, since a line takes microseconds and a thread would only fight for the interpreter; and soon,
-since a request that is kept for long costs more memory traffic than its line. A few times a second the lines are written,
-which is what a disk can make slow, in a thread of its own.
+What is seen goes onto a queue. When the answers of this turn of the event loop are on their way, the queue
+becomes lines: on the loop, a little at a time, since a line takes microseconds and a thread would only fight
+for the interpreter; and soon, since a request that is kept for long costs more memory traffic than its line.
+A few times a second the lines are written, which is what a disk can make slow, in a thread of its own.
 
-Queue and lines have bounds, in records and in bytes; what comes when they are full is counted and gone. A file that can't
-be written is tried again and again. A process that is killed loses the last fraction of a second.
+Queue and lines have bounds, in records and in bytes; what comes when they are full is counted and gone. A
+file that can't be written is tried again and again. A process that is killed loses the last fraction of a
+second.
 """
 
 from __future__ import annotations
@@ -115,7 +116,7 @@ class AuditTrail:
             return
         if status < 400 and request.method in _READING and not self._answers_wanted:
             if not queue and not request.body:
-                # Its line is short work, and shorter now than when the request has to be fetched from memory again.
+                # Its line costs less while the request is in the processor's caches.
                 self._keep(self._line(RequestStage(arrival, request, stage, self.now(), status)))
                 return
             answer = None
@@ -153,8 +154,8 @@ class AuditTrail:
             async with asyncio.timeout(seconds):
                 await self._idle.wait()
 
-    async def told(self, question: AuditQuery) -> list[bytes]:
-        """The lines that a question asks for, the oldest first, up to what was seen last."""
+    async def search(self, question: AuditQuery) -> list[bytes]:
+        """The lines that match a query, the oldest first, the latest request included."""
         await self.flushed(FLUSH_SECONDS)
         return await search(self.file.files, question)
 
@@ -220,7 +221,7 @@ class AuditTrail:
                     await self._hurry.wait()
             self._hurry.clear()
             while self._lines or self._queue:
-                # Those that are being written still count as waiting: they take room until they are in the file.
+                # Lines that are being written take room until they are in the file.
                 lines = self._lines[:_WRITE_RECORDS]
                 if not lines:
                     await asyncio.sleep(0)

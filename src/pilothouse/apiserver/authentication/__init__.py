@@ -1,1 +1,1 @@
-"""Who makes a request: certificates, tokens, impersonation."""
+"""Who makes a request: client certificates, bearer tokens, impersonation."""

@@ -4,14 +4,17 @@
     authenticator.identify(certificate, "Bearer s3cret")    # User(name="alice", groups=("dev", "system:authenticated"))
     authenticator.review("s3cret", (AUDIENCE,))             # the same, and for which of these audiences the token is
 
-The first way in that succeeds counts: certificate, then token. A credential that is presented and wrong is a 401,
-never a silent fall back to anonymous. Whoever presents none is anonymous, where that is allowed. A certificate reaches
-this module only after TLS has verified its chain, its dates and that it is meant for clients.
+The first way in that succeeds counts: certificate, then token. A credential that is presented and wrong is a
+401, never a silent fall back to anonymous. Whoever presents none is anonymous, where that is allowed. A
+certificate reaches this module only after TLS has verified its chain, its dates and that it is meant for
+clients.
 
-An issuer judges by what it can see, which may be a little behind what was written, on this server or another. A token
-that is good but for something unseen is judged again after catching up (``identify_surely``): the usual case never waits.
+An issuer judges by what it can see, which may be a little behind what was written, on this server or another.
+A token that is good but for something unseen is judged again after catching up (``identify_surely``): the
+usual case never waits.
 
-Tokens are looked up by their digest, so the time a lookup takes says nothing about how much of a guess was right.
+Tokens are looked up by their digest, so the time a lookup takes says nothing about how much of a guess was
+right.
 """
 
 from __future__ import annotations
@@ -30,7 +33,7 @@ from pilothouse.meta.errors import unauthorized
 
 AUTHENTICATED = "system:authenticated"
 CREDENTIAL_ID = "authentication.kubernetes.io/credential-id"
-"""What tells one credential of a user from another: part of who they are, in reviews and in the audit trail."""
+"""Identifies one of several credentials of a user, in reviews and in the audit trail."""
 _UID_OID = "1.3.6.1.4.1.57683.2"
 """The subject attribute that carries a user's uid."""
 
@@ -63,8 +66,8 @@ class DependencyUnknownError(UntrustedError):
 
 
 Issuer = Callable[[str, tuple[str, ...]], TokenReviewResult | None]
-"""Says whose a token is, or None if it is not one of its own. Raises ``UntrustedError`` for one of its own that is
-not good now, or for none of the audiences."""
+"""Says whose a token is, or None if it is not one of its own. Raises ``UntrustedError`` for one of its own
+that is not good now, or for none of the audiences."""
 CatchUp = Callable[[], Awaitable[bool]]
 """Waits until an issuer sees everything that was written before."""
 
@@ -161,7 +164,7 @@ def certified_user(certificate: Certificate | None, encoded: bytes | None = None
 
 
 def read_tokens(text: str, source: str) -> Tokens:
-    """The users of a static token file: lines of ``token,user,uid`` and, where there are any, ``"group,group"``.
+    """The users of a static token file: lines of ``token,user,uid`` and perhaps ``"group,group"``.
 
     Empty lines and lines that begin with ``#`` are skipped. ``source`` is what messages call the file.
     """

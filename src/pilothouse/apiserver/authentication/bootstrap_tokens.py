@@ -4,14 +4,17 @@
     tokens.review("abcdef.0123456789abcdef", (AUDIENCE,))   # system:bootstrap:abcdef, of the group system:bootstrappers
     await tokens.spend("abcdef", "csr-x7k2p", asked)        # "" the first time, else why not
 
-A token is a Secret of the type ``bootstrap.kubernetes.io/token`` in ``kube-system``, as kubeadm makes them: ``token-id``,
-``token-secret``, ``expiration``, ``usage-bootstrap-authentication`` and ``auth-extra-groups``. Deleting it ends the token.
+A token is a Secret of the type ``bootstrap.kubernetes.io/token`` in ``kube-system``, as kubeadm makes them:
+``token-id``, ``token-secret``, ``expiration``, ``usage-bootstrap-authentication`` and ``auth-extra-groups``.
+Deleting it ends the token.
 
-Unlike with Kubernetes a token is good for one certificate. Before the first one is signed, the request's name, the node and a hash of
-what is asked for are written into the Secret, in one compare-and-swap; every later request of the same token fails, also
-one of the same name for another node or key. The bearer still gets in for a few minutes after that, to fetch what was signed.
+Unlike with Kubernetes a token is good for one certificate. Before the first one is signed, the request's
+name, the node and a hash of what is asked for are written into the Secret, in one compare-and-swap; every
+later request of the same token fails, also one of the same name for another node or key. The bearer still
+gets in for a few minutes after that, to fetch what was signed.
 
-With ``node-name`` a token is for the node of that name from the beginning. The name goes with its bearer, in ``extra``.
+With ``node-name`` a token is for the node of that name from the beginning. The name goes with its bearer, in
+``extra``.
 """
 
 from __future__ import annotations

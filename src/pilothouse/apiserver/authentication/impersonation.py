@@ -5,9 +5,9 @@
     Impersonate-Uid: 42
     Impersonate-Extra-scopes: read               (may be repeated)
 
-The user who really asks needs the verb ``impersonate`` on each of these: on users, or serviceaccounts in their namespace;
-on groups; on uids and userextras of ``authentication.k8s.io``. From then on the request is the other's in every respect;
-who really asked stays with it, for the record.
+The user who really asks needs the verb ``impersonate`` on each of these: on users, or serviceaccounts in
+their namespace; on groups; on uids and userextras of ``authentication.k8s.io``. From then on the request is
+the other's in every respect; who really asked stays with it, for the record.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class ImpersonatedUser(msgspec.Struct, frozen=True):
 
 
 def impersonate(request: Request, authorizer: Authorizer) -> None:
-    """Make the request the one of whom its headers name; 403 if the user may not. Nothing without such headers."""
+    """Replace the user by the one that the headers name, if any; 403 if the user may not do that."""
     if not impersonates(request.headers):
         return
     wanted = _read(request)

@@ -3,10 +3,11 @@
     tokens = ServiceAccountTokens(signing_key, cache, clock)
     tokens.review(token, (AUDIENCE,))       # TokenReviewResult(user=User("system:serviceaccount:t:robot", …), audiences=…)
 
-A token is signed for a while, for some audiences, perhaps for one pod, secret or node; ``minting`` makes them. Its
-signature never changes and is checked once. Everything else is looked at each time: its dates, and whether the account
-and the object that it is bound to still exist, with the same uid. An object is decoded once for each of its revisions.
-Something that is being deleted counts as gone a minute after it should have been.
+A token is signed for a while, for some audiences, perhaps for one pod, secret or node; see
+``registry.token_requests``. Its signature never changes and is checked once. Everything else is looked at each time: its dates, and
+whether the account and the object that it is bound to still exist, with the same uid. An object is decoded
+once for each of its revisions. Something that is being deleted counts as gone a minute after it should have
+been.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""What is served: discovery documents, OpenAPI, printer tables, version."""
+"""What is served: the catalog of kinds, discovery documents, OpenAPI, printer tables, version."""

@@ -1,7 +1,7 @@
-"""The catalogue of what is served: which resource answers at which group, version and plural.
+"""The catalog of kinds: which resource is served at which group, version and plural.
 
-It starts with the kinds of ``api`` and grows and shrinks with a user's CRDs. ``generation`` moves with every change, so
-that whoever derives something from the catalogue (discovery, OpenAPI) knows when to derive it again.
+It starts with the kinds of ``api`` and grows and shrinks with a user's CRDs. ``generation`` changes with
+every change, so that what is derived from the catalog (discovery, OpenAPI) is derived again.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class ServedVersion(msgspec.Struct, frozen=True):
 
 
 class KindCatalog:
-    """What is served now."""
+    """The resources that are served."""
 
     def __init__(self, resources: Iterable[Resource] = ()) -> None:
         self.generation = 0
@@ -47,14 +47,14 @@ class KindCatalog:
         return iter(self._resources.values())
 
     def find(self, group: str, version: str, plural: str) -> ServedVersion | None:
-        """Who answers there, if anyone."""
+        """What is served there, if anything."""
         return self._served.get((group, version, plural))
 
     def resource(self, group: str, plural: str) -> Resource | None:
         return self._resources.get((group, plural))
 
     def of_kind(self, api_version: str, kind: str) -> ServedVersion | None:
-        """Who serves objects with this ``apiVersion`` and ``kind``."""
+        """What serves objects with this ``apiVersion`` and ``kind``."""
         group, _, version = api_version.rpartition("/")
         for (served_group, served_version, _), served in self._served.items():
             if served_group == group and served_version == version and served.kind.name == kind:
@@ -88,7 +88,7 @@ class KindCatalog:
         return sorted(found, key=lambda kind: kind.plural)
 
     def on_change(self, listener: Callable[[], None]) -> None:
-        """Be told of each change, right after it."""
+        """Call ``listener`` right after each change."""
         self._listeners.append(listener)
 
     def _forget(self, group: str, plural: str) -> bool:

@@ -1,7 +1,8 @@
-"""DiscoveryDocuments: what is served, told in the two forms that clients know.
+"""Discovery: what is served, in the two forms that clients know.
 
-kubectl and client-go ask for everything at once (``APIGroupDiscoveryList``); older and smaller clients ask for the
-groups, then for each version's resources. Both are derived from the catalogue and kept until it changes.
+kubectl and client-go ask for everything at once (``APIGroupDiscoveryList``); older and smaller clients ask
+for the groups, then for each version's resources. Both are derived from the catalogue and kept until it
+changes.
 
     discovery = DiscoveryDocuments(catalog)
     discovery.answer(Request("GET", "/apis/apps/v1"))    # an APIResourceList; None for a path that is not discovery's

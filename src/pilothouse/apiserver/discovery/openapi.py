@@ -3,12 +3,13 @@
     openapi = OpenAPIDocuments(catalog)
     await openapi.answer(Request("GET", "/openapi/v3"))    # None for a path that is not OpenAPI's
 
-They are what kubectl validates, explains and patches by. Each is made when first asked for; after a change of the
-catalogue only those whose kinds changed are made again. The index names every document with the hash of its content:
-a client that asks with that hash may keep the answer for ever, and one that asks with an old hash is sent on.
+They are what kubectl validates, explains and patches by. Each is made when first asked for; after a change of
+the catalogue only those whose kinds changed are made again. The index names every document with the hash of
+its content: a client that asks with that hash may keep the answer for ever, and one that asks with an old
+hash is sent on.
 
-The one of everything also comes as protobuf: kubectl up to 1.28 asks for that before it writes anything. It takes long
-enough to make that a thread does it.
+The one of everything also comes as protobuf: kubectl up to 1.28 asks for that before it writes anything. It
+takes long enough to make that a thread does it.
 """
 
 from __future__ import annotations

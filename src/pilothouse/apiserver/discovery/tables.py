@@ -1,11 +1,11 @@
-"""What ``kubectl get`` prints: objects as rows of cells, made by the server so that every client shows the same.
+"""What ``kubectl get`` prints: objects as rows of cells, rendered by the server for every client.
 
     table_of_object(kind, obj, include=METADATA, now=clock.now())
     # {"kind":"Table",...,"columnDefinitions":[{"name":"Name",...},{"name":"Age",...}],"rows":[{"cells":["a","6s"],...
 
-A column is a JSONPath or a function of the object. Times become ages here, because the client's clock may be wrong.
-Beside each row goes as much of the object as was asked for; its metadata, mostly, which is a form of its own
-(PartialObjectMetadata) that garbage collectors list and watch.
+A column is a JSONPath or a function of the object. Times become ages here, because the client's clock may be
+wrong. Beside each row goes as much of the object as was asked for; its metadata, mostly, which is a form of
+its own (PartialObjectMetadata) that garbage collectors list and watch.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def included(params: Mapping[str, str]) -> str:
 
 @lru_cache(maxsize=1024)
 def columns_of(kind: Kind) -> tuple[Column, ...]:
-    """A kind's columns. Only Kubernetes' own kinds say themselves where the name stands; elsewhere it is first."""
+    """A kind's columns. Kubernetes' own kinds place the name column themselves; elsewhere it is first."""
     declared = kind.columns or (AGE,)
     return declared if kind.native and kind.columns else (NAME, *declared)
 

@@ -1,7 +1,7 @@
 """``/version``: which API this is, and whose server.
 
-Clients choose their behaviour by ``major`` and ``minor``; the build part after ``+`` is how Pilothouse's own components
-tell this server from a real Kubernetes.
+Clients choose their behaviour by ``major`` and ``minor``; the build part after ``+`` is how Pilothouse's own
+components tell this server from a real Kubernetes.
 """
 
 from __future__ import annotations

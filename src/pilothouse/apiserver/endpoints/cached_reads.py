@@ -4,12 +4,12 @@
     aim = prompt.aim(b"/api/v1/namespaces/t/configmaps/a")      # worked out once for each target
     prompt.answer(aim, request)                                 # a Response, or None
 
-Most requests of a quiet fleet ask for one object as it is. If the cache is current and the user may see it, the answer is
-there before anything else could run: no task need be woken, no deadline set, and no place taken, since it would be given
-back before anybody could miss it. None is the answer in every other case, a refusal or an absence included: then the
-request takes the ordinary way, which says why. This way is quicker, and never says anything else.
+Most requests of a quiet fleet ask for one object as it is. If the cache is current and the user may see it,
+it is answered before any other task runs: without a task, a deadline or a seat of flow control of its own. In
+every other case, refusals and absences included, the answer is None, and the request takes the ordinary path,
+which says why. Both paths answer the same.
 
-What a target means is remembered until the catalogue changes. What the user may do is asked each time.
+What a target means is cached until the catalog changes. The user is authorized each time.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import msgspec
 from pilothouse.apiserver.authorization.authorizer import Attributes, Authorizer
 from pilothouse.apiserver.discovery.catalog import KindCatalog, ServedVersion
 from pilothouse.apiserver.endpoints import list_options
-from pilothouse.apiserver.endpoints.reads import COMPRESS_FROM
+from pilothouse.apiserver.endpoints.compressed_bodies import COMPRESS_FROM
 from pilothouse.apiserver.endpoints.request_info import fits, locate
 from pilothouse.apiserver.metrics.request_metrics import RequestCounters, RequestSeries
 from pilothouse.apiserver.server import limits
@@ -52,7 +52,7 @@ class ReadTarget(msgspec.Struct, frozen=True):
 
 
 class CachedReads:
-    """Answers what can be answered at once."""
+    """Answers the reads that can be answered at once."""
 
     def __init__(
         self, catalog: KindCatalog, cache: WatchCache, authorizer: Authorizer, requests: RequestCounters

@@ -1,7 +1,7 @@
 """From the bytes of a body, in any accepted form, to one JSON-shaped object.
 
-JSON is decoded in compiled code. Repeated keys, which that decoder doesn't report, are looked for only when a cheap
-count says that there may be some. YAML and Kubernetes' protobuf are taken where Kubernetes takes them.
+JSON is decoded in compiled code. Repeated keys, which that decoder doesn't report, are looked for only when a
+cheap count says that there may be some. YAML and Kubernetes' protobuf are taken where Kubernetes takes them.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def media_type(headers: Mapping[str, str]) -> str:
 
 
 def read(request: Request, *, native: bool) -> Body:
-    """The object in a request's body. Raises 400 for what can't be decoded and 415 for what isn't accepted."""
+    """The object in a request's body. 400 if it can't be decoded, 415 for a type that isn't accepted."""
     media = media_type(request.headers)
     if media == JSON:
         return read_json(request.body)
@@ -71,7 +71,7 @@ def read_json(data: bytes) -> Body:
 
 
 def field_order(document: bytes) -> dict[str, int]:
-    """Where each field stands in a JSON document, by its path: a repeated one where it is repeated. Of overlong paths nothing is said."""
+    """The position of each field in a JSON document, by path; the last one of a repeated field."""
     order: dict[str, int] = {}
     _number(json.loads(document, object_pairs_hook=_Pairs), "", order)
     return order
@@ -109,8 +109,8 @@ def _check_depth(value: Any, data: bytes) -> None:
 
 
 def _check_count(value: Any, data: bytes) -> None:
-    # Each value but the first of a list or an object has a comma before it, each list and object a bracket. Most bodies have
-    # far fewer than are allowed, commas in texts included.
+    # Each value but the first of a list or an object has a comma before it, each list and object a bracket.
+    # Most bodies have far fewer than are allowed, commas in texts included.
     if data.count(b",") + data.count(b"{") + data.count(b"[") < yaml_decoding.MAX_VALUES:
         return
     count, level = 1, [value]
@@ -130,8 +130,8 @@ def _children(value: Any) -> Iterable[Any]:
 
 
 def _repeated_keys(data: bytes, value: Any) -> list[str]:
-    # A key is a quote and a colon. Decoding drops a repeated one, so then the decoded value shows fewer. Texts that
-    # contain such a pair count alike on both sides unless they are escaped in an unusual way.
+    # A key is a quote and a colon. Decoding drops a repeated one, so then the decoded value shows fewer.
+    # Texts that contain such a pair count alike on both sides unless they are escaped in an unusual way.
     encoded = msgspec.json.encode(value)
     if data == encoded or (b"\\u" not in data and len(_KEY.findall(data)) == len(_KEY.findall(encoded))):
         return []
@@ -145,7 +145,7 @@ class _Pairs(list[tuple[str, Any]]):
 
 
 def _walk(value: Any, way: list[str | int], found: list[str]) -> None:
-    # The way is spelled out for repeats alone, and not for all of very many: paths can be as long as the body.
+    # Paths are spelled out for a bounded number of repeats: each can be as long as the body.
     if isinstance(value, _Pairs):
         seen: dict[str, int] = {}
         for name, inner in value:

@@ -1,10 +1,10 @@
-"""The options of list and watch: parsed from the query, refused with their name when they contradict each other.
+"""The options of list and watch, from the query; contradictory ones are refused by name.
 
     options = for_list("limit=500&labelSelector=app%3Dweb")
     options.want    # RevisionMatch.LATEST
 
-``want`` says which state of the collection is asked for; it is the whole of Kubernetes' resourceVersion matrix, decided
-here once, so that nobody else looks at two or three parameters to find out.
+``want`` says which state of the collection is asked for; it is the whole of Kubernetes' resourceVersion
+matrix, decided here once, so that nobody else looks at two or three parameters to find out.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def for_list(query: str) -> ListOptions:
     elif revision == 0:
         want = RevisionMatch.ANY
     elif match == EXACT or (limit and not match):
-        # A page at a revision without a match rule has meant exactly that revision since before there were rules.
+        # A page at a revision without a match rule means exactly that revision, for old clients.
         want = RevisionMatch.EXACTLY
     else:
         want = RevisionMatch.AT_LEAST

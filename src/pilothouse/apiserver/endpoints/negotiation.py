@@ -4,9 +4,10 @@
     form.transform     # "", TABLE or PARTIAL
     form.write(body)   # JSON bytes as the client wants them: compact, pretty, or YAML
 
-``Accept`` is walked by quality, then in order. A clause that can't be served (protobuf, a transform that the endpoint
-does not have) is skipped, as Kubernetes does, so that a client's next choice gets its turn. A client sends the same
-header with every request, so answers are remembered by its raw text; in the common case this costs one look-up.
+``Accept`` is walked by quality, then in order. A clause that can't be served (protobuf, a transform that the
+endpoint does not have) is skipped, as Kubernetes does, so that a client's next choice gets its turn. A client
+sends the same header with every request, so answers are remembered by its raw text; in the common case this
+costs one look-up.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the server itself writes into an object over its life: birth, change, the mark of deletion, the end.
+"""What the server itself writes into an object on create, update and delete.
 
 All pure: functions of the object sent, the object stored and the time. Objects are changed in place.
 """
@@ -29,7 +29,7 @@ _SERVER_SIDE = (
 
 
 def begin(kind: Kind, obj: Object, *, namespace: str, uid: str, now: float) -> None:
-    """Make a sent object a new one: the server's own metadata, and no status where that has its own endpoint."""
+    """Prepare an object for its creation: the server's metadata, no status that has its own endpoint."""
     metadata = obj["metadata"]
     if metadata.pop("resourceVersion", ""):
         raise errors.bad_request("resourceVersion should not be set on objects to be created")
@@ -46,7 +46,7 @@ def begin(kind: Kind, obj: Object, *, namespace: str, uid: str, now: float) -> N
 
 
 def place(kind: Kind, metadata: dict[str, Any], namespace: str) -> None:
-    """Put an object into the namespace of the request; 400 if it says another."""
+    """Set the namespace of the request; 400 if the object names another."""
     if not kind.namespaced:
         metadata.pop("namespace", None)
         return
@@ -69,7 +69,7 @@ def check_name(metadata: dict[str, Any], name: str) -> None:
 
 
 def check_segment(new: Object) -> list[FieldError]:
-    """Whatever its kind allows, a name has to stand in a URL: else the object could not be read or deleted."""
+    """Problems with a name in a URL, whatever the kind allows: the object could not be read or deleted."""
     name = new["metadata"].get("name") or ""
     problem = names.path_segment(name)
     if not (problem or name.isprintable()) and any(
@@ -82,7 +82,7 @@ def check_segment(new: Object) -> list[FieldError]:
 
 
 def check_preconditions(kind: Kind, live: Object, *, uid: str, revision: str) -> None:
-    """409 if the live object is not the one, or not in the state, that the client means."""
+    """409 if the live object has another uid or revision than the client expects."""
     metadata = live["metadata"]
     if uid and uid != metadata["uid"]:
         detail = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {metadata['uid']}"
@@ -92,7 +92,7 @@ def check_preconditions(kind: Kind, live: Object, *, uid: str, revision: str) ->
 
 
 def carry(kind: Kind, new: Object, live: Object) -> None:
-    """Make a sent object the successor of the live one: what a client can't set is taken from there."""
+    """Prepare an object for an update: what a client can't set is copied from the live one."""
     metadata, before = new["metadata"], live["metadata"]
     for field in _SERVER_SIDE:
         if field in before:
@@ -109,7 +109,7 @@ def carry(kind: Kind, new: Object, live: Object) -> None:
 
 
 def carry_status(kind: Kind, new: Object, live: Object) -> Object:
-    """The live object with ``status`` (and the managers' records) of the one sent; and what else that endpoint takes."""
+    """The live object with the status, the managed fields and the ``status_metadata`` of the one sent."""
     result = {**live, "metadata": dict(live["metadata"])}
     _copy(result, new, "status")
     for field in kind.status_metadata:
@@ -119,13 +119,13 @@ def carry_status(kind: Kind, new: Object, live: Object) -> Object:
 
 
 def advance(kind: Kind, new: Object, live: Object) -> None:
-    """Count the generation on when anything but metadata (and a separate status) has changed."""
+    """Increment the generation when anything but metadata (and a separate status) has changed."""
     if kind.generation and _content(kind, new) != _content(kind, live):
         new["metadata"]["generation"] = live["metadata"].get("generation", 0) + 1
 
 
 def check_finalizers(new: Object, live: Object) -> list[FieldError]:
-    """No finalizer may be added to an object that is going."""
+    """Problems with finalizers that are added to a terminating object."""
     if "deletionTimestamp" not in live["metadata"]:
         return []
     added = sorted(
@@ -138,7 +138,7 @@ def check_finalizers(new: Object, live: Object) -> list[FieldError]:
 
 
 def ends(kind: Kind, new: Object, live: Object) -> bool:
-    """True if a change leaves nothing that keeps a terminating object."""
+    """Whether a terminating object is held by nothing after a change."""
     before = live["metadata"]
     if new["metadata"].get("finalizers") or "deletionTimestamp" not in before:
         return False
@@ -146,7 +146,7 @@ def ends(kind: Kind, new: Object, live: Object) -> bool:
 
 
 def refusal_to_go(kind: Kind, live: Object) -> str:
-    """Why an object may not be deleted; empty if it may, and for one that is going: nobody can call that back."""
+    """Why an object may not be deleted; empty if it may, or is terminating, which can't be revoked."""
     return "" if "deletionTimestamp" in live["metadata"] else kind.protected(live)
 
 

@@ -1,9 +1,10 @@
 """The URL grammar: which verb on which resource a path and a method mean.
 
-    locate("/apis/apps/v1/namespaces/t/statefulsets/db/scale")
-    # RequestInfo(group="apps", version="v1", namespace="t", plural="statefulsets", name="db", subresource="scale")
+    info = locate("/apis/apps/v1/namespaces/t/statefulsets/db/scale")
+    info.group, info.plural, info.name, info.subresource        # ("apps", "statefulsets", "db", "scale")
+    verb_of("GET", info, {})                                    # "get"
 
-What is not a resource request (discovery, health, OpenAPI) has an empty ``plural`` and is known by its path alone.
+A path that is no resource's (discovery, health, OpenAPI) has an empty ``plural``.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ _VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch"}
 
 
 class RequestInfo(msgspec.Struct, frozen=True):
-    """The resource part of a path; no verb yet."""
+    """The resource part of a path, without the verb."""
 
     group: str = ""
     version: str = ""
@@ -42,7 +43,7 @@ NOWHERE = RequestInfo()
 
 @lru_cache(maxsize=8192)
 def locate(path: str) -> RequestInfo:
-    """The place a path points at; ``NOWHERE`` for a path that is not a resource's."""
+    """The resource part of a path; ``NOWHERE`` for a path that is no resource's."""
     parts = path.strip("/").split("/")
     if parts[0] == "api" and len(parts) >= 3:
         group, version, rest = "", parts[1], parts[2:]

@@ -1,7 +1,7 @@
 """From a decoded body to an object of its kind: identity, unknown fields, types, defaults.
 
-What a kind doesn't know is pruned, and the client is told as it asked to be: with a warning (the default), with a
-refusal that lists everything (Strict), or not at all (Ignore).
+Fields that a kind doesn't have are pruned. The client gets a warning (the default), a refusal that lists all
+of them (Strict), or neither (Ignore), as it asks for.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _SHORTEST_SECRET = 4
 
 
 class StrictError(Exception):
-    """Unknown or repeated fields under strict validation; the caller knows which status that is."""
+    """Unknown or repeated fields under strict validation; the caller chooses the status."""
 
     def __init__(self, problems: list[str]) -> None:
         super().__init__(", ".join(problems))
@@ -94,7 +94,7 @@ def conform(
     if (repeated or unknown) and validation != IGNORE:
         problems = [*repeated, *(f'unknown field "{path}"' for path in unknown)]
         if kind.native and document and unknown:
-            # Kubernetes finds both in one go, where a kind is its own, and prunes definitions' kinds afterwards.
+            # Kubernetes finds both in one pass for native kinds, and prunes custom ones afterwards.
             order = field_order(document)
             problems.sort(key=lambda problem: order.get(problem.split('"')[1], len(order)))
         if validation == STRICT:
@@ -110,15 +110,15 @@ def conform(
 
 
 def refuse_misfits(kind: Kind, obj: Object) -> None:
-    """Raise for a value of the wrong type, which nothing after this could handle."""
+    """Raise for a value of the wrong type, which no later step could handle."""
     found = kind.shape.validate(obj)
     problems = [problem for problem in _tellable(kind, found) if problem.reason == TYPE_INVALID]
     # Of so many problems not all were looked for, and one of the others may be such.
     if not problems and len(found) <= MOST_PROBLEMS:
         return
     if kind.native and problems:
-        told = problems[:MOST_PROBLEMS]
-        raise unhandled(kind, "; ".join(f"{problem.path}: {problem.detail}" for problem in told))
+        listed = problems[:MOST_PROBLEMS]
+        raise unhandled(kind, "; ".join(f"{problem.path}: {problem.detail}" for problem in listed))
     raise invalid(kind, obj, found)
 
 

@@ -1,10 +1,10 @@
-"""Objects that no controller acts on say so: in a condition, and with a warning when they are created.
+"""A condition for objects that no controller acts on.
 
     mark(kind, obj)         # status.conditions: Reconciled is False, NoController
 
-The condition is written when the object is made and when its spec changes, and it is no client's: nobody manages it. An object whose status
-somebody else has written is attended after all, and is left alone. The type is one that neither ``kubectl rollout status``
-nor anything else takes for progress.
+The condition is written when an object is created and when its spec changes; no manager owns it. An object
+whose status a client has written is acted on after all, and is left alone. No tool, such as ``kubectl rollout
+status``, takes this type of condition for progress.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ REASON = "NoController"
 
 
 def mark(kind: Kind, obj: Object) -> None:
-    """Add the condition to an object that nobody looks after, where its kind has conditions."""
+    """Add the condition to an object that no controller acts on, if its kind has conditions."""
     described = kind.schema.properties.get("status")
     if not kind.unattended or described is None or "conditions" not in described.properties:
         return

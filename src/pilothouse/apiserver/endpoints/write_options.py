@@ -1,4 +1,4 @@
-"""The query parameters and option objects of writes: parsed once, refused with their path when wrong."""
+"""The options of writes, from query parameters and option objects; a wrong one is refused with its path."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _NUMBER = re.compile(r"[-+]?[0-9]{1,20}")
 
 
 class WriteOptions(msgspec.Struct, frozen=True):
-    """How a create, update or patch is to be done."""
+    """The options of a create, update or patch."""
 
     manager: str
     dry_run: bool = False
@@ -31,7 +31,7 @@ class WriteOptions(msgspec.Struct, frozen=True):
 
 
 class ParsedDeleteOptions(msgspec.Struct, frozen=True):
-    """How a delete is to be done."""
+    """The options of a delete."""
 
     dry_run: bool = False
     grace: int | None = None
@@ -76,7 +76,7 @@ def write_options(
 
 
 def default_manager(user_agent: str) -> str:
-    """Who manages the fields of a write that doesn't say: the program's name."""
+    """The manager of the fields of a write that names none: the program of the client."""
     name = user_agent.partition("/")[0]
     if not name.isprintable():
         name = "".join(each for each in name if each.isprintable())
@@ -84,7 +84,7 @@ def default_manager(user_agent: str) -> str:
 
 
 def delete_options(request: Request, params: Mapping[str, str]) -> ParsedDeleteOptions:
-    """Options of a delete, from the body or, where that has none, from the query."""
+    """Options of a delete, from the body and, where it lacks them, from the query."""
     given: dict[str, Any] = {}
     if request.body.strip():
         value = decoding.read(request, native=True).value

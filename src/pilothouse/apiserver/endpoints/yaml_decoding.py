@@ -1,11 +1,13 @@
-"""YAML as Kubernetes reads it: version 1.1 with its booleans, but times and ``13:00`` stay text, and keys are text.
+"""YAML as Kubernetes reads it: 1.1 with its booleans, but times and ``13:00`` are text, and so are keys.
 
     load(b"spec: {on: y, at: 13:00}", 128)     # ({"spec": {"true": True, "at": "13:00"}}, [])
 
-Values are built from the parser's events, on a stack of our own, and every limit is tested before anything is built. So
-no document recurses, and a small one can't become a large object: an alias costs as much as what it stands for.
+Values are built from the parser's events, on a stack of our own, and every limit is tested before anything is
+built. So no document recurses, and a small one can't become a large object: an alias costs as much as what it
+stands for.
 
-Errors name the line and never quote it: a password that begins with ``*`` or ``!`` is an alias or a tag to YAML.
+Errors name the line and never quote it: a password that begins with ``*`` or ``!`` is an alias or a tag to
+YAML.
 """
 
 from __future__ import annotations
@@ -19,9 +21,9 @@ import yaml
 from pilothouse.apiserver.storage.numbers import decimal
 
 MOST_REPEATS = 100
-"""Repeated keys that are told; whoever has more has enough to mend."""
+"""Repeated keys that are reported."""
 LONGEST_PATH = 1000
-"""Characters of such a key, or of its path, that are told."""
+"""Characters of such a key, or of its path, that are reported."""
 MAX_VALUES = 200_000
 """Values that a body may hold, in YAML or JSON."""
 _MERGE = "<<"
@@ -29,7 +31,8 @@ _TAG = "tag:yaml.org,2002:"
 
 
 def load(data: bytes, max_depth: int) -> tuple[Any, list[str]]:
-    """The one document in ``data`` with JSON's types only, and what is to be said of each key that it repeats. Raises ``ValueError``."""
+    """The one document in ``data`` with JSON's types only, and what is to be said of each key that it
+    repeats. Raises ``ValueError``."""
     document = _Document(max_depth)
     try:
         for event in yaml.parse(data, Loader=yaml.CSafeLoader):
@@ -58,7 +61,7 @@ class _Open:
         self.key: str | _Merge | None = None
 
     def close(self) -> Any:
-        """What has been gathered; a mapping's own keys win over merged ones, and earlier merges over later ones."""
+        """The value so far; a mapping's own keys win over merged ones, and earlier merges over later ones."""
         if not self.mapping:
             return self.items
         merged = [each for given in self.merged for each in (given if isinstance(given, list) else [given])]

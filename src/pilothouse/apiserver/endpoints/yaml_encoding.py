@@ -1,6 +1,7 @@
 """Answers in YAML, for the few who ask for it.
 
-Written so that it reads back as the same JSON, here and in Kubernetes: both read YAML 1.1, where a bare ``y`` is true.
+Written so that it reads back as the same JSON, here and in Kubernetes: both read YAML 1.1, where a bare ``y``
+is true.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""How many requests of whom are executed at the same time."""
+"""How many requests and streams each user may have at the same time."""

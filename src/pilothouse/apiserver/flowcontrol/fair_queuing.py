@@ -1,27 +1,29 @@
-"""Fair shares: whose requests may be under way when more come than the server takes at once.
+"""Flow control: whose requests are executed when more come than the server takes at once.
 
-    flow, weight = shares.admit(request, mutating=False)       # StatusError 429 when there is no place
+    flow, weight = controller.admit(request, mutating=False)   # StatusError 429 when there is no seat
     try: ...
-    finally: flow.leave(weight)                                # when the client has taken the answer
+    finally: flow.leave(weight)                                # when the client has read the answer
 
-Places are divided three times over:
+Seats are divided three times:
 
-* **Lanes.** Reads, mutations and leases are counted apart. A flood of reads shuts out no write, and neither shuts out
-  the renewal of a lease, by which a fleet knows who is alive and who leads. Bodies that are still on their way have a lane of
-  their own: a request takes a place in the others once its body is here, so that a client which sends nothing holds none of them.
-* **Classes.** In each lane a class of users (the system, controllers, nodes, agents in pods, workloads, people) has some places
-  that nobody else can take. The rest are open to whoever comes first, so that a quiet class costs the busy ones little.
-* **Users.** A user may hold at most twice what is left over of what its class can take. One busy user ends up with two
-  thirds, two with two fifths each, ten with 2/21 each. Nothing is taken back from who was there first, but as its requests
-  end it gets no new places until the others have as many; and the next one to come finds a place. Service accounts and their tokens
-  are free to whoever has a namespace, so those of a namespace are held to this together, and then each of them within that.
+* **Lanes.** Reads, mutations and leases are counted apart. A flood of reads blocks no write, and neither
+  blocks the renewal of a lease, by which a fleet knows who is alive and who leads. Bodies that are still on
+  their way have a lane of their own: a request takes a seat in the others once its body has arrived, so that
+  a client that sends nothing holds none of them.
+* **Classes.** In each lane a class of users (the system, controllers, nodes, agents in pods, workloads,
+  people) has some seats of its own. The rest are open to all, so that a quiet class costs the busy ones
+  little.
+* **Users.** A user may hold at most twice what is left over of what its class can take. One busy user ends up
+  with two thirds, two with two fifths each, ten with 2/21 each. No seat is withdrawn, but as its requests end
+  a user gets no further seats until the others have as many. Service accounts and their tokens are free to
+  anybody with a namespace, so those of a namespace are limited together, and then each of them within that.
 
-Nobody waits in line: who finds no place is told to come back in a second, which every Kubernetes client does. Deciding
-takes a few look-ups and no memory of the past, so that it can be done for every request.
+There is no queue: a request without a seat gets a 429 with a retry after a second, which every Kubernetes
+client follows. A decision takes a few look-ups and no history, so it is made for every request.
 
-A list of many objects or bytes takes more than one place, and so does an answer of which there are many bytes in memory: places
-are what a user may hold of the server, and they are held until the client has taken what it asked for. A watch takes its place
-only until it has started, with what there is if it begins with that. A read that is answered on the spot (``fast_path``) takes none.
+A list of many objects or bytes takes more than one seat, and so does an answer with many bytes in memory;
+seats are held until the client has read the answer. A watch holds its seat until it has started, its initial
+objects included. A read of ``cached_reads`` takes none.
 """
 
 from __future__ import annotations
@@ -42,9 +44,9 @@ OBJECTS_PER_PLACE = 2000
 """A list takes one place more for each so many objects."""
 HEAVIEST = 10
 BODY_PER_PLACE = 256 * 1024
-"""A request takes one place more for each so many bytes of its body, which are computed on one request at a time."""
+"""A request takes one more place for each so many bytes of its body."""
 BYTES_PER_PLACE = 1024 * 1024
-"""An answer takes one place more for each so many bytes that are held for it alone, until the client has taken it."""
+"""An answer takes one more place for each so many bytes that are held for it alone."""
 _KEPT = 4096
 _AFTER = re.compile(r"resourceVersion=[1-9]")
 _LEASES = "coordination.k8s.io"
@@ -86,8 +88,8 @@ _SYSTEM_GROUPS = frozenset({MASTERS, "pilothouse:apiservers"})
 
 
 def class_of(user: User) -> PriorityLevel:
-    """Groups are believed, names only where no group says as much: a ``system:node:x`` outside ``system:nodes`` is
-    just somebody."""
+    """Groups are believed, names only where no group says as much: a ``system:node:x`` outside
+    ``system:nodes`` is just somebody."""
     if user.name in _SYSTEM_USERS or not _SYSTEM_GROUPS.isdisjoint(user.groups):
         return PriorityLevel.SYSTEM
     if "system:nodes" in user.groups:
@@ -95,7 +97,7 @@ def class_of(user: User) -> PriorityLevel:
     if _ACCOUNTS in user.groups:
         if _SYSTEM_ACCOUNTS in user.groups:
             return PriorityLevel.CONTROLLERS
-        # A token that was made for a pod on a machine. Anybody with a namespace can make pods that run nowhere.
+        # A token of a pod on a node: anybody with a namespace can create pods that run nowhere.
         return PriorityLevel.AGENTS if _POD in user.extra and _NODE in user.extra else PriorityLevel.WORKLOADS
     if user.name.startswith("pilothouse:"):
         return PriorityLevel.CONTROLLERS
@@ -150,7 +152,7 @@ class UserFlow:
         self.used = 0
 
     def grow(self, weight: int, *, surely: bool = False) -> bool:
-        """Take more places for a request that has some; false if the user has its share, unless it has to be."""
+        """Take more places for a request that has some; false if its user has its share, unless forced."""
         if not (surely or self.band.lane.fits(self, weight)):
             self.band.unfair += 1
             return False

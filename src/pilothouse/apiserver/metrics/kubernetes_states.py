@@ -1,5 +1,5 @@
-"""Kubernetes' own kinds as figures, by the names and labels of kube-state-metrics: what dashboards and alerts for
-stateful applications ask for. Views by the path of the kind's collection.
+"""Kubernetes' own kinds as figures, by the names and labels of kube-state-metrics: what dashboards and alerts
+for stateful applications ask for. Views by the path of the kind's collection.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _UNITS = {"cpu": "core", "memory": "byte", "ephemeral-storage": "byte", "storage
 
 
 def views() -> Mapping[str, KindMetrics]:
-    """The kinds that are told of, by path."""
+    """The kinds that have metrics, by path."""
     return {
         "pods": _pods(),
         "apps/statefulsets": _stateful_sets(),

@@ -3,12 +3,12 @@
     objects = ObjectMetrics(cache, views(resources))
     core.serve(PATH, objects.answer)
 
-Nothing is done until somebody asks. Then each object becomes text once, and again only after it has changed: an item of
-the cache is never altered, only replaced, so the same item has the same text. When nobody has asked for a while, all of it
-is forgotten.
+Nothing is done until somebody asks. Then each object becomes text once, and again only after it has changed:
+an item of the cache is never altered, only replaced, so the same item has the same text. When nobody has
+asked for a while, all of it is forgotten.
 
-Turning many objects into text takes longer than other requests should wait, so it is done a little at a time. The page is
-therefore not of one revision; each line in it is true of an object as it was a moment ago.
+Turning many objects into text takes longer than other requests should wait, so it is done a little at a time.
+The page is therefore not of one revision; each line in it is true of an object as it was a moment ago.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _SLICE = 32
 
 
 def views(resources: Iterable[Resource]) -> Mapping[str, KindMetrics]:
-    """How our own kinds and some of Kubernetes' are told, by path."""
+    """The views of our own kinds and of some of Kubernetes', by path."""
     own = {each.path: view_of(each.stored) for each in resources if not each.stored.native}
     return {**own, **kubernetes_views()}
 
@@ -122,10 +122,12 @@ class ObjectMetrics:
                 if column:
                     family = families.setdefault(measure.name, [measure.header.encode()])
                     family.append(column)
-        told = gauge(
+        unreadable_gauge = gauge(
             "pilothouse_objects_unreadable", "Objects whose stored form can't be read.", [("", unreadable)]
         )
-        return b"".join([*(part for family in families.values() for part in family), told.encode()])
+        return b"".join(
+            [*(part for family in families.values() for part in family), unreadable_gauge.encode()]
+        )
 
     def _forget_later(self) -> None:
         if self._forgetting is not None:

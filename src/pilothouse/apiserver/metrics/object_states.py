@@ -3,9 +3,10 @@
     view = view_of(kind)
     view.lines(obj)        # one text per measure: 'pilothouse_object_status_phase{…,phase="Running"} 1\\n…'
 
-Our own kinds share their measures, told apart by the labels ``group`` and ``kind``, so that one alert (a condition
-``Degraded`` that is true, a generation that nobody has looked at) covers them all. What is not there gives no line; a
-state that an object may have gives a line for each, one of them 1, as kube-state-metrics does it.
+Our own kinds share their measures, distinguished by the labels ``group`` and ``kind``, so that one alert (a
+condition ``Degraded`` that is true, a generation that nobody has looked at) covers them all. What is not
+there gives no line; a state that an object may have gives a line for each, one of them 1, as
+kube-state-metrics does it.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ class Measure(msgspec.Struct, frozen=True):
 
 
 class KindMetrics(msgspec.Struct, frozen=True):
-    """How the objects of one kind are told."""
+    """The metrics of the objects of one kind."""
 
     name: Callable[[Object], str]
     """The labels that say which object it is."""

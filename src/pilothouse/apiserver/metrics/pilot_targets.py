@@ -1,8 +1,9 @@
-"""``/pilothouse/v1/pilot-targets``: where Prometheus finds the figures of all pilots, in the form of its HTTP discovery.
+"""``/pilothouse/v1/pilot-targets``: the metrics of all pilots, for the HTTP discovery of Prometheus.
 
     [{"targets": ["127.72.1.4:12001"], "labels": {"namespace": "default", "pod": "es-demo-data-0", "node": "db-3"}}]
 
-They are the pods that have a pilot and run. Prometheus reads them where they are, and must be able to reach their addresses.
+They are the pods that have a pilot and run. Prometheus reads them where they are, and must be able to reach
+their addresses.
 """
 
 from __future__ import annotations

@@ -4,9 +4,9 @@
     requests.saw(request, status=200, streaming=False, seconds=0.0002)      # from the connection, for every request
     for series in requests.series(): ...
 
-What a client writes into a path must not become a label, or anyone could fill the memory: resources and subresources are
-named only as far as they are served, methods and statuses only as far as they exist. The rest is counted under the empty
-resource.
+What a client writes into a path must not become a label, or anyone could fill the memory: resources and
+subresources are named only as far as they are served, methods and statuses only as far as they exist. The
+rest is counted under the empty resource.
 """
 
 from __future__ import annotations

@@ -4,9 +4,9 @@
     metrics.add(audit_families)
     core.serve(PATH, metrics.answer)
 
-Names are kube-apiserver's where it has them, so that dashboards and alerts made for it work; what it does not have begins
-with ``pilothouse_``. Everything is counted in plain numbers where it happens and becomes text only here, so a server
-that nobody scrapes pays next to nothing. Who may ask is settled before, by the path.
+Names are kube-apiserver's where it has them, so that dashboards and alerts made for it work; what it does not
+have begins with ``pilothouse_``. Everything is counted in plain numbers where it happens and becomes text
+only here, so a server that nobody scrapes pays next to nothing. Who may ask is settled before, by the path.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class ServerMetrics:
         ]
 
     def add(self, source: Families) -> None:
-        """Have something else told."""
+        """Add metrics of another part of the process."""
         self._sources.append(source)
 
     async def answer(self, request: Request) -> Response:
@@ -75,20 +75,20 @@ class ServerMetrics:
     async def _position(self) -> list[str]:
         """How far the cache is, and how far behind the store."""
         revision = self._cache.revision
-        told = [gauge("pilothouse_cache_revision", "The revision that the cache shows.", [("", revision)])]
+        gauges = [gauge("pilothouse_cache_revision", "The revision that the cache shows.", [("", revision)])]
         try:
             async with asyncio.timeout(PATIENCE):
                 latest = await self._store.revision()
         except (StoreError, TimeoutError):
             latest = 0
-        told.append(gauge("pilothouse_store_up", "Whether the store answers.", [("", int(latest > 0))]))
+        gauges.append(gauge("pilothouse_store_up", "Whether the store answers.", [("", int(latest > 0))]))
         if latest:
             lag = max(0, latest - max(revision, self._cache.revision))
-            told.append(gauge("pilothouse_store_revision", "The store's latest revision.", [("", latest)]))
-            told.append(
+            gauges.append(gauge("pilothouse_store_revision", "The store's latest revision.", [("", latest)]))
+            gauges.append(
                 gauge("pilothouse_cache_lag_revisions", "How far the cache is behind it.", [("", lag)])
             )
-        return told
+        return gauges
 
 
 def refuse_writes(request: Request) -> None:

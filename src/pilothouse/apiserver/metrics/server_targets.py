@@ -1,4 +1,4 @@
-"""``/pilothouse/v1/server-targets``: where Prometheus finds all servers of a control plane, in the form of its HTTP discovery.
+"""``/pilothouse/v1/server-targets``: all API servers, for the HTTP discovery of Prometheus.
 
     [{"targets": ["10.0.0.7:6443", "10.0.0.8:6443"]}]
 
@@ -19,7 +19,7 @@ PATH = "/pilothouse/v1/server-targets"
 
 
 class ServerTargets:
-    """Lists the servers. ``running`` are the instances that share the store; none where there can't be others."""
+    """Lists the servers. ``running`` are the instances that share the store, if there can be others."""
 
     def __init__(self, running: Callable[[], Awaitable[Sequence[ServerInstance]]]) -> None:
         self._running = running

@@ -1,4 +1,4 @@
-"""Questions posed as objects: who am I, may I, whose token is this. Answered, never stored."""
+"""Reviews: objects that ask who a user is, what they may do, or whose a token is. Answered, never stored."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ _RIGHTS = "authorization.k8s.io"
 
 
 class RuleResolver(Protocol):
-    """Who holds which rules."""
+    """Resolves the rules of users."""
 
     def rules_of(self, user: User, namespace: str) -> tuple[list[PolicyRule], list[str]]:
         """A user's rules in a namespace, and which roles could not be found."""
 
 
 class ScopeCheck(Protocol):
-    """Who is kept within a scope that no rules tell of."""
+    """Knows the users that are restricted by more than rules."""
 
     def confines(self, user: User) -> bool:
-        """Whether this user is one of them."""
+        """Whether this user is restricted so."""
 
 
 class AccessReviews:
@@ -65,7 +65,7 @@ class AccessReviews:
         }
 
     async def create(self, call: ResourceRequest) -> Response:
-        """POST of a question: 201 and the same object with its status."""
+        """POST of a review: 201 and the same object with its status."""
         kind = call.served.kind
         obj = await self._large.run(call.request, lambda: self._take(call))
         if kind.name == "TokenReview":
@@ -79,11 +79,11 @@ class AccessReviews:
         return Response(201, written, form.media)
 
     def _take(self, call: ResourceRequest) -> Object:
-        """The question in the body of a call, valid."""
+        """The review in the body of a request, validated."""
         kind = call.served.kind
-        chosen = write_options.write_options(call.request, call.params, "CreateOptions")
+        options = write_options.write_options(call.request, call.params, "CreateOptions")
         body = decoding.read(call.request, native=True)
-        obj = strict_decoding.take(kind, body, chosen.validation, call.request.warnings)
+        obj = strict_decoding.take(kind, body, options.validation, call.request.warnings)
         object_metadata.place(kind, obj["metadata"], call.namespace)
         problems = [*kind.shape.validate(obj), *_unexpected_metadata(kind, obj["metadata"])]
         problems = problems or [*kind.validate(obj, None)]
@@ -165,7 +165,7 @@ def _asked(spec: Object) -> Attributes:
 
 
 def _unexpected_metadata(kind: Kind, metadata: Object) -> Iterator[FieldError]:
-    """A question about rights is about nothing but what its spec says."""
+    """Problems with metadata in an access review, which asks about nothing but its spec."""
     given = {name for name, value in metadata.items() if value} - {"managedFields"}
     if kind.group == _RIGHTS and kind.name != "SelfSubjectRulesReview" and given - {"namespace"}:
         allowed = " except for namespace" if kind.namespaced else ""

@@ -1,22 +1,23 @@
-"""Who gives out service addresses, where several servers write to one store.
+"""Which server allocates service addresses, where several write to one store.
 
     book = AddressAllocator(store, random)
-    objects = Objects(book.guarding(store), cache)
+    objects = ObjectStorage(book.guarding(store), cache)
     with taking(book.turn) as mine:      # a write of services begins
         mine.things.add("10.96.0.7")     # what it takes
         ...                              # its store.create(...) now holds only while the turn lasts
 
-The book is a key of the store. Whoever wrote it last has the *turn*: a write that takes an address carries the revision
-of that writing as a guard, so it fails, in its own transaction, once another server has taken over. A server that takes
-over and then waits until it sees every write made before has seen all that was ever given out, and nobody else gives
-out more. So between two servers, as within one, nothing is given out twice; and no server has to wait for another, not
-even for one that died with the turn.
+The book is a key of the store. Whoever wrote it last has the *turn*: a write that takes an address carries
+the revision of that writing as a guard, so it fails, in its own transaction, once another server has taken
+over. A server that takes over and then waits until it sees every write made before has seen all that was ever
+given out, and nobody else gives out more. So between two servers, as within one, nothing is given out twice;
+and no server has to wait for another, not even for one that died with the turn.
 
-PendingAllocation over is one write. A server that keeps the turn pays nothing, which is the usual case. Where two compete, each
-waits for a random time, growing from loss to loss, before it takes over again, so that the other gets something done.
+Taking over is one write. A server that keeps the turn pays nothing, which is the usual case. Where two
+compete, each waits for a random time, growing from loss to loss, before it takes over again, so that the
+other gets something done.
 
-A write whose outcome is unknown may yet happen. Its turn is given up: the next one begins with a writing of the book
-that it comes before, and is seen, or after, and fails.
+A write whose outcome is unknown may yet happen. Its turn is given up: the next one begins with a writing of
+the book that it comes before, and is seen, or after, and fails.
 """
 
 from __future__ import annotations
@@ -91,7 +92,7 @@ class AddressAllocator:
         self.turn: Guard | None = None
 
     def guarding(self, store: Store) -> Store:
-        """The store, each write that takes something guarded; as it is, where this process is its only writer."""
+        """The store, with allocating writes guarded; unchanged if this process is its only writer."""
         return store if store.current is not None else AllocatingStore(store, self)
 
     def give_up(self, turn: Guard) -> None:
@@ -100,7 +101,7 @@ class AddressAllocator:
             self.turn = None
 
     async def take_over(self, losses: int) -> None:
-        """Try to have the turn, a random while after a loss. Whether that worked shows in ``turn``, or at the next write."""
+        """Try to take the turn, after a random pause. Success shows in ``turn``, or at the next write."""
         await asyncio.sleep(self._random.uniform(0, _PAUSE.after(losses)))
         async with self._taking_over:
             if self.turn is not None:

@@ -1,10 +1,13 @@
 """Requests for certificates (``certificates.k8s.io``): who asks, who may approve, who may sign.
 
-A request says who made it, and that never changes. It is approved or denied at ``…/approval`` and nowhere else, by
-whoever has the verb ``approve`` on its signer; what a signer writes, at ``…/status``, needs ``sign`` on it:
+A request names the user who made it, for good. It is approved or denied at ``…/approval`` and nowhere else,
+by a user with the verb ``approve`` on its signer; a write of ``…/status`` needs ``sign`` on it:
 
     rules:
-    - {apiGroups: [certificates.k8s.io], resources: [signers], resourceNames: [example.com/*], verbs: [approve, sign]}
+    - apiGroups: [certificates.k8s.io]
+      resources: [signers]
+      resourceNames: [example.com/*]
+      verbs: [approve, sign]
 
 So the right to write requests gives nobody a certificate.
 """
@@ -58,7 +61,7 @@ class CertificateRequestStrategy(Strategy):
             spec["extra"] = {name: list(values) for name, values in user.extra.items()}
 
     def prepare_status(self, call: ResourceRequest, sent: Object, live: Object, now: float) -> Object:
-        """At ``approval`` the conditions and nothing else; at ``status`` all but verdicts that were given, which stay."""
+        """``approval`` sets the conditions alone; ``status`` sets all but verdicts that were given."""
         if call.subresource == "approval":
             status = _with_conditions(live.get("status") or {}, _conditions(sent), live, now)
         else:
@@ -100,7 +103,7 @@ def asked_in(request: Object) -> RequestedCertificate:
 
 
 def _check_subject(call: ResourceRequest, request: Object) -> None:
-    """Nobody asks for a certificate that could do anything; what can't be read is told at once."""
+    """Refuse a request that can't be read, or asks for more than its user may have."""
     spec = request.get("spec")
     if not isinstance(spec, dict) or not isinstance(spec.get("request"), str):
         return  # The kind's own validation refuses it.
@@ -117,7 +120,7 @@ def _check_subject(call: ResourceRequest, request: Object) -> None:
 
 
 def _beyond_token(user: User, spec: dict[str, Any], asked: RequestedCertificate) -> str:
-    """Why a bootstrap token is not for that; empty if it is, or the user has none."""
+    """Why a bootstrap token does not allow that; empty if it does, or the user has none."""
     if not user.name.startswith(TOKEN_USER) or TOKEN_GROUP not in user.groups:
         return ""
     if spec.get("signerName") != NODE_CLIENT:
@@ -131,7 +134,7 @@ def _beyond_token(user: User, spec: dict[str, Any], asked: RequestedCertificate)
 
 
 def _check_outcome(call: ResourceRequest, new: Object, old: Object) -> None:
-    """Who may sign may not approve."""
+    """Refuse conditions of approval in a write that signs."""
     before = {each.get("type") for each in _conditions(old)}
     added = [each.get("type") for each in _conditions(new) if each.get("type") in _VERDICTS]
     problems = [
@@ -144,7 +147,7 @@ def _check_outcome(call: ResourceRequest, new: Object, old: Object) -> None:
 
 
 def _conditions(request: Object) -> list[dict[str, Any]]:
-    """The conditions of a request; none where what was sent has no such shape, which its validation refuses."""
+    """The conditions of a request; none if they have the wrong shape, which validation refuses."""
     found = (request.get("status") or {}).get("conditions")
     return found if isinstance(found, list) else []
 

@@ -4,11 +4,11 @@
     cache.listen(signing)
     await signing.run()
 
-A controller or a person approves; what is approved and asks one of this server's signers gets its certificate into
-``status.certificate``, or the condition ``Failed`` that says why not. Every instance tries: a request is signed in one
-compare-and-swap, so that one certificate is ever seen, and whoever comes later finds nothing to do. What somebody with a
-bootstrap token asked for costs them the token, before it is signed. A node's server gets a certificate for what is the node's own and
-nobody else's, whoever approved it.
+A controller or a person approves; what is approved and asks one of this server's signers gets its certificate
+into ``status.certificate``, or the condition ``Failed`` that says why not. Every instance tries: a request is
+signed in one compare-and-swap, so that one certificate is ever seen, and whoever comes later finds nothing to
+do. What somebody with a bootstrap token asked for costs them the token, before it is signed. A node's server
+gets a certificate for what is the node's own and nobody else's, whoever approved it.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ PLURAL = "certificatesigningrequests"
 _RETRY = 5.0
 
 Spend = Callable[[str, str, RequestedCertificate], Awaitable[str]]
-"""Uses up the bootstrap token of this id for the request of that name; what speaks against it, if anything does."""
+"""Uses up the bootstrap token of this id for the request of that name; returns any objection."""
 
 log = logging.getLogger(__name__)
 
@@ -60,7 +60,7 @@ def is_due(request: Object) -> bool:
 
 
 def signed(request: Object, authority: Authority, now: float, refusal: str = "") -> Object:
-    """The request with its certificate, or with the reason why it gets none: ``refusal``, or what is wrong with it.
+    """The request with its certificate, or with the reason why it gets none.
 
     Raises ``UnusableError``.
     """

@@ -4,9 +4,9 @@
     await service.reconcile()        # Service, Endpoints and EndpointSlices as they should be
     await service.run()              # and kept so, until cancelled
 
-Its address is the first of the range of services, its port 443. ``members`` says where the servers listen that run: this one, and
-those that share its store. Each of them does the same, so what one writes suits all. An Endpoints object has addresses of IPv4
-alone: a server that is reached otherwise is not in it.
+Its address is the first of the range of services, its port 443. ``members`` says where the servers listen
+that run: this one, and those that share its store. Each of them does the same, so what one writes suits all.
+An Endpoints object has addresses of IPv4 alone: a server that is reached otherwise is not in it.
 """
 
 from __future__ import annotations

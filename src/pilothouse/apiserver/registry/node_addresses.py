@@ -50,7 +50,7 @@ def endpoint_of(node: Object) -> NodeEndpoint:
 
 
 def container_of(pod: Object, asked: str) -> str:
-    """The container that is meant. Raises a 400 if there is none such, or none was named and there are several."""
+    """The container of a request. 400 if there is none such, or none is named and there are several."""
     name = pod["metadata"]["name"]
     containers = [each["name"] for each in (pod.get("spec") or {}).get("containers") or ()]
     if asked:

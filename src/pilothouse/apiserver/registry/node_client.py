@@ -4,11 +4,14 @@
     answer = await calls.read(endpoint, "/containerLogs/t/db-0/db", [("follow", "true")], ends=False)
     tunnel = await calls.connect(endpoint, "/exec/t/db-0/db", query, request.headers)
 
-A node is believed by its certificate alone, which has to bear its name: whoever answers at its address without that gets
-no call. A node that is not ready may still wait for that certificate: it is tried again for as long as a connection may take. An upgraded connection is passed on byte for byte; what goes over it concerns the client and the node.
+A node is believed by its certificate alone, which has to bear its name: whoever answers at its address
+without that gets no call. A node that is not ready may still wait for that certificate: it is tried again for
+as long as a connection may take. An upgraded connection is passed on byte for byte; what goes over it
+concerns the client and the node.
 
-Every wait for a node has an end; a stream that has begun lasts until one side ends it. A node may be hostile: how much it says before its
-answer begins is bounded (``aio.http_response``), and of the answer no more is read than the client takes.
+Every wait for a node has an end; a stream that has begun lasts until one side ends it. A node may be hostile:
+how much it says before its answer begins is bounded (``aio.http_response``), and of the answer no more is
+read than the client takes.
 """
 
 from __future__ import annotations
@@ -69,7 +72,7 @@ class NodeClient(Protocol):
     async def connect(
         self, node: NodeEndpoint, path: str, query: Query, headers: Mapping[str, str]
     ) -> Answer:
-        """A connection to a node, upgraded as the headers of the client ask. Raises a 503 if it can't be asked."""
+        """A connection to a node, upgraded as the client's headers ask. 503 if the node can't be asked."""
 
     async def check(self, node: NodeEndpoint) -> None:
         """Raise a 503 if a node can't be reached."""
@@ -248,13 +251,13 @@ async def _relay(
 
 
 def harmless(content_type: str) -> str:
-    """What a node says its answer is, if no browser does anything with that: it would be done in the API server's name."""
+    """The content type of a node's answer, if no browser interprets it: it would trust the API server."""
     media = content_type.partition(";")[0].strip().lower()
     return content_type if media in ("text/plain", "application/json") else "application/octet-stream"
 
 
 def is_for_client(status: int) -> bool:
-    """Whether an answer that is not 200 concerns the client: redirects lead it nowhere, and credentials are this server's own."""
+    """Whether an answer other than 200 is for the client: not redirects, nor refused credentials."""
     return not (300 <= status < 400 or status in (401, 403))
 
 

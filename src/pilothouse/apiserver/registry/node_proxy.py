@@ -1,10 +1,11 @@
-"""``nodes/NAME/proxy/PATH``: what a node's own server tells, read through the API server.
+"""``nodes/NAME/proxy/PATH``: a node's own server, read through the API server.
 
     kubectl get --raw /api/v1/nodes/db-3/proxy/metrics
 
-Whoever can't reach a node, or does not know its certificate, reads it here; Prometheus does. It is for reading alone: nothing is
-ever sent to a node this way, and no connection is upgraded. Pages of figures need ``nodes/metrics``, as at the node itself; the rest
-needs ``nodes/proxy``: ``get`` for what is read, ``create`` for the paths of sessions in containers (``/exec`` and its kin).
+Clients that can't reach a node, or don't know its certificate, read it here; Prometheus does. It is for
+reading alone: nothing is ever sent to a node this way, and no connection is upgraded. Metrics need
+``nodes/metrics``, as at the node itself; the rest needs ``nodes/proxy``: ``get`` for what is read, ``create``
+for the paths of sessions in containers (``/exec`` and its kin).
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _FIGURES = frozenset({"/metrics", "/metrics/resource", "/metrics/cadvisor"})
 
 
 def path_at_node(path: str) -> str:
-    """What is asked of the node by a request for this path: what comes after `/api/v1/nodes/NAME/proxy`, whatever the name is."""
+    """The path at the node: what follows `/api/v1/nodes/NAME/proxy`."""
     return "".join(f"/{part}" for part in path.split("/")[6:]) or "/"
 
 
@@ -40,7 +41,7 @@ def asks_for_session(path: str) -> bool:
 
 
 class NodeProxy:
-    """Passes reads on."""
+    """Forwards reads to nodes."""
 
     def __init__(self, objects: ObjectStorage, nodes: NodeClient) -> None:
         self._objects = objects

@@ -1,13 +1,13 @@
-"""What a node that does not run has last reported is taken back, before anybody can read it.
+"""The last reports of a node that does not run are withdrawn before a client can read them.
 
     async with core.running():
         await withdraw_reports(core, "laptop", clock)
         await edge.listen(...)
 
-``pilothouse up`` starts a control plane together with its own node, so it knows that the node is away: whatever the store says
-of its pods is from before. Kubernetes would go on saying that they are ready until the node has been silent for 50 seconds, and a
-``kubectl wait`` or ``kubectl rollout status`` in that time would pass on hearsay. So, in this order and only where something claims
-to be well:
+``pilothouse up`` starts a control plane together with its own node, so it knows that the node is away:
+whatever the store says of its pods is from before. Kubernetes would go on saying that they are ready until
+the node has been silent for 50 seconds, and a ``kubectl wait`` or ``kubectl rollout status`` in that time
+would pass on hearsay. So, in this order and only where something claims to be well:
 
 * the Node's conditions are ``Unknown``, as when it is silent;
 * its pods are not ready, nor are their containers;
@@ -67,7 +67,7 @@ log = logging.getLogger(__name__)
 
 
 async def withdraw_reports(core: RequestHandler, node: str, clock: Clock) -> None:
-    """Nobody else may write meanwhile. What can't be written is logged: it does not keep the server from starting."""
+    """To be called before others write. A failed write is logged and does not stop the start."""
     await _Withdrawal(core, node, clock).run()
 
 
@@ -163,8 +163,8 @@ class _Withdrawal:
         conditions: Any = pod.status.get("conditions")
         for kind in ("ContainersReady", "Ready"):
             if condition_is(conditions, kind):
-                told = {"type": kind, "status": "False", "reason": NODE_NOT_READY, "message": _MESSAGE}
-                conditions = with_condition(conditions, told, now=self._now)
+                condition = {"type": kind, "status": "False", "reason": NODE_NOT_READY, "message": _MESSAGE}
+                conditions = with_condition(conditions, condition, now=self._now)
         return {**said, "conditions": conditions} if conditions else said
 
     def _owner_status(self, owner: Object, count: int, pools: Mapping[str, int]) -> Tree:
@@ -188,8 +188,8 @@ class _Withdrawal:
         known = {condition.get("type"): condition.get("status") for condition in conditions}
         for kind in kinds:
             if known.get(kind, "Unknown") != "Unknown":
-                told = {"type": kind, "status": "Unknown", "reason": reason, "message": _MESSAGE}
-                conditions = with_condition(conditions, told, now=self._now)
+                condition = {"type": kind, "status": "Unknown", "reason": reason, "message": _MESSAGE}
+                conditions = with_condition(conditions, condition, now=self._now)
         return list(conditions)
 
     # The server

@@ -1,10 +1,10 @@
-"""``pods/log``, ``pods/exec`` and ``pods/attach``: what the node of a pod has to answer.
+"""``pods/log``, ``pods/exec`` and ``pods/attach``: streams that the node of a pod serves.
 
-The server looks up the pod and its node, checks what it can, and passes the call on. It reads nothing of what goes
-through.
+The server looks up the pod and its node, checks what it can, and forwards the request. It reads nothing of
+what passes.
 
-Only WebSockets are spoken (kubectl 1.30 and newer). A client that asks for SPDY is told so; but first whatever else is
-wrong, because newer kubectls try SPDY after any refusal, and then show what that says.
+Only WebSockets are supported (kubectl 1.30 and newer). A client that asks for SPDY is refused; but first for
+anything else that is wrong, because newer kubectls try SPDY after any refusal, and then print that one.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _OLD_CLIENT = (
 
 
 class PodStreams:
-    """Passes on what concerns a pod's processes to the node they run on."""
+    """Forwards requests for a pod's containers to the node that runs them."""
 
     def __init__(self, catalog: KindCatalog, objects: ObjectStorage, nodes: NodeClient, clock: Clock) -> None:
         self._catalog = catalog
@@ -99,7 +99,7 @@ class PodStreams:
 
 
 def refuse_other_sites(call: ResourceRequest) -> None:
-    """Raise a 403 for what a page of another site has a browser ask. It would ask with the certificate of whoever looks at it."""
+    """403 for a page of another site: the browser would send its user's certificate."""
     if is_of_other_site(call.request.headers):
         origin, host = call.request.headers["Origin"], call.request.headers.get("Host", "")
         raise errors.forbidden(

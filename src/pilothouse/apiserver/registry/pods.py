@@ -1,4 +1,4 @@
-"""Pods: they are bound to a node, evicted as disruption budgets allow, and have streams that their node serves."""
+"""Pods: bound to a node, evicted as disruption budgets allow, with streams that their node serves."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ class PodStrategy(Strategy):
         }
 
     async def _bind(self, call: ResourceRequest) -> Response:
-        """POST of a Binding: the pod runs on that node from now on."""
-        chosen = write_options.write_options(call.request, call.params, "CreateOptions")
+        """POST of a Binding: assigns the pod to a node."""
+        options = write_options.write_options(call.request, call.params, "CreateOptions")
         binding = await self._large.run(call.request, lambda: _body(call, "Binding", "v1"))
         target = binding.get("target") or {}
         node = target.get("name") if isinstance(target, dict) else None
@@ -80,7 +80,7 @@ class PodStrategy(Strategy):
                 raise errors.conflict("pods/binding", "", call.name, detail)
             status = dict(pod.get("status") or {})
             scheduled = {"type": "PodScheduled", "status": "True"}
-            # Why it had no node is not to be told of a pod that has one.
+            # The condition may still say why the pod had no node.
             others = conditions.without_condition(status.get("conditions"), "PodScheduled")
             status["conditions"] = conditions.with_condition(others, scheduled, now=now)
             if added:
@@ -88,18 +88,18 @@ class PodStrategy(Strategy):
             return {**pod, "metadata": metadata, "spec": {**spec, "nodeName": node}, "status": status}
 
         await self._objects.amend(
-            call.served, call.namespace, call.name, change, fence=call.fence, dry_run=chosen.dry_run
+            call.served, call.namespace, call.name, change, fence=call.fence, dry_run=options.dry_run
         )
         return Response(201, codec.dump(_SUCCESS))
 
     async def _evict(self, call: ResourceRequest) -> Response:
-        """POST of an Eviction: a delete, if the pod's disruption budget has room for it."""
-        chosen = write_options.write_options(call.request, call.params, "CreateOptions")
+        """POST of an Eviction: a delete, if the pod's disruption budget allows it."""
+        options = write_options.write_options(call.request, call.params, "CreateOptions")
         eviction = await self._large.run(call.request, lambda: _body(call, "Eviction", "policy/v1"))
         given = eviction.get("deleteOptions") or {}
         if not isinstance(given, dict):
             raise errors.bad_request("deleteOptions of an Eviction must be an object")
-        how = write_options.delete_options_of(given, {"dryRun": "All"} if chosen.dry_run else {})
+        how = write_options.delete_options_of(given, {"dryRun": "All"} if options.dry_run else {})
         found = await self._objects.find(call.key)
         if found is None:
             raise errors.not_found("pods", "", call.name)
@@ -157,7 +157,7 @@ class PodStrategy(Strategy):
 
 
 def _needs_budget(pod: Object) -> bool:
-    """A pod that has ended, has not begun, or is going already disrupts nothing."""
+    """Whether an eviction needs a budget: not of a pod that has ended, is pending or is terminating."""
     phase = (pod.get("status") or {}).get("phase")
     return phase not in ("Succeeded", "Failed", "Pending") and "deletionTimestamp" not in pod["metadata"]
 

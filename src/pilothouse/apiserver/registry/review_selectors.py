@@ -3,8 +3,8 @@
     labels_asked({"requirements": [{"key": "app", "operator": "In", "values": ["web"]}]})     # "app in (web)"
     fields_asked({"rawSelector": "spec.nodeName=n1"})                                         # "spec.nodeName=n1"
 
-A requirement that can't be put into words is left out: the question is then about more than it says, and the answer never
-more generous than it should be.
+A requirement that can't be put into words is left out: the question is then about more than it says, and the
+answer never more generous than it should be.
 """
 
 from __future__ import annotations

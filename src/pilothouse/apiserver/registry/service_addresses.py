@@ -4,18 +4,20 @@
     cache.listen(addresses)
     answer = await addresses.around_write(call, write)      # complete and validate are called inside it
 
-**What is in use** is read off the services themselves, as they come into the cache, so there is no second record that
-could disagree with them; a write looks things up and decodes no other service.
+**What is in use** is read off the services themselves, as they come into the cache, so there is no second
+record that could disagree with them; a write looks things up and decodes no other service.
 
-**What is about to be in use** is reserved by the write that gives it out or asks for it. A reservation lasts as long as
-its write, and a write lasts until the cache shows what it did: so at any moment one of the two knows. A write that
-failed, or was only tried, leaves nothing behind; what a deletion frees can be had by whoever sees its answer.
+**What is about to be in use** is reserved by the write that gives it out or asks for it. A reservation lasts
+as long as its write, and a write lasts until the cache shows what it did: so at any moment one of the two
+knows. A write that failed, or was only tried, leaves nothing behind; what a deletion frees can be had by
+whoever sees its answer.
 
-**Node ports are few**, so one namespace has a quarter of them at most: nobody with rights in one namespace keeps the others from having
-any.
+**Node ports are few**, so one namespace has a quarter of them at most: nobody with rights in one namespace
+keeps the others from having any.
 
-Two servers on one store know each other's writes once these are acknowledged, not while they are under way. So a write
-that takes something does so in its server's turn at the ``address_book``; if that is over, it is done again in the next.
+Two servers on one store see each other's writes once these are acknowledged, not while they are under way.
+So a write allocates in its server's turn at the ``address_allocation``; if that has ended, it is made again
+in the next.
 """
 
 from __future__ import annotations
@@ -96,7 +98,7 @@ class ServiceAddresses(Strategy):
         raise errors.unavailable("other servers are giving out addresses too; please try again")
 
     def complete(self, new: Object, old: Object | None) -> None:
-        """Give a service its address, if its type has one, and its node ports, where it neither has nor asks for any."""
+        """Allocate the address and node ports of a service, where its type has them and none are set."""
         spec = new["spec"]
         if not has_address(spec):
             return
@@ -162,7 +164,7 @@ class ServiceAddresses(Strategy):
                 asked = IPv4Address(address)
             except ValueError:
                 if _is_address(address):
-                    # In any spelling: at ::ffff:a.b.c.d nodes would listen at that IPv4 address, whatever it is.
+                    # Also as ::ffff:a.b.c.d, for which nodes would listen at that IPv4 address.
                     detail = "must be an IPv4 address: services here have one address, of IPv4"
                     yield FieldError.invalid("spec.clusterIPs", addresses, detail)
                 continue  # That it is no address at all is told already.
@@ -204,7 +206,7 @@ class ServiceAddresses(Strategy):
         raise _none_left(new, FieldError.forbidden("spec.ports", detail))
 
     def _from_anywhere(self, numbers: Sequence[int]) -> Iterator[int]:
-        """All of them, from a random one on: most often the first is free, and if only one is, it is found."""
+        """All of them, from a random one on: usually the first is free, and a single free one is found."""
         start = self._random.randrange(len(numbers))
         return (numbers[(start + step) % len(numbers)] for step in range(len(numbers)))
 

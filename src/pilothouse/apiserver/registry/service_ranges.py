@@ -1,4 +1,4 @@
-"""Where services get their addresses and node ports from, and nodes the ranges of their pods, unless told otherwise."""
+"""The default ranges of service addresses, node ports and pod addresses."""
 
 from __future__ import annotations
 

@@ -13,13 +13,13 @@ from pilothouse.apiserver.authorization.rbac.escalation import Escalation
 from pilothouse.apiserver.authorization.restriction.restriction_authorizer import Restriction
 from pilothouse.apiserver.discovery.catalog import KindCatalog
 from pilothouse.apiserver.endpoints.large_writes import LargeWrites
-from pilothouse.apiserver.endpoints.writes import WriteEndpoints
+from pilothouse.apiserver.endpoints.write_pipeline import WritePipeline
 from pilothouse.apiserver.flowcontrol.stream_limits import SESSIONS_OF_USER, StreamLimit
 from pilothouse.apiserver.registry.certificate_requests import CertificateRequestStrategy
-from pilothouse.apiserver.registry.namespaces import NamespaceStrategy
+from pilothouse.apiserver.registry.namespace_strategy import NamespaceStrategy
 from pilothouse.apiserver.registry.node_client import NodeClient
 from pilothouse.apiserver.registry.node_proxy import NodeProxy
-from pilothouse.apiserver.registry.nodes import NodeStrategy
+from pilothouse.apiserver.registry.node_strategy import NodeStrategy
 from pilothouse.apiserver.registry.pod_streams import PodStreams
 from pilothouse.apiserver.registry.pods import PodStrategy
 from pilothouse.apiserver.registry.roles import RoleStrategy
@@ -36,7 +36,7 @@ Strategies = Mapping[tuple[str, str], Strategy]
 
 
 class ReferencedStrategy(Strategy):
-    """The strategy of Secrets and ConfigMaps: a confined user sees one while something of theirs refers to it."""
+    """The strategy of Secrets and ConfigMaps, which confined users see while they refer to them."""
 
     rechecks_watches = True
 
@@ -46,7 +46,7 @@ def build_strategies(
     catalog: KindCatalog,
     cache: WatchCache,
     objects: ObjectStorage,
-    writer: WriteEndpoints,
+    pipeline: WritePipeline,
     large: LargeWrites,
     clock: Clock,
     uids: Uids,
@@ -68,7 +68,7 @@ def build_strategies(
     referenced = ReferencedStrategy()
     return {
         ("", "configmaps"): referenced,
-        ("", "namespaces"): NamespaceStrategy(catalog, cache, writer, large),
+        ("", "namespaces"): NamespaceStrategy(catalog, cache, pipeline, large),
         ("", "nodes"): NodeStrategy(restriction, cache, proxy),
         ("", "pods"): PodStrategy(catalog, cache, objects, clock, large, stream),
         ("", "secrets"): referenced,

@@ -1,12 +1,13 @@
-"""How the server treats a special kind: what its objects get, and what a write of them needs, beyond the rules of the kind.
+"""How the server treats a special kind, beyond the rules of the kind itself.
 
     class Services(Strategy):
         def complete(self, new, old): ...                   # give out an address
         async def around_write(self, call, write): ...      # hold the reservation until the write is visible
 
-A ``Kind`` has the rules that are functions of its objects. A ``Strategy`` adds what depends on the request, on other objects or
-on the server itself, as a ``RESTCreateStrategy`` and its siblings do in kube-apiserver. The base class is the strategy of every
-kind without one in ``registry.strategies``; the write pipeline calls the methods in the order in which they stand here.
+A ``Kind`` has the rules that are functions of its objects. A ``Strategy`` adds what depends on the request,
+on other objects or on the server itself, as a ``RESTCreateStrategy`` and its siblings do in kube-apiserver.
+The base class is the strategy of every kind without one in ``registry.strategies``; the write pipeline calls
+the methods in the order in which they stand here.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ class Strategy:
     """Whether a confined user's watch is authorized again before each event."""
 
     async def around_write(self, call: ResourceRequest, write: Callable[[], Awaitable[Answer]]) -> Answer:
-        """Answer a write of any verb; ``write`` makes it, and may be called again if it has changed nothing."""
+        """Answer a write of any verb. ``write`` makes it; it may be called again if nothing was stored."""
         return await write()
 
     def prepare_create(self, call: ResourceRequest, obj: Object) -> None:

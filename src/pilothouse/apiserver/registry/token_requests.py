@@ -1,8 +1,8 @@
-"""``POST …/serviceaccounts/robot/token``: a token for a service account, made to measure.
+"""Service accounts: ``POST …/serviceaccounts/robot/token`` makes a token of one.
 
     {"spec": {"expirationSeconds": 3600, "audiences": ["vault"], "boundObjectRef": {"kind": "Pod", "name": "db-0"}}}
 
-A token bound to a pod also says on which node the pod is. What it is worth is for ``tokens`` to say, each time.
+A token bound to a pod also names the pod's node. ``authentication.service_account_tokens`` verifies tokens.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class ServiceAccountStrategy(Strategy):
         read = await self._large.run(call.request, lambda: decoding.read(call.request, native=True))
         request = read.value
         self._restriction.check_token_request(call, request)
-        chosen = write_options.write_options(call.request, call.params, "CreateOptions")
+        options = write_options.write_options(call.request, call.params, "CreateOptions")
         if not isinstance(request, dict) or request.get("kind", "TokenRequest") != "TokenRequest":
             raise errors.bad_request(f"the body must be a TokenRequest of {_GROUP}/v1")
         _check_metadata(request.get("metadata") or {}, call)
@@ -108,14 +108,14 @@ class ServiceAccountStrategy(Strategy):
                 "boundObjectRef": wanted.bound or None,
             },
             "status": {
-                "token": "" if chosen.dry_run else self._key.sign(msgspec.to_builtins(claims)),
+                "token": "" if options.dry_run else self._key.sign(msgspec.to_builtins(claims)),
                 "expirationTimestamp": format_time(claims.exp),
             },
         }
         return Response(201, codec.dump(body))
 
     async def _bind(self, private: PrivateClaims, bound: dict[str, str]) -> PrivateClaims:
-        """The claims of a token that lasts no longer than an object; 404 or 409 if it is not there as asked for."""
+        """The claims of a token bound to an object; 404 or 409 if it is not as the request says."""
         kind, name, uid = bound["kind"], bound["name"], bound.get("uid", "")
         namespace = "" if kind == "Node" else private.namespace
         found = await self._object(_BINDABLE[kind], namespace, name)
@@ -144,7 +144,7 @@ class ServiceAccountStrategy(Strategy):
         return msgspec.structs.replace(private, node=reference)
 
     async def _node(self, name: str) -> BoundReference | None:
-        """Where a pod is; only the name if nobody has registered that node."""
+        """The node of a pod; only its name if it is not registered."""
         if not name:
             return None
         found = await self._objects.glance(f"{ROOT}nodes/{name}")
@@ -200,7 +200,7 @@ def _check_bindable(api_version: str, kind: str) -> None:
 
 
 def _check_metadata(metadata: Any, call: ResourceRequest) -> None:
-    """A request that says whom it is for must say whom it is sent to."""
+    """422 for a request that names another service account than the one it is sent to."""
     if not isinstance(metadata, dict):
         raise errors.bad_request("metadata of a TokenRequest must be an object")
     problems = [

@@ -1,8 +1,8 @@
 """Objects and bytes.
 
 The stored form is canonical JSON: ``apiVersion``, ``kind`` and ``metadata`` first, keys sorted below that, no
-``resourceVersion``. So equal objects are equal bytes, and the served form is the stored one with the revision put
-in at a place that is found by a single search:
+``resourceVersion``. So equal objects are equal bytes, and the served form is the stored one with the revision
+put in at a place that is found by a single search:
 
     {"apiVersion":"v1","kind":"ConfigMap","metadata":{"resourceVersion":"42","name":"a",...
 
@@ -80,7 +80,8 @@ def dump(anything: Any) -> bytes:
 def convert(resource: Resource, obj: Object, target: str) -> Object:
     """The object in another version of its resource; the same object if it is in that version already.
 
-    Versions are compared in full: what is stored may be of another group (Events), whose version has the same name.
+    Versions are compared in full: what is stored may be of another group (Events), whose version has the same
+    name.
     """
     kind = resource.stored if target == resource.storage else resource.by_version[target]
     given = str(obj["apiVersion"])
@@ -92,7 +93,7 @@ def convert(resource: Resource, obj: Object, target: str) -> Object:
 
 
 def versions_of(resource: Resource) -> Callable[[Object, str], Object] | None:
-    """Conversion by ``apiVersion``, as the records of managed fields need it; None where only the name differs."""
+    """Conversion by ``apiVersion``, for managed fields; None where only the name differs."""
     if resource.convert is None:
         return None
     return lambda obj, api_version: convert(resource, obj, api_version.rpartition("/")[2])

@@ -1,8 +1,8 @@
 """One resource's part of the cache: its items in key order, and what happened to them of late.
 
-Every change becomes an ``CacheEvent`` that holds the items before and after it, so that a watcher with a selector can be
-told what enters and what leaves its view. ``stamp`` moves with everything that may alter a listing; whoever keeps a
-rendered list compares it.
+Every change becomes an ``CacheEvent`` that holds the items before and after it, so that a watcher with a
+selector can be told what enters and what leaves its view. ``stamp`` moves with everything that may alter a
+listing; whoever keeps a rendered list compares it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """History is kept for a while and then forgotten, little by little.
 
-Each round forgets what was overwritten before the round before it. So whoever watches or pages has at least one
-interval to come back, and no more than two are ever stored.
+Each round forgets what was overwritten before the round before it. So whoever watches or pages has at least
+one interval to come back, and no more than two are ever stored.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ log = logging.getLogger(__name__)
 
 
 class Compactor:
-    """Compacts a store at intervals. Several instances may do so on one store: each forgets only what all may."""
+    """Compacts a store at intervals. Several instances may do so: each forgets only what all may."""
 
     def __init__(self, store: Store, interval: float) -> None:
         self._store = store

@@ -1,8 +1,8 @@
 """The cache, checked against the store it was filled from.
 
-A cache that is wrong is worse than none: controllers act on what they read. So every few minutes what the cache holds
-is compared with what the store lists at the very same revision. They can only differ by a fault of ours; then it is
-logged and the cache is listed anew, which tells all watchers to do the same.
+A cache that is wrong is worse than none: controllers act on what they read. So every few minutes what the
+cache holds is compared with what the store lists at the very same revision. They can only differ by a fault
+of ours; then it is logged and the cache is listed anew, which tells all watchers to do the same.
 """
 
 from __future__ import annotations

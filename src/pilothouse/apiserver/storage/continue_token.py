@@ -3,9 +3,10 @@
     ContinueToken(revision=812, after="t/web-3").encode()
     # eyJydiI6ODEyLCJzdGFydCI6InQvd2ViLTNcdTAwMDAiLCJ2IjoibWV0YS5rOHMuaW8vdjEifQ
 
-Clients treat a token as opaque, yet it comes from outside: whatever it holds is checked, and a bad one is a 400. The
-form is Kubernetes' own, so that a client may move between replicas of either kind: ``start`` is the key after the last
-one seen, without the collection's prefix, and the least key after ``k`` is ``k`` followed by a zero byte.
+Clients treat a token as opaque, yet it comes from outside: whatever it holds is checked, and a bad one is a
+400. The form is Kubernetes' own, so that a client may move between replicas of either kind: ``start`` is the
+key after the last one seen, without the collection's prefix, and the least key after ``k`` is ``k`` followed
+by a zero byte.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _VERSION = "meta.k8s.io/v1"
 _LONGEST = 2048
 _LARGEST = 2**63 - 1
 LATEST = -1
-"""In a token's ``revision``: go on from there in the latest state, though it is not the one of the earlier pages."""
+"""In a token's ``revision``: continue in the latest state, not in that of earlier pages."""
 
 
 class _Token(msgspec.Struct):

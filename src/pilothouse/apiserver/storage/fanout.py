@@ -1,18 +1,20 @@
 """Changes to many watchers at once.
 
-Watchers with the same view form a ``WatcherGroup``. What happens within about two milliseconds is written once per group, as
-one chunk, and handed to each member's sink in one go: there is no task and no queue per watcher, and a thousand
-watchers of one change cost a thousand writes of the same bytes. Groups are found by scope (a collection, a namespace, a
-single key), so that a change looks only at those it may concern.
+Watchers with the same view form a ``WatcherGroup``. What happens within about two milliseconds is written
+once per group, as one chunk, and handed to each member's sink in one go: there is no task and no queue per
+watcher, and a thousand watchers of one change cost a thousand writes of the same bytes. Groups are found by
+scope (a collection, a namespace, a single key), so that a change looks only at those it may concern.
 
-A watcher is *synced*, or it is *behind*. A synced one takes each chunk as it comes. One that has not drained its sink,
-or still has its beginning to send, is behind: it is passed over, and served from the collection's history at its own
-pace until it has caught up, which is the moment it joins its group again. If history no longer reaches back to where
-it is, it is told so (410) and ended. Nothing is ever left out silently, and nobody waits for the slow.
+A watcher is *synced*, or it is *behind*. A synced one takes each chunk as it comes. One that has not drained
+its sink, or still has its beginning to send, is behind: it is passed over, and served from the collection's
+history at its own pace until it has caught up, which is the moment it joins its group again. If history no
+longer reaches back to where it is, it gets a 410 and is ended. Nothing is ever left out silently, and
+nobody waits for the slow.
 
-Writing takes the loop's time, most of it for encryption, and everybody else waits for that. So there is only so much in one turn: watchers that
-it does not suffice for fall behind, and changes of more than ``LARGE`` bytes are sent to all in that way, in slices. A large object is not
-copied for a watcher: of what it has yet to be sent, only the slice that is on its way is its own.
+Writing takes the loop's time, most of it for encryption, and everybody else waits for that. So there is only
+so much in one turn: watchers that it does not suffice for fall behind, and changes of more than ``LARGE``
+bytes are sent to all in that way, in slices. A large object is not copied for a watcher: of what it has yet
+to be sent, only the slice that is on its way is its own.
 """
 
 from __future__ import annotations
@@ -117,7 +119,7 @@ class OpenWatch:
         self.announce = False
         self.synced = False
         self.fresh = group.lines.tabular
-        """Has yet to be told the columns."""
+        """Has not got the columns yet."""
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.timer: asyncio.TimerHandle | None = None
 
@@ -127,7 +129,7 @@ class OpenWatch:
     def end(self, problem: StatusError | None = None) -> None:
         """End the stream, saying why if there is a reason."""
         if not self.done.done():
-            # In the middle of a line there is nothing to be said; a client that finds it incomplete comes again.
+            # No error fits in the middle of a line; the client finds it incomplete and watches again.
             if problem is not None and not self.rest:
                 self.send(error_line(problem))
             self.done.set_result(None)
@@ -236,7 +238,7 @@ class WatchFanout:
                 self._catch_up(watcher)
 
     def broken(self) -> None:
-        """The cache lost track: nobody can be told what happened meanwhile."""
+        """The cache lost track: what happened meanwhile is not known."""
         for group in self._busy:
             group.pending.clear()
         self._busy.clear()
@@ -266,7 +268,7 @@ class WatchFanout:
         lines = group.lines
         chunk: StreamChunk | None = None
         written = False
-        shown = told = 0
+        shown = delivered = 0
         large = sum(map(_weight, events)) > LARGE
         room = AT_ONCE - self._spent
         size = 0
@@ -294,13 +296,13 @@ class WatchFanout:
                     self._fall_behind(watcher, watcher.position, _LOOK_AGAIN)
             else:
                 watcher.sink.write(chunk)
-                told += 1
-        if told:
-            self._count(group, told * shown)
-            self._spend(told * size)
+                delivered += 1
+        if delivered:
+            self._count(group, delivered * shown)
+            self._spend(delivered * size)
 
     def _tell(self, watcher: OpenWatch, events: Iterable[CacheEvent]) -> None:
-        """Send changes to one watcher alone, up to about a slice; the first one it gets as a table carries the columns."""
+        """Send changes to one watcher, about a slice; the first one as a table carries the columns."""
         lines = watcher.group.lines
         parts: list[Part] = []
         size = count = 0
@@ -332,15 +334,15 @@ class WatchFanout:
         """Go on with a large line, a slice at least."""
         rest = watcher.rest
         while rest:
-            taken: list[Part] = []
+            slice_parts: list[Part] = []
             room = _SLICE
             while rest and room:
                 part = memoryview(rest.popleft())
-                taken.append(part[:room])
+                slice_parts.append(part[:room])
                 if len(part) > room:
                     rest.appendleft(part[room:])
-                room -= len(taken[-1])
-            watcher.send(b"".join(taken))
+                room -= len(slice_parts[-1])
+            watcher.send(b"".join(slice_parts))
             self._spend(_SLICE - room)
             if self._exhausted or watcher.sink.buffered() > LOW_MARK:
                 return
@@ -506,7 +508,8 @@ class WatchFanout:
     def end_all(self) -> None:
         """End every watch cleanly and take no more: the server goes down.
 
-        A client that takes bookmarks is told how far it has come, so that it goes on from there at another server.
+        A client that takes bookmarks is told how far it has come, so that it goes on from there at another
+        server.
         """
         self._closing = True
         self.flush()

@@ -1,9 +1,9 @@
 """One object in the cache, and how it looks through a version.
 
-An ``Item`` keeps the stored bytes and nothing else until it is asked: the bytes are the very object that a local store
-holds, so that caching them costs no memory, and the served form is those bytes with the revision spliced in, which
-takes less than a microsecond. What is dear to derive (another version, the labels, selectable fields) is worked out
-when first asked for and kept.
+An ``Item`` keeps the stored bytes and nothing else until it is asked: the bytes are the very object that a
+local store holds, so that caching them costs no memory, and the served form is those bytes with the revision
+spliced in, which takes less than a microsecond. What is dear to derive (another version, the labels,
+selectable fields) is worked out when first asked for and kept.
 
     item.served(served)                # b'{"apiVersion":"v1","kind":"ConfigMap","metadata":{"resourceVersion":"42",...'
     item.served(served, derive, 57)    # the same content at another revision: how a deletion is told
@@ -22,7 +22,7 @@ from pilothouse.meta.kind import Kind, Object
 
 Buffer = bytes | memoryview
 Derive = Callable[[Object, Kind], Object]
-"""What else is done to a stored object, once in the version of ``kind``, before it is served (a CRD's new defaults)."""
+"""Applied to a stored object, in the version of ``kind``, before it is served (a CRD's new defaults)."""
 
 
 class Item(msgspec.Struct, eq=False, gc=False):

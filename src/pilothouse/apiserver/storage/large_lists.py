@@ -1,10 +1,10 @@
-"""Lists that are too large to be held: made piece by piece, while the client takes them.
+"""Lists that are too large for memory: rendered in pieces, while the client reads them.
 
-    ChunkedBody(lambda: joined(head, view.parts, items), size)           # {"kind":"PodList",…,"items":[{…},{…}]}
-    ChunkedBody(lambda: laid_out(form, head, members), size)             # the same in YAML, or indented
+    ChunkedBody(lambda: joined(head, view.parts, items), size)  # {"kind":"PodList",…,"items":[{…},{…}]}
+    ChunkedBody(lambda: laid_out(form, head, members), size)  # the same in YAML, or indented
     ChunkedBody(lambda: gzipped(joined(head, view.parts, items)), size)
 
-What such a list keeps alive is its items, which the cache holds anyway. So a client that takes nothing costs one piece.
+Such a list references items that the cache holds anyway: a client that reads nothing costs one piece.
 """
 
 from __future__ import annotations

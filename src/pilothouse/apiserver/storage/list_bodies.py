@@ -4,16 +4,17 @@
     bodies.plain(view, listing)        # {"kind":"PodList",...,"items":[{...},{...}]}
     await bodies.gzipped(view, listing, at_least=131072)
 
-A list body is a head with the revision in it, the items joined by commas, and a bracket. The joined items are the same
-as long as the collection's stamp is; the head moves with every write anywhere. So the items are kept, and a list of
-an unchanged collection is one concatenation, or nothing at all if no one wrote meanwhile.
+A list body is a head with the revision in it, the items joined by commas, and a bracket. The joined items are
+the same as long as the collection's stamp is; the head moves with every write anywhere. So the items are
+kept, and a list of an unchanged collection is one concatenation, or nothing at all if no one wrote meanwhile.
 
-For gzip the items are deflated in blocks of some dozen objects. Where a block ends is decided by a hash of the key, so
-that an object that comes, goes or changes disturbs its own block only; the others are reused as they are. A block ends at
-some size as well, whatever the keys are. Large amounts are deflated in a thread or in turns with others, so that nobody waits
-for it but the one who asked.
+For gzip the items are deflated in blocks of some dozen objects. Where a block ends is decided by a hash of
+the key, so that an object that comes, goes or changes disturbs its own block only; the others are reused as
+they are. A block ends at some size as well, whatever the keys are. Large amounts are deflated in a thread or
+in turns with others, so that nobody waits for it but the one who asked.
 
-A list that is too large to be kept is not put together at all, but handed over as ``ChunkedBody``; its deflated blocks are kept.
+A list that is too large to be kept is not put together at all, but handed over as ``ChunkedBody``; its
+deflated blocks are kept.
 """
 
 from __future__ import annotations
@@ -218,7 +219,7 @@ class ListBodies:
         return gzip_of((store(plain), *await _deflate_all([data]), _PACKED_TAIL))
 
     def _packed_pieces(self, view: ListView, head: Deflated, items: list[Item]) -> Iterator[bytes]:
-        """A large list as a gzip stream. What is deflated on the way is kept at once, for all who ask meanwhile."""
+        """A large list as a gzip stream. What is deflated meanwhile is kept at once for other requests."""
         kept = self._find(view)
         self._keep(view, kept)
         shape, used, whole = kept.shape, set[str](), GzipChecksum()

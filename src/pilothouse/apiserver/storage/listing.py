@@ -1,11 +1,12 @@
 """Which objects a list shows, as of which revision, and where the next page starts.
 
-Nearly every list is answered from the cache. The store is asked only for a state that the cache no longer has: a page
-of a list that was begun before the collection changed, an exact revision in the past. Both give the same ``ListResult``,
-which knows nothing of bytes or forms.
+Nearly every list is answered from the cache. The store is asked only for a state that the cache no longer
+has: a page of a list that was begun before the collection changed, an exact revision in the past. Both give
+the same ``ListResult``, which knows nothing of bytes or forms.
 
-A paged list is pinned: the first page's revision goes into the continue token, and later pages show that state whatever
-happened since. As long as nothing in the collection has changed, the cache's state *is* that state.
+A paged list is pinned: the first page's revision goes into the continue token, and later pages show that
+state whatever happened since. As long as nothing in the collection has changed, the cache's state *is* that
+state.
 """
 
 from __future__ import annotations

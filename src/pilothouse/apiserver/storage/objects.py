@@ -1,10 +1,11 @@
-"""Single objects in the store: find, create, amend, remove, each as one compare-and-swap that is retried until it holds.
+"""Single objects in the store; each write is a compare-and-swap that is retried until it holds.
 
     outcome = await objects.amend(served, "t", "a", lambda live: {**live, "spec": {...}})
 
-``amend`` is the heart of every write to an existing object. The change is a function of the live object, called again
-on the fresh one whenever another writer came in between. It raises to refuse, returns the new object to store, or
-returns a ``ObjectRemoval`` to delete. A change that leaves the stored bytes as they were writes nothing.
+``amend`` is what etcd3's ``GuaranteedUpdate`` is in kube-apiserver. The change is a function of the live
+object, called again on the stored one whenever another writer was faster. It raises to refuse, returns the
+object to store, or returns an ``ObjectRemoval`` to delete. A change that leaves the stored bytes as they are
+writes nothing.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ _PATIENCE = 64
 
 
 class ObjectRemoval(msgspec.Struct, frozen=True):
-    """The change that ends an object, and how it looked at the end (None: as it was stored)."""
+    """The change that removes an object, and its last state (None: as it is stored)."""
 
     last: Object | None = None
 
@@ -49,7 +50,7 @@ Change = Callable[[Object], Object | ObjectRemoval]
 
 
 class StoredValue(Protocol):
-    """What a cache gives for a key."""
+    """The value of a key, in a cache or in the store."""
 
     @property
     def value(self) -> bytes: ...
@@ -79,7 +80,7 @@ class WriteOutcome(msgspec.Struct, frozen=True):
 
 
 class ObjectStorage:
-    """ObjectStorage in a store, one at a time."""
+    """Reads and writes the objects of a store, one at a time."""
 
     def __init__(self, store: Store, guesses: CachedValues, large: LargeWrites | None = None) -> None:
         self._store = store
@@ -93,17 +94,18 @@ class ObjectStorage:
         try:
             return await self._store.get(key)
         except StoreError as problem:
-            raise _told(problem) from None
+            raise _status_error(problem) from None
 
     async def glance(self, key: str) -> StoredValue | None:
-        """A value of the key that may be a little old; never a false absence."""
+        """A value of the key that may be a little old; None only if the key is certainly absent."""
         guess, certain = self._at_hand(key)
         return guess if certain or guess is not None else await self.find(key)
 
     def _at_hand(self, key: str) -> tuple[StoredValue | None, bool]:
-        """What can be had of a key without waiting, and whether that is the latest.
+        """The cached value of a key, and whether it is the latest.
 
-        A cache that stands where the store stands is as good as the store. Where others write too, nobody knows.
+        A cache at the revision of the store is current. Where other processes write too, that revision is not
+        known.
         """
         current = self._store.current
         if current is None:
@@ -111,11 +113,11 @@ class ObjectStorage:
         return (self._guesses.peek(key), True) if self._guesses.revision == current else (None, False)
 
     async def count(self, prefix: str) -> int:
-        """How many objects there are below a prefix."""
+        """The number of objects below a prefix."""
         try:
             page = await self._store.list(prefix, limit=1)
         except StoreError as problem:
-            raise _told(problem) from None
+            raise _status_error(problem) from None
         return len(page.entries) + page.remaining
 
     async def create(
@@ -142,7 +144,7 @@ class ObjectStorage:
             except GuardFailed:
                 guard = await self._guard(fence, latest=True)
             except StoreError as problem:
-                raise _told(problem) from None
+                raise _status_error(problem) from None
 
     async def amend(
         self,
@@ -157,7 +159,8 @@ class ObjectStorage:
     ) -> WriteOutcome:
         """Change an object that exists, in the version of ``served``; 404 if it doesn't.
 
-        With ``request``, whose change it is, that of a large object is made beside the loop; see ``large_writes``.
+        With ``request``, the one that makes it, the change of a large object is made in a thread; see
+        ``large_writes``.
         """
         key = served.key(namespace, name)
         async with self._turns.of(key):
@@ -174,7 +177,7 @@ class ObjectStorage:
         request: Request | None,
     ) -> WriteOutcome:
         guard = await self._guard(fence) if fence is not None else None
-        # A guess from the cache saves a read, and the store tells when it was wrong: but only if something is written.
+        # A cached value saves a read; the store refuses a write that is based on an old one.
         live, certain = self._at_hand(key)
         if not certain and (live is None or dry_run):
             live, certain = await self.find(key), True
@@ -187,26 +190,26 @@ class ObjectStorage:
                     return outcome
                 live = await self.find(key)
             except errors.StatusError:
-                # Refused by what was guessed; what is there may say otherwise.
+                # Refused because of a cached value; the stored one may differ.
                 if certain:
                     raise
                 live = await self.find(key)
             except GuardFailed:
-                # The lease was renewed, or it has moved on; only the latter is the end.
+                # The lease was renewed, or has another holder; only the latter ends the write.
                 guard = await self._guard(fence, latest=True)
                 continue
             except Conflict as conflict:
                 live = conflict.current
             except StoreError as problem:
-                # It may have been written all the same: a second try would be judged by the first one's outcome.
-                raise _told(problem) from None
+                # It may have been written all the same: a retry would be judged by its own first outcome.
+                raise _status_error(problem) from None
             certain = True
         raise errors.conflict(
             served.kind.plural, served.kind.group, name, "too many writers at once; please try again"
         )
 
     async def _guard(self, fence: WriteFence | None, *, latest: bool = False) -> Guard | None:
-        """The condition under which a fenced write may go through; 409 if its leadership is over."""
+        """The condition of a fenced write; 409 if its leadership has ended."""
         if fence is None:
             return None
         lease = await (self.find(fence.key) if latest else self.glance(fence.key))
@@ -226,7 +229,7 @@ class ObjectStorage:
         dry_run: bool,
         request: Request | None,
     ) -> WriteOutcome:
-        """One try at one state of the object. What the store says against it is raised as the store says it."""
+        """One attempt on one state of the object. Raises the store's own errors."""
         if request is None:
             result, value = _changed(served, live, change)
         else:
@@ -250,7 +253,7 @@ class ObjectStorage:
 def _changed(
     served: ServedVersion, live: StoredValue, change: Change
 ) -> tuple[Object | ObjectRemoval, bytes]:
-    """What a change makes of the stored object, and the bytes of that."""
+    """The result of a change to the stored object, and its bytes."""
     resource = served.resource
     stored = codec.decode(live.value, live.revision)
     if resource.refresh is not None:
@@ -267,8 +270,8 @@ def _time_to_live(served: ServedVersion, obj: Object) -> float:
     return rule(obj) if rule is not None else 0
 
 
-def _told(problem: StoreError) -> Exception:
-    """A store's failure as the client is told of it. ``Conflict`` and ``GuardFailed`` are for the caller."""
+def _status_error(problem: StoreError) -> Exception:
+    """The Status of a store's failure. ``Conflict`` and ``GuardFailed`` are for the caller."""
     match problem:
         case Conflict() | GuardFailed():
             return problem

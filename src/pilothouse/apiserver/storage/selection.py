@@ -3,9 +3,9 @@
     selection = Selection(served, "t", "app=web", "spec.engine=pg")
     selection.matches(item, derive)
 
-A pinned name becomes the key itself, so that ``fieldSelector=metadata.name=x`` costs one look-up. Fields are read in
-the version that the request came through. ``identity`` tells selections apart: two requests with the same one see the
-same items.
+A pinned name becomes the key itself, so that ``fieldSelector=metadata.name=x`` costs one look-up. Fields are
+read in the version that the request came through. ``identity`` tells selections apart: two requests with the
+same one see the same items.
 """
 
 from __future__ import annotations

@@ -5,17 +5,18 @@
     await cache.fresh()                      # now it shows every write that was acknowledged before this call
     cache.get("pods", "/registry/pods/t/a")
 
-**What it promises.** ``revision`` is a mark: every change up to it is in, none above it is. Collections change only
-between marks, in order of revision, and each change goes to the listeners exactly once. If the store's history breaks
-(it was compacted while the connection was away), the cache lists again and says so to its listeners, who then tell
-their watchers; nobody is shown a state with a gap.
+**What it promises.** ``revision`` is a mark: every change up to it is in, none above it is. Collections
+change only between marks, in order of revision, and each change goes to the listeners exactly once. If the
+store's history breaks (it was compacted while the connection was away), the cache lists again and says so to
+its listeners, who then tell their watchers; nobody is shown a state with a gap.
 
-**Where a key belongs.** ``/registry/<plural>/…`` is a core kind's, ``/registry/<group>/<plural>/…`` anybody else's. A
-group is known by its dot, as every CRD's group has one, or by being in the catalogue (``apps``). So objects of a CRD
-that is not served at the moment have their place, and are found there when it is served again.
+**Where a key belongs.** ``/registry/<plural>/…`` is a core kind's, ``/registry/<group>/<plural>/…`` anybody
+else's. A group is known by its dot, as every CRD's group has one, or by being in the catalogue (``apps``). So
+objects of a CRD that is not served at the moment have their place, and are found there when it is served
+again.
 
-**How it starts.** It lists the store as of a while ago and replays what happened since. So the history that watchers
-resume from survives a restart of the server, as far as the store has it.
+**How it starts.** It lists the store as of a while ago and replays what happened since. So the history that
+watchers resume from survives a restart of the server, as far as the store has it.
 """
 
 from __future__ import annotations
@@ -260,7 +261,7 @@ class WatchCache:
         self._arrive()
 
     async def _oldest(self, forgotten: int) -> int:
-        """The oldest revision that can be read, or 0. A listing of a forgotten one may not tell, a watch does."""
+        """The oldest revision that can be read, or 0. A watch from a forgotten one fails, a list may not."""
         try:
             async with self.store.watch(ROOT, after=forgotten - 1) as batches:
                 async for _ in batches:

@@ -4,9 +4,9 @@
     lines.of(event)      # b'{"type":"MODIFIED","object":{...}}\n', or nothing if the view does not notice
     lines.parts(event)   # the same in parts, of which a large object is none of the caller's own
 
-**What a view notices.** An object that begins to match is ADDED, one that stops matching is DELETED, though in the
-store it was merely changed. A DELETED event shows the object as it last was in the view, with the revision of the
-change that took it away, so that a client that resumes after it misses nothing.
+**What a view notices.** An object that begins to match is ADDED, one that stops matching is DELETED, though
+in the store it was merely changed. A DELETED event shows the object as it last was in the view, with the
+revision of the change that took it away, so that a client that resumes after it misses nothing.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Lines:
         return self._transform == TABLE
 
     def of(self, event: CacheEvent, *, columns: bool = False) -> bytes:
-        """The line of a change; nothing if the view does not notice it. The event is within the view's scope."""
+        """The line of a change within the view's scope; nothing if the view does not show it."""
         change = self._change(event)
         return self._line(*change, columns) if change is not None else b""
 

@@ -3,9 +3,9 @@
     streaming = await watching.open(selection, options, form, include)
     await streaming.run(sink)
 
-A watch after a revision gets each later change. One without a revision first gets what there is, as ADDED events in
-key order, taken at one moment; every change since that moment follows. A revision in the future means silence until
-it is reached. What may fail fails before the stream begins, as an ordinary answer.
+A watch after a revision gets each later change. One without a revision first gets what there is, as ADDED
+events in key order, taken at one moment; every change since that moment follows. A revision in the future
+means silence until it is reached. What may fail fails before the stream begins, as an ordinary answer.
 """
 
 from __future__ import annotations
@@ -25,8 +25,9 @@ from pilothouse.base.clock import Clock
 from pilothouse.meta import errors
 
 SHORTEST, LONGEST = 1800.0, 3600.0
-"""Seconds that a watch lasts when the client does not say; spread, so that clients do not come back all at once. And none
-lasts longer, since whether it is allowed is asked when it begins, and not again but of those for whom that was settled."""
+"""Seconds that a watch lasts when the client does not say; spread, so that clients do not come back all at
+once. And none lasts longer, since whether it is allowed is asked when it begins, and not again but of those
+for whom that was settled."""
 
 
 class WatchOpener:
@@ -46,8 +47,8 @@ class WatchOpener:
         include: str,
         allowed: Callable[[], bool] | None = None,
     ) -> StreamingResponse:
-        """A stream of changes, which ends when it is not ``allowed`` any more. Raises 429 while the cache is not filled or the server goes down, 504 for a state
-        that the cache does not reach in time."""
+        """A stream of changes, which ends when it is not ``allowed`` any more. Raises 429 while the cache is
+        not filled or the server goes down, 504 for a state that the cache does not reach in time."""
         self._cache.check_ready()
         self._fanout.check_open()
         await self._settle(options)
@@ -55,8 +56,8 @@ class WatchOpener:
         begun = asyncio.get_running_loop().create_future() if options.initial else None
 
         async def run(sink: StreamSink) -> None:
-            # From the group's making to the watcher's joining nothing is awaited, so that neither an event nor the
-            # group itself can be lost in between.
+            # From the group's making to the watcher's joining nothing is awaited, so that neither an event
+            # nor the group itself can be lost in between.
             group = self._group(selection, form, include)
             watcher = self._watcher(group, sink, options)
             watcher.begun = begun

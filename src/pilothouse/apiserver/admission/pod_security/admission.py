@@ -2,9 +2,10 @@
 
     security.admit(call, pod, None, namespace.value)      # 403: violates PodSecurity "baseline:latest": …
 
-Pods are refused, warned about and recorded. Templates of pods are only warned about and recorded: they run nothing
-themselves. An update is held against the policy where it changes an image or adds a container; the rest of a pod's
-spec is fixed. Labels and the status of a pod that is older than the policy can still be written.
+Pods are refused, warned about and recorded. Templates of pods are only warned about and recorded: they run
+nothing themselves. An update is held against the policy where it changes an image or adds a container; the
+rest of a pod's spec is fixed. Labels and the status of a pod that is older than the policy can still be
+written.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
     read_admission_configuration(text, Path("admission.yaml"), read=lambda file: file.read_text())
 
-The one plugin that can be configured is ``PodSecurity``, in the file itself or in another that it names. A file
-with any mistake is refused as a whole, with every mistake, its line and its field: a policy that forbids less than
-its author thinks is worse than a server that does not start.
+The one plugin that can be configured is ``PodSecurity``, in the file itself or in another that it names. A
+file with any mistake is refused as a whole, with every mistake, its line and its field: a policy that forbids
+less than its author thinks is worse than a server that does not start.
 """
 
 from __future__ import annotations

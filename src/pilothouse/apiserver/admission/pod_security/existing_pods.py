@@ -1,8 +1,8 @@
 """What a stricter policy would have against the pods that a namespace holds already.
 
-They stay: a policy looks at pods that are made or changed. The caller who tightens it is warned, also in a dry run,
-which is how to find out beforehand. However many pods there are, they are evaluated for at most a second, and other
-requests are served meanwhile.
+They stay: a policy looks at pods that are made or changed. The caller who tightens it is warned, also in a
+dry run, which is how to find out beforehand. However many pods there are, they are evaluated for at most a
+second, and other requests are served meanwhile.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""Namespaces: what stands against the deletion of one, and ``namespaces/finalize``, where the controller that has emptied one
-releases it.
+"""Namespaces: what prevents the deletion of one, and ``namespaces/finalize``, which releases an empty one.
 
-The deletion of a namespace deletes everything in it and can't be revoked. So one that holds an object which may not be deleted is
-not deleted either, rather than left half empty.
+The deletion of a namespace deletes everything in it and can't be revoked. So one that holds an object which
+may not be deleted is not deleted either, rather than left half empty.
 """
 
 from __future__ import annotations
@@ -12,10 +11,10 @@ from typing import Any
 
 from pilothouse.apiserver.admission.namespace_lifecycle import PERMANENT_NAMESPACES
 from pilothouse.apiserver.discovery.catalog import KindCatalog, ServedVersion
-from pilothouse.apiserver.endpoints import decoding, object_metadata, strict_decoding, write_options
+from pilothouse.apiserver.endpoints import object_metadata, strict_decoding, write_options
 from pilothouse.apiserver.endpoints.call import ResourceRequest
 from pilothouse.apiserver.endpoints.large_writes import LargeWrites
-from pilothouse.apiserver.endpoints.writes import WriteEndpoints
+from pilothouse.apiserver.endpoints.write_pipeline import WritePipeline, decode, respond
 from pilothouse.apiserver.registry.strategy import Strategy
 from pilothouse.apiserver.server.messages import Answer, Response
 from pilothouse.apiserver.storage import codec
@@ -30,11 +29,11 @@ class NamespaceStrategy(Strategy):
     """The strategy of Namespaces."""
 
     def __init__(
-        self, catalog: KindCatalog, cache: WatchCache, writer: WriteEndpoints, large: LargeWrites
+        self, catalog: KindCatalog, cache: WatchCache, pipeline: WritePipeline, large: LargeWrites
     ) -> None:
         self._catalog = catalog
         self._cache = cache
-        self._writer = writer
+        self._pipeline = pipeline
         self._large = large
         self.subresources = {"finalize": self._finalize}
 
@@ -66,12 +65,7 @@ class NamespaceStrategy(Strategy):
         """PUT of a namespace, of which only ``spec.finalizers`` is stored; without any left it is removed."""
         kind, request = call.served.kind, call.request
         options = write_options.write_options(request, call.params, "UpdateOptions")
-        sent = await self._large.run(
-            request,
-            lambda: strict_decoding.take(
-                kind, decoding.read(request, native=True), options.validation, request.warnings
-            ),
-        )
+        sent = await self._large.run(request, lambda: decode(call, options.validation, request.warnings))
         object_metadata.check_name(sent["metadata"], call.name)
         uid = str(sent["metadata"].get("uid") or "")
         revision = str(sent["metadata"].get("resourceVersion") or "")
@@ -92,4 +86,4 @@ class NamespaceStrategy(Strategy):
             new = {**live, "spec": spec}
             return ObjectRemoval(new) if object_metadata.ends(kind, new, live) else new
 
-        return self._writer.respond(call, await self._writer.amend(call, change, options), 200)
+        return respond(call, await self._pipeline.store(call, change, options), 200)

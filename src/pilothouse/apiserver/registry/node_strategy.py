@@ -1,4 +1,4 @@
-"""Nodes: their claims to addresses are judged one at a time, and their own servers are read through this one."""
+"""Nodes: their claims to addresses are judged one at a time, and their servers are read through here."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class NodeStrategy(Strategy):
         self.subresources = {"proxy": proxy}
 
     async def around_write(self, call: ResourceRequest, write: Callable[[], Awaitable[Answer]]) -> Answer:
-        """A node's claims are judged by what other nodes have: one write at a time, with every earlier one in view.
+        """A node's claims are judged one write at a time, with every earlier write in view.
 
         A node waits for its own such writes before it waits for those of others.
         """
