@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from pilothouse.api.kind_names import Lease
 from pilothouse.api.objects import Object
 from pilothouse.client.leader_election import (
-    Election,
+    LeaderElector,
     LeaderTerm,
     LeaseTiming,
     ReadLease,
@@ -58,7 +58,7 @@ class Candidate:
         self._rate = rng.uniform(1 / DRIFT, DRIFT)
         self._offset = rng.uniform(0, 1e6)
         self.paused_until = 0.0
-        self.election = Election(name, TIMING, rng, lambda: rng.uniform(0, 2e9))
+        self.election = LeaderElector(name, TIMING, rng, lambda: rng.uniform(0, 2e9))
         world.at(rng.uniform(0, 5), self.step, self)
 
     @property
@@ -151,7 +151,7 @@ def test_whatever_happens_no_two_lead_and_terms_are_numbered(seed: int, candidat
 
 
 def test_a_leader_stops_by_itself_before_another_may_begin() -> None:
-    election = Election("me", TIMING, Random(1), lambda: 0.0)
+    election = LeaderElector("me", TIMING, Random(1), lambda: 0.0)
     election.looked(None, 100.0)
     act = election.next(100.0)
     assert isinstance(act, WriteLease)
@@ -159,7 +159,7 @@ def test_a_leader_stops_by_itself_before_another_may_begin() -> None:
     assert election.term(109.9) is not None
     assert election.term(110.0) is None, "it counts from when it was sent, not from when it was answered"
 
-    other = Election("other", TIMING, Random(1), lambda: 0.0)
+    other = LeaderElector("other", TIMING, Random(1), lambda: 0.0)
     other.looked(lease(act.spec), 100.0)
     assert not isinstance(other.next(114.9), WriteLease)
     other.looked(lease(act.spec), 115.0)
@@ -170,7 +170,7 @@ def test_a_leader_stops_by_itself_before_another_may_begin() -> None:
 
 def test_whoever_left_a_lease_behind_leads_nobody() -> None:
     spec = {"holderIdentity": "gone", "leaseDurationSeconds": 15, "renewTime": "2026-01-01T00:00:00Z"}
-    election = Election("me", TIMING, Random(1), lambda: 0.0)
+    election = LeaderElector("me", TIMING, Random(1), lambda: 0.0)
     election.looked(lease(spec), 0.0)
     assert (election.holder, election.leader) == ("gone", "")
     election.looked(lease(spec), 2.0)
@@ -178,14 +178,14 @@ def test_whoever_left_a_lease_behind_leads_nobody() -> None:
     election.looked(lease({**spec, "renewTime": "2026-01-01T00:00:02Z"}), 4.0)
     assert election.leader == "gone"
 
-    watching = Election("me", TIMING, Random(1), lambda: 0.0)
+    watching = LeaderElector("me", TIMING, Random(1), lambda: 0.0)
     watching.looked(None, 0.0)
     watching.looked(lease(spec), 2.0)
     assert watching.leader == "gone", "it came while it was looked for"
 
 
 def test_an_answer_that_comes_too_late_makes_no_leader() -> None:
-    election = Election("me", TIMING, Random(1), lambda: 0.0)
+    election = LeaderElector("me", TIMING, Random(1), lambda: 0.0)
     election.looked(None, 0.0)
     act = election.next(0.0)
     assert isinstance(act, WriteLease)
@@ -194,7 +194,7 @@ def test_an_answer_that_comes_too_late_makes_no_leader() -> None:
 
 
 def test_a_holder_that_comes_back_begins_another_term() -> None:
-    election = Election("me", TIMING, Random(1), lambda: 0.0)
+    election = LeaderElector("me", TIMING, Random(1), lambda: 0.0)
     election.looked(None, 0.0)
     first = election.next(0.0)
     assert isinstance(first, WriteLease)
@@ -208,7 +208,7 @@ def test_a_holder_that_comes_back_begins_another_term() -> None:
 
 
 def test_what_others_keep_in_a_lease_is_kept() -> None:
-    election = Election("me", TIMING, Random(1), lambda: 0.0)
+    election = LeaderElector("me", TIMING, Random(1), lambda: 0.0)
     election.looked(lease({"strategy": "OldestEmulationVersion", "leaseTransitions": 4}), 0.0)
     act = election.next(0.0)
     assert isinstance(act, WriteLease)

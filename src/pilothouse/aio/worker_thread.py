@@ -1,7 +1,7 @@
 """Runs long computations in a thread beside the event loop, one at a time, with owners in turn.
 
     worker = WorkerThread()
-    value = await worker.run("alice", lambda: validate(large))      # the loop runs meanwhile
+    value = await worker.run("alice", lambda: sorted(large))      # the loop runs meanwhile
 
 Python runs one thread at a time, so more threads would not finish sooner and would slow down the loop. Each
 owner with waiting work gets one computation per round: a hundred of one owner delay the first of another by

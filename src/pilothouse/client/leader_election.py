@@ -1,6 +1,6 @@
 """Who leads: the machine that says what to do with a Lease, and what the answers mean.
 
-    election = Election("host-1_f3a9", LeaseTiming(), Random(7), time.time)
+    election = LeaderElector("host-1_f3a9", LeaseTiming(), Random(7), time.time)
     election.next(now)                 # ReadLease(): read the Lease
     election.looked(None, now)         # there is none
     election.next(now)                 # WriteLease(spec, …): make it, with this one as holder
@@ -86,7 +86,7 @@ class WaitForLease:
     seconds: float
 
 
-class Election:
+class LeaderElector:
     """One candidate."""
 
     def __init__(self, identity: str, timing: LeaseTiming, rng: Random, wall: Callable[[], float]) -> None:

@@ -29,7 +29,7 @@ from pilothouse.client.access import AccessError
 from pilothouse.client.api import Api
 from pilothouse.client.fence import LeadershipFence
 from pilothouse.client.leader_election import (
-    Election,
+    LeaderElector,
     LeaderTerm,
     LeaseTiming,
     ReadLease,
@@ -66,7 +66,7 @@ class Leadership:
         self._name = name
         self._owner = owner
         self._clock = clock
-        self._election = Election(identity, timing, rng, clock.now)
+        self._election = LeaderElector(identity, timing, rng, clock.now)
         self._subscribers: list[tuple[Gained, Lost]] = []
         self._told: LeadershipFence | None = None
         self._begun = asyncio.Event()

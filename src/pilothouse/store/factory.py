@@ -108,7 +108,7 @@ def _read(file: Path | None) -> bytes | None:
         raise StoreError(f"{file} can't be read: {error.strerror}") from error
 
 
-class Backend(NamedTuple):
+class StoreBackend(NamedTuple):
     """A kind of store."""
 
     open: Callable[[StoreOptions], Awaitable[Store]]
@@ -116,8 +116,8 @@ class Backend(NamedTuple):
     """Whether it outlives the server's process."""
 
 
-BACKENDS: Final[Mapping[StoreKind, Backend]] = {
-    "sqlite": Backend(_open_sqlite, durable=True),
-    "memory": Backend(_open_memory, durable=False),
-    "etcd": Backend(_open_etcd, durable=True),
+BACKENDS: Final[Mapping[StoreKind, StoreBackend]] = {
+    "sqlite": StoreBackend(_open_sqlite, durable=True),
+    "memory": StoreBackend(_open_memory, durable=False),
+    "etcd": StoreBackend(_open_etcd, durable=True),
 }

@@ -1,6 +1,6 @@
 """The node's volume controller: watches claims and volumes, and executes the plan for them.
 
-    volume_controller = VolumeController(api, "m1", Store(backends, tiers, claims), events, clock, rng)
+    volume_controller = VolumeController(api, "m1", executor, clock, rng)
     await volume_controller.run()
 
 Each step (see ``plan_volumes``) is run by itself, so that a filesystem that takes its time holds up nobody else, and no two are run for one volume at once.

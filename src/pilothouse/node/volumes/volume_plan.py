@@ -1,6 +1,6 @@
 """The plan for claims and volumes: a pure function of the objects.
 
-    for step in steps("m1", claims, volumes): ...
+    for step in plan_volumes("m1", claims, volumes): ...
 
 A claim whose pod is to run here, and whose class names one of our provisioners, gets a volume (``ProvisionVolume``). A volume of ours grows when its claim asks for more
 (``ExpandVolume``), gets other limits when its claim names another VolumeAttributesClass (``ModifyVolume``), and goes when its claim is gone and its policy
