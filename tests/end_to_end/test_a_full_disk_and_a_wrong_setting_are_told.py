@@ -74,7 +74,7 @@ async def test_each_is_degraded_with_its_cause_and_what_helps(harbour: Elasticse
     assert seen.message("Degraded").startswith("1 index takes no writes (books)")
     assert f"volume {CLAIM} is full to 9" in seen.message("Degraded")
     assert "raise persistence.size of pool data" in seen.message("Degraded")
-    assert seen.message("Progressing") != "Everything is as asked."
+    assert seen.message("Progressing") != "Everything is as specified."
     assert volume_of(seen) >= 95
     assert seen.pilot(NODE).is_true("Degraded")
     assert not await is_taken(test)
