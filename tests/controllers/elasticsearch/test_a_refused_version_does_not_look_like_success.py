@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 from tests.kit.elasticsearch_harness import ElasticsearchHarness, elastic, pool
-from tests.kit.elasticsearch_upgrade import NEW, OLD, images, three_nodes
+from tests.kit.elasticsearch_upgrade import NEW, OLD, image_of, images, the_set, three_nodes
 
-from pilothouse.api.kind_names import ElasticsearchCluster, Node, Pod
+from pilothouse.api.kind_names import ElasticsearchCluster, Node, Pilot, Pod
 from pilothouse.api.navigator.cluster_kinds import ELASTICSEARCH_V1BETA1
 from pilothouse.api.node_images import DATA_FOLDER
 from pilothouse.api.objects import Object
+from pilothouse.base.rfc3339 import format_time
 from pilothouse.controllers.elasticsearch.cluster_controller import (
     clusters_without_images,
     elasticsearch_clusters,
@@ -238,6 +239,58 @@ def test_an_image_of_another_version_is_no_success_and_can_be_taken_back() -> No
     assert images(harness) == [OLD] * 3
     assert harness.condition(test, "VersionAccepted") == ("True", "Running")
     assert harness.condition(test, "Degraded")[0] == "False"
+
+
+def test_a_pod_of_a_wrong_image_is_replaced_once_however_long_it_takes_to_end() -> None:
+    harness, test = three_nodes()
+    last = harness.all(Pod)[-1].name
+    harness.reports[last] = {"version": OLD}
+    harness.edit(test, version=NEW)
+    harness.run_until_idle(test)
+    harness.edit(test, version=OLD)
+    while not harness.of(Pod, last).deleting:
+        harness.step(elasticsearch_clusters, test)
+    for serves in (True, False):
+        harness.reports[last] = {"version": OLD, "ready": serves}
+        harness.report_pilots(test)
+        for _ in range(2):
+            harness.step(elasticsearch_clusters, test)
+            assert image_of(the_set(harness)).endswith(f":{OLD}")
+            assert harness.condition(test, "VersionAccepted")[0] == "True"
+    harness.reports[last] = {"version": OLD}
+    harness.run_until_idle(test)
+    assert images(harness) == [OLD] * 3
+    assert harness.condition(test, "VersionAccepted") == ("True", "Running")
+
+
+@pytest.mark.parametrize(
+    ("age_of_ready", "status"),
+    [(2, {}), (-2, {"version": NEW})],
+    ids=["it has not served since its start", "its database was started with the later version"],
+)
+def test_a_pod_that_is_deleted_while_it_starts_keeps_its_version(
+    age_of_ready: int, status: dict[str, Any]
+) -> None:
+    """Its pilot reports the start, and until the database answers, the version of the pod before it."""
+    harness, test = three_nodes()
+    last = harness.all(Pod)[-1].name
+    harness.reports[last] = {"silent": True}
+    harness.edit(test, version=NEW)
+    harness.run_until_idle(test)
+    assert images(harness) == [OLD, OLD, NEW]
+    ready = {
+        "type": "Ready",
+        "status": "False",
+        "lastTransitionTime": format_time(harness.now - age_of_ready),
+    }
+    status = {**status, "lastStartedTime": format_time(harness.now), "conditions": [ready]}
+    harness.change(harness.of(Pilot, last), lambda tree: tree["status"].update(status))
+    harness.delete(harness.of(Pod, last))
+    harness.edit(test, version=OLD)
+    for _ in range(3):
+        harness.step(elasticsearch_clusters, test)
+        assert image_of(the_set(harness)).endswith(f":{NEW}")
+    assert harness.condition(test, "VersionAccepted") == ("False", "VersionRefused")
 
 
 def test_a_version_of_which_no_node_serves_is_not_said_to_run() -> None:

@@ -107,12 +107,23 @@ class ClusterNode(msgspec.Struct, frozen=True):
     @property
     def has_wrong_image(self) -> bool:
         """Whether it serves with an earlier version than its pod's: the image is not what its tag says."""
+        return self.is_up and self.served_earlier_version
+
+    @property
+    def served_earlier_version(self) -> bool:
+        """Whether it serves with an earlier version than its pod's, or did until the pod was deleted."""
         if self.pod is None or self.pilot is None or not (self.version and self.made_for and self.started):
             return False
-        serves = healthy(self.pod) and self.pilot.is_true("Ready")
-        # A report from an earlier pod says nothing about this one.
-        is_of_this_pod = parse_time(self.started) >= self.pod.created
-        return serves and is_of_this_pod and not self._has_reached(self.made_for)
+        ready: Mapping[str, Any] = self.pilot.condition("Ready") or {}
+        started = parse_time(self.started)
+        turned = parse_time(ready.get("lastTransitionTime") or self.started)
+        # A report from an earlier pod says nothing about this one; its version may stay while this one starts.
+        # Once a pod is deleted, its containers are not started again, which could be with another image.
+        has_served = self.is_up or (self.pod.deleting and (ready.get("status") == "True" or turned > started))
+        # The top-level version is reported with the start, the other when the database answers.
+        reported = (self.version, str(self.pilot.status.get("version") or "0"))
+        is_earlier = max(map(Version.parse, reported)) < Version.parse(self.made_for)
+        return has_served and started >= self.pod.created and is_earlier
 
     @property
     def not_ready_message(self) -> str:

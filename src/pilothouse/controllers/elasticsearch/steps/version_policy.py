@@ -101,7 +101,7 @@ def _unsupported_upgrade(observed: ObservedCluster, pool: Pool) -> str:
 
 def _started_beyond(node: ClusterNode, asked: str) -> bool:
     """Whether a node is known to run, or to have started with, a later version than this."""
-    seen = (node.version, node.made_for if node.has_run and not node.has_wrong_image else "")
+    seen = (node.version, node.made_for if node.has_run and not node.served_earlier_version else "")
     return any(Version.parse(asked) < Version.parse(text or "0") for text in seen)
 
 
@@ -112,7 +112,7 @@ def _texts(versions: Iterable[Version]) -> list[str]:
 def _highest_version(node: ClusterNode) -> Version:
     """The highest version that may have written a node's data."""
     # A node that serves can read its data: no later version than the one it reports has written there.
-    started_for = "" if node.cannot_have_run or node.has_wrong_image else node.made_for
+    started_for = "" if node.cannot_have_run or node.served_earlier_version else node.made_for
     return max(Version.parse(text or "0") for text in (started_for, node.due_for, node.version))
 
 
