@@ -16,7 +16,7 @@ from tests.kit.containers import needs_root
 from tests.kit.control_planes import UpPlane, as_ordinary_user
 
 from pilothouse.app import plane_discovery
-from pilothouse.app.plane_registry import entries, registered
+from pilothouse.app.plane_registry import RegistryEntry, entries, registered
 
 STRANGER = 12345
 
@@ -156,7 +156,7 @@ async def test_ctrl_c_says_for_whom_it_waits(tmp_path: Path) -> None:
         assert "waiting for 1 pod to stop: default/web-0 (up to 4 s); press Ctrl-C again" in plane.output
 
 
-def _entries(folder: Path) -> list[plane_discovery.Entry]:
+def _entries(folder: Path) -> list[RegistryEntry]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PILOTHOUSE_RUNTIME_DIR", str(folder / "run"))
         return entries()

@@ -27,6 +27,7 @@ from pilothouse.client.transport import ClientRequest, ClientResponse, ResponseS
 from pilothouse.meta import errors
 from pilothouse.meta.apply.patches import merge_patch
 from pilothouse.meta.errors import StatusError
+from pilothouse.meta.fields import FieldError
 
 NOUNS = {
     (noun.api_version, noun.kind): noun
@@ -156,6 +157,7 @@ class MemoryTransport:
                 return self._write(noun, namespace, name, subresource, body["metadata"], lambda _: body)
             case "PATCH", True, "" | "status":
                 pinned = body.get("metadata", {})
+                self._check_uid(noun, namespace, name, pinned)
                 return self._write(
                     noun, namespace, name, subresource, pinned, lambda tree: merge_patch(tree, body)
                 )
@@ -168,6 +170,13 @@ class MemoryTransport:
         if found is None:
             raise errors.not_found(noun.plural, noun.group, name)
         return found
+
+    def _check_uid(self, noun: KindName, namespace: str, name: str, pinned: Tree) -> None:
+        """To a patch the uid is a field that can't change, where it is a precondition of other writes."""
+        uid = pinned.get("uid")
+        if uid and uid != self._found(noun, namespace, name).uid:
+            problem = FieldError.invalid("metadata.uid", uid, "field is immutable")
+            raise errors.invalid(noun.kind, noun.group, name, [problem])
 
     def _checked(self, noun: KindName, namespace: str, name: str, pinned: Tree) -> Object:
         """The stored object, if it is the one that the request names."""

@@ -129,7 +129,7 @@ class PilotedNode:
         with urllib.request.urlopen(request, timeout=30) as answer:
             return json.loads(answer.read() or b"{}")
 
-    def figures(self) -> Scraped:
+    def metrics(self) -> Scraped:
         """What its pilot tells Prometheus. Raises ``urllib.error.URLError``."""
         with urllib.request.urlopen(f"http://{self.address}:12001/metrics", timeout=30) as answer:
             return Scraped.read(answer.read())

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from tests.kit.manifests import loads
 
-FOLDER = Path(__file__).parent.parent / "seeds" / "manifests"
+FOLDER = Path(__file__).parent.parent / "originals" / "seeds" / "manifests"
 UNSUPPORTED = "FieldValueNotSupported"
 INVALID = "FieldValueInvalid"
 TYPE = "FieldValueTypeInvalid"

@@ -87,7 +87,7 @@ async def test_a_nearly_full_disk_is_a_condition_of_the_node(tmp_path: Path, sma
             return found if found.is_true("DiskPressure") else None
 
         found = await eventually(told)
-        assert "0 MiB left" in (found.condition("DiskPressure") or {})["message"]
+        assert "available: 0Mi" in (found.condition("DiskPressure") or {})["message"]
 
 
 async def test_an_image_folder_that_cant_be_read_names_the_folder(tmp_path: Path) -> None:

@@ -117,7 +117,8 @@ def test_a_write_to_an_older_version(session: Session) -> None:
 def test_a_write_to_another_object_of_the_name(session: Session) -> None:
     seen = session.seen
     session.replace()
-    assert session.execute(PatchObject(seen, {"spec": {"holderIdentity": "two"}}, because=WHY)) == ["Refused"]
+    patch = PatchObject(seen, {"spec": {"holderIdentity": "two"}}, because=WHY)
+    assert session.execute(patch) == ["Failed"], "the uid is immutable: 422, as of kube-apiserver"
     assert session.execute(Delete(seen, because=WHY)) == ["Refused"]
 
 

@@ -113,7 +113,7 @@ async def test_neither_plane_writes_to_the_others_volumes_or_ends_its_pods(pair:
     # To take over from a living one is refused, and leaves nothing.
     refused = copy.run("restore", str(pair.file), "--adopt-volumes")
     assert refused.returncode == 1
-    assert f"with its data in {original.data / 'node'}" in refused.stderr
+    assert f"is running here, on {original.data / 'node'}" in refused.stderr
     assert "stop it first" in refused.stderr
     assert not copy.data.exists()
 

@@ -86,7 +86,7 @@ def test_the_documented_pilot_is_there_after_many_periods_and_an_abandoned_one_i
             settled,
             [a_pilot_that_is_alive_keeps_its_pilot],
             nodes=0,
-            beside=renews,
+            companion=renews,
         ),
         seed=seed,
     )

@@ -127,7 +127,7 @@ def test_the_last_words_are_those_of_a_file_or_none(tmp_path: Path, outside: Pat
             os.mkfifo(path)
         case _:
             path.mkdir()
-    assert termination_message(container, 0, {}, well=False) == ""
+    assert termination_message(container, 0, {}, succeeded=False) == ""
 
 
 def test_an_instance_begins_with_a_file_of_its_own(tmp_path: Path, outside: Path) -> None:
