@@ -16,7 +16,7 @@ from tests.kit.run_report import Tell
 
 pytestmark = pytest.mark.long
 
-SCRIPT = Path(__file__).parent.parent.parent / "scripts" / "tools" / "pod-security-fixtures"
+SCRIPT = Path(__file__).parents[3] / "scripts" / "tools" / "pod-security-fixtures"
 
 
 @pytest.fixture(scope="module")

@@ -11,6 +11,7 @@ from tests.app.join.conftest import Plane
 from tests.cli.running import pilothouse
 from tests.kit.kubectl import Kubectl, newest
 from tests.kit.processes import Process
+from tests.kit.waiting import eventually
 
 
 def pod(node: str) -> str:
@@ -99,7 +100,12 @@ async def test_its_pods_go_first_as_budgets_allow(plane: Plane, tmp_path: Path) 
         assert "stopped the agent" in done.stdout
         assert agent.popen.wait(30) == 0, agent.output()
         assert (await kubectl("get", "node", "l3")).code != 0
-        assert (await kubectl("get", "pod", "on-l3")).code != 0
+
+        async def pod_is_gone() -> bool:
+            # The controllers delete a pod that ended on a node which is no more.
+            return (await kubectl("get", "pod", "on-l3")).code != 0
+
+        await eventually(pod_is_gone)
         assert not (data / "node").exists()
     finally:
         agent.end(seconds=30)

@@ -13,7 +13,7 @@ from tests.kit.servers import Target
 
 pytestmark = pytest.mark.kubectl
 
-EXAMPLES = sorted((Path(__file__).parent.parent.parent / "examples").glob("*.yaml"))
+EXAMPLES = sorted((Path(__file__).parents[3] / "examples").glob("*.yaml"))
 EACH_SEED = pytest.mark.parametrize("seed", SEEDS, ids=lambda seed: seed.file)
 
 
