@@ -146,11 +146,16 @@ async def test_pods_and_names_stay_while_an_agent_is_dead_and_follow_once_one_is
         node = next(node for node in fleet.nodes if node.name == pod.spec["nodeName"])
         beside = next(each for each in fleet.nodes if each is not node)
         programs = node.talkers()
+        asked = f"ask db-1.members {PORT}"
+
+        async def known() -> bool:
+            return fleet.said(beside, pod.status["podIP"], asked) == f"db-1 {other.uid}"
+
+        await eventually(known, seconds=60)
         assert node.process is not None
         node.process.kill()
-        # Nobody looks after it, and everything that was known goes on working.
+        # Without an agent, everything that was known goes on working.
         assert fleet.said(beside, pod.status["podIP"], "who") == f"db-0 {pod.uid}"
-        asked = f"ask db-1.members {PORT}"
         assert fleet.said(beside, pod.status["podIP"], asked) == f"db-1 {other.uid}"
 
         await api.delete(Pod, "db-1", "default")
