@@ -1,10 +1,10 @@
-"""The server's own requests to itself, by the same way that everybody's go, without a connection.
+"""The server's own requests to itself.
 
     client = LoopbackClient(core)
     pod = await client.find(Pod, "default", "web-0")
     await client.patch(pod, {"status": {...}}, "status")
 
-It may do everything: what it writes is validated, defaulted and watched like any other write.
+They need no connection, but are otherwise handled like any client's.
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
-"""What operators ask of a running server: a backup, and how secrets are kept.
+"""Operations for administrators.
 
-    GET  /pilothouse/v1/backup                  every key and value at one revision, as a backup file
-    GET  /pilothouse/v1/encryption              how many values are kept under which key
-    POST /pilothouse/v1/encryption/rewrite      keep them all under the first key; a line of JSON after each page
+    GET  /pilothouse/v1/backup                  every key and value at one revision, keys included
+    GET  /pilothouse/v1/encryption              how many values are encrypted with which key
+    POST /pilothouse/v1/encryption/rewrite      encrypt all with the first key; streams progress as JSON
 
-They are paths, not resources: rights to them are granted by path, and at first nobody but administrators has
-any. A backup holds everything that the server knows, keys included.
+They are paths, not resources, so RBAC grants them by path.
 """
 
 from __future__ import annotations
@@ -131,7 +130,7 @@ async def _pour(pieces: AsyncIterator[bytes], sink: StreamSink) -> None:
     """Write as fast as the client takes it, letting others have their turn after each piece."""
     async for piece in pieces:
         await asyncio.sleep(0)
-        while sink.buffered() > _HELD_BACK and not sink.closed:  # noqa: ASYNC110 - a sink is looked at, not waited for
+        while sink.buffered() > _HELD_BACK and not sink.closed:  # noqa: ASYNC110 - sinks can only be polled
             await asyncio.sleep(_PAUSE)
         if sink.closed:
             return

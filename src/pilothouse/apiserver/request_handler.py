@@ -4,8 +4,7 @@
     async with handler.running():
         answer = await handler.answer(Request("GET", "/api/v1/namespaces/default", user=admin))
 
-``answer`` never raises: every failure becomes a Status. The user is authenticated before; every request is
-authorized here.
+``answer`` authorizes the authenticated user and never raises: every failure becomes a Status.
 """
 
 from __future__ import annotations

@@ -1,13 +1,12 @@
-"""The instances that share a store, known to each other.
+"""The server instances that share a store.
 
-    instances = ServerInstances(store, lambda: ServerInstance("host-1-5f3a", "https://10.0.0.7:6443", authority))
+    instances = ServerInstances(store, lambda: ServerInstance("host-1", "https://10.0.0.7:6443", authority))
     async with instances.announced():
         await instances.others()        # who else runs
         await instances.absent()        # who has run, and does not
 
-Each keeps two keys of its own, below a prefix that the API does not serve. One goes away by itself soon after
-nobody renews it: the instance runs. The other stays for a month: the instance has something to tell, and
-whoever asks all of them for it has to know that one is missing.
+Each has two keys that the API does not serve: one that expires soon unless renewed (the instance runs), and
+one that lasts a month (the instance has records that are missing while it is away).
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Where a server is, whom to trust, and who one is: what a kubeconfig or a pod's files come to.
+"""Where a server is, whom to trust, and with which credentials.
 
     access = Access("https://10.0.0.1:6443", authority=pem, token_file=Path("/run/token"))
     access.tls()
 
-What is given as a file is named here as well as read, so that a process that lives for long notices a new content.
+The paths of files are kept beside their content, so that long-lived clients notice changes.
 """
 
 from __future__ import annotations

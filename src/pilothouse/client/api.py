@@ -1,4 +1,4 @@
-"""The verbs of an API: what can be asked of a server, ours or Kubernetes', about objects.
+"""The verbs of an API server, ours or Kubernetes'.
 
     api = Api(transport, random.Random(), manager="pilothouse-controller-manager")
     pod = await api.get(Pod, "web-0", "default")
@@ -6,10 +6,9 @@
     await api.apply(StatefulSet, {"metadata": {"name": "db", "namespace": "default"}, "spec": {...}})
     await api.delete(Pod, "web-0", "default", uid=pod.uid)
 
-Objects are sent as trees, as ``Object`` or as Structs of ``pilothouse.api``, and come back as ``Object``. A refusal is a
-``StatusError`` with the server's code, reason and causes; no answer is a ``TransportError``, which for a write that may
-have happened is ``OutcomeUnknown`` (see ``retrying``). Every call takes a ``deadline``, every write the options of
-``WriteOptionsSent``.
+Objects are sent as trees, ``Object`` or Structs of ``pilothouse.api``, and returned as ``Object``. An error
+response is a ``StatusError``, no response a ``TransportError``, or ``OutcomeUnknown`` for a write that may
+have happened (``retries``).
 """
 
 from __future__ import annotations
@@ -185,9 +184,9 @@ class Api:
         trees: Trees | None = None,
         partial: bool = False,
     ) -> ListPage:
-        """One part of a list, by the parameters of the protocol; empty ones are left out.
+        """One page of a list, by the protocol's parameters; empty ones are left out.
 
-        ``trees`` is a cache's; ``partial`` asks for the metadata alone.
+        ``trees`` is a cache's; ``partial`` requests metadata only.
         """
         accept = _PARTIAL_LIST if partial else JSON
         call = ClientRequest(
@@ -261,7 +260,8 @@ class Api:
         subresource: str = "",
         **options: Unpack[WriteOptionsSent],
     ) -> Object:
-        """Have the fields of ``body``, and no others of this manager. 409 names who else holds one, unless forced."""
+        """Server-side apply: own the fields of ``body`` and no others. 409 names other owners, unless
+        forced."""
         namespace, name = _identity(body)
         tree = msgspec.to_builtins(body)
         tree = {"apiVersion": noun.api_version, "kind": noun.kind, **tree}
@@ -290,7 +290,7 @@ class Api:
         grace: int | None = None,
         **options: Unpack[WriteOptionsSent],
     ) -> Object | None:
-        """Ask an object to go, if it still is the one with this uid and resourceVersion.
+        """Delete an object, if it still has this uid and resourceVersion.
 
         Returns it if it lives on for a while (finalizers, grace), else None.
         """
@@ -388,7 +388,7 @@ def _identity(body: Body) -> tuple[str, str]:
 
 
 def deletion(uid: str, revision: str, propagation: str, grace: int | None, *, dry_run: bool = False) -> Tree:
-    """``DeleteOptions``. Where a delete has a body, Kubernetes takes no notice of the query, ``dryRun`` included."""
+    """``DeleteOptions``. If a delete has a body, Kubernetes ignores the query, ``dryRun`` included."""
     options: Tree = {"apiVersion": "v1", "kind": "DeleteOptions"}
     if preconditions := _given({"uid": uid, "resourceVersion": revision}):
         options["preconditions"] = preconditions

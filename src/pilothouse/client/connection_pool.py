@@ -1,14 +1,11 @@
-"""Connections to one server, each for one request at a time, kept for the next.
+"""Connections to one server, each for one request at a time.
 
     connections = ConnectionPool("https://10.0.0.1:6443", server_name="", agent="pilothouse/0.1")
     answer = await connections.exchange(call, shown)
     connections.close()
 
-Requests that are answered at once go through it: a controller makes thousands of them a second, and a general HTTP library
-takes several times as long for each (ADR 20). Watches, and requests through a proxy, use that library (``http_transport``).
-
-A request is sent once. A connection is kept with the TLS context that it was made with, and not used with another. Idle
-connections are closed after ``IDLE_SECONDS``.
+Far faster per request than a general HTTP library (ADR 20), which ``http_transport`` uses for watches and
+proxies. A request is sent once. A connection belongs to the TLS context that it was made with.
 """
 
 from __future__ import annotations
@@ -87,7 +84,7 @@ class ConnectionPool:
         return text.encode() + call.body
 
     def _free(self, tls: ssl.SSLContext) -> PooledConnection | None:
-        """One that can be used; the last used first, so that the others are let go when there are too many."""
+        """An idle connection, the last used first, so that surplus ones time out."""
         while self._kept:
             connection = self._kept.pop()
             if connection.usable and connection.tls is tls:

@@ -1,13 +1,13 @@
-"""What a long-lived client shows to the server, kept up to date.
+"""The credentials of a long-lived client, kept up to date.
 
     credentials = ClientCredentials(access, SystemClock())
     shown = await credentials.current()
     shown.tls, shown.headers
-    credentials.refused(shown)      # the server answered 401: a login is made anew
+    credentials.refused(shown)      # the server answered 401: log in again
 
-Files are looked at before each request, which costs a few microseconds, and read when they changed: a rotated token or
-certificate is used at once. A file that is being replaced, or spoilt, leaves what was last good in use; the log says so.
-A login program is run when what it gave is about to expire.
+Files are checked before each request, which takes microseconds, and read when they changed. While a file is
+invalid, the last good content is used and a message is logged. A login program runs again before its
+credential expires.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Credentials from a program, as a kubeconfig's ``exec`` asks for (``ExecCredential``).
+"""Credentials from a program, as in a kubeconfig's ``exec`` (``ExecCredential``). Blocks.
 
     credential = log_in(login, access)
     credential.token, credential.expires
 
-It blocks; a caller with an event loop runs it in a thread. The program gets no terminal: there is no user to prompt.
+The program gets no terminal: there is no user to prompt.
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
-"""One API at several addresses: when one can't be reached, another is asked.
+"""One API at several addresses: when one can't be reached, the next is used.
 
     transport = Failover([way_to_one, way_to_two])
-    await transport.request(call)           # at the one that answered last; if nothing gets there, at the next
+    await transport.request(call)           # at the one that answered last; if unreachable, at the next
 
-The servers share a store, so that any of them will do, and a client continues at another where it left off. A request is sent to
-a second one only if nothing of it has reached the first. One that timed out is not repeated; the next goes elsewhere. Streams
-from a server that is left are cut off at once: else a watch would wait for a machine that is gone.
+A request is repeated elsewhere only if nothing of it was sent; after a timeout the next request goes
+elsewhere. Streams from an abandoned server are cut off, as a watch would wait for a machine that is gone.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from pilothouse.client.transport import (
 )
 
 PATIENCE: Final = 2.0
-"""Seconds after which a request that is given up counts against its server: a quick change of mind does not."""
+"""Seconds after which an abandoned request counts against its server."""
 
 T = TypeVar("T")
 

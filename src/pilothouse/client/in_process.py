@@ -1,11 +1,10 @@
-"""The transport to a server in the same process: no sockets, no threads, no time passes on the way.
+"""The transport to a server in the same process: no sockets, no threads.
 
     request = functools.partial(Request, user=admin)    # the server's own
     transport = InProcessTransport(request, core.answer)
 
-It takes whatever has the shape of the API server's core, which it does not know: something that makes requests, and
-something that answers them with a whole response or a stream that writes into a sink. The simulator's virtual time runs
-through it unhindered.
+The server is typed by shape only: a request factory, and a handler that returns a response or a stream that
+writes into a sink. Virtual time works through it.
 """
 
 from __future__ import annotations
@@ -141,7 +140,7 @@ class Pipe:
             self._ended = True
             self._news.set()
 
-    # It is its own iterator, and no generator: one that is left behind by its reader has to be closed by somebody.
+    # Its own iterator: an abandoned generator would have to be closed.
 
     def __aiter__(self) -> Pipe:
         return self

@@ -7,15 +7,11 @@
         await informer.synced()
         informer.cache.list("default")
 
-Subscribers are called in order, once the cache has the change; a relist is reported as the differences that it makes. A relist
-takes effect in one step, however many objects it has; while thousands are prepared for it, and reported after it, other tasks
-run. A writer waits ``until`` the cache has seen its revision, and then reads what it wrote: a revision is seen once everything of
-this collection up to it is in the cache. Where a selector narrows the view, a write that is out of view is seen with the next
-bookmark only, within a minute or so.
-
-No news of an object may mean that it has not changed, or that nothing arrived at all. ``heard`` distinguishes the two: it is the
-stretch of time over which every change of the collection has arrived. It starts again after each gap, and after each pause that
-is longer than that of a live server.
+Subscribers are called in order after the cache has changed; a relist takes effect in one step and is reported
+as differences, while other tasks run in between. ``until`` waits for the cache to reach a revision, to read
+one's own writes; with a selector, writes out of view are seen with the next bookmark, within a minute or so.
+``heard`` is the interval in which no change can have been missed; it restarts after each gap and each pause
+longer than a live server's.
 """
 
 from __future__ import annotations
@@ -61,8 +57,8 @@ class Informer:
         partial: bool = False,
         trees: Trees | None = None,
     ) -> None:
-        """``partial`` keeps the metadata alone. ``trees`` is shared with the caches that have a common bound; without
-        it the cache has one of its own."""
+        """``partial`` keeps metadata only. ``trees`` is shared by caches with a common bound; the default is
+        private."""
         self.noun = noun
         self.cache = ObjectCache(indexes)
         self._watcher = WatchRunner(
@@ -94,7 +90,7 @@ class Informer:
 
     @property
     def as_of(self) -> float:
-        """When the reading was begun that last filled the cache, by the loop's clock: it has all that there was then."""
+        """When the list that last filled the cache was started, by the loop's clock."""
         return self._as_of
 
     @property
@@ -116,7 +112,8 @@ class Informer:
         return self._synced.is_set() and self._revision >= revision
 
     def subscribe(self, subscriber: Subscriber, *, replay: bool = True) -> Callable[[], None]:
-        """Call back for each change, beginning with what is there unless that is not wanted. Returns what ends it."""
+        """Call back for each change, and for present objects unless disabled. Returns the unsubscribe
+        function."""
         self._subscribers.append(subscriber)
         if replay:
             for obj in self.cache.list():

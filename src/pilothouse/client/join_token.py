@@ -1,10 +1,10 @@
-"""What a machine is handed to join: where the server is, by which hash to know it, and a bootstrap token.
+"""What a machine needs to join: server addresses, CA hashes and a bootstrap token, as one word.
 
     token = JoinToken.parse("pilothouse://abcdef.0123456789abcdef@10.0.0.5:6443/sha256:3f2c…")
     token.urls, token.bearer, token.pins
     str(token)
 
-Where several servers have one API, all of them may be in it. It is one word that can be pasted into a shell. Whoever has it can join one machine, so it is handed over like a password.
+It can join one machine, so it is a secret like a password.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Who leads: the machine that says what to do with a Lease, and what the answers mean.
+"""The state machine of leader election with a Lease; ``leader_lease`` does its I/O.
 
     election = LeaderElector("host-1_f3a9", LeaseTiming(), Random(7), time.time)
     election.next(now)                 # ReadLease(): read the Lease
@@ -7,16 +7,13 @@
     election.wrote(lease, sent, now)   # it counts from before it was sent
     election.term(now)                 # LeaderTerm(transitions=0, uid=…, until=…), for as long as it holds
 
-It does no I/O; ``leases`` carries out what it asks. All moments are of a monotonic clock, save those in the Lease, which
-are for people to read. So it does not matter what any machine thinks the time is:
+Times are monotonic, except in the Lease, so wall clocks do not matter:
 
-* A leader leads until ``renew`` seconds after it *sent* its last renewal that was accepted. It then stops by itself,
-  whether it can reach the server or not.
-* Others count from when they *saw* a change of the Lease, which was later than it was sent, and wait for longer
-  (``lease``). So one has stopped before the next begins, as long as clocks run equally fast within the difference.
-* Every beginning is a transition of its own, also of a holder that comes back: what was sent in an earlier term carries
-  an earlier number, and our server refuses it (``fence``). So does it refuse what names another Lease, if somebody has
-  deleted it and it was made again by one who does not know how far the first had counted.
+* A leader leads until ``renew`` seconds after it *sent* its last accepted renewal, then stops by itself.
+* Others wait ``lease`` seconds, which is longer, after they *saw* the Lease change. So one has stopped before
+  the next starts, unless clocks differ in rate by more than that.
+* Every term is a new transition, also of the same holder: our server refuses writes of an earlier term, and
+  of a Lease that was deleted and created again (``fence``).
 """
 
 from __future__ import annotations
@@ -35,7 +32,8 @@ _SPREAD = (0.8, 1.2)
 
 @dataclass(frozen=True)
 class LeaseTiming:
-    """Seconds: how long a lease keeps others out, how long its holder relies on a renewal, how often it is tried."""
+    """Seconds: how long a lease excludes others, how long its holder relies on a renewal, how often it
+    renews."""
 
     lease: float = 15.0
     renew: float = 10.0
@@ -114,7 +112,7 @@ class LeaderElector:
 
     @property
     def leader(self) -> str:
-        """Who is known to lead: a holder that has been seen to do something. A Lease may have been left behind."""
+        """The known leader: a holder that was seen to renew, as a Lease may be left over."""
         return self.holder if self._has_moved else ""
 
     def term(self, now: float) -> LeaderTerm | None:

@@ -1,4 +1,4 @@
-"""Leading by a Lease: one of many processes decides, the others stand by.
+"""Leader election by a Lease: one of many processes leads, the others stand by.
 
     leadership = Leadership(api, "kube-system", "controller-manager", identity, SystemClock(), Random())
     leadership.subscribe(gained=begin, lost=stop)
@@ -8,8 +8,8 @@
     …
     running.cancel(); await leadership.release()             # once nothing is decided any more
 
-Losing the lease ends decisions, not the process: it stands by, and may lead again. ``fence`` looks at the clock each time
-it is read, so that a process that was paused knows at once that its time is over, whatever its tasks have noticed yet.
+A process that loses the lease stands by and may lead again. ``fence`` checks the clock on each read, so a
+process that was paused knows at once that its term is over.
 """
 
 from __future__ import annotations
@@ -60,7 +60,8 @@ class Leadership:
         *,
         owner: Tree | None = None,
     ) -> None:
-        """``identity`` is of this process alone (``unique_identity``); ``owner`` is a reference to what the Lease goes with."""
+        """``identity`` is unique to this process (``unique_identity``); ``owner`` is an owner reference for
+        the Lease."""
         self._api = api
         self._namespace = namespace
         self._name = name
@@ -96,7 +97,7 @@ class Leadership:
 
     @property
     def leader(self) -> str:
-        """Who leads and has been seen to; empty if nobody has. A holder may have died before anyone looked."""
+        """The leader that was seen to renew; empty if none: a holder may have died before."""
         return self._election.leader
 
     def subscribe(self, gained: Gained, lost: Lost) -> None:

@@ -1,13 +1,12 @@
-"""Objects of one collection, kept with indexes.
+"""Objects of one collection, with indexes.
 
     cache = ObjectCache({"zone": lambda node: [node.labels["zone"]]})
     cache.get("default", "web-0")
     cache.list("default")                       # of a namespace, or of all
     cache.by(OWNER, uid), cache.by("spec.nodeName", "n1"), cache.by("zone", "a")
 
-An index function names the values under which an object is found; objects without a value are not in that index. Indexes by
-owners, and by any dotted path of fields, are there for the asking: the first question makes one, and from then on it is
-kept. Results are fresh lists of shared, immutable objects.
+An index function returns the values under which an object is found. Indexes by owner and by dotted field path
+are built on first use and kept. Results are new lists of shared, immutable objects.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ Objects = list[Object]
 
 NAMESPACE = "namespace"
 OWNER = "metadata.controller"
-"""The index of objects by the uid of the owner that controls them; those that nobody controls are under the empty text."""
+"""The index by the uid of the controlling owner; objects without one are under the empty text."""
 OWNERS = "metadata.ownerReferences"
 """The index of objects by the uids of all their owners."""
 
@@ -52,7 +51,7 @@ def by_label(key: str) -> IndexFunction:
 
 
 def values(obj: Object, index: str) -> tuple[str, ...]:
-    """Under which values an index has an object: an index is a dotted path of fields, ``OWNER`` or ``OWNERS``."""
+    """The values of an object in an index: a dotted path of fields, ``OWNER`` or ``OWNERS``."""
     if index == OWNER:
         owner = obj.controller
         return ("" if owner is None else str(owner.get("uid", "")),)
@@ -119,8 +118,8 @@ class ObjectCache:
         return CacheChange(old, None)
 
     async def replace(self, objects: Collection[Object]) -> Differences:
-        """Have these and no others, in one step once all are at hand. Others have their turn before it, and find what was
-        there; who puts in something meanwhile loses it."""
+        """Replace all objects in one step. Other tasks run before it and see the old ones; a ``put``
+        meanwhile is lost."""
         fresh = ObjectCache(self._functions)
         known = self._objects
 

@@ -1,12 +1,11 @@
-"""Informers shared in a process: one watch for each view, however many use it.
+"""Informers shared in a process: one watch per view.
 
     informers = SharedInformers(api, Random(), SystemClock())
     async with informers.running():
         pods = informers.get(Pod, labels="app=db")
         await pods.synced()
 
-All who ask for the same view get the same informer. It starts when it is first asked for, or with the context, and runs
-until the context ends or it is dropped.
+An informer starts with the context or at its first ``get``, and runs until the context ends or it is dropped.
 """
 
 from __future__ import annotations
@@ -47,7 +46,8 @@ class SharedInformers:
         fields: str = "",
         partial: bool = False,
     ) -> Informer:
-        """The informer of a view: a namespace or all, by selectors or without; ``partial`` is the metadata alone."""
+        """The informer of a view: a namespace or all, with selectors or without; ``partial`` has metadata
+        only."""
         view = (noun, namespace, labels, fields, partial)
         if (known := self._informers.get(view)) is not None:
             return known
@@ -77,7 +77,7 @@ class SharedInformers:
         fields: str = "",
         partial: bool = False,
     ) -> None:
-        """Follow a view no more: the server has no such kind any more, say. Who asks for it later gets another informer."""
+        """Stop following a view, say of a removed kind. A later ``get`` makes another informer."""
         informer = self._informers.pop((noun, namespace, labels, fields, partial), None)
         if informer is not None and (task := self._tasks.pop(informer, None)) is not None:
             task.cancel()

@@ -1,10 +1,10 @@
-"""One question to a server, for commands that ask one thing and end.
+"""One blocking request, for commands.
 
     with send_request(access, "/pilothouse/v1/audit", {"user": "alice"}, agent="audit") as answer:
         for line in answer: ...
         answer.warnings
 
-It blocks, and needs nothing but the standard library, so that a command starts quickly.
+Standard library only, so that a command starts quickly.
 """
 
 from __future__ import annotations
@@ -72,7 +72,8 @@ def send_request(
     body: bytes = b"",
     patience: float | None = None,
 ) -> Iterator[SingleRequest]:
-    """A request that succeeded, with a body of JSON if there is one. Raises ``RequestFailed`` if it doesn't, or if nothing comes for ``patience`` seconds."""
+    """A successful response; ``body`` is sent as JSON. Raises ``RequestFailed`` for any other, or after
+    ``patience`` seconds without data."""
     try:
         access = logged_in(access)
         connection = _connection(access, patience)

@@ -1,11 +1,11 @@
-"""What can be asked of an object besides the object itself: how many, where, on whose behalf, and to go.
+"""Subresources: scale, eviction, binding, token.
 
     await scale(api, StatefulSet, "db", "default", 5)
     await evict(api, "db-0", "default", uid=pod.uid)
     await bind(api, "db-0", "default", "node-1")
     token, expires = await mint_token(api, "db", "default", seconds=3600, pod=pod)
 
-``status`` is not here: it is read and written with the verbs of ``Api``, which take a subresource.
+For ``status`` the verbs of ``Api`` take a parameter.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Requests and streams to an API server, whatever lies between.
+"""Requests and streams to an API server.
 
     answer = await transport.request(ClientRequest("GET", "/api/v1/namespaces/default"))
     async with transport.stream(ClientRequest("GET", "/api/v1/pods", query={"watch": "1"})) as stream:
         async for data in stream.chunks: ...
 
-``http_transport`` goes over the network, ``in_process`` to a server in the same process. A transport retries nothing and judges
-no status. When no answer comes it says which of two cases it is: nothing was sent, or the outcome is unknown.
+A transport retries nothing and raises for no status. Without a response it reports whether the request was
+not sent, or its outcome is unknown.
 """
 
 from __future__ import annotations
@@ -83,7 +83,8 @@ class ResponseStreamReader:
         return bytes(found)
 
     async def lines(self) -> AsyncGenerator[list[bytes], None]:
-        """Whole lines of any length, as many at a time as have come; a last one that has no end is dropped."""
+        """Whole lines of any length, as many at a time as have arrived; an unfinished last line is
+        dropped."""
         rest: list[bytes] = []
         async for data in self.chunks:
             *ended, open_end = data.split(b"\n")

@@ -1,7 +1,4 @@
-"""The lines of a watch, decoded: what happened to which object.
-
-for event in decode(lines, Pod, trees): ...
-"""
+"""Decodes the lines of a watch."""
 
 from __future__ import annotations
 

@@ -1,30 +1,23 @@
-"""A view of a collection that is never silently dead: the machine that says what to ask next and what the answers mean.
+"""The state machine of a reliable watch; ``watcher`` does its I/O.
 
     watch = WatchMachine(Pod, Random(7), Trees())
-    watch.next()                       # StartWatch(initial=True, …): the objects that there are, then what changes
+    watch.next()                       # StartWatch(initial=True, …): present objects, then changes
     watch.took(lines)                  # [Restarted([...])], later [Applied(pod), Deleted(pod), Marked(90)]
     watch.ended()                      # the stream is over
     watch.next()                       # StartWatch(revision=90, …): where it left off
 
-It does no I/O and knows no clock; ``watcher`` carries out what it asks. Its states:
+States:
 
-* ``StreamingState``: one watch brings the objects that there are, a bookmark that ends them, then changes. It is the way that
-  costs the server least. A server that refuses it, or does not know what is meant (an ordinary bookmark, or silence), is
-  asked the other way from then on.
-* ``ListingState``: the objects come in pages. Pages that can't be continued (410) are thrown away and begun anew.
-* ``WatchingState``: changes after a revision. Whatever ends a watch (its time, silence, a broken connection), the next goes on
-  where it stopped; only if the server has forgotten that place (410), or refuses, is everything read anew.
-* ``WaitingState``: after a failure, before the next request. Pauses double with each failure in a row, and are spread by
-  chance; a failure counts until a watch has brought something.
+* ``StreamingState``: one watch sends the objects, a bookmark, then changes; cheapest for the server. If the
+  server does not support it, lists are used from then on.
+* ``ListingState``: the objects come in pages. On a 410 the list is restarted.
+* ``WatchingState``: changes after a revision. Whatever ends a watch, the next resumes there; after a 410, or
+  a refusal, everything is read again.
+* ``WaitingState``: after a failure. Pauses double, with jitter; a watch that delivers something resets them.
 
-What is handed on:
-
-* ``Restarted``: these are all objects there are, at one moment, in place of whatever was known. It comes first and after
-  each gap, never in pieces.
-* ``Applied``, ``Deleted``: in the order of revisions; what is older than what was handed on before is dropped.
-* ``Marked``: nothing changed up to this revision.
-
-Reads are always current, never "any version will do": what is handed on never goes back in time.
+Events: ``Restarted`` has all objects of one moment; it comes first and after each gap. ``Applied`` and
+``Deleted`` come in order of revision; older ones are dropped. ``Marked``: nothing changed up to this
+revision. Reads are always current, so events never go back in time.
 """
 
 from __future__ import annotations
@@ -92,8 +85,8 @@ class ReadPage:
 
 @dataclass(frozen=True, slots=True)
 class StartWatch:
-    """Open a watch; tell ``WatchMachine.took`` for as long as it ``is_open``, then ``WatchMachine.ended``, or ``WatchMachine.silent`` after
-    so many seconds without a line."""
+    """Open a watch; call ``WatchMachine.took`` while it ``is_open``, then ``ended``, or ``silent`` after so
+    many seconds without a line."""
 
     seconds: int
     revision: int = 0
@@ -157,7 +150,8 @@ class WatchMachine:
         self.is_open = False
         """A stream is being read, and what it says counts."""
         self.beginnings = 0
-        """How often it was begun anew, or gone on with after a failure. A watch whose time is up is gone on with at once."""
+        """How often it was restarted, or resumed after a failure. A watch that reached its time limit is
+        resumed at once."""
         self.problem = ""
         """What went wrong, until something good has come since."""
         self.state: State = self._begin
@@ -191,7 +185,7 @@ class WatchMachine:
         return [self._complete(revision)]
 
     def opened(self) -> None:
-        """The server has begun to answer. On a collection where nothing happens that is all there is to hear for long."""
+        """The response has started. On an idle collection nothing more arrives for long."""
         if isinstance(self.state, WatchingState):
             self.problem = ""
 

@@ -1,10 +1,9 @@
-"""Carries out what ``watching`` asks: the requests, the waits, the time limits.
+"""Carries out what ``watch_machine`` requests.
 
     watcher = WatchRunner(api, Pod, Random(), Trees(), namespace="default")
     await watcher.run(deliver)          # deliver([Restarted([...])]), later deliver([Applied(pod), ...])
 
-It goes on until it is cancelled, whatever happens to the server; ``problem`` says what is wrong meanwhile. Who can't rely on
-what a watch has brought so far lists again with ``restart``.
+It runs until cancelled; ``problem`` is the current failure. ``restart`` makes it list again.
 """
 
 from __future__ import annotations
@@ -51,8 +50,8 @@ class WatchRunner:
         streaming: bool = True,
         partial: bool = False,
     ) -> None:
-        """What is watched is one namespace, or all; labels and fields are selectors; ``partial`` is the metadata alone.
-        See ``WatchMachine`` for the others."""
+        """One namespace or all; labels and fields are selectors; ``partial`` has metadata only. See
+        ``WatchMachine``."""
         self._api = api
         self._noun = noun
         self._watch = WatchMachine(noun, rng, trees, streaming=streaming)

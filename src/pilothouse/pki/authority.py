@@ -1,11 +1,10 @@
-"""A certificate authority of one's own, and what it signs.
+"""A certificate authority and what it signs.
 
     authority = Authority.make("pilothouse", now)
     serving = authority.serving(["localhost", "127.0.0.1"], now)
     admin = authority.client("admin", ["system:masters"], now)
 
-Keys are ECDSA on P-256: small, quick to make, understood by every client. ``KeyPair`` is a certificate and its key
-as PEM text; this module and its neighbours are the only place that knows the cryptography library.
+Keys are ECDSA on P-256. ``KeyPair`` is a certificate and its key as PEM.
 """
 
 from __future__ import annotations
@@ -98,14 +97,15 @@ class Authority:
         return self._sign(subject, now, ExtendedKeyUsageOID.CLIENT_AUTH, key_format=CLIENT_KEY_FORMAT)
 
     def peer(self, name: str, names: Sequence[str], now: datetime.datetime) -> KeyPair:
-        """A certificate for one of several that call each other: good to serve with under these names, and to call with."""
+        """A certificate to serve under these names and to connect as a client, for peers."""
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
         alternatives = x509.SubjectAlternativeName([_general_name(each) for each in names])
         purposes = (ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH)
         return self._sign(subject, now, *purposes, alternatives=alternatives)
 
     def stands_behind(self, credential: KeyPair, now: datetime.datetime) -> bool:
-        """Whether this authority signed that certificate, the key is its own, and it is not about to expire."""
+        """Whether this authority signed the certificate, the key belongs to it, and it does not expire
+        soon."""
         try:
             certificate = x509.load_pem_x509_certificate(credential.certificate)
             key = _load_key(credential.key)
@@ -113,7 +113,7 @@ class Authority:
         except (ValueError, TypeError, InvalidSignature):
             return False
         started = certificate.not_valid_before_utc <= now
-        # A short-lived certificate, as of an authority near its end, is renewed in the last third of its life.
+        # A short-lived certificate, as of an expiring authority, is renewed in the last third of its life.
         life = certificate.not_valid_after_utc - certificate.not_valid_before_utc
         lasting = now + min(RENEW_BEFORE, life / 3) < certificate.not_valid_after_utc
         return started and lasting and key.public_key() == certificate.public_key()
@@ -153,7 +153,7 @@ class Authority:
         now: datetime.datetime,
         lifetime: datetime.timedelta,
     ) -> x509.Certificate:
-        """A certificate of this authority, which itself signs nothing; ``extensions`` each with whether it is critical.
+        """A certificate that is no CA; ``extensions`` each with whether it is critical.
 
         Raises ``UnusableError`` if the authority is out of its dates.
         """
@@ -253,7 +253,7 @@ def _load_key(pem: bytes) -> PrivateKeyTypes:
     """A private key that it takes little time to read and to sign with. Raises ValueError, TypeError."""
     if len(pem) > _LONGEST_KEY:
         raise ValueError(f"the key has {len(pem)} bytes; at most {_LONGEST_KEY} are read")
-    # Whether the factors of an RSA key are primes is not asked: that takes minutes for a large one, and the key is its owner's own.
+    # Primality of an RSA key's factors is not checked: that takes minutes for a large key.
     key = serialization.load_pem_private_key(pem, None, unsafe_skip_rsa_key_validation=True)
     if isinstance(key, rsa.RSAPrivateKey) and key.key_size > _LARGEST_RSA:
         raise ValueError(f"the RSA key has {key.key_size} bits; at most {_LARGEST_RSA} are taken")

@@ -4,8 +4,8 @@
     ca-next.crt, ca-next.key   the one that will (while it is being replaced)
     ca-previous.crt            those that did, and still are trusted
 
-A step from one state to the next writes several files, in an order that leaves no doubt when it is cut short: ``read``
-then finds the state before the step, or completes it.
+A step writes several files in an order that lets ``read`` find the state before an interrupted step, or
+complete it.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Signed claims: JSON Web Tokens, ES256 and nothing else.
+"""JSON Web Tokens, ES256 only.
 
     token = key.sign({"sub": "system:serviceaccount:t:robot", "exp": 1700003600})
     key.verify(token)          # the claims, or ValueError that says what is wrong
 
-Only the signature is this module's business. What the claims must say is up to the caller.
+Signatures are checked, claims are up to the caller.
 """
 
 from __future__ import annotations

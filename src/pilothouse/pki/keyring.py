@@ -1,15 +1,12 @@
-"""The key folder of a control plane: its authority, the server's certificate, the administrator's.
+"""The key folder of a control plane.
 
     keyring = Keyring(folder)
     authority = keyring.authority(now)
     keyring.serving(authority, names, now)      # Pair(certificate=…/apiserver.crt, key=…/apiserver.key)
-    keyring.admin(authority, now)
-    keyring.controller_manager(authority, now)
     keyring.node("laptop", authority, now)
 
-What is there and good is kept; what is missing, about to expire, signed by another authority or made for other names
-is made again. The authority is the exception: it is never replaced silently, since everyone who trusts it would be
-locked out.
+Certificates that are missing, about to expire, of another authority or for other names are created again. The
+authority is never replaced: all who trust it would be locked out.
 """
 
 from __future__ import annotations
@@ -89,7 +86,8 @@ class Keyring:
         authority = Authority(self.authorities(now).current)
         if authority.expiring(now):
             raise UnusableError(
-                f"{self._pair('ca').certificate} is not valid at this time; set the clock right, or replace it "
+                f"{self._pair('ca').certificate} is not valid at this time; set the clock right, or replace "
+                "it "
                 "with `pilothouse certs rotate-ca`"
             )
         return authority

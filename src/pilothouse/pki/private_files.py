@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def private_folder(path: Path) -> Path:
-    """The folder, made if need be, closed to everyone but its owner, who is us. Raises ``PermissionError``."""
+    """The folder, created if missing, accessible to its owner only. Raises ``PermissionError``."""
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
     owner = path.stat().st_uid
     if owner != os.geteuid():

@@ -1,8 +1,8 @@
-"""The signers that our API server is, and what may be asked of each.
+"""The signers of our API server.
 
-    problem = why_refused("kubernetes.io/kube-apiserver-client", asked, ("client auth",))     # "" if it may be signed
+    problem = why_refused("kubernetes.io/kube-apiserver-client", asked, ("client auth",))     # "" if allowed
 
-They are Kubernetes' own, with its rules. Requests for other signers are for others to sign.
+They are Kubernetes' own, with its rules.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _SERVER_DOMAINS = (".localhost", ".svc", ".cluster.local")
 
 
 def serving_name(node: str) -> str:
-    """The host name by which a node's own server is known: one that can be nobody else's, whatever a node is called."""
+    """The host name of a node's server, unique whatever the node is called."""
     return f"{node}.{NODE_DOMAIN}"
 
 

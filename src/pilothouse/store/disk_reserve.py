@@ -1,13 +1,12 @@
-"""Disk space that is kept back, so that a store can delete and compact when its disk is full. All calls block.
+"""Reserved disk space, so that a store can delete and compact when its disk is full. All calls block.
 
     reserve = DiskReserve(Path("data/store"))
     reserve.make()                              # a file of 32 MiB; whether there was room for it
     reserve.release(database, log)              # the disk is full: whether there was anything to give back
 
-The database gets five eighths: all that is in the write-ahead log, 16 MiB and a little more, must fit into it before the log can be
-used again from its start. The log gets two; the rest is for small files beside them. Released space is reserved at once for the
-files that need it, as blocks behind their end, so that what filled the disk gets little of it. Where the filesystem can't do
-that, the first writer gets it.
+The database gets five eighths, as the whole write-ahead log (16 MiB) must fit into it before the log
+restarts; the log two; small files the rest. Released space is allocated at once behind the end of these
+files, where the filesystem can do so, so that other programs get little of it.
 """
 
 from __future__ import annotations
@@ -68,7 +67,7 @@ class DiskReserve:
         return True
 
     def hold(self, database: Path) -> None:
-        """Have blocks behind the end of a database, as many as can be had. A checkpoint gives them back, to whoever comes first."""
+        """Allocate blocks behind the end of a database, as many as possible. A checkpoint frees them."""
         for eighths in (5, 2, 1):
             if _reserve_behind(database, self.size // 8 * eighths):
                 return

@@ -1,14 +1,11 @@
-"""A store whose values are sealed below some prefixes.
+"""A store that encrypts values below some prefixes.
 
     store = EncryptedStore(MemoryStore(), EncryptionKeys.read(...))
-    await store.create("/registry/secrets/t/a", b"{...}")     # sealed on disk, plain to everyone above this store
+    await store.create("/registry/secrets/t/a", b"{...}")     # sealed on disk, plain above this store
 
-Reads, lists, watches and conflicts show plain values, so nothing above notices. A value that is found plain is served
-as it is, and sealed when it is next written; ``reseal`` does that for all of them at once.
-
-**What can't be opened** (its key is missing, or it was tampered with) must not take the rest with it: a cache that
-can't list is of no use to anybody. In the place of such a value stands what ``interface.unreadable`` makes of the
-reason, which can't be mistaken for JSON; the decoder reports the reason.
+Plain values are served as they are and sealed when next written, or by ``reseal``. A value that can't be
+opened is replaced by ``interface.unreadable`` with the reason, which is no JSON, so that one bad value does
+not break lists.
 """
 
 from __future__ import annotations
@@ -123,10 +120,10 @@ class EncryptedStore:
         return KeyUsage(plain, sealed, tuple(name for name in sealed if name not in self._keys.names))
 
     async def reseal(self) -> AsyncGenerator[Reencrypted, None]:
-        """Seal every value with the first key that is not sealed with it, telling now and then how far it is.
+        """Seal every value with the first key, reporting progress.
 
-        Each is an ordinary write, so other instances and watchers see a new revision with the same content. A value
-        that changes meanwhile was sealed by its writer, unless that writer has another first key: it is looked at again.
+        Each is an ordinary write with a new revision. A value that changes meanwhile is checked again, as its
+        writer may have another first key.
         """
         seen = rewritten = 0
         failed: list[str] = []

@@ -1,10 +1,9 @@
-"""The list of stores: which there are, what each needs, and how it is opened.
+"""The table of stores and how each is opened.
 
     async with opened(StoreOptions(kind="sqlite", folder=Path("data/store"))) as store: ...
 
-A backend's module, and with it the library it needs, is imported only when it is asked for: the command line reads this list
-at each start. To add a store: write its module, and add its name to ``StoreKind`` and its entry to ``BACKENDS``; what it
-needs to know becomes a part of ``StoreOptions``.
+Backends are imported on use, as the command line reads this table at each start. To add one: write its
+module, add its name to ``StoreKind``, its entry to ``BACKENDS`` and its settings to ``StoreOptions``.
 """
 
 from __future__ import annotations

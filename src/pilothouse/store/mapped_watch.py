@@ -1,8 +1,8 @@
-"""A watch seen through a store that lies around another one.
+"""A watch whose batches are mapped by a wrapping store.
 
     store.watch = lambda prefix, after: MappedWatch(inner.watch(prefix, after=after), self._opened)
 
-It is an iterator and not a generator, so that a reader may give up waiting and come back without harm, as with every watch.
+An iterator, not a generator, so that cancelling a read is harmless, as with every watch.
 """
 
 from __future__ import annotations

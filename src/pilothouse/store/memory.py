@@ -1,11 +1,10 @@
-"""A store in this process's memory: the model that the other backends are held to.
+"""A store in memory: the simple reference model, for tests and the simulator.
 
     store = MemoryStore()
     await store.create("/a", b"1")
 
-The latest values lie in a dictionary, and every change since the last compaction in a list. A listing of the past is
-the present with the later changes undone, which needs nothing but what a change carries anyway. It is meant to be
-plainly right rather than fast: for tests, trials and the simulator.
+It has the latest values in a dictionary and all changes since the last compaction in a list; a past listing
+undoes the later changes.
 """
 
 from __future__ import annotations

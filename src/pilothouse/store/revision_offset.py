@@ -1,13 +1,11 @@
-"""A store whose revisions are those of another one, moved up by a fixed distance.
+"""A store whose revisions are those of another one plus a fixed offset.
 
     store = RevisionOffsetStore(etcd, by=1_000_000_051_234)
     await store.create("/a", b"1")          # 1000000051236, where etcd says 2
 
-etcd counts from one, and can't be set to another number. After a restore into a new etcd its revisions would begin below
-those that clients remember, and a watch from a remembered revision would wait in silence for it to come. Moved up, they
-begin above every revision that was ever handed out: a client that asks for one below gets ``Compacted``, and lists again.
-
-The distance is kept in the store itself (``restore``), so that every instance moves by the same.
+After a restore into a new etcd, which counts from one, a watch from a remembered revision would wait in
+silence. With the offset all new revisions are above the old ones, which are ``Compacted``, so clients list
+again. The offset is kept in the store (``restore``).
 """
 
 from __future__ import annotations
@@ -31,7 +29,7 @@ from pilothouse.store.interface import (
 from pilothouse.store.mapped_watch import LostWatch, MappedWatch
 
 RESTORE_LEAP = 10**12
-"""More than a store writes in a year of nothing else; a few thousand restores fit into what a float can count."""
+"""More than a store writes in a year; a few thousand restores fit into a float's integers."""
 
 _FIRST = 1
 """Where etcd begins to count."""

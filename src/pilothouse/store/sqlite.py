@@ -1,26 +1,20 @@
-"""A store in a folder, on SQLite: the default.
+"""The default store: a folder with an SQLite database.
 
     store = await SqliteStore.open(Path("data/store"))
     await store.create("/a", b"1")          # on disk when this returns
 
-Three places, one job each:
+* *The loop's thread* has the latest value of every key, decides writes, notifies watchers and serves reads of
+  the present. No SQL.
+* *The writing thread* (`GroupCommit`) appends decided writes to the revision log, all waiting ones in one
+  transaction, and does housekeeping in between.
+* *The reading thread* reads the past on a second connection: old listings, and changes for watchers behind.
 
-* *The loop's thread* holds the latest value of every key, decides each write against it, hands changes to watchers,
-  and answers reads of the present. No SQL.
-* *The writing thread* (`GroupCommit`) appends the writes that were decided to the revision log, all that wait in one
-  transaction, and does the housekeeping between two of them, a little at a time.
-* *The reading thread* reads the past from a second connection: listings at older revisions, and changes for watchers
-  that are behind.
+A key with a write under way is *busy*: further writes to it, or guarded by it, wait until it is durable. So
+no reader gets a value that could still be lost. If a commit fails, all writes under way end with
+``Unavailable``, the loop takes over what is on disk, and their revisions are not reused.
 
-A key with a write under way is *busy*: further writes to it, or guarded by it, wait until that one has settled, and are
-then decided on what is durable. So no reader gets a value that could still be lost, and a write's place in the
-log is settled the moment it is decided.
-
-On a full disk deletions and compaction continue (``disk_space``). A file that turns out to be damaged is not written any more, and
+On a full disk deletions and compaction continue (``disk_space``). A damaged file is not written any more;
 reads of the present continue from memory (``damage_messages``).
-
-When a commit fails, every write under way ends with ``Unavailable``, the writing thread reads from disk what is really
-there, and the loop takes that for the truth. Their revisions are not used again.
 """
 
 from __future__ import annotations
@@ -133,11 +127,11 @@ class SqliteStore:
         reserve_after: float = 10.0,
         vfs: str = "",
     ) -> SqliteStore:
-        """Own the folder and read what is in it.
+        """Lock the folder and read it.
 
-        ``restored`` says that its files were brought back from an earlier time by other means than ``copy_to``: the
-        store then goes on far above any revision that clients may have seen. ``reserve_after`` is for how many seconds a
-        store has to be open before disk space is kept back. ``vfs`` names SQLite's way to files.
+        ``restored``: the files are from an earlier time and not from ``copy_to``, so the store continues far
+        above any revision that clients may have seen. Disk space is reserved after ``reserve_after`` seconds.
+        ``vfs`` is SQLite's.
         """
 
         def blocking() -> tuple[StoreDirectory, RevisionLog, LogReader, list[Row], DiskSpace]:
@@ -244,7 +238,7 @@ class SqliteStore:
         self._untidy.set()
 
     async def copy_to(self, path: Path) -> None:
-        """Write a copy to a file that must not exist, while the store goes on; it can be opened as ``store.db``."""
+        """Copy the running store to a file that must not exist; it can be opened as ``store.db``."""
         self._check_open()
         try:
             await self._read(lambda: self._reader.copy_to(path))

@@ -1,7 +1,9 @@
-"""What is wrong with a store that still answers: no room on its disk, damage in its file.
+"""The condition of a store that still answers: full disk, damaged file.
 
-condition = condition_of(store)         # of the store at the bottom of those that are built round it
-condition.full, condition.problem
+    condition = condition_of(store)         # of the innermost store
+    condition.full, condition.problem
+
+See ``disk_space`` and ``damage_messages``.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""A store that knows how long its calls take.
+"""A store that measures the duration of its calls.
 
     store = TimedStore(MemoryStore())
     await store.create("/a", b"1")
     store.seconds["create"].counts
 
-A call that fails has taken its time too. Watches are not timed: they have no end.
+Failed calls count too. Watches are not timed.
 """
 
 from __future__ import annotations

@@ -1,13 +1,7 @@
-"""The admission plugins, and when each of them sees a write.
+"""The admission plugins and their order: a plugin returns at once for kinds that it does not handle.
 
-| when | what |
-|---|---|
-| an object is created | the state of its namespace, then what plugins add to it (``mutating``) |
-| before validation | whether its user may write what it contains (``authorizing``) |
-| after validation | the policies of its namespace and of this installation (``validating``) |
-| an object is deleted | whether it is one that has to stay |
-
-The chain knows no kind: a plugin returns at once for what is not its business.
+On create: the state of the namespace, then ``mutating``. Before validation: ``authorizing``, whether the user
+may write this content. After validation: ``validating``, the policies. On delete: objects that must stay.
 """
 
 from __future__ import annotations

@@ -1,12 +1,11 @@
-"""Configuration files in YAML, read with the line of every mistake.
+"""Configuration files in YAML; every problem is reported with its line.
 
     document = compose("kind: Policy\\nrules: yes\\n", "policy.yaml")
     reader = DocumentReader("policy.yaml")
     reader.items(reader.fields(document, "", ("kind", "rules")), "rules", "", reader.text)
     reader.problems      # ['policy.yaml, line 2: rules: must be a list']
 
-A reader gathers what is wrong and goes on with something harmless, so that all mistakes are reported at once.
-The caller looks at ``problems`` before it uses the outcome.
+A reader collects problems and returns harmless values, so callers check ``problems`` before using the result.
 """
 
 from __future__ import annotations

@@ -1,12 +1,10 @@
-"""Fencing: a write made under leadership counts only while that leadership lasts.
+"""Fencing: a write made under leadership succeeds only while that leadership lasts.
 
     Pilothouse-Fence: kube-system/controller-manager/7/0f6a8f5e-6a53-4d59-8a3e-2a4b8a6d3f10
 
-says: I act as the holder of that Lease, in its seventh transition. The write goes through only if the Lease
-still is in that transition when the write is made, which the store checks in the write's own transaction. A
-leader that was paused, lost its lease and woke up gets 409 ``Fenced``, and nothing has changed. The Lease's
-uid may be left out; who gives it can't be taken for the holder of a Lease of the same name that was made
-after the first was deleted, and counts from 0 again.
+The writer holds that Lease in its seventh transition. The store checks this in the write's own transaction; a
+leader that has lost its lease gets 409 ``Fenced``. The optional uid tells a Lease from a later one of the
+same name.
 """
 
 from __future__ import annotations
@@ -66,7 +64,8 @@ def fence_of(headers: Mapping[str, str]) -> WriteFence | None:
     match = _FORM.fullmatch(text.strip())
     if match is None:
         raise errors.bad_request(
-            f"the header {HEADER} must be NAMESPACE/LEASE/TRANSITIONS or NAMESPACE/LEASE/TRANSITIONS/UID, not {text!r}"
+            f"the header {HEADER} must be NAMESPACE/LEASE/TRANSITIONS or NAMESPACE/LEASE/TRANSITIONS/UID, "
+            f"not {text!r}"
         )
     namespace, lease, transitions, uid = match.groups()
     return WriteFence(namespace, lease, int(transitions), uid or "")

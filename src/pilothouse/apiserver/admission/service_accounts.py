@@ -1,12 +1,8 @@
-"""The service account of a new pod: which it is, that it exists, and how its token gets into the pod.
+"""The service account of a new pod and the volume with its token, as Kubernetes adds them.
 
-A pod that names none runs as ``default``. Unless pod or account say otherwise, each container finds at
-``/var/run/secrets/kubernetes.io/serviceaccount`` what it needs to talk to this server: a token bound to the
-pod, the certificates to trust, and the name of its namespace. That is a volume of the pod, added here under
-the name that Kubernetes gives it, so that ``kubectl describe`` and whoever runs the pod find what they know.
-
-A controller makes ``default`` in each namespace. Where none runs, or has not come to it yet, the first pod
-that needs it has it made: pods can be had from a server that is on its own.
+The default is ``default``, which is created here if no controller has done so. Unless pod or account opt out,
+each container gets a bound token, the CA certificates and the namespace at
+``/var/run/secrets/kubernetes.io/serviceaccount``.
 """
 
 from __future__ import annotations

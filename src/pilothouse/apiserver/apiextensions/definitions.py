@@ -1,10 +1,7 @@
-"""CustomResourceDefinitions: a user's own kinds, served from when they are written until they are deleted.
+"""CustomResourceDefinitions: user-defined kinds. Each instance follows the definitions in its own cache.
 
-``Definitions`` follows the definitions in the cache: each instance of the server does that for itself, so all
-of them serve the same.
-
-A definition carries a finalizer of ours. When it is deleted, its kind takes no new objects, those that exist
-are deleted, and when the last is gone the finalizer is dropped.
+A definition has a finalizer of the server: when it is deleted, its kind takes no new objects, existing ones
+are deleted, and the finalizer is removed after the last.
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
-"""How much is recorded of which request: an ordered list of rules, of which the first that matches decides.
+"""How much is recorded of which request: an ordered list of rules; the first match decides.
 
-    policy = AuditPolicy(rules=(AuditRule(level=AuditLevel.NONE, verbs=frozenset({"watch"})), AuditRule(level=AuditLevel.METADATA)))
-    policy.treatment(user, "get", locate(path), path).level      # AuditLevel.METADATA
+    policy = AuditPolicy(rules=(AuditRule(level=AuditLevel.METADATA, verbs=frozenset({"watch"})),))
+    policy.treatment(user, "watch", locate(path), path).level      # AuditLevel.METADATA
 
-The meaning is that of ``audit.k8s.io/v1`` policies: an empty list in a rule matches everything, a request
-that no rule matches is not recorded. The user whom rules look at is the one who authenticated, not whom they
-impersonate.
+As in ``audit.k8s.io/v1``, an empty list in a rule matches everything, and a request without a match is not
+recorded. Rules match the authenticated user, not the impersonated one.
 """
 
 from __future__ import annotations

@@ -1,12 +1,9 @@
-"""The trail as it grows: what was asked for so far, then each record as it happens, of all instances.
+"""The trail as it grows: past records, then each new one, of all instances.
 
-A follower's answer is JSON lines: records, and now and then a ``Status``: ``Success`` once all of the past
-has been told, ``Failure`` for a peer that can't be asked or a follower that was too slow and has to ask
-again. An instance that asks a peer uses the same answer, so it knows when the peer's past is complete, puts
-all pasts in order, and goes on from there.
-
-Records reach the one who gathers them at different speeds. So each is held back for a moment, in which an
-earlier one may still arrive; on a server without peers there is nothing to wait for.
+The response is JSON lines: records, a ``Status`` ``Success`` once all past records are sent, and ``Failure``
+for an unreachable peer or a follower that was too slow. Instances follow each other the same way, so they
+know when a peer's past is complete and merge by time. With peers each record is held back briefly, as an
+earlier one may still arrive.
 """
 
 from __future__ import annotations

@@ -1,12 +1,10 @@
-"""The file that audit records go to, and the older ones beside it.
+"""The audit log file and its rotated backups, readable by their owner only. Calls block.
 
     log = LogFile(Path("audit.log"), Rotation(size=100 * MEGABYTE, backups=10, age=30 * DAY))
     log.write(lines)
     log.files()      # audit.log, audit-2026-02-03T04-05-06.789.log, …: the newest first
 
-Calls block; whoever must not be held up makes them in a thread. ``write`` puts all of its lines into the file
-or raises ``OSError`` and leaves none there that a later ``write`` of the same would repeat. A file that
-somebody else moved away is made anew. Only the owner may read them.
+``write`` writes all lines or raises ``OSError`` and leaves none. A file that was moved away is created again.
 """
 
 from __future__ import annotations
@@ -84,10 +82,9 @@ class LogFile:
         self._append(lines)
 
     def files(self) -> list[BinaryIO]:
-        """The file and its backups, the newest first, open for reading; whoever asks closes them.
+        """The file and its backups, newest first, open for reading; the caller closes them.
 
-        The file itself is opened before the backups are looked for: a rotation meanwhile hides nothing.
-        """
+        The file is opened before the backups are listed, so a concurrent rotation hides nothing."""
         current = _opened([self.path])
         newest_first = current + _opened(reversed(self.backups()))
         by_number = {os.fstat(file.fileno()).st_ino: file for file in reversed(newest_first)}

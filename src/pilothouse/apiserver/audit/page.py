@@ -1,8 +1,7 @@
-"""The audit trail through the API: ``GET /pilothouse/v1/audit``, JSON lines of all instances, by time.
+"""``GET /pilothouse/v1/audit``: the audit records of all instances as JSON lines, by time.
 
-The instance asked reads its own files, asks its peers for theirs, and merges. A peer that can't be
-asked is named in a ``Warning``; the records of the others are served. With ``follow`` the answer continues
-with every later record.
+The instance merges its own records with those of its peers. An unreachable peer is named in a ``Warning``.
+With ``follow`` later records are streamed.
 """
 
 from __future__ import annotations

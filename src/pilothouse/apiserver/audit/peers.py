@@ -1,13 +1,12 @@
-"""PeerTrails the other instances for their part of the trail.
+"""Reads the audit records of the other instances.
 
     async with AuditPeers.open(instances, credential) as peers:
         for peer in await peers.others():
             async with peers.lines(peer, {"user": "alice"}) as lines:
                 async for line in lines: ...
 
-They are asked as any client asks, at the address and with the authority that they announced, with a
-certificate of the authority that all instances share. What they are asked for is their own records alone, so
-nobody asks in circles.
+Requests go to the announced address, with a certificate of the shared authority. They ask for the peer's own
+records only, so requests never loop.
 """
 
 from __future__ import annotations

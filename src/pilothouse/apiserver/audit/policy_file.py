@@ -2,8 +2,8 @@
 
     read_policy("apiVersion: audit.k8s.io/v1\\nkind: Policy\\nrules: [{level: Metadata}]\\n", "policy.yaml")
 
-A file with any mistake is refused as a whole, with every mistake, its line and its field: a policy that
-records less than its author thinks is worse than a server that does not start.
+Any mistake refuses the whole file, with line and field: a server that does not start is better than a policy
+that records less than intended.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""What somebody wants to see of the trail: the query of a request for it, understood.
+"""The query of a request for audit records.
 
     AuditQuery.parse({"user": "alice", "object": "pods/web-0", "since": "1h"}, resolve, now)
 
-A record is judged by its line. Lines are our own and compact, so most that don't match are passed by on
-their bytes alone.
+Records are our own compact lines, so most that don't match are rejected without decoding.
 """
 
 from __future__ import annotations

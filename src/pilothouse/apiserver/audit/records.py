@@ -1,10 +1,8 @@
-"""Audit records: one JSON line of the kind ``Event`` of ``audit.k8s.io/v1`` for a stage of a request.
+"""Audit records: one JSON line of the kind ``Event`` of ``audit.k8s.io/v1`` per stage of a request.
 
-    AuditRecorder(policy, "host-1").line(sight)
-    # b'{"kind":"Event","apiVersion":"audit.k8s.io/v1","level":"Metadata","auditID":"…","stage":"ResponseComplete",…}\\n'
+    AuditRecorder(policy, "host-1").line(sight)    # b'{"kind":"Event",…,"stage":"ResponseComplete",…}\\n'
 
-A line holds what the policy asks for and nothing that is confidential. It is made after the request was
-answered. Most requests repeat parts of earlier ones (user, address, object), so these are cached as JSON.
+A line is made after the response is sent. Repeated parts (user, address, object) are cached as JSON.
 """
 
 from __future__ import annotations

@@ -1,18 +1,14 @@
-"""From requests to lines in a file, without holding up a request.
+"""Turns requests into audit lines and writes them to a file, without delaying a request.
 
     trail = AuditTrail(log, recorder, clock)
     async with trail.running():
         trail.saw(arrival, request, status, answer)     # from the connection; never waits, never raises
         await trail.flushed(2.0)
 
-What is seen goes onto a queue. When the answers of this turn of the event loop are on their way, the queue
-becomes lines: on the loop, a little at a time, since a line takes microseconds and a thread would only fight
-for the interpreter; and soon, since a request that is kept for long costs more memory traffic than its line.
-A few times a second the lines are written, which is what a disk can make slow, in a thread of its own.
-
-Queue and lines have bounds, in records and in bytes; what comes when they are full is counted and gone. A
-file that can't be written is tried again and again. A process that is killed loses the last fraction of a
-second.
+Entries are queued and encoded on the event loop, a few at a time after the responses of a turn are sent:
+encoding takes microseconds, so a thread would only contend for the interpreter. A thread writes the lines a
+few times a second. Queue and lines are bounded in records and bytes; what exceeds them is dropped and
+counted. Failed writes are retried. A killed process loses the last fraction of a second.
 """
 
 from __future__ import annotations

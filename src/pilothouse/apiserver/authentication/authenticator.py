@@ -1,20 +1,13 @@
-"""Who is asking: client certificates, static bearer tokens, and tokens that an issuer vouches for.
+"""Authentication: client certificates, static bearer tokens, and tokens of an issuer.
 
     authenticator = Authenticator(read_tokens(text, "tokens.csv"))
-    authenticator.identify(certificate, "Bearer s3cret")    # User(name="alice", groups=("dev", "system:authenticated"))
-    authenticator.review("s3cret", (AUDIENCE,))             # the same, and for which of these audiences the token is
+    authenticator.identify(certificate, "Bearer s3cret")    # User("alice", groups=("dev", …))
+    authenticator.review("s3cret", (AUDIENCE,))             # the same, and the audiences of the token
 
-The first way in that succeeds counts: certificate, then token. A credential that is presented and wrong is a
-401, never a silent fall back to anonymous. Whoever presents none is anonymous, where that is allowed. A
-certificate reaches this module only after TLS has verified its chain, its dates and that it is meant for
-clients.
-
-An issuer judges by what it can see, which may be a little behind what was written, on this server or another.
-A token that is good but for something unseen is judged again after catching up (``identify_surely``): the
-usual case never waits.
-
-Tokens are looked up by their digest, so the time a lookup takes says nothing about how much of a guess was
-right.
+A certificate, which TLS has verified, precedes a token. An invalid credential is a 401, never anonymous.
+Issuers read the cache, which may be slightly stale; a token that refers to an object unknown there is
+reviewed again by ``identify_surely`` once the cache is fresh. Tokens are looked up by digest, so timing
+reveals nothing.
 """
 
 from __future__ import annotations
@@ -86,9 +79,9 @@ class Authenticator:
         self._issuers.append((issuer, catch_up))
 
     def identify(self, certified: User | None, authorization: str | None) -> User:
-        """The user, given whom the connection's certificate names and the ``Authorization`` header; or 401.
+        """The user, from the connection's certificate and the ``Authorization`` header; or 401.
 
-        Raises ``DependencyUnknownError`` where ``identify_surely`` may give another answer.
+        Raises ``DependencyUnknownError`` if ``identify_surely`` may give another answer.
         """
         if certified is not None:
             return certified
@@ -143,9 +136,9 @@ class Authenticator:
 
 
 def certified_user(certificate: Certificate | None, encoded: bytes | None = None) -> User | None:
-    """Whom a certificate names: the common name is the user, each organization a group. None without a name.
+    """The user of a certificate: common name, and organizations as groups. None without a name.
 
-    ``encoded`` is the same certificate in DER, by whose digest the credential is known.
+    ``encoded`` is the certificate in DER, whose digest identifies the credential.
     """
     name = uid = ""
     groups: list[str] = []
@@ -164,9 +157,9 @@ def certified_user(certificate: Certificate | None, encoded: bytes | None = None
 
 
 def read_tokens(text: str, source: str) -> Tokens:
-    """The users of a static token file: lines of ``token,user,uid`` and perhaps ``"group,group"``.
+    """The users of a static token file: lines of ``token,user,uid`` and optionally ``"group,group"``.
 
-    Empty lines and lines that begin with ``#`` are skipped. ``source`` is what messages call the file.
+    Empty lines and ``#`` comments are skipped. ``source`` names the file in messages.
     """
     tokens: dict[bytes, User] = {}
     lines: dict[bytes, int] = {}
@@ -186,7 +179,8 @@ def read_tokens(text: str, source: str) -> Tokens:
             raise TokenFileError(f'{where}: {len(cells)} of the columns token,user,uid[,"group,group"]')
         if len(cells) > 4:
             raise TokenFileError(
-                f'{where}, column 5: one column too many; several groups go in one, quoted: "{cells[3]},{cells[4]}"'
+                f"{where}, column 5: one column too many; several groups go in one, quoted: "
+                f'"{cells[3]},{cells[4]}"'
             )
         for column, (cell, meaning) in enumerate(zip(cells, ("token", "user"), strict=False), 1):
             if not cell:

@@ -1,20 +1,14 @@
-"""Bootstrap tokens: how a machine that has nothing yet is let in, once, to ask for a certificate.
+"""Bootstrap tokens: a new machine authenticates with one to request its first certificate.
 
     tokens = BootstrapTokens(catalog, cache, objects, clock)
-    tokens.review("abcdef.0123456789abcdef", (AUDIENCE,))   # system:bootstrap:abcdef, of the group system:bootstrappers
+    tokens.review("abcdef.0123456789abcdef", (AUDIENCE,))   # system:bootstrap:abcdef
     await tokens.spend("abcdef", "csr-x7k2p", asked)        # "" the first time, else why not
 
-A token is a Secret of the type ``bootstrap.kubernetes.io/token`` in ``kube-system``, as kubeadm makes them:
-``token-id``, ``token-secret``, ``expiration``, ``usage-bootstrap-authentication`` and ``auth-extra-groups``.
-Deleting it ends the token.
-
-Unlike with Kubernetes a token is good for one certificate. Before the first one is signed, the request's
-name, the node and a hash of what is asked for are written into the Secret, in one compare-and-swap; every
-later request of the same token fails, also one of the same name for another node or key. The bearer still
-gets in for a few minutes after that, to fetch what was signed.
-
-With ``node-name`` a token is for the node of that name from the beginning. The name goes with its bearer, in
-``extra``.
+A token is a Secret of type ``bootstrap.kubernetes.io/token`` in ``kube-system``, as kubeadm creates them.
+Unlike in Kubernetes it is good for one certificate: before signing, request name, node and a hash of the
+request are written into the Secret by compare-and-swap, and every other request of the token fails. It still
+authenticates for a few minutes, to fetch the certificate. ``node-name`` limits a token to one node; the name
+is in the user's ``extra``.
 """
 
 from __future__ import annotations

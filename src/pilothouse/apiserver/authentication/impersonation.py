@@ -1,13 +1,12 @@
-"""Acting as somebody else, by headers.
+"""Impersonation by headers.
 
     Impersonate-User: system:serviceaccount:t:robot
     Impersonate-Group: dev                       (may be repeated)
     Impersonate-Uid: 42
     Impersonate-Extra-scopes: read               (may be repeated)
 
-The user who really asks needs the verb ``impersonate`` on each of these: on users, or serviceaccounts in
-their namespace; on groups; on uids and userextras of ``authentication.k8s.io``. From then on the request is
-the other's in every respect; who really asked stays with it, for the record.
+The authenticated user needs the verb ``impersonate`` on users or serviceaccounts, groups, and uids and
+userextras of ``authentication.k8s.io``. The audit record names both users.
 """
 
 from __future__ import annotations

@@ -1,13 +1,10 @@
-"""Service accounts' tokens: whose they are, and whether they are good now.
+"""Verification of service account tokens, which ``registry.token_requests`` issues.
 
     tokens = ServiceAccountTokens(signing_key, cache, clock)
-    tokens.review(token, (AUDIENCE,))       # TokenReviewResult(user=User("system:serviceaccount:t:robot", …), audiences=…)
+    tokens.review(token, (AUDIENCE,))       # TokenReviewResult(user=…, audiences=…)
 
-A token is signed for a while, for some audiences, perhaps for one pod, secret or node; see
-``registry.token_requests``. Its signature never changes and is checked once. Everything else is looked at each time: its dates, and
-whether the account and the object that it is bound to still exist, with the same uid. An object is decoded
-once for each of its revisions. Something that is being deleted counts as gone a minute after it should have
-been.
+The signature is checked once per token; dates, and that account and bound object still exist with the same
+uid, each time. An object counts as gone a minute after its deletion timestamp.
 """
 
 from __future__ import annotations
@@ -114,7 +111,8 @@ class ServiceAccountTokens:
         meant = tuple(each for each in claims.aud if each in audiences)
         if not meant:
             raise _untrusted(
-                f"token audiences {_quoted(claims.aud)} is invalid for the target audiences {_quoted(audiences)}"
+                f"token audiences {_quoted(claims.aud)} is invalid for the target audiences "
+                f"{_quoted(audiences)}"
             )
         private = claims.kubernetes
         self._find("serviceaccounts", private.namespace, private.serviceaccount, now)

@@ -1,13 +1,11 @@
-"""Who may do what.
+"""Authorization: ``Authorizer`` decides about a user and the attributes of a request, without I/O.
 
     decision = authorizer.decide(user, attributes)
     if not decision.allowed:
         raise refusal(user, attributes, decision.reason)
 
-``Authorizer`` is the seam: an implementation answers for a user and the attributes of a request, without I/O.
-It may allow, deny, or have no opinion. A ``Chain`` asks one after the other and takes the first that has one;
-if none has, the answer is no. So whoever restricts (a node to its pods, a pilot to its cluster) goes ahead of
-whoever grants, and nothing that is granted can widen the restriction.
+It allows, denies, or has no opinion. A ``Chain`` takes the first opinion, else denies. Restricting
+authorizers (nodes, pilots) precede granting ones, so that no role widens a restriction.
 """
 
 from __future__ import annotations

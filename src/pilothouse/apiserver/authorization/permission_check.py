@@ -1,11 +1,11 @@
-"""Whether a request may be made, asked before anything is done about it.
+"""Authorizes requests.
 
     permits = PermissionCheck(authorizer)
     permits.demand(request, Attributes.of_path("get", "/version"))       # raises a 403 that says why
     permits.demand_place(request, "list", locate(request.path), params)
-    permits.fence(request)                                               # the leadership that a write is made under
+    permits.fence(request)                                               # the leadership of a write
 
-What was decided is left in the request, for its audit record.
+The decision is left in the request for its audit record.
 """
 
 from __future__ import annotations
@@ -61,9 +61,8 @@ class PermissionCheck:
             raise refusal(request.user, attributes, reason)
 
     def fence(self, request: Request) -> WriteFence | None:
-        """The leadership that a write is made under. Whether it holds tells something about the Lease: so it
-        must be one that the user may read.
-        """
+        """The leadership that a write is made under. Its outcome reveals the Lease, so the user must be
+        allowed to read that."""
         fence = fence_of(request.headers)
         if fence is not None:
             asked = Attributes(

@@ -1,7 +1,6 @@
 """The catalog of kinds: which resource is served at which group, version and plural.
 
-It starts with the kinds of ``api`` and grows and shrinks with a user's CRDs. ``generation`` changes with
-every change, so that what is derived from the catalog (discovery, OpenAPI) is derived again.
+It has the kinds of ``api`` and of CRDs. ``generation`` changes with every change, for derived documents.
 """
 
 from __future__ import annotations

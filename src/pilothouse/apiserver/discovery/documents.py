@@ -1,14 +1,10 @@
-"""Discovery: what is served, in the two forms that clients know.
-
-kubectl and client-go ask for everything at once (``APIGroupDiscoveryList``); older and smaller clients ask
-for the groups, then for each version's resources. Both are derived from the catalogue and kept until it
-changes.
+"""Discovery documents, aggregated (``APIGroupDiscoveryList``) and per group and version.
 
     discovery = DiscoveryDocuments(catalog)
-    discovery.answer(Request("GET", "/apis/apps/v1"))    # an APIResourceList; None for a path that is not discovery's
+    discovery.answer(Request("GET", "/apis/apps/v1"))    # an APIResourceList; None for other paths
 
-Order matters to clients: the first group and the first version that have a name win. Core comes first, then
-Kubernetes' groups in the order Kubernetes gives them, ours, and then everybody else's by name.
+They are cached until the catalog changes. Clients take the first group and version that has a name, so order
+matters: core, Kubernetes' groups in its order, ours, all others by name.
 """
 
 from __future__ import annotations

@@ -1,15 +1,11 @@
-"""The OpenAPI documents: one for each group and version (v3) with an index, and one of everything (v2).
+"""The OpenAPI documents: v3 per group and version with an index, and v2 of everything.
 
     openapi = OpenAPIDocuments(catalog)
     await openapi.answer(Request("GET", "/openapi/v3"))    # None for a path that is not OpenAPI's
 
-They are what kubectl validates, explains and patches by. Each is made when first asked for; after a change of
-the catalogue only those whose kinds changed are made again. The index names every document with the hash of
-its content: a client that asks with that hash may keep the answer for ever, and one that asks with an old
-hash is sent on.
-
-The one of everything also comes as protobuf: kubectl up to 1.28 asks for that before it writes anything. It
-takes long enough to make that a thread does it.
+Documents are built on first use, and again when their kinds change. The index has the hash of each: requests
+with the current hash are cacheable forever, those with an old one are redirected. v2 is also served as
+protobuf, which kubectl up to 1.28 requires; it is built in a thread.
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
-"""What ``kubectl get`` prints: objects as rows of cells, rendered by the server for every client.
+"""Tables, as ``kubectl get`` prints them: objects as rows of cells.
 
     table_of_object(kind, obj, include=METADATA, now=clock.now())
-    # {"kind":"Table",...,"columnDefinitions":[{"name":"Name",...},{"name":"Age",...}],"rows":[{"cells":["a","6s"],...
+    # {"kind":"Table",...,"columnDefinitions":[{"name":"Name",...},...],"rows":[{"cells":["a","6s"],...
 
-A column is a JSONPath or a function of the object. Times become ages here, because the client's clock may be
-wrong. Beside each row goes as much of the object as was asked for; its metadata, mostly, which is a form of
-its own (PartialObjectMetadata) that garbage collectors list and watch.
+A column is a JSONPath or a function of the object. Ages are computed here, as the client's clock may be
+wrong. A row includes the object, or its PartialObjectMetadata, as requested.
 """
 
 from __future__ import annotations

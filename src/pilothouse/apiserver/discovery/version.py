@@ -1,8 +1,5 @@
-"""``/version``: which API this is, and whose server.
-
-Clients choose their behaviour by ``major`` and ``minor``; the build part after ``+`` is how Pilothouse's own
-components tell this server from a real Kubernetes.
-"""
+"""``/version``. Clients read ``major`` and ``minor``; Pilothouse's own components recognise this server by
+the build part after ``+``."""
 
 from __future__ import annotations
 

@@ -1,15 +1,12 @@
-"""Reads that need no waiting: one object, from the cache, on the spot.
+"""GET of one object from the cache, answered synchronously.
 
     prompt = CachedReads(catalog, cache, authorizer, requests)
     aim = prompt.aim(b"/api/v1/namespaces/t/configmaps/a")      # worked out once for each target
     prompt.answer(aim, request)                                 # a Response, or None
 
-Most requests of a quiet fleet ask for one object as it is. If the cache is current and the user may see it,
-it is answered before any other task runs: without a task, a deadline or a seat of flow control of its own. In
-every other case, refusals and absences included, the answer is None, and the request takes the ordinary path,
-which says why. Both paths answer the same.
-
-What a target means is cached until the catalog changes. The user is authorized each time.
+If the cache is current and the user is authorized, the request needs no task, deadline or seat of flow
+control. In all other cases, errors included, the result is None and the request takes the ordinary path,
+which answers the same. Targets are cached until the catalog changes; the user is authorized each time.
 """
 
 from __future__ import annotations

@@ -60,7 +60,8 @@ class DeleteEndpoint:
                     raise errors.StatusError(
                         problem.code,
                         problem.reason,
-                        f"{errors.qualified(kind.plural, kind.group)} {name!r} was not deleted: {problem.message}",
+                        f"{errors.qualified(kind.plural, kind.group)} {name!r} was not deleted: "
+                        f"{problem.message}",
                         causes=problem.causes,
                     ) from None
         return await self._lists.render(call, listed)

@@ -1,7 +1,4 @@
-"""Failures as answers.
-
-refusal(errors.not_found(…))          # the Status, and Retry-After where trying again is worth it
-"""
+"""Errors as responses: a Status, and Retry-After where retrying helps."""
 
 from __future__ import annotations
 

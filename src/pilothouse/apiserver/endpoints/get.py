@@ -1,7 +1,4 @@
-"""GET of one object: from the watch cache, in stored bytes.
-
-A plain GET takes two header look-ups, one look-up of the item, and one splice.
-"""
+"""GET of one object: from the watch cache, in stored bytes."""
 
 from __future__ import annotations
 

@@ -3,8 +3,7 @@
     options = for_list("limit=500&labelSelector=app%3Dweb")
     options.want    # RevisionMatch.LATEST
 
-``want`` says which state of the collection is asked for; it is the whole of Kubernetes' resourceVersion
-matrix, decided here once, so that nobody else looks at two or three parameters to find out.
+``want`` is the outcome of Kubernetes' resourceVersion matrix: which state of the collection is requested.
 """
 
 from __future__ import annotations

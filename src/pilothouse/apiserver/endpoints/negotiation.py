@@ -1,13 +1,11 @@
-"""What form an answer takes: media type, transform, layout.
+"""Content negotiation: media type, transform, layout of a response.
 
     form = negotiate(request, AnswerEndpoint.OBJECT)
     form.transform     # "", TABLE or PARTIAL
-    form.write(body)   # JSON bytes as the client wants them: compact, pretty, or YAML
+    form.write(body)   # JSON bytes as requested: compact, pretty, or YAML
 
-``Accept`` is walked by quality, then in order. A clause that can't be served (protobuf, a transform that the
-endpoint does not have) is skipped, as Kubernetes does, so that a client's next choice gets its turn. A client
-sends the same header with every request, so answers are remembered by its raw text; in the common case this
-costs one look-up.
+Clauses of ``Accept`` are tried by quality, then in order; unsupported ones (protobuf, a transform that the
+endpoint lacks) are skipped, as in Kubernetes. Results are cached by the raw header.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""What the server itself writes into an object on create, update and delete.
-
-All pure: functions of the object sent, the object stored and the time. Objects are changed in place.
-"""
+"""Metadata that the server sets on create, update and delete. Pure functions that change objects in place."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""PATCH: a JSON, merge or strategic merge patch edits the stored object; see ``apply`` for the fourth.
+"""PATCH: JSON, merge and strategic merge patches; see ``apply`` for the fourth.
 
-A patch is made again until no other writer was faster; only one that pins ``metadata.resourceVersion`` can
-meet a 409.
+A conflicting patch is retried on the latest object, so only one that sets ``metadata.resourceVersion`` gets a
+409.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""The URL grammar: which verb on which resource a path and a method mean.
+"""Resolves URL and method to a verb on a resource.
 
     info = locate("/apis/apps/v1/namespaces/t/statefulsets/db/scale")
     info.group, info.plural, info.name, info.subresource        # ("apps", "statefulsets", "db", "scale")
     verb_of("GET", info, {})                                    # "get"
 
-A path that is no resource's (discovery, health, OpenAPI) has an empty ``plural``.
+Non-resource paths (discovery, health, OpenAPI) have an empty ``plural``.
 """
 
 from __future__ import annotations

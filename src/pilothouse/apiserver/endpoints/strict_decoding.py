@@ -1,7 +1,6 @@
 """From a decoded body to an object of its kind: identity, unknown fields, types, defaults.
 
-Fields that a kind doesn't have are pruned. The client gets a warning (the default), a refusal that lists all
-of them (Strict), or neither (Ignore), as it asks for.
+Unknown fields are pruned, with a warning (default), an error that lists them (Strict), or silently (Ignore).
 """
 
 from __future__ import annotations
@@ -59,7 +58,8 @@ def identify(kind: Kind, value: Any) -> Object:
             )
     if obj["apiVersion"] != kind.api_version:
         raise errors.bad_request(
-            f"the API version in the data ({obj['apiVersion']}) does not match the expected API version ({kind.api_version})"
+            f"the API version in the data ({obj['apiVersion']}) does not match the expected API version "
+            f"({kind.api_version})"
         )
     if obj["kind"] != kind.name:
         raise errors.bad_request(
@@ -83,9 +83,9 @@ def conform(
     document: bytes = b"",
     keep_nulls: bool = False,
 ) -> None:
-    """Prune what is unknown, fill in defaults, refuse what is misshapen. Changes ``obj`` in place.
+    """Prune unknown fields, set defaults, refuse wrong types. Changes ``obj`` in place.
 
-    A null where none is allowed counts as left out, unless they are kept: then it is of the wrong type.
+    A null where none is allowed counts as absent, unless nulls are kept: then it is of the wrong type.
     """
     repeated = repeated or []
     shape = kind.shape
@@ -136,10 +136,7 @@ def _tellable(kind: Kind, problems: list[FieldError]) -> list[FieldError]:
 
 
 def redacted(problem: errors.StatusError, live: Object) -> errors.StatusError:
-    """A problem with a confidential object, without what is stored in it.
-
-    A patch can copy a value to where messages quote it, such as the name.
-    """
+    """A problem with a confidential object without its values: a patch can copy one into a quoted field."""
     metadata = {"annotations": live["metadata"].get("annotations")}
     stored = sorted(
         _texts({**live, "metadata": metadata, "kind": "", "apiVersion": ""}), key=len, reverse=True

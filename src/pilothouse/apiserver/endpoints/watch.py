@@ -36,7 +36,7 @@ class WatchEndpoint:
     ) -> StreamingResponse:
         """Changes of a collection; with a name (the old ``/watch/`` paths), of one object.
 
-        ``allowed``, if given, is asked before each event is sent.
+        ``allowed``, if given, is called before each event is sent.
         """
         request = call.request
         form = negotiate(request, AnswerEndpoint.WATCH)

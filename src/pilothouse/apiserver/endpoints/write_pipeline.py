@@ -1,14 +1,12 @@
-"""The write pipeline: what happens to an object on its way from a request into the store.
+"""The write pipeline, from a request to the store, in kube-apiserver's order.
 
     decode → prepare → track managed fields → complete → admit → validate → store
 
     outcome = await pipeline.create(call, obj, options)
     outcome = await pipeline.update(call, edit, options)        # edit(live): the object that the client wants
 
-The order is kube-apiserver's. Each writing verb is a module beside this one, and differs from the others only
-in how it makes the object: from the body (create, update), from the stored object and a patch (patch, scale),
-by merging what is applied (apply). What differs between kinds is in the ``Kind`` and in the ``Strategy`` of a
-call.
+Verbs differ only in how they make the object: from the body (create, update), from the stored object and a
+patch (patch, scale), by merging (apply). Kinds differ by their ``Kind`` and ``Strategy``.
 """
 
 from __future__ import annotations
@@ -84,9 +82,8 @@ class WritePipeline:
     ) -> Coroutine[Any, Any, WriteOutcome]:
         """Store what ``edit`` makes of the live object; 404 if there is none.
 
-        ``edit`` is called again, on what is stored then, whenever another writer was faster. ``tracked``: it
-        records managed fields itself. ``redacted``: it may copy stored values, which errors must not quote if
-        the kind is confidential.
+        ``edit`` is called again after a conflict. ``tracked``: it records managed fields itself.
+        ``redacted``: it may copy stored values, which errors must not quote if the kind is confidential.
         """
         kind, strategy = call.served.kind, call.strategy
 

@@ -1,13 +1,10 @@
-"""YAML as Kubernetes reads it: 1.1 with its booleans, but times and ``13:00`` are text, and so are keys.
+"""YAML as Kubernetes reads it: 1.1 with its booleans, but times, ``13:00`` and keys are text.
 
     load(b"spec: {on: y, at: 13:00}", 128)     # ({"spec": {"true": True, "at": "13:00"}}, [])
 
-Values are built from the parser's events, on a stack of our own, and every limit is tested before anything is
-built. So no document recurses, and a small one can't become a large object: an alias costs as much as what it
-stands for.
-
-Errors name the line and never quote it: a password that begins with ``*`` or ``!`` is an alias or a tag to
-YAML.
+Values are built from parser events on an explicit stack, and limits are checked first: nothing recurses, and
+an alias costs as much as its target. Errors name the line and never quote it: a password that begins with
+``*`` or ``!`` is an alias or a tag.
 """
 
 from __future__ import annotations
@@ -188,7 +185,8 @@ _BOOLEANS = {
 _NULLS = frozenset({"", "~", "null", "Null", "NULL"})
 _INTEGER = re.compile(r"[-+]?(?:0b[01_]+|0x[0-9a-fA-F_]+|0[0-7_]*|[1-9][0-9_]*)")
 _FLOAT = re.compile(
-    r"[-+]?(?:[0-9][0-9_]*\.[0-9_]*(?:[eE][-+]?[0-9]+)?|[0-9][0-9_]*[eE][-+]?[0-9]+|\.[0-9][0-9_]*(?:[eE][-+]?[0-9]+)?)"
+    r"[-+]?(?:[0-9][0-9_]*\.[0-9_]*(?:[eE][-+]?[0-9]+)?|[0-9][0-9_]*[eE][-+]?[0-9]+|"
+    r"\.[0-9][0-9_]*(?:[eE][-+]?[0-9]+)?)"
 )
 _BASES = {"0b": 2, "0x": 16}
 _LONGEST_NUMBER = 400

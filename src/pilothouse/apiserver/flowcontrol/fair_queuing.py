@@ -1,29 +1,20 @@
-"""Flow control: whose requests are executed when more come than the server takes at once.
+"""Flow control: which requests are executed when more come than the server can take.
 
     flow, weight = controller.admit(request, mutating=False)   # StatusError 429 when there is no seat
     try: ...
     finally: flow.leave(weight)                                # when the client has read the answer
 
-Seats are divided three times:
+* **Lanes.** Reads, mutations and leases have separate seats, so that a flood of one does not block another,
+  least of all lease renewals. Bodies still being received have a lane of their own.
+* **Priority levels.** In each lane a class of users (system, controllers, nodes, agents in pods, workloads,
+  people) has some seats of its own; the rest are shared.
+* **Users.** A user may hold at most twice what is left of what its class can take: one busy user gets two
+  thirds, two get two fifths each, ten get 2/21 each. Service accounts of a namespace are limited together,
+  and then each within that, since anybody with a namespace can create them.
 
-* **Lanes.** Reads, mutations and leases are counted apart. A flood of reads blocks no write, and neither
-  blocks the renewal of a lease, by which a fleet knows who is alive and who leads. Bodies that are still on
-  their way have a lane of their own: a request takes a seat in the others once its body has arrived, so that
-  a client that sends nothing holds none of them.
-* **Classes.** In each lane a class of users (the system, controllers, nodes, agents in pods, workloads,
-  people) has some seats of its own. The rest are open to all, so that a quiet class costs the busy ones
-  little.
-* **Users.** A user may hold at most twice what is left over of what its class can take. One busy user ends up
-  with two thirds, two with two fifths each, ten with 2/21 each. No seat is withdrawn, but as its requests end
-  a user gets no further seats until the others have as many. Service accounts and their tokens are free to
-  anybody with a namespace, so those of a namespace are limited together, and then each of them within that.
-
-There is no queue: a request without a seat gets a 429 with a retry after a second, which every Kubernetes
-client follows. A decision takes a few look-ups and no history, so it is made for every request.
-
-A list of many objects or bytes takes more than one seat, and so does an answer with many bytes in memory;
-seats are held until the client has read the answer. A watch holds its seat until it has started, its initial
-objects included. A read of ``cached_reads`` takes none.
+There is no queue: a request without a seat gets a 429 with Retry-After. Large lists and large responses take
+several seats. Seats are held until the client has read the response; a watch holds its seat until its initial
+objects are sent. ``cached_reads`` takes none.
 """
 
 from __future__ import annotations

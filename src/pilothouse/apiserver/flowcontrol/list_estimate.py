@@ -1,9 +1,4 @@
-"""How much a list is about to read, estimated from its path before anything is read.
-
-ListEstimate(catalog, cache).size_of(locate("/api/v1/namespaces/t/pods"), "limit=5000")      # at most 5000
-
-The unit is an object of ordinary size; one that is larger counts as several.
-"""
+"""Estimates how many objects a list will read, from its path; a large object counts as several."""
 
 from __future__ import annotations
 

@@ -1,13 +1,11 @@
-"""How many endless streams a user may have open: watches, followed logs, sessions in containers.
+"""Limits how many streams a user may have open: watches, followed logs, sessions in containers.
 
     limit = StreamLimit("watches", of_user=1000, of_namespace=10_000)
     limit.check(request)                         # 429 if the user has as many as it may
     answer = limit.counted(request, answer)      # the same answer, counted for as long as it runs
 
-A request returns its seat of flow control once its stream has started, but a stream costs memory and
-descriptors for as long as it lasts, here and at the node. Service accounts are free to anybody with a
-namespace, so those of a namespace are limited together as well. The system's own users
-(``PriorityLevel.SYSTEM``) have no limit.
+A stream gives its seat of flow control back once it has started, but still costs memory and descriptors.
+Service accounts of a namespace are also limited together. System users have no limit.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""``/pilothouse/v1/node-targets``: the metrics of all nodes, for the HTTP discovery of Prometheus.
+"""``/pilothouse/v1/node-targets``: the metrics of all nodes, for Prometheus' HTTP discovery.
 
-    [{"targets": ["127.0.0.1:6443"], "labels": {"node": "db-3", "__metrics_path__": "/api/v1/nodes/db-3/proxy/metrics"}}]
+    [{"targets": ["127.0.0.1:6443"], "labels": {"node": "db-3", "__metrics_path__": "/api/v1/nodes/…"}}]
 
-They are read through the API server, at the address at which Prometheus asked: it need not reach the nodes,
-nor know their certificates.
+They are read through the API server, so Prometheus need not reach the nodes or know their certificates.
 """
 
 from __future__ import annotations

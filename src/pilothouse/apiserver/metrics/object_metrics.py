@@ -1,14 +1,10 @@
-"""``/metrics/objects``: the state of objects, for Prometheus; what kube-state-metrics would show.
+"""``/metrics/objects``: the state of objects for Prometheus, as kube-state-metrics shows it.
 
     objects = ObjectMetrics(cache, views(resources))
     core.serve(PATH, objects.answer)
 
-Nothing is done until somebody asks. Then each object becomes text once, and again only after it has changed:
-an item of the cache is never altered, only replaced, so the same item has the same text. When nobody has
-asked for a while, all of it is forgotten.
-
-Turning many objects into text takes longer than other requests should wait, so it is done a little at a time.
-The page is therefore not of one revision; each line in it is true of an object as it was a moment ago.
+An object is rendered on the first scrape and again only after it has changed: cache items are immutable. The
+text is dropped when scrapes stop. Rendering yields to other requests, so a page is not of one revision.
 """
 
 from __future__ import annotations

@@ -1,12 +1,10 @@
-"""What an object says of its state, as figures: pure functions of the stored object.
+"""Metrics of an object's state: pure functions of the stored object.
 
     view = view_of(kind)
     view.lines(obj)        # one text per measure: 'pilothouse_object_status_phase{…,phase="Running"} 1\\n…'
 
-Our own kinds share their measures, distinguished by the labels ``group`` and ``kind``, so that one alert (a
-condition ``Degraded`` that is true, a generation that nobody has looked at) covers them all. What is not
-there gives no line; a state that an object may have gives a line for each, one of them 1, as
-kube-state-metrics does it.
+Our kinds share metrics with the labels ``group`` and ``kind``, so that one alert covers them all. As in
+kube-state-metrics, absent values have no line and each possible state has one.
 """
 
 from __future__ import annotations

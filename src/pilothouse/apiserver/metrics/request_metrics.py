@@ -1,12 +1,11 @@
-"""Requests, counted by what they asked for and how they ended, and how long they took.
+"""Request counters and latencies, by what was requested and how it ended.
 
     requests = RequestCounters(catalog)
-    requests.saw(request, status=200, streaming=False, seconds=0.0002)      # from the connection, for every request
+    requests.saw(request, status=200, streaming=False, seconds=0.0002)      # for every request
     for series in requests.series(): ...
 
-What a client writes into a path must not become a label, or anyone could fill the memory: resources and
-subresources are named only as far as they are served, methods and statuses only as far as they exist. The
-rest is counted under the empty resource.
+Labels are bounded: only served resources and subresources and existing methods and statuses become labels;
+all else is counted under the empty resource.
 """
 
 from __future__ import annotations

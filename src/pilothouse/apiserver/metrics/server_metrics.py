@@ -1,12 +1,11 @@
-"""``/metrics``: how the server is doing, for Prometheus.
+"""``/metrics``: the server's own metrics, for Prometheus.
 
     metrics = ServerMetrics(requests=…, shares=…, catalog=…, cache=…, fanout=…, store=…)
     metrics.add(audit_families)
     core.serve(PATH, metrics.answer)
 
-Names are kube-apiserver's where it has them, so that dashboards and alerts made for it work; what it does not
-have begins with ``pilothouse_``. Everything is counted in plain numbers where it happens and becomes text
-only here, so a server that nobody scrapes pays next to nothing. Who may ask is settled before, by the path.
+Names are kube-apiserver's where it has them, else begin with ``pilothouse_``. Counters are plain numbers that
+are rendered only here.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which server allocates service addresses, where several write to one store.
+"""Coordinates the allocation of service addresses between servers that share a store.
 
     book = AddressAllocator(store, random)
     objects = ObjectStorage(book.guarding(store), cache)
@@ -6,18 +6,11 @@
         mine.things.add("10.96.0.7")     # what it takes
         ...                              # its store.create(...) now holds only while the turn lasts
 
-The book is a key of the store. Whoever wrote it last has the *turn*: a write that takes an address carries
-the revision of that writing as a guard, so it fails, in its own transaction, once another server has taken
-over. A server that takes over and then waits until it sees every write made before has seen all that was ever
-given out, and nobody else gives out more. So between two servers, as within one, nothing is given out twice;
-and no server has to wait for another, not even for one that died with the turn.
-
-Taking over is one write. A server that keeps the turn pays nothing, which is the usual case. Where two
-compete, each waits for a random time, growing from loss to loss, before it takes over again, so that the
-other gets something done.
-
-A write whose outcome is unknown may yet happen. Its turn is given up: the next one begins with a writing of
-the book that it comes before, and is seen, or after, and fails.
+The server that wrote the allocator's key last has the *turn*. A write that allocates is guarded by that key's
+revision, so it fails in its own transaction once another server has taken over. A server takes over by one
+write and then waits until its cache shows all earlier ones, so nothing is allocated twice and no server waits
+for another, dead or alive. Competing servers back off randomly. After a write with unknown outcome the turn
+is given up: that write either precedes the next turn and is seen, or fails.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Requests for certificates (``certificates.k8s.io``): who asks, who may approve, who may sign.
-
-A request names the user who made it, for good. It is approved or denied at ``…/approval`` and nowhere else,
-by a user with the verb ``approve`` on its signer; a write of ``…/status`` needs ``sign`` on it:
+"""CertificateSigningRequests: who requests, who may approve, who may sign.
 
     rules:
     - apiGroups: [certificates.k8s.io]
@@ -9,7 +6,8 @@ by a user with the verb ``approve`` on its signer; a write of ``…/status`` nee
       resourceNames: [example.com/*]
       verbs: [approve, sign]
 
-So the right to write requests gives nobody a certificate.
+The requesting user is recorded for good. ``…/approval`` needs ``approve`` on the signer, ``…/status`` needs
+``sign``; the permission to write requests is not enough for either.
 """
 
 from __future__ import annotations

@@ -1,14 +1,12 @@
-"""Approved requests for certificates are signed, by the server itself.
+"""Signs approved CertificateSigningRequests for the server's own signers.
 
-    signing = CertificateSigner(catalog, cache, objects, authority, clock, bootstrap_tokens.spend, claims.serving_problem)
+    signing = CertificateSigner(catalog, cache, objects, authority, clock, spend, claims.serving_problem)
     cache.listen(signing)
     await signing.run()
 
-A controller or a person approves; what is approved and asks one of this server's signers gets its certificate
-into ``status.certificate``, or the condition ``Failed`` that says why not. Every instance tries: a request is
-signed in one compare-and-swap, so that one certificate is ever seen, and whoever comes later finds nothing to
-do. What somebody with a bootstrap token asked for costs them the token, before it is signed. A node's server
-gets a certificate for what is the node's own and nobody else's, whoever approved it.
+The result is ``status.certificate`` or the condition ``Failed``. Every instance tries; a compare-and-swap
+lets one win. A bootstrap token is spent before its request is signed. A node's serving certificate is limited
+to the node's own names and addresses, whoever approved it.
 """
 
 from __future__ import annotations
@@ -60,10 +58,7 @@ def is_due(request: Object) -> bool:
 
 
 def signed(request: Object, authority: Authority, now: float, refusal: str = "") -> Object:
-    """The request with its certificate, or with the reason why it gets none.
-
-    Raises ``UnusableError``.
-    """
+    """The request with its certificate, or with the reason why it gets none. Raises ``UnusableError``."""
     spec = request["spec"]
     status: dict[str, Any] = dict(request.get("status") or {})
     try:
@@ -176,10 +171,8 @@ class CertificateSigner:
                 raise
 
     async def _refusal(self, request: Object) -> str:
-        """What speaks against signing; a bootstrap token is used up on the way.
-
-        What was asked, and by whom, never changes in a request, so what the cache has will do.
-        """
+        """Why not to sign; spends a bootstrap token. Spec and requester are immutable, so the cache will
+        do."""
         try:
             asked = asked_in(request)
         except RequestError as unreadable:

@@ -1,12 +1,11 @@
-"""The Service ``default/kubernetes``, behind which the API servers are, as in every Kubernetes.
+"""The Service ``default/kubernetes`` with its Endpoints and EndpointSlices.
 
     service = KubernetesService(LoopbackClient(core), IPv4Network("127.96.0.0/16"), members)
     await service.reconcile()        # Service, Endpoints and EndpointSlices as they should be
     await service.run()              # and kept so, until cancelled
 
-Its address is the first of the range of services, its port 443. ``members`` says where the servers listen
-that run: this one, and those that share its store. Each of them does the same, so what one writes suits all.
-An Endpoints object has addresses of IPv4 alone: a server that is reached otherwise is not in it.
+It has the first address of the service range and port 443. ``members`` returns the addresses of the running
+servers; all servers write the same. Endpoints hold IPv4 addresses only.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""Namespaces: what prevents the deletion of one, and ``namespaces/finalize``, which releases an empty one.
+"""Namespaces: what prevents a deletion, and ``namespaces/finalize``.
 
-The deletion of a namespace deletes everything in it and can't be revoked. So one that holds an object which
-may not be deleted is not deleted either, rather than left half empty.
+A namespace that holds an object which may not be deleted is not deleted, rather than left half empty.
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
-"""Which pod, which container, which node: what a call to a node is addressed to, worked out from the objects.
+"""Where a request about a pod goes to.
 
-name = container_of(pod, "")                 # the only container, or a 400 that lists them
-endpoint = endpoint_of(node)                 # NodeEndpoint(name="n1", host="192.0.2.7", port=10250)
+    name = container_of(pod, "")                 # the only container, or a 400 that lists them
+    endpoint = endpoint_of(node)                 # NodeEndpoint(name="n1", host="192.0.2.7", port=10250)
+
+Pure functions of the objects.
 """
 
 from __future__ import annotations

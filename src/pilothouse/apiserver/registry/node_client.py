@@ -1,17 +1,12 @@
-"""Calls to the server that each node has: what runs there is there to be read and talked to.
+"""Requests to the server of a node.
 
     calls = HTTPSNodeClient(tls)
     answer = await calls.read(endpoint, "/containerLogs/t/db-0/db", [("follow", "true")], ends=False)
     tunnel = await calls.connect(endpoint, "/exec/t/db-0/db", query, request.headers)
 
-A node is believed by its certificate alone, which has to bear its name: whoever answers at its address
-without that gets no call. A node that is not ready may still wait for that certificate: it is tried again for
-as long as a connection may take. An upgraded connection is passed on byte for byte; what goes over it
-concerns the client and the node.
-
-Every wait for a node has an end; a stream that has begun lasts until one side ends it. A node may be hostile:
-how much it says before its answer begins is bounded (``aio.http_response``), and of the answer no more is
-read than the client takes.
+A node must present a certificate with its name; a node that is not ready may still wait for one, so
+connecting is retried until its timeout. Every wait is bounded except within a running stream. A node may be
+hostile: response heads are bounded (``aio.http_response``), and bodies are read at the client's pace.
 """
 
 from __future__ import annotations
@@ -64,9 +59,9 @@ class NodeClient(Protocol):
     async def read(
         self, node: NodeEndpoint, path: str, query: Query, *, ends: bool, verbatim: bool = False
     ) -> Answer:
-        """What a node answers to a GET, as it comes. Raises a 503 if it can't be asked.
+        """The response of a node to a GET, streamed; 503 if it can't be reached.
 
-        What a node says against a request is an error of our own, or with ``verbatim`` the answer as it is.
+        A node's error response becomes an error of ours, or with ``verbatim`` is passed on.
         """
 
     async def connect(
@@ -218,7 +213,7 @@ async def _pour(response: HTTPResponse, sink: StreamSink) -> None:
         sink.write(StreamChunk.of(data))
         # Others get their turn, though there may be more of it here already.
         await asyncio.sleep(0)
-        while sink.buffered() > _HELD_BACK and not sink.closed:  # noqa: ASYNC110 - a sink is looked at, not waited for
+        while sink.buffered() > _HELD_BACK and not sink.closed:  # noqa: ASYNC110 - sinks can only be polled
             await asyncio.sleep(_PAUSE)
 
 

@@ -1,11 +1,9 @@
-"""``nodes/NAME/proxy/PATH``: a node's own server, read through the API server.
+"""``nodes/NAME/proxy/PATH``: reads a node's server through the API server.
 
     kubectl get --raw /api/v1/nodes/db-3/proxy/metrics
 
-Clients that can't reach a node, or don't know its certificate, read it here; Prometheus does. It is for
-reading alone: nothing is ever sent to a node this way, and no connection is upgraded. Metrics need
-``nodes/metrics``, as at the node itself; the rest needs ``nodes/proxy``: ``get`` for what is read, ``create``
-for the paths of sessions in containers (``/exec`` and its kin).
+Read only, without upgrades. Metrics need ``nodes/metrics``; other paths need ``nodes/proxy``: ``get``, or
+``create`` for sessions in containers (``/exec`` etc.).
 """
 
 from __future__ import annotations

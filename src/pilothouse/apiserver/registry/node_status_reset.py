@@ -1,21 +1,16 @@
-"""The last reports of a node that does not run are withdrawn before a client can read them.
+"""Resets the stored status of a node that does not run, before clients can read it.
 
     async with core.running():
         await withdraw_reports(core, "laptop", clock)
         await edge.listen(...)
 
-``pilothouse up`` starts a control plane together with its own node, so it knows that the node is away:
-whatever the store says of its pods is from before. Kubernetes would go on saying that they are ready until
-the node has been silent for 50 seconds, and a ``kubectl wait`` or ``kubectl rollout status`` in that time
-would pass on hearsay. So, in this order and only where something claims to be well:
+``pilothouse up`` starts control plane and node together, so the stored status is from an earlier run.
+Kubernetes would show pods as ready for 50 more seconds, and ``kubectl wait`` would succeed on stale data. In
+this order, each is reset if it claims to be well, until its owner reports again:
 
-* the Node's conditions are ``Unknown``, as when it is silent;
-* its pods are not ready, nor are their containers;
-* the Pilots of these pods don't know how their databases are;
-* those who count these pods count them no more: sets, what owns the sets, and disruption budgets;
-* the addresses of these pods, behind services that ask for ready ones, are not ready.
-
-Each comes back by itself, when the node, the pilot or the controller whose report it is has looked.
+* the Node's conditions (``Unknown``); its pods' and containers' readiness; the Pilots of these pods;
+* counts of these pods in sets, in owners of sets and in disruption budgets;
+* the readiness of their addresses in endpoints.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ class NodeStrategy(Strategy):
         self.subresources = {"proxy": proxy}
 
     async def around_write(self, call: ResourceRequest, write: Callable[[], Awaitable[Answer]]) -> Answer:
-        """A node's claims are judged one write at a time, with every earlier write in view.
+        """Serialises writes of node claims, each with every earlier write visible.
 
         A node waits for its own such writes before it waits for those of others.
         """

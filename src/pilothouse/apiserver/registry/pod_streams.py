@@ -1,10 +1,7 @@
-"""``pods/log``, ``pods/exec`` and ``pods/attach``: streams that the node of a pod serves.
+"""``pods/log``, ``pods/exec`` and ``pods/attach``: forwarded to the node of the pod.
 
-The server looks up the pod and its node, checks what it can, and forwards the request. It reads nothing of
-what passes.
-
-Only WebSockets are supported (kubectl 1.30 and newer). A client that asks for SPDY is refused; but first for
-anything else that is wrong, because newer kubectls try SPDY after any refusal, and then print that one.
+Only WebSockets are supported (kubectl 1.30 and newer). SPDY is refused last, after all other checks: newer
+kubectls retry with SPDY after any refusal and print that one.
 """
 
 from __future__ import annotations
@@ -30,7 +27,8 @@ from pilothouse.meta import errors
 from pilothouse.meta.kind import Object
 
 _OLD_CLIENT = (
-    "only WebSockets are served here, and this client asks for {asked}: use kubectl 1.30 or newer (1.29 speaks them "
+    "only WebSockets are served here, and this client asks for {asked}: use kubectl 1.30 or newer (1.29 "
+    "speaks them "
     "when KUBECTL_REMOTE_COMMAND_WEBSOCKETS=true is set)"
 )
 

@@ -126,7 +126,10 @@ class PodStrategy(Strategy):
         if not budgets:
             return
         if len(budgets) > 1:
-            detail = f"more than one disruption budget covers it, and an eviction can spend from one only: {budgets}"
+            detail = (
+                "more than one disruption budget covers it, "
+                f"and an eviction can spend from one only: {budgets}"
+            )
             raise errors.conflict("pods", "", call.name, detail)
         now = format_time(self._clock.now())
 
@@ -137,8 +140,10 @@ class PodStrategy(Strategy):
                 raise _refused(f"The disruption budget {name} is still being processed by the server.", 10)
             allowed = status.get("disruptionsAllowed", 0)
             if allowed < 1:
-                healthy = f"needs {status.get('desiredHealthy', 0)} healthy pods and has {status.get('currentHealthy', 0)} currently"
-                raise _refused(f"The disruption budget {name} {healthy}", 0)
+                needed, healthy = status.get("desiredHealthy", 0), status.get("currentHealthy", 0)
+                raise _refused(
+                    f"The disruption budget {name} needs {needed} healthy pods and has {healthy} currently", 0
+                )
             status["disruptionsAllowed"] = allowed - 1
             status["disruptedPods"] = {**(status.get("disruptedPods") or {}), call.name: now}
             return {**budget, "status": status}

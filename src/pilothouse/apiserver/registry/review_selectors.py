@@ -1,10 +1,9 @@
-"""The selectors of an access review, as the text that a list would have them in.
+"""The selectors of an access review, as text.
 
-    labels_asked({"requirements": [{"key": "app", "operator": "In", "values": ["web"]}]})     # "app in (web)"
-    fields_asked({"rawSelector": "spec.nodeName=n1"})                                         # "spec.nodeName=n1"
+    labels_asked({"requirements": [{"key": "app", "operator": "In", "values": ["web"]}]})  # "app in (web)"
+    fields_asked({"rawSelector": "spec.nodeName=n1"})                                      # the same text
 
-A requirement that can't be put into words is left out: the question is then about more than it says, and the
-answer never more generous than it should be.
+Requirements that can't be expressed are left out, which only makes the review stricter.
 """
 
 from __future__ import annotations

@@ -1,23 +1,13 @@
-"""Addresses and node ports of services: given out from a range, or asked for by name, to one service each.
+"""Allocates addresses and node ports of services.
 
     addresses = ServiceAddresses(cache, AddressAllocator(store, random), SERVICE_RANGE, random)
     cache.listen(addresses)
     answer = await addresses.around_write(call, write)      # complete and validate are called inside it
 
-**What is in use** is read off the services themselves, as they come into the cache, so there is no second
-record that could disagree with them; a write looks things up and decodes no other service.
-
-**What is about to be in use** is reserved by the write that gives it out or asks for it. A reservation lasts
-as long as its write, and a write lasts until the cache shows what it did: so at any moment one of the two
-knows. A write that failed, or was only tried, leaves nothing behind; what a deletion frees can be had by
-whoever sees its answer.
-
-**Node ports are few**, so one namespace has a quarter of them at most: nobody with rights in one namespace
-keeps the others from having any.
-
-Two servers on one store see each other's writes once these are acknowledged, not while they are under way.
-So a write allocates in its server's turn at the ``address_allocation``; if that has ended, it is made again
-in the next.
+Addresses in use are read from the services in the cache; there is no second record. A write reserves what it
+allocates until the cache shows it, so at any moment cache or reservation has it; a failed or dry-run write
+leaves nothing. A namespace gets at most a quarter of the node ports. With several servers a write allocates
+in its server's turn (``address_allocation``) and is retried if the turn has ended.
 """
 
 from __future__ import annotations
@@ -71,10 +61,8 @@ class ServiceAddresses(Strategy):
         """With the namespace that it is for."""
 
     async def around_write(self, call: ResourceRequest, write: Callable[[], Awaitable[Answer]]) -> Answer:
-        """A write of services sees every earlier one, and ends once it is visible itself.
-
-        It may be made several times before it succeeds; all but the last time it changes nothing.
-        """
+        """Serialise a write of services: it sees every earlier one and ends once it is visible itself. May
+        retry."""
         warnings = call.request.warnings
         before = len(warnings)
         for losses in range(_TURNS):
@@ -147,7 +135,8 @@ class ServiceAddresses(Strategy):
             return None
         return FieldError.forbidden(
             "spec.ports",
-            f"with {wanted} node ports of this service the namespace would have {held + wanted}, and one may have "
+            f"with {wanted} node ports of this service the namespace would have {held + wanted}, and one may "
+            "have "
             f"{MOST_NODE_PORTS} of the cluster's {len(NODE_PORTS)}",
         )
 

@@ -1,8 +1,9 @@
-"""Service accounts: ``POST …/serviceaccounts/robot/token`` makes a token of one.
+"""``POST …/serviceaccounts/robot/token``: issues a token (``authentication.service_account_tokens`` verifies
+it).
 
-    {"spec": {"expirationSeconds": 3600, "audiences": ["vault"], "boundObjectRef": {"kind": "Pod", "name": "db-0"}}}
+    {"spec": {"expirationSeconds": 3600, "boundObjectRef": {"kind": "Pod", "name": "db-0"}}}
 
-A token bound to a pod also names the pod's node. ``authentication.service_account_tokens`` verifies tokens.
+A token bound to a pod also names the pod's node.
 """
 
 from __future__ import annotations
@@ -125,7 +126,8 @@ class ServiceAccountStrategy(Strategy):
             spec = found.get("spec") or {}
             if (spec.get("serviceAccountName") or "default") != private.serviceaccount.name:
                 raise errors.bad_request(
-                    f'cannot bind token for serviceaccount "{private.serviceaccount.name}" to pod running with '
+                    f'cannot bind token for serviceaccount "{private.serviceaccount.name}" to pod running '
+                    "with "
                     "different serviceaccount name."
                 )
             node = await self._node(spec.get("nodeName") or "")
@@ -195,7 +197,8 @@ def read_request(spec: Any) -> TokenRequestSpec:
 def _check_bindable(api_version: str, kind: str) -> None:
     if api_version != "v1" or kind not in _BINDABLE:
         raise errors.bad_request(
-            f"cannot bind token to object of type {api_version}, Kind={kind}; it may be a v1 {', '.join(_BINDABLE)}"
+            f"cannot bind token to object of type {api_version}, Kind={kind}; it may be a v1 "
+            f"{', '.join(_BINDABLE)}"
         )
 
 

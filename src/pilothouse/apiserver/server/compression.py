@@ -1,13 +1,12 @@
-"""Gzip made of parts that were compressed before.
+"""Gzip streams concatenated from parts that were compressed before.
 
     head = deflate(b'{"kind":"PodList",...,"items":[')
     body = join([block_1, block_2])                 # deflated when they were first listed
     gzip_of([head, body, deflate(b"]}")])           # one valid gzip stream; nothing was compressed again
 
-A ``Deflated`` is raw deflate that starts with an empty window and ends on a byte boundary without ending the stream,
-so any of them can follow any other. Only the checksum of the whole must be known; it follows from those of the parts.
-CRC-32 is a remainder of polynomials over GF(2), so the checksum of a part moved to the left by ``n`` bytes is its
-checksum times x^(8n) modulo the CRC's own polynomial: 32 steps of shift and exclusive-or, and lengths repeat.
+A ``Deflated`` is raw deflate with an empty initial window that ends on a byte boundary without ending the
+stream. The checksum of the whole follows from those of the parts: shifting a CRC-32 by ``n`` bytes multiplies
+it by x^(8n) modulo the CRC's polynomial, 32 steps of shift and xor.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from functools import lru_cache
 import msgspec
 
 LEVEL = 1
-"""Lists of objects repeat themselves so much that the quickest level comes within a few percent of the best."""
+"""Lists are so repetitive that the fastest level is within a few percent of the best."""
 TURN = 32 * 1024
 """Bytes that are compressed at a time where others wait; a few milliseconds at worst."""
 GZIP_HEAD = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"
@@ -28,7 +27,7 @@ GZIP_HEADER = len(GZIP_HEAD)
 _LAST_BLOCK = b"\x03\x00"
 _STORED_LIMIT = 0xFFFF
 
-# The CRC-32 polynomial with its bits reversed: the highest bit stands for x^0, as in the checksums themselves.
+# The CRC-32 polynomial with reversed bits: the highest bit is x^0, as in the checksums.
 _POLYNOMIAL = 0xEDB88320
 _ONE = 1 << 31
 

@@ -1,19 +1,15 @@
-"""One client's connection: HTTP/1.1 in, answers out.
+"""One client connection: HTTP/1.1 requests in, responses out.
 
-aiohttp's parser and protocol do the reading: requests arrive here parsed, in order, with their bodies as streams. This
-module takes over from there. It replaces aiohttp's per-request machinery (a task, a request, a writer and a response
-object each) by a loop that makes a ``Request``, awaits the handler and hands head and body to the transport in one
-write, which is what makes a read cheap. A plain read like an earlier one is answered before it comes to that, in the call
-that brings its bytes, and a plain write like an earlier one needs no parser (``fast_path``).
+aiohttp's protocol parses; this module replaces its per-request objects and task by a loop that makes a
+``Request``, awaits the handler and writes head and body at once. ``fast_path`` answers or reads plain
+requests before that.
 
-Invariants:
-
-* Whatever comes in, an answer goes out or the connection ends; each wait has a deadline.
-* A request takes its places once its body is here. Until then it has a place among bodies, if it is allowed at all.
-* It keeps them until the client has taken the answer, and a client that takes too little is cut off.
-* A read or a stream is cancelled when its client goes away; a write is carried through.
-* A stream's bytes go straight to the transport. A writer checks ``Sink.buffered`` and holds back.
-* A certificate is looked at when a connection begins, so a connection ends with its certificate.
+* Every request gets a response or the connection ends; each wait has a deadline.
+* A request takes its seats once its body is here, and holds them until the client has read the response. A
+  client that reads too slowly is disconnected.
+* A read or a stream is cancelled when its client disconnects; a write completes.
+* Streams write to the transport directly; writers check ``Sink.buffered`` and hold back.
+* A client certificate is verified when a connection begins, so the connection ends when it expires.
 """
 
 from __future__ import annotations
@@ -406,7 +402,8 @@ class Connection(web.RequestHandler):
             self._flow = None
 
     def _leave_with(self, answer: StreamingResponse | UpgradedResponse) -> None:
-        """Give it back now, or when the beginning of a stream has been written; at the latest when the stream ends."""
+        """Release the seats now, or when a stream has written its initial part, at the latest when it
+        ends."""
         if answer.begun is not None and self._flow is not None:
             flow, weight, self._flow = self._flow, self._weight, None
             answer.begun.add_done_callback(lambda _: flow.leave(weight))
@@ -427,7 +424,7 @@ class Connection(web.RequestHandler):
             self._keepalive_handle = self._loop.call_at(due, self._process_keepalive)
 
     async def _exchange(self, message: RawRequestMessage, payload: StreamReader, body: bytes) -> bool:
-        """Answer one request, whose body is here or is still to be read; false if the connection ends with it."""
+        """Answer one request, whose body may still have to be read; false if the connection ends with it."""
         shared = self._shared
         began = perf_counter()
         # Until it is found to be good, the path is as it came, but for its length: paths are remembered further in.
@@ -641,7 +638,8 @@ class Connection(web.RequestHandler):
             deadlines.disarm(self)
 
     async def _settle(self, payload: StreamReader) -> None:
-        """Wait until the client has taken the answer and sent what it was sending; drop it if that takes too long."""
+        """Wait until the client has read the response and sent the rest of its body; disconnect it if
+        late."""
         deadlines = self._shared.deadlines
         deadlines.arm(self, self._shared.patience.taking)
         try:
@@ -736,7 +734,7 @@ class Connection(web.RequestHandler):
         return False
 
     def _refuse_garbage(self, problem: BaseException) -> None:
-        """Answer what could not be parsed as HTTP. Where the next request would begin is unknown, so this is the end."""
+        """Answer what is not HTTP and close: where the next request would begin is unknown."""
         if isinstance(problem, LineTooLong):
             error = StatusError(
                 431, "BadRequest", f"the request line or a header is longer than {MAX_LINE} bytes"

@@ -1,15 +1,11 @@
-"""The headers that a client sends with every request, parsed once.
+"""Caches parsed header blocks, which clients repeat byte for byte with every request.
 
     headers = HeaderCache(plain_read)
     headers.learn(b"Host: a\\r\\nAuthorization: Bearer x\\r\\n\\r\\n", message)     # as the parser read them
-    headers.known(b"Host: a\\r\\nAuthorization: Bearer x\\r\\n\\r\\n")              # the same bytes mean the same again
+    headers.known(b"Host: a\\r\\nAuthorization: Bearer x\\r\\n\\r\\n")              # the same again
 
-Requests of one client differ in their first line; what follows is the same, byte for byte. So a block of headers is
-parsed once, and the result holds for every request with the same block, from any client. Nothing that can change is
-kept: a token is authenticated, and its user authorized, for each request.
-
-Only plain blocks are kept. Those of reads: no body, no impersonation, an Accept header that stored bytes satisfy. Those of
-writes: a Content-Length, and nothing that is answered or refused before the body is read. The parser reads all others.
+Only plain blocks are cached. Reads: no body, no impersonation, an Accept header that stored bytes satisfy.
+Writes: a Content-Length and nothing to be answered before the body. Users are authenticated each time.
 """
 
 from __future__ import annotations

@@ -1,12 +1,11 @@
-"""Is it alive, is it ready: ``/livez``, ``/readyz`` and ``/healthz``, made of named checks.
+"""``/livez``, ``/readyz`` and ``/healthz``, made of named checks.
 
     health = Health()
     health.add("store", store_answers)
     await health.examine(request)                    # or: health.answer("/readyz", verbose=True)
 
-A check is a function that says in a sentence what is wrong, or nothing. ``/livez`` fails only for what a restart would
-mend; ``/healthz`` for whatever is wrong; ``/readyz`` also when the server is about to stop. ``?verbose`` lists the
-checks, ``?exclude=name`` leaves one out, ``/readyz/name`` asks for one alone.
+A check returns what is wrong, or nothing. ``/livez`` fails only for what a restart repairs, ``/readyz`` also
+during shutdown. ``?verbose`` lists checks, ``?exclude=name`` skips one, ``/readyz/name`` runs one.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ class _Check(msgspec.Struct, frozen=True):
 
 
 class Health:
-    """The checks of a server. ``ping`` is always among them, ``shutdown`` always among those of ``/readyz``."""
+    """The checks of a server. ``ping`` is always present, ``shutdown`` always part of ``/readyz``."""
 
     def __init__(self) -> None:
         self._draining = False

@@ -1,4 +1,4 @@
-"""The server's sockets: TLS and HTTP/1.1 in front of a handler that knows neither.
+"""The server's sockets: TLS and HTTP/1.1 in front of a handler.
 
     server = HTTPSServer(core.answer, authenticator=…, health=…, shares=…, requests=…)
     port = await server.listen("127.0.0.1", 0, tls_context(serving_certificate, serving_key, client_ca))
@@ -6,8 +6,7 @@
     server.leave()
     await server.stop(grace=30)
 
-Stopping is graceful: ``/readyz`` fails first, then no connection is accepted, streams end properly, and requests in flight are
-answered.
+Shutdown: ``/readyz`` fails, no connections are accepted, streams end, requests in flight are answered.
 """
 
 from __future__ import annotations
@@ -40,10 +39,10 @@ log = logging.getLogger(__name__)
 
 
 def tls_context(certificate: Path, key: Path, client_ca: Path | bytes | None = None) -> ssl.SSLContext:
-    """TLS 1.3 only; client certificates are asked for, never demanded, and verified when they come.
+    """TLS 1.3 only; client certificates are optional, and verified if presented.
 
-    ``client_ca`` is whom they have to be signed by: a file, or PEM text. Sessions are not resumed, so that each
-    connection's certificate is checked afresh.
+    ``client_ca`` is a file or PEM text. Sessions are not resumed, so each connection verifies its
+    certificate.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
@@ -96,10 +95,8 @@ class HTTPSServer:
         self._listeners: list[asyncio.Server] = []
 
     async def listen(self, host: str, port: int, tls: ssl.SSLContext) -> int:
-        """Accept connections from here on; the port, which is a free one if 0 was asked for.
-
-        A name with several addresses is listened to on all of them, at the same port.
-        """
+        """Accept connections; returns the port, a free one for 0. All addresses of a name use the same
+        port."""
         loop = asyncio.get_running_loop()
         found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         for address in dict.fromkeys(entry[4][0] for entry in found):

@@ -1,9 +1,8 @@
-"""How large a body may be, and how long a request may take. (``flowcontrol`` limits how many run at once.)
+"""Limits of body size and request duration. (``flowcontrol`` limits how many run at once.)
 
     deadlines.arm(connection, 60.0)              # connection.expire() is called unless disarmed before
 
-A timer per request would cost more than many a request. Deadlines are therefore kept in one table that is looked
-through a few times a second while it is not empty: a deadline is up to ``STEP`` late.
+A timer per request would be expensive; one table is scanned every ``STEP`` instead while it is not empty.
 """
 
 from __future__ import annotations
@@ -27,20 +26,16 @@ class ClientTimeouts(msgspec.Struct, frozen=True):
     """Seconds that a client may take."""
 
     idle: float = 200.0
-    """Between two requests. Longer than clients keep a connection, so that they close first and never send into one that is
-    going away."""
+    """Between two requests. Longer than clients keep connections, so that they close first."""
     head: float = 30.0
     """For the head of a request, from its first byte to its last."""
     taking: float = 30.0
-    """For each megabyte of an answer, for anything at all of a stream that has more for it, or for the rest of a body that
-    nobody wants."""
+    """For each megabyte of a response, for any progress of a stream, or for the rest of an unwanted body."""
 
 
 def allowance(query: str, mutating: bool) -> float:
-    """How many seconds a request may take: what ``?timeout=`` asks for, up to what the server allows.
-
-    As in Kubernetes it says nothing about a watch, which has ``timeoutSeconds``.
-    """
+    """The seconds that a request may take: ``?timeout=`` up to the server's limit. Not for watches, as in
+    Kubernetes."""
     most = MUTATION_SECONDS if mutating else READ_SECONDS
     if "timeout=" not in query:
         return most

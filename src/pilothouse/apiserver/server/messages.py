@@ -1,8 +1,5 @@
-"""A request and its answer, as the core of the server sees them: no sockets, no HTTP library.
-
-``connection`` makes a ``Request`` of what came over the wire, and writes the ``Response`` or runs the ``StreamingResponse`` that the
-request handler returns. A simulator or a test makes requests the same way, without a network.
-"""
+"""A request and its answer, without sockets or an HTTP library; ``connection`` converts from and to the
+wire."""
 
 from __future__ import annotations
 
@@ -85,10 +82,8 @@ _remembered = lru_cache(maxsize=1024)(_parsed)
 
 
 class ChunkedBody(msgspec.Struct, frozen=True):
-    """A large body, made while it is sent: at no time is there more of it than the piece that the client has yet to take.
-
-    ``bytes(body)`` is all of it, for a caller that wants it at once.
-    """
+    """A large body, generated while it is sent, one piece in memory at a time. ``bytes(body)`` is all of
+    it."""
 
     read: Callable[[], Iterator[bytes | memoryview]]
     """Makes it, from the beginning each time. A piece may be empty: others get their turn after each."""
@@ -160,10 +155,8 @@ async def _nothing_to_close() -> None:
 
 
 class StreamingResponse(msgspec.Struct):
-    """An answer without a known end. Its head is sent at once; ``run`` writes until it returns, then the stream ends.
-
-    ``run`` is cancelled when the peer goes away.
-    """
+    """A response without a known end: ``run`` writes until it returns, and is cancelled if the client
+    disconnects."""
 
     run: Callable[[StreamSink], Awaitable[None]]
     content_type: str = JSON
@@ -172,17 +165,17 @@ class StreamingResponse(msgspec.Struct):
     ends: bool = False
     """It has an end of its own, which a server that is to stop waits for."""
     begun: asyncio.Future[None] | None = None
-    """Done when the beginning has been written that the stream starts with; until then its request keeps its places."""
+    """Done when the stream's initial part is written; until then its request keeps its seats."""
     patient: bool = False
-    """Its client may take nothing for as long as it likes: nothing piles up here, since ``run`` waits for it."""
+    """Its client may read as slowly as it likes: ``run`` waits for it, so nothing is buffered."""
     close: Callable[[], Awaitable[None]] = _nothing_to_close
     """Called once at the end, also where ``run`` never was."""
 
 
 class UpgradedResponse(msgspec.Struct):
-    """The connection itself, for another protocol: the head says so, then ``run`` has the line until it returns.
+    """The connection itself, for another protocol, until ``run`` returns.
 
-    ``run`` is cancelled when the peer goes away or the server stops.
+    ``run`` is cancelled when the client disconnects or the server stops.
     """
 
     run: Callable[[UpgradedStream], Awaitable[None]]

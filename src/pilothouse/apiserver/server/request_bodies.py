@@ -1,8 +1,5 @@
-"""Request bodies: read whole, within the limit.
-
-Only plain bodies are taken. A compressed one would have to be unpacked before anyone could say how large it is, and no
-client sends one unasked.
-"""
+"""Reads request bodies within the limit. Compressed bodies are refused: their size is unknown before
+unpacking."""
 
 from __future__ import annotations
 
@@ -68,9 +65,9 @@ async def read(incoming: IncomingBody) -> bytes:
 
 
 async def discard(incoming: IncomingBody) -> bool:
-    """Read on and throw away, so that a client which is still sending gets to read its answer.
+    """Read and discard the rest, so that a client which is still sending gets its response.
 
-    True if the end was reached, false if there is too much to be worth it.
+    True if the end was reached, false if there is too much.
     """
     size = 0
     while not incoming.at_eof():
@@ -85,7 +82,7 @@ async def _next(incoming: IncomingBody) -> bytes:
         return await incoming.readany()
     except StatusError:
         raise
-    except Exception as problem:  # noqa: BLE001 - the parser has several ways of saying that the framing is wrong
+    except Exception as problem:  # noqa: BLE001 - the parser reports wrong framing in several ways
         raise bad_request(f"the body of the request could not be read: {problem}") from None
 
 

@@ -1,10 +1,8 @@
-"""Response heads: the status line and headers that go before each body.
+"""Response heads: status line and headers.
 
-    heads.whole(200, "application/json", 512, audit="…", keep=True)
-    # b'HTTP/1.1 200 OK\\r\\nContent-Type: application/json\\r\\nCache-Control: no-cache, private\\r\\n…\\r\\n\\r\\n'
+    heads.whole(200, "application/json", 512, audit="…", keep=True)    # b'HTTP/1.1 200 OK\\r\\n…\\r\\n\\r\\n'
 
-Almost every response differs from the one before only in length, date and audit id. So what depends on status and
-type alone is built once, the date once a second, and the rest is one formatting of bytes.
+Responses mostly differ in length, date and audit id, so the rest is cached and the date made once a second.
 """
 
 from __future__ import annotations
@@ -20,7 +18,7 @@ from uuid import uuid4
 Headers = Iterable[tuple[str, str]]
 
 WARNINGS_TOTAL = 4096
-"""Characters of warnings in all; past it each is cut to ``WARNING_CUT``, and what still does not fit is left out."""
+"""Characters of warnings in all; past it each is cut to ``WARNING_CUT``, and the rest is dropped."""
 WARNING_CUT = 256
 WARNINGS_MOST = 60
 """Python's own HTTP client gives up on an answer with more than 100 headers."""

@@ -1,8 +1,10 @@
-"""A client's connection after it has changed protocols: bytes in, bytes out, each side as fast as the other takes them.
+"""A client's connection after a change of protocol.
 
-line = UpgradedConnection(transport, drain, tail)
-line.feed(data)                    # the connection, for all that arrives
-await line.receive()               # the owner of the connection
+    line = UpgradedConnection(transport, drain, tail)
+    line.feed(data)                    # the connection, for all that arrives
+    await line.receive()               # the owner of the connection
+
+Bytes in and out, with backpressure both ways.
 """
 
 from __future__ import annotations

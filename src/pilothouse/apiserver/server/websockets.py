@@ -1,12 +1,11 @@
 """Streams over a WebSocket, as kube-apiserver has them: watches, one event a frame, and logs.
 
     upgrade = upgrade_of(request)                      # None for a request that asks for no WebSocket
-    return over_websocket(streaming, upgrade, EventFrames())  # a UpgradedResponse in place of the StreamingResponse
+    return over_websocket(streaming, upgrade, EventFrames())
 
-A client that can't send an ``Authorization`` header (a browser's page) may have its token among the subprotocols, in
-base64url; ``take_token`` finds it, and takes it out, so that it is neither echoed nor passed on to a node.
-
-Clients send nothing over such a WebSocket but control frames. What else comes is dropped as it arrives, whatever its size.
+A browser can't send an ``Authorization`` header, so a base64url token may be among the subprotocols;
+``take_token`` removes it, so that it is neither echoed nor passed on to a node. Data frames from clients are
+dropped.
 """
 
 from __future__ import annotations
@@ -85,14 +84,14 @@ def upgrade_of(request: Request) -> Upgrade | None:
 
 
 def refuse_other_sites(headers: Mapping[str, str]) -> None:
-    """Raise a 403 for what a page of another site has a browser ask: it would ask with the certificate of its user."""
+    """Raise a 403 for requests by a page of another site, for which a browser uses its user's certificate."""
     if is_of_other_site(headers):
         origin, host = headers["Origin"], headers.get("Host", "")
         raise errors.forbidden("", "", "", f"a page of {origin} may not open a WebSocket at {host}")
 
 
 def is_of_other_site(headers: Mapping[str, str]) -> bool:
-    """Whether a page of another site may be behind it. No page can have a browser send a token as a header with a WebSocket."""
+    """Whether a page of another site may have sent it. Pages can't send a token header with a WebSocket."""
     origin, host = headers.get("Origin", ""), headers.get("Host", "")
     if headers.get("Authorization", "").lower().startswith("bearer "):
         return False
@@ -100,7 +99,7 @@ def is_of_other_site(headers: Mapping[str, str]) -> bool:
 
 
 def take_token(headers: Mapping[str, str]) -> tuple[str, Mapping[str, str]]:
-    """The token among the subprotocols, and the headers without it; an empty one if there is none. Raises 401."""
+    """The token among the subprotocols, or empty, and the headers without it. Raises 401."""
     offered = _offered(headers)
     tokens = [each.removeprefix(TOKEN_PREFIX) for each in offered if each.startswith(TOKEN_PREFIX)]
     if not tokens:
@@ -154,7 +153,8 @@ def log_over_websocket(streaming: StreamingResponse, upgrade: Upgrade) -> Upgrad
     protocol = next((each for each in offered if each in LOG_PROTOCOLS), None)
     if protocol is None:
         raise errors.bad_request(
-            f"none of the subprotocols {list(offered)} is spoken here; there is {' and '.join(LOG_PROTOCOLS[1:])}"
+            f"none of the subprotocols {list(offered)} is spoken here; there is "
+            f"{' and '.join(LOG_PROTOCOLS[1:])}"
         )
     frames = _encoded_frames if protocol.startswith("base64.") else _binary_frames
 
@@ -167,7 +167,7 @@ def log_over_websocket(streaming: StreamingResponse, upgrade: Upgrade) -> Upgrad
 
 
 class EventFrames:
-    """Each line of a watch as a message of its own; one that is written in pieces goes out in as many fragments."""
+    """Each line of a watch as one message; a line that is written in pieces becomes fragments."""
 
     __slots__ = ("_within",)
 

@@ -1,8 +1,7 @@
-"""One resource's part of the cache: its items in key order, and what happened to them of late.
+"""One resource's part of the cache: its items in key order, and recent changes.
 
-Every change becomes an ``CacheEvent`` that holds the items before and after it, so that a watcher with a
-selector can be told what enters and what leaves its view. ``stamp`` moves with everything that may alter a
-listing; whoever keeps a rendered list compares it.
+A ``CacheEvent`` has the items before and after a change, so that watches with a selector can tell what enters
+and leaves. ``stamp`` changes with everything that may alter a listing.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
-"""The cache, checked against the store it was filled from.
+"""Compares the cache with the store at the same revision every few minutes.
 
-A cache that is wrong is worse than none: controllers act on what they read. So every few minutes what the
-cache holds is compared with what the store lists at the very same revision. They can only differ by a fault
-of ours; then it is logged and the cache is listed anew, which tells all watchers to do the same.
+A difference can only be a bug; it is logged and the cache is listed again, which makes watchers do the same.
 """
 
 from __future__ import annotations

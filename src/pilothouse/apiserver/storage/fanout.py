@@ -1,20 +1,15 @@
-"""Changes to many watchers at once.
+"""Sends changes to many watchers.
 
-Watchers with the same view form a ``WatcherGroup``. What happens within about two milliseconds is written
-once per group, as one chunk, and handed to each member's sink in one go: there is no task and no queue per
-watcher, and a thousand watchers of one change cost a thousand writes of the same bytes. Groups are found by
-scope (a collection, a namespace, a single key), so that a change looks only at those it may concern.
+Watchers with the same view form a ``WatcherGroup``. Changes within about two milliseconds are encoded once
+per group and written to each member's sink: no task and no queue per watcher. Groups are found by scope
+(collection, namespace, key).
 
-A watcher is *synced*, or it is *behind*. A synced one takes each chunk as it comes. One that has not drained
-its sink, or still has its beginning to send, is behind: it is passed over, and served from the collection's
-history at its own pace until it has caught up, which is the moment it joins its group again. If history no
-longer reaches back to where it is, it gets a 410 and is ended. Nothing is ever left out silently, and
-nobody waits for the slow.
+A watcher is *synced* or *behind*. One that has not drained its sink, or has its initial objects to send, is
+behind: it is served from the collection's history at its own pace until it has caught up. If history no
+longer reaches back, it ends with a 410.
 
-Writing takes the loop's time, most of it for encryption, and everybody else waits for that. So there is only
-so much in one turn: watchers that it does not suffice for fall behind, and changes of more than ``LARGE``
-bytes are sent to all in that way, in slices. A large object is not copied for a watcher: of what it has yet
-to be sent, only the slice that is on its way is its own.
+Writing takes the event loop's time, so the bytes per turn are limited: watchers beyond the limit fall behind,
+and changes of more than ``LARGE`` bytes are sent in slices, without a copy per watcher.
 """
 
 from __future__ import annotations
@@ -506,11 +501,8 @@ class WatchFanout:
                 watcher.end()
 
     def end_all(self) -> None:
-        """End every watch cleanly and take no more: the server goes down.
-
-        A client that takes bookmarks is told how far it has come, so that it goes on from there at another
-        server.
-        """
+        """End every watch and accept no more, for shutdown, with a bookmark to resume from at another
+        server."""
         self._closing = True
         self.flush()
         for watcher in self._all():

@@ -1,10 +1,10 @@
-"""Lists that are too large for memory: rendered in pieces, while the client reads them.
+"""Lists too large for memory, rendered in pieces while the client reads them.
 
     ChunkedBody(lambda: joined(head, view.parts, items), size)  # {"kind":"PodList",…,"items":[{…},{…}]}
     ChunkedBody(lambda: laid_out(form, head, members), size)  # the same in YAML, or indented
     ChunkedBody(lambda: gzipped(joined(head, view.parts, items)), size)
 
-Such a list references items that the cache holds anyway: a client that reads nothing costs one piece.
+They reference items that the cache holds anyway.
 """
 
 from __future__ import annotations

@@ -1,20 +1,13 @@
-"""The bodies of lists: stored bytes joined, and kept while the collection stays as it is.
+"""The bodies of lists, joined from stored bytes and cached while the collection is unchanged.
 
     bodies = ListBodies()
     bodies.plain(view, listing)        # {"kind":"PodList",...,"items":[{...},{...}]}
     await bodies.gzipped(view, listing, at_least=131072)
 
-A list body is a head with the revision in it, the items joined by commas, and a bracket. The joined items are
-the same as long as the collection's stamp is; the head moves with every write anywhere. So the items are
-kept, and a list of an unchanged collection is one concatenation, or nothing at all if no one wrote meanwhile.
-
-For gzip the items are deflated in blocks of some dozen objects. Where a block ends is decided by a hash of
-the key, so that an object that comes, goes or changes disturbs its own block only; the others are reused as
-they are. A block ends at some size as well, whatever the keys are. Large amounts are deflated in a thread or
-in turns with others, so that nobody waits for it but the one who asked.
-
-A list that is too large to be kept is not put together at all, but handed over as ``ChunkedBody``; its
-deflated blocks are kept.
+The head has the revision and changes with every write; the joined items change with the collection's stamp,
+so they are cached separately. For gzip, items are deflated in blocks of some dozen objects. A hash of the
+key, or the size, decides where a block ends, so a change affects its own block only. Large amounts are
+deflated in a thread or in turns. Lists too large to cache become a ``ChunkedBody``.
 """
 
 from __future__ import annotations
@@ -283,10 +276,7 @@ class ListBodies:
         return kept
 
     def _keep(self, view: ListView, kept: _Kept, more: int | None = None) -> None:
-        """Remember a view; forget others, the least used first, to stay within the budget.
-
-        ``more`` is by how much a view that was remembered has grown, where that is known.
-        """
+        """Cache a view; evict the least used to stay within the budget. ``more``: its known growth."""
         rival = self._kept.get(view.identity)
         if rival is not None and rival is not kept:
             self._weight -= rival.weight

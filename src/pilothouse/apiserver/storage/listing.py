@@ -1,12 +1,8 @@
-"""Which objects a list shows, as of which revision, and where the next page starts.
+"""Which objects a list shows, at which revision, and where the next page starts.
 
-Nearly every list is answered from the cache. The store is asked only for a state that the cache no longer
-has: a page of a list that was begun before the collection changed, an exact revision in the past. Both give
-the same ``ListResult``, which knows nothing of bytes or forms.
-
-A paged list is pinned: the first page's revision goes into the continue token, and later pages show that
-state whatever happened since. As long as nothing in the collection has changed, the cache's state *is* that
-state.
+Lists are read from the cache, and from the store only for a state that the cache no longer has: a later page
+of a list whose collection has changed, or an exact past revision. The continue token pins the revision of a
+paged list.
 """
 
 from __future__ import annotations
@@ -27,8 +23,10 @@ from pilothouse.store.interface import Compacted, FutureRevision, StoreError
 
 _PAGE = 500
 _PAGE_TOO_OLD = (
-    "The provided continue parameter is too old to display a consistent list result. You can start a new list "
-    "without the continue parameter, or use the continue token in this response to retrieve the remainder of the "
+    "The provided continue parameter is too old to display a consistent list result. You can start a new "
+    "list "
+    "without the continue parameter, or use the continue token in this response to retrieve the remainder of "
+    "the "
     "results. Continuing with the provided token results in an inconsistent list: objects that were created, "
     "modified or deleted since the first page may be missing or shown twice."
 )

@@ -1,11 +1,10 @@
-"""Single objects in the store; each write is a compare-and-swap that is retried until it holds.
+"""Single objects in the store; each write is a compare-and-swap with retries.
 
     outcome = await objects.amend(served, "t", "a", lambda live: {**live, "spec": {...}})
 
-``amend`` is what etcd3's ``GuaranteedUpdate`` is in kube-apiserver. The change is a function of the live
-object, called again on the stored one whenever another writer was faster. It raises to refuse, returns the
-object to store, or returns an ``ObjectRemoval`` to delete. A change that leaves the stored bytes as they are
-writes nothing.
+``amend`` is kube-apiserver's ``GuaranteedUpdate``: the change is a function of the live object, called again
+after a conflict. It raises to refuse, returns the object to store, or an ``ObjectRemoval``. A change that
+leaves the stored bytes as they are writes nothing.
 """
 
 from __future__ import annotations
@@ -102,11 +101,8 @@ class ObjectStorage:
         return guess if certain or guess is not None else await self.find(key)
 
     def _at_hand(self, key: str) -> tuple[StoredValue | None, bool]:
-        """The cached value of a key, and whether it is the latest.
-
-        A cache at the revision of the store is current. Where other processes write too, that revision is not
-        known.
-        """
+        """The cached value of a key, and whether it is the latest, which is known only if no other process
+        writes."""
         current = self._store.current
         if current is None:
             return self._guesses.peek(key), False
@@ -159,8 +155,7 @@ class ObjectStorage:
     ) -> WriteOutcome:
         """Change an object that exists, in the version of ``served``; 404 if it doesn't.
 
-        With ``request``, the one that makes it, the change of a large object is made in a thread; see
-        ``large_writes``.
+        With ``request`` the change of a large object is made in a thread; see ``large_writes``.
         """
         key = served.key(namespace, name)
         async with self._turns.of(key):

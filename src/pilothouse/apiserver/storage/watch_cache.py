@@ -5,18 +5,12 @@
     await cache.fresh()                      # now it shows every write that was acknowledged before this call
     cache.get("pods", "/registry/pods/t/a")
 
-**What it promises.** ``revision`` is a mark: every change up to it is in, none above it is. Collections
-change only between marks, in order of revision, and each change goes to the listeners exactly once. If the
-store's history breaks (it was compacted while the connection was away), the cache lists again and says so to
-its listeners, who then tell their watchers; nobody is shown a state with a gap.
-
-**Where a key belongs.** ``/registry/<plural>/…`` is a core kind's, ``/registry/<group>/<plural>/…`` anybody
-else's. A group is known by its dot, as every CRD's group has one, or by being in the catalogue (``apps``). So
-objects of a CRD that is not served at the moment have their place, and are found there when it is served
-again.
-
-**How it starts.** It lists the store as of a while ago and replays what happened since. So the history that
-watchers resume from survives a restart of the server, as far as the store has it.
+* It holds every change up to ``revision`` and none above. Listeners get each change once, in order. If the
+  store's history is compacted meanwhile, it lists again and notifies the listeners.
+* ``/registry/<plural>/…`` is a core kind's key, ``/registry/<group>/<plural>/…`` any other's. A group has a
+  dot or is in the catalog, so objects of an unserved CRD have their place too.
+* It starts by listing an earlier revision and replaying the changes since, so watchers can resume after a
+  restart.
 """
 
 from __future__ import annotations

@@ -1,12 +1,11 @@
-"""The lines of a watch: one JSON object each, made from stored bytes.
+"""The lines of a watch, made from stored bytes.
 
     lines = Lines(selection, collection, transform="", include="Metadata", now=clock.now)
     lines.of(event)      # b'{"type":"MODIFIED","object":{...}}\n', or nothing if the view does not notice
-    lines.parts(event)   # the same in parts, of which a large object is none of the caller's own
+    lines.parts(event)   # the same in parts, without a copy of a large object
 
-**What a view notices.** An object that begins to match is ADDED, one that stops matching is DELETED, though
-in the store it was merely changed. A DELETED event shows the object as it last was in the view, with the
-revision of the change that took it away, so that a client that resumes after it misses nothing.
+An object that begins to match is ADDED, one that stops matching is DELETED. DELETED shows the object as it
+last was in the view, with the revision of the change.
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
-"""Opening a watch: where it begins, what it shows, when it ends.
+"""Opens a watch.
 
     streaming = await watching.open(selection, options, form, include)
     await streaming.run(sink)
 
-A watch after a revision gets each later change. One without a revision first gets what there is, as ADDED
-events in key order, taken at one moment; every change since that moment follows. A revision in the future
-means silence until it is reached. What may fail fails before the stream begins, as an ordinary answer.
+After a revision it sends each later change; a future revision is waited for. Without one it first sends the
+current objects as ADDED, in key order, of one moment. Errors are raised before the stream starts.
 """
 
 from __future__ import annotations
@@ -25,9 +24,8 @@ from pilothouse.base.clock import Clock
 from pilothouse.meta import errors
 
 SHORTEST, LONGEST = 1800.0, 3600.0
-"""Seconds that a watch lasts when the client does not say; spread, so that clients do not come back all at
-once. And none lasts longer, since whether it is allowed is asked when it begins, and not again but of those
-for whom that was settled."""
+"""Default seconds of a watch, spread so that clients don't reconnect all at once; also the maximum, since
+most watches are authorized only when they begin."""
 
 
 class WatchOpener:

@@ -1,4 +1,4 @@
-"""One connection to one gRPC server: many calls at once, each a stream of HTTP/2.
+"""One connection to one gRPC server: many concurrent calls, each a stream of HTTP/2.
 
     channel = await Channel.connect("127.0.0.1", 2379, tls=None, patience=5.0)
     answer = await channel.call(block, request, deadline=loop.time() + 10)     # bytes in, bytes out
@@ -6,20 +6,16 @@
     stream.send(message)
     for message in await stream.receive(): ...                                # all that has come, in one turn
 
-It is made for a server that is near and calls that are small and many. A call is some bytes, of headers that were made
-once and the message, and one future; what is sent in one turn of the loop is sent in one go, and what comes is read in
-one go, for all calls.
+Made for many small calls to a near server: a call is a cached header block, the message and a future; all
+that is sent in one turn of the loop is one write.
 
-**Nothing hangs.** Every call has a deadline, which one timer for all of them keeps. A connection on which calls wait and
-nothing has come for a while is pinged, and given up if that isn't answered. When it ends, every call on it ends, with
-``CallFailed``; ``arrived`` is False only if the server has certainly not begun.
-
-**Windows.** What we send stays within the windows that the server grants, and waits in order for more. What we receive
-is granted again in bulk: for the connection as it comes, for a stream as its reader takes it, so that a slow reader of
-a watch holds up the server and not our memory.
-
-**The end of a connection** may be slow: after GOAWAY, or when stream numbers run out, it is ``retired``. It takes no
-more calls, and closes when those under way are done.
+* **Timeouts.** One timer checks all deadlines. A silent connection with waiting calls is pinged, and closed
+  without an answer. Then all its calls fail with ``CallFailed``; ``arrived`` is False only if the server has
+  certainly not begun.
+* **Windows.** Sends wait in order for the server's windows. Received bytes are granted in bulk: for the
+  connection at once, for a stream as its reader takes them, so that a slow reader holds up the server.
+* **Retirement.** After GOAWAY, or when stream numbers run out, it takes no more calls and closes after the
+  last.
 """
 
 from __future__ import annotations
@@ -57,12 +53,13 @@ from pilothouse.store.etcd.http2_streams import BidiStream, StreamExchange, Unar
 _STREAM_WINDOW = 4 << 20
 _CONNECTION_WINDOW = 1 << 30
 _QUIET, _ANSWERED_WITHIN = 10.0, 5.0
-"""Seconds without a byte before a ping, and for its answer. etcd drops clients that ping every five seconds."""
+"""Seconds without a byte before a ping, and for its answer. etcd drops clients that ping every five
+seconds."""
 _REMEMBERED = 256
 """So many distinct header blocks are remembered; a server that does its work sends a handful."""
 _MOST_STREAMS = 1 << 31
 _GRAIN = 0.05
-"""Seconds between two looks for calls that are late: thousands that were begun together end in a few looks."""
+"""Seconds between two scans for late calls."""
 
 
 class Channel(asyncio.Protocol):
@@ -327,7 +324,8 @@ class Channel(asyncio.Protocol):
         return found
 
     def _hear(self, exchange: StreamExchange, status: GrpcStatus, last: int) -> None:
-        """Headers or trailers. The server may answer before it has read all of a request: then it wants no more."""
+        """Headers or trailers. The server may answer before it has read all of a request, and then needs no
+        more."""
         if last:
             if exchange.unsent:
                 self._write(frame(RST_STREAM, 0, exchange.id, number(http2_frames.CANCEL)))
@@ -377,7 +375,8 @@ class Channel(asyncio.Protocol):
             self._greeted.set_result(None)
 
     def _retire(self, last: int, code: int, words: bytes) -> None:
-        """The server ends the connection: what it has begun it will finish, the rest may be tried elsewhere."""
+        """The server ends the connection: it finishes what it has begun, the rest may be retried
+        elsewhere."""
         self.retired = True
         details = (
             f"the server is going away: {words.decode(errors='replace') or http2_frames.error_name(code)}"

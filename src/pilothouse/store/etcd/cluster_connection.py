@@ -1,15 +1,11 @@
-"""Calls to an etcd cluster: several endpoints, one in use, moved on from when it fails.
+"""Calls to an etcd cluster: several endpoints, one in use, replaced when it fails.
 
     connection = ClusterConnection(["http://127.0.0.1:2379"])
     answer = await connection.call(RANGE, RangeRequest(key=b"/a").SerializeToString(), repeatable=True)
 
-Every call has a deadline. A call that only reads is repeated at the next endpoint until its deadline; one that writes is
-repeated only when the failed attempt certainly never reached a server, for otherwise it may have been carried out: then
-``Unavailable`` says so. What etcd itself refuses (a compacted revision, a request too large) comes as ``GrpcRefused``, for
-the caller to translate.
-
-Every call asks for a leader, so that a member cut off from the others says so at once instead of waiting or answering
-from the past.
+Reads are retried at the next endpoint until the deadline; writes only if the attempt certainly never reached
+a server, else ``Unavailable`` says that the outcome is unknown. etcd's own errors are ``GrpcRefused``. Calls
+require a leader, so that a partitioned member fails at once.
 """
 
 from __future__ import annotations

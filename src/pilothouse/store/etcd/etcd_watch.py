@@ -3,18 +3,15 @@
     async with EtcdWatch(connection, b"/pods/", b"/pods0", after=41, ...) as batches:
         async for batch in batches: ...
 
-A task of its own reads the stream into a bounded buffer, so a reader may give up waiting and come back without harm, and
-a slow one holds up the stream (and in the end etcd, which copes) rather than filling memory.
+A task reads the stream into a bounded buffer, so cancelling a read is harmless and a slow reader holds up
+etcd.
 
-*No gap, no repeat.* ``position`` is the revision up to which everything has been taken over. Each stream is asked to
-start *at* that revision and what it sends up to there is dropped. That costs one revision's events, and it makes etcd
-say so if history between the two streams is gone: asked for the revision after, it would accept a start at the very
-revision of a compaction. A large response comes in fragments; they are put together before the position moves. A watch
-that is far behind has several watchers on its stream (see ``relaying``).
+*No gap, no repeat.* Everything up to ``position`` has been taken. Each stream starts *at* that revision and
+drops it again: started one later, etcd would not report a compaction at exactly that revision. Fragments are
+joined before the position moves. A watch far behind uses several watchers (``history_replay``).
 
-*Progress marks.* Those that etcd sends by itself come in order with events. Those that are asked for do so only since
-3.5.8 and 3.4.25; before, such a mark could overtake events with lower revisions, so from an older member (or one that
-won't say its version) it is ignored, and its own periodic marks have to do.
+*Progress.* etcd's periodic progress is in order with events. Requested progress is only since 3.5.8 and
+3.4.25; from older or unknown members it is ignored.
 """
 
 from __future__ import annotations

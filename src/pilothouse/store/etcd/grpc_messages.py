@@ -1,9 +1,9 @@
-"""gRPC's messages in the bytes of a stream: one byte, a length, the message.
+"""gRPC message framing: one byte, a length, the message.
 
     envelopes = MessageReader()
     envelopes.feed(data)        # the messages that these bytes complete
 
-We accept no compression, so the first byte is always zero.
+The byte is 0: we accept no compression.
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
-"""How a gRPC call ends: what the headers and trailers of its answer say.
+"""The status of a gRPC call, from headers and trailers.
 
-outcome(decoded(block))         # GrpcStatus(http=200, status=0, message="")
-failure(outcome)                # CallFailed("UNAVAILABLE", "etcdserver: no leader")
+    outcome(decoded(block))         # GrpcStatus(http=200, status=0, message="")
+    failure(outcome)                # CallFailed("UNAVAILABLE", "etcdserver: no leader")
+
+Without a ``grpc-status`` the HTTP status decides.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Frames of HTTP/2 (RFC 9113): bytes in, frames out, and the other way round. No I/O, no streams.
+"""HTTP/2 frames (RFC 9113). No I/O, no streams.
 
     reader = FrameReader()
     for kind, flags, stream, payload in reader.feed(data): ...
@@ -6,9 +6,8 @@
 
     frame(PING, ACK, 0, payload)
 
-However the bytes are cut up on their way, the same frames come out. What can't be a frame ends the reading: the frames
-before it are handed out, then ``fault`` says what is wrong. A header block that was sent in pieces comes as one HEADERS
-frame, without padding. DATA keeps its padding, which counts in windows, until ``unpadded`` takes it off.
+After an invalid frame reading stops and ``fault`` says why. A header block in pieces becomes one HEADERS
+frame, without padding. DATA keeps its padding, which counts in windows, until ``unpadded``.
 """
 
 from __future__ import annotations

@@ -1,12 +1,10 @@
-"""What goes on over one stream of HTTP/2: a call with its one answer, or messages both ways.
+"""gRPC calls and message streams, each over one HTTP/2 stream.
 
-    call = UnaryCall(deadline, future)               # the future has the answer's message, or ``CallFailed``
-
+    call = UnaryCall(deadline, future)          # the future has the answer's message, or ``CallFailed``
     stream.send(message)
     for message in await stream.receive(): ...  # all that has come since the last time
 
-An exchange knows gRPC's messages and nothing of connections: a carrier (see ``channel``) sends what it is given, and
-says what came and how it ended.
+They know gRPC's messages; their carrier, the ``channel``, knows the connection.
 """
 
 from __future__ import annotations

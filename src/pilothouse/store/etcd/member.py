@@ -1,10 +1,9 @@
-"""One member of the cluster, by its URL: connected when it is needed, and again when it was lost.
+"""One member of the cluster, connected on demand.
 
     endpoint = MemberEndpoint("https://10.0.0.1:2379", tls=Tls(ca=...), confidential=False, patience=10.0)
     channel = endpoint.live or await endpoint.connected(patience=2.0)
 
-Calls that need a connection at the same time wait for the same attempt. A failed one is not repeated for a moment: until then
-calls get the same error.
+Concurrent calls share one connection attempt. For a moment after a failure calls get the same error.
 """
 
 from __future__ import annotations

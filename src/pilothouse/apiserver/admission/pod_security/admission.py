@@ -1,11 +1,9 @@
-"""Pod Security admission: holds pods against the policy of their namespace.
+"""Pod Security admission: evaluates pods against the policy of their namespace.
 
     security.admit(call, pod, None, namespace.value)      # 403: violates PodSecurity "baseline:latest": …
 
-Pods are refused, warned about and recorded. Templates of pods are only warned about and recorded: they run
-nothing themselves. An update is held against the policy where it changes an image or adds a container; the
-rest of a pod's spec is fixed. Labels and the status of a pod that is older than the policy can still be
-written.
+Pods are refused, warned about and annotated; pod templates are only warned about and annotated. An update is
+evaluated if it changes an image or adds a container, as the rest of a pod's spec is immutable.
 """
 
 from __future__ import annotations
@@ -79,10 +77,8 @@ class PodSecurity:
         self.counts = PodSecurityCounts()
 
     def admit(self, call: ResourceRequest, new: Object, old: Object | None, namespace: bytes | None) -> None:
-        """Raise for what is not allowed; else warn and annotate.
-
-        ``namespace`` is the namespace as it is stored, where the caller has it.
-        """
+        """Raise for what is not allowed; else warn and annotate. ``namespace`` is the stored namespace, if
+        known."""
         kind = call.served.kind
         if not kind.native:
             return

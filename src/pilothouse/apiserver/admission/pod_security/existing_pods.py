@@ -1,8 +1,7 @@
-"""What a stricter policy would have against the pods that a namespace holds already.
+"""Which existing pods of a namespace a stricter policy would refuse.
 
-They stay: a policy looks at pods that are made or changed. The caller who tightens it is warned, also in a
-dry run, which is how to find out beforehand. However many pods there are, they are evaluated for at most a
-second, and other requests are served meanwhile.
+Such pods stay; the user who changes the policy is warned, also in a dry run. Evaluation takes at most a
+second and yields to other requests.
 """
 
 from __future__ import annotations

@@ -1,12 +1,8 @@
-"""Roles made of other roles.
+"""Aggregated ClusterRoles: the server writes the rules of all ClusterRoles that the selectors match,
+transitively, into the role, and again whenever a ClusterRole changes.
 
-A ClusterRole with an ``aggregationRule`` has no rules of its own: it has those of every ClusterRole whose
-labels its selectors choose, and of what those aggregate in turn. The server writes them into the role, so
-that whoever reads it sees what it grants, and does so again whenever a ClusterRole changes.
-
-The rules are always gathered from roles that are not aggregated, never from an aggregated role's present
-rules. So a permission that its source has lost is gone from every aggregate, even when aggregates choose one
-another.
+Rules are collected from roles that are not aggregated, never from an aggregate's present rules. So a
+permission that its source has lost disappears, even if aggregates select one another.
 """
 
 from __future__ import annotations

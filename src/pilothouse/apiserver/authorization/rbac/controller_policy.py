@@ -1,8 +1,6 @@
-"""What each controller of Kubernetes' controller manager is given, as far as this server has what it works
-on.
+"""The roles of kube-controller-manager's controllers, for the kinds served here.
 
-A real kube-controller-manager that gives each of its controllers a service account of its own can so be run
-against this server. Our controllers don't need these roles.
+With them a real kube-controller-manager can run against this server. Our controllers don't need them.
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
-"""Whether permissions contain others: the arithmetic behind "nobody hands on what they don't hold".
+"""Which permissions contain others, for the prevention of escalation.
 
-    missing(held, wanted)        # the parts of ``wanted`` that no rule of ``held`` covers, each as small as can be
-    describe(missing(...))       # as Kubernetes tells of them, one line each
+    missing(held, wanted)        # the parts of ``wanted`` that no rule of ``held`` covers
+    describe(missing(...))       # in Kubernetes' words, one line each
 
-Every wanted rule is broken into atoms: one verb, one group, one resource, at most one name; or one verb and
-one path. An atom is covered by a single rule or not at all, which makes the answer exact. A star is an atom
-like any other and only a star covers it: holding all of today's verbs is less than holding every verb.
+Wanted rules are split into atoms: one verb, group, resource and at most one name; or one verb and path. A
+single rule covers an atom or none does, so the result is exact. Only a star covers a star.
 """
 
 from __future__ import annotations

@@ -1,14 +1,10 @@
-"""The roles and bindings that every server has from its first start.
+"""The default roles and bindings: Kubernetes' own, with its names and rules for what is served here, and
+ours.
 
-Those of Kubernetes have its names and, for what is served here, its rules, so that manifests and tools which
-bind ``view`` or ``system:auth-delegator`` find what they expect. ``admin``, ``edit`` and ``view`` are
-aggregated: what they grant on our own kinds comes from roles of ours, just as a user's own kinds get in by a
-label.
-
-``pilothouse:controller-manager`` is for our controllers, ``pilothouse:audit-reader`` for whoever may see the
-audit trail, among them the other instances of the server. Pilots and nodes need no role here, and none adds
-to what they may do: ``restriction`` decides about them. ``pilothouse:pilot`` is what a pilot is given on a
-real Kubernetes.
+``admin``, ``edit`` and ``view`` are aggregated; roles of ours add our kinds.
+``pilothouse:controller-manager`` is for our controllers, ``pilothouse:audit-reader`` for readers of the audit
+trail, other instances included. ``pilothouse:pilot`` is for pilots on a real Kubernetes; here ``restriction``
+decides about pilots and nodes.
 """
 
 from __future__ import annotations
@@ -126,7 +122,8 @@ def _people() -> Iterable[Object]:
         verbs("create", "serviceaccounts/token"),
         verbs(
             EDIT,
-            "daemonsets deployments deployments/scale replicasets replicasets/scale statefulsets statefulsets/scale",
+            "daemonsets deployments deployments/scale replicasets replicasets/scale statefulsets "
+            "statefulsets/scale",
             "apps",
         ),
         verbs(EDIT, "cronjobs jobs", "batch"),
@@ -146,8 +143,10 @@ def _people() -> Iterable[Object]:
         verbs(VIEW, "endpointslices", "discovery.k8s.io"),
         verbs(
             VIEW,
-            "controllerrevisions daemonsets daemonsets/status deployments deployments/scale deployments/status "
-            "replicasets replicasets/scale replicasets/status statefulsets statefulsets/scale statefulsets/status",
+            "controllerrevisions daemonsets daemonsets/status deployments deployments/scale "
+            "deployments/status "
+            "replicasets replicasets/scale replicasets/status statefulsets statefulsets/scale "
+            "statefulsets/status",
             "apps",
         ),
         verbs(VIEW, "cronjobs cronjobs/status jobs jobs/status", "batch"),
@@ -340,7 +339,7 @@ def _ours() -> Iterable[Object]:
             "create", "autopilotruleobjects actionapprovals applicationactions autopilotrules", _OPENSTORAGE
         ),
         verbs("create", "decisions", _OWN),
-        # Of nodes alone, and the server signs: whoever takes the controllers over gets nobody else a certificate.
+        # Node certificates only, which the server signs: compromised controllers get no others.
         verbs(
             "approve",
             "signers",

@@ -1,10 +1,8 @@
-"""Nobody hands on what they don't hold.
+"""Prevention of privilege escalation, as in Kubernetes.
 
-Whoever writes a role must hold every permission in it, or the verb ``escalate`` on it. Whoever writes a
-binding must hold every permission of its role, or the verb ``bind`` on that role. An aggregated role may
-gather anything, so only one who may do anything writes one. ``system:masters`` are free of this; and what
-only concerns the collection of garbage (owners, finalizers) is not asked about, so that a controller can tidy
-up roles that it does not hold.
+Writing a role needs every permission in it, or ``escalate``; writing a binding every permission of its role,
+or ``bind``; an aggregated role may collect anything, so it needs all permissions. ``system:masters`` are
+exempt, and so are changes of owners and finalizers alone, for garbage collection.
 """
 
 from __future__ import annotations
@@ -94,7 +92,10 @@ class Escalation:
     def _hold(self, call: ResourceRequest, new: Object, rules: tuple[PolicyRule, ...]) -> None:
         user = call.request.user
         if (count := count_atoms(rules)) > MOST_ATOMS:
-            detail = f"amounts to {count} permissions (verbs × apiGroups × resources × resourceNames); at most {MOST_ATOMS} can be checked"
+            detail = (
+                f"amounts to {count} permissions (verbs × apiGroups × resources × resourceNames); "
+                f"at most {MOST_ATOMS} can be checked"
+            )
             problem = FieldError.forbidden("rules", detail)
             raise errors.invalid(call.served.kind.name, GROUP, new["metadata"].get("name", ""), [problem])
         held, absences = on_loop(self._holdings.rules_of, user, call.namespace)

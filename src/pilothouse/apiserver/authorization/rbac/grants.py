@@ -1,13 +1,11 @@
-"""Roles and bindings, joined: which rules a user holds in a namespace.
+"""Roles and bindings joined: which rules a user has in a namespace.
 
     grants.put_role("", "view", rules)
     grants.put_binding(Binding.read(cluster_role_binding))
     for held in grants.of(alice, "t"): held.rules, held.source
 
-Bindings are indexed by subject, so that asking costs what the user has, not what the cluster has. A user's
-bindings are those of their name and of each of their groups; a service account is the user
-``system:serviceaccount:ns:name``. Of the scopes, the cluster's (an empty namespace) always counts, besides
-that the namespace asked about.
+Bindings are indexed by subject (user, group, service account), so a lookup costs what the user has, not what
+the cluster has. Cluster-wide bindings have an empty namespace and always count.
 """
 
 from __future__ import annotations

@@ -1,15 +1,11 @@
-"""RBAC as an authorizer: follows the cache, decides, and remembers what it decided.
+"""RBAC as an authorizer over the watch cache.
 
     rbac = RBACAuthorizer(cache)
     cache.listen(rbac)
     rbac.decide(alice, Attributes("get", resource="pods", namespace="t", name="a"))
 
-**What is remembered.** A verdict is kept for user, groups, verb, resource and namespace, not for the object's name: it
-holds the answer for any name, and the few names that fare better. So a warm decision is one lookup, however
-many objects there are. Every change to a role or binding forgets all verdicts; a change takes effect with the
-batch that brings it.
-
-**How old the answer may be.** As old as the cache, which is milliseconds, also between servers.
+Decisions are cached by user, groups, verb, resource and namespace; an entry has the answer for any object
+name and the few names that are allowed besides. Any change to a role or binding clears the cache.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Words to declare roles and bindings with.
+"""Functions to declare roles and bindings.
 
     cluster_role("pods-reader", verbs("get list", "pods pods/status"), verbs("get", "nodes", names="n1"))
     binding("pods-reader", group("dev"), service_account("t", "robot"))
 
-Lists are words with spaces between them; they are sorted, as Kubernetes has them in its own roles.
+Lists are words separated by spaces, and get sorted.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""Making and mending the roles and bindings that every server starts with.
+"""Creates and repairs the default roles and bindings at each start.
 
-At each start what is missing is created, and what exists gets back the rules, subjects and labels that it
-lacks. What people added stays. An object annotated ``rbac.authorization.kubernetes.io/autoupdate: "false"``
-is left as it is, once it exists. Several servers may do this at once: whoever comes second finds nothing left
-to do.
+Missing rules, subjects and labels are restored, additions stay. The annotation
+``rbac.authorization.kubernetes.io/autoupdate: "false"`` protects an existing object. Servers may do this
+concurrently.
 """
 
 from __future__ import annotations

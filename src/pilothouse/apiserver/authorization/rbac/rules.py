@@ -2,10 +2,9 @@
 
     rule = PolicyRule.read({"verbs": ["get", "list"], "apiGroups": [""], "resources": ["pods", "*/status"]})
     rule.covers_resource("get", "", "pods", "")          # True; and for nodes/status too
-    rule.covers_resource("get", "", "pods", "log")       # False: a resource does not bring its subresources
+    rule.covers_resource("get", "", "pods", "log")       # False: subresources are not included
 
-Rules only ever add. A rule with ``names`` is about those objects alone, so it never matches a request that
-has no name.
+A rule with ``names`` never matches a request without a name.
 """
 
 from __future__ import annotations

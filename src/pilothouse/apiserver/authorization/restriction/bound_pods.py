@@ -1,12 +1,11 @@
-"""Which node runs which pods, and what they refer to. Follows the cache.
+"""Which node runs which pods, and what those refer to. Follows the cache.
 
     pods = BoundPods(cache)
     cache.listen(pods)
     pods.needs("n1", "secrets", "t", "db-password")     # True while a pod on n1 refers to it
 
-A question is one lookup, whatever the number of pods: references are counted per node as pods come and go.
-What a pod refers to never changes once it is bound, so of the many changes to its status nothing but the
-node's name is read.
+References are counted per node, so a query is one lookup. They never change once a pod is bound, so updates
+of its status are not decoded further than the node's name.
 """
 
 from __future__ import annotations

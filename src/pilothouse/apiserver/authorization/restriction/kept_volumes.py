@@ -1,11 +1,11 @@
-"""Which node keeps which volume, and for which claims it is to make one. Asked of the cache when it matters.
+"""Which node keeps which volume, and for which claims it may create one. Reads the cache.
 
     kept.keeper("pvc-1234")                     # "n1", or empty if no node of ours made it
     kept.awaited("n1", "default", "data")       # whether the claim's volume is wanted on n1
-    kept.check(node, new, old)                  # what is wrong with a volume that a node writes; empty if nothing is
+    kept.check(node, new, old)                  # what is wrong with a volume that a node writes, or empty
 
-A node makes volumes for claims whose pods the scheduler has sent to it, and no others: with a volume of its
-own for any claim it could draw that claim's pods, and their secrets, to itself.
+A node creates volumes only for claims whose pods are scheduled to it: with a volume for any other claim it
+could draw that claim's pods, and their secrets, to itself.
 """
 
 from __future__ import annotations
@@ -63,7 +63,10 @@ class KeptVolumes:
         """Why a node may not write a volume so; empty if it may."""
         metadata = new["metadata"]
         if _keeper(metadata.get("annotations")) != node:
-            return f"metadata.annotations: must say {NODE}: {node}, and {PROVISIONED_BY} one of {', '.join(sorted(PROVISIONERS))}"
+            provisioners = ", ".join(sorted(PROVISIONERS))
+            return (
+                f"metadata.annotations: must say {NODE}: {node}, and {PROVISIONED_BY} one of {provisioners}"
+            )
         return self._check_new(node, new) if old is None else _check_change(node, new, old)
 
     def _check_new(self, node: str, new: Object) -> str:
@@ -96,7 +99,8 @@ def _check_change(node: str, new: Object, old: Object) -> str:
     if _keeper(old["metadata"].get("annotations")) != node:
         return f"it is no volume of node '{node}'"
     if _fixed(new) != _fixed(old):
-        return f"a node may change {', '.join(f'spec.{one}' for one in _MUTABLE)} of a volume, and its own finalizer"
+        mutable = ", ".join(f"spec.{one}" for one in _MUTABLE)
+        return f"a node may change {mutable} of a volume, and its own finalizer"
     return ""
 
 

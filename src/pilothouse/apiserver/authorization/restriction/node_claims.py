@@ -1,16 +1,12 @@
-"""What a node may claim for itself: no range, address or name that is another's.
+"""What a node may claim: no range, address or name of another node.
 
-    claims = NodeClaims(cache, ControlPlaneNetwork(IPv4Network("127.96.0.0/16"), frozenset({"localhost", "10.0.0.5"})))
-    claims.problem("n1", new, old, peer="10.0.0.7:41022", alone=True)   # "spec.podCIDRs: 10.44.2.0/24 overlaps 10.44.2.0/24 of node n2"
+    claims = NodeClaims(cache, ControlPlaneNetwork(IPv4Network("127.96.0.0/16"), frozenset({"10.0.0.5"})))
+    claims.problem("n1", new, old, peer="10.0.0.7:41022", alone=True)   # "spec.podCIDRs: … overlaps …"
     claims.serving_problem(asked)           # why a serving certificate is not for this node's own names
 
-Only what a write changes is judged: what an administrator gave a node, or an earlier release took, does not
-keep its agent from reporting. Administrators are not judged at all; they give ranges and addresses to nodes.
-
-An address is a node's own if its request comes from there, as one that is in use elsewhere can't be called
-from. A request from loopback comes from the API server's own machine, and so does a node with that machine's
-addresses. Where something stands between nodes and the API server, an administrator says which addresses are
-those of nodes (``ControlPlaneNetwork.nodes``).
+Only changes are checked, so that existing values never block a node's reports; administrators are not
+checked. A node owns an address that its request comes from. Requests from loopback come from the API server's
+machine and own its addresses. Behind a proxy ``ControlPlaneNetwork.nodes`` lists the nodes' addresses.
 """
 
 from __future__ import annotations
@@ -87,9 +83,11 @@ class NodeClaims:
         self._territory = territory
 
     def problem(self, node: str, new: Object, old: Object | None, *, peer: str, alone: bool) -> str:
-        """Why a node may not claim what it writes about itself, with the field; empty if it may. ``peer`` is
-        where its request comes from. Raises ``NewClaims`` if there are some, and other nodes may be claiming
-        things as well: unless ``alone``."""
+        """Why a node may not claim what it writes about itself, with the field; empty if it may.
+
+        ``peer`` is the address of its request. Unless ``alone``, raises ``NewClaims`` if there are new
+        claims, since other nodes may be claiming too.
+        """
         before = old or {}
         if len((new.get("status") or {}).get("addresses") or ()) > MOST_ADDRESSES:
             return f"status.addresses: a node has at most {MOST_ADDRESSES}"
@@ -191,12 +189,14 @@ class NodeClaims:
             cluster, least = self._territory.cluster, self._territory.mask_size
             if not any(contains(each, network) for each in cluster):
                 yield (
-                    f"{network} is not within the cluster's range, {', '.join(map(str, cluster))}; take one of that, or start the "
+                    f"{network} is not within the cluster's range, {', '.join(map(str, cluster))}; take one "
+                    "of that, or start the "
                     f"API server with another --cluster-cidr"
                 )
             if network.version == 4 and network.prefixlen < least:
                 yield (
-                    f"{network} is larger than what one node may have, a /{least}; take a smaller one, or start the API server with "
+                    f"{network} is larger than what one node may have, a /{least}; take a smaller one, or "
+                    "start the API server with "
                     f"another --node-cidr-mask-size"
                 )
         families = [each.version for each in claims_of(new).ranges]
@@ -221,8 +221,10 @@ class NodeClaims:
             yield from self._held_addresses(address, others)
             if not self._is_confirmed(address, caller := _caller(peer)):
                 yield (
-                    f"{text} is not the address that the node calls from, {caller or 'which is not known'}; start it with that one "
-                    f"(--node-ip), or the API server with the range of its nodes' addresses (--node-address-cidr)"
+                    f"{text} is not the address that the node calls from, {caller or 'which is not known'}; "
+                    "start it with that one "
+                    "(--node-ip), or the API server with the range of its nodes' addresses "
+                    "(--node-address-cidr)"
                 )
 
     def _is_confirmed(self, address: Address, caller: Address | None) -> bool:
@@ -242,7 +244,8 @@ class NodeClaims:
         for name, other in others.items():
             if not address.is_loopback and address in other.addresses:
                 yield (
-                    f"{address} is the address of node {name}; if that machine is gone, delete its Node (kubectl delete node "
+                    f"{address} is the address of node {name}; if that machine is gone, delete its Node "
+                    "(kubectl delete node "
                     f"{name}), and if both run on one machine, give each an address of its own (--node-ip)"
                 )
             yield from (

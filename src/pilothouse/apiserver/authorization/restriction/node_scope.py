@@ -1,11 +1,8 @@
-"""What a node may ask for: itself, the pods that are bound to it, and what those refer to.
+"""Which requests a node may make: those about itself, its pods, and what these refer to.
 
-The rules are those of Kubernetes' node authorizer, with five differences: what is not in scope is denied, so
-that no role can add to it; a node makes no pods, as nothing here runs pods that the server does not know of
-first; it reads what kube-proxy reads in Kubernetes (``system:node-proxier``), as our node agent forwards
-services and routes to other nodes itself; it makes the volumes of claims whose pods are sent to it, which
-elsewhere is a driver's work; and it reads the namespace ``kube-system``, by whose uid volumes know which
-control plane they belong to.
+As Kubernetes' node authorizer, except: what is not in scope is denied, so no role can add it; a node creates
+no pods; it reads what kube-proxy reads, since our agent routes services; it creates the volumes of claims
+scheduled to it; it reads the namespace ``kube-system``, whose uid identifies the control plane.
 
 | | reads | writes |
 |---|---|---|
@@ -122,7 +119,8 @@ class NodeScope:
             return _NO_VERB
         if not asked.name:
             return denied(
-                "node: may read one such object at a time: ask for it by name, or with fieldSelector=metadata.name=NAME"
+                "node: may read one such object at a time: ask for it by name, or with "
+                "fieldSelector=metadata.name=NAME"
             )
         return self._if_needed(node, asked)
 

@@ -1,18 +1,11 @@
-"""What a node's write may contain, as Kubernetes' NodeRestriction has it. The scope has let the request
-through before.
+"""What a node's write may contain, as in Kubernetes' NodeRestriction. All else is refused.
 
-* Its Node: no taints, owners or finalizers once it is there; of labels none in
-  ``node-restriction.kubernetes.io``, and in Kubernetes' own domains only those that describe a machine. A
-  node could else draw pods, and their secrets, to itself. Ranges of pods, addresses and host names that are
-  nobody else's (``node_claims``).
-* The status of a pod that runs on it, with addresses that are the node's. Of a claim's status, what tells of
-  its volume.
-* Volumes for claims that are sent to it, and what changes of those (``kept_volumes``).
-* Its lease, owned by nobody but its Node.
-* Certificate requests for its own name; tokens for accounts of its pods, bound to the pod, for whom the pod
-  asks for.
-
-Everything else is refused, whatever let it come this far.
+* Its Node: no changes of taints, owners or finalizers; no labels in ``node-restriction.kubernetes.io``, and
+  in Kubernetes' own domains only those that describe a machine, as labels attract pods and their secrets;
+  ranges, addresses and names as in ``node_claims``.
+* The status of its pods, with the node's addresses; of a claim's status, what concerns its volume.
+* Volumes for claims scheduled to it (``kept_volumes``). Its lease, owned by its Node.
+* Certificate requests for its own name; tokens bound to its pods, for audiences that the pod requests.
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
-"""Which Pilot belongs to which cluster, as the watch cache has it.
+"""Which Pilot belongs to which cluster, from the watch cache.
 
     pilots = PilotIndex(cache)
     cache.listen(pilots)
     pilots.find("t", "demo-data-0").cluster         # ClusterRecord(noun, label, "demo", uid)
 
-The cluster of a Pilot is its controlling owner, if that is of the cluster kind of an application. It is
-compared by uid, too: a cluster of the same name that is created later is another one.
+The cluster is the Pilot's controlling owner, compared by uid too, if it is an application's cluster kind.
 """
 
 from __future__ import annotations

@@ -1,20 +1,18 @@
-"""What a pilot may ask for: what is of its own cluster, and of that it writes next to nothing.
+"""Which requests a pilot may make: those about its own cluster; of that it writes next to nothing.
 
-A pilot is whoever bears a token bound to a pod that has a Pilot of its name, or that says it will have one
-(the label ``has-pilot``). Its cluster is that Pilot's controlling owner. *Of the cluster* is what carries the
-cluster's label, so that a list or watch with that label as its selector is of the cluster too; and a Pilot
-that the cluster controls, with its lease.
+A pilot bears a token bound to a pod that has a Pilot of its name, or the label ``has-pilot``. Its cluster is
+that Pilot's controlling owner. Objects with the cluster's label are of the cluster, and so are lists and
+watches that select it, and the Pilots that the cluster controls, with their leases.
 
 | | reads | writes |
 |---|---|---|
 | its Pilot | get, list, watch | the status |
 | the cluster's other Pilots, its config maps and secrets | get; list and watch by label or name | |
 | the cluster itself; its own pod | get; list and watch by name | |
-| the leases of the cluster's Pilots | get; list and watch by label or name | its own, and the leader's: create, update, patch |
+| leases of the cluster's Pilots | get; list and watch by label or name | its own and the leader's |
 | events | | create, update, patch, about its own |
 
-While its Pilot is not there, a pilot may wait for it and do nothing else. Every other namespace is out of
-scope.
+Until its Pilot exists, a pilot may only wait for it.
 """
 
 from __future__ import annotations
@@ -124,7 +122,8 @@ def _confined(cluster: ClusterRecord | None, asked: Attributes) -> Authorization
     if asked.verb == "get" or asked.name:
         return denied(f"{reason}; this has not its label {cluster.selector}")
     return denied(
-        f"{reason}: ask with labelSelector={cluster.selector}, or for one object with fieldSelector=metadata.name=NAME"
+        f"{reason}: ask with labelSelector={cluster.selector}, or for one object with "
+        "fieldSelector=metadata.name=NAME"
     )
 
 

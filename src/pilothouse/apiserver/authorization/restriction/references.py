@@ -1,9 +1,8 @@
-"""What a pod refers to: the objects that its node must be able to read in order to run it. Pure.
+"""What a pod refers to: the objects that its node must read in order to run it. Pure.
 
-    references_of(pod)     # {("secrets", "db-password"), ("configmaps", "settings"), ("serviceaccounts", "db"), …}
+    references_of(pod)     # {("secrets", "db-password"), ("serviceaccounts", "db"), …}
 
-They are looked for where pods can have them: environment, volumes of every kind, pull secrets, claims, and
-the claims that are made for ephemeral volumes under the pod's own name.
+Sources: environment, volumes, pull secrets, claims, and the claims of ephemeral volumes.
 """
 
 from __future__ import annotations

@@ -1,15 +1,12 @@
-"""The restriction as an authorizer and as a check of writes: ahead of RBAC, and after everything else.
+"""The restriction of nodes and pilots, as an authorizer ahead of RBAC and as a check of writes.
 
     restriction = Restriction(cache, NodeClaims(cache, territory))
     Chain([Masters(), restriction, rbac])
-    restriction.decide(user, attributes)      # allowed, denied, or no opinion for whoever is neither pilot nor node
-    restriction.check(call, new, old)         # 403 for a write whose content is beyond the writer's scope
+    restriction.decide(user, attributes)      # allowed, denied, or no opinion about other users
+    restriction.check(call, new, old)         # 403 for content beyond the writer's scope
 
-What is in scope is allowed here and needs no role. So a service account that pilots run under holds nothing
-itself: a token of it that is not bound to a pilot's pod is worth nothing.
-
-``restricts`` is the cheap question: for users of whom it is False, this has no opinion, whatever happens to
-objects.
+What is in scope is allowed without a role, so the service account of pilots has no permissions itself.
+``restricts`` is a cheap test: if False, there is no opinion about the user, whatever the objects.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
-"""What the rules for nodes and those for pilots have in common: how they answer, and what is not theirs to
-decide.
+"""What the rules for nodes and pilots share.
 
-Discovery, health and questions about oneself are left to the roles that everybody has; every other path is
-denied, as is whatever a rule does not name. A list or watch is in scope if its selectors confine it, so
-selectors are looked into.
+Discovery, health and self reviews are left to the roles that all users have; other paths, and all that no
+rule names, are denied. A list or watch is in scope if its selectors confine it.
 """
 
 from __future__ import annotations
@@ -68,7 +66,7 @@ def selects_field(asked: Attributes, field: str, value: str) -> bool:
     return bool(asked.field_selector) and _fields(asked.field_selector).exact(field) == value
 
 
-# A client asks with the same selector again and again. One that can't be read confines nothing: the list refuses it.
+# Clients repeat their selectors. A malformed one confines nothing: the list refuses it.
 @lru_cache(maxsize=1024)
 def _labels(text: str) -> LabelSelector:
     try:
