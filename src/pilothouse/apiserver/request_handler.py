@@ -59,9 +59,7 @@ from pilothouse.apiserver.endpoints.create import CreateEndpoint
 from pilothouse.apiserver.endpoints.delete import DeleteEndpoint
 from pilothouse.apiserver.endpoints.error_responses import refusal
 from pilothouse.apiserver.endpoints.get import GetEndpoint
-from pilothouse.apiserver.endpoints.large_writes import LargeWrites
 from pilothouse.apiserver.endpoints.list import ListEndpoint
-from pilothouse.apiserver.endpoints.negotiation import TABLE, AnswerEndpoint, negotiate
 from pilothouse.apiserver.endpoints.patch import PatchEndpoint
 from pilothouse.apiserver.endpoints.request_info import fits, locate, subresource_verbs, verb_of
 from pilothouse.apiserver.endpoints.scale import ScaleEndpoint
@@ -83,10 +81,12 @@ from pilothouse.apiserver.registry.service_ranges import CLUSTER_RANGE, NODE_MAS
 from pilothouse.apiserver.registry.strategies import build_strategies
 from pilothouse.apiserver.registry.strategy import STANDARD
 from pilothouse.apiserver.server.messages import TEXT, Answer, Request, Response, StreamingResponse
+from pilothouse.apiserver.server.negotiation import TABLE, AnswerEndpoint, negotiate
 from pilothouse.apiserver.server.websockets import EventFrames, over_websocket, upgrade_of
 from pilothouse.apiserver.storage import codec
 from pilothouse.apiserver.storage.compaction import Compactor
 from pilothouse.apiserver.storage.consistency_check import ConsistencyChecker
+from pilothouse.apiserver.storage.large_writes import LargeWrites
 from pilothouse.apiserver.storage.objects import ObjectStorage
 from pilothouse.apiserver.storage.watch_cache import WatchCache
 from pilothouse.base.clock import Clock

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
-from pilothouse.apiserver.endpoints.request_info import is_true
+from pilothouse.apiserver.server.messages import is_true
 from pilothouse.base.duration import DurationError, parse_duration
 from pilothouse.base.rfc3339 import TimeError, format_micro_time, parse_time
 from pilothouse.meta.errors import StatusError, bad_request

@@ -15,12 +15,12 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
-from pilothouse.apiserver.admission.leadership_fence import HEADER
 from pilothouse.apiserver.audit import bodies, confidential
 from pilothouse.apiserver.audit.audit_policy import AuditLevel, AuditPolicy
 from pilothouse.apiserver.audit.request_stage import RequestStage
-from pilothouse.apiserver.endpoints.request_info import RequestInfo, is_true, locate, verb_of
-from pilothouse.apiserver.server.messages import Request, User
+from pilothouse.apiserver.endpoints.request_info import RequestInfo, locate, verb_of
+from pilothouse.apiserver.server.messages import Request, User, is_true
+from pilothouse.apiserver.storage.leadership_fence import HEADER
 
 KIND, API_VERSION = "Event", "audit.k8s.io/v1"
 INSTANCE = "pilothouse.io/instance"

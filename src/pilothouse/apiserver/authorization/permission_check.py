@@ -15,11 +15,11 @@ from typing import Final
 
 import msgspec
 
-from pilothouse.apiserver.admission.leadership_fence import WriteFence, fence_of
 from pilothouse.apiserver.authorization.authorizer import Attributes, Authorizer, demand, refusal
 from pilothouse.apiserver.endpoints.request_info import RequestInfo
 from pilothouse.apiserver.registry.node_proxy import asks_for_figures, asks_for_session
 from pilothouse.apiserver.server.messages import Request
+from pilothouse.apiserver.storage.leadership_fence import WriteFence, fence_of
 from pilothouse.meta.selectors import FieldSelector, SelectorError
 
 _SELECTING_VERBS: Final = frozenset({"list", "watch", "deletecollection"})

@@ -17,8 +17,8 @@ from typing import Any
 import msgspec
 
 from pilothouse.apiserver.discovery.catalog import KindCatalog
-from pilothouse.apiserver.endpoints.negotiation import YAML, AnswerEndpoint, clauses, is_pretty, negotiate
 from pilothouse.apiserver.server.messages import JSON, Request, Response
+from pilothouse.apiserver.server.negotiation import YAML, AnswerEndpoint, clauses, is_pretty, negotiate
 from pilothouse.apiserver.storage import codec
 from pilothouse.meta import errors
 from pilothouse.meta.kind import Kind, Subresource

@@ -20,9 +20,9 @@ from typing import Any
 import msgspec
 
 from pilothouse.apiserver.discovery.catalog import KindCatalog
-from pilothouse.apiserver.endpoints.negotiation import clauses
 from pilothouse.apiserver.server.compression import deflate, gzip_of, wanted
 from pilothouse.apiserver.server.messages import JSON, Request, Response
+from pilothouse.apiserver.server.negotiation import clauses
 from pilothouse.apiserver.storage import codec
 from pilothouse.base.clock import Clock, SystemClock
 from pilothouse.meta import errors

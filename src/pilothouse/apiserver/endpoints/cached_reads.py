@@ -18,12 +18,12 @@ import msgspec
 
 from pilothouse.apiserver.authorization.authorizer import Attributes, Authorizer
 from pilothouse.apiserver.discovery.catalog import KindCatalog, ServedVersion
-from pilothouse.apiserver.endpoints import list_options
 from pilothouse.apiserver.endpoints.compressed_bodies import COMPRESS_FROM
 from pilothouse.apiserver.endpoints.request_info import fits, locate
 from pilothouse.apiserver.metrics.request_metrics import RequestCounters, RequestSeries
 from pilothouse.apiserver.server import limits
 from pilothouse.apiserver.server.messages import Request, Response
+from pilothouse.apiserver.storage import list_options
 from pilothouse.apiserver.storage.watch_cache import WatchCache
 from pilothouse.meta.errors import StatusError
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from pilothouse.apiserver.endpoints.negotiation import AnswerForm
 from pilothouse.apiserver.server import compression
 from pilothouse.apiserver.server.messages import Request, Response
+from pilothouse.apiserver.server.negotiation import AnswerForm
 from pilothouse.apiserver.storage.list_bodies import gzip_body
 
 COMPRESS_FROM: Final = 128 * 1024

@@ -7,12 +7,12 @@ import msgspec
 from pilothouse.apiserver.admission.admission_chain import AdmissionChain
 from pilothouse.apiserver.endpoints import object_metadata, write_options
 from pilothouse.apiserver.endpoints.call import ResourceRequest
-from pilothouse.apiserver.endpoints.large_writes import LargeWrites
 from pilothouse.apiserver.endpoints.list import ListEndpoint
 from pilothouse.apiserver.endpoints.write_options import ParsedDeleteOptions
 from pilothouse.apiserver.endpoints.write_pipeline import respond
 from pilothouse.apiserver.server.messages import Response
 from pilothouse.apiserver.storage import codec
+from pilothouse.apiserver.storage.large_writes import LargeWrites
 from pilothouse.apiserver.storage.objects import ObjectStorage, WriteOutcome
 from pilothouse.base.clock import Clock
 from pilothouse.meta import errors

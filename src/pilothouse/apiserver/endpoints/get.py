@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from pilothouse.apiserver.endpoints import list_options
 from pilothouse.apiserver.endpoints.call import ResourceRequest
 from pilothouse.apiserver.endpoints.compressed_bodies import COMPRESS_FROM, respond_in_form
-from pilothouse.apiserver.endpoints.negotiation import BARE, AnswerEndpoint, negotiate, transformed
+from pilothouse.apiserver.endpoints.rendering import transformed
 from pilothouse.apiserver.server.messages import Response
+from pilothouse.apiserver.server.negotiation import BARE, AnswerEndpoint, negotiate
+from pilothouse.apiserver.storage import list_options
 from pilothouse.apiserver.storage.items import Item
 from pilothouse.apiserver.storage.watch_cache import WatchCache
 from pilothouse.base.clock import Clock

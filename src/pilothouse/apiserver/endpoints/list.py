@@ -9,19 +9,18 @@ import msgspec
 
 from pilothouse.apiserver.discovery import tables
 from pilothouse.apiserver.discovery.catalog import ServedVersion
-from pilothouse.apiserver.endpoints import list_options
 from pilothouse.apiserver.endpoints.call import ResourceRequest
 from pilothouse.apiserver.endpoints.compressed_bodies import COMPRESS_FROM, GZIPPED, respond_in_form
-from pilothouse.apiserver.endpoints.negotiation import (
+from pilothouse.apiserver.server import compression
+from pilothouse.apiserver.server.messages import JSON, ChunkedBody, Request, Response
+from pilothouse.apiserver.server.negotiation import (
     PARTIAL_LIST,
     TABLE,
     AnswerEndpoint,
     AnswerForm,
     negotiate,
 )
-from pilothouse.apiserver.server import compression
-from pilothouse.apiserver.server.messages import JSON, ChunkedBody, Request, Response
-from pilothouse.apiserver.storage import codec, listing
+from pilothouse.apiserver.storage import codec, list_options, listing
 from pilothouse.apiserver.storage.collection import Collection
 from pilothouse.apiserver.storage.items import Item, served_parts
 from pilothouse.apiserver.storage.large_lists import LARGE, gzipped, laid_out, weight

@@ -12,10 +12,10 @@ from typing import Any
 from pilothouse.apiserver.endpoints import decoding, object_metadata, strict_decoding, write_options
 from pilothouse.apiserver.endpoints.apply import ApplyEndpoint
 from pilothouse.apiserver.endpoints.call import ResourceRequest
-from pilothouse.apiserver.endpoints.large_writes import LargeWrites
 from pilothouse.apiserver.endpoints.write_options import WriteOptions
 from pilothouse.apiserver.endpoints.write_pipeline import WritePipeline, respond
 from pilothouse.apiserver.server.messages import Response
+from pilothouse.apiserver.storage.large_writes import LargeWrites
 from pilothouse.meta import errors
 from pilothouse.meta.apply.patches import json_patch, merge_patch
 from pilothouse.meta.apply.strategic_merge import strategic_merge

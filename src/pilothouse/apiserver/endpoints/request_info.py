@@ -13,6 +13,7 @@ from functools import lru_cache
 
 import msgspec
 
+from pilothouse.apiserver.server.messages import is_true
 from pilothouse.meta.kind import Kind
 
 _NAMESPACE_SUBRESOURCES = frozenset({"status", "finalize"})
@@ -69,11 +70,6 @@ def locate(path: str) -> RequestInfo:
         rest = rest[:3]
     padded = [*rest, "", ""]
     return RequestInfo(group, version, namespace, padded[0], padded[1], padded[2], watch, namespaced)
-
-
-def is_true(value: str | None) -> bool:
-    """A boolean query parameter: given, and anything but ``false`` or ``0``."""
-    return value is not None and value.lower() not in ("false", "0")
 
 
 def verb_of(method: str, place: RequestInfo, params: dict[str, str]) -> str:

@@ -8,8 +8,6 @@ from typing import Any
 from pilothouse.apiserver.discovery import tables
 from pilothouse.apiserver.endpoints import decoding, object_metadata, write_options
 from pilothouse.apiserver.endpoints.call import ResourceRequest
-from pilothouse.apiserver.endpoints.large_writes import LargeWrites
-from pilothouse.apiserver.endpoints.negotiation import PARTIAL, TABLE, AnswerEndpoint, negotiate
 from pilothouse.apiserver.endpoints.patch import (
     APPLY_PATCH,
     JSON_PATCH,
@@ -21,7 +19,9 @@ from pilothouse.apiserver.endpoints.patch import (
 from pilothouse.apiserver.endpoints.write_options import WriteOptions
 from pilothouse.apiserver.endpoints.write_pipeline import WritePipeline
 from pilothouse.apiserver.server.messages import Request, Response
+from pilothouse.apiserver.server.negotiation import PARTIAL, TABLE, AnswerEndpoint, negotiate
 from pilothouse.apiserver.storage import codec
+from pilothouse.apiserver.storage.large_writes import LargeWrites
 from pilothouse.apiserver.storage.objects import ObjectStorage
 from pilothouse.base.clock import Clock
 from pilothouse.meta import errors

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 from pilothouse.apiserver.endpoints import object_metadata, strict_decoding, write_options
 from pilothouse.apiserver.endpoints.call import ResourceRequest
-from pilothouse.apiserver.endpoints.large_writes import LargeWrites
 from pilothouse.apiserver.endpoints.write_pipeline import WritePipeline, decode, respond
 from pilothouse.apiserver.server.messages import Response
+from pilothouse.apiserver.storage.large_writes import LargeWrites
 from pilothouse.meta import errors
 from pilothouse.meta.fields import FieldError
 from pilothouse.meta.kind import Kind, Object

@@ -8,10 +8,10 @@ from functools import lru_cache
 
 from pilothouse.apiserver.discovery import tables
 from pilothouse.apiserver.discovery.catalog import KindCatalog
-from pilothouse.apiserver.endpoints import list_options
 from pilothouse.apiserver.endpoints.call import ResourceRequest
-from pilothouse.apiserver.endpoints.negotiation import TABLE, AnswerEndpoint, negotiate
 from pilothouse.apiserver.server.messages import StreamingResponse
+from pilothouse.apiserver.server.negotiation import TABLE, AnswerEndpoint, negotiate
+from pilothouse.apiserver.storage import list_options
 from pilothouse.apiserver.storage.fanout import WatchFanout
 from pilothouse.apiserver.storage.selection import Selection
 from pilothouse.apiserver.storage.watch_cache import WatchCache

@@ -9,8 +9,7 @@ from typing import Any
 import msgspec
 
 from pilothouse.apiserver.endpoints import decoding
-from pilothouse.apiserver.endpoints.request_info import is_true
-from pilothouse.apiserver.server.messages import Request
+from pilothouse.apiserver.server.messages import Request, is_true
 from pilothouse.meta import errors
 from pilothouse.meta.fields import FieldError
 

@@ -19,11 +19,11 @@ from pilothouse.aio.worker_thread import on_loop
 from pilothouse.apiserver.admission.admission_chain import AdmissionChain
 from pilothouse.apiserver.endpoints import decoding, object_metadata, strict_decoding, unmanaged_kinds
 from pilothouse.apiserver.endpoints.call import ResourceRequest
-from pilothouse.apiserver.endpoints.large_writes import LargeWrites
-from pilothouse.apiserver.endpoints.negotiation import render
+from pilothouse.apiserver.endpoints.rendering import render
 from pilothouse.apiserver.endpoints.write_options import WriteOptions
 from pilothouse.apiserver.server.messages import Response
 from pilothouse.apiserver.storage import codec
+from pilothouse.apiserver.storage.large_writes import LargeWrites
 from pilothouse.apiserver.storage.objects import Change, ObjectRemoval, ObjectStorage, WriteOutcome
 from pilothouse.base.clock import Clock
 from pilothouse.base.rfc3339 import format_time

@@ -10,11 +10,12 @@ from pilothouse.apiserver.authorization.authorizer import Attributes, Authorizer
 from pilothouse.apiserver.authorization.rbac.rules import PolicyRule
 from pilothouse.apiserver.endpoints import decoding, object_metadata, strict_decoding, write_options
 from pilothouse.apiserver.endpoints.call import ResourceRequest
-from pilothouse.apiserver.endpoints.large_writes import LargeWrites
-from pilothouse.apiserver.endpoints.negotiation import AnswerEndpoint, negotiate, transformed
+from pilothouse.apiserver.endpoints.rendering import transformed
 from pilothouse.apiserver.registry.review_selectors import fields_asked, labels_asked
 from pilothouse.apiserver.server.messages import Response, User
+from pilothouse.apiserver.server.negotiation import AnswerEndpoint, negotiate
 from pilothouse.apiserver.storage import codec
+from pilothouse.apiserver.storage.large_writes import LargeWrites
 from pilothouse.base.clock import Clock
 from pilothouse.base.rfc3339 import format_time
 from pilothouse.meta import errors

@@ -12,11 +12,11 @@ from pilothouse.apiserver.admission.namespace_lifecycle import PERMANENT_NAMESPA
 from pilothouse.apiserver.discovery.catalog import KindCatalog, ServedVersion
 from pilothouse.apiserver.endpoints import object_metadata, strict_decoding, write_options
 from pilothouse.apiserver.endpoints.call import ResourceRequest
-from pilothouse.apiserver.endpoints.large_writes import LargeWrites
 from pilothouse.apiserver.endpoints.write_pipeline import WritePipeline, decode, respond
 from pilothouse.apiserver.registry.strategy import Strategy
 from pilothouse.apiserver.server.messages import Answer, Response
 from pilothouse.apiserver.storage import codec
+from pilothouse.apiserver.storage.large_writes import LargeWrites
 from pilothouse.apiserver.storage.objects import ObjectRemoval
 from pilothouse.apiserver.storage.watch_cache import WatchCache
 from pilothouse.meta import errors, names

@@ -23,10 +23,10 @@ from pilothouse.apiserver.authorization.restriction.restriction_authorizer impor
 from pilothouse.apiserver.discovery.catalog import ROOT
 from pilothouse.apiserver.endpoints import decoding, write_options
 from pilothouse.apiserver.endpoints.call import ResourceRequest
-from pilothouse.apiserver.endpoints.large_writes import LargeWrites
 from pilothouse.apiserver.registry.strategy import Strategy
 from pilothouse.apiserver.server.messages import Response
 from pilothouse.apiserver.storage import codec
+from pilothouse.apiserver.storage.large_writes import LargeWrites
 from pilothouse.apiserver.storage.objects import ObjectStorage
 from pilothouse.base.clock import Clock
 from pilothouse.base.rfc3339 import format_time

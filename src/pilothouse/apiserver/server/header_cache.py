@@ -15,9 +15,9 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from pilothouse.apiserver.authentication.impersonation import impersonates
-from pilothouse.apiserver.endpoints.negotiation import AnswerEndpoint, negotiate
 from pilothouse.apiserver.server.limits import MAX_BODY
 from pilothouse.apiserver.server.messages import Request
+from pilothouse.apiserver.server.negotiation import AnswerEndpoint, negotiate
 from pilothouse.apiserver.server.request_boundaries import RequestHead
 from pilothouse.meta.errors import StatusError
 

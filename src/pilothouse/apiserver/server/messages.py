@@ -191,3 +191,8 @@ class UpgradedResponse(msgspec.Struct):
 
 
 Answer = Response | StreamingResponse | UpgradedResponse
+
+
+def is_true(value: str | None) -> bool:
+    """A boolean query parameter: given, and anything but ``false`` or ``0``."""
+    return value is not None and value.lower() not in ("false", "0")

@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterable, Iterator
 
 import msgspec
 
-from pilothouse.apiserver.endpoints import yaml_encoding
-from pilothouse.apiserver.endpoints.negotiation import YAML, AnswerForm
+from pilothouse.apiserver.server import yaml_encoding
 from pilothouse.apiserver.server.compression import LEVEL, TURN
+from pilothouse.apiserver.server.negotiation import YAML, AnswerForm
 from pilothouse.apiserver.storage.items import Buffer, Item
 
 LARGE = 1024 * 1024

@@ -12,10 +12,10 @@ from itertools import islice
 
 import msgspec
 
-from pilothouse.apiserver.endpoints.list_options import ListOptions, RevisionMatch
 from pilothouse.apiserver.storage.collection import Collection
 from pilothouse.apiserver.storage.continue_token import LATEST, ContinueToken
 from pilothouse.apiserver.storage.items import Item
+from pilothouse.apiserver.storage.list_options import ListOptions, RevisionMatch
 from pilothouse.apiserver.storage.selection import Selection
 from pilothouse.apiserver.storage.watch_cache import WatchCache
 from pilothouse.meta import errors

@@ -15,11 +15,11 @@ from typing import Final, Protocol
 import msgspec
 
 from pilothouse.aio.keyed_lock import KeyedLocks
-from pilothouse.apiserver.admission.leadership_fence import WriteFence
 from pilothouse.apiserver.discovery.catalog import ServedVersion
-from pilothouse.apiserver.endpoints.large_writes import LargeWrites
 from pilothouse.apiserver.server.messages import Request
 from pilothouse.apiserver.storage import codec
+from pilothouse.apiserver.storage.large_writes import LargeWrites
+from pilothouse.apiserver.storage.leadership_fence import WriteFence
 from pilothouse.meta import errors
 from pilothouse.meta.kind import Object
 from pilothouse.store.interface import (

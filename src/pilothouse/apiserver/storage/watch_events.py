@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from pilothouse.apiserver.discovery import tables
-from pilothouse.apiserver.endpoints.negotiation import PARTIAL, TABLE
+from pilothouse.apiserver.server.negotiation import PARTIAL, TABLE
 from pilothouse.apiserver.storage import codec
 from pilothouse.apiserver.storage.collection import CacheEvent, Collection
 from pilothouse.apiserver.storage.items import Item

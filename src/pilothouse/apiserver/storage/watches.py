@@ -13,10 +13,10 @@ import asyncio
 import random
 from collections.abc import Callable
 
-from pilothouse.apiserver.endpoints.list_options import WatchOptions
-from pilothouse.apiserver.endpoints.negotiation import AnswerForm
 from pilothouse.apiserver.server.messages import StreamingResponse, StreamSink
+from pilothouse.apiserver.server.negotiation import AnswerForm
 from pilothouse.apiserver.storage.fanout import OpenWatch, WatcherGroup, WatchFanout
+from pilothouse.apiserver.storage.list_options import WatchOptions
 from pilothouse.apiserver.storage.selection import Selection
 from pilothouse.apiserver.storage.watch_cache import WatchCache
 from pilothouse.apiserver.storage.watch_events import Lines

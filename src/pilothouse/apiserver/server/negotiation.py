@@ -15,14 +15,9 @@ from functools import lru_cache
 
 import msgspec
 
-from pilothouse.apiserver.discovery import tables
-from pilothouse.apiserver.discovery.catalog import ServedVersion
-from pilothouse.apiserver.endpoints import yaml_encoding
-from pilothouse.apiserver.server.messages import JSON, Request, Response
-from pilothouse.apiserver.storage.items import Item
-from pilothouse.base.clock import Clock, SystemClock
+from pilothouse.apiserver.server import yaml_encoding
+from pilothouse.apiserver.server.messages import JSON, Request
 from pilothouse.meta import errors
-from pilothouse.meta.kind import Kind
 
 YAML = "application/yaml"
 TABLE, PARTIAL, PARTIAL_LIST = "Table", "PartialObjectMetadata", "PartialObjectMetadataList"
@@ -135,35 +130,3 @@ def clauses(accept: str) -> list[_Clause]:
         if quality > 0:
             found.append(_Clause(media.lower(), params, quality))
     return sorted(found, key=lambda clause: -clause.quality)
-
-
-def render(
-    request: Request,
-    served: ServedVersion,
-    value: bytes,
-    revision: int,
-    status: int = 200,
-    *,
-    clock: Clock = SystemClock(),
-) -> Response:
-    """An object's stored value as an answer in the version of ``served``; revision 0 leaves it out."""
-    form = negotiate(request, AnswerEndpoint.OBJECT)
-    prefix = served.kind.prefix
-    if revision and value.startswith(prefix):
-        body = b'%b"resourceVersion":"%d",%b' % (prefix, revision, value[len(prefix) :])
-    else:
-        item = Item("", revision, value)
-        body = item.served(served) if revision else item.form(served)
-    if form is BARE:
-        return Response(status, body)
-    return Response(
-        status, form.write(transformed(request, served.kind, form, body, clock.now())), form.media
-    )
-
-
-def transformed(request: Request, kind: Kind, form: AnswerForm, body: bytes, now: float) -> bytes:
-    """A served object as the form's transform has it."""
-    if form.transform == TABLE:
-        include = tables.included(request.params())
-        return tables.table_of_object(kind, msgspec.json.decode(body), include, now)
-    return tables.partial(body) if form.transform == PARTIAL else body

@@ -15,7 +15,7 @@ from urllib.parse import parse_qsl
 
 import msgspec
 
-from pilothouse.apiserver.endpoints.request_info import is_true
+from pilothouse.apiserver.server.messages import is_true
 from pilothouse.apiserver.storage.continue_token import ContinueToken
 from pilothouse.meta import errors
 from pilothouse.meta.fields import FieldError
