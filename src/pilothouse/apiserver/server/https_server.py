@@ -26,9 +26,10 @@ from pilothouse.apiserver.authentication.authenticator import Authenticator
 from pilothouse.apiserver.endpoints.cached_reads import CachedReads
 from pilothouse.apiserver.flowcontrol.fair_queuing import FlowController
 from pilothouse.apiserver.metrics.request_metrics import RequestCounters
-from pilothouse.apiserver.server.connection import Connection, Handler, HeadCheck, ServerContext
+from pilothouse.apiserver.server.connection import Connection
 from pilothouse.apiserver.server.fast_path import FastPath
 from pilothouse.apiserver.server.health import Health
+from pilothouse.apiserver.server.http_protocol import Handler, HeadCheck, ServerContext
 from pilothouse.apiserver.server.limits import ClientTimeouts, Deadlines
 from pilothouse.apiserver.server.response_heads import ResponseHeads
 
