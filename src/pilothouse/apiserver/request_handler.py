@@ -42,10 +42,7 @@ from pilothouse.apiserver.authorization.rbac.aggregation import Aggregation
 from pilothouse.apiserver.authorization.rbac.escalation import Escalation
 from pilothouse.apiserver.authorization.rbac.rbac_authorizer import RBACAuthorizer
 from pilothouse.apiserver.authorization.rbac.role_reconciliation import make_roles
-from pilothouse.apiserver.authorization.restriction.node_claims import (
-    ControlPlaneNetwork,
-    NodeClaims,
-)
+from pilothouse.apiserver.authorization.restriction.node_claims import ControlPlaneNetwork, NodeClaims
 from pilothouse.apiserver.authorization.restriction.restriction_authorizer import Restriction
 from pilothouse.apiserver.bootstrap import make_namespaces
 from pilothouse.apiserver.discovery import tables, version
@@ -66,11 +63,7 @@ from pilothouse.apiserver.endpoints.scale import ScaleEndpoint
 from pilothouse.apiserver.endpoints.update import UpdateEndpoint
 from pilothouse.apiserver.endpoints.watch import WatchEndpoint
 from pilothouse.apiserver.endpoints.write_pipeline import WritePipeline
-from pilothouse.apiserver.flowcontrol.stream_limits import (
-    WATCHES_OF_NAMESPACE,
-    WATCHES_OF_USER,
-    StreamLimit,
-)
+from pilothouse.apiserver.flowcontrol.stream_limits import WATCHES_OF_NAMESPACE, WATCHES_OF_USER, StreamLimit
 from pilothouse.apiserver.metrics.request_metrics import RequestCounters
 from pilothouse.apiserver.registry.access_reviews import AccessReviews
 from pilothouse.apiserver.registry.address_allocation import AddressAllocator

@@ -48,11 +48,7 @@ class MemoryStore:
     """See the module."""
 
     def __init__(
-        self,
-        *,
-        clock: Callable[[], float] = time.time,
-        largest: int = 8 << 20,
-        progress_every: float = 5.0,
+        self, *, clock: Callable[[], float] = time.time, largest: int = 8 << 20, progress_every: float = 5.0
     ) -> None:
         self._clock = clock
         self._largest = largest

@@ -154,11 +154,7 @@ class SqliteStore:
 
         opened = await asyncio.to_thread(blocking)
         return cls(
-            *opened,
-            clock=clock,
-            largest=largest,
-            progress_every=progress_every,
-            reserve_after=reserve_after,
+            *opened, clock=clock, largest=largest, progress_every=progress_every, reserve_after=reserve_after
         )
 
     @property

@@ -51,9 +51,7 @@ class _Reader(DocumentReader):
 
     def policy(self, node: Node) -> AuditPolicy:
         fields = self.fields(
-            node,
-            "",
-            ("apiVersion", "kind", "metadata", "rules", "omitStages", "omitManagedFields"),
+            node, "", ("apiVersion", "kind", "metadata", "rules", "omitStages", "omitManagedFields")
         )
         for name, wanted in (("apiVersion", API_VERSION), ("kind", "Policy")):
             given = self.optional(fields, name, "", self.text, "")

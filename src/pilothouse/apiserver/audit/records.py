@@ -85,11 +85,7 @@ class _Form(msgspec.Struct, frozen=True):
         """Of a record that is filled in."""
         text = line.decode()
         number, received, staged = (text.index(mark) + len(mark) for mark in _MARKS)
-        return cls(
-            text[:number],
-            text[text.index('"', number) : received],
-            text[text.index('"', staged) :],
-        )
+        return cls(text[:number], text[text.index('"', number) : received], text[text.index('"', staged) :])
 
     def filled(self, number: str, received: str, staged: str) -> bytes:
         """The record of another request of the same form."""

@@ -110,12 +110,7 @@ class BootstrapTokens:
                 refusal = f"it was used for the request {notes[USED_BY]}, and each is good for one"
             if refusal or USED_BY in notes:
                 return secret
-            notes = {
-                **notes,
-                USED_BY: request,
-                USED_FOR: purpose,
-                USED_AT: format_time(self._clock.now()),
-            }
+            notes = {**notes, USED_BY: request, USED_FOR: purpose, USED_AT: format_time(self._clock.now())}
             return {**secret, "metadata": {**meta, "annotations": notes}}
 
         try:

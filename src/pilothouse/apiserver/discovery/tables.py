@@ -81,10 +81,7 @@ class TableLayout:
         """Everything before the first row."""
         return (
             b'{"kind":"Table","apiVersion":"meta.k8s.io/v1","metadata":%b,"columnDefinitions":%b,"rows":['
-            % (
-                codec.dump(metadata),
-                self.definitions if columns else b"null",
-            )
+            % (codec.dump(metadata), self.definitions if columns else b"null")
         )
 
 

@@ -84,11 +84,5 @@ def _removed(call: ResourceRequest, outcome: WriteOutcome) -> Response:
     details = {"name": call.name, "kind": kind.plural, "uid": metadata["uid"]}
     if kind.group:
         details["group"] = kind.group
-    body = {
-        "kind": "Status",
-        "apiVersion": "v1",
-        "metadata": {},
-        "status": "Success",
-        "details": details,
-    }
+    body = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details}
     return Response(200, codec.dump(body))

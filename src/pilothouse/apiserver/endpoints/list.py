@@ -13,13 +13,7 @@ from pilothouse.apiserver.endpoints.call import ResourceRequest
 from pilothouse.apiserver.endpoints.compressed_bodies import COMPRESS_FROM, GZIPPED, respond_in_form
 from pilothouse.apiserver.server import compression
 from pilothouse.apiserver.server.messages import JSON, ChunkedBody, Request, Response
-from pilothouse.apiserver.server.negotiation import (
-    PARTIAL_LIST,
-    TABLE,
-    AnswerEndpoint,
-    AnswerForm,
-    negotiate,
-)
+from pilothouse.apiserver.server.negotiation import PARTIAL_LIST, TABLE, AnswerEndpoint, AnswerForm, negotiate
 from pilothouse.apiserver.storage import codec, list_options, listing
 from pilothouse.apiserver.storage.collection import Collection
 from pilothouse.apiserver.storage.items import Item, served_parts

@@ -39,12 +39,7 @@ class WritePipeline:
     """Creates and updates objects of any kind."""
 
     def __init__(
-        self,
-        objects: ObjectStorage,
-        admission: AdmissionChain,
-        clock: Clock,
-        uids: Uids,
-        large: LargeWrites,
+        self, objects: ObjectStorage, admission: AdmissionChain, clock: Clock, uids: Uids, large: LargeWrites
     ) -> None:
         self._objects = objects
         self._admission = admission

@@ -102,11 +102,7 @@ class AccessReviews:
             vouched = await self._authenticator.review_surely(spec["token"], audiences)
         except UntrustedError as problem:
             return {"user": {}, "error": str(problem)}
-        return {
-            "authenticated": True,
-            "user": user_info(vouched.user),
-            "audiences": list(vouched.audiences),
-        }
+        return {"authenticated": True, "user": user_info(vouched.user), "audiences": list(vouched.audiences)}
 
     def _self_access(self, call: ResourceRequest, review: Object) -> dict[str, Any]:
         return self._decide(call.request.user, review)

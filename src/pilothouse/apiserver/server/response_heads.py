@@ -54,12 +54,7 @@ class ResponseHeads:
         """The head of an answer whose length is known."""
         more = self._more(headers, warnings, keep) if headers or warnings or not keep else _PRIVATE
         if status in _BODILESS:
-            return b"%b%bAudit-Id: %b\r\n%b\r\n" % (
-                _opening(status, ""),
-                more,
-                audit.encode(),
-                self._date(),
-            )
+            return b"%b%bAudit-Id: %b\r\n%b\r\n" % (_opening(status, ""), more, audit.encode(), self._date())
         return b"%b%bAudit-Id: %b\r\n%bContent-Length: %d\r\n\r\n" % (
             _opening(status, content_type),
             more,

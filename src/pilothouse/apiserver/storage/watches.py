@@ -15,8 +15,9 @@ from collections.abc import Callable
 
 from pilothouse.apiserver.server.messages import StreamingResponse, StreamSink
 from pilothouse.apiserver.server.negotiation import AnswerForm
-from pilothouse.apiserver.storage.fanout import OpenWatch, WatcherGroup, WatchFanout
+from pilothouse.apiserver.storage.fanout import WatchFanout
 from pilothouse.apiserver.storage.list_options import WatchOptions
+from pilothouse.apiserver.storage.open_watch import OpenWatch, WatcherGroup
 from pilothouse.apiserver.storage.selection import Selection
 from pilothouse.apiserver.storage.watch_cache import WatchCache
 from pilothouse.apiserver.storage.watch_events import Lines

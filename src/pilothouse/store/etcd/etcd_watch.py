@@ -43,14 +43,7 @@ class EtcdWatch:
     """An async context manager and the iterator that it gives."""
 
     def __init__(
-        self,
-        connection: ClusterConnection,
-        key: bytes,
-        end: bytes,
-        *,
-        after: int,
-        base: int,
-        patience: float,
+        self, connection: ClusterConnection, key: bytes, end: bytes, *, after: int, base: int, patience: float
     ) -> None:
         self._connection = connection
         self._key = key

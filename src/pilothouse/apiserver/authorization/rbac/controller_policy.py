@@ -59,10 +59,7 @@ _RULES: dict[str, tuple[PolicyRule, ...]] = {
         verbs("get", "services"),
         CREATE_EVENTS,
     ),
-    "generic-garbage-collector": (
-        verbs("delete patch update " + VIEW, "*", "*"),
-        CREATE_EVENTS,
-    ),
+    "generic-garbage-collector": (verbs("delete patch update " + VIEW, "*", "*"), CREATE_EVENTS),
     "namespace-controller": (
         verbs("delete " + VIEW, "namespaces"),
         verbs("update", "namespaces/finalize namespaces/status"),
@@ -84,23 +81,14 @@ _RULES: dict[str, tuple[PolicyRule, ...]] = {
         verbs(VIEW, "nodes"),
         verbs("patch", "pods/status"),
     ),
-    "pv-protection-controller": (
-        verbs("update " + VIEW, "persistentvolumes"),
-        CREATE_EVENTS,
-    ),
+    "pv-protection-controller": (verbs("update " + VIEW, "persistentvolumes"), CREATE_EVENTS),
     "pvc-protection-controller": (
         verbs("update " + VIEW, "persistentvolumeclaims"),
         verbs(VIEW, "pods"),
         CREATE_EVENTS,
     ),
-    "root-ca-cert-publisher": (
-        verbs("create update", "configmaps"),
-        CREATE_EVENTS,
-    ),
-    "service-account-controller": (
-        verbs("create", "serviceaccounts"),
-        CREATE_EVENTS,
-    ),
+    "root-ca-cert-publisher": (verbs("create update", "configmaps"), CREATE_EVENTS),
+    "service-account-controller": (verbs("create", "serviceaccounts"), CREATE_EVENTS),
     "statefulset-controller": (
         verbs("create delete patch update " + VIEW, "pods"),
         verbs(VIEW, "statefulsets", "apps"),

@@ -166,8 +166,7 @@ def _visitors() -> Iterable[Object]:
     yield plain("system:discovery", paths("get", discovery))
     yield plain("system:public-info-viewer", paths("get", f"{_HEALTH} {_VERSION}"))
     yield plain(
-        "system:monitoring",
-        paths("get", f"{_HEALTH} /healthz/* /livez/* /readyz/* /metrics /metrics/slis"),
+        "system:monitoring", paths("get", f"{_HEALTH} /healthz/* /livez/* /readyz/* /metrics /metrics/slis")
     )
     # What a machine that joins checks against the hash that its token carries.
     yield plain("pilothouse:public-info-viewer", paths("get", "/pilothouse/v1/authorities"))
@@ -192,10 +191,7 @@ def _components() -> Iterable[Object]:
     yield plain(
         "system:kubelet-api-admin",
         verbs(VIEW, "nodes"),
-        verbs(
-            "*",
-            "nodes/configz nodes/healthz nodes/log nodes/metrics nodes/pods nodes/proxy nodes/stats",
-        ),
+        verbs("*", "nodes/configz nodes/healthz nodes/log nodes/metrics nodes/pods nodes/proxy nodes/stats"),
         verbs("proxy", "nodes"),
     )
     yield plain(
