@@ -27,7 +27,7 @@ _JSON, _MERGE = "application/json", "application/merge-patch+json"
 
 
 class Refused(Exception):
-    """The server does not do it."""
+    """The server refused the request."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -35,8 +35,6 @@ class Refused(Exception):
 
 
 class LoopbackClient:
-    """Asks one server."""
-
     def __init__(self, core: RequestHandler) -> None:
         self._core = core
 

@@ -209,11 +209,11 @@ class RequestHandler:
         self._watch_limit = StreamLimit("watches", of_user=WATCHES_OF_USER, of_namespace=WATCHES_OF_NAMESPACE)
 
     def serve(self, path: str, page: Page) -> None:
-        """Answer a path that is no resource's. It is authorized like every other path."""
+        """Serve a non-resource path. It is authorized like every other path."""
         self._pages[path] = page
 
     def prompt(self, requests: RequestCounters) -> CachedReads:
-        """The reads that need no waiting; they are counted in ``requests``."""
+        """The synchronous reads; they are counted in ``requests``."""
         return CachedReads(self.catalog, self.cache, self._authorizer, requests)
 
     @asynccontextmanager
@@ -240,7 +240,6 @@ class RequestHandler:
         return self._parts.problem
 
     async def answer(self, request: Request) -> Answer:
-        """Answer any request."""
         try:
             return await self._route(request)
         except StatusError as problem:
@@ -255,7 +254,7 @@ class RequestHandler:
             )
 
     def check_head(self, request: Request) -> None:
-        """Raise for a request that is refused whatever its body is, so that its body is not waited for."""
+        """Raise for a request that is refused whatever its body, before the body is received."""
         user = request.user
         impersonate(request, self._authorizer)
         place = locate(request.path)
@@ -334,7 +333,7 @@ class RequestHandler:
         return over_websocket(answer, upgrade, EventFrames())
 
     def _still_allowed(self, call: ResourceRequest) -> Callable[[], bool] | None:
-        """What is asked before each event, if the watch's user may lose the right to it; else None."""
+        """The check before each event, if the watch's user may lose access; else None."""
         user = call.request.user
         if not call.strategy.rechecks_watches or not self._restriction.confines(user):
             return None
@@ -364,7 +363,7 @@ class RequestHandler:
         raise errors.method_not_allowed(call.verb, kind.plural, kind.group)
 
     async def _path(self, request: Request) -> Answer:
-        """Answer a path that is no resource's: discovery, OpenAPI, version."""
+        """Non-resource paths: discovery, OpenAPI, version."""
         self._permits.demand(request, _attributes_of_path(request))
         if request.path in version.PATHS:
             return version.answer()
@@ -420,7 +419,7 @@ def _page_not_found() -> Response:
 
 
 def _check_answerable(call: ResourceRequest) -> None:
-    """Refuse, before anything is written, a form of answer that can't be rendered."""
+    """Refuse a response form that can't be rendered before anything is written."""
     endpoint = AnswerEndpoint.LIST if call.verb == "deletecollection" else AnswerEndpoint.OBJECT
     form = negotiate(call.request, AnswerEndpoint.REVIEW if call.served.kind.virtual else endpoint)
     if form.transform == TABLE:

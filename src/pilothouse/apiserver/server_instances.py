@@ -35,7 +35,7 @@ log = logging.getLogger(__name__)
 
 
 class ServerInstance(msgspec.Struct, frozen=True):
-    """One server: its name, where others reach it, and the authority of its certificate (PEM)."""
+    """One server: its name, its address for others, and the authority of its certificate (PEM)."""
 
     id: str
     url: str
@@ -58,10 +58,8 @@ async def _listed(store: Store, prefix: str) -> list[ServerInstance]:
 
 
 class ServerInstances:
-    """This instance among the others."""
-
     def __init__(self, store: Store, me: Callable[[], ServerInstance]) -> None:
-        """``me`` is asked each time: its authorities may change."""
+        """``me`` is called each time: its authorities may change."""
         self._store = store
         self._me = me
         self._id = me().id
@@ -70,7 +68,7 @@ class ServerInstances:
 
     @asynccontextmanager
     async def announced(self) -> AsyncIterator[None]:
-        """The others know of this one while the context is open, and that it was there for a month after."""
+        """The others know this one while the context is open, and for a month that it has run."""
         await self._known.put(self._value())
         await self._running.put(self._value())
         try:
@@ -104,7 +102,7 @@ class ServerInstances:
 
 
 class _Sign:
-    """A key that one instance writes, and that goes away when it is not renewed."""
+    """A key that one instance writes, and that expires unless renewed."""
 
     def __init__(self, store: Store, key: str, lifetime: float) -> None:
         self._store = store

@@ -17,12 +17,12 @@ from urllib.parse import quote
 
 
 class AccessError(Exception):
-    """What is needed to reach a server can't be had; the message says where and why."""
+    """Address or credentials can't be loaded; the message says where and why."""
 
 
 @dataclass(frozen=True)
 class Login:
-    """A program that gives out credentials (a kubeconfig's ``exec``)."""
+    """A program that returns credentials (a kubeconfig's ``exec``)."""
 
     command: str
     args: tuple[str, ...] = ()
@@ -36,7 +36,7 @@ class Login:
 
 @dataclass(frozen=True)
 class Impersonation:
-    """Somebody else, in whose name requests are made."""
+    """The user that requests impersonate."""
 
     user: str
     uid: str = ""
@@ -57,8 +57,6 @@ class Impersonation:
 
 @dataclass(frozen=True)
 class Access:
-    """How to reach a server, and as whom."""
-
     url: str
     others: tuple[str, ...] = ()
     """Further addresses of the same API, asked when one can't be reached."""
@@ -84,7 +82,6 @@ class Access:
 
     @property
     def urls(self) -> tuple[str, ...]:
-        """All addresses."""
         return self.url, *self.others
 
     def tls(self) -> ssl.SSLContext:
@@ -95,7 +92,7 @@ class Access:
 def tls_context(
     authority: bytes, certificate: bytes = b"", key: bytes = b"", *, insecure: bool = False
 ) -> ssl.SSLContext:
-    """A client's context. Raises ``AccessError`` for what is no PEM, or does not belong together."""
+    """A client's context. Raises ``AccessError`` for invalid PEM, or a key that does not match."""
     try:
         context = ssl.create_default_context(cadata=authority.decode() or None)
         if insecure:

@@ -53,8 +53,6 @@ Lines = AsyncIterator[list[bytes]]
 
 
 class Patch(StrEnum):
-    """The kinds of patches."""
-
     JSON = "application/json-patch+json"
     MERGE = "application/merge-patch+json"
     STRATEGIC = "application/strategic-merge-patch+json"
@@ -62,7 +60,7 @@ class Patch(StrEnum):
 
 
 class WriteOptionsSent(TypedDict, total=False):
-    """What may be said with every write."""
+    """The options of every write."""
 
     dry_run: bool
     """Everything but the storing."""
@@ -105,7 +103,7 @@ class _Version(msgspec.Struct, rename="camel"):
 
 @dataclass(frozen=True, slots=True)
 class ServerVersion:
-    """Which API a server has, and whose it is."""
+    """The version of a server, and whether it is ours."""
 
     text: str
 
@@ -116,10 +114,8 @@ class ServerVersion:
 
 
 class Api:
-    """A server, as its clients see it."""
-
     def __init__(self, transport: Transport, rng: Random, *, manager: str) -> None:
-        """``manager`` is who fields are credited to."""
+        """``manager`` is the field manager."""
         self._transport = transport
         self._retrying = RetryingTransport(transport, rng)
         self._manager = manager
@@ -157,7 +153,7 @@ class Api:
         page: int = PAGE,
         deadline: float = DEADLINE,
     ) -> ListPage:
-        """All of a collection, as it was at one moment. A list that the server can't finish is begun anew."""
+        """All of a collection, as of one revision. A list that expires is restarted."""
         query = {"labelSelector": labels, "fieldSelector": fields, "limit": str(page)}
         for attempt in range(_RESTARTS):
             objects: list[Object] = []
@@ -208,7 +204,7 @@ class Api:
     async def watch(
         self, noun: KindName, namespace: str, query: dict[str, str], *, partial: bool = False
     ) -> AsyncIterator[Lines]:
-        """The lines of a watch, undecoded; ``watcher`` makes something of them. Nothing is retried."""
+        """The lines of a watch, undecoded; see ``watcher``. Nothing is retried."""
         call = ClientRequest(
             "GET",
             noun.path(namespace),
@@ -323,7 +319,7 @@ class Api:
     async def fetch(
         self, path: str, *, accept: str = JSON, deadline: float = DEADLINE, longest: int = LONGEST_OBJECT
     ) -> bytes:
-        """What there is at any path."""
+        """The body at any path."""
         call = ClientRequest("GET", path, headers={"Accept": accept}, longest=longest)
         return (await self.read(call, deadline)).body
 
@@ -380,7 +376,6 @@ def encoded(body: Body) -> bytes:
 
 
 def _identity(body: Body) -> tuple[str, str]:
-    """Namespace and name."""
     if isinstance(body, Object):
         return body.key
     metadata: Any = body["metadata"] if isinstance(body, dict) else msgspec.to_builtins(body)["metadata"]

@@ -23,13 +23,11 @@ _UNSEEN = 6
 
 
 class CertificateDenied(Exception):
-    """There will be no certificate; the message says why, and what a person can do."""
+    """The request was denied or failed; the message says why, and what a person can do."""
 
 
 @dataclass(frozen=True)
 class CertificateRequest:
-    """What is asked of a signer."""
-
     signer: str
     purpose: str
     """``client auth`` or ``server auth``."""

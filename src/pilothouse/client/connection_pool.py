@@ -26,8 +26,6 @@ IDLE_SECONDS: Final = 15.0
 
 
 class ConnectionPool:
-    """The connections to one server."""
-
     def __init__(self, url: str, *, server_name: str, agent: str) -> None:
         parts = urlsplit(url)
         self._url = f"{parts.scheme}://{parts.netloc}"
@@ -62,7 +60,7 @@ class ConnectionPool:
         return answer
 
     def close(self) -> None:
-        """Close those that are not in use, now, and the others after it."""
+        """Close idle connections now, others after their request."""
         self._closed = True
         if self._sweeping is not None:
             self._sweeping.cancel()
@@ -129,13 +127,11 @@ class ConnectionPool:
 
 @lru_cache(maxsize=256)
 def _query(parameters: tuple[tuple[str, str], ...]) -> str:
-    """Those of one writer are mostly the same."""
+    """Cached, as one writer's parameters repeat."""
     return urlencode(parameters)
 
 
 class PooledConnection(asyncio.Protocol):
-    """One connection."""
-
     def __init__(self, loop: asyncio.AbstractEventLoop, tls: ssl.SSLContext | None) -> None:
         self._loop = loop
         self.tls = tls

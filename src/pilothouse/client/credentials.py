@@ -32,15 +32,13 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, eq=False)
 class ClientIdentity:
-    """What goes with a request. Connections made with another context are not used for it."""
+    """The credentials of a request. Connections of another context are not used for it."""
 
     tls: ssl.SSLContext
     headers: tuple[tuple[str, str], ...]
 
 
 class ClientCredentials:
-    """The current credentials of one access."""
-
     def __init__(self, access: Access, clock: Clock) -> None:
         self._access = access
         self._clock = clock
@@ -53,7 +51,7 @@ class ClientCredentials:
         self._login = asyncio.Lock()
 
     async def current(self) -> ClientIdentity:
-        """What to show now. Raises ``AccessError`` if it can't be had."""
+        """The current credentials. Raises ``AccessError``."""
         self._look()
         if self._access.login is not None and self._is_stale():
             async with self._login:
@@ -66,7 +64,7 @@ class ClientCredentials:
         return self._shown
 
     def refused(self, shown: ClientIdentity) -> bool:
-        """The server did not accept this. True if there is a way to get something else to show."""
+        """The server did not accept these. True if there may be others."""
         if self._access.login is None:
             return False
         if self._shown is shown:
@@ -78,7 +76,7 @@ class ClientCredentials:
         return given is None or (given.expires is not None and given.expires - EARLY <= self._clock.now())
 
     def _look(self) -> None:
-        """Take in files that have changed."""
+        """Read files that have changed."""
         marks = tuple(_mark(file) for file in self._files)
         if marks == self._marks:
             return

@@ -35,14 +35,14 @@ class DiscoveredKind:
     """What else people call it: the singular, and short names."""
 
     def is_called(self, word: str) -> bool:
-        """Whether a person means it: by kind, plural, singular or short name, with or without the group."""
+        """Whether a word means it: kind, plural, singular or short name, with or without the group."""
         name, _, group = word.lower().partition(".")
         known = {self.noun.kind.lower(), self.noun.plural, *self.nicknames}
         return name in known and (not group or group == self.noun.group)
 
 
 class DiscoveredKinds:
-    """What a server served when it was asked; versions in the order in which it prefers them."""
+    """The kinds of a server; versions in its order of preference."""
 
     def __init__(self, served: tuple[DiscoveredKind, ...]) -> None:
         self.served = served

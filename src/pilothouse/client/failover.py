@@ -42,8 +42,6 @@ class ServerEndpoint(Transport, Protocol):
 
 
 class Failover:
-    """The ways to the servers of one API, of which one is taken at a time."""
-
     def __init__(self, ways: Sequence[ServerEndpoint], *, patience: float = PATIENCE) -> None:
         self._ways = ways
         self._patience = patience
@@ -51,7 +49,7 @@ class Failover:
 
     @property
     def url(self) -> str:
-        """Of the server that is asked at present."""
+        """Of the server in use."""
         return self._ways[self._taken].url
 
     async def request(self, call: ClientRequest) -> ClientResponse:
@@ -63,7 +61,7 @@ class Failover:
             yield await self._asked(lambda way: stack.enter_async_context(way.stream(call)))
 
     async def _asked(self, ask: Callable[[ServerEndpoint], Awaitable[T]]) -> T:
-        """What the first says that is reached."""
+        """The result of the first server that is reached."""
         for way in self._in_turn():
             began = asyncio.get_running_loop().time()
             try:
@@ -76,7 +74,7 @@ class Failover:
         raise NotSent(f"none of {', '.join(way.url for way in self._ways)} can be reached")
 
     def _in_turn(self) -> Sequence[ServerEndpoint]:
-        """Each once, beginning with the one that is taken at present."""
+        """All endpoints, from the current one on."""
         return [*self._ways[self._taken :], *self._ways[: self._taken]]
 
     def _given_up(self, way: ServerEndpoint, began: float) -> None:

@@ -34,12 +34,10 @@ class MalformedAnswer(Exception):
 
 
 class AnswerTooLong(MalformedAnswer):
-    """There is more than may be; the message says how much that is."""
+    """The body exceeds the limit, which the message names."""
 
 
 class AnswerReader:
-    """One answer, on its way."""
-
     def __init__(self, *, bodiless: bool, longest: int) -> None:
         """``bodiless`` is an answer to HEAD. ``longest`` are the bytes that a body may have."""
         self._bodiless = bodiless
@@ -108,7 +106,7 @@ class AnswerReader:
         self._frame(status, minor=match[1])
 
     def _frame(self, status: int, *, minor: bytes) -> None:
-        """How it ends, and what then."""
+        """Determine how the body is delimited."""
         headers = self._headers
         options = ",".join(headers.getall("Connection", ())).lower()
         self.keeps = "close" not in options and (minor == b"1" or "keep-alive" in options)

@@ -53,8 +53,6 @@ async def _sent_once(
 
 
 class HttpTransport:
-    """Requests to one server."""
-
     def __init__(
         self,
         access: Access,

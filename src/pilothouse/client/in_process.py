@@ -37,8 +37,6 @@ class MakeRequest(Protocol[AskedCo]):
 
 
 class WholeAnswer(Protocol):
-    """A whole answer."""
-
     @property
     def status(self) -> int: ...
     @property
@@ -63,8 +61,6 @@ class StreamedAnswer(Protocol):
 
 
 class InProcessTransport(Generic[AskedT]):
-    """Requests to one server."""
-
     def __init__(
         self,
         request: MakeRequest[AskedT],

@@ -40,8 +40,6 @@ log = logging.getLogger(__name__)
 
 
 class Informer:
-    """One view of one collection."""
-
     def __init__(
         self,
         api: Api,
@@ -85,7 +83,7 @@ class Informer:
 
     @property
     def heard(self) -> WatchFreshness:
-        """Over which time every change has come."""
+        """The interval in which every change was received."""
         return self._heard
 
     @property
@@ -121,16 +119,15 @@ class Informer:
         return lambda: self._subscribers.remove(subscriber)
 
     def follow(self, advanced: Callable[[], None]) -> Callable[[], None]:
-        """Call back when the cache has advanced, after the changes. Returns what ends it."""
+        """Call back when the cache has advanced, after the changes. Returns the unsubscribe function."""
         self._followers.append(advanced)
         return lambda: self._followers.remove(advanced)
 
     def restart(self) -> None:
-        """List again. What is in the cache stays until then."""
+        """List again. The cache is kept until then."""
         self._watcher.restart()
 
     async def synced(self) -> None:
-        """Wait until the cache has been filled."""
         await self._synced.wait()
 
     async def until(self, revision: int) -> None:
@@ -142,7 +139,6 @@ class Informer:
         await future
 
     async def run(self) -> None:
-        """Follow the collection until cancelled."""
         await self._watcher.run(self._take)
 
     async def _take(self, changes: list[Change]) -> None:

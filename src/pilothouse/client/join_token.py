@@ -20,13 +20,11 @@ _FORM = "pilothouse://ID.SECRET@HOST:PORT[,HOST:PORT…]/sha256:HASH, as `piloth
 
 
 class JoinTokenError(ValueError):
-    """A text that is no token to join with; the message says what is wrong, and never repeats the secret."""
+    """An invalid join token; the message says what is wrong, and never repeats the secret."""
 
 
 @dataclass(frozen=True)
 class JoinToken:
-    """A server, and a way in."""
-
     url: str
     bearer: str
     pins: tuple[str, ...]
@@ -36,7 +34,7 @@ class JoinToken:
 
     @property
     def identifier(self) -> str:
-        """What it is called in `token list`; no secret."""
+        """Its public name, as in `token list`."""
         return self.bearer.partition(".")[0]
 
     @property

@@ -55,8 +55,6 @@ def load(path: Path) -> Access:
 
 
 class _Reader:
-    """Finds its way in one file."""
-
     def __init__(self, path: Path) -> None:
         self._path = path
 
@@ -101,7 +99,7 @@ class _Reader:
         )
 
     def _others(self, cluster: dict[str, Any], url: str) -> tuple[str, ...]:
-        """Further addresses, in an extension of ours that other programs pass over."""
+        """Further addresses, in an extension of ours that other programs ignore."""
         for each in cluster.get("extensions") or []:
             entry = self._mapping(each, "the cluster's extensions[]")
             if entry.get("name") == SERVERS:

@@ -46,8 +46,6 @@ log = logging.getLogger(__name__)
 
 
 class Leadership:
-    """One candidate for one Lease."""
-
     def __init__(
         self,
         api: Api,
@@ -92,7 +90,7 @@ class Leadership:
 
     @property
     def holder(self) -> str:
-        """Who leads, as far as is known; empty if nobody."""
+        """The known holder, or empty."""
         return self._election.holder
 
     @property
@@ -105,11 +103,10 @@ class Leadership:
         self._subscribers.append((gained, lost))
 
     async def begun(self) -> None:
-        """Wait until the Lease has been tried for once, whatever came of it."""
+        """Wait until the Lease has been tried once."""
         await self._begun.wait()
 
     async def run(self) -> None:
-        """Stand by and lead, until cancelled."""
         while True:
             act = self._election.next(self._clock.monotonic())
             self._tell()
@@ -122,7 +119,7 @@ class Leadership:
             self._tell()
 
     async def release(self) -> None:
-        """Have another begin at once instead of when the lease runs out. Nothing may be decided any more."""
+        """Let another candidate start at once. Call it when nothing is decided any more."""
         self._election.resign()
         self._tell()
         try:

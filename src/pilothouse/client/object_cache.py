@@ -62,8 +62,6 @@ def values(obj: Object, index: str) -> tuple[str, ...]:
 
 
 class ObjectCache:
-    """The objects and where to find them."""
-
     def __init__(self, indexes: Mapping[str, IndexFunction] | None = None) -> None:
         self._objects: dict[Key, Object] = {}
         self._functions: dict[str, IndexFunction] = {}
@@ -72,7 +70,7 @@ class ObjectCache:
             self.index(name, function)
 
     def index(self, name: str, function: IndexFunction) -> None:
-        """Have one more index, over what is there and what will come."""
+        """Add an index."""
         if name in self._indexes:
             raise ValueError(f"there is an index called {name!r} already")
         self._functions[name] = function
@@ -87,11 +85,9 @@ class ObjectCache:
         return self._objects.get((namespace, name))
 
     def list(self, namespace: str = "") -> Objects:
-        """Those of a namespace, or all."""
         return self.by(NAMESPACE, namespace) if namespace else list(self._objects.values())
 
     def by(self, index: str, value: str) -> Objects:
-        """Those that an index finds under a value."""
         if index not in self._indexes:
             self.index(index, partial(values, index=index))
         return list(self._indexes[index].get(value, {}).values())
@@ -100,7 +96,7 @@ class ObjectCache:
         return len(self._objects)
 
     def put(self, obj: Object) -> CacheChange | None:
-        """Take in a version of an object; None if the one known is as new."""
+        """Store a version of an object; None if the known one is as new."""
         old = self._objects.get(obj.key)
         if old is not None:
             if old.uid == obj.uid and old.revision >= obj.revision:
@@ -110,7 +106,7 @@ class ObjectCache:
         return CacheChange(old, obj)
 
     def remove(self, obj: Object) -> CacheChange | None:
-        """Take out an object that was gone as of its revision; None if it is not there, or a newer one is."""
+        """Remove an object as of its revision; None if it is absent or newer."""
         old = self._objects.get(obj.key)
         if old is None or old.revision > obj.revision:
             return None

@@ -103,7 +103,7 @@ class RetryingTransport:
         return longest * self._rng.uniform(0.5, 1.0)
 
     def _pause_after(self, refusal: StatusError, attempt: int, idempotent: bool) -> float:
-        """Seconds after which to try again; negative if that is not to be."""
+        """Seconds before the next attempt; negative for none."""
         if refusal.code not in (429, 503) or any(c.reason == "DisruptionBudget" for c in refusal.causes):
             return -1
         if refusal.retry_after:

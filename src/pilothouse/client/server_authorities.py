@@ -48,7 +48,7 @@ async def recognised(urls: Sequence[str], pins: Collection[str], clock: Clock, *
 
 
 async def published(api: Api) -> bytes:
-    """The server's authorities, PEM, the one that signs first; nothing if it is none of ours."""
+    """The server's authorities, PEM, the signing one first; empty if it is not ours."""
     try:
         return await api.fetch(PAGE, accept="application/x-pem-file", longest=LONGEST_UNTRUSTED)
     except StatusError as refusal:

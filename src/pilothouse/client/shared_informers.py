@@ -25,8 +25,6 @@ View = tuple[KindName, str, str, str, bool]
 
 
 class SharedInformers:
-    """The views of one process."""
-
     def __init__(self, api: Api, rng: Random, clock: Clock, *, streaming: bool = True) -> None:
         self._api = api
         self._rng = rng
@@ -84,18 +82,18 @@ class SharedInformers:
 
     @property
     def problem(self) -> str:
-        """What is wrong with which; empty while all is well."""
+        """The problems of the informers, or empty."""
         found = ((informer.noun.resource, informer.problem) for informer in self._informers.values())
         return "; ".join(f"{name}: {problem}" for name, problem in found if problem)
 
     async def synced(self) -> None:
-        """Wait until every cache asked for so far has been filled."""
+        """Wait until every present cache has been filled."""
         for informer in tuple(self._informers.values()):
             await informer.synced()
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """They are kept up to date within the context."""
+        """Run the informers within the context."""
         async with asyncio.TaskGroup() as group:
             self._group = group
             try:

@@ -28,19 +28,18 @@ class RequestFailed(Exception):
     """No answer, or a refusal; the message is the server's where it gave one."""
 
     def __init__(self, message: str, status: int = 0) -> None:
-        """``status`` is that of the answer; 0 if there was none."""
+        """``status`` is that of the response; 0 without one."""
         super().__init__(message)
         self.status = status
 
 
 class SingleRequest:
-    """An answer that is being read."""
+    """A response that is being read."""
 
     def __init__(self, response: HTTPResponse) -> None:
         self._response = response
 
     def __iter__(self) -> Iterator[bytes]:
-        """The lines, as they come."""
         try:
             while line := self._response.readline():
                 yield line

@@ -31,7 +31,7 @@ class Interrupted(TransportError):
 
 
 class BadAnswer(TransportError):
-    """What answered does not speak the protocol; a proxy in between, perhaps."""
+    """The response is not of the protocol; perhaps a proxy's."""
 
 
 LONGEST_OBJECT: Final = 2**25
@@ -43,8 +43,6 @@ LONGEST_UNTRUSTED: Final = 2**20
 
 
 class ClientRequest(msgspec.Struct, frozen=True):
-    """A request."""
-
     method: str
     path: str
     """Percent-encoded where it has to be; without the query."""
@@ -101,7 +99,7 @@ class Transport(Protocol):
     """The way to a server."""
 
     async def request(self, call: ClientRequest) -> ClientResponse:
-        """Raises ``TransportError``, or ``AccessError`` if there is nothing to show to the server."""
+        """Raises ``TransportError``, or ``AccessError`` without credentials."""
 
     def stream(self, call: ClientRequest) -> AbstractAsyncContextManager[ResponseStreamReader]:
         """Open until the context ends. Entering raises what ``request`` raises."""

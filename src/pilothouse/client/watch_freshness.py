@@ -27,7 +27,7 @@ USUAL: Final = 25.0
 
 
 class WatchFreshness(msgspec.Struct, frozen=True):
-    """A stretch of time without a gap, in seconds since 1970."""
+    """An interval without a gap, in seconds since 1970."""
 
     since: float
     until: float
@@ -38,7 +38,7 @@ class WatchFreshness(msgspec.Struct, frozen=True):
     """The end of the last pause that may have been the server's."""
 
     def again(self, now: float) -> WatchFreshness:
-        """With what is heard now."""
+        """Extended by something received now."""
         pause = now - self.last
         if not 0 <= pause <= LONGEST:
             return WatchFreshness(now, now, now, now)

@@ -45,7 +45,7 @@ _PASSING = frozenset({429, 500, 502, 503, 504})
 
 @dataclass(frozen=True, slots=True)
 class StreamingState:
-    """WaitingState for the bookmark that ends the initial objects."""
+    """Waiting for the bookmark that ends the initial objects."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class WatchingState(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class WaitingState:
-    """For so many seconds, then on with ``then``."""
+    """For so many seconds, then continue with ``then``."""
 
     seconds: float
     then: StreamingState | ListingState | WatchingState
@@ -74,7 +74,7 @@ State = StreamingState | ListingState | WatchingState | WaitingState
 
 @dataclass(frozen=True, slots=True)
 class ReadPage:
-    """Ask for a page of the list; tell ``WatchMachine.page``."""
+    """Request a page of the list; call ``WatchMachine.page``."""
 
     token: str
     limit: int = PAGE
@@ -102,7 +102,7 @@ class StartWatch:
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """Wait; tell ``WatchMachine.rested``."""
+    """Wait; call ``WatchMachine.rested``."""
 
     seconds: float
 
@@ -121,7 +121,7 @@ class Applied(msgspec.Struct, frozen=True):
 
 
 class Deleted(msgspec.Struct, frozen=True):
-    """An object went, or left the view; it is as it last was, with the revision of its end."""
+    """An object was removed, or left the view; as it last was, with the revision of its end."""
 
     object: Object
 
@@ -136,8 +136,6 @@ Change = Restarted | Applied | Deleted | Marked
 
 
 class WatchMachine:
-    """The view of one collection."""
-
     def __init__(self, noun: KindName, rng: Random, trees: Trees, *, streaming: bool = True) -> None:
         """Without ``streaming`` the objects are always listed."""
         self._noun = noun
@@ -157,7 +155,6 @@ class WatchMachine:
         self.state: State = self._begin
 
     def next(self) -> ReadPage | StartWatch | Pause:
-        """What to do now."""
         self._heard = False
         self.is_open = isinstance(self.state, StreamingState | WatchingState)
         match self.state:
@@ -176,7 +173,6 @@ class WatchMachine:
                 return Pause(seconds)
 
     def page(self, objects: Iterable[Object], revision: int, token: str) -> list[Change]:
-        """A page has come."""
         for each in objects:
             self._gathering[each.key] = each
         if token:
@@ -190,7 +186,6 @@ class WatchMachine:
             self.problem = ""
 
     def took(self, lines: Iterable[bytes]) -> list[Change]:
-        """Lines of a watch have come."""
         changes: list[Change] = []
         try:
             for line in decode(lines, self._noun, self._trees):
@@ -205,24 +200,23 @@ class WatchMachine:
         return changes
 
     def ended(self) -> None:
-        """The server has ended the stream."""
         if isinstance(self.state, WatchingState) and self._heard:
             self.is_open = False  # It has lasted as long as it should.
         else:
             self._fail(self._resumed(), "a watch ended before it had said anything")
 
     def silent(self) -> None:
-        """Nothing has come for so long that the stream must be dead."""
+        """Nothing has arrived for so long that the stream must be dead."""
         if isinstance(self.state, StreamingState):
             self._begin = ListingState()
         self._fail(self._resumed(), "a watch has been silent for too long")
 
     def broke(self, why: str) -> None:
-        """No answer, or a stream that was cut off."""
+        """No response, or a stream that was cut off."""
         self._fail(self._resumed(), why)
 
     def refused(self, refusal: StatusError) -> None:
-        """The server said no, to a request or in the middle of a stream."""
+        """The server returned an error, as a response or within a stream."""
         match self.state:
             case StreamingState() if refusal.code in (400, 422):
                 self._list_instead()
@@ -236,11 +230,10 @@ class WatchMachine:
                 self._fail(self._begin, refusal.message, at_least=float(refusal.retry_after))
 
     def restart(self) -> None:
-        """Read everything anew. The watch may be well, and yet late."""
+        """Read everything again, even if the watch is alive."""
         self._go_on(self._begin)
 
     def rested(self) -> None:
-        """The pause is over."""
         if isinstance(self.state, WaitingState):
             self.beginnings += 1
             self.state = self.state.then
@@ -277,7 +270,7 @@ class WatchMachine:
         return Restarted(objects, revision)
 
     def _resumed(self) -> StreamingState | ListingState | WatchingState:
-        """Where to go on after a failure that says nothing about what is known."""
+        """The state after a failure that does not affect what is known."""
         return self.state if isinstance(self.state, WatchingState) else self._begin
 
     def _list_instead(self) -> None:

@@ -35,8 +35,6 @@ log = logging.getLogger(__name__)
 
 
 class WatchRunner:
-    """Follows one collection."""
-
     def __init__(
         self,
         api: Api,
@@ -66,22 +64,22 @@ class WatchRunner:
 
     @property
     def problem(self) -> str:
-        """Why nothing is heard; empty while all is well."""
+        """Why nothing is received, or empty."""
         return self._watch.problem
 
     @property
     def beginnings(self) -> int:
-        """How often the collection has been followed from the beginning, or again after a failure."""
+        """How often the watch was restarted, or resumed after a failure."""
         return self._watch.beginnings
 
     def restart(self) -> None:
-        """List again, at once unless the server is being given a pause."""
+        """List again, at once unless in a pause."""
         self._relist = True
         if self._patience is not None and not self._patience.expired():
             self._patience.reschedule(asyncio.get_running_loop().time())
 
     async def run(self, deliver: Deliver) -> None:
-        """Hand on what happens, as many changes at a time as have come. Endless."""
+        """Deliver changes, as many at a time as have arrived. Endless."""
         while True:
             try:
                 await self._step(deliver)
@@ -142,7 +140,7 @@ class WatchRunner:
                     await self._hand_on(batch, deliver)
 
     async def _hand_on(self, lines: Sequence[bytes], deliver: Deliver) -> None:
-        """There may be thousands at once, and others have to have their turn."""
+        """There may be thousands at once, so other tasks run in between."""
         for start in range(0, len(lines), STRETCH):
             if start:
                 await asyncio.sleep(0)

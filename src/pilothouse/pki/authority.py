@@ -50,8 +50,6 @@ class UnusableError(Exception):
 
 
 class Authority:
-    """Signs certificates."""
-
     def __init__(self, credential: KeyPair) -> None:
         try:
             self._certificate = x509.load_pem_x509_certificate(credential.certificate)
@@ -67,7 +65,7 @@ class Authority:
 
     @classmethod
     def make(cls, name: str, now: datetime.datetime) -> Authority:
-        """A new one, which vouches for itself."""
+        """A new, self-signed one."""
         key = ec.generate_private_key(ec.SECP256R1())
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
         certificate = (
@@ -81,7 +79,7 @@ class Authority:
 
     @property
     def certificate(self) -> bytes:
-        """What others need to trust what this one signs."""
+        """The CA certificate, PEM."""
         return self.credential.certificate
 
     def serving(self, names: Sequence[str], now: datetime.datetime) -> KeyPair:
@@ -91,7 +89,7 @@ class Authority:
         return self._sign(subject, now, ExtendedKeyUsageOID.SERVER_AUTH, alternatives=alternatives)
 
     def client(self, name: str, groups: Iterable[str], now: datetime.datetime) -> KeyPair:
-        """A certificate that lets its holder in as this user, member of these groups."""
+        """A client certificate of this user with these groups."""
         attributes = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, group) for group in groups]
         subject = x509.Name([*attributes, x509.NameAttribute(NameOID.COMMON_NAME, name)])
         return self._sign(subject, now, ExtendedKeyUsageOID.CLIENT_AUTH, key_format=CLIENT_KEY_FORMAT)
@@ -171,7 +169,7 @@ class Authority:
         return draft.sign(self._key, hashes.SHA256())
 
     def _identifier(self) -> x509.AuthorityKeyIdentifier:
-        """How what is signed refers to this authority: by the name that it gave its key, if it gave one."""
+        """The authority key identifier: the CA's subject key identifier, if it has one."""
         try:
             own = self._certificate.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value
         except x509.ExtensionNotFound:
@@ -195,7 +193,7 @@ def names_of(credential: KeyPair) -> frozenset[str]:
 
 
 def common_name_of(credential: KeyPair) -> str:
-    """Whom a certificate names."""
+    """The common name of a certificate."""
     subject = x509.load_pem_x509_certificate(credential.certificate).subject
     return "".join(str(each.value) for each in subject.get_attributes_for_oid(NameOID.COMMON_NAME))
 
@@ -250,7 +248,7 @@ def _usage(*, signs_certificates: bool) -> x509.KeyUsage:
 
 
 def _load_key(pem: bytes) -> PrivateKeyTypes:
-    """A private key that it takes little time to read and to sign with. Raises ValueError, TypeError."""
+    """A private key of limited size. Raises ValueError, TypeError."""
     if len(pem) > _LONGEST_KEY:
         raise ValueError(f"the key has {len(pem)} bytes; at most {_LONGEST_KEY} are read")
     # Primality of an RSA key's factors is not checked: that takes minutes for a large key.

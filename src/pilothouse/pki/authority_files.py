@@ -43,7 +43,6 @@ def read(folder: Path) -> Authorities | None:
 
 
 def write(folder: Path, authorities: Authorities) -> None:
-    """Make the folder hold these."""
     if authorities.leaving:
         _keep(folder / "ca-previous.crt", authorities.leaving)
     _keep(folder / "ca.key", authorities.current.key)

@@ -59,7 +59,7 @@ class Authorities:
 
     @property
     def stage(self) -> str:
-        """Where things stand, for people."""
+        """The state of the rotation, for people."""
         if self.coming is not None:
             return "a new authority is prepared and trusted; the next step is switch"
         if self.leaving:

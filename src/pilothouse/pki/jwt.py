@@ -49,7 +49,6 @@ class SigningKey:
         )
 
     def sign(self, claims: dict[str, Any]) -> str:
-        """A token with these claims."""
         head = msgspec.json.encode({"alg": "ES256", "kid": self.kid, "typ": "JWT"})
         signed = f"{_encode(head)}.{_encode(msgspec.json.encode(claims))}"
         r, s = utils.decode_dss_signature(self._private.sign(signed.encode(), ec.ECDSA(hashes.SHA256())))

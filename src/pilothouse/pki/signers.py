@@ -88,7 +88,7 @@ SIGNERS = frozenset(_RULES)
 
 
 def why_refused(signer: str, asked: RequestedCertificate, usages: Collection[str]) -> str:
-    """What speaks against signing; empty if nothing does."""
+    """Why not to sign, or empty."""
     return "; ".join(_RULES[signer](asked, frozenset(usages)))
 
 

@@ -21,7 +21,7 @@ _KEEP_SIZE = 1
 
 
 class DiskReserve:
-    """A file of no content that holds space."""
+    """An empty file that holds space."""
 
     def __init__(self, folder: Path, size: int = SIZE) -> None:
         self._path = folder / _FILE
@@ -29,14 +29,13 @@ class DiskReserve:
 
     @property
     def exists(self) -> bool:
-        """Whether space is kept back."""
         try:
             return self._path.stat().st_size >= self.size
         except FileNotFoundError:
             return False
 
     def make(self) -> bool:
-        """Keep space back, unless it is already; whether it is. Some room has to be left beside it."""
+        """Reserve space, unless it is already; whether it is. Some room must be left besides."""
         if self.exists:
             return True
         if self._free() < self.size + self.size // 4:
@@ -55,7 +54,7 @@ class DiskReserve:
         return True
 
     def release(self, database: Path, log: Path) -> bool:
-        """Give the space to these files; False if there was none to give."""
+        """Give the space to these files; False if there was none."""
         if not self.exists:
             return False
         try:
@@ -81,7 +80,7 @@ class DiskReserve:
 
 
 def _reserve_behind(file: Path, size: int) -> bool:
-    """Blocks behind a file's end, which its next bytes are written to; whether they are to be had."""
+    """Allocate blocks behind a file's end; whether there were any."""
     try:
         descriptor = os.open(file, os.O_RDWR | os.O_CLOEXEC)
     except OSError:

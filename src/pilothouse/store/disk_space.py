@@ -31,8 +31,6 @@ _log = logging.getLogger(__name__)
 
 
 class DiskSpace:
-    """See the module."""
-
     def __init__(self, file: Path, log: RevisionLog, *, full: bool = False) -> None:
         self._file = file
         self._log = log
@@ -64,24 +62,23 @@ class DiskSpace:
             return act()
 
     def checkpoint(self) -> None:
-        """Move the write-ahead log's pages to their place."""
+        """Move the pages of the write-ahead log into the database."""
         self.within(self._log.checkpoint)
         if self.full:
             self._reserve.hold(self._file)
 
     def written(self, rows: Iterable[Row]) -> None:
-        """Rows have been appended."""
         if self.full:
             self._updated += sum(_ROW + len(row.value) for row in rows if row.value is not None)
         elif self._pages_are_reserve and self._log.free_bytes < self._reserve.size // 2:
             self._begin()
 
     def swept(self) -> None:
-        """What was overwritten has been forgotten; its pages are used again."""
+        """History was removed; its pages are reused."""
         self._updated = 0
 
     def keep_back(self) -> None:
-        """Make the reserve. Where there is no room for it, that is said, and looked at again later."""
+        """Make the reserve. Without room for it a message is logged and it is retried later."""
         made = self.full or self._reserve.make()
         if not made and not self._is_reserve_missing:
             _log.warning(
@@ -92,7 +89,7 @@ class DiskSpace:
         self._is_reserve_missing = not made
 
     def look(self) -> None:
-        """See whether there is room again."""
+        """Check whether there is room again."""
         if not self.full:
             return
         made = self._reserve.make()

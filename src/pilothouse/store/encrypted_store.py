@@ -26,7 +26,7 @@ SECRETS = ("/registry/secrets/",)
 
 
 class KeyUsage(msgspec.Struct, frozen=True):
-    """How the covered values are kept."""
+    """How the covered values are stored."""
 
     plain: int
     sealed: dict[str, int]
@@ -36,7 +36,7 @@ class KeyUsage(msgspec.Struct, frozen=True):
 
 
 class Reencrypted(msgspec.Struct, frozen=True):
-    """How far a rewriting has come, and at the end what it did."""
+    """The progress of a rewrite, and at the end its result."""
 
     seen: int = 0
     rewritten: int = 0
@@ -45,8 +45,6 @@ class Reencrypted(msgspec.Struct, frozen=True):
 
 
 class EncryptedStore:
-    """A store around another one. See the module."""
-
     def __init__(self, inner: Store, keys: EncryptionKeys, covers: Sequence[str] = SECRETS) -> None:
         self.inner = inner
         self._keys = keys
@@ -110,7 +108,6 @@ class EncryptedStore:
         await self.inner.close()
 
     async def census(self) -> KeyUsage:
-        """Count how values are kept."""
         found: Counter[str | None] = Counter()
         for prefix in self._covers:
             async for page in pages(self.inner, prefix):
@@ -175,7 +172,7 @@ class EncryptedStore:
             return unreadable(f"{key} can't be read: {problem}")
 
     def seal(self, key: str, value: bytes) -> bytes:
-        """A value as this store would keep it."""
+        """A value as this store would store it."""
         return self._keys.seal(key, value) if key.startswith(self._covers) else value
 
     def _explained(self, conflict: Conflict) -> Conflict:

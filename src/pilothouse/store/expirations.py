@@ -18,8 +18,6 @@ _LOOK_AT_LEAST_EVERY = 60.0
 
 
 class Expirations:
-    """What expires when."""
-
     def __init__(self, expire: Callable[[str, int], None], *, clock: Callable[[], float]) -> None:
         self._expire = expire
         self._clock = clock

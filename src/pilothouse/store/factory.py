@@ -22,8 +22,6 @@ StoreKind = Literal["sqlite", "memory", "etcd"]
 
 @dataclass(frozen=True, kw_only=True)
 class EtcdOptions:
-    """How to reach etcd."""
-
     servers: tuple[str, ...] = ()
     """URLs of its members."""
     ca_file: Path | None = None
@@ -37,8 +35,6 @@ class EtcdOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class StoreOptions:
-    """Which store, and where."""
-
     kind: StoreKind = "sqlite"
     folder: Path | None = None
     """sqlite: the folder that the store has to itself."""
@@ -108,8 +104,6 @@ def _read(file: Path | None) -> bytes | None:
 
 
 class StoreBackend(NamedTuple):
-    """A kind of store."""
-
     open: Callable[[StoreOptions], Awaitable[Store]]
     durable: bool
     """Whether it outlives the server's process."""

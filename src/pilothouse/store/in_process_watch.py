@@ -29,7 +29,7 @@ PAGE = 1024
 
 
 class ChangeHistory(Protocol):
-    """Where changes of the past are read."""
+    """Reads past changes."""
 
     async def changes(self, prefix: str, after: int, upto: int, limit: int) -> tuple[Sequence[Change], int]:
         """Changes below ``prefix`` above ``after`` and up to ``upto``: whole revisions, about ``limit``
@@ -91,7 +91,6 @@ class StoreWatcher:
         self.wake()
 
     def mark(self) -> None:
-        """A progress mark is wanted."""
         self._mark_wanted = True
         self.wake()
 
@@ -139,8 +138,6 @@ class StoreWatcher:
 
 
 class StoreWatchers:
-    """Every open watch of one store."""
-
     def __init__(self, history: ChangeHistory, *, revision: int, progress_every: float) -> None:
         self.history = history
         self.revision = revision
@@ -198,7 +195,7 @@ class StoreWatchers:
             watcher.fail(error)
 
     def _interested(self, key: str) -> tuple[StoreWatcher, ...]:
-        """Who may want a key, remembered by its folder: there are few folders and a great many keys."""
+        """The watchers of a key, cached by its folder: there are few folders and many keys."""
         parent = key[: key.rfind("/") + 1]
         found = self._by_parent.get(parent)
         if found is None:

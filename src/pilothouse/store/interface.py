@@ -77,21 +77,21 @@ _UNREADABLE = b"\0unreadable: "
 
 
 def unreadable(reason: str) -> bytes:
-    """What stands in the place of a value that the store has and can't make out. It is no JSON."""
+    """A placeholder for a value that the store can't decode. It is no JSON."""
     return _UNREADABLE + reason.encode()
 
 
 def why_unreadable(value: bytes) -> str:
-    """The reason, if ``value`` stands in the place of one that can't be made out; else nothing."""
+    """The reason, if ``value`` is such a placeholder; else empty."""
     return value[len(_UNREADABLE) :].decode() if value.startswith(_UNREADABLE) else ""
 
 
 class StoreError(Exception):
-    """Something a store can answer besides success."""
+    """The base of a store's errors."""
 
 
 class Conflict(StoreError):
-    """The key does not stand at the revision the write was made against."""
+    """The key is not at the revision that the write requires."""
 
     def __init__(self, key: str, current: Entry | None) -> None:
         super().__init__(f"{key} has changed" if current else f"{key} does not exist")
@@ -130,11 +130,11 @@ class Unavailable(StoreError):
 
 
 class Damaged(Unavailable):
-    """What the store keeps is damaged; trying again does not help. The message says what does."""
+    """The stored data is damaged; retrying does not help. The message says what does."""
 
 
 class NoSpace(StoreError):
-    """The store has no room for a write, which has not happened. What deletes is still taken."""
+    """No room for a write, which has not happened. Deletions are still accepted."""
 
 
 class TooLarge(StoreError):
@@ -174,7 +174,7 @@ class Store(Protocol):
         """
 
     async def delete(self, key: str, *, revision: int, guard: Guard | None = None) -> int:
-        """Remove a key that must stand at ``revision``; the deletion's own revision. Raises ``Conflict``."""
+        """Remove a key that must be at ``revision``; the deletion's own revision. Raises ``Conflict``."""
 
     def watch(self, prefix: str, *, after: int) -> AbstractAsyncContextManager[AsyncIterator[Batch]]:
         """Every change below ``prefix`` with a revision above ``after``: in order, once each, without gaps.
@@ -185,10 +185,10 @@ class Store(Protocol):
         """
 
     async def progress(self) -> None:
-        """Ask that every open watch be sent a progress mark soon."""
+        """Make every open watch send a progress mark soon."""
 
     async def compact(self, revision: int) -> None:
         """Forget what was overwritten or deleted up to ``revision``; reads below it raise ``Compacted``."""
 
     async def close(self) -> None:
-        """Let go of everything; calls under way end with ``Unavailable``."""
+        """Release everything; calls under way end with ``Unavailable``."""

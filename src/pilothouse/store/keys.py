@@ -31,8 +31,6 @@ def start_of(prefix: str, after: str) -> str:
 
 
 class SortedKeys:
-    """A set of keys in order."""
-
     def __init__(self, keys: Iterable[str] = ()) -> None:
         ordered = sorted(set(keys))
         self._chunks = [ordered[i : i + _CHUNK] for i in range(0, len(ordered), _CHUNK)] or [[]]

@@ -59,7 +59,7 @@ class MappedWatch:
 
 
 class LostWatch:
-    """A watch of a history that is gone: it says so as soon as it is read."""
+    """A watch whose history is gone: it raises on the first read."""
 
     def __init__(self, error: StoreError) -> None:
         self._error = error

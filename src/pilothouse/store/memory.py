@@ -36,7 +36,7 @@ from pilothouse.store.keys import SortedKeys, end_of, start_of
 
 
 class _Done(NamedTuple):
-    """A write, and how to take it back."""
+    """A write and its previous state."""
 
     revision: int
     change: Change
@@ -45,8 +45,6 @@ class _Done(NamedTuple):
 
 
 class MemoryStore:
-    """See the module."""
-
     def __init__(
         self, *, clock: Callable[[], float] = time.time, largest: int = 8 << 20, progress_every: float = 5.0
     ) -> None:
@@ -135,7 +133,7 @@ class MemoryStore:
         return found, upto
 
     def _undo(self, prefix: str, revision: int) -> dict[str, Entry]:
-        """What stood below ``prefix`` at ``revision``: the present with every later change taken back."""
+        """The keys below ``prefix`` at ``revision``: the present without the later changes."""
         keys, _ = self._keys.page(prefix, end_of(prefix))
         past = {key: self._entries[key] for key in keys}
         for done in reversed(self._log):

@@ -33,7 +33,7 @@ Lifetime = Callable[[Saved], float]
 
 
 class NotEmpty(StoreError):
-    """There is something already where a backup should go."""
+    """The target of a restore is not empty."""
 
 
 class _Mark(msgspec.Struct, frozen=True):
@@ -69,7 +69,7 @@ async def restore_entries(
 
 
 async def continued(store: Store) -> Store:
-    """The store as it is to be worked on. Raises ``StoreError`` while it is not completely filled."""
+    """The restored store, for use. Raises ``StoreError`` while it is incomplete."""
     found = await store.get(MARK)
     if found is None:
         return store

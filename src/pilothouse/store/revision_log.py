@@ -109,8 +109,8 @@ class RevisionLog:
 
     def _prepare(self) -> None:
         execute = self._connection.execute
-        # A commit is durable with FULL in WAL mode. EXTRA also syncs the folder when the switch to WAL deletes
-        # the journal: it could reappear after a power cut and undo everything.
+        # A commit is durable with FULL in WAL mode. EXTRA also syncs the folder when the switch to WAL
+        # deletes the journal: it could reappear after a power cut and undo everything.
         execute("PRAGMA synchronous = EXTRA").fetchall()
         execute("PRAGMA journal_mode = WAL").fetchall()
         execute(_SCHEMA)
@@ -137,7 +137,7 @@ class RevisionLog:
 
     @property
     def free_bytes(self) -> int:
-        """What the database can take without growing."""
+        """What the database can store without growing."""
         free = _number(self._connection, "PRAGMA freelist_count")
         return free * _number(self._connection, "PRAGMA page_size")
 
@@ -154,7 +154,6 @@ class RevisionLog:
                 self._insert(rows[i : i + _ROWS_PER_STATEMENT])
 
     def latest(self) -> list[Row]:
-        """The row of every key that exists."""
         query = (
             "SELECT revision, key, value, created, previous, expiry FROM log "
             "WHERE created > 0 AND revision NOT IN (SELECT previous FROM log)"
@@ -162,18 +161,17 @@ class RevisionLog:
         return [Row(*row) for row in self._connection.execute(query)]
 
     def since(self, revision: int) -> list[Row]:
-        """Every row above a revision."""
         columns = "revision, key, value, created, previous, expiry"
         query = f"SELECT {columns} FROM log WHERE revision > ? ORDER BY revision"
         return [Row(*row) for row in self._connection.execute(query, (revision,))]
 
     def compact(self, revision: int) -> None:
-        """Decide, durably, that history below ``revision`` is forgotten. ``sweep`` then forgets it."""
+        """Mark history below ``revision`` as compacted, durably. ``sweep`` then removes it."""
         self._set_mark("compacted", revision)
         self.compacted = revision
 
     def sweep(self, rows: int = 256) -> None:
-        """Take the compaction's walk a few rows further, in one short transaction."""
+        """Remove some compacted rows, in one short transaction."""
         execute = self._connection.execute
         low = self._swept
         with self._connection:
@@ -188,7 +186,8 @@ class RevisionLog:
         self._swept = high
 
     def checkpoint(self) -> None:
-        """Move the write-ahead log's pages to their place; by force if readers have let it grow too long."""
+        """Move the pages of the write-ahead log into the database; by force if readers let it grow too
+        long."""
         mode = apsw.SQLITE_CHECKPOINT_PASSIVE
         if self._wal_pages >= _CHECKPOINT_BY_FORCE_PAGES:
             mode = apsw.SQLITE_CHECKPOINT_TRUNCATE
@@ -196,7 +195,7 @@ class RevisionLog:
         self._wal_pages = 0
 
     def leap(self) -> None:
-        """Go on far above any revision that the original of this copy may have reached since it was made."""
+        """Continue far above any revision that the original of this copy may have reached."""
         with self._connection:
             self.compact(self.revision + RESTORE_LEAP)
             self._connection.execute("DELETE FROM mark WHERE name = 'copy'")

@@ -36,8 +36,6 @@ _FIRST = 1
 
 
 class RevisionOffsetStore:
-    """A store around another one. See the module."""
-
     def __init__(self, inner: Store, by: int) -> None:
         self.inner = inner
         self._by = by
@@ -116,7 +114,7 @@ class RevisionOffsetStore:
         return revision - self._by
 
     def _stands(self, revision: int) -> int:
-        """A revision that a key should stand at; one from before the move is nobody's."""
+        """The inner revision of a key; one from before the restore matches none."""
         return revision - self._by if revision > self._by else -1
 
     def _down(self, guard: Guard | None) -> Guard | None:

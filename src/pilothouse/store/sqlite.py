@@ -68,8 +68,6 @@ _LOOK_SECONDS = 5.0
 
 
 class SqliteStore:
-    """See the module. Made by ``open``."""
-
     def __init__(
         self,
         folder: StoreDirectory,
@@ -159,7 +157,6 @@ class SqliteStore:
 
     @property
     def condition(self) -> StoreHealth:
-        """Whether the disk is full or fails, or the file is damaged."""
         return StoreHealth(self._space.full, self._damage, self._failure)
 
     @property
@@ -173,7 +170,7 @@ class SqliteStore:
 
     @property
     def commit_seconds(self) -> Histogram:
-        """How long that took."""
+        """How long the commits took."""
         return self._commits.seconds
 
     async def revision(self) -> int:
@@ -295,7 +292,7 @@ class SqliteStore:
         return row.revision
 
     def _busy_among(self, key: str, guard: Guard | None) -> str:
-        """One of the keys that a write depends on which is being written; empty if none is."""
+        """A key that the write depends on and that is being written; empty if none."""
         if key in self._busy:
             return key
         if guard is None:
@@ -303,7 +300,7 @@ class SqliteStore:
         return next((each.key for each in guard.every() if each.key in self._busy), "")
 
     def _decide(self, key: str, value: bytes | None, expiry: float | None) -> Row:
-        """Give a write that may go ahead its place in the log; its key is busy from here on."""
+        """Give an accepted write its place in the log; its key is busy from here on."""
         old = self._entries.get(key)
         self._assigned = revision = self._assigned + 1
         self._busy[key] = []
@@ -400,7 +397,7 @@ class SqliteStore:
         return self._space.admits(len(value), replaced=None if old is None else len(old.value))
 
     async def _look_for_room(self, key: str, value: bytes) -> None:
-        """See whether the disk is still full. Raises ``NoSpace``."""
+        """Check whether the disk is still full. Raises ``NoSpace``."""
         with contextlib.suppress(Closed, apsw.Error):
             await self._commits.between(self._space.look)
         if not self._has_room(key, value):
@@ -437,7 +434,7 @@ class SqliteStore:
                 self._untidy.set()
 
     async def _keep_space(self, after: float) -> None:
-        """Keep disk space back; once it was needed, as soon as there is room again."""
+        """Reserve disk space, again as soon as possible after it was used."""
         await asyncio.sleep(after)
         while not self._damage:
             with contextlib.suppress(apsw.Error):

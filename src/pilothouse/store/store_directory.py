@@ -29,7 +29,7 @@ class FormatTooNew(StoreError):
 
 
 class StoreDirectory:
-    """A folder that this process owns until it lets go."""
+    """A folder that this process owns until ``release``."""
 
     def __init__(self, path: Path, lock: int) -> None:
         self.path = path
@@ -37,7 +37,7 @@ class StoreDirectory:
 
     @classmethod
     def claim(cls, path: Path) -> StoreDirectory:
-        """Make the folder if need be, and own it. Raises ``StoreDirectoryInUse`` or ``FormatTooNew``."""
+        """Create the folder if missing, and lock it. Raises ``StoreDirectoryInUse`` or ``FormatTooNew``."""
         path.mkdir(parents=True, exist_ok=True, mode=0o700)
         lock = os.open(path / "lock", os.O_RDWR | os.O_CREAT, 0o600)
         try:

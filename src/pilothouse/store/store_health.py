@@ -14,8 +14,6 @@ import msgspec
 
 
 class StoreHealth(msgspec.Struct, frozen=True):
-    """Of a store at one moment."""
-
     full: bool = False
     """The disk is full: nothing but deletions and small updates are taken."""
     damage: str = ""
@@ -38,15 +36,14 @@ class StoreHealth(msgspec.Struct, frozen=True):
 
 @runtime_checkable
 class HealthReporting(Protocol):
-    """A store that knows how it is."""
+    """A store that reports its condition."""
 
     @property
-    def condition(self) -> StoreHealth:
-        """How it is now."""
+    def condition(self) -> StoreHealth: ...
 
 
 def condition_of(store: object) -> StoreHealth:
-    """The condition of a store, or of the one at the bottom of those that are built round it."""
+    """The condition of a store, or of the innermost one that it wraps."""
     while not isinstance(store, HealthReporting):
         store = getattr(store, "inner", None)
         if store is None:

@@ -26,8 +26,6 @@ CALLS = ("revision", "get", "list", "create", "update", "delete", "compact")
 
 
 class TimedStore:
-    """A store around another one."""
-
     def __init__(self, inner: Store) -> None:
         self.inner = inner
         self.seconds = {call: Histogram(SECONDS) for call in CALLS}
@@ -90,11 +88,11 @@ class Grouping(Protocol):
 
     @property
     def commit_seconds(self) -> Histogram:
-        """How long that took."""
+        """How long the commits took."""
 
 
 def grouping(store: object) -> Grouping | None:
-    """The store at the bottom of those that are built round it, if it commits in groups."""
+    """The innermost store, if it commits in groups."""
     while not isinstance(store, Grouping):
         store = getattr(store, "inner", None)
         if store is None:

@@ -26,8 +26,6 @@ ValidatingPlugin = Callable[[ResourceRequest, Object, Object | None, bytes | Non
 
 
 class AdmissionChain:
-    """The plugins, in their order."""
-
     def __init__(
         self,
         lifecycle: NamespaceLifecycle,
@@ -46,14 +44,14 @@ class AdmissionChain:
         self.warnings = warnings
 
     async def admit_create(self, call: ResourceRequest, obj: Object) -> bytes | None:
-        """Complete an object that is created; returns its namespace as it is stored, if the kind has one."""
+        """Mutate an object that is created; returns its stored namespace, if it has one."""
         namespace = await self._lifecycle.check_create(call, obj) if call.served.kind.namespaced else None
         for plugin in self._mutating:
             await plugin(call, obj)
         return namespace
 
     def authorize(self, call: ResourceRequest, new: Object, old: Object | None) -> None:
-        """Raise for a write whose user may not write what it contains."""
+        """Raise if the user may not write this content."""
         for plugin in self._authorizing:
             plugin(call, new, old)
         call.strategy.authorize(call, new, old)
@@ -61,11 +59,11 @@ class AdmissionChain:
     def admit_valid(
         self, call: ResourceRequest, new: Object, old: Object | None, namespace: bytes | None
     ) -> Iterable[FieldError]:
-        """Raise for a valid object that a policy refuses; returns the fields that can't be honoured."""
+        """Raise for a valid object that a policy refuses; returns the fields that are not supported."""
         for plugin in self._validating:
             plugin(call, new, old, namespace)
         return self._refusals(call.served.kind, new)
 
     def admit_delete(self, call: ResourceRequest) -> None:
-        """Raise for an object that has to stay."""
+        """Raise for an object that must stay."""
         self._lifecycle.check_delete(call)

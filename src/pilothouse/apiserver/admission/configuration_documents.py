@@ -28,7 +28,7 @@ class DocumentError(Exception):
 
 
 def compose(text: str, source: str) -> Node | None:
-    """The document in a text; None if it is empty. ``source`` is what messages call the file."""
+    """The document in a text; None if it is empty. ``source`` names the file in messages."""
     try:
         node: Node | None = yaml.compose(text, Loader=yaml.CSafeLoader)
     except yaml.YAMLError as problem:
@@ -37,8 +37,6 @@ def compose(text: str, source: str) -> Node | None:
 
 
 class DocumentReader:
-    """Reads the parts of a document by their types."""
-
     def __init__(self, source: str) -> None:
         self._source = source
         self.problems: list[str] = []

@@ -32,8 +32,6 @@ _READABLE = 0o644
 
 
 class ServiceAccounts:
-    """Completes pods as they are created."""
-
     def __init__(
         self, catalog: KindCatalog, objects: ObjectStorage, clock: Clock, random: Random, uids: Uids
     ) -> None:
@@ -44,7 +42,7 @@ class ServiceAccounts:
         self._uids = uids
 
     async def complete(self, call: ResourceRequest, obj: Object) -> None:
-        """Give a pod its account, with its pull secrets and token; 403 if there is no such account."""
+        """Set a pod's account, pull secrets and token; 403 if there is no such account."""
         kind = call.served.kind
         if kind.group or kind.name != "Pod":
             return
@@ -106,7 +104,7 @@ def mount_token(spec: Object, volume: str) -> None:
 
 
 def token_volume(name: str) -> dict[str, Any]:
-    """What a process in a pod needs in order to talk to this server."""
+    """The projected volume with which a process in a pod reaches this server."""
     certificates = {"name": ROOT_CERTIFICATES, "items": [{"key": "ca.crt", "path": "ca.crt"}]}
     place = {"path": "namespace", "fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.namespace"}}
     return {
@@ -123,7 +121,7 @@ def token_volume(name: str) -> dict[str, Any]:
 
 
 def _wants_token(spec: Object, account: Object) -> bool:
-    """What the pod says counts, then what its account says; without a word it is a yes."""
+    """The pod's setting, then its account's; the default is yes."""
     for said in (spec.get("automountServiceAccountToken"), account.get("automountServiceAccountToken")):
         if said is not None:
             return bool(said)

@@ -20,7 +20,6 @@ _SELECTABLE: Final = ("boolean", "integer", "string")
 
 
 def path_problems(version: Mapping[str, Any], path: str) -> Iterator[FieldError]:
-    """What is wrong with the paths of one version."""
     for index, column in enumerate(version.get("additionalPrinterColumns") or ()):
         given = column.get("jsonPath") or ""
         problem = _unreadable(given)

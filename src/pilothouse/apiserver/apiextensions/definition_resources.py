@@ -18,7 +18,6 @@ from pilothouse.meta.versions import api_version_rank
 
 
 def resource_of(definition: Object) -> Resource:
-    """The resource that a valid definition describes."""
     spec = definition["spec"]
     versions = sorted(spec["versions"], key=lambda version: api_version_rank(version["name"]))
     kinds = tuple(_kind(spec, version, versions) for version in versions)

@@ -73,7 +73,7 @@ class Definitions(Strategy):
         )
 
     def check_create(self, kind: Kind) -> None:
-        """405 for a new object of a kind whose definition is going."""
+        """405 for a new object of a kind whose definition is being deleted."""
         ours = (kind.group, kind.plural) in self._served_by_us
         if ours and f"{kind.group}/{kind.plural}" in self._terminating:
             problem = errors.method_not_allowed("create", kind.plural, kind.group)
@@ -101,7 +101,7 @@ class Definitions(Strategy):
             yield from path_problems(version, path)
 
     def _settle(self, definition: Object) -> None:
-        """Fill in the status. The definition has not been validated yet: what can't be read is left alone."""
+        """Fill in the status. The definition is not validated yet: malformed parts are left alone."""
         spec, status = definition["spec"], definition["status"]
         storage = [version.get("name") for version in spec.get("versions") or () if version.get("storage")]
         stored = list(status.get("storedVersions") or [])
@@ -121,7 +121,7 @@ class Definitions(Strategy):
         )
 
     def _clash(self, spec: dict[str, Any]) -> tuple[str, str] | None:
-        """Why the names can't be had: another kind of the group has one of them."""
+        """Why the names can't be accepted: another kind of the group has one of them."""
         names, group = spec.get("names") or {}, spec.get("group")
         plural, kind = names.get("plural", ""), names.get("kind", "")
         wanted = {plural, names.get("singular", ""), *(names.get("shortNames") or ())} - {""}
@@ -154,11 +154,10 @@ class Definitions(Strategy):
         elif collection.path in self._terminating:
             self._work.set()
 
-    def advanced(self) -> None:
-        """Nothing waits for the end of a batch here."""
+    def advanced(self) -> None: ...
 
     def broken(self) -> None:
-        """Follow everything anew after the cache was listed anew."""
+        """Process all definitions again after a relist of the cache."""
         present = self._cache.collection(PATH).items
         for item in list(present.values()):
             self._follow(item.name, item.value)
@@ -215,7 +214,7 @@ class Definitions(Strategy):
     # How a definition is settled anew, and how it goes
 
     async def run(self) -> None:
-        """Settle definitions again where names have become free, and empty the kinds that are going."""
+        """Accept names that have become free, and delete the objects of kinds that are being deleted."""
         while True:
             await self._work.wait()
             self._work.clear()
@@ -226,7 +225,7 @@ class Definitions(Strategy):
                 await self._done(self._empty(path))
 
     async def _done(self, work: Coroutine[Any, Any, None]) -> bool:
-        """Whether the work is done; if the store refused it, it is taken up again soon."""
+        """Whether the work is done; if the store refused it, it is retried soon."""
         try:
             await work
         except errors.StatusError as problem:

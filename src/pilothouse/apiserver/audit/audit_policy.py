@@ -22,8 +22,6 @@ _LABELS = ("None", "Metadata", "Request", "RequestResponse")
 
 
 class AuditLevel(IntEnum):
-    """How much is recorded."""
-
     NONE = 0
     METADATA = 1
     REQUEST = 2
@@ -35,7 +33,7 @@ class AuditLevel(IntEnum):
 
     @classmethod
     def parse(cls, label: str) -> AuditLevel:
-        """Raises ``ValueError`` for a word that is no level."""
+        """Raises ``ValueError`` for an unknown level."""
         return cls(_LABELS.index(label))
 
 
@@ -64,8 +62,6 @@ class ResourceMatch(msgspec.Struct, frozen=True):
 
 
 class AuditRule(msgspec.Struct, frozen=True, kw_only=True):
-    """Which requests it matches, and what is recorded of them."""
-
     level: AuditLevel
     users: frozenset[str] = frozenset()
     groups: frozenset[str] = frozenset()
@@ -98,8 +94,6 @@ class AuditRule(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Treatment(msgspec.Struct, frozen=True):
-    """What is recorded of a request."""
-
     level: AuditLevel
     omit_stages: frozenset[str] = frozenset()
     omit_managed_fields: bool = False
@@ -109,8 +103,6 @@ NOTHING = Treatment(AuditLevel.NONE)
 
 
 class AuditPolicy:
-    """Rules, and what they have in common."""
-
     def __init__(
         self,
         rules: tuple[AuditRule, ...],
@@ -130,11 +122,10 @@ class AuditPolicy:
 
     @property
     def wants_answers(self) -> bool:
-        """Whether any rule records the bodies of answers."""
+        """Whether any rule records response bodies."""
         return any(rule.level is AuditLevel.REQUEST_RESPONSE for rule in self.rules)
 
     def treatment(self, user: User, verb: str, place: RequestInfo, path: str) -> Treatment:
-        """What the first rule that matches says."""
         for rule, treatment in zip(self.rules, self._treatments, strict=True):
             if rule.match(user, verb, place, path):
                 return treatment

@@ -21,7 +21,7 @@ _QUOTING_NOTHING = frozenset({401, 403, 404, 405, 409, 410, 429})
 
 
 def is_place(place: RequestInfo) -> bool:
-    """Whether what is read and written there is secret."""
+    """Whether requests there carry secrets."""
     about = (place.group, place.plural)
     return about in (_SECRETS, _REVIEWS) or (*about, place.subresource) == _TOKENS
 

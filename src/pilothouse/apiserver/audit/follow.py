@@ -41,8 +41,6 @@ PAST_TOLD = msgspec.json.encode(
 
 
 class AuditFollow:
-    """One follower's answer."""
-
     def __init__(
         self,
         trail: AuditTrail | None,
@@ -53,7 +51,7 @@ class AuditFollow:
         *,
         most_waiting: int = MOST_WAITING,
     ) -> None:
-        """At most so many records wait for a follower that does not take them."""
+        """At most ``most_waiting`` records are buffered for a slow client."""
         self._trail = trail
         self._peers = peers
         self._question = question
@@ -69,7 +67,6 @@ class AuditFollow:
         self._past_sent = False
 
     async def run(self, sink: StreamSink) -> None:
-        """Write until the client has gone."""
         with ExitStack() as stack:
             if self._trail is not None:
                 # Before the past is read: what is seen meanwhile is in one of the two, or in both.
@@ -131,7 +128,7 @@ class AuditFollow:
         return due
 
     async def _join(self, sink: StreamSink) -> None:
-        """Follow the peers that are running and no others. One that comes back is resumed."""
+        """Follow exactly the running peers. One that comes back is resumed."""
         if self._question.local:
             return
         try:
@@ -152,7 +149,7 @@ class AuditFollow:
 
 
 class _PeerStream:
-    """One peer's records: its past, then the inbox. The peer is asked again when its answer ends."""
+    """One peer's records: its past, then the inbox. The request is repeated when its response ends."""
 
     def __init__(
         self, peers: PeerTrails, peer: ServerInstance, params: Mapping[str, str], since: str, inbox: Follower
@@ -200,7 +197,7 @@ class _PeerStream:
                         self.past.append(line)
 
     def _note(self, line: bytes) -> None:
-        """Where to resume an answer that breaks off: the last time stamp, and the records that have it."""
+        """Note where to resume: the last time stamp, and the records that have it."""
         stamp = stamp_of(line)
         if stamp > self._last:
             self._last = stamp
@@ -215,7 +212,7 @@ def in_order(parts: Iterable[list[bytes]], limit: int) -> list[bytes]:
 
 
 def failure(message: str) -> bytes:
-    """A line that says what is missing."""
+    """A line that reports what is missing."""
     status = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "message": message}
     return msgspec.json.encode(status) + b"\n"
 

@@ -26,7 +26,7 @@ _STAMP = "%Y-%m-%dT%H-%M-%S"
 
 
 class Rotation(msgspec.Struct, frozen=True):
-    """When a file is put aside, and how long it is kept. 0 is no limit."""
+    """When a file is rotated, and how long backups are kept. 0 is no limit."""
 
     size: int = 100 * MEGABYTE
     backups: int = 10
@@ -34,8 +34,6 @@ class Rotation(msgspec.Struct, frozen=True):
 
 
 class LogFile:
-    """A file that is only ever appended to."""
-
     def __init__(self, path: Path, rotation: Rotation, now: Callable[[], float] = time.time) -> None:
         self.path = path
         self._rotation = rotation
@@ -48,7 +46,7 @@ class LogFile:
         )
 
     def open(self) -> None:
-        """Open the file, creating it and its folder, and start on a line of its own."""
+        """Open the file, creating it and its folder, and start a new line."""
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         handle = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
@@ -71,7 +69,6 @@ class LogFile:
             self._handle = -1
 
     def write(self, lines: bytes) -> None:
-        """Append whole lines."""
         if self._handle >= 0 and self._moved():
             self.close()
         if self._handle < 0:
@@ -94,7 +91,7 @@ class LogFile:
         return [file for file in newest_first if not file.closed]
 
     def backups(self) -> list[Path]:
-        """The files put aside, the oldest first."""
+        """The rotated files, oldest first."""
         if not self.path.parent.is_dir():
             return []
         return sorted(each for each in self.path.parent.iterdir() if self._backup.fullmatch(each.name))

@@ -25,8 +25,6 @@ PATIENCE = 20.0
 
 
 class AuditPage:
-    """Answers questions about the trail."""
-
     def __init__(self, trail: AuditTrail | None, peers: PeerTrails, resolve: Resolve, clock: Clock) -> None:
         self._trail = trail
         self._peers = peers
@@ -34,7 +32,6 @@ class AuditPage:
         self._clock = clock
 
     async def answer(self, request: Request) -> Answer:
-        """Who may ask has been settled before."""
         if request.method not in ("GET", "HEAD"):
             raise StatusError(405, "MethodNotAllowed", f"{request.method} is not supported on {PATH}")
         params = request.params()
@@ -81,7 +78,7 @@ class AuditPage:
 
 
 def _forwarded(params: Mapping[str, str], question: AuditQuery) -> dict[str, str]:
-    """The question as a peer is asked it: the same moment for all."""
+    """The query for a peer, with the same point in time for all."""
     return {**params, "since": question.since} if question.since else dict(params)
 
 

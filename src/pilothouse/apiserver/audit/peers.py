@@ -29,27 +29,27 @@ _READ_BUFFER = 2**20
 
 
 class PeerError(Exception):
-    """A peer that did not answer as it should; the message says what happened."""
+    """A peer did not answer properly; the message says what happened."""
 
 
 Lines = AbstractAsyncContextManager[AsyncIterator[bytes]]
 
 
 class PeerTrails(Protocol):
-    """How the rest of the trail is reached."""
+    """Access to the records of other instances."""
 
     async def others(self) -> list[ServerInstance]:
-        """Whom there is to ask. Raises ``PeerError``."""
+        """The running peers. Raises ``PeerError``."""
 
     async def absent(self) -> list[ServerInstance]:
-        """Who would have something to tell, and does not run. Raises ``PeerError``."""
+        """Peers that have records and do not run. Raises ``PeerError``."""
 
     def lines(self, peer: ServerInstance, params: Mapping[str, str]) -> Lines:
-        """What a peer answers, line by line. Entering or reading raises ``PeerError``."""
+        """A peer's response, line by line. Entering or reading raises ``PeerError``."""
 
 
 class NoPeers:
-    """A server that shares its store with nobody."""
+    """For a server that does not share its store."""
 
     async def others(self) -> list[ServerInstance]:
         return []
@@ -62,8 +62,6 @@ class NoPeers:
 
 
 class AuditPeers:
-    """The other instances on the same store."""
-
     def __init__(
         self, instances: ServerInstances, credential: Callable[[], Pair], session: aiohttp.ClientSession
     ) -> None:
@@ -76,7 +74,8 @@ class AuditPeers:
     async def open(
         cls, instances: ServerInstances, credential: Callable[[], Pair]
     ) -> AsyncIterator[AuditPeers]:
-        """``credential`` gives what this instance presents; it is called each time, and may renew."""
+        """``credential`` returns this instance's client certificate; it is called each time, and may
+        renew."""
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS)
         connector = aiohttp.TCPConnector(force_close=True, limit=0)
         async with aiohttp.ClientSession(
@@ -122,7 +121,7 @@ def _store_asked() -> Iterator[None]:
 
 
 async def _lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
-    """Lines of any length, as they come."""
+    """Lines of any length, as they arrive."""
     rest = bytearray()
     async for data in content.iter_any():
         rest += data

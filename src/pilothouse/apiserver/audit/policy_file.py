@@ -32,7 +32,7 @@ class PolicyFileError(Exception):
 
 
 def read_policy(text: str, source: str) -> AuditPolicy:
-    """The policy in a file's text. ``source`` is what messages call the file."""
+    """The policy in a file's text. ``source`` names the file in messages."""
     try:
         document = compose(text, source)
     except DocumentError as problem:
@@ -47,8 +47,6 @@ def read_policy(text: str, source: str) -> AuditPolicy:
 
 
 class _Reader(DocumentReader):
-    """Goes through a document and gathers what is wrong with it."""
-
     def policy(self, node: Node) -> AuditPolicy:
         fields = self.fields(
             node, "", ("apiVersion", "kind", "metadata", "rules", "omitStages", "omitManagedFields")

@@ -40,7 +40,7 @@ _NO_REFERENCE = _Reference()
 
 
 class QueriedFields(msgspec.Struct, frozen=True, rename="camel"):
-    """The parts of a record that questions are about."""
+    """The fields of a record that queries match."""
 
     stage_timestamp: str
     verb: str = ""
@@ -53,7 +53,7 @@ _fields = msgspec.json.Decoder(QueriedFields)
 
 
 class AuditQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """Which records, and how many of them: the newest ``limit``."""
+    """Which records, and how many: the newest ``limit``."""
 
     user: str = ""
     verb: str = ""
@@ -70,7 +70,7 @@ class AuditQuery(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def parse(cls, params: Mapping[str, str], resolve: Resolve, now: float) -> AuditQuery:
-        """Raises 400 for what is not understood."""
+        """Raises 400 for invalid parameters."""
         if unknown := sorted(set(params) - set(_PARAMETERS)):
             raise bad_request(f"unknown parameter {unknown[0]!r}; known are {', '.join(_PARAMETERS)}")
         kind, _, name = params.get("object", "").partition("/")
@@ -87,12 +87,11 @@ class AuditQuery(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def matches(self, line: bytes) -> bool:
-        """Whether a line is among what is asked for."""
         fields = self.read(line)
         return fields is not None and fields.stage_timestamp >= self.since
 
     def read(self, line: bytes) -> QueriedFields | None:
-        """A line that is asked for, if not of its time; None for others and for what is not a record."""
+        """A line that matches, whatever its time; None for others and for what is no record."""
         if not all(needle in line for needle in self._needles()):
             return None
         fields = read_fields(line)
@@ -117,7 +116,7 @@ class AuditQuery(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_fields(line: bytes) -> QueriedFields | None:
-    """The fields of a line; None for one that is no record, such as the rest of one that was cut off."""
+    """The fields of a line; None if it is no record, such as a truncated one."""
     try:
         return _fields.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError):

@@ -37,7 +37,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class AuditEvent(msgspec.Struct, omit_defaults=True, rename="camel"):
-    """The record, in the order in which its fields are written."""
+    """The record, in the order of its fields."""
 
     kind: str
     api_version: str
@@ -60,7 +60,7 @@ class AuditEvent(msgspec.Struct, omit_defaults=True, rename="camel"):
 
 
 class _Subject(msgspec.Struct, frozen=True):
-    """The part of a record that is the same for every such request of a user."""
+    """The part of a record that repeats for the same user and request."""
 
     place: RequestInfo
     verb: str
@@ -74,7 +74,7 @@ class _Subject(msgspec.Struct, frozen=True):
 
 
 class _Form(msgspec.Struct, frozen=True):
-    """A record in which the request's number and the two moments are left open."""
+    """A record with the audit id and both time stamps left open."""
 
     before_id: str
     before_received: str
@@ -82,7 +82,7 @@ class _Form(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, line: bytes) -> _Form:
-        """Of a record that is filled in."""
+        """The form of a complete record."""
         text = line.decode()
         number, received, staged = (text.index(mark) + len(mark) for mark in _MARKS)
         return cls(text[:number], text[text.index('"', number) : received], text[text.index('"', staged) :])
@@ -95,7 +95,7 @@ class _Form(msgspec.Struct, frozen=True):
 
 
 class AuditRecorder:
-    """Makes records by a policy. Each names the ``instance`` that served the request."""
+    """Makes records by a policy, each with the ``instance`` that served the request."""
 
     def __init__(self, policy: AuditPolicy, instance: str) -> None:
         self.policy = policy
@@ -106,7 +106,7 @@ class AuditRecorder:
         self._forms: dict[tuple[object, ...], _Form | None] = {}
 
     def line(self, sight: RequestStage) -> bytes | None:
-        """The record of a stage; None where the policy wants none."""
+        """The record of a stage; None if the policy omits it."""
         request, number = sight.request, sight.arrival.audit_id
         if request.method != "GET" or request.body or request.impersonator:
             return self._written(sight)
@@ -185,7 +185,7 @@ class AuditRecorder:
         return _encode(event) + b"\n"
 
     def _subject(self, actor: User, request: Request) -> _Subject | None:
-        """What a request is about; None where nothing is recorded of it."""
+        """What a request is about; None if it is not recorded."""
         watching = "watch" in request.query and is_true(request.params().get("watch"))
         key = (actor.name, actor.groups, request.method, request.path, watching)
         try:
@@ -238,7 +238,7 @@ class AuditRecorder:
 
 
 class _Stamps:
-    """Moments as text, to the microsecond. Most fall into the second of the one before."""
+    """Time stamps in microseconds; the text of the current second is cached."""
 
     def __init__(self) -> None:
         self._second = -1
@@ -275,7 +275,7 @@ def _described(name: str, uid: str, groups: tuple[str, ...]) -> dict[str, Any]:
 
 @lru_cache(maxsize=4096)
 def _sources(peer: str, forwarded: str, real: str) -> Raw:
-    """Whom proxies say they speak for, then who is connected. What is not an address is left out."""
+    """The client addresses from proxy headers, then the peer's. Invalid addresses are left out."""
     named = [*forwarded.split(","), real, peer.rpartition(":")[0].strip("[]")]
     found: list[str] = []
     for text in named:
@@ -295,12 +295,12 @@ def _agent(text: str) -> str:
 
 
 def _readable(text: str) -> str:
-    """Without what can't be written as UTF-8: bytes that were not text when they came."""
+    """Without lone surrogates, which can't be encoded."""
     return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
 
 
 def _named(sight: RequestStage, place: RequestInfo) -> Raw:
-    """The object of a write that says more about it than its path."""
+    """The object reference of a write, which may know more than the path."""
     return _reference(place, bodies.identity(sight))
 
 

@@ -18,7 +18,7 @@ BLOCK = 256 * 1024
 
 
 async def search(files: Callable[[], list[BinaryIO]], question: AuditQuery) -> list[bytes]:
-    """The newest lines that match, in the order in which they were written."""
+    """The newest lines that match, oldest first."""
     opened = await asyncio.to_thread(files)
     found: list[bytes] = []
     try:

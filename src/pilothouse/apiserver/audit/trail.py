@@ -54,7 +54,7 @@ log = logging.getLogger(__name__)
 
 @dataclass
 class AuditTrailCounts:
-    """What became of the records, since the start."""
+    """Numbers of records since the start, by outcome."""
 
     written: int = 0
     dropped: int = 0
@@ -64,8 +64,6 @@ class AuditTrailCounts:
 
 
 class AuditTrail:
-    """What waits to be written, and what writes it."""
-
     def __init__(
         self,
         file: LogFile,
@@ -132,7 +130,7 @@ class AuditTrail:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Write while the context is open, and what is left when it closes."""
+        """Write while the context is open, and the rest when it closes."""
         try:
             async with BackgroundTasks({"audit trail": self._run}).running():
                 try:
@@ -144,19 +142,19 @@ class AuditTrail:
             self._thread.shutdown(wait=False)
 
     async def flushed(self, seconds: float) -> None:
-        """Wait until all that was seen is in the file, or so long."""
+        """Wait until all entries are in the file, at most so long."""
         self._hurry.set()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._idle.wait()
 
     async def search(self, question: AuditQuery) -> list[bytes]:
-        """The lines that match a query, the oldest first, the latest request included."""
+        """The lines that match a query, oldest first, the latest request included."""
         await self.flushed(FLUSH_SECONDS)
         return await search(self.file.files, question)
 
     async def problem(self) -> str:
-        """What is wrong with the trail; empty if nothing is. (A health check.)"""
+        """What is wrong with the trail, or empty. (A health check.)"""
         if not self._problem:
             return ""
         waiting = len(self._queue) + len(self._lines)
@@ -164,7 +162,7 @@ class AuditTrail:
 
     @contextlib.contextmanager
     def followed(self, follower: Follower) -> Iterator[None]:
-        """While the context is open the follower is given each line, before it is written."""
+        """While the context is open the follower receives each line, before it is written."""
         self._followers.add(follower)
         try:
             yield
@@ -172,7 +170,7 @@ class AuditTrail:
             self._followers.discard(follower)
 
     def _turn(self) -> None:
-        """Make lines of what was seen."""
+        """Encode queued entries."""
         queue, size = self._queue, 0
         for _ in range(min(_TURN_RECORDS, len(queue))):
             sight = queue.popleft()
@@ -188,7 +186,6 @@ class AuditTrail:
         self._something.set()
 
     def _keep(self, line: bytes | None) -> None:
-        """Have a line written."""
         if line is None:
             return
         if not self._lines:
@@ -230,7 +227,6 @@ class AuditTrail:
             self._idle.set()
 
     async def _write(self, lines: bytes) -> None:
-        """Write, as often as it takes."""
         while True:
             try:
                 await self._loop.run_in_executor(self._thread, self.file.write, lines)

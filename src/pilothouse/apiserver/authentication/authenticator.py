@@ -44,18 +44,18 @@ class TokenFileError(Exception):
 
 
 class TokenReviewResult(msgspec.Struct, frozen=True):
-    """Whose a token is, and for which of the audiences in question."""
+    """The user of a token, and which of the requested audiences it is for."""
 
     user: User
     audiences: tuple[str, ...]
 
 
 class UntrustedError(Exception):
-    """A token that is not good here and now; the message says why, for whoever may review tokens."""
+    """A token that is not valid now; the message says why, for token reviews."""
 
 
 class DependencyUnknownError(UntrustedError):
-    """A token that is good but for something that it depends on and that can't be seen; perhaps not yet."""
+    """A token that is valid except that an object it depends on is not in the cache, perhaps not yet."""
 
 
 Issuer = Callable[[str, tuple[str, ...]], TokenReviewResult | None]
@@ -66,16 +66,14 @@ CatchUp = Callable[[], Awaitable[bool]]
 
 
 class Authenticator:
-    """Says who is behind a request."""
-
     def __init__(self, tokens: Tokens | None = None, *, anonymous: bool = True) -> None:
-        """Unless ``anonymous`` may ask, a request without credentials is a 401."""
+        """Unless ``anonymous`` is allowed, a request without credentials is a 401."""
         self._tokens = dict(tokens or {})
         self._anonymous = anonymous
         self._issuers: list[tuple[Issuer, CatchUp]] = []
 
     def trust(self, issuer: Issuer, catch_up: CatchUp) -> None:
-        """Take the tokens that ``issuer`` vouches for as well."""
+        """Accept the tokens of an issuer as well."""
         self._issuers.append((issuer, catch_up))
 
     def identify(self, certified: User | None, authorization: str | None) -> User:
@@ -99,7 +97,7 @@ class Authenticator:
             raise unauthorized() from None
 
     async def identify_surely(self, certified: User | None, authorization: str | None) -> User:
-        """As ``identify``, by everything that was written before."""
+        """As ``identify``, with a fresh cache."""
         await self._catch_up()
         try:
             return self.identify(certified, authorization)
@@ -107,7 +105,7 @@ class Authenticator:
             raise unauthorized() from None
 
     def review(self, token: str, audiences: tuple[str, ...] = (AUDIENCE,)) -> TokenReviewResult:
-        """Whose a token is, and for which of these audiences. Raises ``UntrustedError``."""
+        """The user of a token, and which of these audiences it is for. Raises ``UntrustedError``."""
         user = self._tokens.get(_digest(token))
         if user is not None and AUDIENCE in audiences:
             return TokenReviewResult(user, (AUDIENCE,))
@@ -118,7 +116,7 @@ class Authenticator:
         raise UntrustedError("invalid bearer token")
 
     async def review_surely(self, token: str, audiences: tuple[str, ...]) -> TokenReviewResult:
-        """As ``review``, by everything that was written before. Raises ``UntrustedError``."""
+        """As ``review``, with a fresh cache. Raises ``UntrustedError``."""
         try:
             return self.review(token, audiences)
         except DependencyUnknownError:

@@ -55,8 +55,6 @@ _EXTRA_GROUP: Final = re.compile(r"system:bootstrappers:[a-z0-9:-]{0,255}[a-z0-9
 
 
 class BootstrapTokens:
-    """Reviews bootstrap tokens, and sees to it that each is used once."""
-
     def __init__(
         self, catalog: KindCatalog, guesses: CachedValues, objects: ObjectStorage, clock: Clock
     ) -> None:
@@ -66,7 +64,7 @@ class BootstrapTokens:
         self._clock = clock
 
     def review(self, token: str, audiences: tuple[str, ...]) -> TokenReviewResult | None:
-        """Whose a token is; None if it has not the form of one. Raises ``UntrustedError``."""
+        """The user of a token; None if it does not have the form of one. Raises ``UntrustedError``."""
         form = _TOKEN.fullmatch(token)
         if form is None or AUDIENCE not in audiences:
             return None
@@ -88,7 +86,7 @@ class BootstrapTokens:
         )
 
     async def spend(self, identifier: str, request: str, asked: RequestedCertificate) -> str:
-        """Have a token be used for a request; what speaks against it, if anything does."""
+        """Use a token for a request; the reason if it can't be used."""
         node = asked.common_name.removeprefix(NODE)
         purpose = f"{node} sha256:{sha256(asked.pem).hexdigest()}"
         served = self._catalog.find("", "v1", "secrets")
@@ -122,7 +120,7 @@ class BootstrapTokens:
         return f"bootstrap token {identifier}: {refusal}" if refusal else ""
 
     def _why_not(self, secret: Object, data: Mapping[str, str]) -> str:
-        """Why a token is not good now; empty if it is."""
+        """Why a token is not valid now, or empty."""
         now = self._clock.now()
         if secret["metadata"].get("deletionTimestamp"):
             return "it was withdrawn"
@@ -143,7 +141,6 @@ class BootstrapTokens:
 
 
 def secret_name(identifier: str) -> str:
-    """What the Secret of a token is called."""
     return f"bootstrap-token-{identifier}"
 
 

@@ -30,8 +30,6 @@ _IDENTITY = "authentication.k8s.io"
 
 
 class ImpersonatedUser(msgspec.Struct, frozen=True):
-    """Whom the headers name."""
-
     user: str = ""
     uid: str = ""
     groups: tuple[str, ...] = ()
@@ -39,7 +37,7 @@ class ImpersonatedUser(msgspec.Struct, frozen=True):
 
 
 def impersonate(request: Request, authorizer: Authorizer) -> None:
-    """Replace the user by the one that the headers name, if any; 403 if the user may not do that."""
+    """Replace the user by the one in the headers, if any; 403 if that is not allowed."""
     if not impersonates(request.headers):
         return
     wanted = _read(request)
@@ -49,7 +47,6 @@ def impersonate(request: Request, authorizer: Authorizer) -> None:
 
 
 def impersonates(headers: Mapping[str, str]) -> bool:
-    """Whether headers ask for it."""
     # Two steps, since this is done for every header of every request.
     return any(name[:1] in "iI" and name[: len(_PREFIX)].lower() == _PREFIX for name in headers)
 
@@ -79,7 +76,6 @@ def _read(request: Request) -> ImpersonatedUser:
 
 
 def _needed(wanted: ImpersonatedUser) -> Iterator[Attributes]:
-    """What the user who asks must be allowed."""
     namespace, name = _account(wanted.user)
     if name:
         yield Attributes(

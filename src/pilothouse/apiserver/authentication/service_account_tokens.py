@@ -39,14 +39,14 @@ _EXTRA = "authentication.kubernetes.io/"
 
 
 class BoundReference(msgspec.Struct, frozen=True, omit_defaults=True):
-    """An object that a token depends on, or tells of."""
+    """An object that a token depends on, or names."""
 
     name: str
     uid: str = ""
 
 
 class PrivateClaims(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What only Kubernetes puts into a token."""
+    """Kubernetes' own claims."""
 
     namespace: str
     serviceaccount: BoundReference
@@ -57,8 +57,6 @@ class PrivateClaims(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class TokenClaims(msgspec.Struct, frozen=True):
-    """What a token says."""
-
     iss: str
     sub: str
     aud: tuple[str, ...]
@@ -70,14 +68,14 @@ class TokenClaims(msgspec.Struct, frozen=True):
 
 
 class VerifiedToken(msgspec.Struct, frozen=True):
-    """A token whose signature was found to be ours."""
+    """A token whose signature is ours."""
 
     claims: TokenClaims
     user: User
 
 
 class BoundObjectState(msgspec.Struct, frozen=True):
-    """What counts of an object at one of its revisions."""
+    """The relevant fields of an object at one revision."""
 
     revision: int
     uid: str
@@ -86,8 +84,6 @@ class BoundObjectState(msgspec.Struct, frozen=True):
 
 
 class ServiceAccountTokens:
-    """Reviews service accounts' tokens."""
-
     def __init__(self, key: SigningKey, guesses: CachedValues, clock: Clock) -> None:
         self._key = key
         self._guesses = guesses
@@ -96,7 +92,7 @@ class ServiceAccountTokens:
         self._seen: dict[str, BoundObjectState] = {}
 
     def review(self, token: str, audiences: tuple[str, ...]) -> TokenReviewResult | None:
-        """Whose a token is; None if it is none of ours. Raises ``UntrustedError`` if it is not good now."""
+        """The user of a token; None if it is not ours. Raises ``UntrustedError`` if it is not valid now."""
         if token.count(".") != 2:
             return None
         known = self._known.get(token) or self._learn(token)
@@ -125,7 +121,6 @@ class ServiceAccountTokens:
         return TokenReviewResult(known.user, meant)
 
     def _learn(self, token: str) -> VerifiedToken:
-        """Check a token's signature, and remember that it is ours."""
         try:
             claims = msgspec.convert(self._key.verify(token), TokenClaims)
         except ValueError as problem:
@@ -137,7 +132,7 @@ class ServiceAccountTokens:
         return known
 
     def _find(self, plural: str, namespace: str, wanted: BoundReference, now: float) -> None:
-        """See that an object is there, as the one that the token was made for."""
+        """Check that an object exists and is the one that the token was issued for."""
         key = f"{ROOT}{plural}/{namespace}/{wanted.name}" if namespace else f"{ROOT}{plural}/{wanted.name}"
         found = self._guesses.peek(key)
         if found is None:
@@ -162,7 +157,7 @@ def _look(found: StoredValue) -> BoundObjectState:
 
 
 def _remember(memory: dict[str, T], key: str, value: T) -> None:
-    """Keep a value; the oldest one makes room."""
+    """Cache a value, evicting the oldest."""
     if len(memory) >= _REMEMBERED:
         del memory[next(iter(memory))]
     memory[key] = value

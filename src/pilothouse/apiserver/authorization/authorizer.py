@@ -83,10 +83,9 @@ _MASTER = AuthorizationDecision(True)
 
 
 class Authorizer(Protocol):
-    """Decides. Must be cheap: it is asked once for each request."""
+    """Decides. Must be cheap, as it is called for each request."""
 
-    def decide(self, user: User, attributes: Attributes) -> AuthorizationDecision:
-        """May this user do that?"""
+    def decide(self, user: User, attributes: Attributes) -> AuthorizationDecision: ...
 
 
 class Masters:
@@ -97,7 +96,7 @@ class Masters:
 
 
 class Chain:
-    """Several authorizers as one: the first that has an opinion is right."""
+    """Several authorizers as one: the first opinion counts."""
 
     def __init__(self, authorizers: Iterable[Authorizer]) -> None:
         self._authorizers = tuple(authorizers)
@@ -114,14 +113,13 @@ class Chain:
 
 
 def demand(authorizer: Authorizer, user: User, attributes: Attributes) -> None:
-    """403 unless the user may do that."""
     decision = authorizer.decide(user, attributes)
     if not decision.allowed:
         raise refusal(user, attributes, decision.reason)
 
 
 def refusal(user: User, attributes: Attributes, reason: str = "") -> StatusError:
-    """The 403, worded as Kubernetes words it."""
+    """The 403, in Kubernetes' words."""
     because = f": {reason}" if reason else ""
     if attributes.is_path:
         detail = f'User "{user.name}" cannot {attributes.verb} path "{attributes.path}"{because}'

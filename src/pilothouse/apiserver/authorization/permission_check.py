@@ -30,13 +30,11 @@ _SESSION_NEEDS_CREATE: Final = (
 
 
 class PermissionCheck:
-    """What an authorizer says, to requests."""
-
     def __init__(self, authorizer: Authorizer) -> None:
         self._authorizer = authorizer
 
     def demand(self, request: Request, attributes: Attributes) -> None:
-        """Raises a 403 unless the user may."""
+        """Raises a 403 unless the user is allowed."""
         request.verdict = decision = self._authorizer.decide(request.user, attributes)
         if not decision.allowed:
             raise refusal(request.user, attributes, decision.reason)
@@ -77,8 +75,7 @@ class PermissionCheck:
         return fence
 
     def _may_read_figures(self, request: Request, verb: str, place: RequestInfo) -> bool:
-        """Whoever may read a node's figures may do so here, without the right to all that its server
-        tells."""
+        """A user with ``nodes/metrics`` may read metrics here without ``nodes/proxy``."""
         if place.subresource != "proxy" or not asks_for_figures(request.path):
             return False
         asked = Attributes.of_place(verb, msgspec.structs.replace(place, subresource="metrics"), request.path)
@@ -89,7 +86,6 @@ class PermissionCheck:
 
 
 def attributes_of(request: Request, verb: str, place: RequestInfo, params: Mapping[str, str]) -> Attributes:
-    """What a request for a resource is judged by."""
     if not params or verb not in _SELECTING_VERBS:
         return Attributes.of_place(verb, place, request.path)
     fields = params.get("fieldSelector", "")
@@ -113,8 +109,7 @@ def _opens_session(request: Request, place: RequestInfo) -> bool:
 
 
 def _pinned_name(selector: str) -> str:
-    """The name that a field selector asks for; empty if it doesn't, or is none (which the list itself will
-    refuse)."""
+    """The name in a field selector, or empty. The list itself refuses a malformed one."""
     try:
         return FieldSelector.parse(selector).exact("metadata.name") or ""
     except SelectorError:

@@ -32,8 +32,6 @@ class ServedVersion(msgspec.Struct, frozen=True):
 
 
 class KindCatalog:
-    """The resources that are served."""
-
     def __init__(self, resources: Iterable[Resource] = ()) -> None:
         self.generation = 0
         self._resources: dict[tuple[str, str], Resource] = {}
@@ -46,7 +44,6 @@ class KindCatalog:
         return iter(self._resources.values())
 
     def find(self, group: str, version: str, plural: str) -> ServedVersion | None:
-        """What is served there, if anything."""
         return self._served.get((group, version, plural))
 
     def resource(self, group: str, plural: str) -> Resource | None:
@@ -70,7 +67,6 @@ class KindCatalog:
         self._changed()
 
     def remove(self, group: str, plural: str) -> None:
-        """Stop serving a resource."""
         if self._forget(group, plural):
             self._changed()
 
@@ -87,7 +83,6 @@ class KindCatalog:
         return sorted(found, key=lambda kind: kind.plural)
 
     def on_change(self, listener: Callable[[], None]) -> None:
-        """Call ``listener`` right after each change."""
         self._listeners.append(listener)
 
     def _forget(self, group: str, plural: str) -> bool:

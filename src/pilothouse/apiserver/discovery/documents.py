@@ -61,15 +61,12 @@ class DiscoveryDocument(msgspec.Struct, frozen=True):
 
 
 class DiscoveryDocuments:
-    """Answers the paths above the resources."""
-
     def __init__(self, catalog: KindCatalog) -> None:
         self._catalog = catalog
         self._generation = -1
         self._documents: dict[tuple[str, str], DiscoveryDocument | None] = {}
 
     def answer(self, request: Request) -> Response | None:
-        """The answer to a discovery path; None for any other path."""
         path = request.path.rstrip("/")
         parts = path.split("/")[1:]
         if not parts or parts[0] not in ("api", "apis") or len(parts) > (2 if parts[0] == "api" else 3):
@@ -198,14 +195,14 @@ class DiscoveryDocuments:
             yield entry
 
     def _storage_hash(self, kind: Kind) -> str:
-        """Moves when the stored version does: how storage migrators notice."""
+        """Changes with the storage version, for storage migrators."""
         served = self._catalog.find(kind.group, kind.version, kind.plural)
         stored = served.resource.storage if served is not None else kind.version
         return b64encode(sha256(f"{kind.group}/{stored}/{kind.name}".encode()).digest()[:8]).decode()
 
 
 def _aggregated_version(request: Request) -> str:
-    """The version of the aggregated form that the client prefers; empty if it wants the old one."""
+    """The version of the aggregated form that the client prefers; empty for the old form."""
     for clause in clauses(request.headers.get("Accept", "")):
         params = clause.params
         if clause.media == JSON and params.get("as") == _AGGREGATED and params.get("g") == _AGGREGATED_GROUP:

@@ -41,7 +41,7 @@ _JSON_OR_PROTOBUF = _JSON | dict.fromkeys((PROTOBUF, PROTOBUF.replace("v2.v1", "
 
 
 class OpenAPIDocument:
-    """One document: it is large, and asked for by every kubectl, so it is also kept compressed."""
+    """One document, also kept compressed: it is large and every kubectl requests it."""
 
     def __init__(self, content: Any, media: str = JSON) -> None:
         self.media = media
@@ -54,8 +54,6 @@ class OpenAPIDocument:
 
 
 class OpenAPIDocuments:
-    """Answers the paths below ``/openapi``."""
-
     def __init__(self, catalog: KindCatalog, clock: Clock = SystemClock()) -> None:
         self._catalog = catalog
         self._clock = clock
@@ -66,7 +64,6 @@ class OpenAPIDocuments:
         self._index: OpenAPIDocument | None = None
 
     async def answer(self, request: Request) -> Response | None:
-        """The answer to a path of OpenAPI's; None for any other."""
         path = request.path.rstrip("/")
         if not path.startswith(_ROOT):
             return None
@@ -154,7 +151,7 @@ def _join(bodies: list[bytes], media: str) -> OpenAPIDocument:
 
 
 def _media(request: Request, known: Mapping[str, str]) -> str:
-    """The media type of the answer, as the client prefers among those known; 406 if it takes none of them."""
+    """The client's preferred media type among those known, or 406."""
     accept = request.headers.get("Accept", "")
     if not accept:
         return JSON

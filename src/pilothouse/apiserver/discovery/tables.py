@@ -41,7 +41,7 @@ SCALE_COLUMNS = (
 
 
 def included(params: Mapping[str, str]) -> str:
-    """How much of each object goes beside its row; 400 for a wish that is not known."""
+    """How much of each object goes beside its row; 400 for an unknown value."""
     include = params.get("includeObject", "") or METADATA
     if include not in (NONE, METADATA, OBJECT):
         raise errors.bad_request(f'unrecognized includeObject value: "{include}"')
@@ -56,8 +56,6 @@ def columns_of(kind: Kind) -> tuple[Column, ...]:
 
 
 class TableLayout:
-    """Columns, ready to be filled in."""
-
     __slots__ = ("_cells", "definitions")
 
     def __init__(self, columns: Iterable[Column]) -> None:
@@ -67,14 +65,13 @@ class TableLayout:
         """The columns as JSON."""
 
     def row(self, obj: Object, include: str, now: float) -> dict[str, Any]:
-        """One object's row."""
         cells = [cell(obj, now) for cell in self._cells]
         if include == NONE:
             return {"cells": cells, "object": None}
         return {"cells": cells, "object": obj if include == OBJECT else _metadata_of(obj)}
 
     def table(self, rows: Iterable[Any], metadata: Mapping[str, Any], *, columns: bool = True) -> bytes:
-        """A whole table; without its columns, as all events of a watch but the first come."""
+        """A table; the events of a watch after the first have no columns."""
         return b"%b%b}" % (self.head(metadata, columns=columns)[:-1], codec.dump(list(rows)))
 
     def head(self, metadata: Mapping[str, Any], *, columns: bool = True) -> bytes:
@@ -87,12 +84,10 @@ class TableLayout:
 
 @lru_cache(maxsize=1024)
 def layout_of(kind: Kind) -> TableLayout:
-    """The layout of a kind's tables."""
     return TableLayout(columns_of(kind))
 
 
 def table_of_object(kind: Kind, obj: Object, include: str, now: float) -> bytes:
-    """A table of one row."""
     return _table_of_one(layout_of(kind), obj, include, now)
 
 

@@ -21,7 +21,6 @@ def git_version(version: str = pilothouse.__version__) -> str:
 
 
 def describe() -> dict[str, str]:
-    """What ``kubectl version`` reads."""
     machine = {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())
     return {
         "major": "1",

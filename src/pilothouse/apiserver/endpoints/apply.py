@@ -22,8 +22,6 @@ _CREATE_RACES = 8
 
 
 class ApplyEndpoint:
-    """Answers apply patches of objects and of their status."""
-
     def __init__(
         self,
         pipeline: WritePipeline,
@@ -37,7 +35,6 @@ class ApplyEndpoint:
         self._may_create = may_create
 
     async def handle(self, call: ResourceRequest) -> Response:
-        """Update the object with what is applied, or create it."""
         request, kind = call.request, call.served.kind
         options = write_options.write_options(request, call.params, "PatchOptions", apply=True)
         body = await self._large.run(request, lambda: decoding.read_yaml(request.body))

@@ -49,8 +49,6 @@ class ReadTarget(msgspec.Struct, frozen=True):
 
 
 class CachedReads:
-    """Answers the reads that can be answered at once."""
-
     def __init__(
         self, catalog: KindCatalog, cache: WatchCache, authorizer: Authorizer, requests: RequestCounters
     ) -> None:
@@ -69,7 +67,7 @@ class CachedReads:
             return self._learn(target)
 
     def answer(self, aim: ReadTarget, request: Request) -> Response | None:
-        """The object, if it can be had at once by the user of the request; counted if so."""
+        """The object, if the user may read it and the cache is current; counted if so."""
         began = perf_counter()
         cache, served = self._cache, aim.served
         if not cache.ready:

@@ -11,8 +11,6 @@ from pilothouse.apiserver.storage.leadership_fence import WriteFence
 
 
 class ResourceRequest(msgspec.Struct, frozen=True):
-    """One verb on one resource."""
-
     request: Request
     served: ServedVersion
     verb: str

@@ -15,7 +15,6 @@ GZIPPED: Final = (("Content-Encoding", "gzip"), ("Vary", "Accept-Encoding"))
 
 
 async def respond_in_form(request: Request, form: AnswerForm, body: bytes) -> Response:
-    """JSON in the form that is asked for."""
     body = form.write(body)
     if len(body) >= COMPRESS_FROM and compression.wanted(request.headers.get("Accept-Encoding", "")):
         return Response(200, await gzip_body(body), form.media, GZIPPED)

@@ -19,15 +19,12 @@ _GENERATED_TRIES = 8
 
 
 class CreateEndpoint:
-    """Answers creates of any kind."""
-
     def __init__(self, pipeline: WritePipeline, large: LargeWrites, random: Random) -> None:
         self._pipeline = pipeline
         self._large = large
         self._random = random
 
     async def handle(self, call: ResourceRequest) -> Response:
-        """Create the object in the body."""
         request = call.request
         options = write_options.write_options(request, call.params, "CreateOptions")
         obj = await self._large.run(request, lambda: decode(call, options.validation, request.warnings))

@@ -29,7 +29,7 @@ _KEY = re.compile(rb'"\s*:')
 
 
 class Body(msgspec.Struct):
-    """A decoded body, and what is to be said of each key that was given more than once (the last one won)."""
+    """A decoded body, and the warnings about repeated keys (the last one wins)."""
 
     value: Any
     duplicates: list[str] = []

@@ -19,8 +19,6 @@ from pilothouse.meta import errors
 
 
 class DeleteEndpoint:
-    """Answers deletes of any kind."""
-
     def __init__(
         self,
         objects: ObjectStorage,

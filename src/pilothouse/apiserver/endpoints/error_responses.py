@@ -8,6 +8,5 @@ from pilothouse.meta.errors import StatusError
 
 
 def refusal(error: StatusError) -> Response:
-    """The answer that tells of a failure."""
     headers = (("Retry-After", str(error.retry_after)),) if error.retry_after else ()
     return Response(error.code, dump(error.to_dict()), headers=headers)

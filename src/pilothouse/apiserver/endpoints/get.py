@@ -16,14 +16,11 @@ from pilothouse.store.interface import StoreError
 
 
 class GetEndpoint:
-    """Answers reads of single objects."""
-
     def __init__(self, cache: WatchCache, clock: Clock) -> None:
         self._cache = cache
         self._clock = clock
 
     async def handle(self, call: ResourceRequest) -> Response:
-        """The object; 404 if there is none."""
         cache, request, served = self._cache, call.request, call.served
         current = cache.store.current
         if request.query or not cache.ready or current is None or current > cache.revision:

@@ -31,15 +31,12 @@ Edit = Callable[[Object], Any]
 
 
 class PatchEndpoint:
-    """Answers patches of objects and of their status."""
-
     def __init__(self, pipeline: WritePipeline, large: LargeWrites, apply: ApplyEndpoint) -> None:
         self._pipeline = pipeline
         self._large = large
         self._apply = apply
 
     async def handle(self, call: ResourceRequest) -> Response:
-        """Patch the stored object as the body says."""
         request, kind = call.request, call.served.kind
         media = decoding.media_type(request.headers)
         accepted = accepted_patches(kind)
@@ -80,7 +77,7 @@ def _patched(
 
 
 def read_patch(media: str, data: bytes, kind: Kind) -> tuple[Edit, list[str]]:
-    """What a patch does to an object, and what is to be said of the keys that its text repeats."""
+    """What a patch does to an object, and the warnings about repeated keys."""
     body = decoding.read_json(data)
     value = body.value
     if media == JSON_PATCH:
@@ -93,6 +90,5 @@ def read_patch(media: str, data: bytes, kind: Kind) -> tuple[Edit, list[str]]:
 
 
 def accepted_patches(kind: Kind) -> list[str]:
-    """The media types that a kind's PATCH accepts."""
     accepted = [JSON_PATCH, MERGE_PATCH, APPLY_PATCH]
     return [*accepted, STRATEGIC_PATCH] if kind.native else accepted

@@ -31,7 +31,7 @@ class StrictError(Exception):
 
 
 def take(kind: Kind, body: Body, validation: str, warnings: list[str]) -> Object:
-    """The object in a body, pruned and defaulted. 400 if it is not one of ``kind``, 422 for each misfit."""
+    """The object in a body, pruned and defaulted. 400 if it is not of ``kind``, 422 for wrong types."""
     obj = identify(kind, body.value)
     try:
         conform(kind, obj, validation, warnings, repeated=body.duplicates, document=body.document)
@@ -41,7 +41,7 @@ def take(kind: Kind, body: Body, validation: str, warnings: list[str]) -> Object
 
 
 def identify(kind: Kind, value: Any) -> Object:
-    """The value as an object that says it is of ``kind``."""
+    """The value, checked to be an object of ``kind``."""
     if not isinstance(value, dict):
         raise errors.bad_request(
             f"the object provided is unrecognized (must be of type {kind.name}): expected an object, "

@@ -21,8 +21,6 @@ _NUMBER = re.compile(r"[-+]?[0-9]{1,20}")
 
 
 class WriteOptions(msgspec.Struct, frozen=True):
-    """The options of a create, update or patch."""
-
     manager: str
     dry_run: bool = False
     validation: str = WARN
@@ -30,8 +28,6 @@ class WriteOptions(msgspec.Struct, frozen=True):
 
 
 class ParsedDeleteOptions(msgspec.Struct, frozen=True):
-    """The options of a delete."""
-
     dry_run: bool = False
     grace: int | None = None
     propagation: str = ""
@@ -75,7 +71,7 @@ def write_options(
 
 
 def default_manager(user_agent: str) -> str:
-    """The manager of the fields of a write that names none: the program of the client."""
+    """The field manager of a write that names none: the client's program."""
     name = user_agent.partition("/")[0]
     if not name.isprintable():
         name = "".join(each for each in name if each.isprintable())

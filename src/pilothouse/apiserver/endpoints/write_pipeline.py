@@ -36,8 +36,6 @@ from pilothouse.store.interface import Conflict
 
 
 class WritePipeline:
-    """Creates and updates objects of any kind."""
-
     def __init__(
         self, objects: ObjectStorage, admission: AdmissionChain, clock: Clock, uids: Uids, large: LargeWrites
     ) -> None:
@@ -50,7 +48,7 @@ class WritePipeline:
     async def create(
         self, call: ResourceRequest, obj: Object, options: WriteOptions, *, tracked: bool = False
     ) -> WriteOutcome:
-        """Store an object that is created. ``tracked``: its managed fields are recorded already."""
+        """Store a new object. ``tracked``: its managed fields are already recorded."""
         kind, strategy, request = call.served.kind, call.strategy, call.request
         now = self._clock.now()
         object_metadata.begin(kind, obj, namespace=call.namespace, uid=self._uids.new(), now=now)
@@ -184,7 +182,6 @@ class WritePipeline:
 
 
 def decode(call: ResourceRequest, validation: str, warnings: list[str]) -> Object:
-    """The object in the body of a request, pruned and defaulted."""
     kind = call.served.kind
     return strict_decoding.take(kind, decoding.read(call.request, native=kind.native), validation, warnings)
 
@@ -195,7 +192,7 @@ def respond(call: ResourceRequest, outcome: WriteOutcome, status: int) -> Respon
 
 
 def reset_fields(call: ResourceRequest) -> tuple[str, ...]:
-    """Top-level fields that a write to this endpoint can't set, so that no manager is credited with them."""
+    """Top-level fields that a write to this endpoint can't set, so no manager owns them."""
     kind = call.served.kind
     if call.subresource in call.strategy.status_subresources:
         written = {"status", "apiVersion", "kind"}
@@ -214,7 +211,7 @@ def _tidy_references(call: ResourceRequest, new: Object, live: Object | None) ->
 
 
 def _redacting(change: Change) -> Change:
-    """The same change, whose errors quote nothing of what is stored."""
+    """The same change, with errors that quote no stored values."""
 
     def attempt(live: Object) -> Object | ObjectRemoval:
         try:

@@ -28,8 +28,8 @@ _TAG = "tag:yaml.org,2002:"
 
 
 def load(data: bytes, max_depth: int) -> tuple[Any, list[str]]:
-    """The one document in ``data`` with JSON's types only, and what is to be said of each key that it
-    repeats. Raises ``ValueError``."""
+    """The one document in ``data`` with JSON's types, and warnings about repeated keys. Raises
+    ``ValueError``."""
     document = _Document(max_depth)
     try:
         for event in yaml.parse(data, Loader=yaml.CSafeLoader):
@@ -46,7 +46,7 @@ class _Merge:
 
 
 class _Open:
-    """A list or mapping whose end has not come; ``key`` is the mapping's key that waits for its value."""
+    """A list or mapping that is not complete; ``key`` waits for its value."""
 
     def __init__(self, anchor: str | None, cost: int, *, mapping: bool) -> None:
         self.anchor = anchor
@@ -71,8 +71,6 @@ class _Open:
 
 
 class _Document:
-    """One document, built event by event."""
-
     def __init__(self, max_depth: int) -> None:
         self.value: Any = None
         self.repeated: list[str] = []
@@ -134,7 +132,7 @@ class _Document:
         self._give(self._copy(value, len(self._open)), None, cost)
 
     def _give(self, value: Any, anchor: str | None, cost: int) -> None:
-        """Put a complete value where it belongs."""
+        """Add a complete value to its parent."""
         if anchor is not None:
             self._anchors[anchor] = (value, cost)
         if not self._open:
@@ -252,7 +250,7 @@ _TAGGED: dict[str, Callable[[str], Any]] = {
 
 
 def _tagged(tag: str | None, text: str) -> Any:
-    """Text in quotes, or with a tag that says what it is."""
+    """Quoted text, or text with an explicit tag."""
     if tag in (None, "!"):
         return text
     if tag not in _TAGGED:

@@ -15,7 +15,7 @@ ORDINARY = 2048
 
 
 class ListEstimate:
-    """Looks into the cache. An estimate: selectors are not tried."""
+    """Reads the cache; selectors are not applied."""
 
     def __init__(self, catalog: KindCatalog, cache: WatchCache) -> None:
         self._catalog = catalog

@@ -16,8 +16,6 @@ PATH = "/pilothouse/v1/node-targets"
 
 
 class NodeTargets:
-    """Lists the nodes."""
-
     def __init__(self, cache: WatchCache) -> None:
         self._cache = cache
 
@@ -30,6 +28,5 @@ class NodeTargets:
 
 
 def target(address: str, node: str) -> dict[str, object]:
-    """One node's entry."""
     labels = {"node": node, "__metrics_path__": f"/api/v1/nodes/{node}/proxy/metrics"}
     return {"targets": [address], "labels": labels}

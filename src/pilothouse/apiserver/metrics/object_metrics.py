@@ -37,7 +37,7 @@ def views(resources: Iterable[Resource]) -> Mapping[str, KindMetrics]:
 
 
 class _Texts:
-    """The objects of a collection, each as a text per measure."""
+    """The objects of a collection, each as a text per metric."""
 
     __slots__ = ("_of_item", "_stamp", "view")
 
@@ -47,7 +47,6 @@ class _Texts:
         self._of_item: dict[str, tuple[Item, tuple[bytes, ...]]] = {}
 
     async def follow(self, collection: Collection) -> None:
-        """Bring the texts up to date."""
         stamp = collection.stamp
         if stamp == self._stamp:
             return
@@ -66,7 +65,7 @@ class _Texts:
         self._stamp = stamp
 
     async def columns(self) -> list[bytes]:
-        """One text per measure; none if there is no object."""
+        """One text per metric; empty without objects."""
         columns = []
         for column in zip(*(lines for _, lines in self._of_item.values() if lines), strict=True):
             columns.append(b"".join(column))
@@ -86,8 +85,6 @@ class _Texts:
 
 
 class ObjectMetrics:
-    """Answers with the state of every object that there is a view of."""
-
     def __init__(self, cache: WatchCache, views: Mapping[str, KindMetrics]) -> None:
         self._cache = cache
         self._views = views
@@ -104,7 +101,7 @@ class ObjectMetrics:
         return Response(200, body, CONTENT_TYPE)
 
     async def _page(self) -> bytes:
-        """All that is known; the lines of a family stand together, whichever collections they come from."""
+        """All metrics; the lines of a family are together, whichever collections they come from."""
         families: dict[str, list[bytes]] = {}
         unreadable = 0
         for path, view in self._views.items():

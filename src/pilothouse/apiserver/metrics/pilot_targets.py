@@ -49,8 +49,6 @@ _MARK = HAS_PILOT.encode()
 
 
 class PilotTargets:
-    """Lists the pods that have a pilot."""
-
     def __init__(self, cache: WatchCache) -> None:
         self._cache = cache
 
@@ -61,7 +59,7 @@ class PilotTargets:
 
 
 def targets(pods: Iterable[Item]) -> Iterator[dict[str, object]]:
-    """The entries of those that can be scraped, as the items of the cache come."""
+    """The entries of running pods, in the cache's order."""
     for item in pods:
         # Most pods have none, and need not be read to know it.
         if _MARK not in item.value:

@@ -37,8 +37,6 @@ _Key = tuple[str, str, str, str, str, bool, bool]
 
 
 class RequestSeries:
-    """Requests of one sort."""
-
     __slots__ = ("codes", "group", "resource", "scope", "seconds", "subresource", "verb", "version")
 
     def __init__(
@@ -55,22 +53,20 @@ class RequestSeries:
         """Of those that have an end: watches go on until the client has enough."""
 
     def count(self, status: int, seconds: float | None) -> None:
-        """One more, and how long it took; None for one without an end."""
+        """Count a request and its duration; None for a stream."""
         self.codes[status] += 1
         if seconds is not None:
             self.seconds.observe(seconds)
 
 
 class RequestCounters:
-    """All requests since the start."""
-
     def __init__(self, catalog: KindCatalog) -> None:
         self._catalog = catalog
         self._known: dict[_Key, RequestSeries] = {}
         self._series: dict[tuple[str, ...], RequestSeries] = {}
 
     def saw(self, request: Request, status: int, streaming: bool, seconds: float) -> None:
-        """A request has its answer (or its stream begins)."""
+        """A request was answered, or its stream has started."""
         place = locate(request.path)
         method = request.method
         if not place.name and place.plural:
@@ -80,7 +76,7 @@ class RequestCounters:
         self.sort(method, place).count(status, None if streaming else seconds)
 
     def sort(self, method: str, place: RequestInfo) -> RequestSeries:
-        """The requests of a method for a place. ``method`` may be a verb where that says more."""
+        """The series of a method and a place. ``method`` may be a verb where that is more precise."""
         key = (
             method,
             place.group,
@@ -112,7 +108,7 @@ class RequestCounters:
         return found
 
     def _of(self, *labels: str) -> RequestSeries:
-        """Several ways to ask may be one sort: a HEAD is a GET."""
+        """Several methods may share a series: a HEAD is a GET."""
         found = self._series.get(labels)
         if found is None:
             found = self._series[labels] = RequestSeries(*labels)

@@ -37,8 +37,6 @@ _KINDS = {"reads": "readOnly", "mutations": "mutating"}
 
 
 class ServerMetrics:
-    """Collects what there is to tell."""
-
     def __init__(
         self,
         *,
@@ -61,7 +59,6 @@ class ServerMetrics:
         ]
 
     def add(self, source: Families) -> None:
-        """Add metrics of another part of the process."""
         self._sources.append(source)
 
     async def answer(self, request: Request) -> Response:
@@ -72,7 +69,7 @@ class ServerMetrics:
         return Response(200, "".join(families).encode(), CONTENT_TYPE)
 
     async def _position(self) -> list[str]:
-        """How far the cache is, and how far behind the store."""
+        """The revision of the cache, and its distance to the store's."""
         revision = self._cache.revision
         gauges = [gauge("pilothouse_cache_revision", "The revision that the cache shows.", [("", revision)])]
         try:
@@ -223,7 +220,7 @@ def store_families(store: TimedStore) -> Iterator[str]:
 
 
 class AuditCounts(Protocol):
-    """What became of audit records."""
+    """Numbers of audit records."""
 
     written: int
     dropped: int

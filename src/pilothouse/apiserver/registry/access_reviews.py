@@ -26,22 +26,16 @@ _RIGHTS = "authorization.k8s.io"
 
 
 class RuleResolver(Protocol):
-    """Resolves the rules of users."""
-
-    def rules_of(self, user: User, namespace: str) -> tuple[list[PolicyRule], list[str]]:
-        """A user's rules in a namespace, and which roles could not be found."""
+    def rules_of(self, user: User, namespace: str) -> tuple[list[PolicyRule], list[str]]: ...
 
 
 class ScopeCheck(Protocol):
-    """Knows the users that are restricted by more than rules."""
+    """Knows users that are restricted by more than rules."""
 
-    def confines(self, user: User) -> bool:
-        """Whether this user is restricted so."""
+    def confines(self, user: User) -> bool: ...
 
 
 class AccessReviews:
-    """Answers every virtual kind."""
-
     def __init__(
         self,
         authenticator: Authenticator,
@@ -96,7 +90,7 @@ class AccessReviews:
         return {"userInfo": user_info(call.request.user)}
 
     async def _token(self, spec: Object) -> dict[str, Any]:
-        """Whose a token is, and for which of the audiences asked about; for this server's if none is."""
+        """The user of a token, and its audiences among the requested ones, by default this server's."""
         audiences = tuple(spec.get("audiences") or ()) or (AUDIENCE,)
         try:
             vouched = await self._authenticator.review_surely(spec["token"], audiences)
@@ -162,7 +156,7 @@ def _asked(spec: Object) -> Attributes:
 
 
 def _unexpected_metadata(kind: Kind, metadata: Object) -> Iterator[FieldError]:
-    """Problems with metadata in an access review, which asks about nothing but its spec."""
+    """Problems with metadata in an access review, which has only a spec."""
     given = {name for name, value in metadata.items() if value} - {"managedFields"}
     if kind.group == _RIGHTS and kind.name != "SelfSubjectRulesReview" and given - {"namespace"}:
         allowed = " except for namespace" if kind.namespaced else ""

@@ -45,11 +45,11 @@ _PAUSE = Backoff(first=0.02, factor=2.0, longest=0.5)
 
 
 class AllocatorUnavailable(Exception):
-    """A write takes an address, and another server may be giving out addresses; nothing was written."""
+    """Another server may be allocating addresses, so this write was not made."""
 
 
 class PendingAllocation:
-    """What one write takes, and the turn that it does so in."""
+    """What one write allocates, and in which turn."""
 
     def __init__(self, turn: Guard | None) -> None:
         self.turn = turn
@@ -58,7 +58,7 @@ class PendingAllocation:
 
 @contextmanager
 def taking(turn: Guard | None) -> Iterator[PendingAllocation]:
-    """Within this context, what is taken belongs together."""
+    """Allocations within this context belong to one write."""
     mine = PendingAllocation(turn)
     before = _taking.set(mine)
     try:
@@ -68,7 +68,7 @@ def taking(turn: Guard | None) -> Iterator[PendingAllocation]:
 
 
 def current() -> PendingAllocation:
-    """What the write under way takes. LookupError where none is."""
+    """The allocation of the write under way. Raises LookupError outside of one."""
     return _taking.get()
 
 
@@ -76,8 +76,6 @@ _taking: ContextVar[PendingAllocation] = ContextVar("what the write under way ta
 
 
 class AddressAllocator:
-    """The turn, as far as this server knows."""
-
     def __init__(self, store: Store, random: Random) -> None:
         self._store = store
         self._random = random
@@ -89,7 +87,7 @@ class AddressAllocator:
         return store if store.current is not None else AllocatingStore(store, self)
 
     def give_up(self, turn: Guard) -> None:
-        """This turn is over, or may be."""
+        """This turn has ended, or may have."""
         if self.turn is turn:
             self.turn = None
 
@@ -113,7 +111,7 @@ class AddressAllocator:
 
 
 class AllocatingStore:
-    """A store around another one, whose writes hold only while their turn lasts."""
+    """A store whose allocating writes succeed only while their turn lasts."""
 
     def __init__(self, inner: Store, book: AddressAllocator) -> None:
         self.inner = inner

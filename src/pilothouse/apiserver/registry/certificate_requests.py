@@ -35,15 +35,13 @@ _VERDICTS = ("Approved", "Denied")
 
 
 class CertificateRequestStrategy(Strategy):
-    """The strategy of CertificateSigningRequests."""
-
     status_subresources = ("status", "approval")
 
     def __init__(self, authorizer: Authorizer) -> None:
         self._authorizer = authorizer
 
     def prepare_create(self, call: ResourceRequest, obj: Object) -> None:
-        """Write into a new request who makes it, whatever it says itself."""
+        """Set the requesting user, whatever the request says."""
         spec = obj.get("spec")
         if not isinstance(spec, dict):
             return
@@ -59,7 +57,7 @@ class CertificateRequestStrategy(Strategy):
             spec["extra"] = {name: list(values) for name, values in user.extra.items()}
 
     def prepare_status(self, call: ResourceRequest, sent: Object, live: Object, now: float) -> Object:
-        """``approval`` sets the conditions alone; ``status`` sets all but verdicts that were given."""
+        """``approval`` sets conditions only; ``status`` sets all but approval conditions."""
         if call.subresource == "approval":
             status = _with_conditions(live.get("status") or {}, _conditions(sent), live, now)
         else:
@@ -69,7 +67,7 @@ class CertificateRequestStrategy(Strategy):
         return {**sent, "status": status}
 
     def authorize(self, call: ResourceRequest, new: Object, old: Object | None) -> None:
-        """403 to whoever may not approve, sign or ask for that, whatever else they may do to requests."""
+        """403 if the user may not approve, sign or request that."""
         on_loop(self._authorize, call, new, old)
 
     def _authorize(self, call: ResourceRequest, new: Object, old: Object | None) -> None:
@@ -93,7 +91,7 @@ class CertificateRequestStrategy(Strategy):
 
 
 def asked_in(request: Object) -> RequestedCertificate:
-    """What the certificate is to say. Raises ``RequestError``."""
+    """The requested certificate. Raises ``RequestError``."""
     try:
         return read_request(b64decode(request["spec"].get("request") or "", validate=True))
     except ValueError as problem:
@@ -101,7 +99,7 @@ def asked_in(request: Object) -> RequestedCertificate:
 
 
 def _check_subject(call: ResourceRequest, request: Object) -> None:
-    """Refuse a request that can't be read, or asks for more than its user may have."""
+    """Refuse a request that is malformed, or asks for more than its user may have."""
     spec = request.get("spec")
     if not isinstance(spec, dict) or not isinstance(spec.get("request"), str):
         return  # The kind's own validation refuses it.
@@ -118,7 +116,7 @@ def _check_subject(call: ResourceRequest, request: Object) -> None:
 
 
 def _beyond_token(user: User, spec: dict[str, Any], asked: RequestedCertificate) -> str:
-    """Why a bootstrap token does not allow that; empty if it does, or the user has none."""
+    """Why a bootstrap token does not allow that; empty if it does, or there is none."""
     if not user.name.startswith(TOKEN_USER) or TOKEN_GROUP not in user.groups:
         return ""
     if spec.get("signerName") != NODE_CLIENT:

@@ -45,7 +45,7 @@ log = logging.getLogger(__name__)
 
 
 def is_due(request: Object) -> bool:
-    """Whether a request is approved, ours to sign, and nothing has become of it."""
+    """Whether a request is approved, for our signers, and neither signed nor failed."""
     status = request.get("status") or {}
     conditions = status.get("conditions")
     return (
@@ -85,8 +85,6 @@ def signed(request: Object, authority: Authority, now: float, refusal: str = "")
 
 
 class CertificateSigner:
-    """Signs. A listener of the cache."""
-
     def __init__(
         self,
         catalog: KindCatalog,
@@ -97,7 +95,7 @@ class CertificateSigner:
         spend: Spend,
         serving_problem: Callable[[RequestedCertificate], str],
     ) -> None:
-        """``authority`` says who signs at the moment."""
+        """``authority`` returns the current authority."""
         self._catalog = catalog
         self._cache = cache
         self._objects = objects
@@ -112,11 +110,9 @@ class CertificateSigner:
         if collection.path == f"{GROUP}/{PLURAL}" and event.after is not None:
             self._consider(event.after.name, event.after.value)
 
-    def advanced(self) -> None:
-        """The work is done by ``run``, after the batch."""
+    def advanced(self) -> None: ...
 
     def broken(self) -> None:
-        """Everything is looked at again."""
         for item in self._cache.collection(f"{GROUP}/{PLURAL}").items.values():
             self._consider(item.name, item.value)
 
@@ -126,7 +122,6 @@ class CertificateSigner:
             self._work.set()
 
     async def run(self) -> None:
-        """Sign what is approved, until cancelled."""
         self.broken()
         while True:
             await self._work.wait()
@@ -147,7 +142,7 @@ class CertificateSigner:
                     self._due.pop(name, None)
 
     async def sign(self, name: str) -> None:
-        """Sign a request, if there is one of that name that is due."""
+        """Sign the request of that name, if it is due."""
         served = self._catalog.find(GROUP, "v1", PLURAL)
         if served is None:
             return

@@ -36,21 +36,18 @@ log = logging.getLogger(__name__)
 
 
 class KubernetesService:
-    """Keeps the Service and what is behind it."""
-
     def __init__(self, client: LoopbackClient, addresses: IPv4Network, members: Members) -> None:
         self._client = client
         self._address = str(addresses[1])
         self._members = members
 
     async def run(self) -> None:
-        """Until cancelled."""
         while True:
             await asyncio.sleep(PERIOD)
             await self.reconcile()
 
     async def reconcile(self) -> None:
-        """What can't be done is logged, and tried again: nobody's start depends on it."""
+        """Failures are logged and retried: no start depends on this."""
         try:
             members = _by_port(await self._members())
             await self._make_service(next(iter(members), PORT))
@@ -83,7 +80,7 @@ class KubernetesService:
             await self._client.create(Service, {"metadata": metadata, "spec": spec})
 
     async def _keep_slices(self, members: dict[int, list[str]]) -> None:
-        """One for each port; the lowest has the Service's own name."""
+        """One slice per port; the lowest port's has the Service's own name."""
         wanted = {
             NAME if index == 0 else f"{NAME}-{port}": _slice(port, addresses)
             for index, (port, addresses) in enumerate(members.items())
@@ -109,7 +106,7 @@ class KubernetesService:
 
 
 def _by_port(members: Iterable[Member]) -> dict[int, list[str]]:
-    """The addresses of IPv4, from the lowest port on."""
+    """The IPv4 addresses by port, lowest port first."""
     found: dict[int, set[IPv4Address]] = {}
     for host, port in members:
         try:

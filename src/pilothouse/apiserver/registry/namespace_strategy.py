@@ -25,8 +25,6 @@ from pilothouse.meta.kind import Object
 
 
 class NamespaceStrategy(Strategy):
-    """The strategy of Namespaces."""
-
     def __init__(
         self, catalog: KindCatalog, cache: WatchCache, pipeline: WritePipeline, large: LargeWrites
     ) -> None:
@@ -37,7 +35,7 @@ class NamespaceStrategy(Strategy):
         self.subresources = {"finalize": self._finalize}
 
     async def around_write(self, call: ResourceRequest, write: Callable[[], Awaitable[Answer]]) -> Answer:
-        """A namespace whose deletion is answered takes nothing more."""
+        """Once the deletion of a namespace is answered, nothing can be created in it."""
         if call.verb == "delete" and not call.subresource:
             await self._check_deletion(call)
         answer = await write()

@@ -22,7 +22,7 @@ _PREFERRED = ("InternalIP", "ExternalIP", "Hostname", "InternalDNS", "ExternalDN
 
 
 class NodeEndpoint(msgspec.Struct, frozen=True):
-    """Where a node listens. It proves by its certificate that it has that name."""
+    """Where a node listens. Its certificate must have its name."""
 
     name: str
     host: str
@@ -32,12 +32,12 @@ class NodeEndpoint(msgspec.Struct, frozen=True):
 
     @property
     def certified(self) -> str:
-        """The name that its certificate has to bear."""
+        """The name that its certificate must have."""
         return serving_name(self.name)
 
 
 def endpoint_of(node: Object) -> NodeEndpoint:
-    """Where a Node says that it is to be reached. Raises a 503 that says what it does not tell."""
+    """The address in a Node's status. Raises a 503 that says what is missing."""
     name = node["metadata"]["name"]
     status = node.get("status") or {}
     port = ((status.get("daemonEndpoints") or {}).get("kubeletEndpoint") or {}).get("Port")
@@ -68,14 +68,14 @@ def container_of(pod: Object, asked: str) -> str:
 
 
 def refuse_ended(pod: Object) -> None:
-    """Raise a 400 for a pod in which nothing runs any more."""
+    """Raise a 400 for a pod that has ended."""
     phase = (pod.get("status") or {}).get("phase")
     if phase in ("Succeeded", "Failed"):
         raise bad_request(f"cannot exec into a container in a completed pod; current phase is {phase}")
 
 
 def no_node(pod: Object) -> StatusError:
-    """Nothing of a pod runs before it has a node."""
+    """The error for a pod without a node."""
     return bad_request(f"pod {pod['metadata']['name']} does not have a host assigned")
 
 

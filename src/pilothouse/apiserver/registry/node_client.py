@@ -54,8 +54,6 @@ log = logging.getLogger(__name__)
 
 
 class NodeClient(Protocol):
-    """How nodes are reached."""
-
     async def read(
         self, node: NodeEndpoint, path: str, query: Query, *, ends: bool, verbatim: bool = False
     ) -> Answer:
@@ -67,14 +65,14 @@ class NodeClient(Protocol):
     async def connect(
         self, node: NodeEndpoint, path: str, query: Query, headers: Mapping[str, str]
     ) -> Answer:
-        """A connection to a node, upgraded as the client's headers ask. 503 if the node can't be asked."""
+        """A connection to a node, upgraded by the client's headers. 503 if the node can't be reached."""
 
     async def check(self, node: NodeEndpoint) -> None:
         """Raise a 503 if a node can't be reached."""
 
 
 class NoNodeClient:
-    """A server that has no way to any node, such as a simulated one."""
+    """For a server without access to nodes, such as a simulated one."""
 
     async def read(
         self, node: NodeEndpoint, path: str, query: Query, *, ends: bool, verbatim: bool = False
@@ -94,10 +92,8 @@ class NoNodeClient:
 
 
 class HTTPSNodeClient:
-    """NodeClient, reached over the network."""
-
     def __init__(self, tls: Callable[[], ssl.SSLContext]) -> None:
-        """``tls`` gives what this server shows and whom it trusts; it is asked each time, and may change."""
+        """``tls`` returns the current client context; it is called each time."""
         self._tls = tls
 
     async def read(
@@ -200,13 +196,13 @@ def _request(node: NodeEndpoint, target: str, *lines: str) -> bytes:
 
 
 def _upgrade(node: NodeEndpoint, target: str, headers: Mapping[str, str]) -> bytes:
-    """The request for a WebSocket, with the client's own key: the node's answer is then the client's too."""
+    """The WebSocket request, with the client's own key, so that the node's response suits the client."""
     kept = [f"{name}: {headers[name]}" for name in _PASSED_ON if name in headers]
     return _request(node, target, "Connection: Upgrade", "Upgrade: websocket", *kept)
 
 
 async def _pour(response: HTTPResponse, sink: StreamSink) -> None:
-    """Pass on what a node sends, no faster than the client takes it."""
+    """Pass on the node's response at the client's pace."""
     while data := await response.read_piece():
         if sink.closed:
             return
@@ -220,7 +216,7 @@ async def _pour(response: HTTPResponse, sink: StreamSink) -> None:
 async def _relay(
     line: UpgradedStream, begun: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
 ) -> None:
-    """Pass bytes on, both ways, until either side has ended. The node has ``begun`` already."""
+    """Pass bytes both ways until either side ends. ``begun`` has already arrived from the node."""
 
     async def up() -> None:
         while data := await line.receive():
@@ -246,18 +242,18 @@ async def _relay(
 
 
 def harmless(content_type: str) -> str:
-    """The content type of a node's answer, if no browser interprets it: it would trust the API server."""
+    """The content type of a node's response, if no browser interprets it: it would trust the API server."""
     media = content_type.partition(";")[0].strip().lower()
     return content_type if media in ("text/plain", "application/json") else "application/octet-stream"
 
 
 def is_for_client(status: int) -> bool:
-    """Whether an answer other than 200 is for the client: not redirects, nor refused credentials."""
+    """Whether a response other than 200 is for the client: no redirects or authentication errors."""
     return not (300 <= status < 400 or status in (401, 403))
 
 
 def refusal(node: NodeEndpoint, status: int, body: bytes) -> StatusError:
-    """What a node says against it, as the client is told: nodes speak in sentences."""
+    """A node's error as an error for the client; nodes send plain text."""
     said = body.decode(errors="replace").strip()
     if status in (400, 404, 422):
         return bad_request(said) if status != 422 else StatusError(422, "Invalid", said)

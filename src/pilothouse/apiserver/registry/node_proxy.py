@@ -29,24 +29,21 @@ def path_at_node(path: str) -> str:
 
 
 def asks_for_figures(path: str) -> bool:
-    """Whether that is a page of figures."""
+    """Whether the path is one of the node's metrics."""
     return path_at_node(path) in _FIGURES
 
 
 def asks_for_session(path: str) -> bool:
-    """Whether the node would open a session in a container for that."""
+    """Whether the node would open a session in a container."""
     return opens_session(path_at_node(path))
 
 
 class NodeProxy:
-    """Forwards reads to nodes."""
-
     def __init__(self, objects: ObjectStorage, nodes: NodeClient) -> None:
         self._objects = objects
         self._nodes = nodes
 
     async def answer(self, call: ResourceRequest) -> Answer:
-        """What the node answers."""
         found = await self._objects.find(call.key)
         if found is None:
             raise errors.not_found("nodes", "", call.name)

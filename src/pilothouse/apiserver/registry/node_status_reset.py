@@ -62,13 +62,11 @@ log = logging.getLogger(__name__)
 
 
 async def withdraw_reports(core: RequestHandler, node: str, clock: Clock) -> None:
-    """To be called before others write. A failed write is logged and does not stop the start."""
+    """Call before other writes. A failed write is logged and does not stop the start."""
     await _Withdrawal(core, node, clock).run()
 
 
 class _Withdrawal:
-    """One pass over what depends on a node."""
-
     def __init__(self, core: RequestHandler, node: str, clock: Clock) -> None:
         self._client = LoopbackClient(core)
         self._node = node
@@ -94,7 +92,7 @@ class _Withdrawal:
             await self._withdraw_addresses(namespace, {pod.uid for pod in pods})
 
     async def _recount(self, namespace: str, touched: Sequence[Object]) -> None:
-        """Have those who count pods of a namespace count them as they are."""
+        """Recount the pods of a namespace in sets and budgets."""
         pods = await self._list(Pod, namespace)
         beneath: dict[str, list[Object]] = {}
         owners: dict[str, Object] = {}
@@ -114,7 +112,7 @@ class _Withdrawal:
                 await self._set_status(budget, _budget_status(budget, sum(map(ready, its))))
 
     async def _withdraw_addresses(self, namespace: str, pods: Collection[str]) -> None:
-        """Nobody is sent to these pods, given by their uid."""
+        """Mark the addresses of these pods, given by uid, as not ready."""
         services = await self._list(Service, namespace)
         asking = {each.name for each in services if not each.spec.get("publishNotReadyAddresses")}
         for one in await self._list(EndpointSlice, namespace):
@@ -127,7 +125,7 @@ class _Withdrawal:
                 await self._change(one, {"subsets": subsets})
 
     async def _owners(self, pod: Object, known: dict[str, Object]) -> AsyncIterator[Object]:
-        """Those who control a pod, from the nearest on."""
+        """The controlling owners of a pod, nearest first."""
         one: Object | None = pod
         for _ in range(_DEEPEST):
             reference = one.controller if one is not None else None
@@ -178,7 +176,7 @@ class _Withdrawal:
         return self._unknown(one, kinds, UNOBSERVED)
 
     def _unknown(self, one: Object, kinds: Iterable[str], reason: str) -> list[Tree]:
-        """The conditions of an object, of which these are not known; none is added."""
+        """The conditions of an object, with these as Unknown; none is added."""
         conditions: Any = list(one.status.get("conditions") or ())
         known = {condition.get("type"): condition.get("status") for condition in conditions}
         for kind in kinds:
@@ -241,7 +239,7 @@ def _without(endpoint: Tree, pods: Collection[str]) -> Tree:
 
 
 def _without_ready(subset: Tree, pods: Collection[str]) -> Tree:
-    """A part of an Endpoints object in which these are not ready."""
+    """A subset of an Endpoints object with these addresses as not ready."""
     addresses = subset.get("addresses") or []
     moved = [each for each in addresses if (each.get("targetRef") or {}).get("uid") in pods]
     if not moved:

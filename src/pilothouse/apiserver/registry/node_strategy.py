@@ -16,8 +16,6 @@ from pilothouse.meta import errors
 
 
 class NodeStrategy(Strategy):
-    """The strategy of Nodes."""
-
     def __init__(self, restriction: Restriction, cache: WatchCache, proxy: Handler) -> None:
         self._restriction = restriction
         self._cache = cache

@@ -34,8 +34,6 @@ _OLD_CLIENT = (
 
 
 class PodStreams:
-    """Forwards requests for a pod's containers to the node that runs them."""
-
     def __init__(self, catalog: KindCatalog, objects: ObjectStorage, nodes: NodeClient, clock: Clock) -> None:
         self._catalog = catalog
         self._objects = objects
@@ -43,7 +41,6 @@ class PodStreams:
         self._clock = clock
 
     async def answer(self, call: ResourceRequest) -> Answer:
-        """The answer to a call of one of the subresources."""
         return await (self._log(call) if call.subresource == "log" else self._connect(call))
 
     async def _log(self, call: ResourceRequest) -> Answer:
@@ -106,7 +103,7 @@ def refuse_other_sites(call: ResourceRequest) -> None:
 
 
 def why_not_spoken(call: ResourceRequest) -> str:
-    """Why a connection can't be upgraded as the client wants it; empty if it can."""
+    """Why the requested upgrade is not supported, or empty."""
     headers = call.request.headers
     asked = headers.get("Upgrade", "")
     if asked.lower() != "websocket" or call.request.method != "GET":

@@ -26,8 +26,6 @@ _SUCCESS = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Suc
 
 
 class PodStrategy(Strategy):
-    """The strategy of Pods."""
-
     def __init__(
         self,
         catalog: KindCatalog,

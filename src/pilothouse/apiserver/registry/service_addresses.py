@@ -46,7 +46,7 @@ _TURNS = 16
 
 
 class ServiceAddresses(Strategy):
-    """The strategy of Services: completes them with what they are reached at. A listener of the cache."""
+    """Allocates addresses and node ports; a listener of the cache."""
 
     def __init__(
         self, cache: WatchCache, book: AddressAllocator, addresses: IPv4Network, random: Random
@@ -105,7 +105,7 @@ class ServiceAddresses(Strategy):
                     port["nodePort"] = self._free_port(new, asked)
 
     def validate(self, new: Object, old: Object | None) -> Iterator[FieldError]:
-        """What was asked for and can't be had. What can be is reserved from here on."""
+        """Requested addresses that can't be allocated. The others are reserved."""
         yield from on_loop(self._unavailable, new, old)
 
     def _unavailable(self, new: Object, old: Object | None) -> list[FieldError]:
@@ -195,12 +195,12 @@ class ServiceAddresses(Strategy):
         raise _none_left(new, FieldError.forbidden("spec.ports", detail))
 
     def _from_anywhere(self, numbers: Sequence[int]) -> Iterator[int]:
-        """All of them, from a random one on: usually the first is free, and a single free one is found."""
+        """All numbers, from a random one on: mostly the first is free, and a single free one is found."""
         start = self._random.randrange(len(numbers))
         return (numbers[(start + step) % len(numbers)] for step in range(len(numbers)))
 
     def _reserve(self, thing: Thing, namespace: str, *, new: bool = False) -> bool:
-        """Whether this write may have it; then nobody else may. ``new``: not if the write has it already."""
+        """Reserve something for this write, if it is free. ``new``: fail if the write already has it."""
         mine = current().things
         if thing in mine:
             return not new
@@ -216,8 +216,7 @@ class ServiceAddresses(Strategy):
         if collection.path == SERVICES:
             self._learn(event.key, event.after.value if event.after is not None else None)
 
-    def advanced(self) -> None:
-        """Each change counts from when it happens."""
+    def advanced(self) -> None: ...
 
     def broken(self) -> None:
         self._held.clear()

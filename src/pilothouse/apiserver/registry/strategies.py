@@ -36,7 +36,8 @@ Strategies = Mapping[tuple[str, str], Strategy]
 
 
 class ReferencedStrategy(Strategy):
-    """The strategy of Secrets and ConfigMaps, which confined users see while they refer to them."""
+    """The strategy of Secrets and ConfigMaps, which restricted users may read while their pods refer to
+    them."""
 
     rechecks_watches = True
 

@@ -42,8 +42,6 @@ _BINDABLE = {"Pod": "pods", "Secret": "secrets", "Node": "nodes"}
 
 
 class TokenRequestSpec(msgspec.Struct, frozen=True):
-    """What a TokenRequest asks for."""
-
     seconds: int
     audiences: list[str]
     bound: dict[str, str]
@@ -51,8 +49,6 @@ class TokenRequestSpec(msgspec.Struct, frozen=True):
 
 
 class ServiceAccountStrategy(Strategy):
-    """The strategy of ServiceAccounts: makes their tokens."""
-
     def __init__(
         self,
         key: SigningKey,
@@ -162,7 +158,7 @@ class ServiceAccountStrategy(Strategy):
 
 
 def read_request(spec: Any) -> TokenRequestSpec:
-    """What is asked for, with its defaults; 422 with every problem."""
+    """The requested token, with defaults; 422 with every problem."""
     if not isinstance(spec, dict):
         raise errors.bad_request("spec of a TokenRequest must be an object")
     problems: list[FieldError] = []

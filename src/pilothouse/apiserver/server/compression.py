@@ -33,7 +33,7 @@ _ONE = 1 << 31
 
 
 class Deflated(msgspec.Struct, frozen=True, gc=False):
-    """Compressed bytes, with what is needed to put them after others."""
+    """Compressed bytes that can follow others."""
 
     data: bytes
     crc: int
@@ -52,7 +52,7 @@ def deflate(data: bytes, level: int = LEVEL) -> Deflated:
 
 
 def deflate_in_turns(data: bytes, level: int = LEVEL) -> Generator[bytes, None, Deflated]:
-    """The same, with something else done after each ``TURN``: what is yielded is empty."""
+    """The same, yielding after each ``TURN``."""
     compressor = zlib.compressobj(level, zlib.DEFLATED, -zlib.MAX_WBITS)
     packed: list[bytes] = []
     crc = 0
@@ -66,7 +66,7 @@ def deflate_in_turns(data: bytes, level: int = LEVEL) -> Generator[bytes, None, 
 
 
 def store(data: bytes) -> Deflated:
-    """Taken as it is: for a few bytes, quicker than compressing them."""
+    """Uncompressed: faster for a few bytes."""
     if len(data) > _STORED_LIMIT:
         return deflate(data, 0)
     size = len(data)
@@ -75,7 +75,6 @@ def store(data: bytes) -> Deflated:
 
 
 def join(parts: Iterable[Deflated]) -> Deflated:
-    """One part made of several."""
     data: list[bytes] = []
     crc = size = 0
     for part in parts:
@@ -86,7 +85,7 @@ def join(parts: Iterable[Deflated]) -> Deflated:
 
 
 class GzipChecksum:
-    """That of a gzip stream which is handed on part by part, after ``GZIP_HEAD``."""
+    """Of a gzip stream that is sent in parts, after ``GZIP_HEAD``."""
 
     __slots__ = ("_crc", "_size")
 
@@ -100,12 +99,11 @@ class GzipChecksum:
         return part.data
 
     def end(self) -> bytes:
-        """What comes after the last part."""
+        """The bytes after the last part."""
         return _LAST_BLOCK + self._crc.to_bytes(4, "little") + (self._size & 0xFFFFFFFF).to_bytes(4, "little")
 
 
 def gzip_of(parts: Iterable[Deflated]) -> bytes:
-    """A whole gzip stream."""
     whole = GzipChecksum()
     return b"".join((GZIP_HEAD, *[whole.add(part) for part in parts], whole.end()))
 

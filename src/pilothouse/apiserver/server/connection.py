@@ -55,8 +55,6 @@ log = logging.getLogger(__name__)
 
 
 class Connection(HttpProtocol):
-    """Serves one connection, one request after the other."""
-
     __slots__ = ("_flow", "_weight")
 
     def __init__(self, server: web.Server, shared: ServerContext, loop: asyncio.AbstractEventLoop) -> None:
@@ -111,7 +109,7 @@ class Connection(HttpProtocol):
             self.transport.close()
 
     def _leave(self) -> None:
-        """Give back what the request had of its user's share."""
+        """Release the request's seats."""
         if self._flow is not None:
             self._flow.leave(self._weight)
             self._flow = None
@@ -126,7 +124,7 @@ class Connection(HttpProtocol):
             self._leave()
 
     async def _see_taken(self) -> None:
-        """See that the client takes what was answered at once."""
+        """Wait until the client has read what the fast path sent."""
         self._doing = ConnectionPhase.SENDING
         if self.transport is not None:
             await self._settle(EMPTY_PAYLOAD)
@@ -188,7 +186,6 @@ class Connection(HttpProtocol):
         answer: Response | None = None,
         stage: str = COMPLETE,
     ) -> None:
-        """Record a request and its outcome in the audit trail."""
         if arrival is not None and self._shared.trail is not None:
             self._shared.trail.saw(arrival, request, status, answer, stage)
 
@@ -241,7 +238,7 @@ class Connection(HttpProtocol):
             flow.leave(weight)
 
     def _recovered(self) -> bool:
-        """Whether a cancellation was the deadline's, in which case it is taken back."""
+        """Whether a cancellation came from the deadline; then it is undone."""
         if not self._expired or self._task is None:
             return False
         self._expired = False
@@ -256,7 +253,7 @@ class Connection(HttpProtocol):
         message: RawRequestMessage,
         payload: StreamReader,
     ) -> bool:
-        """Write a whole answer, and see that the client takes it."""
+        """Write a whole response, and wait until the client has read it."""
         transport = self.transport
         if transport is None:
             return False
@@ -315,7 +312,7 @@ class Connection(HttpProtocol):
         return keep and chunked
 
     async def _pour(self, body: bytes | ChunkedBody, *, chunked: bool) -> None:
-        """Write a body as the client takes it, in no more time than it is given."""
+        """Write a body at the client's pace, within the deadline."""
         deadlines = self._shared.deadlines
         deadlines.arm(self, self._shared.patience.taking)
         try:

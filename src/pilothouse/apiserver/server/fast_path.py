@@ -55,8 +55,6 @@ class FastRequest(msgspec.Struct, frozen=True):
 
 
 class FastPath:
-    """Answers plain reads and opens plain writes; one for a server."""
-
     def __init__(
         self, reads: CachedReads, authenticator: Authenticator, heads: ResponseHeads, trail: AuditTrail | None
     ) -> None:

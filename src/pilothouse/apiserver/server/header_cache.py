@@ -29,8 +29,6 @@ _ELSEWHERE = ("Audit-ID", "Content-Encoding", "Transfer-Encoding", "Expect", "Up
 
 
 class ParsedHeaders(msgspec.Struct, frozen=True):
-    """A block of headers."""
-
     headers: Mapping[str, str]
     authorization: str | None
     length: int = 0
@@ -38,8 +36,6 @@ class ParsedHeaders(msgspec.Struct, frozen=True):
 
 
 class HeaderCache:
-    """Blocks of headers that the parser has read."""
-
     def __init__(self, read: Callable[[RequestHead], ParsedHeaders | None]) -> None:
         """``read`` returns the headers of a request; None if they are not plain."""
         self._read = read

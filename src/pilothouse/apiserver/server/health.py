@@ -58,16 +58,16 @@ class Health:
         ]
 
     def add(self, name: str, probe: Probe, *, live: bool = False) -> None:
-        """Have a check; ``live`` if its failure means that the process should be restarted."""
+        """Add a check; ``live`` if its failure means that the process should be restarted."""
         roots = {"healthz", "readyz", "livez"} if live else {"healthz", "readyz"}
         self._checks.append(_Check(name, probe, frozenset(roots)))
 
     def drain(self) -> None:
-        """From here on ``/readyz`` fails, so that load balancers go elsewhere."""
+        """Make ``/readyz`` fail, so that load balancers go elsewhere."""
         self._draining = True
 
     async def examine(self, request: Request) -> Response:
-        """The answer to a request whose path ``serves`` is true of."""
+        """The response for a path that ``serves`` accepts."""
         if request.method not in ("GET", "HEAD"):
             raise StatusError(405, "MethodNotAllowed", f"{request.method} is not supported on {request.path}")
         query = parse_qs(request.query, keep_blank_values=True)
@@ -110,5 +110,4 @@ async def _well() -> str:
 
 
 def serves(path: str) -> bool:
-    """Whether a path is one of health's."""
     return path.startswith(_PREFIXES) and path.strip("/").partition("/")[0] in ROOTS

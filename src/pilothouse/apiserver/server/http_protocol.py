@@ -56,7 +56,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(kw_only=True)
 class ServerContext:
-    """What all connections of a server have in common."""
+    """What the connections of a server share."""
 
     handler: Handler
     authenticator: Authenticator
@@ -80,7 +80,7 @@ class ServerContext:
 
 
 class ConnectionPhase(Enum):
-    """What a connection is about, which decides what a lost client or a shutdown does to it."""
+    """What a connection does, which decides what a lost client or a shutdown does to it."""
 
     WAITING = "waiting for a request"
     RECEIVING = "receiving a body"
@@ -91,8 +91,6 @@ class ConnectionPhase(Enum):
 
 
 class HttpProtocol(web.RequestHandler):
-    """Reads requests from one connection and knows its phase."""
-
     __slots__ = (
         "_boundary",
         "_certificate_end",
@@ -170,11 +168,11 @@ class HttpProtocol(web.RequestHandler):
 
     @property
     def open(self) -> bool:
-        """Whether what is written still goes anywhere."""
+        """Whether the client can still receive."""
         return not (self._finished or self.transport is None or self.transport.is_closing())
 
     async def drained(self) -> None:
-        """Wait while the client takes nothing."""
+        """Wait while writing is paused."""
         await self._drain_helper()
 
     def data_received(self, data: bytes) -> None:
@@ -202,14 +200,14 @@ class HttpProtocol(web.RequestHandler):
         self._measure_head(len(data))
 
     def _put_garbage(self, problem: str) -> None:
-        """Queue what is no request, as the parser does."""
+        """Queue an invalid request, as the parser does."""
         found = BadHttpMessage(problem)
         self._messages.append((_ErrInfo(status=400, exc=found, message=problem), EMPTY_PAYLOAD))
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
     def _measure_head(self, more: int) -> None:
-        """See that a head which does not end is not kept for ever."""
+        """Limit the size of an incomplete head, and set its deadline."""
         waiting = (self._waiter is not None or self._task is None) and not self._messages
         begun = self._heading > 0
         self._heading = self._heading + more if waiting else 0
@@ -223,7 +221,7 @@ class HttpProtocol(web.RequestHandler):
             deadlines.disarm(self) if begun else deadlines.arm(self, self._shared.patience.head)
 
     def _idle(self) -> bool:
-        """Whether a request would be taken up at once: the task waits for one, and nothing is in its way."""
+        """Whether a request would be served at once."""
         waiter = self._waiter
         return (
             waiter is not None
@@ -233,7 +231,7 @@ class HttpProtocol(web.RequestHandler):
 
     @property
     def _asked(self) -> bool:
-        """Whether there is a request that has not been taken up."""
+        """Whether a request is queued."""
         return self._fast_request is not None or bool(self._messages)
 
     def _took(self, fast_path: FastPath, data: bytes) -> bool:
@@ -271,11 +269,11 @@ class HttpProtocol(web.RequestHandler):
 
     @property
     def task(self) -> asyncio.Task[None] | None:
-        """What serves this connection; None once it is done."""
+        """The task that serves this connection; None once it is done."""
         return self._task
 
     def expire(self) -> None:
-        """The deadline of what is being done has passed."""
+        """The current deadline has passed."""
         if self._heading:
             self._end_with(StatusError(408, "Timeout", "the head of the request did not arrive in time"))
             self.force_close()
@@ -285,14 +283,14 @@ class HttpProtocol(web.RequestHandler):
             self._task.cancel()
 
     def drain(self) -> None:
-        """The server is to stop: end what has no end, let the rest finish."""
+        """For shutdown: end streams, let the rest finish."""
         if self._doing is ConnectionPhase.WAITING and not self._asked:
             self.force_close()
         elif self._doing is ConnectionPhase.STREAMING and self._task is not None:
             self._task.cancel()
 
     def dismiss(self) -> None:
-        """The certificate is no longer good: finish what was begun, then end. Without one nothing happens."""
+        """The certificate is no longer valid: finish the current request, then close. Ignored without one."""
         if self._certified is not None:
             self._dismissed = True
             self.drain()
@@ -302,7 +300,7 @@ class HttpProtocol(web.RequestHandler):
         return self._dismissed or self._shared.draining
 
     def _take(self) -> tuple[RawRequestMessage | BaseException, StreamReader, bytes]:
-        """The next request, or why there is none; and its body, if all of it is here."""
+        """The next request, or why it is invalid; and its body, if complete."""
         if (request := self._fast_request) is not None:
             self._fast_request = None
             return _message(request), EMPTY_PAYLOAD, request.body
@@ -341,7 +339,7 @@ class HttpProtocol(web.RequestHandler):
 
 
 def _message(request: FastRequest) -> RawRequestMessage:
-    """What the parser would have made of a request. That its headers are text has been seen."""
+    """A request of the fast path as the parser would return it. Its headers are known to be text."""
     headers = cast("CIMultiDictProxy[str]", request.headers)
     return RawRequestMessage(
         request.method, request.target, HttpVersion11, headers, (), False, None, False, False, _NOWHERE
@@ -349,5 +347,5 @@ def _message(request: FastRequest) -> RawRequestMessage:
 
 
 def _head(message: object) -> RequestHead | None:
-    """What the parser found, unless it could make nothing of it."""
+    """The parsed request; None for an invalid one."""
     return message if isinstance(message, RawRequestMessage) else None

@@ -60,8 +60,6 @@ def tls_context(certificate: Path, key: Path, client_ca: Path | bytes | None = N
 
 
 class HTTPSServer:
-    """Listens, and hands each request to the handler."""
-
     def __init__(
         self,
         handler: Handler,
@@ -110,7 +108,7 @@ class HTTPSServer:
         return port
 
     async def listen_on(self, sockets: Sequence[socket.socket], tls: ssl.SSLContext) -> int:
-        """The same at sockets that are bound already; the port of the first."""
+        """The same on bound sockets; the port of the first."""
         ports = [await self._listen(tls, sock=each) for each in sockets]
         return ports[0]
 
@@ -131,27 +129,25 @@ class HTTPSServer:
 
     @property
     def connections(self) -> int:
-        """How many are open."""
         return len(self._shared.connections)
 
     def dismiss(self) -> None:
-        """Have everybody who came in with a certificate come in again: it may be trusted no longer."""
+        """Make clients with a certificate connect again, as trust has changed."""
         for connection in list(self._shared.connections):
             connection.dismiss()
 
     def leave(self) -> None:
-        """Serve on, but be no longer ready, and end each connection with its next answer."""
+        """Keep serving, but fail ``/readyz`` and close each connection after its next response."""
         self._health.drain()
         self._shared.leaving = True
 
     def close(self) -> None:
-        """Accept no more connections."""
         self.leave()
         for listener in self._listeners:
             listener.close()
 
     async def stop(self, grace: float) -> None:
-        """Stop accepting, end streams, wait up to ``grace`` seconds for the rest, then cut it off."""
+        """Stop accepting, end streams, wait up to ``grace`` seconds for the rest, then abort it."""
         shared = self._shared
         self.close()
         shared.draining = True

@@ -53,22 +53,18 @@ def allowance(query: str, mutating: bool) -> float:
 
 
 class DeadlineTarget(Protocol):
-    """What a deadline ends."""
-
     def expire(self) -> None:
         """The time is up. Must not raise."""
 
 
 class Deadlines:
-    """Who has to be done by when."""
-
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._due: dict[DeadlineTarget, float] = {}
         self._timer: asyncio.TimerHandle | None = None
 
     def arm(self, who: DeadlineTarget, seconds: float) -> None:
-        """``who.expire()`` is called in so many seconds; an earlier deadline of the same is replaced."""
+        """Call ``who.expire()`` in so many seconds; replaces an earlier deadline."""
         self._due[who] = self._loop.time() + seconds
         if self._timer is None:
             self._timer = self._loop.call_later(STEP, self._look)

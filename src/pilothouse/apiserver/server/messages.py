@@ -40,7 +40,7 @@ class RecordedDecision(Protocol):
 
 
 class Request(msgspec.Struct):
-    """What was asked. ``path`` is decoded, ``query`` is as it came, header names are matched without case."""
+    """A request. ``path`` is decoded, ``query`` is raw, header names are case-insensitive."""
 
     method: str
     path: str
@@ -106,7 +106,7 @@ class Response(msgspec.Struct):
 
 
 class StreamChunk(msgspec.Struct, frozen=True, gc=False):
-    """Bytes for many streams at once, with HTTP's chunk framing put round them once."""
+    """Bytes for many streams, with HTTP's chunk framing added once."""
 
     data: bytes
     framed: bytes
@@ -117,13 +117,13 @@ class StreamChunk(msgspec.Struct, frozen=True, gc=False):
 
 
 class StreamSink(Protocol):
-    """The open end of a stream. Nothing here waits: a writer checks ``buffered`` and holds back."""
+    """The open end of a stream. Nothing waits: a writer checks ``buffered`` and holds back."""
 
     def write(self, chunk: StreamChunk) -> None:
         """Hand over bytes; they may be buffered."""
 
     def buffered(self) -> int:
-        """Bytes handed over that the peer has not taken yet."""
+        """Bytes that the peer has not read yet."""
 
     @property
     def closed(self) -> bool:
@@ -131,23 +131,21 @@ class StreamSink(Protocol):
 
 
 class UpgradedStream(Protocol):
-    """A connection that has been handed over: bytes both ways."""
+    """An upgraded connection: bytes both ways."""
 
     async def receive(self) -> bytes:
         """What the peer sent; empty once it has ended."""
 
     async def send(self, data: bytes) -> None:
-        """Hand over bytes, and wait while the peer takes none."""
+        """Send bytes, and wait while the peer reads none."""
 
     def write(self, data: bytes) -> None:
-        """Hand over bytes without waiting, as to a sink."""
+        """Send bytes without waiting, as to a sink."""
 
-    def buffered(self) -> int:
-        """Bytes handed over that the peer has not taken yet."""
+    def buffered(self) -> int: ...
 
     @property
-    def closed(self) -> bool:
-        """True once the peer is gone; writes are then dropped."""
+    def closed(self) -> bool: ...
 
 
 async def _nothing_to_close() -> None:

@@ -26,8 +26,6 @@ _LONGEST = 4096
 
 
 class AnswerEndpoint(Enum):
-    """Where the answer comes from."""
-
     OBJECT = "object"
     LIST = "list"
     WATCH = "watch"
@@ -47,19 +45,17 @@ _TRANSFORMS = {
 
 
 class AnswerForm(msgspec.Struct, frozen=True):
-    """The form of an answer."""
-
     media: str = JSON
     transform: str = ""
     pretty: bool = False
 
     @property
     def bare(self) -> bool:
-        """True if JSON bytes go out just as they are."""
+        """Whether JSON bytes are sent unchanged."""
         return self.media is JSON and not self.pretty
 
     def write(self, body: bytes) -> bytes:
-        """JSON bytes, laid out or translated."""
+        """JSON bytes, indented or as YAML."""
         if self.media == YAML:
             return yaml_encoding.write(body)
         return msgspec.json.format(body, indent=2) + b"\n" if self.pretty else body
@@ -75,7 +71,7 @@ class _Clause(msgspec.Struct, frozen=True):
 
 
 def negotiate(request: Request, endpoint: AnswerEndpoint) -> AnswerForm:
-    """The form of the answer; 406 if there is none that the client takes."""
+    """The form of the response, or 406."""
     headers = request.headers
     accept = headers.get("Accept", "")
     form = BARE if not accept or accept == JSON else accepted(accept, endpoint)
@@ -85,7 +81,7 @@ def negotiate(request: Request, endpoint: AnswerEndpoint) -> AnswerForm:
 
 
 def is_pretty(request: Request) -> bool:
-    """True for people: they say so, or come with a browser or a tool of the shell."""
+    """Whether a person reads it: by parameter, or by a browser's or shell tool's user agent."""
     if "pretty" in request.query:
         wish = request.params().get("pretty")
         if wish is not None:

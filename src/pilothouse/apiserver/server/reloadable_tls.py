@@ -14,8 +14,6 @@ import ssl
 
 
 class ReloadableContext:
-    """What a server listens with, and what its next handshake uses."""
-
     def __init__(self, context: ssl.SSLContext) -> None:
         self.listening = context
         self._latest = context
@@ -23,7 +21,6 @@ class ReloadableContext:
         context.sni_callback = self._move
 
     def replace(self, context: ssl.SSLContext) -> None:
-        """Use another context from now on."""
         self._latest = context
 
     def _move(

@@ -13,8 +13,6 @@ _DISCARD = 8 * MAX_BODY
 
 
 class IncomingBody(Protocol):
-    """A body on its way in."""
-
     def is_eof(self) -> bool: ...
 
     def at_eof(self) -> bool: ...
@@ -47,7 +45,7 @@ def refuse_early(headers: Mapping[str, str]) -> None:
 
 
 async def read(incoming: IncomingBody) -> bytes:
-    """The whole body. Raises 413 as soon as it is too large, 400 if it is broken off or badly framed."""
+    """The whole body. Raises 413 as soon as it is too large, 400 if it is truncated or badly framed."""
     if incoming.is_eof():
         body = incoming.read_nowait()
         if len(body) > MAX_BODY:

@@ -45,8 +45,6 @@ class RequestHead(Protocol):
 
 
 class RequestBoundary:
-    """The state of one connection."""
-
     __slots__ = ("_left",)
 
     def __init__(self) -> None:

@@ -27,8 +27,6 @@ _BODILESS = frozenset({204, 304})
 
 
 class ResponseHeads:
-    """Makes heads; one for a server."""
-
     def __init__(self, now: Callable[[], float] = time.time) -> None:
         self._now = now
         self._second = -1
@@ -51,7 +49,6 @@ class ResponseHeads:
         warnings: Sequence[str] = (),
         keep: bool = True,
     ) -> bytes:
-        """The head of an answer whose length is known."""
         more = self._more(headers, warnings, keep) if headers or warnings or not keep else _PRIVATE
         if status in _BODILESS:
             return b"%b%bAudit-Id: %b\r\n%b\r\n" % (_opening(status, ""), more, audit.encode(), self._date())
@@ -74,7 +71,7 @@ class ResponseHeads:
         chunked: bool = True,
         keep: bool = True,
     ) -> bytes:
-        """The head of an answer without a known end; not chunked, it ends where the connection does."""
+        """The head of a response without a known end; not chunked, it ends with the connection."""
         return b"%b%bAudit-Id: %b\r\n%b%b\r\n" % (
             _opening(status, content_type),
             self._more(headers, warnings, chunked and keep),
@@ -108,7 +105,7 @@ class ResponseHeads:
 
 
 def quoted(warnings: Sequence[str]) -> list[str]:
-    """Warning texts as they stand between the quotes of a header: each once, escaped, within the budget."""
+    """Warning texts as in a quoted header: each once, escaped, within the budget."""
     texts = list(dict.fromkeys(_one_line(text) for text in warnings))
     if sum(map(len, texts)) > WARNINGS_TOTAL:
         texts = [text[:WARNING_CUT] for text in texts]

@@ -23,14 +23,14 @@ LAST_CHUNK = b"0\r\n\r\n"
 
 
 class ResponseStream(Protocol):
-    """What a body goes over. The transport is None once the client is gone."""
+    """The connection. The transport is None once the client is gone."""
 
     @property
     def transport(self) -> asyncio.Transport | None: ...
 
     @property
     def open(self) -> bool:
-        """Whether what is written still goes anywhere."""
+        """Whether the client can still receive."""
 
     @property
     def writing_paused(self) -> bool: ...

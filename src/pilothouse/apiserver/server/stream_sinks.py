@@ -9,7 +9,7 @@ from pilothouse.apiserver.server.messages import StreamChunk
 
 
 class Connected(Protocol):
-    """What a stream goes over. The transport is None once the client is gone."""
+    """The connection. The transport is None once the client is gone."""
 
     @property
     def transport(self) -> asyncio.Transport | None: ...

@@ -17,12 +17,10 @@ MOST_HELD = 64 * 1024
 
 
 class UpgradedConnection:
-    """The open end of a client's connection."""
-
     def __init__(
         self, transport: asyncio.Transport, drain: Callable[[], Awaitable[None]], tail: bytes
     ) -> None:
-        """``drain`` waits while the client takes nothing; ``tail`` has already arrived."""
+        """``drain`` waits while the client reads nothing; ``tail`` has already arrived."""
         self._transport = transport
         self._drain = drain
         self._reader = asyncio.StreamReader(limit=MOST_HELD)
@@ -31,7 +29,6 @@ class UpgradedConnection:
             self._reader.feed_data(tail)
 
     def feed(self, data: bytes) -> None:
-        """Bytes have arrived."""
         self._reader.feed_data(data)
 
     def lost(self) -> None:

@@ -47,8 +47,6 @@ Frames = Callable[[bytes], Iterable[bytes]]
 
 
 class Upgrade(msgspec.Struct, frozen=True):
-    """A request for a WebSocket."""
-
     accept: str
     """What proves to the client that it was understood."""
     protocols: tuple[str, ...]
@@ -56,7 +54,6 @@ class Upgrade(msgspec.Struct, frozen=True):
 
 
 def is_upgrade(method: str, headers: Mapping[str, str]) -> bool:
-    """Whether a WebSocket is asked for."""
     return (
         method == "GET"
         and headers.get("Upgrade", "").lower() == "websocket"
@@ -65,7 +62,7 @@ def is_upgrade(method: str, headers: Mapping[str, str]) -> bool:
 
 
 def upgrade_of(request: Request) -> Upgrade | None:
-    """What the client asks for; None if it is no WebSocket. Raises 400 or 403 for one that can't be had."""
+    """The requested WebSocket; None if there is none. Raises 400 or 403 for an unsupported one."""
     headers = request.headers
     if not is_upgrade(request.method, headers):
         return None
@@ -123,7 +120,7 @@ def take_token(headers: Mapping[str, str]) -> tuple[str, Mapping[str, str]]:
 def over_websocket(
     streaming: StreamingResponse, upgrade: Upgrade, frames: Frames, protocol: str | None = None
 ) -> UpgradedResponse:
-    """A stream as frames. ``protocol`` is what is answered; without, the first of those offered."""
+    """A stream as frames. ``protocol`` is the response's, by default the first offered."""
     chosen = protocol if protocol is not None else next(iter(upgrade.protocols), "")
     headers = [("Sec-WebSocket-Accept", upgrade.accept)]
     if chosen:
@@ -148,7 +145,7 @@ def over_websocket(
 
 
 def log_over_websocket(streaming: StreamingResponse, upgrade: Upgrade) -> UpgradedResponse:
-    """A log as frames. Raises 400 for a client that can take it in none of the forms there are."""
+    """A log as frames. Raises 400 for unsupported subprotocols."""
     offered = upgrade.protocols or ("",)
     protocol = next((each for each in offered if each in LOG_PROTOCOLS), None)
     if protocol is None:
@@ -234,7 +231,7 @@ def _offered(headers: Mapping[str, str]) -> tuple[str, ...]:
 
 
 async def _read_until_closed(line: UpgradedStream) -> None:
-    """Answer pings, and return once the client has closed the WebSocket or gone."""
+    """Answer pings, and return once the client has closed the WebSocket or disconnected."""
     reader = _FrameReader(line)
     while (control := await reader.next_control()) is not None:
         kind, data = control
@@ -245,14 +242,14 @@ async def _read_until_closed(line: UpgradedStream) -> None:
 
 
 class _FrameReader:
-    """What a client sends: control frames are read, the rest is passed over."""
+    """Reads control frames of a client and skips all others."""
 
     def __init__(self, line: UpgradedStream) -> None:
         self._line = line
         self._held = b""
 
     async def next_control(self) -> tuple[int, bytes] | None:
-        """The next control frame; None at the end, and for what is no frame of a client."""
+        """The next control frame; None at the end, and for an invalid one."""
         while True:
             head = await self._take(2)
             if head is None:

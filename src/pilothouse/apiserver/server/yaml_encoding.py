@@ -20,6 +20,5 @@ _Dumper.add_implicit_resolver(
 
 
 def write(body: bytes) -> bytes:
-    """JSON, translated."""
     text: str = yaml.dump(msgspec.json.decode(body), Dumper=_Dumper, allow_unicode=True, sort_keys=False)
     return text.encode()

@@ -25,7 +25,7 @@ _HEAD = b'"metadata":{'
 
 
 def encode(obj: Object) -> bytes:
-    """The canonical bytes of an object, without its ``resourceVersion``. The object is left alone."""
+    """The canonical bytes of an object, without its ``resourceVersion``. The object is not changed."""
     metadata = obj["metadata"]
     if "resourceVersion" in metadata:
         metadata = dict(metadata)
@@ -45,7 +45,6 @@ def _head(api_version: str, kind: str) -> bytes:
 
 
 def with_revision(value: bytes, revision: int) -> bytes:
-    """The served form of a stored value."""
     at = value.index(_HEAD) + len(_HEAD)
     return b'%b"resourceVersion":"%d",%b' % (value[:at], revision, value[at:])
 
@@ -65,7 +64,7 @@ def decode(value: bytes, revision: int = 0) -> Object:
 
 
 def copy(obj: Object) -> Object:
-    """An object of one's own; cheaper than ``copy.deepcopy`` by far."""
+    """A copy of an object; far cheaper than ``copy.deepcopy``."""
     duplicate: Object = _decoder.decode(_encoder.encode(obj))
     return duplicate
 
@@ -97,7 +96,6 @@ def versions_of(resource: Resource) -> Callable[[Object, str], Object] | None:
 
 
 def serve(resource: Resource, kind: Kind, value: bytes, revision: int) -> bytes:
-    """The served form of a stored value in the version of ``kind``."""
     if value.startswith(kind.prefix):
         return with_revision(value, revision)
     return with_revision(encode(convert(resource, decode(value), kind.version)), revision)

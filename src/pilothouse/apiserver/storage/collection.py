@@ -25,8 +25,6 @@ class CacheEvent(msgspec.Struct, frozen=True, eq=False, gc=False):
 
 
 class Collection:
-    """The items below one path."""
-
     __slots__ = ("_keys", "bounds", "changed", "derive", "history", "items", "path", "shape", "size", "stamp")
 
     def __init__(self, path: str, horizon: int, bounds: Bounds) -> None:
@@ -45,7 +43,7 @@ class Collection:
         """Bytes of all values."""
 
     def apply(self, key: str, revision: int, value: bytes | None, now: float) -> CacheEvent | None:
-        """Take a change in; None if it changes nothing (the removal of what was not there)."""
+        """Apply a change; None if it changes nothing (removal of an absent key)."""
         before = self.items.get(key)
         if value is None:
             if before is None:
@@ -68,7 +66,7 @@ class Collection:
         return event
 
     def reset(self, items: Iterable[Item], revision: int) -> None:
-        """Start again from a listing; the history before it is forgotten."""
+        """Start again from a listing, without history."""
         self.items = {item.key: item for item in items}
         self._keys = sorted(self.items)
         self.size = sum(len(item.value) for item in self.items.values())
@@ -78,7 +76,7 @@ class Collection:
         self.stamp += 1
 
     def reshape(self, derive: Derive | None) -> None:
-        """Serve the items in another way from now on."""
+        """Serve the items by another schema."""
         self.derive = derive
         for item in self.items.values():
             item.forget()
@@ -96,6 +94,5 @@ class Collection:
         return keys[start:end]
 
     def below(self, prefix: str, after: str = "") -> list[Item]:
-        """The items below a prefix, in key order."""
         items = self.items
         return [items[key] for key in self.keys(prefix, after)]

@@ -14,14 +14,13 @@ log = logging.getLogger(__name__)
 
 
 class Compactor:
-    """Compacts a store at intervals. Several instances may do so: each forgets only what all may."""
+    """Compacts a store at intervals. Several instances may do so."""
 
     def __init__(self, store: Store, interval: float) -> None:
         self._store = store
         self._interval = interval
 
     async def run(self) -> None:
-        """Compact until cancelled."""
         passed = 0
         while True:
             try:

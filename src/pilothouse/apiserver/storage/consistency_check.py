@@ -21,14 +21,11 @@ log = logging.getLogger(__name__)
 
 
 class ConsistencyChecker:
-    """Audits a cache at intervals."""
-
     def __init__(self, cache: WatchCache, interval: float = INTERVAL) -> None:
         self._cache = cache
         self._interval = interval
 
     async def run(self) -> None:
-        """Audit until cancelled."""
         while True:
             await asyncio.sleep(self._interval)
             if self._cache.ready:
@@ -50,7 +47,7 @@ class ConsistencyChecker:
 
 
 async def audit(cache: WatchCache) -> list[str]:
-    """How the cache differs from the store at the cache's revision; nothing if it is right."""
+    """The differences between cache and store at the cache's revision."""
     revision = cache.revision
     held = {
         item.key: (item.revision, _digest(item.value))

@@ -51,8 +51,6 @@ log = logging.getLogger(__name__)
 
 
 class WatchFanout:
-    """All watchers of the server."""
-
     def __init__(self, cache: WatchCache) -> None:
         self._cache = cache
         self._groups: dict[Hashable, WatcherGroup] = {}
@@ -83,7 +81,6 @@ class WatchFanout:
 
     @property
     def behind(self) -> int:
-        """How many watches are behind."""
         return len(self._behind)
 
     def check_open(self) -> None:
@@ -100,7 +97,7 @@ class WatchFanout:
         return found
 
     async def serve(self, watcher: OpenWatch) -> None:
-        """Keep a watcher supplied until it ends."""
+        """Serve a watcher until it ends."""
         if self._closing:
             # It was opened before ``end_all``, which would have ended it.
             return
@@ -156,7 +153,7 @@ class WatchFanout:
     # Sending
 
     def flush(self) -> None:
-        """Send what has happened."""
+        """Send pending changes."""
         busy, self._busy = self._busy, {}
         for group in busy:
             events, group.pending = group.pending, []
@@ -264,7 +261,7 @@ class WatchFanout:
         self._look_soon(pause)
 
     def _catch_up(self, watcher: OpenWatch) -> None:
-        """Send to one that is behind as much as it takes; it is synced when nothing is left."""
+        """Send as much as a watcher that is behind takes; it is synced when nothing is left."""
         # Pending changes go out first, or a watcher that joins now would get them twice.
         self.flush()
         try:

@@ -24,7 +24,7 @@ Derive = Callable[[Object, Kind], Object]
 
 
 class Item(msgspec.Struct, eq=False, gc=False):
-    """A value as it stood after a write. ``value`` never changes; the rest is remembered answers."""
+    """A value as of a write. ``value`` never changes; the rest is cached."""
 
     key: str
     revision: int
@@ -75,7 +75,7 @@ class Item(msgspec.Struct, eq=False, gc=False):
         self.memo = None
 
     def fields(self, kind: Kind, read: Callable[[], Mapping[str, str]]) -> Mapping[str, str]:
-        """The values of the kind's selectable fields; ``read`` works them out the first time."""
+        """The kind's selectable fields; ``read`` computes them the first time."""
         place = f"fields:{kind.api_version}"
         found = self._recall(place)
         if found is None:

@@ -51,7 +51,7 @@ def joined(head: bytes, parts: Parts, items: list[Item]) -> Iterator[Buffer]:
 
 
 def laid_out(form: AnswerForm, head: bytes, members: Iterable[bytes]) -> Iterator[bytes]:
-    """A list as people read it; ``head`` is JSON up to the bracket before the first member."""
+    """A list in YAML or indented; ``head`` is JSON up to the bracket before the first member."""
     if form.media == YAML:
         yield yaml_encoding.write(head + _TAIL).removesuffix(b" []\n") + b"\n"
         for member in members:
@@ -74,7 +74,6 @@ def laid_out(form: AnswerForm, head: bytes, members: Iterable[bytes]) -> Iterato
 
 
 def gzipped(pieces: Iterable[Buffer]) -> Iterator[bytes]:
-    """A body as one gzip stream."""
     compressor = zlib.compressobj(LEVEL, zlib.DEFLATED, _GZIP)
     for piece in pieces:
         for at in range(0, len(piece), TURN):

@@ -33,18 +33,16 @@ class WriteFence(msgspec.Struct, frozen=True):
 
     @property
     def key(self) -> str:
-        """The store's key of the Lease."""
         return f"{ROOT}coordination.k8s.io/leases/{self.namespace}/{self.lease}"
 
     def holds(self, lease: bytes) -> bool:
-        """Whether the Lease, as stored, still is in the transition that the write was made in."""
+        """Whether the stored Lease is still in the write's transition."""
         live = codec.decode(lease)
         if self.uid and live["metadata"].get("uid") != self.uid:
             return False
         return ((live.get("spec") or {}).get("leaseTransitions") or 0) == self.transitions
 
     def broken(self) -> errors.StatusError:
-        """The refusal of a write whose leadership is over."""
         return errors.StatusError(
             409,
             "Fenced",
@@ -57,7 +55,7 @@ class WriteFence(msgspec.Struct, frozen=True):
 
 
 def fence_of(headers: Mapping[str, str]) -> WriteFence | None:
-    """The fence that a request carries, if any; 400 for one that can't be read."""
+    """The fence of a request, if any; 400 for a malformed one."""
     text = headers.get(HEADER)
     if text is None:
         return None

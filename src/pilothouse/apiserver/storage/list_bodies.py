@@ -85,7 +85,7 @@ _UNMADE = _Block((), EMPTY)
 
 
 class _Packed(msgspec.Struct, frozen=True):
-    """A whole gzipped body, and where in it the items are: under another head they can be used again."""
+    """A gzipped body and where its items are, which can be reused with another head."""
 
     revision: int
     body: bytes
@@ -106,8 +106,6 @@ class _Packed(msgspec.Struct, frozen=True):
 
 
 class _Kept:
-    """What is kept of one view."""
-
     __slots__ = ("blocks", "packed", "plain", "shape", "stamp", "weight")
 
     def __init__(self, collection: Collection) -> None:
@@ -120,7 +118,7 @@ class _Kept:
         self.blocks: dict[str, _Block] = {}
 
     def renew(self, collection: Collection) -> None:
-        """Let go of what the collection's changes have made wrong."""
+        """Drop what changes of the collection have made invalid."""
         if self.stamp == collection.stamp:
             return
         self.stamp = collection.stamp
@@ -139,15 +137,12 @@ class _Kept:
 
 
 class ListBodies:
-    """Rendered lists, the least used forgotten first."""
-
     def __init__(self, budget: int = BUDGET) -> None:
         self._budget = budget
         self._weight = 0
         self._kept: OrderedDict[Hashable, _Kept] = OrderedDict()
 
     def plain(self, view: ListView, listing: ListResult) -> bytes | ChunkedBody:
-        """The body as it is."""
         head = view.head(listing)
         if not listing.whole:
             items = listing.read()
@@ -172,7 +167,7 @@ class ListBodies:
         return body
 
     async def gzipped(self, view: ListView, listing: ListResult, at_least: int) -> bytes | ChunkedBody | None:
-        """The body as a gzip stream; None if it is too small to be worth it."""
+        """The body as a gzip stream; None if it is too small."""
         head = store(view.head(listing))
         if not listing.whole:
             return await self._gzipped_part(view, listing, at_least)
@@ -212,7 +207,7 @@ class ListBodies:
         return gzip_of((store(plain), *await _deflate_all([data]), _PACKED_TAIL))
 
     def _packed_pieces(self, view: ListView, head: Deflated, items: list[Item]) -> Iterator[bytes]:
-        """A large list as a gzip stream. What is deflated meanwhile is kept at once for other requests."""
+        """A large list as a gzip stream. Deflated blocks are cached at once for other requests."""
         kept = self._find(view)
         self._keep(view, kept)
         shape, used, whole = kept.shape, set[str](), GzipChecksum()
@@ -242,7 +237,7 @@ class ListBodies:
         yield whole.add(_PACKED_TAIL) + whole.end()
 
     async def _pack(self, kept: _Kept, view: ListView, items: list[Item]) -> Deflated:
-        """The items, deflated: known blocks as they are, the others made now."""
+        """The items, deflated: cached blocks, and the others made now."""
         shape, known = kept.shape, kept.blocks
         blocks: dict[str, _Block] = {}
         making: list[tuple[str, tuple[int, ...], bytes]] = []
@@ -318,5 +313,4 @@ async def _deflate_all(parts: list[bytes]) -> list[Deflated]:
 
 
 async def gzip_body(body: bytes) -> bytes:
-    """Any other body as a gzip stream."""
     return gzip_of(await _deflate_all([body]))

@@ -35,8 +35,6 @@ class RevisionMatch(Enum):
 
 
 class ListOptions(msgspec.Struct, frozen=True):
-    """What a list is asked for."""
-
     want: RevisionMatch = RevisionMatch.LATEST
     revision: int = 0
     limit: int = 0
@@ -46,8 +44,6 @@ class ListOptions(msgspec.Struct, frozen=True):
 
 
 class WatchOptions(msgspec.Struct, frozen=True):
-    """What a watch is asked for."""
-
     initial: bool = True
     """Begin with an ADDED event for everything there is."""
     revision: int | None = None
@@ -63,7 +59,6 @@ class WatchOptions(msgspec.Struct, frozen=True):
 
 @lru_cache(maxsize=1024)
 def for_list(query: str) -> ListOptions:
-    """The options of a list, or 400/422."""
     params = _params(query)
     revision_text, match = params.get("resourceVersion", ""), params.get("resourceVersionMatch", "")
     limit = max(_integer(params, "limit"), 0)
@@ -102,7 +97,6 @@ def for_list(query: str) -> ListOptions:
 
 @lru_cache(maxsize=1024)
 def for_watch(query: str) -> WatchOptions:
-    """The options of a watch, or 400/422."""
     params = _params(query)
     revision_text, match = params.get("resourceVersion", ""), params.get("resourceVersionMatch", "")
     asked = params.get("sendInitialEvents")

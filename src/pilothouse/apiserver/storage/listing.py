@@ -34,8 +34,6 @@ _TOO_OLD = "The resourceVersion for the provided list is too old."
 
 
 class ListResult(msgspec.Struct, frozen=True):
-    """What a list shows."""
-
     read: Callable[[], list[Item]]
     """The items. A whole selection is only gathered when asked for, so ask before anything is awaited."""
     revision: int
@@ -49,7 +47,7 @@ class ListResult(msgspec.Struct, frozen=True):
 
 
 async def find(cache: WatchCache, selection: Selection, options: ListOptions) -> ListResult:
-    """The listing that the options ask for. Raises 410, 429, 503 or 504."""
+    """The listing for the options. Raises 410, 429, 503 or 504."""
     cache.check_ready()
     revision, token = options.revision, options.token
     if options.want is RevisionMatch.NEXT_PAGE and token is not None:

@@ -79,8 +79,6 @@ class WriteOutcome(msgspec.Struct, frozen=True):
 
 
 class ObjectStorage:
-    """Reads and writes the objects of a store, one at a time."""
-
     def __init__(self, store: Store, guesses: CachedValues, large: LargeWrites | None = None) -> None:
         self._store = store
         self._guesses = guesses
@@ -89,14 +87,13 @@ class ObjectStorage:
         self._turns = KeyedLocks()
 
     async def find(self, key: str) -> StoredValue | None:
-        """The latest value of a key."""
         try:
             return await self._store.get(key)
         except StoreError as problem:
             raise _status_error(problem) from None
 
     async def glance(self, key: str) -> StoredValue | None:
-        """A value of the key that may be a little old; None only if the key is certainly absent."""
+        """A value of the key that may be slightly old; None only if the key is certainly absent."""
         guess, certain = self._at_hand(key)
         return guess if certain or guess is not None else await self.find(key)
 
@@ -109,7 +106,6 @@ class ObjectStorage:
         return (self._guesses.peek(key), True) if self._guesses.revision == current else (None, False)
 
     async def count(self, prefix: str) -> int:
-        """The number of objects below a prefix."""
         try:
             page = await self._store.list(prefix, limit=1)
         except StoreError as problem:

@@ -87,7 +87,7 @@ class OpenWatch:
         self.sink.write(StreamChunk.of(lines))
 
     def end(self, problem: StatusError | None = None) -> None:
-        """End the stream, saying why if there is a reason."""
+        """End the stream, with an error if there is one."""
         if not self.done.done():
             # No error fits in the middle of a line; the client finds it incomplete and watches again.
             if problem is not None and not self.rest:
@@ -95,7 +95,7 @@ class OpenWatch:
             self.done.set_result(None)
 
     def forbidden(self) -> bool:
-        """Whether its user has lost the right to it; then this is its end."""
+        """Whether its user has lost access; then it ends."""
         if self.allowed is None or self.allowed():
             return False
         self.synced = False

@@ -51,7 +51,7 @@ class Selection:
 
     @property
     def selective(self) -> bool:
-        """True if it leaves out some of what is below its prefix."""
+        """Whether it excludes anything below its prefix."""
         return self._labels is not None or self._fields is not None
 
     def covers(self, event: CacheEvent) -> bool:
@@ -126,7 +126,7 @@ def _finder(path: str) -> Callable[[Any], Any]:
 
 
 def _when_absent(kind: Kind, path: str) -> str:
-    """How a field that is not there is selected: Kubernetes' own kinds take a missing boolean for false."""
+    """The value of an absent field: Kubernetes' own kinds take a missing boolean for false."""
     node: Schema | None = kind.schema
     for name in path.strip(".").split("."):
         node = node.properties.get(name) if node is not None else None

@@ -43,7 +43,7 @@ log = logging.getLogger(__name__)
 
 
 class CacheListener(Protocol):
-    """Whoever passes changes on."""
+    """Follows the changes of a cache."""
 
     def happened(self, collection: Collection, event: CacheEvent) -> None:
         """A change is in the collection; its batch may not be complete yet."""
@@ -52,12 +52,10 @@ class CacheListener(Protocol):
         """A batch is complete; ``cache.revision`` has moved."""
 
     def broken(self) -> None:
-        """The cache was listed anew: what happened since the last ``advanced`` can't be told."""
+        """The cache was listed again: changes since the last ``advanced`` are unknown."""
 
 
 class WatchCache:
-    """Everything below the root, as of one revision."""
-
     def __init__(
         self, store: Store, catalog: KindCatalog, clock: Clock, rng: Random, *, bounds: Bounds | None = None
     ) -> None:
@@ -91,7 +89,6 @@ class WatchCache:
     # What is here
 
     def get(self, path: str, key: str) -> Item | None:
-        """An item by the path of its resource and its key."""
         collection = self._collections.get(path)
         return collection.items.get(key) if collection is not None else None
 
@@ -110,32 +107,29 @@ class WatchCache:
         return list(self._collections.values())
 
     def path_of(self, key: str) -> str:
-        """The path of the resource that a key belongs to."""
         first, _, rest = key[len(ROOT) :].partition("/")
         if "." in first or first in self._groups:
             return f"{first}/{rest.partition('/')[0]}"
         return first
 
     def reshape(self, path: str, derive: Derive | None) -> None:
-        """Serve a resource's items in another way from now on: its schema changed."""
+        """Serve a resource's items by another schema."""
         self.collection(path).reshape(derive)
 
     def listen(self, listener: CacheListener) -> None:
         self._listeners.append(listener)
 
     def check_ready(self) -> None:
-        """429 while the first listing is under way."""
         if not self.ready:
             raise errors.too_many_requests("storage is (re)initializing")
 
     async def filled(self) -> None:
-        """Wait for the first listing."""
         await self._filled.wait()
 
     # How current it is
 
     async def problem(self) -> str:
-        """Why what is here may not be what is in the store; empty if it is."""
+        """Why the cache may differ from the store, or empty."""
         if not self.ready:
             return "the first listing of the store is under way"
         if not self._following:
@@ -188,7 +182,6 @@ class WatchCache:
     # How it is kept
 
     async def run(self) -> None:
-        """Follow the store until cancelled."""
         while True:
             self._follower = asyncio.create_task(self._follow())
             try:
@@ -200,7 +193,7 @@ class WatchCache:
                 self._follower.result()
 
     def rebuild(self) -> None:
-        """List the store anew: what is here can't be trusted."""
+        """List the store again."""
         self._stale = True
         if self._follower is not None:
             self._follower.cancel()
@@ -298,7 +291,7 @@ class WatchCache:
                 log.exception("a change of %s was not taken in by %s", event.key, type(listener).__name__)
 
     def _arrive(self) -> None:
-        """Tell everyone who waits for the revision that has been reached."""
+        """Wake the waiters for the current revision."""
         if self.revision >= self._target:
             self._filled.set()
         if self._waiting:

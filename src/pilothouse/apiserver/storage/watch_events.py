@@ -31,8 +31,6 @@ _INITIAL_END = {"k8s.io/initial-events-end": "true"}
 
 
 class Lines:
-    """Writes events as one view sees them."""
-
     __slots__ = ("_collection", "_include", "_now", "_transform", "selection")
 
     def __init__(
@@ -52,7 +50,7 @@ class Lines:
 
     @property
     def tabular(self) -> bool:
-        """True for tables: the first event of each watch carries the columns, which the others leave out."""
+        """Whether these are tables, of which only the first event of each watch has columns."""
         return self._transform == TABLE
 
     def of(self, event: CacheEvent, *, columns: bool = False) -> bytes:
@@ -85,7 +83,7 @@ class Lines:
         return self._parts(ADDED, item, item.revision, columns)
 
     def bookmark(self, revision: int, *, initial_end: bool = False) -> bytes:
-        """A line that says: up to this revision you have seen everything."""
+        """A line that marks a revision up to which everything was sent."""
         kind = self.selection.served.kind
         metadata: dict[str, object] = {"resourceVersion": str(revision)}
         if initial_end:
@@ -122,5 +120,5 @@ class Lines:
 
 
 def error_line(problem: StatusError) -> bytes:
-    """The last line of a watch that can't go on."""
+    """The last line of a watch that fails."""
     return b'{"type":"ERROR","object":%b}\n' % codec.dump(problem.to_dict())

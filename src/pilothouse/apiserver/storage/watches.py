@@ -30,8 +30,6 @@ most watches are authorized only when they begin."""
 
 
 class WatchOpener:
-    """Opens watches."""
-
     def __init__(self, cache: WatchCache, fanout: WatchFanout, clock: Clock, rng: random.Random) -> None:
         self._cache = cache
         self._fanout = fanout
@@ -69,7 +67,7 @@ class WatchOpener:
         return min(float(options.timeout), LONGEST) or self._rng.uniform(SHORTEST, LONGEST)
 
     async def _settle(self, options: WatchOptions) -> None:
-        """Wait until the cache is as current as the initial state has to be."""
+        """Wait until the cache is as current as the initial state must be."""
         if options.revision is None:
             if not await self._cache.fresh():
                 raise errors.timeout("the watch cache is behind the store", retry_after=1)

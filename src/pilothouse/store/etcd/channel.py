@@ -63,8 +63,6 @@ _GRAIN = 0.05
 
 
 class Channel(asyncio.Protocol):
-    """See the module. Made by ``connect``."""
-
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.retired = False
         """It takes no more calls."""
@@ -181,7 +179,7 @@ class Channel(asyncio.Protocol):
                 return
 
     def grant(self, exchange: StreamExchange) -> None:
-        """Everything that came on this stream has been taken: let the server send as much again."""
+        """The stream's bytes have been read: let the server send as many again."""
         if exchange.owed >= _STREAM_WINDOW // 2 and exchange.id in self._open:
             self._write(frame(WINDOW_UPDATE, 0, exchange.id, number(exchange.owed)))
             exchange.owed = 0
@@ -195,7 +193,7 @@ class Channel(asyncio.Protocol):
             exchange.finish(failed)
 
     def _end(self, exchange: StreamExchange, failed: CallFailed | None) -> None:
-        """A stream is over; one that waits may take its place."""
+        """A stream is over; a waiting one may take its place."""
         del self._open[exchange.id]
         if self._blocked:
             self._blocked.pop(exchange.id, None)
@@ -237,7 +235,7 @@ class Channel(asyncio.Protocol):
             self._arm(max(first, now + _GRAIN))
 
     def _keep_alive(self) -> None:
-        """etcd takes pings only from those who have calls open."""
+        """etcd accepts pings only while calls are open."""
         if self._pinged and not self._heard:
             self._lose("UNAVAILABLE", f"no sign of life for {_QUIET + _ANSWERED_WITHIN:g} s")
             return
@@ -307,7 +305,7 @@ class Channel(asyncio.Protocol):
             self._owed = 0
 
     def _check_known(self, id: int) -> None:
-        """What comes late for a call that has ended is passed over; what comes for none is a fault."""
+        """Late frames of an ended call are ignored; those of an unknown one are an error."""
         if id >= self._next or not id & 1:
             raise ProtocolError(f"stream {id} was never opened")
 
@@ -397,7 +395,6 @@ class Channel(asyncio.Protocol):
         self._lose("UNAVAILABLE", f"the connection was lost: {error or 'closed by the server'}")
 
     def close(self) -> None:
-        """End the connection, and with it every call."""
         self._lose("UNAVAILABLE", "the connection is closed")
 
     def _lose(self, code: str, details: str) -> None:
@@ -429,7 +426,7 @@ class Channel(asyncio.Protocol):
         self._outgoing.append(data)
 
     def _flush(self) -> None:
-        """All that was written in a turn of the loop goes out at once: each write would be a system call."""
+        """Write all of a turn of the loop at once: each write is a system call."""
         outgoing, self._outgoing = self._outgoing, []
         if self._transport is not None and self._lost is None:
             self._transport.write(b"".join(outgoing))

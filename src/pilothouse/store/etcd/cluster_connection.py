@@ -24,8 +24,6 @@ from pilothouse.store.interface import StoreError, Unavailable
 
 
 class Method(msgspec.Struct, frozen=True):
-    """A method of etcd's API."""
-
     path: str
     answer: Any
 
@@ -43,7 +41,7 @@ _PAUSE = 0.1
 
 
 class GrpcRefused(Exception):
-    """etcd has answered, and the answer is no."""
+    """etcd answered with an error."""
 
     def __init__(self, code: str, details: str) -> None:
         super().__init__(details)
@@ -52,8 +50,6 @@ class GrpcRefused(Exception):
 
 
 class ClusterConnection:
-    """The cluster, by whichever endpoint works."""
-
     def __init__(
         self,
         endpoints: Sequence[str],
@@ -81,7 +77,7 @@ class ClusterConnection:
         return self._endpoints[self._used]
 
     def move_on(self, failed: MemberEndpoint) -> None:
-        """Use the next endpoint, unless another call that failed has seen to it already."""
+        """Use the next endpoint, unless another failed call has done so."""
         failed.version = ""
         if self.endpoint is failed:
             self._used = (self._used + 1) % len(self._endpoints)
@@ -142,12 +138,12 @@ class ClusterConnection:
         return self._token
 
     async def renew_if_stale(self, details: str) -> None:
-        """Get another token if these words of etcd's say that the one in use is not valid any more."""
+        """Get another token if etcd says that the one in use is no longer valid."""
         if self._user and _is_stale_token(details):
             await self._authenticate(self._token)
 
     async def _authenticate(self, stale: str) -> None:
-        """Get another token than ``stale``; whoever comes at the same time shares it."""
+        """Get another token than ``stale``; concurrent callers share it."""
         async with self._authenticating:
             if self._token != stale:
                 return

@@ -40,8 +40,6 @@ class StreamLost(Exception):
 
 
 class EtcdWatch:
-    """An async context manager and the iterator that it gives."""
-
     def __init__(
         self, connection: ClusterConnection, key: bytes, end: bytes, *, after: int, base: int, patience: float
     ) -> None:
@@ -105,7 +103,7 @@ class EtcdWatch:
         self._changed.set()
 
     def _stopped_reading(self, reading: asyncio.Task[None]) -> None:
-        """Whatever ended it, whoever waits for changes must not wait for ever."""
+        """However reading ended, wake the readers."""
         if not reading.cancelled() and (error := reading.exception()) is not None:
             failure = StoreError(f"the watch broke off: {error!r}")
             failure.__cause__ = error
@@ -152,7 +150,7 @@ class EtcdWatch:
     async def _take(
         self, messages: list[bytes], fragments: list[Any], stream: BidiStream, endpoint: MemberEndpoint
     ) -> list[Any]:
-        """Make one batch of all these messages. Gives the events of a response of which more is to come."""
+        """Make one batch of these messages. Returns the events of an incomplete response."""
         changes: list[Change] = []
         mark = 0
         try:
@@ -203,13 +201,13 @@ class EtcdWatch:
                 self.ask_for_mark()
 
     async def _stopped(self, response: Any) -> None:
-        """A watcher has ended: the one that counts, with a reason to be raised, or another."""
+        """A watcher has ended: the current one, with a reason to raise, or another."""
         if self._stream is None or response.watch_id == self._relay.runner:
             await self._explain(response)
         self._relay.drop(response.watch_id)
 
     def _run_on(self, changes: list[Change], mark: int, current: int, stream: BidiStream) -> None:
-        """Let the watcher that is ahead take over where it can; start some where there is far to go."""
+        """Let the watcher ahead take over if possible; start more if far behind."""
         while True:
             position = max(self._position, mark, changes[-1].revision if changes else 0)
             events, stopping = self._relay.pass_on(position)

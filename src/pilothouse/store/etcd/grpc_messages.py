@@ -18,7 +18,6 @@ LARGEST = (1 << 31) - 1
 
 
 def enveloped(message: bytes) -> bytes:
-    """A message as it is sent."""
     return _HEAD.pack(0, len(message)) + message
 
 
@@ -42,8 +41,6 @@ def length_at(data: bytes, at: int) -> int:
 
 
 class MessageReader:
-    """Messages out of the bytes of one stream."""
-
     def __init__(self) -> None:
         self._parts: list[bytes] = []
         self._held = 0

@@ -48,11 +48,11 @@ class HistoryReplay:
         return list(self._starts.items())
 
     def began(self, watcher: int) -> None:
-        """etcd has announced it: from here on, what it brings is in order with everything else."""
+        """etcd has announced it: from here on its events are in order."""
         self._announced.add(watcher)
 
     def take(self, watcher: int, events: Sequence[Any]) -> Sequence[Any]:
-        """What counts of a watcher's events."""
+        """The events of a watcher that count now."""
         if watcher == self.runner:
             return events
         if watcher in self._held:

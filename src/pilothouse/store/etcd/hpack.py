@@ -44,7 +44,7 @@ _POST, _HTTP, _HTTPS = b"\x83", b"\x86", b"\x87"
 def request_block(
     path: str, *, authority: str, secure: bool, metadata: Iterable[tuple[str, str]] = ()
 ) -> bytes:
-    """The headers of a gRPC request, every one spelt out."""
+    """The headers of a gRPC request, all as literals."""
     fields = [
         (":path", path),
         (":authority", authority),
@@ -120,7 +120,7 @@ def _text(block: bytes, at: int) -> tuple[str, int]:
 
 
 def _literal(name: str, value: str) -> bytes:
-    """A field spelt out, not to be remembered."""
+    """A literal field that is not indexed."""
     return b"\x00" + _plain(name) + _plain(value)
 
 

@@ -70,7 +70,7 @@ _LENGTHS = {RST_STREAM: 4, PING: 8, WINDOW_UPDATE: 4, PRIORITY: 5}
 
 
 class ProtocolError(Exception):
-    """The other side does not speak HTTP/2, or not well. The connection can't go on."""
+    """The other side violates HTTP/2. The connection must end."""
 
     def __init__(self, message: str, code: int = PROTOCOL_ERROR) -> None:
         super().__init__(message)
@@ -78,8 +78,6 @@ class ProtocolError(Exception):
 
 
 class FrameReader:
-    """Frames out of a stream of bytes."""
-
     def __init__(self) -> None:
         self.fault: ProtocolError | None = None
         self._rest = b""
@@ -158,7 +156,6 @@ class FrameReader:
 
 
 def frame(kind: int, flags: int, stream: int, payload: bytes = b"") -> bytes:
-    """A frame as it goes out."""
     return head(kind, flags, stream, len(payload)) + payload
 
 
@@ -175,7 +172,6 @@ def unpadded(payload: bytes) -> bytes:
 
 
 def settings(values: Mapping[int, int]) -> bytes:
-    """The payload of a SETTINGS frame."""
     return b"".join(_SETTING.pack(key, value) for key, value in values.items())
 
 

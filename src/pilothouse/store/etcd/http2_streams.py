@@ -27,14 +27,13 @@ class FrameSender(Protocol):
         """Send data, as soon as windows allow."""
 
     def grant(self, exchange: StreamExchange) -> None:
-        """Everything that came has been taken: let the server send as much again."""
+        """Received bytes have been read: let the server send as many again."""
 
-    def abandon(self, exchange: StreamExchange, failed: CallFailed) -> None:
-        """End the exchange from our side."""
+    def abandon(self, exchange: StreamExchange, failed: CallFailed) -> None: ...
 
 
 class StreamExchange(ABC):
-    """A stream of HTTP/2 as both kinds of calls have it."""
+    """An HTTP/2 stream, for both kinds of calls."""
 
     __slots__ = ("deadline", "id", "owed", "unsent", "window")
 
@@ -52,15 +51,14 @@ class StreamExchange(ABC):
     @property
     @abstractmethod
     def done(self) -> bool:
-        """Nobody waits for it any more."""
+        """Whether its caller no longer waits."""
 
     @abstractmethod
     def take(self, data: bytes) -> bool:
         """Bytes of the answer. True if they leave nothing waiting for a reader."""
 
     @abstractmethod
-    def finish(self, failed: CallFailed | None) -> None:
-        """The end of the answer."""
+    def finish(self, failed: CallFailed | None) -> None: ...
 
 
 class UnaryCall(StreamExchange):
@@ -111,7 +109,7 @@ class BidiStream(StreamExchange):
         return self._failed is not None
 
     def send(self, message: bytes) -> None:
-        """Send a message; nothing happens if the stream has ended, of which ``receive`` tells."""
+        """Send a message; ignored if the stream has ended, which ``receive`` raises."""
         if self._failed is None:
             self._carrier.send(self, grpc_messages.enveloped(message), last=False)
 
@@ -130,7 +128,6 @@ class BidiStream(StreamExchange):
         return messages
 
     def cancel(self) -> None:
-        """No more of this."""
         self._carrier.abandon(self, CallFailed("CANCELLED", "the stream was cancelled"))
 
     def take(self, data: bytes) -> bool:

@@ -43,7 +43,6 @@ class LeasePool:
             return lease.id
 
     def forget(self, id: int) -> None:
-        """The lease is gone at the server."""
         self._leases = {ttl: lease for ttl, lease in self._leases.items() if lease.id != id}
 
     async def _grant(self, ttl: float) -> _Lease:

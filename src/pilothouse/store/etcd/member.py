@@ -39,8 +39,6 @@ class Tls(msgspec.Struct, frozen=True):
 
 
 class MemberEndpoint:
-    """One member, as it is reached."""
-
     def __init__(self, url: str, *, tls: Tls | None, confidential: bool, patience: float) -> None:
         """``confidential``: a password goes over it, so it has to be TLS, or not leave this machine."""
         parts = urlsplit(url if "//" in url else f"//{url}", scheme="https" if tls else "http")

@@ -45,8 +45,6 @@ _PAGE = 2000
 
 
 class EtcdStore:
-    """See the module. Made by ``open``."""
-
     def __init__(
         self, connection: ClusterConnection, *, prefix: str, progress_every: float, watch_patience: float
     ) -> None:

@@ -67,8 +67,6 @@ _read_namespace: Final = msgspec.json.Decoder(_Namespace).decode
 
 
 class PodSecurity:
-    """Admits pods, templates of pods, and the labels of namespaces."""
-
     def __init__(self, configuration: PodSecurityConfiguration, cache: WatchCache, clock: Clock) -> None:
         self._defaults = configuration.defaults
         self._exempt = configuration.exemptions
@@ -118,7 +116,7 @@ class PodSecurity:
         return await existing_violations(items, namespace, enforce, self._exempt.runtime_classes, self._clock)
 
     def _ignored_policy(self, name: str, policy: NamespacePolicy, labels: Mapping[str, str]) -> str:
-        """What to say about labels that ask for something in a namespace that is exempt."""
+        """The warning about policy labels in a namespace that is exempt."""
         if policy.is_privileged or policy.is_equivalent(self._defaults):
             return ""
         asked = []
@@ -253,7 +251,7 @@ def _joined(problems: list[FieldError]) -> str:
 
 
 def _is_stricter(new: LevelVersion, old: LevelVersion) -> bool:
-    """Whether pods that were allowed may not be any more."""
+    """Whether pods that were allowed may now be refused."""
     if new == old or new.level == PRIVILEGED:
         return False
     return new.version != old.version or strictness(new.level) > strictness(old.level)

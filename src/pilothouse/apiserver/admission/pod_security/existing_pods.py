@@ -38,7 +38,7 @@ class _Spec(msgspec.Struct, rename="camel"):
 
 
 class _Pod(msgspec.Struct):
-    """As much of a pod as says in which order they are looked at."""
+    """The fields of a pod that determine the order of evaluation."""
 
     metadata: _Metadata
     spec: _Spec
@@ -55,7 +55,7 @@ _read_pod: Final = msgspec.json.Decoder(_Pod).decode
 async def existing_violations(
     items: Sequence[Item], namespace: str, enforce: LevelVersion, exempt: frozenset[str], clock: Clock
 ) -> list[str]:
-    """The warnings about a namespace's pods. ``exempt`` are the runtime classes that are not looked at."""
+    """The warnings about a namespace's pods. ``exempt`` are runtime classes that are not evaluated."""
     deadline = clock.monotonic() + SECONDS
     ordered = await _ordered(items, exempt)
     found: dict[str, list[str]] = {}

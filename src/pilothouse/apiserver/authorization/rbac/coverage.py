@@ -24,7 +24,7 @@ billions."""
 
 
 def count_atoms(rules: Iterable[PolicyRule]) -> int:
-    """How many atoms there are, without making them."""
+    """The number of atoms, computed without making them."""
     return sum(
         len(rule.verbs) * (len(rule.groups) * len(rule.resources) * max(1, len(rule.names)) + len(rule.urls))
         for rule in rules
@@ -32,12 +32,10 @@ def count_atoms(rules: Iterable[PolicyRule]) -> int:
 
 
 def missing(held: Sequence[PolicyRule], wanted: Iterable[PolicyRule]) -> list[PolicyRule]:
-    """The atoms of ``wanted`` that are not held."""
     return [atom for rule in wanted for atom in atoms(rule) if not any(_covers(each, atom) for each in held)]
 
 
 def atoms(rule: PolicyRule) -> Iterator[PolicyRule]:
-    """A rule in its smallest parts."""
     names = tuple((name,) for name in rule.names) or _UNNAMED
     for group, resource, verb, name in product(rule.groups, rule.resources, rule.verbs, names):
         yield PolicyRule((verb,), (group,), (resource,), name)
@@ -46,7 +44,7 @@ def atoms(rule: PolicyRule) -> Iterator[PolicyRule]:
 
 
 def describe(rules: Iterable[PolicyRule]) -> str:
-    """Atoms in lines for people: those that differ in their verb alone share one."""
+    """Atoms in lines for people, those that differ only in their verb in one."""
     verbs: dict[PolicyRule, list[str]] = {}
     lines = set()
     for rule in rules:

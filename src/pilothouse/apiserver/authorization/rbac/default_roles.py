@@ -46,12 +46,10 @@ _OWN = "pilothouse.io"
 
 
 def cluster_roles() -> list[Object]:
-    """All ClusterRoles."""
     return [*_people(), *_visitors(), *_components(), *_ours(), *CONTROLLER_ROLES]
 
 
 def cluster_bindings() -> list[Object]:
-    """All ClusterRoleBindings."""
     controllers = (each["metadata"]["name"] for each in CONTROLLER_ROLES)
     return [
         binding("cluster-admin", group("system:masters")),
@@ -84,7 +82,6 @@ def roles() -> list[Object]:
 
 
 def bindings() -> list[Object]:
-    """The RoleBindings of ``kube-system``."""
     return [
         namespaced(
             binding(
@@ -100,7 +97,7 @@ def bindings() -> list[Object]:
 
 
 def _people() -> Iterable[Object]:
-    """What is bound to people: everything, or a share of a namespace."""
+    """Roles for people: everything, or a share of a namespace."""
     yield plain("cluster-admin", verbs("*", "*", "*"), paths("*", "*"))
     yield _aggregate("admin", ADMIN_LABEL)
     yield _aggregate("edit", EDIT_LABEL, ADMIN_LABEL)
@@ -156,7 +153,7 @@ def _people() -> Iterable[Object]:
 
 
 def _visitors() -> Iterable[Object]:
-    """What whoever is known, or anyone at all, may see."""
+    """What authenticated or anonymous users may see."""
     yield plain(
         "system:basic-user",
         verbs("create", "selfsubjectaccessreviews selfsubjectrulesreviews", "authorization.k8s.io"),
@@ -182,7 +179,7 @@ def _visitors() -> Iterable[Object]:
 
 
 def _components() -> Iterable[Object]:
-    """What Kubernetes' own components are given."""
+    """Roles of Kubernetes' own components."""
     reviews = (
         verbs("create", "tokenreviews", "authentication.k8s.io"),
         verbs("create", "subjectaccessreviews", "authorization.k8s.io"),

@@ -32,24 +32,19 @@ _PLURALS = {"Role": "roles", "ClusterRole": "clusterroles"}
 
 
 class RuleSource(Protocol):
-    """Who holds what."""
-
     def rules_of(self, user: User, namespace: str) -> tuple[list[PolicyRule], list[str]]:
         """A user's rules in a namespace, and which roles could not be found."""
 
-    def role(self, namespace: str, name: str) -> tuple[PolicyRule, ...] | None:
-        """The rules of a role."""
+    def role(self, namespace: str, name: str) -> tuple[PolicyRule, ...] | None: ...
 
 
 class Escalation:
-    """The check of every write to a role or binding."""
-
     def __init__(self, authorizer: Authorizer, holdings: RuleSource) -> None:
         self._authorizer = authorizer
         self._holdings = holdings
 
     def check(self, call: ResourceRequest, new: Object, old: Object | None) -> None:
-        """403 if the writer would hand on more than they hold. ``old`` is None for a new object."""
+        """403 if the writer would grant more than they have. ``old`` is None for a new object."""
         kind = call.served.kind
         if kind.group != GROUP or MASTERS in call.request.user.groups:
             return
@@ -116,6 +111,6 @@ def _aggregates(role: Object) -> bool:
 
 
 def _substance(obj: Object) -> Object:
-    """An object without what is not asked about."""
+    """An object without the fields that are not checked."""
     metadata = {name: value for name, value in obj["metadata"].items() if name not in _NOT_ASKED_ABOUT}
     return {**obj, "metadata": metadata}

@@ -32,14 +32,14 @@ _LONGEST = 1024
 
 
 class CachedDecision(msgspec.Struct, frozen=True):
-    """The decision for objects of any name, and for those named in rules that allow more."""
+    """The decision for any object name, and for names that rules allow besides."""
 
     general: AuthorizationDecision
     named: Mapping[str, AuthorizationDecision] = {}
 
 
 class RBACAuthorizer:
-    """Decides by the roles and bindings in the cache. A listener of it."""
+    """Decides by the roles and bindings in the cache, as a listener of it."""
 
     def __init__(self, cache: WatchCache) -> None:
         self._cache = cache
@@ -67,8 +67,7 @@ class RBACAuthorizer:
         return verdict.named.get(attributes.name, verdict.general)
 
     def rules_of(self, user: User, namespace: str) -> tuple[list[PolicyRule], list[str]]:
-        """All rules that a user holds in a namespace, and what could not be told because a role is
-        missing."""
+        """All rules of a user in a namespace, and the missing roles."""
         rules: list[PolicyRule] = []
         absences: list[str] = []
         for held in self._grants.of(user, namespace):
@@ -84,7 +83,6 @@ class RBACAuthorizer:
 
     @property
     def remembered(self) -> int:
-        """How many verdicts are kept."""
         return len(self._verdicts)
 
     # How a verdict is reached
@@ -120,11 +118,9 @@ class RBACAuthorizer:
             self._verdicts.clear()
             self._follow(collection.path, event.key, event.after.value if event.after is not None else None)
 
-    def advanced(self) -> None:
-        """Nothing waits for the end of a batch: no decision is made within one."""
+    def advanced(self) -> None: ...
 
     def broken(self) -> None:
-        """Read everything anew after the cache was listed anew."""
         self._grants = Grants()
         self._verdicts.clear()
         for path in _ROLES | _BINDINGS:

@@ -34,7 +34,6 @@ _POLICY = {
 
 
 async def make_roles(catalog: KindCatalog, objects: ObjectStorage, clock: Clock, uids: Uids) -> None:
-    """Create or mend everything of the policy."""
     work = []
     for plural, declared in _POLICY.items():
         served = catalog.find(GROUP, "v1", plural)
@@ -69,7 +68,7 @@ async def _ensure(
 
 
 def mended(live: Object, declared: Object) -> Object:
-    """The live object with what it lacks of the declared one; the same object if that is nothing."""
+    """The live object with what it lacks of the declared one; the same object if nothing."""
     metadata = live["metadata"]
     if (metadata.get("annotations") or {}).get(AUTOUPDATE) == "false":
         return live
@@ -94,8 +93,7 @@ def mended(live: Object, declared: Object) -> Object:
 
 
 def _replaced(live: Object, declared: Object) -> bool:
-    """A binding that has another role than it should: a role can't be exchanged, so the binding is made
-    anew."""
+    """Whether a binding has another role than declared: that is immutable, so the binding is recreated."""
     annotations = live["metadata"].get("annotations") or {}
     return live.get("roleRef") != declared.get("roleRef") and annotations.get(AUTOUPDATE) != "false"
 

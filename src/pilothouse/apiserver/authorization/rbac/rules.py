@@ -27,8 +27,6 @@ _FIELDS = {
 
 
 class PolicyRule(msgspec.Struct, frozen=True):
-    """What may be done, as the role says it."""
-
     verbs: tuple[str, ...] = ()
     groups: tuple[str, ...] = ()
     resources: tuple[str, ...] = ()
@@ -37,15 +35,13 @@ class PolicyRule(msgspec.Struct, frozen=True):
 
     @classmethod
     def read(cls, rule: Object) -> PolicyRule:
-        """A rule out of a role's list."""
         return cls(**{field: tuple(rule.get(name) or ()) for field, name in _FIELDS.items()})
 
     def write(self) -> dict[str, Any]:
-        """The rule as a role has it; what is empty is left out."""
         return {name: list(given) for field, name in _FIELDS.items() if (given := getattr(self, field))}
 
     def covers_resource(self, verb: str, group: str, resource: str, subresource: str) -> bool:
-        """Whether the rule is about this, names left aside."""
+        """Whether the rule covers this, apart from names."""
         return (
             (verb in self.verbs or ANY in self.verbs)
             and (group in self.groups or ANY in self.groups)
@@ -53,7 +49,7 @@ class PolicyRule(msgspec.Struct, frozen=True):
         )
 
     def covers_path(self, verb: str, path: str) -> bool:
-        """Whether the rule is about this path, which no resource has."""
+        """Whether the rule covers this non-resource path."""
         return (verb in self.verbs or ANY in self.verbs) and any(url_covers(url, path) for url in self.urls)
 
     def _has_resource(self, resource: str, subresource: str) -> bool:
@@ -66,15 +62,13 @@ class PolicyRule(msgspec.Struct, frozen=True):
 
 
 def read_rules(role: Object) -> tuple[PolicyRule, ...]:
-    """The rules of a Role or ClusterRole."""
     return tuple(PolicyRule.read(rule) for rule in role.get("rules") or ())
 
 
 def write_rules(rules: Iterable[PolicyRule]) -> list[dict[str, Any]]:
-    """Rules as a role has them."""
     return [rule.write() for rule in rules]
 
 
 def url_covers(pattern: str, path: str) -> bool:
-    """``pattern`` is the path itself, or a beginning of it that ends in a star."""
+    """Whether ``pattern`` is the path, or a prefix of it that ends in a star."""
     return pattern == path or (pattern.endswith(ANY) and path.startswith(pattern.rstrip(ANY)))

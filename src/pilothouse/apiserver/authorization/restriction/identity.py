@@ -26,7 +26,7 @@ _ACCOUNT = "system:serviceaccount:"
 
 
 class NodeUser(msgspec.Struct, frozen=True):
-    """A machine. Without a name it is nobody, and may do nothing."""
+    """A machine. Without a name it may do nothing."""
 
     name: str
 
@@ -49,7 +49,7 @@ Identity = NodeUser | JoiningMachine | PodBoundUser
 
 
 def identify(user: User) -> Identity | None:
-    """The identity by which a user may be restricted; None for everybody else."""
+    """The identity by which a user may be restricted; None for all others."""
     if NODES in user.groups:
         name = user.name[len(_NODE) :] if user.name.startswith(_NODE) else ""
         return NodeUser(name if is_node_name(name) else "")

@@ -45,22 +45,17 @@ _NOTHING = _Metadata()
 
 
 class KeptVolumes:
-    """Claims and volumes, as far as nodes have to do with them."""
-
     def __init__(self, cache: WatchCache) -> None:
         self._cache = cache
 
     def keeper(self, volume: str) -> str:
-        """The node that keeps a volume; empty if none of ours does."""
         return _keeper(self._marks(_VOLUMES, volume).annotations)
 
     def awaited(self, node: str, namespace: str, claim: str) -> bool:
-        """Whether a claim's volume is wanted on a node."""
         marks = self._marks(_CLAIMS, f"{namespace}/{claim}").annotations or {}
         return marks.get(SELECTED_NODE) == node
 
     def check(self, node: str, new: Object, old: Object | None) -> str:
-        """Why a node may not write a volume so; empty if it may."""
         metadata = new["metadata"]
         if _keeper(metadata.get("annotations")) != node:
             provisioners = ", ".join(sorted(PROVISIONERS))
@@ -105,7 +100,6 @@ def _check_change(node: str, new: Object, old: Object) -> str:
 
 
 def _fixed(volume: Object) -> tuple[Any, ...]:
-    """What a node may not change."""
     metadata, spec = volume["metadata"], volume.get("spec") or {}
     return (
         {field: value for field, value in spec.items() if field not in _MUTABLE},
@@ -115,7 +109,7 @@ def _fixed(volume: Object) -> tuple[Any, ...]:
 
 
 def _is_for_one_host(affinity: Any) -> bool:
-    """A malformed one would reach every decision about claims and pods; another node's would draw pods
+    """A malformed affinity would affect every decision about claims and pods; another node's would draw pods
     there."""
     match affinity:
         case {"required": {"nodeSelectorTerms": [{"matchExpressions": [{**expression}]}]}}:

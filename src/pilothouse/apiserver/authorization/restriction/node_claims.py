@@ -47,7 +47,7 @@ HOSTNAME = "kubernetes.io/hostname"
 
 
 class ControlPlaneNetwork(msgspec.Struct, frozen=True):
-    """What of the network belongs to the control plane."""
+    """The addresses and ranges of the control plane."""
 
     services: Network
     """Services have their addresses from here."""
@@ -71,13 +71,11 @@ MOST_OF_FAMILIES: Final = 2
 
 
 class NewClaims(Exception):
-    """A node claims what it did not before, which is judged by what others have: to be written again, with no
-    other such write under way (``Request.claims_alone``)."""
+    """A node makes new claims, which depend on those of others: retry with no other such write under way
+    (``Request.claims_alone``)."""
 
 
 class NodeClaims:
-    """Judges the claims of nodes by those of others."""
-
     def __init__(self, cache: WatchCache, territory: ControlPlaneNetwork) -> None:
         self._cache = cache
         self._territory = territory
@@ -117,8 +115,7 @@ class NodeClaims:
         return next(iter(problems), "")
 
     def pod_problem(self, node: str, new: Object, old: Object) -> str:
-        """Why a pod of a node can't have the addresses in its status; empty if it can. Services lead to them,
-        from every machine."""
+        """Why a pod's status can't have these addresses, or empty. Services of all machines lead to them."""
         if len((new.get("status") or {}).get("podIPs") or ()) > MOST_OF_FAMILIES:
             return "status.podIPs: there may be one address of IPv4 and one of IPv6"
         known = pod_address_texts(old)
@@ -136,8 +133,7 @@ class NodeClaims:
         return ""
 
     def serving_problem(self, asked: RequestedCertificate) -> str:
-        """Why a serving certificate would have names or addresses that are not the node's own; empty if it
-        would not."""
+        """Why a serving certificate has names or addresses that are not the node's own, or empty."""
         node = asked.common_name.removeprefix(NODE)
         own = self._own(node)
         others = dict(self._others(node))
@@ -228,7 +224,7 @@ class NodeClaims:
                 )
 
     def _is_confirmed(self, address: Address, caller: Address | None) -> bool:
-        """Whether an address is that of the machine that calls, or one that nodes may have."""
+        """Whether the request comes from this address, or nodes may have it."""
         if address == caller:
             return True
         own = self._territory.server_addresses

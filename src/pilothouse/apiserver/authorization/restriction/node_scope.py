@@ -52,15 +52,13 @@ _Rule = Callable[["NodeScope", str, Attributes], AuthorizationDecision]
 
 
 class NodeScope:
-    """Decides for nodes."""
-
     def __init__(self, pods: BoundPods, volumes: KeptVolumes, cache: WatchCache) -> None:
         self._pods = pods
         self._volumes = volumes
         self._cache = cache
 
     def decide(self, node: str, asked: Attributes) -> AuthorizationDecision:
-        """What the node of that name may do. Without a name: nothing."""
+        """What the node of that name may do; nothing without a name."""
         if not node:
             return _NAMELESS
         if asked.is_path and asked.path == NETWORK_PAGE and asked.verb == "get":
@@ -72,8 +70,7 @@ class NodeScope:
         return rule(self, node, asked) if rule is not None else _BEYOND
 
     def decide_joining(self, user: str, asked: Attributes) -> AuthorizationDecision:
-        """What the bearer of a bootstrap token may not do, whatever its roles say: read requests of
-        others."""
+        """What a bootstrap token may not do, whatever its roles: read requests of others."""
         if (asked.group, asked.resource) != ("certificates.k8s.io", "certificatesigningrequests"):
             return NO_OPINION
         if asked.verb not in READS or self._requested_by(asked.name) == user:
@@ -125,7 +122,7 @@ class NodeScope:
         return self._if_needed(node, asked)
 
     def _needed_as_it_is(self, node: str, asked: Attributes) -> AuthorizationDecision:
-        """Accounts: those don't change under a pod, so that there is nothing to watch."""
+        """Accounts: immutable for a pod, so there is nothing to watch."""
         return self._if_needed(node, asked) if asked.verb == "get" else _NO_VERB
 
     def _claim_status(self, node: str, asked: Attributes) -> AuthorizationDecision:
@@ -168,7 +165,7 @@ class NodeScope:
         return denied("node: may see the certificate requests that it made itself, by name")
 
     def _requested_by(self, name: str) -> str:
-        """Who made a certificate request; empty if there is none of that name."""
+        """The user of a certificate request; empty if it does not exist."""
         item = self._cache.get(REQUESTS, f"{ROOT}{REQUESTS}/{name}") if name else None
         return "" if item is None else _request.decode(item.value).spec.username
 

@@ -55,15 +55,12 @@ _SIGNERS = ("kubernetes.io/kube-apiserver-client-kubelet", "kubernetes.io/kubele
 
 
 class NodeWrites:
-    """Checks what nodes write."""
-
     def __init__(self, pods: BoundPods, volumes: KeptVolumes, claims: NodeClaims) -> None:
         self._pods = pods
         self._volumes = volumes
         self._claims = claims
 
     def check(self, node: str, call: ResourceRequest, new: Object, old: Object | None) -> None:
-        """403 unless the write is one that the node may make."""
         kind = call.served.kind
         match kind.group, kind.plural, call.subresource:
             case "", "nodes", "":
@@ -140,8 +137,7 @@ def _check_node(node: str, call: ResourceRequest, new: Object, old: Object | Non
 
 
 def _check_metadata_kept(call: ResourceRequest, new: Object, old: Object | None) -> None:
-    """A write of a status can set labels too; a node could draw the traffic of a Service to a pod of its
-    own."""
+    """A status write can also set labels, by which a node could draw the traffic of a Service to its pods."""
     before = old["metadata"] if old is not None else {}
     for field in ("labels", "annotations"):
         if (new["metadata"].get(field) or None) != (before.get(field) or None):
@@ -149,7 +145,7 @@ def _check_metadata_kept(call: ResourceRequest, new: Object, old: Object | None)
 
 
 def _is_reserved(label: str) -> bool:
-    """Whether a label is not for nodes to set on themselves."""
+    """Whether nodes may not set a label on themselves."""
     domain, slash, _ = label.partition("/")
     if not slash or label in _LABELS:
         return False

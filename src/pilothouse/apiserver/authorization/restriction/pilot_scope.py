@@ -36,8 +36,6 @@ _PREFIX = own_lease("")
 
 
 class PilotScope:
-    """Decides for pilots."""
-
     def __init__(self, pilots: PilotIndex, cache: WatchCache) -> None:
         self._pilots = pilots
         self._cache = cache
@@ -45,7 +43,7 @@ class PilotScope:
     def decide(
         self, bound: PodBoundUser, pilot: PilotRecord | None, asked: Attributes
     ) -> AuthorizationDecision:
-        """What the bearer of a pilot's token may do; ``pilot`` is None while there is none."""
+        """What the bearer of a pilot's token may do; ``pilot`` is None if it does not exist."""
         decision = aside(asked)
         if decision is not None:
             return decision
@@ -103,7 +101,7 @@ class PilotScope:
         return self._labelled(LEASES, cluster, asked)
 
     def _labelled(self, path: str, cluster: ClusterRecord | None, asked: Attributes) -> AuthorizationDecision:
-        """A read of objects that are known by the cluster's label."""
+        """A read of objects with the cluster's label."""
         if cluster is not None and asked.name:
             item = self._cache.get(path, f"{ROOT}{path}/{asked.namespace}/{asked.name}")
             if item is not None and item.labels.get(cluster.label) == cluster.name:

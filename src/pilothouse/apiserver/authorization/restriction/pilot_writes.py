@@ -20,13 +20,10 @@ _KEPT = ("labels", "ownerReferences", "finalizers")
 
 
 class PilotWrites:
-    """Checks what pilots write."""
-
     def __init__(self, pilots: PilotIndex) -> None:
         self._pilots = pilots
 
     def check(self, bound: PodBoundUser, call: ResourceRequest, new: Object, old: Object | None) -> None:
-        """403 unless the write is one that the pilot may make."""
         kind = call.served.kind
         match kind.group, kind.plural, call.subresource:
             case "navigator.jetstack.io", "pilots", "status":

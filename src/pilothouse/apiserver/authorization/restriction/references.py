@@ -20,7 +20,6 @@ _CONTAINERS = ("containers", "initContainers", "ephemeralContainers")
 
 
 def references_of(pod: Object) -> frozenset[Reference]:
-    """Everything that the pod names."""
     spec = pod.get("spec") or {}
     found = [*_of_environment(spec), *_of_volumes(spec, pod["metadata"].get("name", ""))]
     found += [(SECRETS, _name(each)) for each in spec.get("imagePullSecrets") or ()]
@@ -29,7 +28,7 @@ def references_of(pod: Object) -> frozenset[Reference]:
 
 
 def audiences_of(pod: Object) -> frozenset[str]:
-    """For whom the pod's volumes ask for tokens; the empty text stands for this server."""
+    """The audiences of the pod's projected tokens; the empty text is this server."""
     return frozenset(
         token.get("audience") or ""
         for volume in (pod.get("spec") or {}).get("volumes") or ()

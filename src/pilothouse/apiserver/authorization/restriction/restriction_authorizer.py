@@ -41,8 +41,6 @@ from pilothouse.meta.kind import Object
 
 
 class Restriction:
-    """Keeps pilots and nodes within their scopes."""
-
     def __init__(self, cache: WatchCache, claims: NodeClaims) -> None:
         self._pods = BoundPods(cache)
         self._pilots = PilotIndex(cache)
@@ -55,11 +53,11 @@ class Restriction:
             cache.listen(index)
 
     def restricts(self, user: User) -> bool:
-        """Whether there may ever be an opinion about this user."""
+        """Whether there can be an opinion about this user."""
         return identify(user) is not None
 
     def confines(self, user: User) -> bool:
-        """Whether a user is kept within a scope as things are."""
+        """Whether a user is restricted now."""
         identity = identify(user)
         if identity is None or MASTERS in user.groups:
             return False
@@ -68,8 +66,7 @@ class Restriction:
         )
 
     def remains(self, user: User) -> bool:
-        """Whether the pod is still there that a user's token is bound to; True for whoever has no such
-        token."""
+        """Whether the pod of a user's token still exists; True without such a token."""
         identity = identify(user)
         if not isinstance(identity, PodBoundUser):
             return True
@@ -90,7 +87,6 @@ class Restriction:
         return self._pilot_scope.decide(identity, pilot, attributes)
 
     def check(self, call: ResourceRequest, new: Object, old: Object | None) -> None:
-        """403 for a write that is beyond the writer's scope by what it contains."""
         identity = identify(call.request.user)
         if identity is None or MASTERS in call.request.user.groups:
             return
@@ -106,7 +102,7 @@ class Restriction:
             self._node_writes.check_token_request(identity.name, call, request)
 
     def _is_pilot(self, identity: PodBoundUser) -> bool:
-        """With a Pilot of its pod's name, or a pod that waits for one."""
+        """Whether the pod has a Pilot, or waits for one."""
         if self._pilots.find(identity.namespace, identity.pod) is not None:
             return True
         pod = self._pods.find(identity.namespace, identity.pod)

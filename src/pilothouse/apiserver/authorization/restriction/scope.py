@@ -39,12 +39,12 @@ _PATH_DENIED: Final = AuthorizationDecision(
 
 
 def denied(reason: str) -> AuthorizationDecision:
-    """No, and nobody further on is asked."""
+    """A denial that no later authorizer can change."""
     return AuthorizationDecision(False, reason, denied=True)
 
 
 def aside(asked: Attributes) -> AuthorizationDecision | None:
-    """The decision about what has nothing to do with scopes; None if it is for a scope to decide."""
+    """The decision about requests outside of scopes; None if a scope decides."""
     if asked.is_path:
         public = any(asked.path == each or asked.path.startswith(f"{each}/") for each in _PUBLIC)
         return NO_OPINION if public and asked.verb == "get" else _PATH_DENIED
@@ -54,7 +54,7 @@ def aside(asked: Attributes) -> AuthorizationDecision | None:
 
 
 def selects_label(asked: Attributes, label: str, value: str) -> bool:
-    """Whether the label selector lets through nothing but objects with this label."""
+    """Whether the label selector matches only objects with this label."""
     return bool(asked.label_selector) and any(
         requirement.key == label and requirement.operator in (EQUALS, IN) and requirement.values == (value,)
         for requirement in _labels(asked.label_selector).requirements
@@ -62,7 +62,7 @@ def selects_label(asked: Attributes, label: str, value: str) -> bool:
 
 
 def selects_field(asked: Attributes, field: str, value: str) -> bool:
-    """Whether the field selector lets through nothing but objects with this value."""
+    """Whether the field selector matches only objects with this value."""
     return bool(asked.field_selector) and _fields(asked.field_selector).exact(field) == value
 
 
