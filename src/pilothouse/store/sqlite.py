@@ -23,9 +23,8 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -35,25 +34,9 @@ from pilothouse.aio.group_commit import Closed, GroupCommit
 from pilothouse.base.histogram import Histogram
 from pilothouse.store.damage_messages import at_start, while_running
 from pilothouse.store.disk_space import DiskSpace, opened_log
-from pilothouse.store.expirations import Expirations
-from pilothouse.store.in_process_watch import StoreWatchers
-from pilothouse.store.interface import (
-    Batch,
-    Change,
-    Compacted,
-    Conflict,
-    Damaged,
-    Entry,
-    EntryPage,
-    FutureRevision,
-    Guard,
-    GuardFailed,
-    NoSpace,
-    StoreError,
-    TooLarge,
-    Unavailable,
-)
-from pilothouse.store.keys import SortedKeys, end_of, start_of
+from pilothouse.store.in_process_store import InProcessStore, Past
+from pilothouse.store.interface import Change, Damaged, Entry, Guard, NoSpace, StoreError, Unavailable
+from pilothouse.store.keys import end_of
 from pilothouse.store.revision_log import DAMAGE, DISK_FULL, LogReader, RevisionLog, Row
 from pilothouse.store.store_directory import StoreDirectory
 from pilothouse.store.store_health import StoreHealth
@@ -67,7 +50,7 @@ _LOOK_SECONDS = 5.0
 """How often a full disk is looked at, whether there is room again."""
 
 
-class SqliteStore:
+class SqliteStore(InProcessStore):
     def __init__(
         self,
         folder: StoreDirectory,
@@ -86,22 +69,22 @@ class SqliteStore:
         self._reader = reader
         self._space = space
         self._damage = self._failure = ""
-        self._clock = clock
-        self._largest = largest
-        self._entries: dict[str, Entry] = {}
-        self._busy: dict[str, list[asyncio.Future[None]]] = {}
-        self._revision = self._assigned = self._durable = log.revision
-        self._compacted = log.compacted
-        self._closed = False
-        self._in_doubt = False
-        self._landed: list[Row] = []
-        self._expirations = Expirations(self._expire, clock=clock)
-        for row in latest:
-            self._entries[row.key] = Entry(row.key, row.value or b"", row.revision, row.created)
+        rows = list(latest)
+        super().__init__(
+            {row.key: Entry(row.key, row.value or b"", row.revision, row.created) for row in rows},
+            revision=log.revision,
+            compacted=log.compacted,
+            clock=clock,
+            largest=largest,
+            progress_every=progress_every,
+        )
+        for row in rows:
             if row.expiry is not None:
                 self._expirations.add(row.key, row.revision, row.expiry)
-        self._keys = SortedKeys(self._entries)
-        self._watchers = StoreWatchers(self, revision=self._revision, progress_every=progress_every)
+        self._busy: dict[str, list[asyncio.Future[None]]] = {}
+        self._assigned = self._durable = self._revision
+        self._in_doubt = False
+        self._landed: list[Row] = []
         self._commits: GroupCommit[Row] = GroupCommit(
             self._commit, self._applied, self._failed, name="store-writer"
         )
@@ -160,10 +143,6 @@ class SqliteStore:
         return StoreHealth(self._space.full, self._damage, self._failure)
 
     @property
-    def current(self) -> int:
-        return self._revision
-
-    @property
     def group_sizes(self) -> Histogram:
         """How many writes became durable together."""
         return self._commits.sizes
@@ -172,29 +151,6 @@ class SqliteStore:
     def commit_seconds(self) -> Histogram:
         """How long the commits took."""
         return self._commits.seconds
-
-    async def revision(self) -> int:
-        self._check_open()
-        return self._revision
-
-    async def get(self, key: str) -> Entry | None:
-        self._check_open()
-        return self._entries.get(key)
-
-    async def list(self, prefix: str, *, revision: int = 0, limit: int = 0, after: str = "") -> EntryPage:
-        self._check_open()
-        if revision > self._revision:
-            raise FutureRevision(revision, self._revision)
-        start, end = start_of(prefix, after), end_of(prefix)
-        if revision in (0, self._revision):
-            keys, remaining = self._keys.page(start, end, limit=limit)
-            entries = self._entries
-            return EntryPage([entries[key] for key in keys], self._revision, remaining)
-        self._check_kept(revision)
-        found, remaining = await self._read(lambda: self._reader.page(start, end, revision, limit))
-        # Rows go only after the mark has moved: what was read is whole if the mark is still below.
-        self._check_kept(revision)
-        return EntryPage(found, revision, remaining)
 
     def create(
         self, key: str, value: bytes, *, ttl: float = 0, guard: Guard | None = None
@@ -209,17 +165,9 @@ class SqliteStore:
     def delete(self, key: str, *, revision: int, guard: Guard | None = None) -> Coroutine[Any, Any, int]:
         return self._write(key, None, revision or -1, 0, guard)
 
-    def watch(self, prefix: str, *, after: int) -> AbstractAsyncContextManager[AsyncIterator[Batch]]:
-        return self._watchers.open(prefix, after)
-
-    async def progress(self) -> None:
-        self._check_open()
-        self._watchers.mark()
-
     async def compact(self, revision: int) -> None:
         self._check_open()
-        if revision > self._revision:
-            raise FutureRevision(revision, self._revision)
+        self._check_reached(revision)
         if revision <= self._compacted:
             return
         try:
@@ -252,21 +200,21 @@ class SqliteStore:
         await asyncio.to_thread(self._close_files)
 
     async def changes(self, prefix: str, after: int, upto: int, limit: int) -> tuple[Sequence[Change], int]:
-        """Changes of the past, for watchers that are behind."""
         self._check_kept(after)
         end = end_of(prefix)
         found = await self._read(lambda: self._reader.changes(prefix, end, after, upto, limit))
         self._check_kept(after)
         return found
 
+    async def _past(self, prefix: str, start: str, end: str, revision: int, limit: int) -> Past:
+        return await self._read(lambda: self._reader.page(start, end, revision, limit))
+
     async def _write(
         self, key: str, value: bytes | None, revision: int, ttl: float, guard: Guard | None
     ) -> int:
         """Write if the key stands at ``revision`` (0: does not exist)."""
-        if value is not None and len(value) > self._largest:
-            raise TooLarge(
-                f"{key}: {len(value)} bytes are more than the {self._largest} that the store takes"
-            )
+        if value is not None:
+            self._check_size(key, value)
         if not key.isascii():
             # A key with no UTF-8 form fails here, alone, rather than with its whole group.
             key.encode()
@@ -277,11 +225,7 @@ class SqliteStore:
         self._check_open()
         if self._damage:
             raise Damaged(self._damage)
-        for each in guard.every() if guard is not None else ():
-            if self._stands_at(each.key) != each.revision:
-                raise GuardFailed(each)
-        if self._stands_at(key) != revision:
-            raise Conflict(key, self._entries.get(key))
+        self._check_revisions(key, revision, guard)
         row = self._decide(key, value, self._clock() + ttl if ttl > 0 else None)
         try:
             await self._commits.submit(row)
@@ -306,10 +250,6 @@ class SqliteStore:
         self._busy[key] = []
         created = 0 if value is None else old.created if old is not None else revision
         return Row(revision, key, value, created, old.revision if old is not None else 0, expiry)
-
-    def _stands_at(self, key: str) -> int:
-        entry = self._entries.get(key)
-        return entry.revision if entry is not None else 0
 
     async def _settled(self, key: str) -> None:
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -449,14 +389,6 @@ class SqliteStore:
             raise Unavailable(f"history can't be read: {error}") from error
         except RuntimeError as error:
             raise Unavailable("the store is closed") from error
-
-    def _check_open(self) -> None:
-        if self._closed:
-            raise Unavailable("the store is closed")
-
-    def _check_kept(self, revision: int) -> None:
-        if revision < self._compacted:
-            raise Compacted(revision, self._compacted)
 
     def _close_files(self) -> None:
         self._reading.shutdown()

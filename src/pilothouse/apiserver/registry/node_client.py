@@ -14,7 +14,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from typing import Protocol
 from urllib.parse import quote, urlencode
 
@@ -99,28 +100,18 @@ class HTTPSNodeClient:
     async def read(
         self, node: NodeEndpoint, path: str, query: Query, *, ends: bool, verbatim: bool = False
     ) -> Answer:
-        reader, writer = await self._open(node)
-        try:
-            async with asyncio.timeout(ANSWER_SECONDS):
-                writer.write(_request(node, _target(path, query), "Connection: close"))
-                await writer.drain()
-                response = await read_response(reader, max_head=MAX_HEAD)
-                content_type = harmless(response.header("Content-Type", TEXT))
-                if response.status != 200:
-                    said = await response.read(MOST_TOLD)
-                    if not (verbatim and is_for_client(response.status)):
-                        raise refusal(node, response.status, said)
-                    writer.transport.abort()
-                    return Response(response.status, said, content_type, _SAFE)
-        except _BROKEN as problem:
-            writer.transport.abort()
-            raise _unreachable(node, problem) from None
-        except BaseException:
-            writer.transport.abort()
-            raise
+        request = _request(node, _target(path, query), "Connection: close")
+        async with self._exchange(node, request) as (response, _, writer):
+            content_type = harmless(response.header("Content-Type", TEXT))
+            if response.status != 200:
+                said = await response.read(MOST_TOLD)
+                if not (verbatim and is_for_client(response.status)):
+                    raise refusal(node, response.status, said)
+                writer.transport.abort()
+                return Response(response.status, said, content_type, _SAFE)
 
         async def close() -> None:
-            # At once: a node that goes on sending would keep a connection that waits for its end.
+            # Abort: a node that keeps sending would keep a connection that waits for its end.
             writer.transport.abort()
 
         return StreamingResponse(
@@ -135,20 +126,10 @@ class HTTPSNodeClient:
     async def connect(
         self, node: NodeEndpoint, path: str, query: Query, headers: Mapping[str, str]
     ) -> Answer:
-        reader, writer = await self._open(node)
-        try:
-            async with asyncio.timeout(ANSWER_SECONDS):
-                writer.write(_upgrade(node, _target(path, query), headers))
-                await writer.drain()
-                response = await read_response(reader, max_head=MAX_HEAD)
-                if response.status != 101:
-                    raise refusal(node, response.status, await response.read(MOST_TOLD))
-        except _BROKEN as problem:
-            writer.transport.abort()
-            raise _unreachable(node, problem) from None
-        except BaseException:
-            writer.transport.abort()
-            raise
+        request = _upgrade(node, _target(path, query), headers)
+        async with self._exchange(node, request) as (response, reader, writer):
+            if response.status != 101:
+                raise refusal(node, response.status, await response.read(MOST_TOLD))
 
         async def close() -> None:
             writer.close()
@@ -161,6 +142,23 @@ class HTTPSNodeClient:
     async def check(self, node: NodeEndpoint) -> None:
         _, writer = await self._open(node)
         writer.close()
+
+    @asynccontextmanager
+    async def _exchange(
+        self, node: NodeEndpoint, request: bytes
+    ) -> AsyncIterator[tuple[HTTPResponse, asyncio.StreamReader, asyncio.StreamWriter]]:
+        """Send a request; the response and the connection, which is aborted if the context raises."""
+        reader, writer = await self._open(node)
+        try:
+            async with asyncio.timeout(ANSWER_SECONDS):
+                writer.write(request)
+                await writer.drain()
+                yield await read_response(reader, max_head=MAX_HEAD), reader, writer
+        except BaseException as problem:
+            writer.transport.abort()
+            if isinstance(problem, _BROKEN):
+                raise _unreachable(node, problem) from None
+            raise
 
     async def _open(self, node: NodeEndpoint) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         failures, problem = 0, OSError("no answer in time")
