@@ -80,8 +80,8 @@ class LoopbackClient:
     ) -> bytes:
         headers = {"Accept": _JSON, "Content-Type": content}
         sent = msgspec.json.encode(body) if body is not None else b""
-        asked = urlencode(query or {})
-        request = Request(method, path, asked, headers, sent, _SELF, warnings=[], annotations={})
+        encoded = urlencode(query or {})
+        request = Request(method, path, encoded, headers, sent, _SELF, warnings=[], annotations={})
         answer = await self._core.answer(request)
         assert isinstance(answer, Response), path
         received = bytes(answer.body)

@@ -337,8 +337,8 @@ class RequestHandler:
         user = call.request.user
         if not call.strategy.rechecks_watches or not self._restriction.confines(user):
             return None
-        asked = attributes_of(call.request, call.verb, locate(call.request.path), call.params)
-        return lambda: self._restriction.remains(user) and self._authorizer.decide(user, asked).allowed
+        attributes = attributes_of(call.request, call.verb, locate(call.request.path), call.params)
+        return lambda: self._restriction.remains(user) and self._authorizer.decide(user, attributes).allowed
 
     async def _subresource(self, call: ResourceRequest) -> Answer:
         kind = call.served.kind

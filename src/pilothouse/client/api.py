@@ -339,18 +339,18 @@ class Api:
         idempotent: bool = False,
     ) -> ClientResponse:
         """Any request that changes something. An idempotent one may be sent twice."""
-        asked = dict(query or {})
+        parameters = dict(query or {})
         if method != "DELETE":
-            asked["fieldManager"] = options.get("manager") or self._manager
-            asked["fieldValidation"] = options.get("validation", "")
+            parameters["fieldManager"] = options.get("manager") or self._manager
+            parameters["fieldValidation"] = options.get("validation", "")
         if options.get("dry_run"):
-            asked["dryRun"] = "All"
+            parameters["dryRun"] = "All"
         headers = {"Accept": JSON, "Content-Type": str(content_type)}
         left = always
         if fence := options.get("fence"):
             headers[HEADER] = str(fence)
             left = fence.left
-        call = ClientRequest(method, path, _given(asked), headers, content)
+        call = ClientRequest(method, path, _given(parameters), headers, content)
         deadline = options.get("deadline", DEADLINE)
         return await self._retrying.send(call, idempotent=idempotent, deadline=deadline, left=left)
 

@@ -53,14 +53,14 @@ class Failover:
         return self._ways[self._taken].url
 
     async def request(self, call: ClientRequest) -> ClientResponse:
-        return await self._asked(lambda way: way.request(call))
+        return await self._first_reached(lambda way: way.request(call))
 
     @asynccontextmanager
     async def stream(self, call: ClientRequest) -> AsyncIterator[ResponseStreamReader]:
         async with AsyncExitStack() as stack:
-            yield await self._asked(lambda way: stack.enter_async_context(way.stream(call)))
+            yield await self._first_reached(lambda way: stack.enter_async_context(way.stream(call)))
 
-    async def _asked(self, ask: Callable[[ServerEndpoint], Awaitable[T]]) -> T:
+    async def _first_reached(self, ask: Callable[[ServerEndpoint], Awaitable[T]]) -> T:
         """The result of the first server that is reached."""
         for way in self._in_turn():
             began = asyncio.get_running_loop().time()

@@ -73,15 +73,15 @@ class InProcessTransport(Generic[AskedT]):
         self._agent = agent
 
     async def request(self, call: ClientRequest) -> ClientResponse:
-        asked = self._asked(call)
-        answer = await self._answer(asked)
+        request = self._request_of(call)
+        answer = await self._answer(request)
         if not _is_whole(answer):
             raise TypeError(f"{call.method} {call.path} is answered by a stream")
-        return ClientResponse(answer.status, _headers(answer), bytes(answer.body), tuple(asked.warnings))
+        return ClientResponse(answer.status, _headers(answer), bytes(answer.body), tuple(request.warnings))
 
     @asynccontextmanager
     async def stream(self, call: ClientRequest) -> AsyncIterator[ResponseStreamReader]:
-        answer = await self._answer(self._asked(call))
+        answer = await self._answer(self._request_of(call))
         if _is_whole(answer):
             yield ResponseStreamReader(answer.status, _headers(answer), _at_once(bytes(answer.body)))
             return
@@ -95,7 +95,7 @@ class InProcessTransport(Generic[AskedT]):
             # A failure of its own has been told to the reader, if there still was one.
             await asyncio.gather(writing, return_exceptions=True)
 
-    def _asked(self, call: ClientRequest) -> AskedT:
+    def _request_of(self, call: ClientRequest) -> AskedT:
         headers = CIMultiDict(call.headers)
         headers.setdefault("User-Agent", self._agent)
         return self._make(

@@ -115,7 +115,7 @@ class Informer:
         self._subscribers.append(subscriber)
         if replay:
             for obj in self.cache.list():
-                self._tell(subscriber, CacheChange(None, obj))
+                self._notify(subscriber, CacheChange(None, obj))
         return lambda: self._subscribers.remove(subscriber)
 
     def follow(self, advanced: Callable[[], None]) -> Callable[[], None]:
@@ -179,9 +179,9 @@ class Informer:
     def _publish(self, difference: CacheChange | None) -> None:
         if difference is not None:
             for subscriber in tuple(self._subscribers):
-                self._tell(subscriber, difference)
+                self._notify(subscriber, difference)
 
-    def _tell(self, subscriber: Subscriber, difference: CacheChange) -> None:
+    def _notify(self, subscriber: Subscriber, difference: CacheChange) -> None:
         try:
             subscriber(difference)
         except Exception:

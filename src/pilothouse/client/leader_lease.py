@@ -67,7 +67,7 @@ class Leadership:
         self._clock = clock
         self._election = LeaderElector(identity, timing, rng, clock.now)
         self._subscribers: list[tuple[Gained, Lost]] = []
-        self._told: LeadershipFence | None = None
+        self._reported: LeadershipFence | None = None
         self._begun = asyncio.Event()
         self.problem = ""
         """Why the Lease can't be read or written; empty while it can."""
@@ -109,19 +109,19 @@ class Leadership:
     async def run(self) -> None:
         while True:
             act = self._election.next(self._clock.monotonic())
-            self._tell()
+            self._notify()
             match act:
                 case WaitForLease(seconds):
                     self._begun.set()
                     await asyncio.sleep(seconds)
                 case _:
                     await self._carry_out(act)
-            self._tell()
+            self._notify()
 
     async def release(self) -> None:
         """Let another candidate start at once. Call it when nothing is decided any more."""
         self._election.resign()
-        self._tell()
+        self._notify()
         try:
             # Whether the last renewal came through is not known if it was cut off.
             act = self._election.vacated(await self._api.find(Lease, self._name, self._namespace))
@@ -159,16 +159,16 @@ class Leadership:
         body = {**act.over.tree, "spec": act.spec}
         return await self._api.update(Lease, body, deadline=act.within)
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         """Report a change since the last time."""
         fence = self.fence
-        if fence == self._told:
+        if fence == self._reported:
             return
-        if self._told is not None:
+        if self._reported is not None:
             log.info("no longer leading by %s", self._described)
             for _, lost in self._subscribers:
                 lost()
-        self._told = fence
+        self._reported = fence
         if fence is not None:
             log.info("leading by %s, transition %d", self._described, fence.transitions)
             for gained, _ in self._subscribers:

@@ -87,7 +87,7 @@ class RetryingTransport:
             except NotSent as unsent:
                 problem, pause = unsent, self._pause(attempt)
             else:
-                self._tell(answer)
+                self._log_warnings(answer)
                 if answer.status < 300:
                     return answer
                 refusal = error_of(answer.status, answer.body, retry_after=answer.headers.get("Retry-After"))
@@ -110,7 +110,7 @@ class RetryingTransport:
             return max(float(refusal.retry_after), self._pause(attempt))
         return self._pause(attempt) if idempotent else -1
 
-    def _tell(self, answer: ClientResponse) -> None:
+    def _log_warnings(self, answer: ClientResponse) -> None:
         """Log each warning once."""
         for text in answer.warnings:
             if text not in self._warned:

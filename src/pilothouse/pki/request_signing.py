@@ -1,7 +1,7 @@
 """Signs certificate requests. ``signers`` decides what is allowed.
 
-    asked = read_request(pem)                                    # its signature checked
-    sign_request(authority, asked, ["client auth"], seconds=3600, now=now)
+    requested = read_request(pem)                                    # its signature checked
+    sign_request(authority, requested, ["client auth"], seconds=3600, now=now)
 
 Usages have Kubernetes' names.
 """
@@ -104,7 +104,7 @@ def read_request(pem: bytes) -> RequestedCertificate:
 
 def sign_request(
     authority: Authority,
-    asked: RequestedCertificate,
+    requested: RequestedCertificate,
     usages: Iterable[str],
     *,
     now: datetime.datetime,
@@ -112,7 +112,7 @@ def sign_request(
 ) -> bytes:
     """The certificate, PEM. Raises ``UnusableError`` if the authority can't sign, ``RequestError`` for a bad
     key."""
-    request = _load(asked.pem)
+    request = _load(requested.pem)
     key = request.public_key()
     if isinstance(key, rsa.RSAPublicKey):
         if key.key_size < _SMALLEST_RSA:

@@ -9,7 +9,7 @@ A live watcher gets matching changes into its buffer. One that starts in the pas
 is behind: it reads pages of history at its own pace while later changes collect in the buffer. Memory is
 bounded and nothing is dropped; only a compaction that overtakes the reader ends its watch. Everything up to
 ``position`` has been handed out, everything above ``floor`` is in the buffer; live means that both are equal.
-``told`` is the last mark handed out.
+``_marked`` is the last mark handed out.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class StoreWatcher:
     def __init__(self, watchers: StoreWatchers, prefix: str, after: int) -> None:
         self.prefix = prefix
         self.position = after
-        self._told = after
+        self._marked = after
         self._floor = max(after, watchers.revision)
         self._watchers = watchers
         self._buffer: list[Change] = []
@@ -111,13 +111,13 @@ class StoreWatcher:
         revision = self._watchers.revision
         if self._buffer:
             changes, self._buffer = tuple(self._buffer), []
-        elif self._mark_wanted and revision > self._told:
+        elif self._mark_wanted and revision > self._marked:
             changes = ()
         else:
             self._mark_wanted = False
             return None
         self._mark_wanted = False
-        self.position = self._floor = self._told = revision
+        self.position = self._floor = self._marked = revision
         return Batch(changes, revision)
 
     async def _catch_up(self) -> Batch | None:
@@ -133,7 +133,7 @@ class StoreWatcher:
         self.position = complete
         if not changes:
             return None
-        self._told = complete
+        self._marked = complete
         return Batch(tuple(changes), complete)
 
 

@@ -85,7 +85,7 @@ def sent(request: Request, *, managed_fields: bool) -> Raw | UnsetType:
             value = msgspec.json.decode(request.body)
     except (StatusError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return UNSET
-    return _told(value, managed_fields)
+    return _recorded(value, managed_fields)
 
 
 def answered(answer: Response, *, managed_fields: bool) -> Raw | UnsetType:
@@ -94,9 +94,9 @@ def answered(answer: Response, *, managed_fields: bool) -> Raw | UnsetType:
         if answer.content_type.partition(";")[0] == JSON:
             if managed_fields and b"\n" not in body and body[:1] == b"{" and not confidential.mentions(body):
                 return Raw(body)
-            return _told(msgspec.json.decode(body), managed_fields)
+            return _recorded(msgspec.json.decode(body), managed_fields)
         if answer.content_type.partition(";")[0] == decoding.YAML:
-            return _told(decoding.read_yaml(body).value, managed_fields)
+            return _recorded(decoding.read_yaml(body).value, managed_fields)
     except (StatusError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         pass
     return UNSET
@@ -109,7 +109,7 @@ def plain(answer: Response) -> bytes:
     return bytes(answer.body)
 
 
-def _told(value: Any, managed_fields: bool) -> Raw | UnsetType:
+def _recorded(value: Any, managed_fields: bool) -> Raw | UnsetType:
     if confidential.is_object(value):
         return UNSET
     if not managed_fields:

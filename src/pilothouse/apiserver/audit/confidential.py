@@ -35,7 +35,7 @@ def is_object(value: Any) -> bool:
     return value.get("kind") in KINDS or any(is_object(item) for item in inner)
 
 
-def may_tell_refusal(place: RequestInfo, status: int, body: bytes) -> bool:
+def may_record_message(place: RequestInfo, status: int, body: bytes) -> bool:
     """Whether the message of an error response may be recorded, because it can't quote a secret.
 
     A body that could not be decoded is searched for the names of secret kinds.

@@ -72,14 +72,14 @@ class AuditFollow:
                 # Before the past is read: what is seen meanwhile is in one of the two, or in both.
                 stack.enter_context(self._trail.followed(self._inbox))
             try:
-                await self._tell_past(sink)
-                await self._tell_more(sink)
+                await self._send_past(sink)
+                await self._send_new(sink)
             finally:
                 for task in self._tasks.values():
                     task.cancel()
                 await asyncio.gather(*self._tasks.values(), return_exceptions=True)
 
-    async def _tell_past(self, sink: StreamSink) -> None:
+    async def _send_past(self, sink: StreamSink) -> None:
         await self._join(sink)
         own = [] if self._trail is None else await self._trail.search(self._question)
         overlap = set(own)
@@ -99,7 +99,7 @@ class AuditFollow:
         for line in inbox:
             self._inbox.give(line)
 
-    async def _tell_more(self, sink: StreamSink) -> None:
+    async def _send_new(self, sink: StreamSink) -> None:
         held: list[tuple[str, bytes]] = []
         looked = self._clock.monotonic()
         while not (sink.closed or self._inbox.behind or len(held) > self._most_waiting):

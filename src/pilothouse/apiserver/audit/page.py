@@ -43,11 +43,13 @@ class AuditPage:
                 "NotFound",
                 "no audit records are kept here: the server was started without --audit-log-path",
             )
-        asked = _forwarded(params, question)
+        forwarded = _forwarded(params, question)
         if question.follow:
-            following = AuditFollow(self._trail, self._peers, question, asked, self._clock)
+            following = AuditFollow(self._trail, self._peers, question, forwarded, self._clock)
             return StreamingResponse(following.run, LINES)
-        parts = await asyncio.gather(self._own(question), *(self._of(peer, asked, request) for peer in peers))
+        parts = await asyncio.gather(
+            self._own(question), *(self._of(peer, forwarded, request) for peer in peers)
+        )
         return Response(200, b"".join(in_order(parts, question.limit)), LINES)
 
     async def _others(self, request: Request) -> list[ServerInstance]:
@@ -64,10 +66,10 @@ class AuditPage:
     async def _own(self, question: AuditQuery) -> list[bytes]:
         return [] if self._trail is None else await self._trail.search(question)
 
-    async def _of(self, peer: ServerInstance, asked: Mapping[str, str], request: Request) -> list[bytes]:
+    async def _of(self, peer: ServerInstance, forwarded: Mapping[str, str], request: Request) -> list[bytes]:
         found: list[bytes] = []
         try:
-            async with asyncio.timeout(PATIENCE), self._peers.lines(peer, asked) as lines:
+            async with asyncio.timeout(PATIENCE), self._peers.lines(peer, forwarded) as lines:
                 async for line in lines:
                     found.append(line)
         except (PeerError, TimeoutError) as problem:

@@ -84,11 +84,11 @@ class AuditPeers:
             yield cls(instances, credential, session)
 
     async def others(self) -> list[ServerInstance]:
-        with _store_asked():
+        with _store_errors():
             return await self._instances.others()
 
     async def absent(self) -> list[ServerInstance]:
-        with _store_asked():
+        with _store_errors():
             return await self._instances.absent()
 
     @asynccontextmanager
@@ -113,7 +113,7 @@ class AuditPeers:
 
 
 @contextmanager
-def _store_asked() -> Iterator[None]:
+def _store_errors() -> Iterator[None]:
     try:
         yield
     except StoreError as problem:

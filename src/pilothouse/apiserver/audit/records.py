@@ -68,8 +68,8 @@ class _Subject(msgspec.Struct, frozen=True):
     omit_stages: frozenset[str]
     reference: Raw | UnsetType
     """The object as far as the path tells which it is."""
-    tells_sent: bool
-    tells_answered: bool
+    records_request: bool
+    records_response: bool
     managed_fields: bool
 
 
@@ -178,9 +178,9 @@ class AuditRecorder:
         )
         if subject.verb in _NAMING and subject.place.plural:
             event.object_ref = _named(sight, subject.place)
-        if subject.tells_sent:
+        if subject.records_request:
             event.request_object = bodies.sent(request, managed_fields=subject.managed_fields)
-        if subject.tells_answered and sight.answer is not None:
+        if subject.records_response and sight.answer is not None:
             event.response_object = bodies.answered(sight.answer, managed_fields=subject.managed_fields)
         return _encode(event) + b"\n"
 
@@ -212,8 +212,8 @@ class AuditRecorder:
             level.label,
             treatment.omit_stages,
             _reference(place, bodies.UNKNOWN) if place.plural else UNSET,
-            tells_sent=level > AuditLevel.METADATA and place.is_resource,
-            tells_answered=level is AuditLevel.REQUEST_RESPONSE and place.is_resource,
+            records_request=level > AuditLevel.METADATA and place.is_resource,
+            records_response=level is AuditLevel.REQUEST_RESPONSE and place.is_resource,
             managed_fields=not treatment.omit_managed_fields,
         )
 
@@ -323,7 +323,7 @@ def _refusal(sight: RequestStage, place: RequestInfo) -> Raw:
     outcome: dict[str, Any] = {"metadata": {}, "status": "Failure"}
     if summary.reason:
         outcome["reason"] = summary.reason
-    if summary.message and confidential.may_tell_refusal(place, sight.status, sight.request.body):
+    if summary.message and confidential.may_record_message(place, sight.status, sight.request.body):
         outcome["message"] = summary.message
         if summary.details is not UNSET:
             outcome["details"] = summary.details

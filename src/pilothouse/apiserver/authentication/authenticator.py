@@ -84,11 +84,11 @@ class Authenticator:
         if certified is not None:
             return certified
         if authorization is None:
-            return self._nobody()
+            return self._anonymous_user()
         scheme, _, token = authorization.strip().partition(" ")
         token = token.strip()
         if scheme.lower() != "bearer" or not token:
-            return self._nobody()
+            return self._anonymous_user()
         try:
             return self.review(token).user
         except DependencyUnknownError:
@@ -127,7 +127,7 @@ class Authenticator:
         for _, catch_up in self._issuers:
             await catch_up()
 
-    def _nobody(self) -> User:
+    def _anonymous_user(self) -> User:
         if not self._anonymous:
             raise unauthorized()
         return ANONYMOUS

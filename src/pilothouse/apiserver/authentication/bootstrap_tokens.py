@@ -2,7 +2,7 @@
 
     tokens = BootstrapTokens(catalog, cache, objects, clock)
     tokens.review("abcdef.0123456789abcdef", (AUDIENCE,))   # system:bootstrap:abcdef
-    await tokens.spend("abcdef", "csr-x7k2p", asked)        # "" the first time, else why not
+    await tokens.spend("abcdef", "csr-x7k2p", requested)        # "" the first time, else why not
 
 A token is a Secret of type ``bootstrap.kubernetes.io/token`` in ``kube-system``, as kubeadm creates them.
 Unlike in Kubernetes it is good for one certificate: before signing, request name, node and a hash of the
@@ -85,10 +85,10 @@ class BootstrapTokens:
             User(f"{USER}{identifier}", groups=tuple(_groups(data)), extra=extra), (AUDIENCE,)
         )
 
-    async def spend(self, identifier: str, request: str, asked: RequestedCertificate) -> str:
+    async def spend(self, identifier: str, request: str, requested: RequestedCertificate) -> str:
         """Use a token for a request; the reason if it can't be used."""
-        node = asked.common_name.removeprefix(NODE)
-        purpose = f"{node} sha256:{sha256(asked.pem).hexdigest()}"
+        node = requested.common_name.removeprefix(NODE)
+        purpose = f"{node} sha256:{sha256(requested.pem).hexdigest()}"
         served = self._catalog.find("", "v1", "secrets")
         if served is None:
             return "this server keeps no bootstrap tokens"

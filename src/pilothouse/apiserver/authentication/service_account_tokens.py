@@ -136,14 +136,16 @@ class ServiceAccountTokens:
         key = f"{ROOT}{plural}/{namespace}/{wanted.name}" if namespace else f"{ROOT}{plural}/{wanted.name}"
         found = self._guesses.peek(key)
         if found is None:
-            raise DependencyUnknownError(_told(f'{plural} "{wanted.name}" not found'))
+            raise DependencyUnknownError(_message(f'{plural} "{wanted.name}" not found'))
         seen = self._seen.get(key)
         if seen is None or seen.revision != found.revision:
             seen = _look(found)
             _remember(self._seen, key, seen)
         if seen.uid != wanted.uid:
             detail = f"UID ({seen.uid}) does not match the token's ({wanted.uid})"
-            raise DependencyUnknownError(_told(f'{plural} "{wanted.name}" is another one now: its {detail}'))
+            raise DependencyUnknownError(
+                _message(f'{plural} "{wanted.name}" is another one now: its {detail}')
+            )
         if now > seen.gone:
             raise _untrusted("service account token has been invalidated")
 
@@ -174,10 +176,10 @@ def _extra(claims: TokenClaims) -> dict[str, tuple[str, ...]]:
 
 
 def _untrusted(why: str) -> UntrustedError:
-    return UntrustedError(_told(why))
+    return UntrustedError(_message(why))
 
 
-def _told(why: str) -> str:
+def _message(why: str) -> str:
     return f"[invalid bearer token, {why}]"
 
 

@@ -63,7 +63,7 @@ class PermissionCheck:
         allowed to read that."""
         fence = fence_of(request.headers)
         if fence is not None:
-            asked = Attributes(
+            attributes = Attributes(
                 "get",
                 group="coordination.k8s.io",
                 version="v1",
@@ -71,15 +71,17 @@ class PermissionCheck:
                 namespace=fence.namespace,
                 name=fence.lease,
             )
-            demand(self._authorizer, request.user, asked)
+            demand(self._authorizer, request.user, attributes)
         return fence
 
     def _may_read_figures(self, request: Request, verb: str, place: RequestInfo) -> bool:
         """A user with ``nodes/metrics`` may read metrics here without ``nodes/proxy``."""
         if place.subresource != "proxy" or not asks_for_figures(request.path):
             return False
-        asked = Attributes.of_place(verb, msgspec.structs.replace(place, subresource="metrics"), request.path)
-        decision = self._authorizer.decide(request.user, asked)
+        attributes = Attributes.of_place(
+            verb, msgspec.structs.replace(place, subresource="metrics"), request.path
+        )
+        decision = self._authorizer.decide(request.user, attributes)
         if decision.allowed:
             request.verdict = decision
         return decision.allowed

@@ -83,10 +83,10 @@ class OpenAPIDocuments:
         return self._v3(request, path, self._document(kinds))
 
     def _v3(self, request: Request, path: str, document: OpenAPIDocument) -> Response:
-        asked = request.params().get("hash", "")
-        if not asked:
+        known = request.params().get("hash", "")
+        if not known:
             return _answer(request, document)
-        if asked != document.hash:
+        if known != document.hash:
             return Response(301, b"", JSON, (("Location", f"{path}?hash={document.hash}"),))
         forever = (
             ("Cache-Control", "public, immutable"),

@@ -112,7 +112,7 @@ def conform(
 def refuse_misfits(kind: Kind, obj: Object) -> None:
     """Raise for a value of the wrong type, which no later step could handle."""
     found = kind.shape.validate(obj)
-    problems = [problem for problem in _tellable(kind, found) if problem.reason == TYPE_INVALID]
+    problems = [problem for problem in _without_values(kind, found) if problem.reason == TYPE_INVALID]
     # Of so many problems not all were looked for, and one of the others may be such.
     if not problems and len(found) <= MOST_PROBLEMS:
         return
@@ -125,10 +125,10 @@ def refuse_misfits(kind: Kind, obj: Object) -> None:
 def invalid(kind: Kind, obj: Object, problems: list[FieldError]) -> errors.StatusError:
     """The 422 about an object."""
     name = obj["metadata"].get("name") or obj["metadata"].get("generateName") or ""
-    return errors.invalid(kind.name, kind.group, str(name), _tellable(kind, problems))
+    return errors.invalid(kind.name, kind.group, str(name), _without_values(kind, problems))
 
 
-def _tellable(kind: Kind, problems: list[FieldError]) -> list[FieldError]:
+def _without_values(kind: Kind, problems: list[FieldError]) -> list[FieldError]:
     """The problems, without the values of a confidential kind."""
     if not kind.confidential:
         return problems

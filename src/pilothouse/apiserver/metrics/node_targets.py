@@ -22,9 +22,9 @@ class NodeTargets:
     async def answer(self, request: Request) -> Response:
         if request.method not in ("GET", "HEAD"):
             raise StatusError(405, "MethodNotAllowed", f"{request.method} is not supported on {PATH}")
-        asked_at = request.headers.get("Host", "")
+        host = request.headers.get("Host", "")
         names = sorted(item.name for item in self._cache.collection("nodes").items.values())
-        return Response(200, codec.dump([target(asked_at, name) for name in names]))
+        return Response(200, codec.dump([target(host, name) for name in names]))
 
 
 def target(address: str, node: str) -> dict[str, object]:

@@ -11,7 +11,7 @@ from pilothouse.apiserver.authorization.rbac.rules import PolicyRule
 from pilothouse.apiserver.endpoints import decoding, object_metadata, strict_decoding, write_options
 from pilothouse.apiserver.endpoints.call import ResourceRequest
 from pilothouse.apiserver.endpoints.rendering import transformed
-from pilothouse.apiserver.registry.review_selectors import fields_asked, labels_asked
+from pilothouse.apiserver.registry.review_selectors import field_selector, label_selector
 from pilothouse.apiserver.server.messages import Response, User
 from pilothouse.apiserver.server.negotiation import AnswerEndpoint, negotiate
 from pilothouse.apiserver.storage import codec
@@ -108,7 +108,7 @@ class AccessReviews:
         return self._decide(user, review)
 
     def _decide(self, user: User, review: Object) -> dict[str, Any]:
-        decision = self._authorizer.decide(user, _asked(review["spec"]))
+        decision = self._authorizer.decide(user, _attributes(review["spec"]))
         status: dict[str, Any] = {"allowed": decision.allowed}
         if decision.denied:
             status["denied"] = True
@@ -136,7 +136,7 @@ class AccessReviews:
         return status
 
 
-def _asked(spec: Object) -> Attributes:
+def _attributes(spec: Object) -> Attributes:
     """What an access review is about."""
     resource = spec.get("resourceAttributes")
     if resource is None:
@@ -150,8 +150,8 @@ def _asked(spec: Object) -> Attributes:
         subresource=resource.get("subresource") or "",
         namespace=resource.get("namespace") or "",
         name=resource.get("name") or "",
-        label_selector=labels_asked(resource.get("labelSelector")),
-        field_selector=fields_asked(resource.get("fieldSelector")),
+        label_selector=label_selector(resource.get("labelSelector")),
+        field_selector=field_selector(resource.get("fieldSelector")),
     )
 
 

@@ -83,14 +83,14 @@ class CertificateRequestStrategy(Strategy):
         signer = request["spec"]["signerName"]
         domain = signer.partition("/")[0]
         for name in (signer, f"{domain}/*"):
-            asked = Attributes(verb, group=GROUP, version="*", resource="signers", name=name)
-            if self._authorizer.decide(call.request.user, asked).allowed:
+            requested = Attributes(verb, group=GROUP, version="*", resource="signers", name=name)
+            if self._authorizer.decide(call.request.user, requested).allowed:
                 return
         detail = f'user not permitted to {verb} requests with signerName "{signer}"'
         raise errors.forbidden(call.served.kind.plural, GROUP, call.name, detail)
 
 
-def asked_in(request: Object) -> RequestedCertificate:
+def requested_in(request: Object) -> RequestedCertificate:
     """The requested certificate. Raises ``RequestError``."""
     try:
         return read_request(b64decode(request["spec"].get("request") or "", validate=True))
@@ -104,27 +104,27 @@ def _check_subject(call: ResourceRequest, request: Object) -> None:
     if not isinstance(spec, dict) or not isinstance(spec.get("request"), str):
         return  # The kind's own validation refuses it.
     try:
-        asked = asked_in(request)
+        requested = requested_in(request)
     except RequestError as problem:
         unreadable = FieldError.invalid("spec.request", spec["request"][:80], str(problem))
         raise strict_decoding.invalid(call.served.kind, request, [unreadable]) from None
-    if spec.get("signerName") == CLIENT and MASTERS in asked.organizations:
+    if spec.get("signerName") == CLIENT and MASTERS in requested.organizations:
         detail = f"use of {CLIENT} signer with {MASTERS} group is not allowed"
         raise errors.forbidden(call.served.kind.plural, GROUP, request["metadata"].get("name") or "", detail)
-    if detail := _beyond_token(call.request.user, spec, asked):
+    if detail := _beyond_token(call.request.user, spec, requested):
         raise errors.forbidden(call.served.kind.plural, GROUP, request["metadata"].get("name") or "", detail)
 
 
-def _beyond_token(user: User, spec: dict[str, Any], asked: RequestedCertificate) -> str:
+def _beyond_token(user: User, spec: dict[str, Any], requested: RequestedCertificate) -> str:
     """Why a bootstrap token does not allow that; empty if it does, or there is none."""
     if not user.name.startswith(TOKEN_USER) or TOKEN_GROUP not in user.groups:
         return ""
     if spec.get("signerName") != NODE_CLIENT:
         return f"spec.signerName: a bootstrap token is for certificates of {NODE_CLIENT}"
-    if problem := why_refused(NODE_CLIENT, asked, spec.get("usages") or ()):
+    if problem := why_refused(NODE_CLIENT, requested, spec.get("usages") or ()):
         return f"spec.request: {problem}"
     meant = user.extra.get(JOINING_NODE) or ()
-    if meant and asked.common_name != f"{NODE}{meant[0]}":
+    if meant and requested.common_name != f"{NODE}{meant[0]}":
         return f"spec.request: the bootstrap token is for the node {meant[0]}; join with --name {meant[0]}"
     return ""
 

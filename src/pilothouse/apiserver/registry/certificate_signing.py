@@ -21,7 +21,7 @@ from typing import Any
 from pilothouse.api.kubernetes.certificates_v1 import GROUP
 from pilothouse.apiserver.authentication import bootstrap_tokens
 from pilothouse.apiserver.discovery.catalog import ROOT, KindCatalog
-from pilothouse.apiserver.registry.certificate_requests import asked_in
+from pilothouse.apiserver.registry.certificate_requests import requested_in
 from pilothouse.apiserver.storage import codec
 from pilothouse.apiserver.storage.collection import CacheEvent, Collection
 from pilothouse.apiserver.storage.objects import ObjectStorage
@@ -62,12 +62,12 @@ def signed(request: Object, authority: Authority, now: float, refusal: str = "")
     spec = request["spec"]
     status: dict[str, Any] = dict(request.get("status") or {})
     try:
-        asked = asked_in(request)
-        if problem := refusal or why_refused(spec["signerName"], asked, spec.get("usages") or ()):
+        requested = requested_in(request)
+        if problem := refusal or why_refused(spec["signerName"], requested, spec.get("usages") or ()):
             raise RequestError(problem)
         moment = datetime.datetime.fromtimestamp(now, datetime.UTC)
         certificate = sign_request(
-            authority, asked, spec.get("usages") or (), seconds=spec.get("expirationSeconds"), now=moment
+            authority, requested, spec.get("usages") or (), seconds=spec.get("expirationSeconds"), now=moment
         )
     except RequestError as problem:
         failed = {
@@ -169,15 +169,17 @@ class CertificateSigner:
         """Why not to sign; spends a bootstrap token. Spec and requester are immutable, so the cache will
         do."""
         try:
-            asked = asked_in(request)
+            requested = requested_in(request)
         except RequestError as unreadable:
             return str(unreadable)
         spec = request["spec"]
-        if problem := why_refused(spec["signerName"], asked, spec.get("usages") or ()):
+        if problem := why_refused(spec["signerName"], requested, spec.get("usages") or ()):
             return problem
-        if spec["signerName"] == NODE_SERVING and (problem := self._serving_problem(asked)):
+        if spec["signerName"] == NODE_SERVING and (problem := self._serving_problem(requested)):
             return problem
         user = str(spec.get("username") or "")
         if not user.startswith(bootstrap_tokens.USER):
             return ""
-        return await self._spend(user.removeprefix(bootstrap_tokens.USER), request["metadata"]["name"], asked)
+        return await self._spend(
+            user.removeprefix(bootstrap_tokens.USER), request["metadata"]["name"], requested
+        )

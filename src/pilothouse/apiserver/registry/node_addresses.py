@@ -51,14 +51,14 @@ def endpoint_of(node: Object) -> NodeEndpoint:
     raise unavailable(f'node "{name}" has no address', 0)
 
 
-def container_of(pod: Object, asked: str) -> str:
+def container_of(pod: Object, container: str) -> str:
     """The container of a request. 400 if there is none such, or none is named and there are several."""
     name = pod["metadata"]["name"]
     containers = [each["name"] for each in (pod.get("spec") or {}).get("containers") or ()]
-    if asked:
-        if asked not in _all_names(pod):
-            raise bad_request(f"container {asked} is not valid for pod {name}")
-        return asked
+    if container:
+        if container not in _all_names(pod):
+            raise bad_request(f"container {container} is not valid for pod {name}")
+        return container
     if len(containers) == 1:
         return str(containers[0])
     message = f"a container name must be specified for pod {name}, choose one of: [{' '.join(containers)}]"

@@ -36,7 +36,7 @@ from pilothouse.meta.errors import StatusError, bad_request, internal, too_many_
 
 CONNECT_SECONDS = 10.0
 ANSWER_SECONDS = 30.0
-MOST_TOLD = 64 * 1024
+MAX_ERROR = 64 * 1024
 """Bytes of a refusal that are passed on."""
 MAX_HEAD = 64 * 1024
 _HELD_BACK = 256 * 1024
@@ -104,7 +104,7 @@ class HTTPSNodeClient:
         async with self._exchange(node, request) as (response, _, writer):
             content_type = harmless(response.header("Content-Type", TEXT))
             if response.status != 200:
-                said = await response.read(MOST_TOLD)
+                said = await response.read(MAX_ERROR)
                 if not (verbatim and is_for_client(response.status)):
                     raise refusal(node, response.status, said)
                 writer.transport.abort()
@@ -129,7 +129,7 @@ class HTTPSNodeClient:
         request = _upgrade(node, _target(path, query), headers)
         async with self._exchange(node, request) as (response, reader, writer):
             if response.status != 101:
-                raise refusal(node, response.status, await response.read(MOST_TOLD))
+                raise refusal(node, response.status, await response.read(MAX_ERROR))
 
         async def close() -> None:
             writer.close()

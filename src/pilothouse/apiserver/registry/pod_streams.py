@@ -27,7 +27,7 @@ from pilothouse.meta import errors
 from pilothouse.meta.kind import Object
 
 _OLD_CLIENT = (
-    "only WebSockets are served here, and this client asks for {asked}: use kubectl 1.30 or newer (1.29 "
+    "only WebSockets are served here, and this client asks for {requested}: use kubectl 1.30 or newer (1.29 "
     "speaks them "
     "when KUBECTL_REMOTE_COMMAND_WEBSOCKETS=true is set)"
 )
@@ -51,9 +51,9 @@ class PodStreams:
         if not (pod.get("spec") or {}).get("nodeName"):
             return Response(204, b"", TEXT)
         node = await self._node_of(pod)
-        asked = [(name, call.params[name]) for name in NAMES if call.params.get(name)]
+        requested = [(name, call.params[name]) for name in NAMES if call.params.get(name)]
         path = f"/containerLogs/{call.namespace}/{call.name}/{container}"
-        answer = await self._nodes.read(node, path, asked, ends=not options.follow)
+        answer = await self._nodes.read(node, path, requested, ends=not options.follow)
         if upgrade is None or not isinstance(answer, StreamingResponse):
             return answer
         try:
@@ -105,9 +105,9 @@ def refuse_other_sites(call: ResourceRequest) -> None:
 def why_not_spoken(call: ResourceRequest) -> str:
     """Why the requested upgrade is not supported, or empty."""
     headers = call.request.headers
-    asked = headers.get("Upgrade", "")
-    if asked.lower() != "websocket" or call.request.method != "GET":
-        return _OLD_CLIENT.format(asked=asked or "no upgrade at all")
+    requested = headers.get("Upgrade", "")
+    if requested.lower() != "websocket" or call.request.method != "GET":
+        return _OLD_CLIENT.format(requested=requested or "no upgrade at all")
     offered = {each.strip() for each in headers.get("Sec-WebSocket-Protocol", "").split(",")} - {""}
     if offered and offered.isdisjoint(PROTOCOLS):
         return (

@@ -1,7 +1,7 @@
 """The selectors of an access review, as text.
 
-    labels_asked({"requirements": [{"key": "app", "operator": "In", "values": ["web"]}]})  # "app in (web)"
-    fields_asked({"rawSelector": "spec.nodeName=n1"})                                      # the same text
+    label_selector({"requirements": [{"key": "app", "operator": "In", "values": ["web"]}]})  # "app in (web)"
+    field_selector({"rawSelector": "spec.nodeName=n1"})                                      # the same text
 
 Requirements that can't be expressed are left out, which only makes the review stricter.
 """
@@ -14,12 +14,12 @@ from typing import Any
 from pilothouse.meta.selectors import EQUALS, NOT_EQUALS, FieldRequirement
 
 
-def labels_asked(selector: Any) -> str:
+def label_selector(selector: Any) -> str:
     """Of a review's ``labelSelector``."""
     return _text(selector, _label)
 
 
-def fields_asked(selector: Any) -> str:
+def field_selector(selector: Any) -> str:
     """Of a review's ``fieldSelector``."""
     return _text(selector, _field)
 

@@ -99,10 +99,10 @@ class ServiceAddresses(Strategy):
         spec.setdefault("ipFamilies", ["IPv4"])
         spec.setdefault("ipFamilyPolicy", "SingleStack")
         if has_node_ports(spec):
-            asked = node_ports(spec)
+            requested = node_ports(spec)
             for port in spec.get("ports") or []:
                 if not port.get("nodePort"):
-                    port["nodePort"] = self._free_port(new, asked)
+                    port["nodePort"] = self._free_port(new, requested)
 
     def validate(self, new: Object, old: Object | None) -> Iterator[FieldError]:
         """Requested addresses that can't be allocated. The others are reserved."""
@@ -150,7 +150,7 @@ class ServiceAddresses(Strategy):
             if address == HEADLESS or address in kept:
                 continue
             try:
-                asked = IPv4Address(address)
+                requested = IPv4Address(address)
             except ValueError:
                 if _is_address(address):
                     # Also as ::ffff:a.b.c.d, for which nodes would listen at that IPv4 address.
@@ -158,7 +158,7 @@ class ServiceAddresses(Strategy):
                     yield FieldError.invalid("spec.clusterIPs", addresses, detail)
                 continue  # That it is no address at all is told already.
             ends = (self._addresses.network_address, self._addresses.broadcast_address)
-            if asked not in self._addresses or asked in ends:
+            if requested not in self._addresses or requested in ends:
                 detail = f"failed to allocate IP {address}: the provided IP is not in the valid range. "
                 detail += f"The range of valid IPs is {self._addresses}"
                 yield FieldError.invalid("spec.clusterIPs", addresses, detail)
@@ -168,15 +168,15 @@ class ServiceAddresses(Strategy):
 
     def _check_ports(self, spec: Object, kept: frozenset[Thing], namespace: str) -> Iterator[FieldError]:
         for index, port in enumerate(spec.get("ports") or []):
-            asked = port.get("nodePort")
-            if not asked or asked in kept:
+            requested = port.get("nodePort")
+            if not requested or requested in kept:
                 continue
             path = f"{element('spec.ports', index)}.nodePort"
-            if asked not in NODE_PORTS:
+            if requested not in NODE_PORTS:
                 detail = "provided port is not in the valid range. The range of valid ports is 30000-32767"
-                yield FieldError.invalid(path, asked, detail)
-            elif not self._reserve(asked, namespace):
-                yield FieldError.invalid(path, asked, "provided port is already allocated")
+                yield FieldError.invalid(path, requested, detail)
+            elif not self._reserve(requested, namespace):
+                yield FieldError.invalid(path, requested, "provided port is already allocated")
 
     def _free_address(self, new: Object) -> str:
         last = self._addresses.num_addresses - 2  # The first is the network's, the last everyone's.
@@ -187,9 +187,9 @@ class ServiceAddresses(Strategy):
         detail = f"failed to allocate a serviceIP: all addresses of {self._addresses} belong to services"
         raise _none_left(new, FieldError.forbidden("spec.clusterIP", detail))
 
-    def _free_port(self, new: Object, asked: frozenset[int]) -> int:
+    def _free_port(self, new: Object, requested: frozenset[int]) -> int:
         for port in self._from_anywhere(NODE_PORTS):
-            if port not in asked and self._reserve(port, _namespace(new), new=True):
+            if port not in requested and self._reserve(port, _namespace(new), new=True):
                 return port
         detail = "failed to allocate a nodePort: all of 30000-32767 belong to services"
         raise _none_left(new, FieldError.forbidden("spec.ports", detail))

@@ -75,13 +75,13 @@ class Connection(HttpProtocol):
 
     async def _serve(self) -> None:
         while not (self._force_close or self._ending):
-            if not self._asked:
+            if not self._pending:
                 self._waiter = self._loop.create_future()
                 try:
                     await self._waiter
                 finally:
                     self._waiter = None
-            if not self._asked:
+            if not self._pending:
                 await self._see_taken()
                 continue
             message, payload, body = self._take()
@@ -102,7 +102,7 @@ class Connection(HttpProtocol):
             if not keep:
                 break
             self._wait_at_most(self._shared.patience.idle)
-            if self._asked:
+            if self._pending:
                 # Thousands of requests fit into one read; those of others are answered in between.
                 await asyncio.sleep(0)
         if self.transport is not None:

@@ -226,11 +226,11 @@ class HttpProtocol(web.RequestHandler):
         return (
             waiter is not None
             and not waiter.done()
-            and not (self._asked or self._force_close or self._shared.leaving)
+            and not (self._pending or self._force_close or self._shared.leaving)
         )
 
     @property
-    def _asked(self) -> bool:
+    def _pending(self) -> bool:
         """Whether a request is queued."""
         return self._fast_request is not None or bool(self._messages)
 
@@ -284,7 +284,7 @@ class HttpProtocol(web.RequestHandler):
 
     def drain(self) -> None:
         """For shutdown: end streams, let the rest finish."""
-        if self._doing is ConnectionPhase.WAITING and not self._asked:
+        if self._doing is ConnectionPhase.WAITING and not self._pending:
             self.force_close()
         elif self._doing is ConnectionPhase.STREAMING and self._task is not None:
             self._task.cancel()

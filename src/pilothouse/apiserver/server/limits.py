@@ -42,13 +42,13 @@ def allowance(query: str, mutating: bool) -> float:
     params = parse_qs(query)
     if params.get("watch", [""])[0].lower() in ("1", "true"):
         return most
-    asked = params.get("timeout", ["0s"])[0]
+    timeout = params.get("timeout", ["0s"])[0]
     try:
-        seconds = parse_duration(asked)
+        seconds = parse_duration(timeout)
     except DurationError as problem:
         raise bad_request(f"invalid timeout specified in the request URL - {problem}") from None
     if seconds < 0:
-        raise bad_request(f"invalid timeout specified in the request URL - {asked!r} is negative")
+        raise bad_request(f"invalid timeout specified in the request URL - {timeout!r} is negative")
     return min(seconds, most) if seconds else most
 
 

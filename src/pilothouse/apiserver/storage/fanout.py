@@ -191,7 +191,7 @@ class WatchFanout:
                 continue
             room -= size
             if watcher.fresh:
-                self._tell(watcher, events)
+                self._send_changes(watcher, events)
                 if watcher.rest or watcher.position < events[-1].revision:
                     self._fall_behind(watcher, watcher.position, _LOOK_AGAIN)
             else:
@@ -201,7 +201,7 @@ class WatchFanout:
             self._count(group, delivered * shown)
             self._spend(delivered * size)
 
-    def _tell(self, watcher: OpenWatch, events: Iterable[CacheEvent]) -> None:
+    def _send_changes(self, watcher: OpenWatch, events: Iterable[CacheEvent]) -> None:
         """Send changes to one watcher, about a slice."""
         parts, count, size = _slice(_changed(watcher, events))
         if parts and not watcher.forbidden():
@@ -301,7 +301,7 @@ class WatchFanout:
     def _catch_up_with(self, watcher: OpenWatch, events: list[CacheEvent]) -> None:
         """Send those of the next changes that concern the watcher, or as many of them as make a slice."""
         concerning = list(filter(watcher.group.lines.selection.covers, events))
-        self._tell(watcher, concerning)
+        self._send_changes(watcher, concerning)
         if not concerning or watcher.position == concerning[-1].revision:
             watcher.position = events[-1].revision
 

@@ -25,7 +25,7 @@ _LARGEST = 2**64 - 1
 
 
 class RevisionMatch(Enum):
-    """Which state is asked for."""
+    """Which state is send_initial for."""
 
     LATEST = "every write acknowledged so far is in it"
     ANY = "whatever is at hand"
@@ -99,12 +99,12 @@ def for_list(query: str) -> ListOptions:
 def for_watch(query: str) -> WatchOptions:
     params = _params(query)
     revision_text, match = params.get("resourceVersion", ""), params.get("resourceVersionMatch", "")
-    asked = params.get("sendInitialEvents")
+    send_initial = params.get("sendInitialEvents")
     problems: list[FieldError] = []
-    if asked is not None and match != NOT_OLDER:
+    if send_initial is not None and match != NOT_OLDER:
         detail = f"sendInitialEvents requires setting resourceVersionMatch to {NOT_OLDER}"
         problems.append(FieldError.forbidden("resourceVersionMatch", detail))
-    elif asked is None and match:
+    elif send_initial is None and match:
         detail = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
         problems.append(FieldError.forbidden("resourceVersionMatch", detail))
     if params.get("continue"):
@@ -113,11 +113,11 @@ def for_watch(query: str) -> WatchOptions:
     revision = parse_revision(revision_text)
     bookmarks = is_true(params.get("allowWatchBookmarks"))
     # Without a revision to start after, the state itself has to come first.
-    initial = not revision if asked is None else is_true(asked)
+    initial = not revision if send_initial is None else is_true(send_initial)
     return WatchOptions(
         initial=initial,
         revision=revision,
-        announce=initial and asked is not None and bookmarks,
+        announce=initial and send_initial is not None and bookmarks,
         bookmarks=bookmarks,
         timeout=max(_integer(params, "timeoutSeconds"), 0),
         labels=params.get("labelSelector", ""),

@@ -278,11 +278,11 @@ class WatchCache:
                 folder = f"{ROOT}{collection.path}/"
             event = collection.apply(change.key, change.revision, change.value, now)
             if event is not None:
-                self._tell(collection, event)
+                self._notify(collection, event)
         self.revision = max(self.revision, batch.revision)
         self._arrive()
 
-    def _tell(self, collection: Collection, event: CacheEvent) -> None:
+    def _notify(self, collection: Collection, event: CacheEvent) -> None:
         for listener in self._listeners:
             try:
                 listener.happened(collection, event)

@@ -119,14 +119,14 @@ class PodSecurity:
         """The warning about policy labels in a namespace that is exempt."""
         if policy.is_privileged or policy.is_equivalent(self._defaults):
             return ""
-        asked = []
+        ignored = []
         for mode in MODES:
             of_mode: LevelVersion = getattr(policy, mode)
             named = f"{PREFIX}{mode}" in labels or f"{PREFIX}{mode}-version" in labels
             if named and of_mode.level != PRIVILEGED:
-                asked.append(f"{mode}={of_mode}")
+                ignored.append(f"{mode}={of_mode}")
         return (
-            f'namespace "{name}" is exempt from Pod Security, and the policy ({", ".join(asked)}) '
+            f'namespace "{name}" is exempt from Pod Security, and the policy ({", ".join(ignored)}) '
             "will be ignored"
         )
 

@@ -79,10 +79,10 @@ class Escalation:
         self._hold(call, new, rules)
 
     def _may(self, call: ResourceRequest, verb: str, plural: str, name: str) -> bool:
-        asked = Attributes(
+        attributes = Attributes(
             verb, group=GROUP, version=ANY, resource=plural, namespace=call.namespace, name=name
         )
-        return on_loop(self._authorizer.decide, call.request.user, asked).allowed
+        return on_loop(self._authorizer.decide, call.request.user, attributes).allowed
 
     def _hold(self, call: ResourceRequest, new: Object, rules: tuple[PolicyRule, ...]) -> None:
         user = call.request.user

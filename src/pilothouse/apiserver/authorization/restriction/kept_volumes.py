@@ -74,9 +74,9 @@ class KeptVolumes:
         marks = claim.annotations or {}
         if not uid or claim.uid != uid or marks.get(SELECTED_NODE) != node:
             return f"spec.claimRef: must be a claim whose volume is wanted on node '{node}'"
-        asked = next((marks[one] for one in ASKED_FOR if one in marks), "")
-        if asked != new["metadata"]["annotations"][PROVISIONED_BY]:
-            return f"metadata.annotations: the claim asks for a volume of {asked or 'nobody'}"
+        provisioner = next((marks[one] for one in ASKED_FOR if one in marks), "")
+        if provisioner != new["metadata"]["annotations"][PROVISIONED_BY]:
+            return f"metadata.annotations: the claim asks for a volume of {provisioner or 'nobody'}"
         if new["metadata"].get("name") != volume_name(uid):
             return f"metadata.name: must be {volume_name(uid)}, after its claim"
         if "local" not in spec:

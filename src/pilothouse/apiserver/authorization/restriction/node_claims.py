@@ -2,7 +2,7 @@
 
     claims = NodeClaims(cache, ControlPlaneNetwork(IPv4Network("127.96.0.0/16"), frozenset({"10.0.0.5"})))
     claims.problem("n1", new, old, peer="10.0.0.7:41022", alone=True)   # "spec.podCIDRs: … overlaps …"
-    claims.serving_problem(asked)           # why a serving certificate is not for this node's own names
+    claims.serving_problem(requested)           # why a serving certificate is not for this node's own names
 
 Only changes are checked, so that existing values never block a node's reports; administrators are not
 checked. A node owns an address that its request comes from. Requests from loopback come from the API server's
@@ -132,19 +132,19 @@ class NodeClaims:
             return f"status.podIPs: {text} is neither in the range of node {node} nor its address"
         return ""
 
-    def serving_problem(self, asked: RequestedCertificate) -> str:
+    def serving_problem(self, requested: RequestedCertificate) -> str:
         """Why a serving certificate has names or addresses that are not the node's own, or empty."""
-        node = asked.common_name.removeprefix(NODE)
+        node = requested.common_name.removeprefix(NODE)
         own = self._own(node)
         others = dict(self._others(node))
-        for name in asked.dns_names:
+        for name in requested.dns_names:
             if name == serving_name(node):
                 continue
             if name not in own.names:
                 return f"{name!r} is not among the names of node {node}"
             if problem := next(self._name_problems("", [name], others), ""):
                 return problem
-        for text in asked.addresses:
+        for text in requested.addresses:
             address = ip_address(text)
             if address not in own.addresses:
                 return f"{text} is not among the addresses of node {node}"

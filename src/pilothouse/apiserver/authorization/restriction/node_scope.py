@@ -57,110 +57,110 @@ class NodeScope:
         self._volumes = volumes
         self._cache = cache
 
-    def decide(self, node: str, asked: Attributes) -> AuthorizationDecision:
+    def decide(self, node: str, attrs: Attributes) -> AuthorizationDecision:
         """What the node of that name may do; nothing without a name."""
         if not node:
             return _NAMELESS
-        if asked.is_path and asked.path == NETWORK_PAGE and asked.verb == "get":
+        if attrs.is_path and attrs.path == NETWORK_PAGE and attrs.verb == "get":
             return _YES
-        decision = aside(asked)
+        decision = aside(attrs)
         if decision is not None:
             return decision
-        rule = _RULES.get((asked.group, asked.resource, asked.subresource))
-        return rule(self, node, asked) if rule is not None else _BEYOND
+        rule = _RULES.get((attrs.group, attrs.resource, attrs.subresource))
+        return rule(self, node, attrs) if rule is not None else _BEYOND
 
-    def decide_joining(self, user: str, asked: Attributes) -> AuthorizationDecision:
+    def decide_joining(self, user: str, attrs: Attributes) -> AuthorizationDecision:
         """What a bootstrap token may not do, whatever its roles: read requests of others."""
-        if (asked.group, asked.resource) != ("certificates.k8s.io", "certificatesigningrequests"):
+        if (attrs.group, attrs.resource) != ("certificates.k8s.io", "certificatesigningrequests"):
             return NO_OPINION
-        if asked.verb not in READS or self._requested_by(asked.name) == user:
+        if attrs.verb not in READS or self._requested_by(attrs.name) == user:
             return NO_OPINION
         return denied("a bootstrap token reads the certificate requests that were made with it, by name")
 
-    def _node(self, node: str, asked: Attributes) -> AuthorizationDecision:
-        if asked.verb == "create":
-            return _YES if asked.name in ("", node) else _not_itself(node)
-        if asked.verb in READS:
+    def _node(self, node: str, attrs: Attributes) -> AuthorizationDecision:
+        if attrs.verb == "create":
+            return _YES if attrs.name in ("", node) else _not_itself(node)
+        if attrs.verb in READS:
             # Where others are, and which range lies behind each: a node routes to them.
             return _YES
-        if asked.verb not in CHANGES:
+        if attrs.verb not in CHANGES:
             return _NO_VERB
-        return _YES if asked.name == node else _not_itself(node)
+        return _YES if attrs.name == node else _not_itself(node)
 
-    def _node_status(self, node: str, asked: Attributes) -> AuthorizationDecision:
-        if asked.verb not in CHANGES:
+    def _node_status(self, node: str, attrs: Attributes) -> AuthorizationDecision:
+        if attrs.verb not in CHANGES:
             return _NO_VERB
-        return _YES if asked.name == node else _not_itself(node)
+        return _YES if attrs.name == node else _not_itself(node)
 
-    def _pod(self, node: str, asked: Attributes) -> AuthorizationDecision:
-        if asked.verb in ("list", "watch") and selects_field(asked, "spec.nodeName", node):
+    def _pod(self, node: str, attrs: Attributes) -> AuthorizationDecision:
+        if attrs.verb in ("list", "watch") and selects_field(attrs, "spec.nodeName", node):
             return _YES
-        if asked.verb in READS or asked.verb == "delete":
-            if asked.name:
-                return self._own_pod(node, asked)
+        if attrs.verb in READS or attrs.verb == "delete":
+            if attrs.name:
+                return self._own_pod(node, attrs)
             return denied(f"node: may see its own pods only: ask with fieldSelector=spec.nodeName={node}")
-        return _NO_PODS if asked.verb == "create" else _NO_VERB
+        return _NO_PODS if attrs.verb == "create" else _NO_VERB
 
-    def _pod_status(self, node: str, asked: Attributes) -> AuthorizationDecision:
-        return self._own_pod(node, asked) if asked.verb in CHANGES else _NO_VERB
+    def _pod_status(self, node: str, attrs: Attributes) -> AuthorizationDecision:
+        return self._own_pod(node, attrs) if attrs.verb in CHANGES else _NO_VERB
 
-    def _eviction(self, node: str, asked: Attributes) -> AuthorizationDecision:
-        return self._own_pod(node, asked) if asked.verb == "create" else _NO_VERB
+    def _eviction(self, node: str, attrs: Attributes) -> AuthorizationDecision:
+        return self._own_pod(node, attrs) if attrs.verb == "create" else _NO_VERB
 
-    def _own_pod(self, node: str, asked: Attributes) -> AuthorizationDecision:
-        return _YES if self._pods.runs(node, asked.namespace, asked.name) else _unrelated(node)
+    def _own_pod(self, node: str, attrs: Attributes) -> AuthorizationDecision:
+        return _YES if self._pods.runs(node, attrs.namespace, attrs.name) else _unrelated(node)
 
-    def _needed(self, node: str, asked: Attributes) -> AuthorizationDecision:
+    def _needed(self, node: str, attrs: Attributes) -> AuthorizationDecision:
         """Secrets and config maps: one at a time, by name."""
-        if asked.verb not in READS:
+        if attrs.verb not in READS:
             return _NO_VERB
-        if not asked.name:
+        if not attrs.name:
             return denied(
                 "node: may read one such object at a time: ask for it by name, or with "
                 "fieldSelector=metadata.name=NAME"
             )
-        return self._if_needed(node, asked)
+        return self._if_needed(node, attrs)
 
-    def _needed_as_it_is(self, node: str, asked: Attributes) -> AuthorizationDecision:
+    def _needed_as_it_is(self, node: str, attrs: Attributes) -> AuthorizationDecision:
         """Accounts: immutable for a pod, so there is nothing to watch."""
-        return self._if_needed(node, asked) if asked.verb == "get" else _NO_VERB
+        return self._if_needed(node, attrs) if attrs.verb == "get" else _NO_VERB
 
-    def _claim_status(self, node: str, asked: Attributes) -> AuthorizationDecision:
-        if asked.verb not in CHANGES:
+    def _claim_status(self, node: str, attrs: Attributes) -> AuthorizationDecision:
+        if attrs.verb not in CHANGES:
             return _NO_VERB
-        if self._volumes.awaited(node, asked.namespace, asked.name):
+        if self._volumes.awaited(node, attrs.namespace, attrs.name):
             return _YES
-        return self._if_needed(node, asked)
+        return self._if_needed(node, attrs)
 
-    def _token(self, node: str, asked: Attributes) -> AuthorizationDecision:
-        return self._if_needed(node, asked) if asked.verb == "create" else _NO_VERB
+    def _token(self, node: str, attrs: Attributes) -> AuthorizationDecision:
+        return self._if_needed(node, attrs) if attrs.verb == "create" else _NO_VERB
 
-    def _if_needed(self, node: str, asked: Attributes) -> AuthorizationDecision:
-        related = self._pods.needs(node, asked.resource, asked.namespace, asked.name)
+    def _if_needed(self, node: str, attrs: Attributes) -> AuthorizationDecision:
+        related = self._pods.needs(node, attrs.resource, attrs.namespace, attrs.name)
         return _YES if related else _unrelated(node)
 
-    def _volume(self, node: str, asked: Attributes) -> AuthorizationDecision:
-        if asked.verb in READS or asked.verb == "create":
+    def _volume(self, node: str, attrs: Attributes) -> AuthorizationDecision:
+        if attrs.verb in READS or attrs.verb == "create":
             return _YES
-        if asked.verb != "delete" and asked.verb not in CHANGES:
+        if attrs.verb != "delete" and attrs.verb not in CHANGES:
             return _NO_VERB
-        return _YES if asked.name and self._volumes.keeper(asked.name) == node else _unrelated(node)
+        return _YES if attrs.name and self._volumes.keeper(attrs.name) == node else _unrelated(node)
 
-    def _lease(self, node: str, asked: Attributes) -> AuthorizationDecision:
-        if asked.namespace != LEASE_NAMESPACE:
+    def _lease(self, node: str, attrs: Attributes) -> AuthorizationDecision:
+        if attrs.namespace != LEASE_NAMESPACE:
             return denied(f"node: has a lease in the namespace {LEASE_NAMESPACE}, and in no other")
-        if asked.verb == "create":
-            return _YES if asked.name in ("", node) else _not_itself(node)
-        if asked.verb not in ("get", "delete") and asked.verb not in CHANGES:
+        if attrs.verb == "create":
+            return _YES if attrs.name in ("", node) else _not_itself(node)
+        if attrs.verb not in ("get", "delete") and attrs.verb not in CHANGES:
             return _NO_VERB
-        return _YES if asked.name == node else _not_itself(node)
+        return _YES if attrs.name == node else _not_itself(node)
 
-    def _request(self, node: str, asked: Attributes) -> AuthorizationDecision:
-        if asked.verb == "create":
+    def _request(self, node: str, attrs: Attributes) -> AuthorizationDecision:
+        if attrs.verb == "create":
             return _YES
-        if asked.verb not in READS:
+        if attrs.verb not in READS:
             return _NO_VERB
-        if self._requested_by(asked.name) == f"system:node:{node}":
+        if self._requested_by(attrs.name) == f"system:node:{node}":
             return _YES
         return denied("node: may see the certificate requests that it made itself, by name")
 
@@ -169,18 +169,18 @@ class NodeScope:
         item = self._cache.get(REQUESTS, f"{ROOT}{REQUESTS}/{name}") if name else None
         return "" if item is None else _request.decode(item.value).spec.username
 
-    def _identity(self, node: str, asked: Attributes) -> AuthorizationDecision:
+    def _identity(self, node: str, attrs: Attributes) -> AuthorizationDecision:
         """The namespace whose uid is the control plane's."""
-        return _YES if asked.verb == "get" and asked.name == IDENTITY_NAMESPACE else _NO_VERB
+        return _YES if attrs.verb == "get" and attrs.name == IDENTITY_NAMESPACE else _NO_VERB
 
-    def _readable(self, node: str, asked: Attributes) -> AuthorizationDecision:
-        return _YES if asked.verb in READS else _NO_VERB
+    def _readable(self, node: str, attrs: Attributes) -> AuthorizationDecision:
+        return _YES if attrs.verb in READS else _NO_VERB
 
-    def _event(self, node: str, asked: Attributes) -> AuthorizationDecision:
-        return _YES if asked.verb == "create" or asked.verb in CHANGES else _NO_VERB
+    def _event(self, node: str, attrs: Attributes) -> AuthorizationDecision:
+        return _YES if attrs.verb == "create" or attrs.verb in CHANGES else _NO_VERB
 
-    def _review(self, node: str, asked: Attributes) -> AuthorizationDecision:
-        return _YES if asked.verb == "create" else _NO_VERB
+    def _review(self, node: str, attrs: Attributes) -> AuthorizationDecision:
+        return _YES if attrs.verb == "create" else _NO_VERB
 
 
 _RULES: dict[tuple[str, str, str], _Rule] = {

@@ -43,27 +43,27 @@ def denied(reason: str) -> AuthorizationDecision:
     return AuthorizationDecision(False, reason, denied=True)
 
 
-def aside(asked: Attributes) -> AuthorizationDecision | None:
+def aside(attrs: Attributes) -> AuthorizationDecision | None:
     """The decision about requests outside of scopes; None if a scope decides."""
-    if asked.is_path:
-        public = any(asked.path == each or asked.path.startswith(f"{each}/") for each in _PUBLIC)
-        return NO_OPINION if public and asked.verb == "get" else _PATH_DENIED
-    if asked.verb == "create" and (asked.group, asked.resource) in _SELF_REVIEWS and not asked.subresource:
+    if attrs.is_path:
+        public = any(attrs.path == each or attrs.path.startswith(f"{each}/") for each in _PUBLIC)
+        return NO_OPINION if public and attrs.verb == "get" else _PATH_DENIED
+    if attrs.verb == "create" and (attrs.group, attrs.resource) in _SELF_REVIEWS and not attrs.subresource:
         return NO_OPINION
     return None
 
 
-def selects_label(asked: Attributes, label: str, value: str) -> bool:
+def selects_label(attrs: Attributes, label: str, value: str) -> bool:
     """Whether the label selector matches only objects with this label."""
-    return bool(asked.label_selector) and any(
+    return bool(attrs.label_selector) and any(
         requirement.key == label and requirement.operator in (EQUALS, IN) and requirement.values == (value,)
-        for requirement in _labels(asked.label_selector).requirements
+        for requirement in _labels(attrs.label_selector).requirements
     )
 
 
-def selects_field(asked: Attributes, field: str, value: str) -> bool:
+def selects_field(attrs: Attributes, field: str, value: str) -> bool:
     """Whether the field selector matches only objects with this value."""
-    return bool(asked.field_selector) and _fields(asked.field_selector).exact(field) == value
+    return bool(attrs.field_selector) and _fields(attrs.field_selector).exact(field) == value
 
 
 # Clients repeat their selectors. A malformed one confines nothing: the list refuses it.
