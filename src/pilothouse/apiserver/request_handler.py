@@ -92,6 +92,9 @@ from pilothouse.pki.jwt import SigningKey
 from pilothouse.store.interface import Store
 
 _READ_VERBS = {"GET": "get", "HEAD": "get"}
+_FIXED_PATHS = (
+    *("/api", "/api/v1", "/apis", "/healthz", "/livez", "/openapi/v2", "/openapi/v3", "/readyz", "/version"),
+)
 _WRITE_VERBS = frozenset({"create", "update", "patch", "delete", "deletecollection"})
 
 Page = Callable[[Request], Awaitable[Answer]]
@@ -377,18 +380,7 @@ class RequestHandler:
         return _page_not_found()
 
     def _paths(self) -> list[str]:
-        paths = [
-            "/api",
-            "/api/v1",
-            "/apis",
-            "/healthz",
-            "/livez",
-            "/openapi/v2",
-            "/openapi/v3",
-            "/readyz",
-            "/version",
-            *self._pages,
-        ]
+        paths = [*_FIXED_PATHS, *self._pages]
         for group, versions in self.catalog.groups().items():
             if group:
                 paths += [f"/apis/{group}", *(f"/apis/{group}/{each}" for each in versions)]

@@ -120,8 +120,7 @@ class _Sign:
             else:
                 self._revision = await self._store.create(self._key, value, ttl=self._lifetime)
         except Conflict as changed:
-            # It expired while the store could not be reached, a write was made whose answer was lost, or an
-            # earlier run has left it.
+            # It expired while the store was unreachable, a response was lost, or an earlier run left it.
             self._revision = changed.current.revision if changed.current else 0
             await self.put(value)
 

@@ -59,7 +59,7 @@ class Impersonation:
 class Access:
     url: str
     others: tuple[str, ...] = ()
-    """Further addresses of the same API, asked when one can't be reached."""
+    """Further addresses of the same API, used when one can't be reached."""
     authority: bytes = b""
     """PEM; empty for those that the machine trusts."""
     certificate: bytes = b""
@@ -75,7 +75,7 @@ class Access:
     server_name: str = ""
     """The name that the server's certificate is for, where it is not the address."""
     insecure: bool = False
-    """Trust whoever answers."""
+    """Trust any server."""
     proxy: str = ""
     namespace: str = "default"
     """Where objects are meant to be when nothing else is said."""

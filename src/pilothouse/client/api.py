@@ -67,7 +67,7 @@ class WriteOptionsSent(TypedDict, total=False):
     manager: str
     """Who the fields are credited to, where it is not the client's own name."""
     validation: Literal["Ignore", "Warn", "Strict"]
-    """What happens to fields that nobody knows."""
+    """What happens to unknown fields."""
     fence: LeadershipFence | None
     """The leadership under which it is made."""
     deadline: float
@@ -215,7 +215,7 @@ class Api:
             if stream.status != 200:
                 body = await stream.read(LONGEST_OBJECT)
                 raise error_of(stream.status, body, retry_after=stream.headers.get("Retry-After"))
-            # Closed here, and not when somebody gets round to collecting it.
+            # Closed here, not at garbage collection.
             async with aclosing(stream.lines()) as lines:
                 yield lines
 

@@ -44,7 +44,7 @@ class ClientCredentials:
         self._clock = clock
         named = (access.authority_file, access.certificate_file, access.key_file, access.token_file)
         self._files = tuple(file for file in named if file is not None)
-        # What ``access`` holds may have been read a while ago, so that the first look reads anew.
+        # ``access`` may have been read a while ago, so the first check reads again.
         self._marks: Marks = ()
         self._given: Credential | None = None
         self._shown: ClientIdentity | None = None

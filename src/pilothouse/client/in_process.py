@@ -92,7 +92,7 @@ class InProcessTransport(Generic[AskedT]):
         finally:
             pipe.closed = True
             writing.cancel()
-            # A failure of its own has been told to the reader, if there still was one.
+            # The reader has received its failure, if there still was one.
             await asyncio.gather(writing, return_exceptions=True)
 
     def _request_of(self, call: ClientRequest) -> AskedT:

@@ -30,7 +30,7 @@ class JoinToken:
     pins: tuple[str, ...]
     """SHA-256 of the keys of the authorities that may vouch for the server, in hexadecimal."""
     others: tuple[str, ...] = ()
-    """Where else the same API is to be had."""
+    """Further addresses of the same API."""
 
     @property
     def identifier(self) -> str:

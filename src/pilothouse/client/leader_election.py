@@ -95,7 +95,7 @@ class LeaderElector:
         self._changed = 0.0
         self._has_looked = False
         self._has_moved = False
-        """The Lease has changed since it was first seen: somebody is there who changes it."""
+        """The Lease has changed since it was first seen, so its holder is alive."""
         self._transitions = -1
         """The highest that was ever seen."""
         self._due = 0.0

@@ -39,7 +39,7 @@ LONGEST_OBJECT: Final = 2**25
 LONGEST_LIST: Final = 2**30
 """Of a list that is read in one piece: a server may leave out to page it."""
 LONGEST_UNTRUSTED: Final = 2**20
-"""From a server that may be anybody, for a few certificates."""
+"""From a server that is not verified yet, for a few certificates."""
 
 
 class ClientRequest(msgspec.Struct, frozen=True):

@@ -23,7 +23,7 @@ import msgspec
 LONGEST: Final = 75.0
 """Seconds for which a live server may be silent: it sends a bookmark each minute, perhaps a little late."""
 USUAL: Final = 25.0
-"""Seconds in which who lives has been heard of: signs of life are given every ten, and may fail once."""
+"""Seconds within which a live sender has been heard: heartbeats come every ten, and one may fail."""
 
 
 class WatchFreshness(msgspec.Struct, frozen=True):
@@ -31,7 +31,7 @@ class WatchFreshness(msgspec.Struct, frozen=True):
 
     since: float
     until: float
-    """Up to when silence says something about who is silent."""
+    """Until when silence is evidence about a sender."""
     last: float
     """When something was last heard: a change, or a bookmark that says there was none."""
     resumed: float

@@ -35,7 +35,7 @@ from pilothouse.meta.errors import StatusError
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.8, 30.0
 SHORTEST, LONGEST = 300, 600
-"""Seconds that a watch is asked to last; by chance, so that clients don't come back all at once."""
+"""Requested seconds of a watch; random, so that clients don't reconnect all at once."""
 SILENCE = 150.0
 """Seconds without a line after which a watch counts as dead. Servers send a bookmark about every minute."""
 PAGE = 500

@@ -27,7 +27,7 @@ from pilothouse.meta.errors import StatusError
 OPENING = 30.0
 """Seconds that a server may take to begin with its answer."""
 LEEWAY = 10.0
-"""Seconds by which a server may overrun the duration that it was asked for."""
+"""Seconds by which a server may exceed the requested duration."""
 
 Deliver = Callable[[list[Change]], Awaitable[None]]
 

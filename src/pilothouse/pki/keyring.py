@@ -25,7 +25,7 @@ from pilothouse.pki.signers import NODE, NODES
 AUTHORITY = "pilothouse-ca"
 ADMIN_GROUP = "system:masters"
 PEER, PEERS_GROUP = "pilothouse:apiserver", "pilothouse:apiservers"
-"""As whom instances ask each other."""
+"""The user and group of instances towards each other."""
 MANAGER, MANAGERS_GROUP = "pilothouse:controller-manager", "pilothouse:controller-managers"
 """As whom our controllers act."""
 _SERVING = "apiserver"

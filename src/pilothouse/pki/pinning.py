@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives import serialization
 from pilothouse.pki.authority import UnusableError
 
 PAGE = "/pilothouse/v1/authorities"
-"""Where a server of ours tells anybody by which authorities it is known."""
+"""Where a server of ours publishes its authorities."""
 
 
 def fingerprints(pem: bytes) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ def private_folder(path: Path) -> Path:
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
     owner = path.stat().st_uid
     if owner != os.geteuid():
-        # Its owner could open it again at any time, and exchange what is in it.
+        # Its owner could open it again at any time, and replace what is in it.
         detail = (
             f"it belongs to user {owner}, not to user {os.geteuid()} who runs this; take a folder of your own"
         )

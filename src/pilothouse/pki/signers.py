@@ -1,6 +1,6 @@
 """The signers of our API server.
 
-    problem = why_refused("kubernetes.io/kube-apiserver-client", requested, ("client auth",))     # "" if allowed
+    problem = why_refused("kubernetes.io/kube-apiserver-client", requested, ("client auth",))  # "" if allowed
 
 They are Kubernetes' own, with its rules.
 """
@@ -20,7 +20,7 @@ NODES = "system:nodes"
 NODE = "system:node:"
 NODE_DOMAIN = "node.pilothouse.internal"
 JOINING_NODE = "pilothouse.io/node-name"
-"""In the ``extra`` of who has a bootstrap token: the only node that the token is for, if it is for one."""
+"""In the ``extra`` of a bootstrap token's user: the only node that the token is for, if any."""
 _ENCIPHER = "key encipherment"
 _SERVER_NAMES = frozenset({"localhost", "kubernetes", "kubernetes.default"})
 """What the API server is called, and services: the same authority stands behind its certificate."""

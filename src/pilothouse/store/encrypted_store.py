@@ -20,6 +20,7 @@ from pilothouse.pki.encryption_keys import EncryptionKeys, Unopenable, key_of
 from pilothouse.store.interface import Batch, Change, Conflict, Entry, EntryPage, Guard, Store, unreadable
 from pilothouse.store.mapped_watch import MappedWatch
 from pilothouse.store.paging import pages
+from pilothouse.store.wrapped_store import WrappedStore
 
 SECRETS = ("/registry/secrets/",)
 """What is sealed by default."""
@@ -44,9 +45,9 @@ class Reencrypted(msgspec.Struct, frozen=True):
     """Why, for each value that could not be opened."""
 
 
-class EncryptedStore:
+class EncryptedStore(WrappedStore):
     def __init__(self, inner: Store, keys: EncryptionKeys, covers: Sequence[str] = SECRETS) -> None:
-        self.inner = inner
+        super().__init__(inner)
         self._keys = keys
         self._covers = tuple(covers)
 
@@ -54,13 +55,6 @@ class EncryptedStore:
     def keys(self) -> tuple[str, ...]:
         """The names of the keys, the one that seals first."""
         return self._keys.names
-
-    @property
-    def current(self) -> int | None:
-        return self.inner.current
-
-    async def revision(self) -> int:
-        return await self.inner.revision()
 
     async def get(self, key: str) -> Entry | None:
         entry = await self.inner.get(key)
@@ -97,15 +91,6 @@ class EncryptedStore:
     def watch(self, prefix: str, *, after: int) -> AbstractAsyncContextManager[AsyncIterator[Batch]]:
         inner = self.inner.watch(prefix, after=after)
         return MappedWatch(inner, self._opened_batch) if self._touches(prefix) else inner
-
-    async def progress(self) -> None:
-        await self.inner.progress()
-
-    async def compact(self, revision: int) -> None:
-        await self.inner.compact(revision)
-
-    async def close(self) -> None:
-        await self.inner.close()
 
     async def census(self) -> KeyUsage:
         found: Counter[str | None] = Counter()

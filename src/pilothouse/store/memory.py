@@ -101,7 +101,7 @@ class MemoryStore(InProcessStore):
 
     async def _write(self, key: str, value: bytes | None, ttl: float) -> int:
         revision = self._put(key, value, ttl)
-        # The other backends let the loop turn here, and watchers see the change before the writer goes on.
+        # As in other backends, watchers see the change before the writer continues.
         await asyncio.sleep(0)
         return revision
 

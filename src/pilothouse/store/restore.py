@@ -29,7 +29,7 @@ _TOGETHER = 64
 """Writes under way at a time."""
 
 Lifetime = Callable[[Saved], float]
-"""How many seconds a key lives from now on; 0 for ever."""
+"""The seconds after which a key expires; 0 is never."""
 
 
 class NotEmpty(StoreError):

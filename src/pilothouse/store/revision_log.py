@@ -103,7 +103,7 @@ class RevisionLog:
         try:
             self._prepare()
         except BaseException:
-            # Another try in this process would meet what is left of this one.
+            # Another attempt in this process would meet leftovers of this one.
             self._connection.close()
             raise
 

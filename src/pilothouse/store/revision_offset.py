@@ -27,6 +27,7 @@ from pilothouse.store.interface import (
     StoreError,
 )
 from pilothouse.store.mapped_watch import LostWatch, MappedWatch
+from pilothouse.store.wrapped_store import WrappedStore
 
 RESTORE_LEAP = 10**12
 """More than a store writes in a year; a few thousand restores fit into a float's integers."""
@@ -35,9 +36,9 @@ _FIRST = 1
 """Where etcd begins to count."""
 
 
-class RevisionOffsetStore:
+class RevisionOffsetStore(WrappedStore):
     def __init__(self, inner: Store, by: int) -> None:
-        self.inner = inner
+        super().__init__(inner)
         self._by = by
 
     @property
@@ -93,9 +94,6 @@ class RevisionOffsetStore:
             return LostWatch(gone)
         return MappedWatch(self.inner.watch(prefix, after=kept), self._up_batch, self._explained)
 
-    async def progress(self) -> None:
-        await self.inner.progress()
-
     async def compact(self, revision: int) -> None:
         if revision <= self._by:
             return
@@ -103,9 +101,6 @@ class RevisionOffsetStore:
             await self.inner.compact(revision - self._by)
         except StoreError as error:
             raise self._explained(error) from None
-
-    async def close(self) -> None:
-        await self.inner.close()
 
     def _kept(self, revision: int) -> int:
         """A revision whose history is asked for."""
@@ -127,10 +122,9 @@ class RevisionOffsetStore:
         return Entry(entry.key, entry.value, entry.revision + self._by, entry.created + self._by)
 
     def _up_batch(self, batch: Batch) -> Batch:
-        return Batch(tuple(map(self._up_change, batch.changes)), batch.revision + self._by)
-
-    def _up_change(self, change: Change) -> Change:
-        return Change(change.key, change.revision + self._by, change.value)
+        by = self._by
+        changes = tuple(Change(each.key, each.revision + by, each.value) for each in batch.changes)
+        return Batch(changes, batch.revision + by)
 
     def _explained(self, error: StoreError) -> StoreError:
         by = self._by

@@ -47,7 +47,7 @@ _R = TypeVar("_R")
 
 FILE = "store.db"
 _LOOK_SECONDS = 5.0
-"""How often a full disk is looked at, whether there is room again."""
+"""How often a full disk is checked for room."""
 
 
 class SqliteStore(InProcessStore):

@@ -51,7 +51,7 @@ class Definitions(Strategy):
         self._terminating: dict[str, set[str]] = {}
         """The paths of kinds whose definitions are terminating, with the keys of objects already marked."""
         self._unsettled: set[str] = set()
-        """Definitions whose names may be had by now, or no longer."""
+        """Definitions whose names may have become free, or taken."""
         self._work = asyncio.Event()
 
     # What a definition gets when it is written
@@ -193,12 +193,12 @@ class Definitions(Strategy):
             return
         state = codec.dump([metadata["uid"], spec])
         if self._served_by_us.get(identity) == state:
-            # Labels, status or the mark of deletion: serving it anew would end its watches.
+            # Labels, status or deletion timestamp only: serving it again would end its watches.
             return
         try:
             resource = resource_of(definition)
         except (LookupError, TypeError, ValueError, StopIteration) as problem:
-            # Valid by the rules of whoever wrote it, which may have been another release. The rest goes on.
+            # It was valid when written, perhaps by another release. The rest continues.
             log.error("the definition %s can't be served: %r", name, problem)
             self._withdraw(identity)
             return
@@ -211,7 +211,7 @@ class Definitions(Strategy):
         if self._served_by_us.pop(identity, None) is not None:
             self._catalog.remove(*identity)
 
-    # How a definition is settled anew, and how it goes
+    # Settling and deleting definitions
 
     async def run(self) -> None:
         """Accept names that have become free, and delete the objects of kinds that are being deleted."""

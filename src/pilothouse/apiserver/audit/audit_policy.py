@@ -147,5 +147,5 @@ DEFAULT = AuditPolicy(
         AuditRule(level=AuditLevel.METADATA),
     )
 )
-"""Where no policy is given: that something was asked and by whom, for everything but health, version and the
-renewing of leases, which would be most of the lines and tell least."""
+"""The default policy: metadata of everything but health, version and lease renewals, which would be most of
+the lines."""

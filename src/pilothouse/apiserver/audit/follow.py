@@ -69,7 +69,7 @@ class AuditFollow:
     async def run(self, sink: StreamSink) -> None:
         with ExitStack() as stack:
             if self._trail is not None:
-                # Before the past is read: what is seen meanwhile is in one of the two, or in both.
+                # Before the past is read: records made meanwhile are in one of the two, or in both.
                 stack.enter_context(self._trail.followed(self._inbox))
             try:
                 await self._send_past(sink)
@@ -157,7 +157,7 @@ class _PeerStream:
         self.peer = peer
         self.past: list[bytes] = []
         self.caught_up = asyncio.Event()
-        """Its past is complete, or it turned out that it can't be had; what it tells from then on is new."""
+        """Its past is complete, or unavailable; later records are new."""
         self._peers = peers
         self._params = params
         self._inbox = inbox

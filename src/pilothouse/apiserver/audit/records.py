@@ -67,7 +67,7 @@ class _Subject(msgspec.Struct, frozen=True):
     level: str
     omit_stages: frozenset[str]
     reference: Raw | UnsetType
-    """The object as far as the path tells which it is."""
+    """The object as the path identifies it."""
     records_request: bool
     records_response: bool
     managed_fields: bool

@@ -42,7 +42,7 @@ MOST_BYTES = 64 * 1024 * 1024
 FLUSH_SECONDS = 2.0
 """How long a reader waits for what was seen last."""
 CLOSING_SECONDS = 5.0
-"""How long a server that stops tries to write what is left."""
+"""How long a stopping server tries to write the rest."""
 _TURN_RECORDS = 64
 _TURN_BYTES = 256 * 1024
 """So much becomes lines before other work gets its turn."""

@@ -59,8 +59,8 @@ class DependencyUnknownError(UntrustedError):
 
 
 Issuer = Callable[[str, tuple[str, ...]], TokenReviewResult | None]
-"""Says whose a token is, or None if it is not one of its own. Raises ``UntrustedError`` for one of its own
-that is not good now, or for none of the audiences."""
+"""The user of a token, or None if it is not this issuer's. Raises ``UntrustedError`` if it is invalid now, or
+for none of the audiences."""
 CatchUp = Callable[[], Awaitable[bool]]
 """Waits until an issuer sees everything that was written before."""
 

@@ -99,7 +99,7 @@ class DiscoveryDocuments:
         if place not in self._documents:
             content = make()
             if content is None:
-                # Not remembered: anybody may ask for any number of groups that don't exist.
+                # Not cached: clients may request any number of groups that don't exist.
                 return None
             self._documents[place] = DiscoveryDocument.of(content)
         return self._documents[place]

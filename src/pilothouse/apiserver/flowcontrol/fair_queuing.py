@@ -69,7 +69,7 @@ ASSURED = {
     PriorityLevel.WORKLOADS: 4,
     PriorityLevel.PEOPLE: 10,
 }
-"""The part of each lane, in percent, that nobody but the class can take."""
+"""The seats of each lane, in percent, that are reserved for a class."""
 _RENEWING = frozenset(
     {PriorityLevel.SYSTEM, PriorityLevel.CONTROLLERS, PriorityLevel.NODES, PriorityLevel.AGENTS}
 )
@@ -88,7 +88,7 @@ def class_of(user: User) -> PriorityLevel:
     if _ACCOUNTS in user.groups:
         if _SYSTEM_ACCOUNTS in user.groups:
             return PriorityLevel.CONTROLLERS
-        # A token of a pod on a node: anybody with a namespace can create pods that run nowhere.
+        # A token of a pod on a node: any user with a namespace can create pods that run nowhere.
         return PriorityLevel.AGENTS if _POD in user.extra and _NODE in user.extra else PriorityLevel.WORKLOADS
     if user.name.startswith("pilothouse:"):
         return PriorityLevel.CONTROLLERS
@@ -118,9 +118,9 @@ class PriorityQueue:
         self.running = 0
         """Requests that took them."""
         self.crowded = 0
-        """Requests turned away because the class had no place left."""
+        """Requests rejected because the class had no seat left."""
         self.unfair = 0
-        """Requests turned away because their user had its share."""
+        """Requests rejected because their user had its share."""
 
 
 class NamespaceFlow:

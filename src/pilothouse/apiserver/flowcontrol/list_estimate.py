@@ -9,7 +9,7 @@ from pilothouse.apiserver.endpoints.request_info import RequestInfo
 from pilothouse.apiserver.storage.watch_cache import WatchCache
 
 FEW = 2000
-"""Up to here it makes no difference, so nobody counts more closely."""
+"""Up to here it makes no difference, so nothing is counted."""
 ORDINARY = 2048
 """Bytes of an ordinary object."""
 

@@ -30,7 +30,7 @@ _VERBS = {
     "HEAD": "GET",
 }
 MOST = 10_000
-"""Sorts that are told apart; definitions may come and go."""
+"""Limit of series; definitions may come and go."""
 _APPLY = "application/apply-patch"
 
 _Key = tuple[str, str, str, str, str, bool, bool]

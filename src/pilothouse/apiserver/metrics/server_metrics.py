@@ -30,7 +30,7 @@ from pilothouse.store.timed_store import TimedStore, grouping
 
 PATH = "/metrics"
 PATIENCE = 2.0
-"""Seconds that the store may take to say where it is. A scrape must tell of a store that does not answer."""
+"""Seconds to wait for the store's revision. A scrape must also report a store that does not answer."""
 
 Families = Callable[[], Iterable[str]]
 _KINDS = {"reads": "readOnly", "mutations": "mutating"}

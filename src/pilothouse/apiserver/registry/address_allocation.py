@@ -16,25 +16,16 @@ is given up: that write either precedes the next turn and is seen, or fails.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
-from contextlib import AbstractAsyncContextManager, contextmanager
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
 from random import Random
 from typing import Any
 
 from pilothouse.base.backoff import Backoff
 from pilothouse.meta import errors
-from pilothouse.store.interface import (
-    Batch,
-    Conflict,
-    Entry,
-    EntryPage,
-    Guard,
-    GuardFailed,
-    Store,
-    StoreError,
-    TooLarge,
-)
+from pilothouse.store.interface import Conflict, Guard, GuardFailed, Store, StoreError, TooLarge
+from pilothouse.store.wrapped_store import WrappedStore
 
 KEY = "/pilothouse/service-addresses"
 
@@ -110,11 +101,11 @@ class AddressAllocator:
             self.turn = Guard(KEY, revision)
 
 
-class AllocatingStore:
+class AllocatingStore(WrappedStore):
     """A store whose allocating writes succeed only while their turn lasts."""
 
     def __init__(self, inner: Store, book: AddressAllocator) -> None:
-        self.inner = inner
+        super().__init__(inner)
         self._book = book
 
     def create(
@@ -159,32 +150,3 @@ class AllocatingStore:
         except BaseException:
             self._book.give_up(turn)
             raise
-
-    # The rest is as it was.
-
-    @property
-    def current(self) -> int | None:
-        return self.inner.current
-
-    def revision(self) -> Coroutine[Any, Any, int]:
-        return self.inner.revision()
-
-    def get(self, key: str) -> Coroutine[Any, Any, Entry | None]:
-        return self.inner.get(key)
-
-    def list(
-        self, prefix: str, *, revision: int = 0, limit: int = 0, after: str = ""
-    ) -> Coroutine[Any, Any, EntryPage]:
-        return self.inner.list(prefix, revision=revision, limit=limit, after=after)
-
-    def watch(self, prefix: str, *, after: int) -> AbstractAsyncContextManager[AsyncIterator[Batch]]:
-        return self.inner.watch(prefix, after=after)
-
-    def progress(self) -> Coroutine[Any, Any, None]:
-        return self.inner.progress()
-
-    def compact(self, revision: int) -> Coroutine[Any, Any, None]:
-        return self.inner.compact(revision)
-
-    def close(self) -> Coroutine[Any, Any, None]:
-        return self.inner.close()

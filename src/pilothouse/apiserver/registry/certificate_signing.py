@@ -154,7 +154,7 @@ class CertificateSigner:
         refusal = await self._refusal(judged)
 
         def change(live: Object) -> Object:
-            # Another of the same name has not been judged; the cache will tell of it.
+            # Another request of the same name: the cache will report it.
             if live["metadata"]["uid"] != judged["metadata"]["uid"] or not is_due(live):
                 return live
             return signed(live, self._authority(), self._clock.now(), refusal)

@@ -28,7 +28,7 @@ class NodeEndpoint(msgspec.Struct, frozen=True):
     host: str
     port: int
     is_ready: bool = True
-    """Whether the node says so; one that is not may yet be waiting for its certificate."""
+    """Whether the Node is ready; if not, it may still wait for its certificate."""
 
     @property
     def certified(self) -> str:

@@ -133,7 +133,7 @@ class _Withdrawal:
                 return
             uid = str(reference.get("uid"))
             if uid not in known:
-                # Of kinds that we know: whoever makes a pod may name anything as its owner.
+                # Of known kinds only: a pod may name anything as its owner.
                 noun = KNOWN.get((str(reference.get("apiVersion")), str(reference.get("kind"))))
                 found = await self._find(noun, pod.namespace, str(reference.get("name"))) if noun else None
                 if found is None or found.uid != uid:

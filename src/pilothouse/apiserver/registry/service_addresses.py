@@ -91,7 +91,7 @@ class ServiceAddresses(Strategy):
         if not has_address(spec):
             return
         if problem := self._too_many_ports(new, old):
-            # Before any is given out: what is refused in the end must not keep others waiting.
+            # Before anything is allocated: a refused write must not block others.
             raise _none_left(new, problem)
         if not spec.get("clusterIP"):
             spec["clusterIP"] = next(iter(spec.get("clusterIPs") or ()), "") or self._free_address(new)

@@ -21,7 +21,7 @@ from pilothouse.apiserver.server.messages import TEXT, Request, Response
 from pilothouse.meta.errors import StatusError
 
 Probe = Callable[[], Awaitable[str]]
-"""Says what is wrong; the empty string if nothing is."""
+"""Returns what is wrong, or the empty string."""
 ROOTS = ("healthz", "livez", "readyz")
 _PREFIXES = tuple(f"/{root}" for root in ROOTS)
 PATIENCE = 5.0

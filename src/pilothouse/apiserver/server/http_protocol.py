@@ -47,7 +47,7 @@ HeadCheck = Callable[[Request], None]
 MAX_LINE = 64 * 1024
 MAX_HEADERS = 256
 MAX_HEAD = 1024 * 1024
-"""Bytes of all lines before the body, which anybody may send."""
+"""Bytes of all lines before the body, from unauthenticated clients too."""
 _NOWHERE = URL()
 _NEW_LINE = (b"\r", b"\n")
 

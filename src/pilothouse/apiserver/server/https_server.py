@@ -100,7 +100,7 @@ class HTTPSServer:
         found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         for address in dict.fromkeys(entry[4][0] for entry in found):
             try:
-                port = await self._listen_at(str(address), port, tls)
+                port = await self._listen(tls, host=str(address), port=port)
             except OSError as problem:
                 if not self._listeners:
                     raise
@@ -111,9 +111,6 @@ class HTTPSServer:
         """The same on bound sockets; the port of the first."""
         ports = [await self._listen(tls, sock=each) for each in sockets]
         return ports[0]
-
-    async def _listen_at(self, address: str, port: int, tls: ssl.SSLContext) -> int:
-        return await self._listen(tls, host=address, port=port)
 
     async def _listen(self, tls: ssl.SSLContext, **where: Any) -> int:
         listener = await asyncio.get_running_loop().create_server(

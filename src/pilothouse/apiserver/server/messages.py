@@ -52,7 +52,7 @@ class Request(msgspec.Struct):
     warnings: list[str] = []
     """Texts for ``Warning`` headers; handlers add to it."""
     impersonator: User | None = None
-    """The authenticated user, where ``user`` is the one that it impersonates."""
+    """The authenticated user, if ``user`` is impersonated."""
     verdict: RecordedDecision | None = None
     """Set by the authorizer."""
     annotations: dict[str, str] = {}

@@ -34,7 +34,7 @@ from pilothouse.meta import errors
 TOKEN_PREFIX: Final = "base64url.bearer.authorization.k8s.io."
 PROTOCOLS: Final = "Sec-WebSocket-Protocol"
 LOG_PROTOCOLS: Final = ("", "binary.k8s.io", "base64.binary.k8s.io")
-"""What logs can be sent as; the empty name stands for a client that asks for none."""
+"""Subprotocols of logs; the empty name is for a client that requests none."""
 
 _GUID: Final = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 _CONNECTION: Final = re.compile(r"(?:^|.*,)\s*upgrade\s*(?:$|,)", re.IGNORECASE)
@@ -106,7 +106,7 @@ def take_token(headers: Mapping[str, str]) -> tuple[str, Mapping[str, str]]:
         # Without another subprotocol there would be none to answer with, and browsers want one.
         raise errors.unauthorized()
     try:
-        # The decoder itself passes over what is not of its alphabet.
+        # The decoder itself skips characters outside of its alphabet.
         if not re.fullmatch(r"[A-Za-z0-9_-]*", tokens[0]):
             raise errors.unauthorized()
         token = base64.urlsafe_b64decode(tokens[0] + "=" * (-len(tokens[0]) % 4)).decode()

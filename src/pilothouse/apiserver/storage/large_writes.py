@@ -18,8 +18,8 @@ from pilothouse.apiserver.server.messages import Request
 _T = TypeVar("_T")
 
 LARGE: Final = 16 * 1024
-"""Bytes of body and stored object from which on a write goes to the thread. Smaller ones take some
-milliseconds at most; the way to the thread and back takes a fraction of one."""
+"""Bytes of body and stored object from which on a write goes to the thread. Smaller ones take
+milliseconds."""
 
 
 class LargeWrites:

@@ -217,14 +217,14 @@ class ListBodies:
             first, leading = block[0].key, not number
             signature = (leading, *[item.revision for item in block])
             used.add(first)
-            # Looked up each time: what is no longer kept is not to live on here.
+            # Looked up each time, so that evicted blocks are not kept alive here.
             known = self._kept.get(view.identity)
             known = known if known is not None and known.shape == shape else None
             found = known.blocks.get(first) if known is not None else None
             if found is None or found.signature != signature:
                 data = b"".join((b"" if leading else b",", *view.parts(block)))
                 found = _Block(signature, (yield from deflate_in_turns(data)))
-                # Others have had their turns meanwhile.
+                # Other tasks have run meanwhile.
                 known = self._kept.get(view.identity)
                 known = known if known is not None and known.shape == shape else None
                 if known is not None:

@@ -35,7 +35,7 @@ _TOO_OLD = "The resourceVersion for the provided list is too old."
 
 class ListResult(msgspec.Struct, frozen=True):
     read: Callable[[], list[Item]]
-    """The items. A whole selection is only gathered when asked for, so ask before anything is awaited."""
+    """The items. A whole selection is gathered by this call, so call it before anything is awaited."""
     revision: int
     next: ContinueToken | None = None
     remaining: int | None = None
@@ -43,7 +43,7 @@ class ListResult(msgspec.Struct, frozen=True):
     whole: bool = False
     """True if this is all of the selection in the cache's present state."""
     own: int = 0
-    """Bytes of values that were read from the store, and that nobody else holds."""
+    """Bytes of values that were read from the store for this list alone."""
 
 
 async def find(cache: WatchCache, selection: Selection, options: ListOptions) -> ListResult:

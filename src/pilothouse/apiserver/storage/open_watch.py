@@ -73,7 +73,7 @@ class OpenWatch:
         self.begun: asyncio.Future[None] | None = None
         """Done when nothing is left of it."""
         self.allowed: Callable[[], bool] | None = None
-        """Whether its user still has the right to it, where that is asked again before anything is sent."""
+        """Whether its user still has access, if that is checked again before each event."""
         self.rest: deque[Part] = deque()
         """What is left of a large line that was begun."""
         self.announce = False

@@ -161,7 +161,7 @@ class WatchCache:
                 await asyncio.wait((mark,), timeout=min(pause, left))
                 if mark.done():
                     return True
-                # The change may be outside the root: then only a progress mark tells.
+                # The change may be outside the root: then only a progress mark shows it.
                 pause = _NUDGE
                 await self._nudge(deadline - loop.time())
             return mark.done()

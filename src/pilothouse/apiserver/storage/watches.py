@@ -53,8 +53,8 @@ class WatchOpener:
         begun = asyncio.get_running_loop().create_future() if options.initial else None
 
         async def run(sink: StreamSink) -> None:
-            # From the group's making to the watcher's joining nothing is awaited, so that neither an event
-            # nor the group itself can be lost in between.
+            # Nothing is awaited between making the group and joining it, so neither an event nor the group
+            # can be lost.
             group = self._group(selection, form, include)
             watcher = self._watcher(group, sink, options)
             watcher.begun = begun

@@ -417,7 +417,7 @@ class Channel(asyncio.Protocol):
             self._greeted.set_exception(self._lost())
             self._greeted.exception()  # The caller may have given up.
         if self._transport is not None:
-            # Not a close: that would wait for a server that hangs to take what is still to be sent.
+            # Abort: a close would wait for a hanging server to read what is still to be sent.
             self._transport.abort()
 
     def _write(self, data: bytes) -> None:

@@ -32,7 +32,7 @@ from pilothouse.store.interface import Batch, Change, Compacted, StoreError, Una
 _BUFFERED = 4096
 _PROGRESS = wire.WatchRequest(progress_request=wire.WatchProgressRequest()).SerializeToString()
 _ASKED_FOR = -1
-"""The watch id of a progress mark that was asked for."""
+"""The watch id of a requested progress mark."""
 
 
 class StreamLost(Exception):

@@ -48,7 +48,7 @@ class MemberEndpoint:
             raise StoreError(f"{url}: a password is sent over TLS only; use https")
         self.url = url
         self.version = ""
-        """What the member says it is; empty until asked, and again after it has failed."""
+        """The member's version; empty until it is requested, and again after a failure."""
         self._host, self._port = parts.hostname, parts.port or 2379
         host = f"[{self._host}]" if ":" in self._host else self._host
         self._authority = f"{host}:{self._port}"

@@ -40,7 +40,7 @@ from pilothouse.meta.kind import Object
 _NOT_LOOKED_AT: Final = frozenset(
     {"exec", "attach", "binding", "eviction", "log", "portforward", "proxy", "status"}
 )
-"""Subresources of pods that can't change what a pod may do. Any other is looked at."""
+"""Subresources of pods that can't change what a pod may do. All others are evaluated."""
 _TEMPLATES: Final[Mapping[tuple[str, str], tuple[str, ...]]] = {
     ("", "podtemplates"): ("template",),
     ("", "replicationcontrollers"): ("spec", "template"),

@@ -39,7 +39,7 @@ def selectors(role: Object) -> tuple[LabelSelector, ...]:
         try:
             chosen.append(LabelSelector.from_object(selector))
         except SelectorError as problem:
-            # Valid by the rules of whoever wrote it, which may have been another release.
+            # It was valid when written, perhaps by another release.
             log.warning("a selector of %s chooses nothing: %s", role["metadata"]["name"], problem)
     return tuple(chosen)
 

@@ -5,11 +5,8 @@ With them a real kube-controller-manager can run against this server. Our contro
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from pilothouse.apiserver.authorization.rbac.role_builders import CREATE_EVENTS, VIEW, cluster_role, verbs
 from pilothouse.apiserver.authorization.rbac.rules import PolicyRule
-from pilothouse.meta.kind import Object
 
 _CERTIFICATES = "certificates.k8s.io"
 _STORAGE = "storage.k8s.io"
@@ -100,10 +97,4 @@ _RULES: dict[str, tuple[PolicyRule, ...]] = {
     ),
 }
 
-
-def _roles() -> Iterator[Object]:
-    for name, rules in _RULES.items():
-        yield cluster_role(f"system:controller:{name}", *rules)
-
-
-CONTROLLER_ROLES = tuple(_roles())
+CONTROLLER_ROLES = tuple(cluster_role(f"system:controller:{name}", *rules) for name, rules in _RULES.items())

@@ -19,8 +19,7 @@ _UNNAMED: tuple[tuple[str, ...], ...] = ((),)
 
 
 MOST_ATOMS = 100_000
-"""Atoms that rules may be broken into; a rule is the product of its lists, so a few kilobytes can be
-billions."""
+"""Limit of atoms: a rule is the product of its lists, so a few kilobytes can be billions."""
 
 
 def count_atoms(rules: Iterable[PolicyRule]) -> int:

@@ -272,7 +272,7 @@ def _ours() -> Iterable[Object]:
     shown = (
         (_NAVIGATOR, f"{_CLUSTERS} pilots"),
         (_OPENSTORAGE, "autopilotruleobjects actionapprovals applicationactions"),
-        # Of the whole cluster: seen by whoever may view all namespaces.
+        # Cluster-wide: for users who may view all namespaces.
         (_OPENSTORAGE, "autopilotrules applicationpolicies"),
         (_K0S, "plans controlnodes updateconfigs"),
     )
@@ -294,7 +294,7 @@ def _ours() -> Iterable[Object]:
         verbs(VIEW, "controlnodes", _K0S),
         verbs(EDIT + VIEW, "autopilotrules applicationpolicies", _OPENSTORAGE),
     )
-    # Whoever has a bootstrap token may ask for a node's certificate, and for nothing else.
+    # A bootstrap token may request a node's certificate, and nothing else.
     yield plain(
         "pilothouse:node-bootstrapper",
         verbs("create get", "certificatesigningrequests", "certificates.k8s.io"),

@@ -20,7 +20,7 @@ from pilothouse.meta.kind import Object
 
 GROUP = "rbac.authorization.k8s.io"
 Key = tuple[str, str]
-"""A subject as it is looked up: ``("User", name)`` or ``("Group", name)``."""
+"""The lookup key of a subject: ``("User", name)`` or ``("Group", name)``."""
 
 
 class Subject(msgspec.Struct, frozen=True):

@@ -28,7 +28,7 @@ _ROLES = frozenset({ROLES, CLUSTER_ROLES})
 _BINDINGS = frozenset({BINDINGS, CLUSTER_BINDINGS})
 _MOST = 20_000
 _LONGEST = 1024
-"""A longer question is not remembered: whoever may ask about themselves could fill the memory with such."""
+"""Longer attributes are not cached: self reviews could fill the memory with them."""
 
 
 class CachedDecision(msgspec.Struct, frozen=True):
