@@ -66,17 +66,9 @@ class SharedInformers:
             self._start(self._group, informer)
         return informer
 
-    def drop(
-        self,
-        noun: KindName,
-        namespace: str = "",
-        *,
-        labels: str = "",
-        fields: str = "",
-        partial: bool = False,
-    ) -> None:
-        """Stop following a view, say of a removed kind. A later ``get`` makes another informer."""
-        informer = self._informers.pop((noun, namespace, labels, fields, partial), None)
+    def drop(self, noun: KindName, *, partial: bool = False) -> None:
+        """Stop following all objects of a kind. A later ``get`` makes another informer."""
+        informer = self._informers.pop((noun, "", "", "", partial), None)
         if informer is not None and (task := self._tasks.pop(informer, None)) is not None:
             task.cancel()
 

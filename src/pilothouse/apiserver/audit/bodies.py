@@ -45,13 +45,13 @@ _identified = msgspec.json.Decoder(_Identified)
 _refusal = msgspec.json.Decoder(StatusSummary)
 
 
-def identity(sight: RequestStage) -> ObjectIdentity:
+def identity(entry: RequestStage) -> ObjectIdentity:
     """The object of a write: of a create, as created; else as sent."""
-    answer = sight.answer
-    if answer is not None and sight.status == 201 and answer.content_type == JSON:
+    answer = entry.answer
+    if answer is not None and entry.status == 201 and answer.content_type == JSON:
         made = _identity(plain(answer))
         return ObjectIdentity(made.name, made.namespace, made.uid)
-    sent = sight.request
+    sent = entry.request
     return _identity(sent.body) if decoding.media_type(sent.headers) == JSON else UNKNOWN
 
 

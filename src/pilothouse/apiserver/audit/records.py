@@ -1,6 +1,6 @@
 """Audit records: one JSON line of the kind ``Event`` of ``audit.k8s.io/v1`` per stage of a request.
 
-    AuditRecorder(policy, "host-1").line(sight)    # b'{"kind":"Event",…,"stage":"ResponseComplete",…}\\n'
+    AuditRecorder(policy, "host-1").line(entry)    # b'{"kind":"Event",…,"stage":"ResponseComplete",…}\\n'
 
 A line is made after the response is sent. Repeated parts (user, address, object) are cached as JSON.
 """
@@ -105,28 +105,28 @@ class AuditRecorder:
         self._annotations: dict[tuple[bool, str, str] | str, Raw] = {}
         self._forms: dict[tuple[object, ...], _Form | None] = {}
 
-    def line(self, sight: RequestStage) -> bytes | None:
+    def line(self, entry: RequestStage) -> bytes | None:
         """The record of a stage; None if the policy omits it."""
-        request, number = sight.request, sight.arrival.audit_id
+        request, number = entry.request, entry.arrival.audit_id
         if request.method != "GET" or request.body or request.impersonator:
-            return self._written(sight)
-        if sight.answer is not None or sight.status >= 400:
-            return self._written(sight)
+            return self._written(entry)
+        if entry.answer is not None or entry.status >= 400:
+            return self._written(entry)
         if not number.replace("-", "").isalnum():
             # A client may give its own, which has to be escaped.
-            return self._written(sight)
+            return self._written(entry)
         # The records of successful reads differ in id and times only.
         user, verdict, headers = request.user, request.verdict, request.headers
         key = (
-            sight.arrival.target,
+            entry.arrival.target,
             user.name,
             user.uid,
             user.groups,
             tuple(user.extra.items()) if user.extra else (),
             request.peer,
             (verdict.allowed, verdict.reason) if verdict is not None else None,
-            sight.status,
-            sight.stage,
+            entry.status,
+            entry.stage,
             headers.get("User-Agent"),
             headers.get("X-Forwarded-For"),
             headers.get("X-Real-Ip"),
@@ -135,22 +135,22 @@ class AuditRecorder:
         try:
             form = self._forms[key]
         except KeyError:
-            form = self._formed(sight, key)
+            form = self._formed(entry, key)
         if form is None:
             return None
         stamps = self._stamps
-        return form.filled(number, stamps.text(sight.arrival.received), stamps.text(sight.moment))
+        return form.filled(number, stamps.text(entry.arrival.received), stamps.text(entry.moment))
 
-    def _formed(self, sight: RequestStage, key: tuple[object, ...]) -> _Form | None:
+    def _formed(self, entry: RequestStage, key: tuple[object, ...]) -> _Form | None:
         if len(self._forms) >= _REMEMBERED:
             self._forms.clear()
-        line = self._written(sight)
+        line = self._written(entry)
         form = None if line is None else _Form.of(line)
         self._forms[key] = form
         return form
 
-    def _written(self, sight: RequestStage) -> bytes | None:
-        request, arrival, stage, status = sight.request, sight.arrival, sight.stage, sight.status
+    def _written(self, entry: RequestStage) -> bytes | None:
+        request, arrival, stage, status = entry.request, entry.arrival, entry.stage, entry.status
         actor = request.impersonator or request.user
         subject = self._subject(actor, request)
         if subject is None or stage in subject.omit_stages:
@@ -169,19 +169,19 @@ class AuditRecorder:
             _sources(request.peer, headers.get("X-Forwarded-For", ""), headers.get("X-Real-Ip", "")),
             _agent(headers.get("User-Agent", "")),
             subject.reference,
-            _code(status) if status < 400 or sight.answer is None else _refusal(sight, subject.place),
+            _code(status) if status < 400 or entry.answer is None else _refusal(entry, subject.place),
             UNSET,
             UNSET,
             self._stamps.text(arrival.received),
-            self._stamps.text(sight.moment),
+            self._stamps.text(entry.moment),
             self._annotated(request),
         )
         if subject.verb in _NAMING and subject.place.plural:
-            event.object_ref = _named(sight, subject.place)
+            event.object_ref = _named(entry, subject.place)
         if subject.records_request:
             event.request_object = bodies.sent(request, managed_fields=subject.managed_fields)
-        if subject.records_response and sight.answer is not None:
-            event.response_object = bodies.answered(sight.answer, managed_fields=subject.managed_fields)
+        if subject.records_response and entry.answer is not None:
+            event.response_object = bodies.answered(entry.answer, managed_fields=subject.managed_fields)
         return _encode(event) + b"\n"
 
     def _subject(self, actor: User, request: Request) -> _Subject | None:
@@ -299,9 +299,9 @@ def _readable(text: str) -> str:
     return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
 
 
-def _named(sight: RequestStage, place: RequestInfo) -> Raw:
+def _named(entry: RequestStage, place: RequestInfo) -> Raw:
     """The object reference of a write, which may know more than the path."""
-    return _reference(place, bodies.identity(sight))
+    return _reference(place, bodies.identity(entry))
 
 
 def _reference(place: RequestInfo, identity: bodies.ObjectIdentity) -> Raw:
@@ -318,16 +318,16 @@ def _reference(place: RequestInfo, identity: bodies.ObjectIdentity) -> Raw:
     return Raw(_encode({name: _readable(value) for name, value in parts if value}))
 
 
-def _refusal(sight: RequestStage, place: RequestInfo) -> Raw:
-    summary = bodies.refusal(sight.answer) if sight.answer is not None else bodies.StatusSummary()
+def _refusal(entry: RequestStage, place: RequestInfo) -> Raw:
+    summary = bodies.refusal(entry.answer) if entry.answer is not None else bodies.StatusSummary()
     outcome: dict[str, Any] = {"metadata": {}, "status": "Failure"}
     if summary.reason:
         outcome["reason"] = summary.reason
-    if summary.message and confidential.may_record_message(place, sight.status, sight.request.body):
+    if summary.message and confidential.may_record_message(place, entry.status, entry.request.body):
         outcome["message"] = summary.message
         if summary.details is not UNSET:
             outcome["details"] = summary.details
-    return Raw(_encode({**outcome, "code": sight.status}))
+    return Raw(_encode({**outcome, "code": entry.status}))
 
 
 @lru_cache(maxsize=256)

@@ -2,7 +2,7 @@
 
     trail = AuditTrail(log, recorder, clock)
     async with trail.running():
-        trail.saw(arrival, request, status, answer)     # from the connection; never waits, never raises
+        trail.record(arrival, request, status, answer)     # from the connection; never waits, never raises
         await trail.flushed(2.0)
 
 Entries are queued and encoded on the event loop, a few at a time after the responses of a turn are sent:
@@ -95,7 +95,7 @@ class AuditTrail:
         self._problem = ""
         self._thread = ThreadPoolExecutor(1, "audit")
 
-    def saw(
+    def record(
         self,
         arrival: Arrival,
         request: Request,
@@ -117,7 +117,7 @@ class AuditTrail:
         if request.crashed:
             stage = PANIC
         size = len(request.body) + (0 if answer is None else _size(answer))
-        sight = RequestStage(arrival, request, stage, self.now(), status, size, answer)
+        entry = RequestStage(arrival, request, stage, self.now(), status, size, answer)
         held = self._held + size
         if held > self._most_bytes:
             self.counts.dropped += 1
@@ -126,7 +126,7 @@ class AuditTrail:
         if not queue:
             self._idle.clear()
             self._loop.call_soon(self._turn)
-        queue.append(sight)
+        queue.append(entry)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -173,9 +173,9 @@ class AuditTrail:
         """Encode queued entries."""
         queue, size = self._queue, 0
         for _ in range(min(_TURN_RECORDS, len(queue))):
-            sight = queue.popleft()
-            line = self._line(sight)
-            self._held -= sight.size
+            entry = queue.popleft()
+            line = self._line(entry)
+            self._held -= entry.size
             if line is not None:
                 self._keep(line)
                 size += len(line)
@@ -194,11 +194,11 @@ class AuditTrail:
         self._lines.append(line)
         self._held += len(line)
 
-    def _line(self, sight: RequestStage) -> bytes | None:
+    def _line(self, entry: RequestStage) -> bytes | None:
         try:
-            line = self._recorder.line(sight)
+            line = self._recorder.line(entry)
         except Exception:
-            log.exception("no audit record could be made of %s %s", sight.request.method, sight.request.path)
+            log.exception("no audit record could be made of %s %s", entry.request.method, entry.request.path)
             self.counts.dropped += 1
             return None
         if line is not None:

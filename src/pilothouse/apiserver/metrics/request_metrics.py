@@ -1,7 +1,7 @@
 """Request counters and latencies, by what was requested and how it ended.
 
     requests = RequestCounters(catalog)
-    requests.saw(request, status=200, streaming=False, seconds=0.0002)      # for every request
+    requests.observe(request, status=200, streaming=False, seconds=0.0002)      # for every request
     for series in requests.series(): ...
 
 Labels are bounded: only served resources and subresources and existing methods and statuses become labels;
@@ -65,7 +65,7 @@ class RequestCounters:
         self._known: dict[_Key, RequestSeries] = {}
         self._series: dict[tuple[str, ...], RequestSeries] = {}
 
-    def saw(self, request: Request, status: int, streaming: bool, seconds: float) -> None:
+    def observe(self, request: Request, status: int, streaming: bool, seconds: float) -> None:
         """A request was answered, or its stream has started."""
         place = locate(request.path)
         method = request.method

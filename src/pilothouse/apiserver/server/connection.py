@@ -159,7 +159,7 @@ class Connection(HttpProtocol):
         finally:
             shared.deadlines.disarm(self)
         endless = not isinstance(answer, Response)
-        shared.requests.saw(request, answer.status, endless, perf_counter() - began)
+        shared.requests.observe(request, answer.status, endless, perf_counter() - began)
         if isinstance(answer, Response):
             self._record(arrival, request, answer.status, answer)
         if log.isEnabledFor(logging.DEBUG):
@@ -187,7 +187,7 @@ class Connection(HttpProtocol):
         stage: str = COMPLETE,
     ) -> None:
         if arrival is not None and self._shared.trail is not None:
-            self._shared.trail.saw(arrival, request, status, answer, stage)
+            self._shared.trail.record(arrival, request, status, answer, stage)
 
     async def _answer(
         self, request: Request, message: RawRequestMessage, payload: StreamReader, body: bytes

@@ -88,7 +88,9 @@ class FastPath:
             return None
         audit = self._heads.mint()
         if trail is not None:
-            trail.saw(Arrival(audit, data[4 : line - 9].decode(), received), request, answer.status, answer)
+            trail.record(
+                Arrival(audit, data[4 : line - 9].decode(), received), request, answer.status, answer
+            )
         if log.isEnabledFor(logging.DEBUG):
             log.debug("GET %s %d %s", target.path, answer.status, user.name)
         body = cast("bytes", answer.body)
