@@ -50,7 +50,7 @@ def prometheus_config(
     """
     reached = access(kubeconfig, data)
 
-    from pilothouse.apiserver.endpoints.yaml_encoding import write
+    from pilothouse.apiserver.server.yaml_encoding import write
     from pilothouse.app.addresses import plain_url
     from pilothouse.app.prometheus_config import scrape_config, unpack
 

@@ -1,11 +1,10 @@
-"""The transport over the network: TLS, connections that are kept, credentials that may change.
+"""The transport over the network.
 
     async with HttpTransport.open(access, SystemClock(), agent="pilothouse-pilot/0.1") as transport:
         answer = await transport.request(ClientRequest("GET", "/version"))
 
-Requests go through ``connection_pool``, which takes a fraction of the time (ADR 20); watches, and requests through a proxy, go
-through aiohttp. A 401 for the credentials of a login program makes it run once more. Connections are kept by the TLS context
-that they were made with, so that after a change of certificate the old ones are not used again.
+Requests use ``connection_pool`` (ADR 20); watches and requests through a proxy use aiohttp. After a 401 a
+login program runs once more. Connections are kept per TLS context, so a new certificate is used at once.
 """
 
 from __future__ import annotations
@@ -43,8 +42,8 @@ _BROKEN = (aiohttp.ClientError, OSError, TimeoutError)
 async def _sent_once(
     request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
 ) -> aiohttp.ClientResponse:
-    """Keep the library from sending a PUT or DELETE again by itself when a connection that was kept turns out to be
-    broken: the second answer might be a conflict with the first, or that the object is gone already."""
+    """Stop aiohttp from resending a PUT or DELETE on a broken kept connection: the second response might be a
+    conflict with the first, or a 404."""
     try:
         return await handler(request)
     except _UNSENT as problem:
@@ -54,8 +53,6 @@ async def _sent_once(
 
 
 class HttpTransport:
-    """Requests to one server."""
-
     def __init__(
         self,
         access: Access,
@@ -76,7 +73,7 @@ class HttpTransport:
     @classmethod
     @asynccontextmanager
     async def open(cls, access: Access, clock: Clock, *, agent: str) -> AsyncIterator[Transport]:
-        """To the server, or to whichever of several can be reached. Connections are closed with the context."""
+        """To the server, or to a reachable one of several. Connections are closed with the context."""
         async with AsyncExitStack() as stack:
             ways = [
                 await stack.enter_async_context(cls.to_one(replace(access, url=url, others=()), clock, agent))

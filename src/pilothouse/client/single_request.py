@@ -1,10 +1,10 @@
-"""One question to a server, for commands that ask one thing and end.
+"""One blocking request, for commands.
 
     with send_request(access, "/pilothouse/v1/audit", {"user": "alice"}, agent="audit") as answer:
         for line in answer: ...
         answer.warnings
 
-It blocks, and needs nothing but the standard library, so that a command starts quickly.
+Standard library only, so that a command starts quickly.
 """
 
 from __future__ import annotations
@@ -28,19 +28,18 @@ class RequestFailed(Exception):
     """No answer, or a refusal; the message is the server's where it gave one."""
 
     def __init__(self, message: str, status: int = 0) -> None:
-        """``status`` is that of the answer; 0 if there was none."""
+        """``status`` is that of the response; 0 without one."""
         super().__init__(message)
         self.status = status
 
 
 class SingleRequest:
-    """An answer that is being read."""
+    """A response that is being read."""
 
     def __init__(self, response: HTTPResponse) -> None:
         self._response = response
 
     def __iter__(self) -> Iterator[bytes]:
-        """The lines, as they come."""
         try:
             while line := self._response.readline():
                 yield line
@@ -72,7 +71,8 @@ def send_request(
     body: bytes = b"",
     patience: float | None = None,
 ) -> Iterator[SingleRequest]:
-    """A request that succeeded, with a body of JSON if there is one. Raises ``RequestFailed`` if it doesn't, or if nothing comes for ``patience`` seconds."""
+    """A successful response; ``body`` is sent as JSON. Raises ``RequestFailed`` for any other, or after
+    ``patience`` seconds without data."""
     try:
         access = logged_in(access)
         connection = _connection(access, patience)

@@ -4,8 +4,8 @@
     ca-next.crt, ca-next.key   the one that will (while it is being replaced)
     ca-previous.crt            those that did, and still are trusted
 
-A step from one state to the next writes several files, in an order that leaves no doubt when it is cut short: ``read``
-then finds the state before the step, or completes it.
+A step writes several files in an order that lets ``read`` find the state before an interrupted step, or
+complete it.
 """
 
 from __future__ import annotations
@@ -43,7 +43,6 @@ def read(folder: Path) -> Authorities | None:
 
 
 def write(folder: Path, authorities: Authorities) -> None:
-    """Make the folder hold these."""
     if authorities.leaving:
         _keep(folder / "ca-previous.crt", authorities.leaving)
     _keep(folder / "ca.key", authorities.current.key)

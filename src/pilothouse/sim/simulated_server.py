@@ -25,10 +25,10 @@ from pilothouse.api.kubernetes.pod_fields import refused_fields
 from pilothouse.api.registry import resources
 from pilothouse.apiserver.authentication.authenticator import Authenticator
 from pilothouse.apiserver.authorization.authorizer import MASTERS
-from pilothouse.apiserver.endpoints.large_writes import LargeWrites
 from pilothouse.apiserver.registry.node_status_reset import withdraw_reports
 from pilothouse.apiserver.request_handler import RequestHandler
 from pilothouse.apiserver.server.messages import Answer, Request, Response, User
+from pilothouse.apiserver.storage.large_writes import LargeWrites
 from pilothouse.base.clock import Clock
 from pilothouse.base.uids import Uids
 from pilothouse.client.api import Api

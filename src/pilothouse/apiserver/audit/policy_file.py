@@ -2,8 +2,8 @@
 
     read_policy("apiVersion: audit.k8s.io/v1\\nkind: Policy\\nrules: [{level: Metadata}]\\n", "policy.yaml")
 
-A file with any mistake is refused as a whole, with every mistake, its line and its field: a policy that
-records less than its author thinks is worse than a server that does not start.
+Any mistake refuses the whole file, with line and field: a server that does not start is better than a policy
+that records less than intended.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class PolicyFileError(Exception):
 
 
 def read_policy(text: str, source: str) -> AuditPolicy:
-    """The policy in a file's text. ``source`` is what messages call the file."""
+    """The policy in a file's text. ``source`` names the file in messages."""
     try:
         document = compose(text, source)
     except DocumentError as problem:
@@ -47,13 +47,9 @@ def read_policy(text: str, source: str) -> AuditPolicy:
 
 
 class _Reader(DocumentReader):
-    """Goes through a document and gathers what is wrong with it."""
-
     def policy(self, node: Node) -> AuditPolicy:
         fields = self.fields(
-            node,
-            "",
-            ("apiVersion", "kind", "metadata", "rules", "omitStages", "omitManagedFields"),
+            node, "", ("apiVersion", "kind", "metadata", "rules", "omitStages", "omitManagedFields")
         )
         for name, wanted in (("apiVersion", API_VERSION), ("kind", "Policy")):
             given = self.optional(fields, name, "", self.text, "")

@@ -1,13 +1,10 @@
-"""YAML as Kubernetes reads it: 1.1 with its booleans, but times and ``13:00`` are text, and so are keys.
+"""YAML as Kubernetes reads it: 1.1 with its booleans, but times, ``13:00`` and keys are text.
 
     load(b"spec: {on: y, at: 13:00}", 128)     # ({"spec": {"true": True, "at": "13:00"}}, [])
 
-Values are built from the parser's events, on a stack of our own, and every limit is tested before anything is
-built. So no document recurses, and a small one can't become a large object: an alias costs as much as what it
-stands for.
-
-Errors name the line and never quote it: a password that begins with ``*`` or ``!`` is an alias or a tag to
-YAML.
+Values are built from parser events on an explicit stack, and limits are checked first: nothing recurses, and
+an alias costs as much as its target. Errors name the line and never quote it: a password that begins with
+``*`` or ``!`` is an alias or a tag.
 """
 
 from __future__ import annotations
@@ -31,8 +28,8 @@ _TAG = "tag:yaml.org,2002:"
 
 
 def load(data: bytes, max_depth: int) -> tuple[Any, list[str]]:
-    """The one document in ``data`` with JSON's types only, and what is to be said of each key that it
-    repeats. Raises ``ValueError``."""
+    """The one document in ``data`` with JSON's types, and warnings about repeated keys. Raises
+    ``ValueError``."""
     document = _Document(max_depth)
     try:
         for event in yaml.parse(data, Loader=yaml.CSafeLoader):
@@ -49,7 +46,7 @@ class _Merge:
 
 
 class _Open:
-    """A list or mapping whose end has not come; ``key`` is the mapping's key that waits for its value."""
+    """A list or mapping that is not complete; ``key`` waits for its value."""
 
     def __init__(self, anchor: str | None, cost: int, *, mapping: bool) -> None:
         self.anchor = anchor
@@ -74,8 +71,6 @@ class _Open:
 
 
 class _Document:
-    """One document, built event by event."""
-
     def __init__(self, max_depth: int) -> None:
         self.value: Any = None
         self.repeated: list[str] = []
@@ -137,7 +132,7 @@ class _Document:
         self._give(self._copy(value, len(self._open)), None, cost)
 
     def _give(self, value: Any, anchor: str | None, cost: int) -> None:
-        """Put a complete value where it belongs."""
+        """Add a complete value to its parent."""
         if anchor is not None:
             self._anchors[anchor] = (value, cost)
         if not self._open:
@@ -188,7 +183,8 @@ _BOOLEANS = {
 _NULLS = frozenset({"", "~", "null", "Null", "NULL"})
 _INTEGER = re.compile(r"[-+]?(?:0b[01_]+|0x[0-9a-fA-F_]+|0[0-7_]*|[1-9][0-9_]*)")
 _FLOAT = re.compile(
-    r"[-+]?(?:[0-9][0-9_]*\.[0-9_]*(?:[eE][-+]?[0-9]+)?|[0-9][0-9_]*[eE][-+]?[0-9]+|\.[0-9][0-9_]*(?:[eE][-+]?[0-9]+)?)"
+    r"[-+]?(?:[0-9][0-9_]*\.[0-9_]*(?:[eE][-+]?[0-9]+)?|[0-9][0-9_]*[eE][-+]?[0-9]+|"
+    r"\.[0-9][0-9_]*(?:[eE][-+]?[0-9]+)?)"
 )
 _BASES = {"0b": 2, "0x": 16}
 _LONGEST_NUMBER = 400
@@ -254,7 +250,7 @@ _TAGGED: dict[str, Callable[[str], Any]] = {
 
 
 def _tagged(tag: str | None, text: str) -> Any:
-    """Text in quotes, or with a tag that says what it is."""
+    """Quoted text, or text with an explicit tag."""
     if tag in (None, "!"):
         return text
     if tag not in _TAGGED:

@@ -29,5 +29,4 @@ class RoleStrategy(Strategy):
         return answer
 
     def authorize(self, call: ResourceRequest, new: Object, old: Object | None) -> None:
-        """403 if the user would grant more than they hold."""
         self._escalation.check(call, new, old)

@@ -2,9 +2,8 @@
 
     read_admission_configuration(text, Path("admission.yaml"), read=lambda file: file.read_text())
 
-The one plugin that can be configured is ``PodSecurity``, in the file itself or in another that it names. A
-file with any mistake is refused as a whole, with every mistake, its line and its field: a policy that forbids
-less than its author thinks is worse than a server that does not start.
+Only ``PodSecurity`` can be configured, inline or in another file. Any mistake refuses the whole file, with
+line and field: a server that does not start is better than a policy that forbids less than intended.
 """
 
 from __future__ import annotations
