@@ -1,10 +1,9 @@
-"""The kinds by name, for those who ask an API server about them.
+"""Kinds by name, for clients of an API server.
 
     Pod.path("default", "web-0")                # "/api/v1/namespaces/default/pods/web-0"
     StatefulSet.path("default", "web", "status")
 
-A ``KindName`` is what a client has to know of a kind: how it is spelt in paths and objects. Fields, defaults and validation
-are the server's business (``meta.kind.Kind``).
+A ``KindName`` is how paths and objects spell a kind; ``meta.kind.Kind`` has what the server knows of it.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ class KindName(msgspec.Struct, frozen=True, cache_hash=True):
         return f"{self.plural}.{self.group}" if self.group else self.plural
 
     def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
-        """Where it is served: all of it, a namespace's, or one object. Raises ``StatusError`` for a name that none can have."""
+        """The path of all objects, a namespace's, or one. Raises ``StatusError`` for a name that can't exist."""
         if "/" in name or "/" in namespace:
             # A server takes what is quoted for a separator, too: this would be the path of something else.
             raise errors.not_found(self.plural, self.group, name)
@@ -50,7 +49,7 @@ class KindName(msgspec.Struct, frozen=True, cache_hash=True):
 
 
 def _step(part: str) -> str:
-    """A step of a path; most names need no quoting, and to see that takes less than to quote them."""
+    """A step of a path. Most names need no quoting, and checking is cheaper than quoting."""
     if not part:
         return ""
     return f"/{part}" if _PLAIN.fullmatch(part) else f"/{quote(part, safe='')}"
@@ -128,7 +127,7 @@ ApplicationAction: Final = KindName(
 )
 
 KNOWN: Final = {(noun.api_version, noun.kind): noun for noun in vars().values() if isinstance(noun, KindName)}
-"""Those above, by apiVersion and kind."""
+"""The kinds above, by apiVersion and kind."""
 
 CONDITIONED: Final = frozenset(
     {
@@ -155,11 +154,11 @@ CONDITIONED: Final = frozenset(
         ApplicationAction,
     }
 )
-"""Those whose status has conditions."""
+"""Kinds whose status has conditions."""
 
 
 def noun_of(api_version: str, kind: str) -> KindName:
-    """The noun that an object names. One that is not listed here is taken to be namespaced and regular."""
+    """The kind that an object names; an unknown one is taken to be namespaced and regular."""
     known = KNOWN.get((api_version, kind))
     if known is not None:
         return known

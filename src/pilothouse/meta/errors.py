@@ -1,7 +1,7 @@
-"""Every way a request can fail, as a Kubernetes ``Status``.
+"""Request failures as Kubernetes ``Status`` objects. Raise them anywhere below the HTTP edge, which sends
+them.
 
-Code, reason and details are part of the protocol and stable; messages are for people. Raise one of these anywhere
-below the HTTP edge: the edge turns it into the response.
+Code, reason and details are protocol and stable; messages are for people.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class StatusCauseDetail(NamedTuple):
 
 
 class StatusError(Exception):
-    """A failure that the client is told about, as a ``Status`` object with this HTTP code."""
+    """A failure that the client gets as a ``Status`` object with this HTTP code."""
 
     def __init__(
         self,
@@ -112,7 +112,7 @@ def not_found(resource: str, group: str, name: str) -> StatusError:
 
 
 def not_served(resource: str, group: str, subresource: str = "") -> StatusError:
-    """The address itself is unknown, whether or not there is such an object; ``subresource`` is what the kind lacks."""
+    """The path is unknown, whatever the object; ``subresource`` is the one that the kind lacks."""
     message = "the server could not find the requested resource"
     if subresource:
         message += f': {qualified(resource, group)} have no subresource "{subresource}"'
@@ -144,7 +144,7 @@ MODIFIED = "the object has been modified; please apply your changes to the lates
 
 
 def apply_conflict(causes: Sequence[StatusCauseDetail]) -> StatusError:
-    """Server-side apply met fields that other managers own; each cause says ``conflict with "manager"`` and a field."""
+    """Fields that other managers own; each cause has ``conflict with "manager"`` and a field."""
     if len(causes) == 1:
         detail = f"1 conflict: {causes[0].message}: {causes[0].field}"
     else:
@@ -189,7 +189,7 @@ def invalid(kind: str, group: str, name: str, problems: Sequence[FieldError]) ->
 
 
 def unprocessable(message: str) -> StatusError:
-    """422 without details, as a JSON patch that can't be applied gets it."""
+    """422 without details, for a JSON patch that can't be applied."""
     return StatusError(422, "Invalid", message)
 
 
@@ -206,7 +206,7 @@ def unavailable(message: str, retry_after: int = 1) -> StatusError:
 
 
 def insufficient_storage(message: str) -> StatusError:
-    """507: it helps to delete something, and not to try again."""
+    """507: deleting something helps, retrying does not."""
     return StatusError(507, "InsufficientStorage", message)
 
 

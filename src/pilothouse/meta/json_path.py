@@ -1,4 +1,4 @@
-"""The JSONPath that Kubernetes uses in printer columns, scale paths and selectable fields.
+"""The JSONPath of Kubernetes' printer columns, scale paths and selectable fields.
 
     ready = compile_path('.status.conditions[?(@.type=="Ready")].status')
     ready({"status": {"conditions": [{"type": "Ready", "status": "True"}]}})     # ["True"]
@@ -6,8 +6,8 @@
     phase = compile_first(".status.phase")
     phase({})                                                                    # None
 
-A path is compiled once into a chain of small functions from values to values; what isn't there yields nothing. Plain
-dotted paths, which are nearly all, become one loop of dictionary lookups.
+A path is compiled into a chain of functions; missing values yield nothing. Plain dotted paths, nearly all of
+them, become one loop of dictionary lookups.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _COMPARISONS: Final[dict[str, Callable[[Any, Any], Any]]] = {
 
 
 class PathError(ValueError):
-    """The text is not a JSONPath that we know."""
+    """The text is no JSONPath, or one with unsupported syntax."""
 
     def __init__(self, text: str, at: int, expected: str) -> None:
         super().__init__(f"{text!r} is not a JSONPath: expected {expected} at position {at}")
@@ -88,7 +88,7 @@ def compile_first(text: str) -> Callable[[Any], Any]:
 
 
 def plain_fields(text: str) -> tuple[str, ...] | None:
-    """The names of a plain dotted path (``.spec.replicas``), None for any other path."""
+    """The names of a plain dotted path (``.spec.replicas``); None for any other path."""
     text = _unwrapped(text)
     if not _PLAIN.fullmatch(text):
         return None
@@ -109,7 +109,7 @@ def _unescaped(text: str) -> str:
 
 
 class _Missing:
-    """What a plain path yields where there is nothing; null is something."""
+    """What a plain path yields for a missing value; null is a value."""
 
 
 _MISSING: Final = _Missing()
@@ -136,7 +136,7 @@ def _plain(fields: tuple[str, ...]) -> Callable[[Any], Any]:
 
 
 class _Parser:
-    """Recursive descent over the text; each method leaves ``_at`` behind what it took."""
+    """Recursive descent parser; ``_at`` is the position after what was read."""
 
     def __init__(self, text: str) -> None:
         self._text = text

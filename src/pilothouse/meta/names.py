@@ -1,12 +1,9 @@
-"""What things may be called, and what ``metadata`` may say.
-
-A rule is a function from text to what is wrong with it, or the empty string:
+"""Rules for names, and validation of ``metadata``.
 
     subdomain("db-1.example.com")     # ""
     subdomain("A_b")                  # "a lowercase RFC 1123 subdomain must consist of …"
 
-``validate_object_meta`` applies the rules to an object's metadata; each problem carries its path. What is merely
-unwise is a warning, not a problem (``finalizer_warnings``).
+``validate_object_meta`` applies the rules to an object's metadata; ``finalizer_warnings`` are only warnings.
 """
 
 from __future__ import annotations
@@ -22,7 +19,7 @@ import msgspec
 from pilothouse.meta.fields import MOST_PROBLEMS, FieldError, child, element
 
 Rule = Callable[[str], str]
-"""What is wrong with a name, or the empty string."""
+"""Returns what is wrong with a name, or the empty string."""
 
 ANNOTATIONS_LIMIT: Final = 256 * 1024
 _SUFFIX_ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"
@@ -54,7 +51,7 @@ def _too_long(limit: int) -> str:
 
 
 def subdomain(name: str) -> str:
-    """Most objects' names: an RFC 1123 subdomain of at most 253 characters."""
+    """Names of most objects: an RFC 1123 subdomain of at most 253 characters."""
     if len(name) > 253:
         return _too_long(253)
     if _IS_SUBDOMAIN(name):
@@ -66,7 +63,7 @@ def subdomain(name: str) -> str:
 
 
 def label(name: str) -> str:
-    """Namespaces and whatever becomes one part of a DNS name: an RFC 1123 label."""
+    """Namespaces and other parts of DNS names: an RFC 1123 label."""
     if len(name) > 63:
         return _too_long(63)
     if _IS_LABEL(name):
@@ -91,7 +88,7 @@ def label_1035(name: str) -> str:
 
 
 def path_segment(name: str) -> str:
-    """RBAC's objects: anything that is one segment of a URL path."""
+    """Names of RBAC objects: any single segment of a URL path."""
     if name in (".", ".."):
         return f"may not be '{name}'"
     for character in "/%":
@@ -130,7 +127,7 @@ def label_value(value: str) -> str:
 
 
 def generate_name(prefix: str, source: random.Random) -> str:
-    """A name that begins with ``prefix`` and is unlikely to be taken."""
+    """A name with this prefix that is unlikely to exist."""
     suffix = "".join(source.choices(_SUFFIX_ALPHABET, k=_SUFFIX_LENGTH))
     return prefix[: _GENERATED_LENGTH - _SUFFIX_LENGTH] + suffix
 
@@ -142,10 +139,10 @@ def validate_object_meta(
     name_rule: Rule | None = None,
     live: Mapping[str, Any] | None = None,
 ) -> list[FieldError]:
-    """Every problem of an object's metadata. Call it with the generated name already filled in.
+    """All problems of an object's metadata, with the generated name filled in.
 
-    ``live`` is the metadata before an update. What is the same there was looked at when it was written; a rule that has
-    become stricter since then must not stand in the way of a change to something else.
+    ``live`` is the metadata before an update: unchanged parts are not checked again, because rules may have
+    become stricter since.
     """
     problems: list[FieldError] = []
     before: Mapping[str, Any] = live or {}
@@ -181,7 +178,7 @@ def validate_labels(labels: Any, path: str) -> Iterator[FieldError]:
 
 
 def validate_annotations(annotations: Any, path: str) -> Iterator[FieldError]:
-    """Problems of a map of annotations: keys like a label's in any case, 256 KiB in all."""
+    """Problems of annotations: keys like a label's in any case, 256 KiB in all."""
     if not isinstance(annotations, dict):
         yield FieldError.type_invalid(path, annotations, "must be a map of strings")
         return
@@ -198,7 +195,7 @@ def validate_annotations(annotations: Any, path: str) -> Iterator[FieldError]:
 
 
 def finalizer_warnings(meta: Mapping[str, Any], live: Mapping[str, Any] | None) -> list[str]:
-    """Finalizers that a write adds and that somebody else might use as well. ``live`` is the metadata before it."""
+    """Warnings for added finalizers whose names may clash. ``live`` is the metadata before the write."""
     there = {*_OWN_FINALIZERS, *((live or {}).get("finalizers") or ())}
     added = {
         each: None for each in meta.get("finalizers") or () if isinstance(each, str) and each not in there
@@ -213,7 +210,7 @@ def finalizer_warnings(meta: Mapping[str, Any], live: Mapping[str, Any] | None) 
 
 
 def dedupe_owner_references(meta: dict[str, Any]) -> list[str]:
-    """Drop owner references that repeat an earlier one, in place; a warning if there were any."""
+    """Drop repeated owner references, in place; a warning if there were any."""
     owners = meta.get("ownerReferences")
     if not isinstance(owners, list) or len(owners) < 2:
         return []

@@ -1,4 +1,4 @@
-"""Elasticsearch, as the rest of the program has to know it."""
+"""The ``Application`` for Elasticsearch."""
 
 from __future__ import annotations
 

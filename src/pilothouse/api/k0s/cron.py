@@ -1,4 +1,4 @@
-"""Whether a text is a crontab schedule. When it comes due is the business of whoever runs it.
+"""Validates crontab schedules.
 
 problem_with("0 3 * * MON-FRI")    # ""
 problem_with("61 * * * *")         # "61 is not a minute: expected 0 to 59"
@@ -38,7 +38,7 @@ _FIELDS: Final = (
 
 
 def problem_with(text: str) -> str:
-    """What is wrong with a schedule; empty if nothing. A sixth field, in front, counts seconds."""
+    """What is wrong with a schedule, or empty. A sixth field, in front, counts seconds."""
     if text.startswith("@"):
         return "" if text in _DESCRIPTORS else f"expected one of {', '.join(_DESCRIPTORS)}"
     parts = text.split()
@@ -53,7 +53,7 @@ def problem_with(text: str) -> str:
 
 
 def _problem_with_item(field: _Field, item: str) -> str:
-    """One of ``*``, ``7``, ``1-5``, each perhaps with a step: ``*/10``."""
+    """One of ``*``, ``7``, ``1-5``, each optionally with a step: ``*/10``."""
     span, slash, step = item.partition("/")
     if slash and not (step.isascii() and step.isdigit() and 0 < int(step[:4]) <= field.high + 1):
         return f"{step!r} is not a step for a {field.noun}"

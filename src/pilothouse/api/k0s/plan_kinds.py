@@ -84,7 +84,6 @@ UPDATE_CONFIG: Final = Kind(
 
 
 def resources() -> tuple[Resource, ...]:
-    """Plans, the controllers they update, and who makes plans."""
     return tuple(
         Resource(kinds=(kind,), storage=v1beta2.VERSION) for kind in (PLAN, CONTROL_NODE, UPDATE_CONFIG)
     )

@@ -1,7 +1,5 @@
-"""``autopilot.k0sproject.io/v1beta2``: plans that update machines, the controllers they update, and who makes plans.
-
-All three kinds are cluster-wide.
-"""
+"""``autopilot.k0sproject.io/v1beta2``: plans, the controllers they update, and update configs; all
+cluster-wide."""
 
 from __future__ import annotations
 

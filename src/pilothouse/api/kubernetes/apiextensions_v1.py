@@ -1,7 +1,6 @@
-"""``apiextensions.k8s.io/v1``: definitions of a user's own kinds.
+"""``apiextensions.k8s.io/v1``: definitions of users' kinds.
 
-Here is what a definition must be like whatever its schemas say: names, scope, versions. The schemas themselves are checked by
-whoever makes kinds of them.
+Checks names, scope and versions; the code that builds kinds from a definition checks its schemas.
 """
 
 from __future__ import annotations
@@ -35,7 +34,6 @@ _MOST_SELECTABLE: Final = 8
 
 
 def resources() -> tuple[Resource, ...]:
-    """What the group serves."""
     definitions = native(
         GROUP,
         "v1",

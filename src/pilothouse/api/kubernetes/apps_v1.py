@@ -1,4 +1,4 @@
-"""``apps/v1``: StatefulSets and the revisions of their templates; and what is stored without a controller."""
+"""``apps/v1``: StatefulSets and the revisions of their templates, and kinds stored without a controller."""
 
 from __future__ import annotations
 
@@ -40,7 +40,6 @@ _COUNTED: Final = ("readyReplicas", "currentReplicas", "updatedReplicas", "avail
 
 
 def resources() -> tuple[Resource, ...]:
-    """What the group serves."""
     sets = native(
         "apps",
         "v1",
@@ -159,7 +158,7 @@ def validate_set(new: Object, old: Object | None) -> Problems:
 
 
 def _check_status(status: Object, before: Object) -> Problems:
-    """Of the pods that there are, no more can be ready; of those that are ready, no more can be available."""
+    """At most as many pods are ready as exist, and as many available as are ready."""
     for field in ("replicas", *_COUNTED, "observedGeneration", "collisionCount"):
         yield from not_negative(f"status.{field}", status.get(field))
     replicas = status.get("replicas", 0)

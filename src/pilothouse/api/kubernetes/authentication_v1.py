@@ -14,7 +14,6 @@ _SHORTEST: Final = 600
 
 
 def resources() -> tuple[Resource, ...]:
-    """What the group serves."""
     return (
         single(review(GROUP, "v1", "TokenReview", confidential=True, validate=_validate_review)),
         Resource(
@@ -25,7 +24,7 @@ def resources() -> tuple[Resource, ...]:
 
 
 def token_request() -> Kind:
-    """What is posted to ``serviceaccounts/token``."""
+    """The body of ``serviceaccounts/token``."""
     return native(
         GROUP,
         "v1",

@@ -14,7 +14,6 @@ GROUP: Final = "authorization.k8s.io"
 
 
 def resources() -> tuple[Resource, ...]:
-    """What the group serves."""
     return (
         single(review(GROUP, "v1", "SubjectAccessReview", validate=_validate(of_others=True))),
         single(review(GROUP, "v1", "LocalSubjectAccessReview", namespaced=True, validate=_validate_local)),

@@ -1,4 +1,4 @@
-"""``batch/v1``: Jobs and CronJobs. They are stored, and no controller acts on them; a Job says so in a condition."""
+"""``batch/v1``: Jobs and CronJobs. No controller acts on them; a Job has a condition that says so."""
 
 from __future__ import annotations
 
@@ -41,7 +41,6 @@ _LARGEST: Final = 2**31 - 1
 
 
 def resources() -> tuple[Resource, ...]:
-    """What the group serves."""
     jobs = native(
         "batch",
         "v1",
@@ -91,7 +90,7 @@ def default_job(obj: Object) -> None:
 
 
 def _select_own_pods(obj: Object) -> None:
-    """Unless somebody wants it otherwise, a Job counts the pods that bear its uid. Its own labels default to theirs."""
+    """By default a Job selects pods with its uid, and its own labels are the template's."""
     spec, metadata = obj["spec"], obj["metadata"]
     labels = (spec["template"].get("metadata") or {}).get("labels")
     if not spec.get("manualSelector"):
@@ -101,7 +100,7 @@ def _select_own_pods(obj: Object) -> None:
 
 
 def _labelled(obj: Object) -> dict[str, str]:
-    """The labels of the template, with those that the selector goes by."""
+    """The labels of the template, with those that the selector uses."""
     spec, metadata = obj["spec"], obj["metadata"]
     uid = metadata.get("uid", "")
     labels: dict[str, str] = spec["template"].setdefault("metadata", {}).setdefault("labels", {})

@@ -52,7 +52,6 @@ _VERDICTS: Final = ("Approved", "Denied", "Failed")
 
 
 def resources() -> tuple[Resource, ...]:
-    """What the group serves."""
     requests = native(
         GROUP,
         "v1",
@@ -109,7 +108,7 @@ def _check_request(spec: Object) -> Problems:
 
 
 def _is_pem(encoded: str, what: bytes) -> bool:
-    """Whether this is PEM of the right kind; what is in it is for others to read."""
+    """True for PEM of the right kind, whatever its content."""
     try:
         return b"-----BEGIN %b-----" % what in b64decode(encoded)
     except ValueError:

@@ -10,7 +10,6 @@ from pilothouse.meta.kind import Object, Resource
 
 
 def resources() -> tuple[Resource, ...]:
-    """What the group serves."""
     lease = native(
         "coordination.k8s.io",
         "v1",

@@ -37,7 +37,7 @@ def _data_count(obj: Object, now: float) -> int:
 
 
 def event_kind() -> Kind:
-    """The form in which events are stored, whichever group they came through."""
+    """The stored form of events of either group."""
     return native(
         "",
         "v1",
@@ -53,12 +53,11 @@ def event_kind() -> Kind:
 
 
 def binding() -> Kind:
-    """What is posted to ``pods/binding``."""
+    """The body of ``pods/binding``."""
     return native("", "v1", "Binding", "bindings", virtual=True, verbs=CREATE_ONLY)
 
 
 def resources() -> tuple[Resource, ...]:
-    """What the group serves."""
     return (
         single(_namespaces()),
         single(_nodes()),

@@ -1,7 +1,5 @@
-"""What ``kubectl explain`` says about Kubernetes' kinds: our own words, by message and field.
-
-Not every field has one. Those that a person asks about do: each kind, and the main fields of what it specifies.
-"""
+"""Descriptions of Kubernetes' kinds for ``kubectl explain``, by message and field: all kinds and the main
+fields."""
 
 from __future__ import annotations
 

@@ -8,7 +8,6 @@ from pilothouse.meta.kind import Resource
 
 
 def resources() -> tuple[Resource, ...]:
-    """What the group serves."""
     slices = native(
         "discovery.k8s.io",
         "v1",

@@ -1,12 +1,8 @@
-"""Events: one kind of data, seen through two groups.
+"""Events, served as ``v1`` and as ``events.k8s.io/v1``.
 
-Kubernetes serves the same events as ``v1`` and as ``events.k8s.io/v1``; an event written through one is read through the other.
-Here both resources have the same key in the store, and what lies there is always the core form: the resource of
-``events.k8s.io`` names the core kind as the one it is stored as, and ``convert`` turns either shape into the other. It
-goes by the object's own ``apiVersion``, since both groups call their version ``v1``; that is also why the stored form
-needs a name of its own among the versions of the newer group.
-
-The two differ in field names only, so nothing is lost either way.
+Both resources share one key in the store, which holds the core form; ``convert`` translates, without loss,
+since only field names differ. It goes by the object's ``apiVersion``, because both groups call their version
+``v1``; the stored form therefore has a version name of its own in the newer group.
 """
 
 from __future__ import annotations
@@ -23,7 +19,7 @@ KEY: Final = "events"
 CORE: Final = "v1"
 GROUPED: Final = "events.k8s.io/v1"
 STORED: Final = "core"
-"""What the newer group calls the stored form among its versions."""
+"""The newer group's version name of the stored form."""
 TIME_TO_LIVE: Final = 3600.0
 
 _GROUPED_NAMES: Final = {
@@ -55,7 +51,7 @@ _FIXED: Final = (
 
 
 def convert(obj: Object, source: str, target: str) -> Object:
-    """The event in the other shape."""
+    """The event in the other form."""
     if obj["apiVersion"] == CORE:
         return _renamed(obj, GROUPED, _GROUPED_NAMES)
     return _renamed(obj, CORE, _CORE_NAMES)
@@ -70,12 +66,12 @@ def time_to_live(obj: Object) -> float:
 
 
 def validate_core(new: Object, old: Object | None) -> Problems:
-    """An event written as ``v1``: leniently, as old recorders write them."""
+    """An event of ``v1``: lenient, as old recorders write them."""
     yield from _check(new, grouped=False)
 
 
 def validate_grouped(new: Object, old: Object | None) -> Problems:
-    """An event written as ``events.k8s.io/v1``: strictly."""
+    """An event of ``events.k8s.io/v1``: strict."""
     event = _renamed(new, CORE, _CORE_NAMES)
     yield from _check(event, grouped=True)
     series = new.get("series")

@@ -9,7 +9,6 @@ from pilothouse.meta.kind import Resource
 
 
 def resources() -> tuple[Resource, ...]:
-    """What the group serves."""
     event = native(
         "events.k8s.io",
         "v1",

@@ -1,4 +1,4 @@
-"""Rules of node selectors, in pods and in volumes: as in Kubernetes.
+"""Validation of node selectors, in pods and in volumes.
 
 yield from check_node_selector(spec["nodeAffinity"]["required"], "spec.nodeAffinity.required")
 """
@@ -17,7 +17,7 @@ _UNKNOWN_OPERATOR: Final = "not a valid selector operator"
 
 
 def check_node_selector(selector: Mapping[str, Any], path: str) -> Problems:
-    """Problems of alternative terms, of which there must be one."""
+    """Problems of alternative terms; there must be at least one."""
     terms = selector.get("nodeSelectorTerms") or ()
     if not terms:
         yield FieldError.required(f"{path}.nodeSelectorTerms", "must have at least one node selector term")

@@ -1,4 +1,4 @@
-"""Nodes and namespaces: the two kinds that others live in."""
+"""Nodes and namespaces."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _OLD_ROLE: Final = "kubernetes.io/role"
 
 
 def default_namespace(namespace: Object) -> None:
-    """Each namespace carries its name as a label, so that selectors can name it. A generated name comes later."""
+    """Each namespace has its name as a label, for selectors. A generated name comes later."""
     name = namespace["metadata"].get("name")
     if name:
         namespace["metadata"]["labels"] = {
@@ -26,7 +26,7 @@ def default_namespace(namespace: Object) -> None:
 
 
 def prepare_namespace(namespace: Object) -> None:
-    """A new namespace is in use, and goes only after it was emptied."""
+    """A new namespace is active, and has the finalizer that is removed once it is empty."""
     default_namespace(namespace)
     finalizers = (namespace.get("spec") or {}).get("finalizers") or []
     namespace["spec"] = {
@@ -36,17 +36,17 @@ def prepare_namespace(namespace: Object) -> None:
 
 
 def end_namespace(namespace: Object) -> None:
-    """From here on nothing new goes in."""
+    """No more objects can be created in it."""
     namespace["status"] = {**(namespace.get("status") or {}), "phase": "Terminating"}
 
 
 def namespace_is_held(namespace: Object) -> bool:
-    """A namespace stays until whoever empties it has taken its own kind of finalizer away."""
+    """A namespace stays until its ``spec.finalizers`` are removed."""
     return bool((namespace.get("spec") or {}).get("finalizers"))
 
 
 def keep_namespace(new: Object, old: Object) -> None:
-    """Finalizers change through ``/finalize`` alone."""
+    """Finalizers change only through ``/finalize``."""
     new["spec"] = dict(old.get("spec") or {})
 
 
@@ -58,7 +58,7 @@ def validate_namespace(new: Object, old: Object | None) -> Problems:
 
 
 def default_node(node: Object) -> None:
-    """What is not said to be reserved may be used."""
+    """Allocatable defaults to capacity."""
     status = node.get("status") or {}
     if status.get("capacity") and status.get("allocatable") is None:
         status["allocatable"] = dict(status["capacity"])

@@ -1,14 +1,12 @@
-"""Which fields of a pod are honoured on our nodes, which are approximated, and which are refused.
+"""Which pod fields our nodes honour, approximate or refuse.
 
     refusals({"containers": [...], "runtimeClassName": "gvisor"})
-    # [spec.runtimeClassName: Forbidden: our nodes can't honour this: every container is a process of the node ...]
+    # [spec.runtimeClassName: Forbidden: our nodes can't honour this: every container is a process ...]
 
-Our nodes run pods as processes: each pod has a file tree, a host name and user ids of its own, each container its own process ids; the
-network is the node's, with an address per pod. What follows from that is written down here once, for every field that Kubernetes
-knows; server, scheduler and node read the same table, and ``docs/pod-fields.md`` is made from it.
-
-A field that is not approximated well enough to keep its promise is refused, with its path, before anything is stored.
-Some fields are refused for certain values only; the condition says which.
+Nodes run pods as processes: each pod has its own file tree, host name and user ids, each container its own
+process ids; the network is the node's, with an address per pod. Server, scheduler and node use this table,
+and ``docs/pod-fields.md`` is generated from it. A field that can't be approximated well enough is refused,
+with its path, before anything is stored; some only for certain values.
 """
 
 from __future__ import annotations
@@ -31,9 +29,9 @@ class FieldSupport(NamedTuple):
     word: str
     reason: str = ""
     only: str = ""
-    """For a refusal: which values it is about, in words."""
+    """Of a refusal: the refused values, in words."""
     applies: Callable[[Any], bool] = bool
-    """For a refusal: whether it is about this value. A field that is off or empty asks for nothing."""
+    """Of a refusal: whether it applies to this value. A field that is off or empty is never refused."""
 
 
 _YES: Final = FieldSupport(HONOURED)
@@ -304,23 +302,23 @@ SECTIONS: Final[dict[str, dict[str, FieldSupport]]] = {
         "clusterTrustBundle": _no("there are no trust bundles; use a config map", applies=_given),
     },
 }
-"""Verdicts by message and field. A message that is not here is honoured as a whole."""
+"""Verdicts by message and field. Messages that are not here are honoured as a whole."""
 
 _AMOUNTS: Final = {"cpu", "memory", "ephemeral-storage"}
 
 
 _IGNORED: Final = ("seLinuxOptions", "seLinuxChangePolicy")
-"""Fields of security contexts that are taken and have no effect."""
+"""Fields of security contexts that are accepted and have no effect."""
 
 
 def refused_fields(kind: Kind, obj: Object) -> list[FieldError]:
-    """The same for any object that holds such a specification: a pod, or a set with a template of pods."""
+    """The same for any object with a pod spec: a pod, or an object with a pod template."""
     spec, path = _pod_spec(kind, obj)
     return refusals(spec, path) if spec else []
 
 
 def ignored_fields(kind: Kind, obj: Object) -> list[str]:
-    """A warning for each field that is taken and has no effect on our nodes."""
+    """A warning for each accepted field without effect on our nodes."""
     spec, path = _pod_spec(kind, obj)
     contexts = [(f"{path}.securityContext", spec.get("securityContext"))]
     for field in ("initContainers", "containers"):
@@ -336,7 +334,7 @@ def ignored_fields(kind: Kind, obj: Object) -> list[str]:
 
 
 def _pod_spec(kind: Kind, obj: Object) -> tuple[Mapping[str, Any], str]:
-    """The specification of a pod in an object, and its path; empty if there is none."""
+    """The pod spec of an object, and its path; empty if there is none."""
     spec = obj.get("spec") or {}
     if (kind.group, kind.name) == ("", "Pod"):
         return spec, "spec"
@@ -346,7 +344,7 @@ def _pod_spec(kind: Kind, obj: Object) -> tuple[Mapping[str, Any], str]:
 
 
 def refusals(spec: Mapping[str, Any], path: str = "spec") -> list[FieldError]:
-    """Every field of a pod's specification that our nodes can't honour."""
+    """Every field of a pod spec that our nodes can't honour."""
     return list(_refusals(spec, "api.core.v1.PodSpec", path))
 
 

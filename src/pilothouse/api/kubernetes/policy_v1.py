@@ -1,4 +1,4 @@
-"""``policy/v1``: disruption budgets, and the evictions that they hold back."""
+"""``policy/v1``: disruption budgets and evictions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from pilothouse.meta.kind import Kind, Object, Resource
 
 
 def resources() -> tuple[Resource, ...]:
-    """What the group serves."""
     budgets = native(
         "policy",
         "v1",
@@ -30,7 +29,7 @@ def resources() -> tuple[Resource, ...]:
 
 
 def eviction() -> Kind:
-    """What is posted to ``pods/eviction``."""
+    """The body of ``pods/eviction``."""
     return native("policy", "v1", "Eviction", "evictions", virtual=True, verbs=CREATE_ONLY)
 
 

@@ -1,6 +1,6 @@
-"""Cells of ``kubectl get``: what Kubernetes' own kinds show, as functions of the object and the time.
+"""Cells of ``kubectl get`` for Kubernetes' own kinds, as functions of the object and the time.
 
-The columns of these kinds are complete: ``NAME`` and ``AGE`` are among them, since not every kind begins with its name.
+Their columns include ``NAME`` and ``AGE``, since not every kind begins with its name.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ UNSET: Final = "<unset>"
 
 
 def since(text: str | None, now: float) -> str:
-    """How long ago a time was, as kubectl says it."""
+    """The age of a time, as kubectl prints it."""
     if not text:
         return UNKNOWN
     try:

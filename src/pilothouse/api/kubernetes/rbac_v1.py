@@ -1,4 +1,4 @@
-"""``rbac.authorization.k8s.io/v1``: roles and who has them."""
+"""``rbac.authorization.k8s.io/v1``: roles and their bindings."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ GROUP: Final = "rbac.authorization.k8s.io"
 
 
 def resources() -> tuple[Resource, ...]:
-    """What the group serves."""
     return (
         single(_kind("Role", True, (NAME, CREATED_AT), _validate_role)),
         single(_kind("ClusterRole", False, (NAME, CREATED_AT), _validate_cluster_role)),

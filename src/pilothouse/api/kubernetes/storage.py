@@ -24,7 +24,7 @@ _CLAIM_FIXED: Final = "spec is immutable after creation except resources.request
 
 
 def prepare_claim(claim: Object) -> None:
-    """A new claim waits. A source given in one of its two spellings is given in both."""
+    """A new claim is pending. A source given in one of its two fields is copied to the other."""
     claim["status"] = {"phase": "Pending"}
     spec = claim["spec"]
     source, reference = spec.get("dataSource"), spec.get("dataSourceRef")

@@ -1,4 +1,5 @@
-"""``storage.k8s.io``: classes of storage (``v1``) and of volume attributes (``v1`` and ``v1beta1``, which are alike)."""
+"""``storage.k8s.io``: StorageClass (``v1``) and VolumeAttributesClass (``v1`` and ``v1beta1``, which are
+alike)."""
 
 from __future__ import annotations
 
@@ -10,7 +11,6 @@ GROUP = "storage.k8s.io"
 
 
 def resources() -> tuple[Resource, ...]:
-    """What the group serves."""
     classes = native(
         GROUP,
         "v1",

@@ -1,6 +1,6 @@
-"""Deployments, ReplicaSets and DaemonSets: defaults, validation and columns, as Kubernetes has them.
+"""Deployments, ReplicaSets and DaemonSets: defaults, validation and columns.
 
-They are stored, and no controller acts on them; each says so in a condition.
+No controller acts on them; each has a condition that says so.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def default_daemon_set(obj: Object) -> None:
 
 
 def default_template(obj: Object) -> None:
-    """What pods of the template get that leave it out."""
+    """Defaults of the template's pods."""
     default_spec(obj["spec"].setdefault("template", {}).setdefault("spec", {}))
 
 
@@ -131,7 +131,7 @@ def _check_spec(spec: Object, old: Object | None, noun: str, of_template: str) -
 
 
 def check_selector(spec: Object, noun: str) -> Problems:
-    """A selector that selects something, and the template's pods."""
+    """The selector is not empty and matches the template's labels."""
     selector = spec.get("selector") or {}
     problems = list(label_selector(selector, "spec.selector"))
     yield from problems
@@ -172,7 +172,7 @@ def _check_rolling(strategy: Object, path: str, noun: str, kind: str) -> Problem
 
 
 def template_of(obj: Object) -> Any:
-    """The specification of the pods that an object's template makes."""
+    """The pod spec of an object's template."""
     return ((obj.get("spec") or {}).get("template") or {}).get("spec") or {}
 
 
@@ -183,7 +183,7 @@ def _number(name: str, description: str, *way: str, type: str = "integer") -> Co
 def wide_columns(
     template: Any = template_of, selector: Any = at("spec", "selector", missing=None)
 ) -> tuple[Column, ...]:
-    """Containers, images and selector, which ``-o wide`` adds."""
+    """Columns of ``-o wide``: containers, images and selector."""
     return (
         column(
             "Containers",

@@ -1,4 +1,4 @@
-"""The kinds of the group ``navigator.jetstack.io``: which Struct, columns, defaults and rules make up each version."""
+"""The kinds of the group ``navigator.jetstack.io``: Struct, columns, defaults and validation of each version."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _validate_elasticsearch_v1alpha1(new: Object, old: Object | None) -> Iterabl
 
 
 def _running(stored: Object | None) -> str:
-    """The lowest version that any node of a cluster reports; empty if none does."""
+    """The lowest version that any node of a cluster reports, or empty."""
     if stored is None:
         return ""
     source = str(stored["apiVersion"]).rpartition("/")[2]

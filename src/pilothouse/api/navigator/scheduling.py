@@ -1,7 +1,5 @@
-"""Where a pool's pods may run and what they may use: the parts of a pod template that a pool lets a person choose.
-
-They have the fields and the meaning of their namesakes in Kubernetes' core group, since they are copied into pods.
-"""
+"""Scheduling and resources of a pool's pods; fields as in Kubernetes' core group, since they are copied into
+pods."""
 
 from __future__ import annotations
 

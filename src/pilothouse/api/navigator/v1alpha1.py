@@ -1,7 +1,5 @@
-"""``navigator.jetstack.io/v1alpha1``: the clusters and pilots of the original manifests.
-
-What these objects can't express is kept for them by ``conversion``; the stored form is ``v1beta1``.
-"""
+"""``navigator.jetstack.io/v1alpha1``: the original clusters and pilots. ``conversion`` maps them to
+``v1beta1``."""
 
 from __future__ import annotations
 

@@ -1,11 +1,7 @@
 """``navigator.jetstack.io/v1beta1``: the hub, and the version that is stored.
 
-It can say all that ``v1alpha1`` says, under the same names but for the plugins of a cluster, which have sources here.
-Beyond that it has what running databases taught: configuration, placement, claims that outlive pools, configuration
-that travels in each Pilot, and statuses that tell what is going on.
-
-Fields that only this version has carry no default of their own. So an object that was written through ``v1alpha1``
-reads the same here whether or not it was defaulted again.
+Names are those of ``v1alpha1``, except that plugins have sources. Fields that only this version has carry no
+default, so that an object written through ``v1alpha1`` reads the same here, defaulted again or not.
 """
 
 from __future__ import annotations

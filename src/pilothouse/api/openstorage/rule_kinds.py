@@ -1,6 +1,7 @@
 """The kinds of the group ``autopilot.libopenstorage.org``.
 
-Rules and policies are cluster-wide, since they select namespaces; what happens to an object is in its namespace.
+Rules and policies select namespaces and so are cluster-wide; objects about a single target are in its
+namespace.
 """
 
 from __future__ import annotations
@@ -153,6 +154,5 @@ APPLICATION_ACTION: Final = Kind(
 
 
 def resources() -> tuple[Resource, ...]:
-    """Rules, what they watch, what they ask, ready-made rules and fired actions."""
     kinds = (RULE, RULE_OBJECT, APPROVAL, APPLICATION_POLICY, APPLICATION_ACTION)
     return tuple(Resource(kinds=(kind,), storage=v1alpha1.VERSION) for kind in kinds)

@@ -1,4 +1,4 @@
-"""``autopilot.libopenstorage.org/v1alpha1``: rules on metrics, what they watch, and the actions that they fire."""
+"""``autopilot.libopenstorage.org/v1alpha1``: rules on metrics, what they watch, and the actions they fire."""
 
 from __future__ import annotations
 

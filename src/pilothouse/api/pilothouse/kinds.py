@@ -1,7 +1,7 @@
 """The kinds of the group ``pilothouse.io``.
 
-Decisions are of no category: there is one for every object and every controller that looks after it, and ``kubectl get pilothouse`` is for
-what people write.
+Decisions have no category: there is one per object and controller, and ``kubectl get pilothouse`` is for what
+people write.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pilothouse.meta.schema.struct_schemas import schema_of
 
 
 def check_decision(new: Mapping[str, Any], old: Mapping[str, Any] | None) -> Iterator[FieldError]:
-    """A decision says what it waits for exactly if it waits, and stays the decision of one controller on one object."""
+    """A decision has ``waiting`` exactly if it waits, and never changes its controller or object."""
     waits = new["outcome"] == "Waiting"
     if waits and "waiting" not in new:
         yield FieldError.required("waiting", "what is waited for, since the outcome is Waiting")
@@ -59,5 +59,4 @@ DECISION: Final = Kind(
 
 
 def resources() -> tuple[Resource, ...]:
-    """The records of decisions."""
     return (Resource(kinds=(DECISION,), storage=v1alpha1.VERSION),)

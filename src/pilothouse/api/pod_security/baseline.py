@@ -1,4 +1,4 @@
-"""The checks of the level ``baseline``: no way that is known to lead from a pod to its node."""
+"""The checks of the level ``baseline``: no known way from a pod to its node."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def _host_ports(metadata: Fields, spec: Fields) -> Violation | None:
 
 
 def _host_users(metadata: Fields, spec: Fields) -> Violation | None:
-    """Not a check of Kubernetes: there, pods share the node's user ids unless they ask for their own."""
+    """Not a Kubernetes check: there, pods share the node's user ids unless they ask for their own."""
     return Violation("hostUsers", "pod must not set hostUsers=true") if spec.get("hostUsers") else None
 
 
@@ -201,7 +201,7 @@ def _seccomp_annotations(metadata: Fields, spec: Fields) -> Violation | None:
 
 
 def bad_seccomp_profiles(spec: Fields) -> Violation | None:
-    """Of the profiles that are set, those that switch the filter off."""
+    """Of the given profiles, those that disable the filter."""
     profile = security_context(spec).get("seccompProfile")
     of_pod = profile is not None and profile.get("type", "") not in PROFILE_TYPES
     values = {profile.get("type", "")} if of_pod and profile is not None else set()
@@ -269,4 +269,4 @@ BASELINE_CHECKS: Final = (
     ),
     Check("windowsHostProcess", (CheckRevision(0, _windows_host_process),)),
 )
-"""In the order in which they are reported."""
+"""In the order of reports."""

@@ -1,4 +1,4 @@
-"""The checks that the level ``restricted`` adds to those of ``baseline``: what a pod has to give up."""
+"""The checks that the level ``restricted`` adds to ``baseline``."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ _OTHER_VOLUMES: Final = (
     "storageos",
 )
 _WINDOWS_SINCE: Final = 25
-"""From this version on, pods for Windows need not set what means nothing there."""
+"""From this version on, Windows pods need not set what has no meaning there."""
 
 
 def _unless_windows(rule: Rule) -> Rule:
@@ -174,4 +174,4 @@ RESTRICTED_CHECKS: Final = (
         overrides="seccompProfile_baseline",
     ),
 )
-"""In the order in which they are reported, after those of ``baseline``."""
+"""In the order of reports, after those of ``baseline``."""

@@ -1,4 +1,4 @@
-"""The query and path parameters that Kubernetes' verbs take, as OpenAPI has them."""
+"""The query and path parameters of Kubernetes' verbs, as OpenAPI."""
 
 from __future__ import annotations
 

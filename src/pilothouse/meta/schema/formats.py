@@ -1,8 +1,7 @@
-"""The text formats and patterns that a schema can ask for.
+"""The text formats and patterns of schemas.
 
-``FORMATS`` are those that Kubernetes checks in a custom resource; a format that is not among them is a note to the
-reader and checks nothing. ``Pattern`` is a regular expression of the RE2 kind: it takes time linear in the text,
-whatever the pattern, and look-around and back-references are refused.
+``FORMATS`` are those that Kubernetes checks in custom resources; other formats check nothing. ``Pattern`` is
+an RE2 expression: linear time, no look-around or back-references.
 """
 
 from __future__ import annotations
@@ -224,7 +223,7 @@ def portable_pattern(pattern: str) -> str:
 
 
 class Pattern:
-    """A compiled pattern; ``ValueError`` says what is wrong with one that can't be compiled."""
+    """A compiled pattern; raises ``ValueError`` for an invalid one."""
 
     def __init__(self, pattern: str) -> None:
         try:
@@ -237,7 +236,7 @@ class Pattern:
             ) from None
 
     def matches(self, text: str) -> bool:
-        """True if the pattern is found anywhere in the text; anchors say where it must be."""
+        """True if the pattern is found anywhere in the text."""
         return self._validator.is_valid(text)
 
 

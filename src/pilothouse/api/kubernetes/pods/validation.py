@@ -1,4 +1,4 @@
-"""Whether a pod can be what it says."""
+"""Validation of pods and pod templates."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from pilothouse.meta.kind import Object
 from pilothouse.meta.names import label_value, qualified_name, validate_annotations, validate_labels
 
 MOST_SCHEDULING_TERMS: Final = 100
-"""Tolerations, spread constraints, and terms of each list of an affinity, that a pod may have."""
+"""The maximum number of tolerations, of spread constraints, and of terms per list of an affinity."""
 MOST_SCHEDULING_TEXT: Final = 16 * 1024
-"""Characters of all selectors among them."""
+"""The maximum number of characters of all their selectors."""
 _LARGEST_INT32: Final = 2**31 - 1
 _LONGEST_SYSCTL: Final = 253
 _SYSCTL_PART: Final = re.compile(r"[a-z0-9]([-_a-z0-9]*[a-z0-9])?").fullmatch
@@ -78,7 +78,7 @@ def check_spec(spec: Mapping[str, Any], path: str, claims: Collection[str] = ())
 
 
 def _check_sysctls(sysctls: Sequence[Mapping[str, Any]], path: str) -> Problems:
-    """Their names, though no node of ours sets any: who mistypes one is told that, too."""
+    """Names of sysctls are checked though our nodes set none, so that typos are reported."""
     seen = set()
     for index, sysctl in enumerate(sysctls):
         name, at = sysctl.get("name") or "", f"{element(path, index)}.name"
@@ -96,7 +96,7 @@ def _check_sysctls(sysctls: Sequence[Mapping[str, Any]], path: str) -> Problems:
 
 
 def _check_counts(spec: Mapping[str, Any], path: str) -> Problems:
-    """What the scheduler holds against every node and every pod on it, there must not be too much of."""
+    """Limits on what the scheduler compares with every node and every pod."""
     lists = {field: spec.get(field) for field in ("tolerations", "topologySpreadConstraints")}
     affinity = spec.get("affinity") or {}
     for kind in ("podAffinity", "podAntiAffinity"):
@@ -115,7 +115,7 @@ def _check_counts(spec: Mapping[str, Any], path: str) -> Problems:
 
 
 def _check_dns(spec: Mapping[str, Any], path: str) -> Problems:
-    """A pod that wants nothing of the node's resolver has to bring its own."""
+    """With policy None, a pod needs its own nameservers."""
     config = spec.get("dnsConfig")
     if config is None:
         yield FieldError.required(path, "must provide `dnsConfig` when `dnsPolicy` is None")

@@ -42,7 +42,8 @@ _OWN_SETTINGS: Final = {
     "xpack.security.http.ssl.": "spec.security",
     "xpack.security.transport.ssl.": "spec.security",
 }
-"""Settings that the pilot writes, and what they follow from; a name that ends in a dot stands for all below it."""
+"""Settings that the pilot writes, and what they are derived from; a name ending in a dot covers all below it.
+"""
 
 
 def check_elasticsearch(
@@ -81,7 +82,7 @@ def check_pilot_section(section: Mapping[str, Any], path: str) -> Problems:
 
 
 def check_plugin(plugin: Any, path: str) -> Problems:
-    """A plugin's source, in the versions where a plugin has one."""
+    """A plugin's source, in versions that have one."""
     url = plugin.get("url") if isinstance(plugin, dict) else None
     if url is None:
         return
@@ -97,7 +98,7 @@ def check_plugin(plugin: Any, path: str) -> Problems:
 
 
 def _check_version(version: str, stored: str | None, running: str) -> Problems:
-    """A version that is a version and, if it is another than before, one that can be reached from what runs."""
+    """A valid version that, if changed, can be reached from the running one."""
     if version in ("", "0.0.0"):
         yield FieldError.required("spec.version", "the version of Elasticsearch to run, such as 8.17.0")
         return
@@ -114,12 +115,12 @@ def _check_version(version: str, stored: str | None, running: str) -> Problems:
 
 
 def _memory(pool: Mapping[str, Any]) -> tuple[Any, Any]:
-    """By what the heap goes: what is said of it, and the memory limit."""
+    """What determines the heap: the heap size and the memory limit."""
     return pool.get("heapSize"), ((pool.get("resources") or {}).get("limits") or {}).get("memory")
 
 
 def _check_heap_suffices(pool: Mapping[str, Any], path: str) -> Problems:
-    """A node has a heap that it can start with: the one that is asked for, else half of its memory limit."""
+    """The heap, given or half of the memory limit, is large enough to start."""
     said, memory = _memory(pool)
     asked, limit = quantity(said), quantity(memory)
     least = parse_quantity(LEAST_HEAP)
@@ -136,7 +137,7 @@ def _check_heap_suffices(pool: Mapping[str, Any], path: str) -> Problems:
 
 
 def _check_masters(spec: Mapping[str, Any]) -> Problems:
-    """The first thing that is wrong with the masters; the others would follow from it."""
+    """The first problem with the masters; others would follow from it."""
     total, said = masters(spec.get("nodePools", ())), spec.get("minimumMasters")
     where = "spec.minimumMasters"
     if total == 0:
