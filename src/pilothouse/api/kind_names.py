@@ -129,31 +129,12 @@ ApplicationAction: Final = KindName(
 KNOWN: Final = {(noun.api_version, noun.kind): noun for noun in vars().values() if isinstance(noun, KindName)}
 """The kinds above, by apiVersion and kind."""
 
-CONDITIONED: Final = frozenset(
-    {
-        Namespace,
-        Node,
-        Pod,
-        Service,
-        PersistentVolumeClaim,
-        StatefulSet,
-        Deployment,
-        ReplicaSet,
-        DaemonSet,
-        Job,
-        PodDisruptionBudget,
-        CertificateSigningRequest,
-        CustomResourceDefinition,
-        Pilot,
-        ElasticsearchCluster,
-        CassandraCluster,
-        Plan,
-        UpdateConfig,
-        AutopilotRule,
-        ApplicationPolicy,
-        ApplicationAction,
-    }
-)
+CONDITIONED: Final = frozenset({
+    Namespace, Node, Pod, Service, PersistentVolumeClaim, StatefulSet, Deployment, ReplicaSet, DaemonSet,
+    Job, PodDisruptionBudget, CertificateSigningRequest, CustomResourceDefinition, Pilot,
+    ElasticsearchCluster, CassandraCluster, Plan, UpdateConfig, AutopilotRule, ApplicationPolicy,
+    ApplicationAction,
+})  # fmt: skip
 """Kinds whose status has conditions."""
 
 

@@ -237,3 +237,8 @@ class Resource:
     def path(self) -> str:
         """The store's prefix below the root, without slashes around it."""
         return self.key or (f"{self.group}/{self.plural}" if self.group else self.plural)
+
+
+def single(kind: Kind) -> Resource:
+    """The resource of a kind that has one version."""
+    return Resource(kinds=(kind,), storage=kind.version)

@@ -14,27 +14,13 @@ PACKAGE = "io.k0sproject.autopilot.v1beta2"
 
 Weekday = Literal["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"]
 PlanState = Literal[
-    "",
-    "SchedulableWait",
-    "Schedulable",
-    "Completed",
-    "IncompleteTargets",
-    "InconsistentTargets",
-    "MissingSignalNode",
-    "Restricted",
-    "Warning",
-    "ApplyFailed",
-]
+    "", "SchedulableWait", "Schedulable", "Completed", "IncompleteTargets", "InconsistentTargets",
+    "MissingSignalNode", "Restricted", "Warning", "ApplyFailed",
+]  # fmt: skip
 SignalState = Literal[
-    "SignalPending",
-    "SignalSent",
-    "SignalCompleted",
-    "SignalMissingNode",
-    "SignalMissingPlatform",
-    "SignalApplyFailed",
-    "MissingPlatform",
-    "MissingSignalNode",
-]
+    "SignalPending", "SignalSent", "SignalCompleted", "SignalMissingNode", "SignalMissingPlatform",
+    "SignalApplyFailed", "MissingPlatform", "MissingSignalNode",
+]  # fmt: skip
 
 
 class PlatformResource(Fields):

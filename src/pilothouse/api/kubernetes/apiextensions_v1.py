@@ -9,36 +9,26 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from pilothouse.api.kubernetes.kind_builders import native, single
+from pilothouse.api.kubernetes.kind_builders import native
 from pilothouse.api.kubernetes.printer_cells import CREATED_AT, NAME
 from pilothouse.api.kubernetes.shared_checks import Problems, unchanged
 from pilothouse.meta.fields import FieldError, element
-from pilothouse.meta.kind import Object, Resource
+from pilothouse.meta.kind import Object, Resource, single
 from pilothouse.meta.names import label, label_1035, subdomain
 
 GROUP: Final = "apiextensions.k8s.io"
 _COLUMN_TYPES: Final = ("boolean", "date", "integer", "number", "string")
 _COLUMN_FORMATS: Final = (
-    "byte",
-    "date",
-    "date-time",
-    "double",
-    "float",
-    "int32",
-    "int64",
-    "name",
-    "password",
-)
+    "byte", "date", "date-time", "double", "float", "int32", "int64", "name", "password",
+)  # fmt: skip
 _PLAIN_PATH: Final = re.compile(r"\.(spec|status)(\.[A-Za-z0-9_$-]+)+").fullmatch
 _MOST_SELECTABLE: Final = 8
 
 
 def resources() -> tuple[Resource, ...]:
     definitions = native(
-        GROUP,
-        "v1",
+        f"{GROUP}/v1",
         "CustomResourceDefinition",
-        "customresourcedefinitions",
         status_metadata=(),
         namespaced=False,
         short_names=("crd", "crds"),

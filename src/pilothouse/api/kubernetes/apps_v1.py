@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from pilothouse.api.kubernetes import workloads
-from pilothouse.api.kubernetes.kind_builders import native, single
+from pilothouse.api.kubernetes.kind_builders import native
 from pilothouse.api.kubernetes.pods.defaults import default_spec
 from pilothouse.api.kubernetes.pods.validation import check_template
 from pilothouse.api.kubernetes.printer_cells import AGE, NAME, NONE, column, container_images, container_names
@@ -19,18 +19,13 @@ from pilothouse.api.kubernetes.shared_checks import (
 )
 from pilothouse.api.kubernetes.storage import check_claim_spec
 from pilothouse.meta.fields import FieldError, element
-from pilothouse.meta.kind import Kind, Object, Resource, ScalePaths
+from pilothouse.meta.kind import Kind, Object, Resource, ScalePaths, single
 from pilothouse.meta.names import label
 
 _CHANGEABLE: Final = (
-    "replicas",
-    "ordinals",
-    "template",
-    "updateStrategy",
-    "revisionHistoryLimit",
-    "persistentVolumeClaimRetentionPolicy",
-    "minReadySeconds",
-)
+    "replicas", "ordinals", "template", "updateStrategy", "revisionHistoryLimit",
+    "persistentVolumeClaimRetentionPolicy", "minReadySeconds",
+)  # fmt: skip
 _FIXED: Final = (
     "updates to statefulset spec for fields other than "
     + ", ".join(f"'{field}'" for field in _CHANGEABLE[:-1])
@@ -41,10 +36,8 @@ _COUNTED: Final = ("readyReplicas", "currentReplicas", "updatedReplicas", "avail
 
 def resources() -> tuple[Resource, ...]:
     sets = native(
-        "apps",
-        "v1",
+        "apps/v1",
         "StatefulSet",
-        "statefulsets",
         short_names=("sts",),
         categories=("all",),
         status=True,
@@ -57,10 +50,8 @@ def resources() -> tuple[Resource, ...]:
         validate=validate_set,
     )
     revisions = native(
-        "apps",
-        "v1",
+        "apps/v1",
         "ControllerRevision",
-        "controllerrevisions",
         columns=_REVISION_COLUMNS,
         validate=_validate_revision,
     )
@@ -75,10 +66,8 @@ def _stored_only() -> Iterator[Kind]:
         "scale": ScalePaths(spec=".spec.replicas", status=".status.replicas", selector=".spec.selector"),
     }
     yield native(
-        "apps",
-        "v1",
+        "apps/v1",
         "Deployment",
-        "deployments",
         short_names=("deploy",),
         columns=workloads.DEPLOYMENT_COLUMNS,
         default=workloads.default_deployment,
@@ -88,10 +77,8 @@ def _stored_only() -> Iterator[Kind]:
         **replicated,
     )
     yield native(
-        "apps",
-        "v1",
+        "apps/v1",
         "ReplicaSet",
-        "replicasets",
         short_names=("rs",),
         columns=workloads.REPLICA_SET_COLUMNS,
         selectable={"status.replicas": ".status.replicas"},
@@ -102,10 +89,8 @@ def _stored_only() -> Iterator[Kind]:
         **replicated,
     )
     yield native(
-        "apps",
-        "v1",
+        "apps/v1",
         "DaemonSet",
-        "daemonsets",
         short_names=("ds",),
         categories=("all",),
         status=True,

@@ -10,10 +10,8 @@ from pilothouse.meta.kind import Kind, Object
 def scale() -> Kind:
     """The body of ``/scale``."""
     return native(
-        "autoscaling",
-        "v1",
+        "autoscaling/v1",
         "Scale",
-        "scales",
         virtual=True,
         verbs=("get", "patch", "update"),
         validate=_validate,

@@ -34,20 +34,9 @@ _GROUPED_NAMES: Final = {
 _CORE_NAMES: Final = {grouped: core for core, grouped in _GROUPED_NAMES.items()}
 _LIMITS: Final = {"reportingInstance": 128, "action": 128, "reason": 128, "message": 1024}
 _FIXED: Final = (
-    "involvedObject",
-    "reason",
-    "message",
-    "source",
-    "firstTimestamp",
-    "lastTimestamp",
-    "count",
-    "type",
-    "eventTime",
-    "action",
-    "related",
-    "reportingComponent",
-    "reportingInstance",
-)
+    "involvedObject", "reason", "message", "source", "firstTimestamp", "lastTimestamp", "count", "type",
+    "eventTime", "action", "related", "reportingComponent", "reportingInstance",
+)  # fmt: skip
 
 
 def convert(obj: Object, source: str, target: str) -> Object:

@@ -10,10 +10,8 @@ from pilothouse.meta.kind import Resource
 
 def resources() -> tuple[Resource, ...]:
     event = native(
-        "events.k8s.io",
-        "v1",
+        "events.k8s.io/v1",
         "Event",
-        "events",
         short_names=("ev",),
         columns=events.GROUPED_COLUMNS,
         selectable=events.GROUPED_SELECTABLE,

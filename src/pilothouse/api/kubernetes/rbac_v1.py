@@ -5,33 +5,32 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
-from pilothouse.api.kubernetes.kind_builders import native, single
+from pilothouse.api.kubernetes.kind_builders import native
 from pilothouse.api.kubernetes.printer_cells import AGE, CREATED_AT, NAME, column
 from pilothouse.api.kubernetes.shared_checks import Problems, label_selector
 from pilothouse.meta.fields import FieldError, element
-from pilothouse.meta.kind import Kind, Object, Resource
+from pilothouse.meta.kind import Kind, Object, Resource, single
 from pilothouse.meta.names import path_segment, subdomain
 
 GROUP: Final = "rbac.authorization.k8s.io"
 
 
 def resources() -> tuple[Resource, ...]:
-    return (
-        single(_kind("Role", True, (NAME, CREATED_AT), _validate_role)),
-        single(_kind("ClusterRole", False, (NAME, CREATED_AT), _validate_cluster_role)),
-        single(_kind("RoleBinding", True, _BINDING_COLUMNS, _validate_binding(["Role", "ClusterRole"]))),
-        single(_kind("ClusterRoleBinding", False, _BINDING_COLUMNS, _validate_binding(["ClusterRole"]))),
+    kinds = (
+        _kind("Role", True, (NAME, CREATED_AT), _validate_role),
+        _kind("ClusterRole", False, (NAME, CREATED_AT), _validate_cluster_role),
+        _kind("RoleBinding", True, _BINDING_COLUMNS, _validate_binding(["Role", "ClusterRole"])),
+        _kind("ClusterRoleBinding", False, _BINDING_COLUMNS, _validate_binding(["ClusterRole"])),
     )
+    return tuple(map(single, kinds))
 
 
 def _kind(
     name: str, namespaced: bool, columns: Any, validate: Callable[[Object, Object | None], Problems]
 ) -> Kind:
     return native(
-        GROUP,
-        "v1",
+        f"{GROUP}/v1",
         name,
-        f"{name.lower()}s",
         namespaced=namespaced,
         create_on_update=True,
         columns=columns,

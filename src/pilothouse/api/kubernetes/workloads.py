@@ -32,14 +32,9 @@ from pilothouse.meta.selectors import LabelSelector, SelectorError
 
 _COUNTED: Final = ("updatedReplicas", "readyReplicas", "availableReplicas", "unavailableReplicas")
 _NUMBERS: Final = (
-    "currentNumberScheduled",
-    "numberMisscheduled",
-    "desiredNumberScheduled",
-    "numberReady",
-    "updatedNumberScheduled",
-    "numberAvailable",
-    "numberUnavailable",
-)
+    "currentNumberScheduled", "numberMisscheduled", "desiredNumberScheduled", "numberReady",
+    "updatedNumberScheduled", "numberAvailable", "numberUnavailable",
+)  # fmt: skip
 
 
 def default_deployment(obj: Object) -> None:

@@ -16,32 +16,13 @@ Operator = Literal[
 ]
 Enforcement = Literal["", "approvalRequired", "required", "preferred"]
 ObjectState = Literal[
-    "Initializing",
-    "Normal",
-    "Triggered",
-    "ActionAwaitingApproval",
-    "ActionAwaitingWindow",
-    "ActiveActionsPending",
-    "ActiveActionsInProgress",
-    "ActiveActionsTaken",
-    "ActionsDeclined",
-]
+    "Initializing", "Normal", "Triggered", "ActionAwaitingApproval", "ActionAwaitingWindow",
+    "ActiveActionsPending", "ActiveActionsInProgress", "ActiveActionsTaken", "ActionsDeclined",
+]  # fmt: skip
 Weekday = Literal[
-    "Monday",
-    "Tuesday",
-    "Wednesday",
-    "Thursday",
-    "Friday",
-    "Saturday",
-    "Sunday",
-    "Mon",
-    "Tue",
-    "Wed",
-    "Thu",
-    "Fri",
-    "Sat",
-    "Sun",
-]
+    "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday", "Mon", "Tue", "Wed",
+    "Thu", "Fri", "Sat", "Sun",
+]  # fmt: skip
 
 
 class Condition(Fields):

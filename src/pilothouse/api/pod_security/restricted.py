@@ -19,42 +19,15 @@ from pilothouse.api.pod_security.checks import (
     setters,
 )
 
-_VOLUMES: Final = frozenset(
-    {
-        "configMap",
-        "csi",
-        "downwardAPI",
-        "emptyDir",
-        "ephemeral",
-        "image",
-        "persistentVolumeClaim",
-        "projected",
-        "secret",
-    }
-)
+_VOLUMES: Final = frozenset({
+    "configMap", "csi", "downwardAPI", "emptyDir", "ephemeral", "image", "persistentVolumeClaim",
+    "projected", "secret",
+})  # fmt: skip
 _OTHER_VOLUMES: Final = (
-    "hostPath",
-    "gcePersistentDisk",
-    "awsElasticBlockStore",
-    "gitRepo",
-    "nfs",
-    "iscsi",
-    "glusterfs",
-    "rbd",
-    "flexVolume",
-    "cinder",
-    "cephfs",
-    "flocker",
-    "fc",
-    "azureFile",
-    "vsphereVolume",
-    "quobyte",
-    "azureDisk",
-    "photonPersistentDisk",
-    "portworxVolume",
-    "scaleIO",
-    "storageos",
-)
+    "hostPath", "gcePersistentDisk", "awsElasticBlockStore", "gitRepo", "nfs", "iscsi", "glusterfs", "rbd",
+    "flexVolume", "cinder", "cephfs", "flocker", "fc", "azureFile", "vsphereVolume", "quobyte", "azureDisk",
+    "photonPersistentDisk", "portworxVolume", "scaleIO", "storageos",
+)  # fmt: skip
 _WINDOWS_SINCE: Final = 25
 """From this version on, Windows pods need not set what has no meaning there."""
 

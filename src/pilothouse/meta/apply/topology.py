@@ -30,16 +30,9 @@ MAPS: Final = (MAP, FREE)
 LISTS: Final = (LIST_MAP, SET)
 
 _NEVER_OWNED: Final = (
-    "name",
-    "namespace",
-    "creationTimestamp",
-    "selfLink",
-    "uid",
-    "clusterName",
-    "generation",
-    "managedFields",
-    "resourceVersion",
-)
+    "name", "namespace", "creationTimestamp", "selfLink", "uid", "clusterName", "generation",
+    "managedFields", "resourceVersion",
+)  # fmt: skip
 
 
 class KeylessError(ValueError):

@@ -23,17 +23,9 @@ _TYPES: Final = {
 }
 _EXPECTED: Final = {keyword: kind for kind, keywords in _TYPES.items() for keyword in keywords.split()}
 _UNSUPPORTED: Final = (
-    "$ref",
-    "definitions",
-    "dependencies",
-    "deprecated",
-    "discriminator",
-    "patternProperties",
-    "additionalItems",
-    "readOnly",
-    "writeOnly",
-    "xml",
-)
+    "$ref", "definitions", "dependencies", "deprecated", "discriminator", "patternProperties",
+    "additionalItems", "readOnly", "writeOnly", "xml",
+)  # fmt: skip
 _RULE_TYPES: Final = {
     "rule": "string",
     "message": "string",

@@ -25,20 +25,11 @@ _SCALARS: Final = ("string", "integer", "number", "boolean")
 MAX_PATTERNS: Final = 50_000_000
 """The size of all patterns of a schema, by ``rough_size``: some 500 ms to compile at worst."""
 _FORBIDDEN_IN_JUNCTOR: Final = (
-    "type",
-    "additionalProperties",
-    "default",
-    "title",
-    "description",
-    "nullable",
-    "x-kubernetes-preserve-unknown-fields",
-    "x-kubernetes-embedded-resource",
-    "x-kubernetes-int-or-string",
-    "x-kubernetes-list-type",
-    "x-kubernetes-list-map-keys",
-    "x-kubernetes-map-type",
+    "type", "additionalProperties", "default", "title", "description", "nullable",
+    "x-kubernetes-preserve-unknown-fields", "x-kubernetes-embedded-resource", "x-kubernetes-int-or-string",
+    "x-kubernetes-list-type", "x-kubernetes-list-map-keys", "x-kubernetes-map-type",
     "x-kubernetes-validations",
-)
+)  # fmt: skip
 
 
 def structural_problems(raw: Any, path: str) -> list[FieldError]:

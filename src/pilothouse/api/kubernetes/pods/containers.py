@@ -22,16 +22,9 @@ from pilothouse.meta.fields import FieldError, element, entry
 Container = Mapping[str, Any]
 
 _ENV_FIELDS: Final = (
-    "metadata.name",
-    "metadata.namespace",
-    "metadata.uid",
-    "spec.nodeName",
-    "spec.serviceAccountName",
-    "status.hostIP",
-    "status.hostIPs",
-    "status.podIP",
-    "status.podIPs",
-)
+    "metadata.name", "metadata.namespace", "metadata.uid", "spec.nodeName", "spec.serviceAccountName",
+    "status.hostIP", "status.hostIPs", "status.podIP", "status.podIPs",
+)  # fmt: skip
 _SUBSCRIPT: Final = re.compile(r"metadata\.(labels|annotations)\['.+'\]").fullmatch
 _SOURCES: Final = ("fieldRef", "resourceFieldRef", "configMapKeyRef", "secretKeyRef")
 _RELAXED_ENV: Final = re.compile(r"[ -<>-~]+").fullmatch

@@ -21,15 +21,8 @@ STREAMS: Final = ("All", "Stdout", "Stderr")
 _TRUE: Final = frozenset({"true", "1", "t"})
 _FALSE: Final = frozenset({"false", "0", "f", ""})
 NAMES: Final = (
-    "follow",
-    "previous",
-    "timestamps",
-    "tailLines",
-    "limitBytes",
-    "sinceSeconds",
-    "sinceTime",
-    "stream",
-)
+    "follow", "previous", "timestamps", "tailLines", "limitBytes", "sinceSeconds", "sinceTime", "stream",
+)  # fmt: skip
 """The parameters that select a part of the log; others select the container."""
 
 
