@@ -10,7 +10,7 @@ from typing import Final
 DIRECTORY: Final = "pilothouse.io/directory"
 LOOP: Final = "pilothouse.io/loop"
 PROVISIONERS: Final = frozenset({DIRECTORY, LOOP})
-"""The labels that every node has."""
+"""The provisioners that every node runs."""
 
 SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
 ASKED_FOR: Final = (

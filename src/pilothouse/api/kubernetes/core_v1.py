@@ -11,9 +11,9 @@ from pilothouse.api.kubernetes.pods.validation import check_template, validate_p
 from pilothouse.api.kubernetes.printer_cells import (
     AGE,
     NAME,
+    at,
     column,
-    container_images,
-    container_names,
+    container_columns,
     count,
     labels_text,
 )
@@ -30,6 +30,10 @@ _PROXY = Subresource(name="proxy", group="", version="v1", kind="NodeProxyOption
 _TOKEN = Subresource(
     name="token", group="authentication.k8s.io", version="v1", kind="TokenRequest", verbs=("create",)
 )
+_POD_SELECTABLE = (
+    "spec.nodeName", "spec.restartPolicy", "spec.schedulerName", "spec.serviceAccountName",
+    "spec.hostNetwork", "status.phase", "status.podIP", "status.nominatedNodeName",
+)  # fmt: skip
 
 
 def _data_count(obj: Object, now: float) -> int:
@@ -58,6 +62,10 @@ def binding() -> Kind:
 def _template_spec(obj: Object) -> Object:
     found: Object = (obj.get("template") or {}).get("spec") or {}
     return found
+
+
+def _template_labels(obj: Object, now: float) -> str:
+    return labels_text(((obj.get("template") or {}).get("metadata") or {}).get("labels"))
 
 
 def _default_template(obj: Object) -> None:
@@ -113,19 +121,7 @@ def _kinds() -> tuple[Kind, ...]:
             generation=True,
             subresources=(_EVICTION, _BINDING, _LOG, _EXEC, _ATTACH),
             columns=pod_columns.COLUMNS,
-            selectable={
-                field: f".{field}"
-                for field in (
-                    "spec.nodeName",
-                    "spec.restartPolicy",
-                    "spec.schedulerName",
-                    "spec.serviceAccountName",
-                    "spec.hostNetwork",
-                    "status.phase",
-                    "status.podIP",
-                    "status.nominatedNodeName",
-                )
-            },
+            selectable={field: f".{field}" for field in _POD_SELECTABLE},
             default=pod_defaults.default_pod,
             prepare_create=pod_defaults.prepare_create,
             grace=pod_defaults.grace,
@@ -169,7 +165,7 @@ def _kinds() -> tuple[Kind, ...]:
             confidential=True,
             columns=(
                 NAME,
-                column("Type", "What it is for.", lambda obj, now: obj.get("type", "")),
+                column("Type", "What it is for.", at("type")),
                 column("Data", "How many keys it has.", count("data")),
                 AGE,
             ),
@@ -183,23 +179,8 @@ def _kinds() -> tuple[Kind, ...]:
             generation=True,
             columns=(
                 NAME,
-                column(
-                    "Containers",
-                    "Names of the containers.",
-                    lambda obj, now: container_names(_template_spec(obj)),
-                ),
-                column(
-                    "Images",
-                    "Images of the containers.",
-                    lambda obj, now: container_images(_template_spec(obj)),
-                ),
-                column(
-                    "Pod Labels",
-                    "Labels of the pods.",
-                    lambda obj, now: labels_text(
-                        ((obj.get("template") or {}).get("metadata") or {}).get("labels")
-                    ),
-                ),
+                *container_columns(_template_spec),
+                column("Pod Labels", "Labels of the pods.", _template_labels),
             ),
             default=_default_template,
             validate=lambda new, old: check_template(new.get("template") or {}, "template"),

@@ -96,12 +96,18 @@ def access_modes(modes: Iterable[str] | None) -> str:
     return ",".join(short for mode, short in _MODES.items() if mode in found)
 
 
-def container_names(spec: Mapping[str, Any]) -> str:
-    return ",".join(each.get("name", "") for each in spec.get("containers") or ())
+def container_columns(
+    spec_of: Callable[[Object], Mapping[str, Any]], *, wide: bool = False
+) -> tuple[Column, Column]:
+    """The names and the images of the containers in a pod spec."""
 
+    def listed(field: str) -> Cell:
+        return lambda obj, now: ",".join(each.get(field, "") for each in spec_of(obj).get("containers") or ())
 
-def container_images(spec: Mapping[str, Any]) -> str:
-    return ",".join(each.get("image", "") for each in spec.get("containers") or ())
+    return (
+        column("Containers", "Names of the containers.", listed("name"), wide=wide),
+        column("Images", "Images of the containers.", listed("image"), wide=wide),
+    )
 
 
 NAME: Final = column("Name", "The object's name.", at("metadata", "name"), format="name")

@@ -14,6 +14,7 @@ PullPolicy = Literal["Never", "IfNotPresent", "Always"]
 ConditionStatus = Literal["True", "False", "Unknown"]
 Health = Literal["Red", "Yellow", "Green"]
 Role = Literal["data", "master", "ingest"]
+NodeLabels = Annotated[dict[str, str], doc("Labels that a machine must have to run them.")]
 
 
 class ImageSpec(Fields):

@@ -29,16 +29,13 @@ _SUBSCRIPT: Final = re.compile(r"metadata\.(labels|annotations)\['.+'\]").fullma
 _SOURCES: Final = ("fieldRef", "resourceFieldRef", "configMapKeyRef", "secretKeyRef")
 _RELAXED_ENV: Final = re.compile(r"[ -<>-~]+").fullmatch
 _SIDECARS_ONLY: Final = "may not be set for init containers without restartPolicy=Always"
-# fmt: off
 _SIGNALS: Final = (
     "SIGABRT", "SIGALRM", "SIGBUS", "SIGCHLD", "SIGCLD", "SIGCONT", "SIGFPE", "SIGHUP", "SIGILL",
     "SIGINT", "SIGIO", "SIGIOT", "SIGKILL", "SIGPIPE", "SIGPOLL", "SIGPROF", "SIGPWR", "SIGQUIT",
     "SIGRTMAX", "SIGRTMIN", "SIGSEGV", "SIGSTKFLT", "SIGSTOP", "SIGSYS", "SIGTERM", "SIGTRAP",
     "SIGTSTP", "SIGTTIN", "SIGTTOU", "SIGURG", "SIGUSR1", "SIGUSR2", "SIGVTALRM", "SIGWINCH", "SIGXCPU",
     "SIGXFSZ",
-)
-# fmt: on
-"""Of Linux."""
+)  # fmt: skip
 _HOOKS: Final = ("lifecycle", "livenessProbe", "readinessProbe", "startupProbe")
 
 
