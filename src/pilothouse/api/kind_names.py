@@ -9,6 +9,7 @@ A ``KindName`` is how paths and objects spell a kind; ``meta.kind.Kind`` has wha
 from __future__ import annotations
 
 import re
+from functools import partial
 from typing import Final
 from urllib.parse import quote
 
@@ -39,7 +40,7 @@ class KindName(msgspec.Struct, frozen=True, cache_hash=True):
         return f"{self.plural}.{self.group}" if self.group else self.plural
 
     def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
-        """The path of all objects, a namespace's, or one. Raises ``StatusError`` for a name that can't exist."""
+        """The path of all objects, a namespace's, or one. Raises ``StatusError`` for an impossible name."""
         if "/" in name or "/" in namespace:
             # A server takes what is quoted for a separator, too: this would be the path of something else.
             raise errors.not_found(self.plural, self.group, name)
@@ -54,6 +55,12 @@ def _step(part: str) -> str:
         return ""
     return f"/{part}" if _PLAIN.fullmatch(part) else f"/{quote(part, safe='')}"
 
+
+_storage: Final = partial(KindName, "storage.k8s.io", "v1")
+_rbac: Final = partial(KindName, "rbac.authorization.k8s.io", "v1")
+_navigator: Final = partial(KindName, "navigator.jetstack.io", "v1beta1")
+_k0s: Final = partial(KindName, "autopilot.k0sproject.io", "v1beta2")
+_openstorage: Final = partial(KindName, "autopilot.libopenstorage.org", "v1alpha1")
 
 Namespace: Final = KindName("", "v1", "Namespace", "namespaces", namespaced=False)
 Node: Final = KindName("", "v1", "Node", "nodes", namespaced=False)
@@ -77,54 +84,30 @@ ControllerRevision: Final = KindName("apps", "v1", "ControllerRevision", "contro
 PodDisruptionBudget: Final = KindName("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets")
 Lease: Final = KindName("coordination.k8s.io", "v1", "Lease", "leases")
 EndpointSlice: Final = KindName("discovery.k8s.io", "v1", "EndpointSlice", "endpointslices")
-StorageClass: Final = KindName("storage.k8s.io", "v1", "StorageClass", "storageclasses", namespaced=False)
-VolumeAttributesClass: Final = KindName(
-    "storage.k8s.io", "v1", "VolumeAttributesClass", "volumeattributesclasses", namespaced=False
-)
+StorageClass: Final = _storage("StorageClass", "storageclasses", namespaced=False)
+VolumeAttributesClass: Final = _storage("VolumeAttributesClass", "volumeattributesclasses", namespaced=False)
 CertificateSigningRequest: Final = KindName(
     "certificates.k8s.io", "v1", "CertificateSigningRequest", "certificatesigningrequests", namespaced=False
 )
 CustomResourceDefinition: Final = KindName(
     "apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions", namespaced=False
 )
-Role: Final = KindName("rbac.authorization.k8s.io", "v1", "Role", "roles")
-RoleBinding: Final = KindName("rbac.authorization.k8s.io", "v1", "RoleBinding", "rolebindings")
-ClusterRole: Final = KindName(
-    "rbac.authorization.k8s.io", "v1", "ClusterRole", "clusterroles", namespaced=False
-)
-ClusterRoleBinding: Final = KindName(
-    "rbac.authorization.k8s.io", "v1", "ClusterRoleBinding", "clusterrolebindings", namespaced=False
-)
-Pilot: Final = KindName("navigator.jetstack.io", "v1beta1", "Pilot", "pilots")
-ElasticsearchCluster: Final = KindName(
-    "navigator.jetstack.io", "v1beta1", "ElasticsearchCluster", "elasticsearchclusters"
-)
-CassandraCluster: Final = KindName(
-    "navigator.jetstack.io", "v1beta1", "CassandraCluster", "cassandraclusters"
-)
+Role: Final = _rbac("Role", "roles")
+RoleBinding: Final = _rbac("RoleBinding", "rolebindings")
+ClusterRole: Final = _rbac("ClusterRole", "clusterroles", namespaced=False)
+ClusterRoleBinding: Final = _rbac("ClusterRoleBinding", "clusterrolebindings", namespaced=False)
+Pilot: Final = _navigator("Pilot", "pilots")
+ElasticsearchCluster: Final = _navigator("ElasticsearchCluster", "elasticsearchclusters")
+CassandraCluster: Final = _navigator("CassandraCluster", "cassandraclusters")
 Decision: Final = KindName("pilothouse.io", "v1alpha1", "Decision", "decisions")
-Plan: Final = KindName("autopilot.k0sproject.io", "v1beta2", "Plan", "plans", namespaced=False)
-ControlNode: Final = KindName(
-    "autopilot.k0sproject.io", "v1beta2", "ControlNode", "controlnodes", namespaced=False
-)
-UpdateConfig: Final = KindName(
-    "autopilot.k0sproject.io", "v1beta2", "UpdateConfig", "updateconfigs", namespaced=False
-)
-AutopilotRule: Final = KindName(
-    "autopilot.libopenstorage.org", "v1alpha1", "AutopilotRule", "autopilotrules", namespaced=False
-)
-AutopilotRuleObject: Final = KindName(
-    "autopilot.libopenstorage.org", "v1alpha1", "AutopilotRuleObject", "autopilotruleobjects"
-)
-ActionApproval: Final = KindName(
-    "autopilot.libopenstorage.org", "v1alpha1", "ActionApproval", "actionapprovals"
-)
-ApplicationPolicy: Final = KindName(
-    "autopilot.libopenstorage.org", "v1alpha1", "ApplicationPolicy", "applicationpolicies", namespaced=False
-)
-ApplicationAction: Final = KindName(
-    "autopilot.libopenstorage.org", "v1alpha1", "ApplicationAction", "applicationactions"
-)
+Plan: Final = _k0s("Plan", "plans", namespaced=False)
+ControlNode: Final = _k0s("ControlNode", "controlnodes", namespaced=False)
+UpdateConfig: Final = _k0s("UpdateConfig", "updateconfigs", namespaced=False)
+AutopilotRule: Final = _openstorage("AutopilotRule", "autopilotrules", namespaced=False)
+AutopilotRuleObject: Final = _openstorage("AutopilotRuleObject", "autopilotruleobjects")
+ActionApproval: Final = _openstorage("ActionApproval", "actionapprovals")
+ApplicationPolicy: Final = _openstorage("ApplicationPolicy", "applicationpolicies", namespaced=False)
+ApplicationAction: Final = _openstorage("ApplicationAction", "applicationactions")
 
 KNOWN: Final = {(noun.api_version, noun.kind): noun for noun in vars().values() if isinstance(noun, KindName)}
 """The kinds above, by apiVersion and kind."""

@@ -20,7 +20,7 @@ import msgspec
 
 from pilothouse.api.kind_names import KindName, noun_of
 from pilothouse.base.rfc3339 import parse_time
-from pilothouse.meta.conditions import find_condition
+from pilothouse.meta.conditions import condition_is, find_condition
 
 Tree = dict[str, Any]
 T = TypeVar("T")
@@ -242,8 +242,7 @@ class Object:
 
     def is_true(self, kind: str) -> bool:
         """True if the status condition of this type is True."""
-        found = self.condition(kind)
-        return found is not None and found.get("status") == "True"
+        return condition_is(self.status.get("conditions"), kind)
 
     def owned_by(self, owner: Object) -> bool:
         """True if this owner, by uid, controls it."""

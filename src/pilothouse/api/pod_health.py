@@ -2,7 +2,7 @@
 
     ready(pod), healthy(pod), ended(pod)
     available_in(pod, 10, now=world.now)        # seconds until it has been ready for ten; None if not ready
-    why = trouble(pod)                          # Unschedulable: pod web-1 has no node: no node has 2 CPUs left
+    why = trouble(pod)                          # Unschedulable: pod web-1 has no node: no node fits
 
 Sentences have no times in them, so that the same trouble has the same text.
 """
@@ -157,7 +157,10 @@ def _without_node(pod: Object) -> Trouble:
         if condition.get("reason") == WAITING_FOR_VOLUMES or "persistentvolumeclaim" in said.lower():
             remedy = f"see to the pod's claims: kubectl describe pvc -n {pod.namespace}"
             return Trouble(WAITING_FOR_VOLUMES, f"pod {pod.name} has no node yet: {said}", remedy)
-        remedy = "add a node that fits, or ask for less in the pod template (requests, selectors, affinity, tolerations)"
+        remedy = (
+            "add a node that fits, or ask for less in the pod template (requests, selectors, "
+            "affinity, tolerations)"
+        )
         return Trouble("Unschedulable", f"pod {pod.name} has no node: {said}", remedy)
     return Trouble("PodPending", f"pod {pod.name} has no node yet", "a scheduler has to run")
 

@@ -32,7 +32,7 @@ def condition_is(conditions: Iterable[Mapping[str, Any]] | None, kind: str, stat
 def with_condition(
     conditions: Sequence[Condition] | None, condition: Mapping[str, Any], *, now: str
 ) -> list[Condition]:
-    """The list with this condition set. ``now`` is RFC 3339; a given ``lastTransitionTime`` takes precedence."""
+    """The list with this condition set, at ``now`` (RFC 3339) unless it has a ``lastTransitionTime``."""
     old = list(conditions or ())
     for index, present in enumerate(old):
         if present.get("type") != condition["type"]:

@@ -33,14 +33,13 @@ def crd_manifest(
     stored = resource.stored
     names: Json = {
         "kind": stored.name,
-        "listKind": stored.list_kind or f"{stored.name}List",
+        "listKind": stored.list_name,
         "plural": stored.plural,
         "singular": stored.singular or stored.name.lower(),
     }
-    if stored.short_names:
-        names["shortNames"] = list(stored.short_names)
-    if stored.categories:
-        names["categories"] = list(stored.categories)
+    for field, given in (("shortNames", stored.short_names), ("categories", stored.categories)):
+        if given:
+            names[field] = list(given)
     spec: Json = {
         "group": resource.group,
         "names": names,
@@ -62,10 +61,7 @@ def webhook_conversion(url: str, authority: bytes) -> Json:
     client: Json = {"url": url}
     if authority:
         client["caBundle"] = b64encode(authority).decode()
-    return {
-        "strategy": "Webhook",
-        "webhook": {"clientConfig": client, "conversionReviewVersions": ["v1"]},
-    }
+    return {"strategy": "Webhook", "webhook": {"clientConfig": client, "conversionReviewVersions": ["v1"]}}
 
 
 def _version(kind: Kind, stored: bool, descriptions: bool) -> Json:
@@ -78,10 +74,7 @@ def _version(kind: Kind, stored: bool, descriptions: bool) -> Json:
     if kind.status:
         subresources["status"] = {}
     if kind.scale is not None:
-        subresources["scale"] = {
-            "specReplicasPath": kind.scale.spec,
-            "statusReplicasPath": kind.scale.status,
-        }
+        subresources["scale"] = {"specReplicasPath": kind.scale.spec, "statusReplicasPath": kind.scale.status}
         if kind.scale.selector:
             subresources["scale"]["labelSelectorPath"] = kind.scale.selector
     if subresources:
@@ -105,12 +98,9 @@ def crd_schema(schema: Schema, *, descriptions: bool = True) -> Json:
 
 def _column(column: Column) -> Json:
     said: Json = {"name": column.name, "type": column.type, "jsonPath": column.path}
-    if column.format:
-        said["format"] = column.format
-    if column.description:
-        said["description"] = column.description
-    if column.priority:
-        said["priority"] = column.priority
+    for field in ("format", "description", "priority"):
+        if given := getattr(column, field):
+            said[field] = given
     return said
 
 

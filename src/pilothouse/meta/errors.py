@@ -1,5 +1,4 @@
-"""Request failures as Kubernetes ``Status`` objects. Raise them anywhere below the HTTP edge, which sends
-them.
+"""Request failures as Kubernetes ``Status`` objects, to be raised anywhere below the HTTP edge.
 
 Code, reason and details are protocol and stable; messages are for people.
 """
@@ -58,13 +57,8 @@ class StatusError(Exception):
     def to_dict(self) -> dict[str, Any]:
         """The ``Status`` object."""
         details: dict[str, Any] = {}
-        for field, value in (
-            ("name", self.name),
-            ("group", self.group),
-            ("kind", self.kind),
-            ("uid", self.uid),
-        ):
-            if value:
+        for field in ("name", "group", "kind", "uid"):
+            if value := getattr(self, field):
                 details[field] = value
         if self.causes:
             details["causes"] = [cause.to_dict() for cause in self.causes]
@@ -168,9 +162,8 @@ def too_large(message: str) -> StatusError:
 
 
 def unsupported_media_type(accepted: Iterable[str]) -> StatusError:
-    message = "the body of the request was in an unknown format - accepted media types include: " + ", ".join(
-        accepted
-    )
+    listed = ", ".join(accepted)
+    message = f"the body of the request was in an unknown format - accepted media types include: {listed}"
     return StatusError(415, "UnsupportedMediaType", message)
 
 

@@ -56,15 +56,7 @@ def compile_path(text: str) -> Path:
             return [] if value is _MISSING else [value]
 
         return find
-    steps = _Parser(_unwrapped(text)).steps()
-
-    def walk(obj: Any) -> list[Any]:
-        values = [obj]
-        for step in steps:
-            values = step(values)
-        return values
-
-    return walk
+    return _walk(_Parser(_unwrapped(text)).steps())
 
 
 def compile_first(text: str) -> Callable[[Any], Any]:
@@ -246,15 +238,7 @@ class _Parser:
     def _operand(self) -> Path:
         self._skip_space()
         if self._take("@") or self._take("$"):
-            steps = self._operand_chain()
-
-            def walk(item: Any) -> list[Any]:
-                values = [item]
-                for step in steps:
-                    values = step(values)
-                return values
-
-            return walk
+            return _walk(self._operand_chain())
         literal = self._literal()
         return lambda item: [literal]
 
@@ -294,6 +278,16 @@ class _Parser:
 
     def _expected(self, what: str) -> PathError:
         return PathError(self._text, self._at, what)
+
+
+def _walk(steps: list[Step]) -> Path:
+    def walk(obj: Any) -> list[Any]:
+        values = [obj]
+        for step in steps:
+            values = step(values)
+        return values
+
+    return walk
 
 
 def _field(name: str) -> Step:

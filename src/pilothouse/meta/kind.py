@@ -57,32 +57,8 @@ class Subresource:
     verbs: tuple[str, ...]
 
 
-def _no_problems(new: Object, old: Object | None) -> Iterable[FieldError]:
-    return ()
-
-
-def _no_warnings(new: Object, old: Object | None) -> Iterable[str]:
-    return ()
-
-
-def _unchanged(obj: Object) -> None:
-    return None
-
-
 def _unprotected(obj: Object) -> str:
     return ""
-
-
-def _never(obj: Object) -> bool:
-    return False
-
-
-def _at_once(obj: Object, asked: int | None) -> int:
-    return 0
-
-
-def _unchanged_update(new: Object, old: Object) -> None:
-    return None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -133,23 +109,23 @@ class Kind:
     deprecation: str = ""
     """The warning on each request to this version."""
 
-    default: Callable[[Object], None] = _unchanged
+    default: Callable[[Object], None] = lambda obj: None
     """Fills in, in place, what depends on other fields, after the schema's defaults."""
-    prepare_create: Callable[[Object], None] = _unchanged
+    prepare_create: Callable[[Object], None] = lambda obj: None
     """What the server sets on create (a Namespace's phase, a Secret's ``stringData``)."""
-    prepare_update: Callable[[Object, Object], None] = _unchanged_update
+    prepare_update: Callable[[Object, Object], None] = lambda new, old: None
     """What the server sets or keeps on update, given the new and the stored object."""
-    prepare_delete: Callable[[Object], None] = _unchanged
+    prepare_delete: Callable[[Object], None] = lambda obj: None
     """What the server sets when an object starts terminating (a Namespace's phase)."""
     protected: Callable[[Object], str] = _unprotected
     """Why an object may not be deleted, and what to do first; empty if it may."""
-    held: Callable[[Object], bool] = _never
+    held: Callable[[Object], bool] = lambda obj: False
     """True if something besides ``metadata.finalizers`` keeps a terminating object (Namespaces)."""
-    grace: Callable[[Object, int | None], int] = _at_once
+    grace: Callable[[Object, int | None], int] = lambda obj, asked: 0
     """Grace period in seconds of a delete, given the number asked for (Pods)."""
-    validate: Callable[[Object, Object | None], Iterable[FieldError]] = _no_problems
+    validate: Callable[[Object, Object | None], Iterable[FieldError]] = lambda new, old: ()
     """Problems that a schema can't express; the second argument is the stored object on update, else None."""
-    warnings: Callable[[Object, Object | None], Iterable[str]] = _no_warnings
+    warnings: Callable[[Object, Object | None], Iterable[str]] = lambda new, old: ()
     """Warnings for an accepted write, such as a deprecated field; the arguments are those of ``validate``."""
     validate_name: Callable[[str], str] | None = None
     """What is wrong with a name, or empty; None means an RFC 1123 subdomain."""

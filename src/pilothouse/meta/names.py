@@ -32,14 +32,10 @@ _LABEL_1035: Final = "[a-z]([-a-z0-9]*[a-z0-9])?"
 _QUALIFIED: Final = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
 _VALUE: Final = f"({_QUALIFIED})?"
 
-_IS_LABEL: Final = re.compile(_LABEL).fullmatch
-_IS_SUBDOMAIN: Final = re.compile(_SUBDOMAIN).fullmatch
-_IS_LABEL_1035: Final = re.compile(_LABEL_1035).fullmatch
 _IS_QUALIFIED: Final = re.compile(_QUALIFIED).fullmatch
-_IS_VALUE: Final = re.compile(_VALUE).fullmatch
-
 _QUALIFIED_TEXT: Final = (
-    "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character "
+    "must consist of alphanumeric characters, '-', '_' or '.', "
+    "and must start and end with an alphanumeric character "
     f"(e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '{_QUALIFIED}')"
 )
 _EMPTY: Final = "must be non-empty"
@@ -50,41 +46,50 @@ def _too_long(limit: int) -> str:
     return f"must be no more than {limit} bytes"
 
 
-def subdomain(name: str) -> str:
-    """Names of most objects: an RFC 1123 subdomain of at most 253 characters."""
-    if len(name) > 253:
-        return _too_long(253)
-    if _IS_SUBDOMAIN(name):
-        return ""
-    return (
-        "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start "
-        f"and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '{_SUBDOMAIN}')"
-    )
+def _matching(pattern: str, limit: int, text: str) -> Rule:
+    """A rule for names of at most ``limit`` characters; ``text`` says what they have to be like."""
+    matches = re.compile(pattern).fullmatch
+
+    def rule(name: str) -> str:
+        if len(name) > limit:
+            return _too_long(limit)
+        return "" if matches(name) else text
+
+    return rule
 
 
-def label(name: str) -> str:
-    """Namespaces and other parts of DNS names: an RFC 1123 label."""
-    if len(name) > 63:
-        return _too_long(63)
-    if _IS_LABEL(name):
-        return ""
-    return (
-        "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end "
-        f"with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '{_LABEL}')"
-    )
-
-
-def label_1035(name: str) -> str:
-    """Services: an RFC 1035 label, which starts with a letter."""
-    if len(name) > 63:
-        return _too_long(63)
-    if _IS_LABEL_1035(name):
-        return ""
-    return (
-        "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic "
-        "character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation "
-        f"is '{_LABEL_1035}')"
-    )
+subdomain: Final = _matching(
+    _SUBDOMAIN,
+    253,
+    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', "
+    "and must start and end with an alphanumeric character "
+    f"(e.g. 'example.com', regex used for validation is '{_SUBDOMAIN}')",
+)
+"""Names of most objects: an RFC 1123 subdomain of at most 253 characters."""
+label: Final = _matching(
+    _LABEL,
+    63,
+    "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', "
+    "and must start and end with an alphanumeric character "
+    f"(e.g. 'my-name',  or '123-abc', regex used for validation is '{_LABEL}')",
+)
+"""Namespaces and other parts of DNS names: an RFC 1123 label."""
+label_1035: Final = _matching(
+    _LABEL_1035,
+    63,
+    "a DNS-1035 label must consist of lower case alphanumeric characters or '-', "
+    "start with an alphabetic character, and end with an alphanumeric character "
+    f"(e.g. 'my-name',  or 'abc-123', regex used for validation is '{_LABEL_1035}')",
+)
+"""Services: an RFC 1035 label, which starts with a letter."""
+label_value: Final = _matching(
+    _VALUE,
+    63,
+    "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', "
+    "and must start and end with an alphanumeric character "
+    f"(e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is '{_VALUE}')",
+)
+"""The value of a label; may be empty."""
 
 
 def path_segment(name: str) -> str:
@@ -101,7 +106,10 @@ def qualified_name(name: str) -> str:
     """Label keys, annotation keys, finalizers: ``name`` or ``example.com/name``."""
     prefix, slash, last = name.rpartition("/")
     if "/" in prefix:
-        return f"a qualified name {_QUALIFIED_TEXT} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
+        return (
+            f"a qualified name {_QUALIFIED_TEXT} with an optional DNS subdomain prefix and '/' (e.g. "
+            "'example.com/MyName')"
+        )
     if slash:
         problem = subdomain(prefix) if prefix else _EMPTY
         if problem:
@@ -111,19 +119,6 @@ def qualified_name(name: str) -> str:
     if len(last) > 63:
         return f"name part {_too_long(63)}"
     return "" if _IS_QUALIFIED(last) else f"name part {_QUALIFIED_TEXT}"
-
-
-def label_value(value: str) -> str:
-    """The value of a label; may be empty."""
-    if len(value) > 63:
-        return _too_long(63)
-    if _IS_VALUE(value):
-        return ""
-    return (
-        "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start "
-        "and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for "
-        f"validation is '{_VALUE}')"
-    )
 
 
 def generate_name(prefix: str, source: random.Random) -> str:

@@ -36,7 +36,7 @@ class Field(NamedTuple):
 
     name: str
     type: str
-    """A scalar, ``time``, ``microtime``, ``quantity``, ``int-or-string``, ``raw`` (JSON in bytes), or empty."""
+    """A scalar, ``time``, ``microtime``, ``quantity``, ``int-or-string``, ``raw`` (JSON bytes), or empty."""
     message: str = ""
     """The message that the field holds, if its type is empty."""
     repeated: bool = False

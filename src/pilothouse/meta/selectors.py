@@ -274,7 +274,8 @@ def _field_term(text: str, term: str) -> FieldRequirement:
                 return FieldRequirement(term[:index].strip(), operator.replace("==", EQUALS), value)
         index += 2 if term[index] == "\\" else 1
     raise SelectorError(
-        f'unable to parse field selector "{text}": can\'t understand "{term}": expected field=value or field!=value'
+        f'unable to parse field selector "{text}": can\'t understand "{term}": '
+        "expected field=value or field!=value"
     )
 
 

@@ -43,7 +43,10 @@ def problem_with(text: str) -> str:
         return "" if text in _DESCRIPTORS else f"expected one of {', '.join(_DESCRIPTORS)}"
     parts = text.split()
     if len(parts) not in (5, 6):
-        return f"expected 5 fields (minute, hour, day, month, weekday) or 6 with seconds in front, got {len(parts)}"
+        return (
+            "expected 5 fields (minute, hour, day, month, weekday) or 6 with seconds in front, "
+            f"got {len(parts)}"
+        )
     fields = _FIELDS if len(parts) == 5 else (_SECOND, *_FIELDS)
     for field, part in zip(fields, parts, strict=True):
         for item in part.split(","):

@@ -1,6 +1,6 @@
 """The approval that definitions in community groups (``*.k8s.io``, ``*.kubernetes.io``) need.
 
-    approval("widgets.k8s.io", {"api-approved.kubernetes.io": "https://github.com/kubernetes/kubernetes/pull/78458"})
+    approval("widgets.k8s.io", {"api-approved.kubernetes.io": "https://github.com/kubernetes/…/pull/78458"})
 
 The annotation is the URL of the approval, or text that begins with ``unapproved``. States, messages and the
 condition ``KubernetesAPIApprovalPolicyConformant`` are kube-apiserver's.
@@ -57,7 +57,8 @@ def approval(group: str, annotations: Mapping[str, Any] | None) -> Approval | No
         return Approval(APPROVED, f"approved in {given}")
     return Approval(
         INVALID,
-        f'protected groups must have approval annotation "{ANNOTATION}" with either a URL or a reason starting with '
+        f'protected groups must have approval annotation "{ANNOTATION}" with either a URL or a reason '
+        "starting with "
         f'"unapproved", {_SEE}',
     )
 

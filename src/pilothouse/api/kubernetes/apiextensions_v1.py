@@ -82,7 +82,8 @@ def validate_definition(new: Object, old: Object | None) -> Problems:
         yield FieldError.invalid(
             "spec.preserveUnknownFields",
             True,
-            "must be false in order to create or update: set x-kubernetes-preserve-unknown-fields in the schema instead",
+            "must be false in order to create or update: "
+            "set x-kubernetes-preserve-unknown-fields in the schema instead",
         )
     yield from _check_names(names)
     yield from _check_versions(spec.get("versions") or ())
@@ -190,7 +191,8 @@ def _check_conversion(conversion: Mapping[str, Any]) -> Problems:
     if conversion.get("strategy") == "Webhook":
         yield FieldError.forbidden(
             "spec.conversion.strategy",
-            'this server doesn\'t call conversion webhooks; use "None", with which only apiVersion changes between versions',
+            'this server doesn\'t call conversion webhooks; use "None", '
+            "with which only apiVersion changes between versions",
         )
     elif conversion.get("webhook") is not None:
         yield FieldError.forbidden(
@@ -211,5 +213,6 @@ def _check_update(new: Object, old: Object) -> Problems:
                 element("status.storedVersions", index),
                 version,
                 f"missing from spec.versions; {version} was previously a storage version, and must remain in "
-                "spec.versions until every object was stored again and it was removed from status.storedVersions",
+                "spec.versions until every object was stored again and it was removed from "
+                "status.storedVersions",
             )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from pilothouse.api.kubernetes.printer_cells import UNKNOWN, Cell, column, since
+from pilothouse.api.kubernetes.printer_cells import UNKNOWN, Cell, at, column, since
 from pilothouse.api.kubernetes.shared_checks import Problems, unchanged
 from pilothouse.meta.fields import FieldError
 from pilothouse.meta.kind import Column, Object
@@ -32,6 +32,7 @@ _GROUPED_NAMES: Final = {
     "count": "deprecatedCount",
 }
 _CORE_NAMES: Final = {grouped: core for core, grouped in _GROUPED_NAMES.items()}
+_REFERENCE: Final = ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
 _LIMITS: Final = {"reportingInstance": 128, "action": 128, "reason": 128, "message": 1024}
 _FIXED: Final = (
     "involvedObject", "reason", "message", "source", "firstTimestamp", "lastTimestamp", "count", "type",
@@ -148,25 +149,16 @@ def _columns(view: Any) -> tuple[Column, ...]:
 
     return (
         column("Last Seen", "How long ago it last happened.", seen(_last)),
-        column("Type", "Normal or Warning.", seen(lambda event, now: event.get("type", ""))),
-        column("Reason", "Why, in a word.", seen(lambda event, now: event.get("reason", ""))),
+        column("Type", "Normal or Warning.", seen(at("type"))),
+        column("Reason", "Why, in a word.", seen(at("reason"))),
         column("Object", "What it happened to.", seen(_object)),
-        column(
-            "Subobject",
-            "Which part of it.",
-            seen(lambda event, now: (event.get("involvedObject") or {}).get("fieldPath", "")),
-            wide=True,
-        ),
+        column("Subobject", "Which part of it.", seen(at("involvedObject", "fieldPath")), wide=True),
         column("Source", "Who noticed.", seen(_source), wide=True),
         column("Message", "What happened.", seen(lambda event, now: (event.get("message") or "").strip())),
         column("First Seen", "How long ago it first happened.", seen(_first), wide=True),
         column("Count", "How often it happened.", seen(_count), wide=True),
         column(
-            "Name",
-            "The event's own name.",
-            lambda event, now: event["metadata"].get("name", UNKNOWN),
-            wide=True,
-            format="name",
+            "Name", "The event's own name.", at("metadata", "name", missing=UNKNOWN), wide=True, format="name"
         ),
     )
 
@@ -174,20 +166,14 @@ def _columns(view: Any) -> tuple[Column, ...]:
 CORE_COLUMNS: Final = _columns(lambda event: event)
 GROUPED_COLUMNS: Final = _columns(lambda event: _renamed(event, CORE, _CORE_NAMES))
 CORE_SELECTABLE: Final = {
-    **{
-        f"involvedObject.{field}": f".involvedObject.{field}"
-        for field in ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
-    },
+    **{f"involvedObject.{field}": f".involvedObject.{field}" for field in _REFERENCE},
     "reason": ".reason",
     "reportingComponent": ".reportingComponent",
     "source": ".source.component|.reportingComponent",
     "type": ".type",
 }
 GROUPED_SELECTABLE: Final = {
-    **{
-        f"regarding.{field}": f".regarding.{field}"
-        for field in ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
-    },
+    **{f"regarding.{field}": f".regarding.{field}" for field in _REFERENCE},
     "reason": ".reason",
     "reportingController": ".reportingController",
     "type": ".type",

@@ -98,7 +98,8 @@ def parse_pod_range(text: str) -> Network:
     lengths = _LENGTHS[network.version]
     if network.prefixlen not in lengths:
         raise PodRangeError(
-            f"{text}: the range of a node's pods has a prefix of {lengths[0]} to {lengths[-1]} bits, such as 10.44.1.0/24"
+            f"{text}: the range of a node's pods has a prefix of {lengths[0]} to {lengths[-1]} bits, "
+            "such as 10.44.1.0/24"
         )
     if not any(contains(each, network) for each in PRIVATE):
         raise PodRangeError(
@@ -109,7 +110,7 @@ def parse_pod_range(text: str) -> Network:
 
 
 def why_no_node_address(text: str) -> str:
-    """Why no node can have an address; empty if one can. Loopback is for nodes on the API server's machine."""
+    """Why no node can have an address, or empty. Loopback is for nodes on the API server's machine."""
     try:
         address = ip_address(text)
     except ValueError:

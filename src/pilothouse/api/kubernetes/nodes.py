@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from pilothouse.api.kubernetes.printer_cells import AGE, NAME, NONE, UNKNOWN, at, column
-from pilothouse.api.kubernetes.shared_checks import Problems
+from pilothouse.api.kubernetes.shared_checks import Problems, follows
 from pilothouse.meta.fields import FieldError, element
 from pilothouse.meta.kind import Object
 from pilothouse.meta.names import label_value, qualified_name
@@ -52,9 +52,7 @@ def keep_namespace(new: Object, old: Object) -> None:
 
 def validate_namespace(new: Object, old: Object | None) -> Problems:
     for index, finalizer in enumerate((new.get("spec") or {}).get("finalizers") or ()):
-        problem = qualified_name(finalizer)
-        if problem:
-            yield FieldError.invalid(element("spec.finalizers", index), finalizer, problem)
+        yield from follows(element("spec.finalizers", index), finalizer, qualified_name)
 
 
 def default_node(node: Object) -> None:
@@ -69,12 +67,8 @@ def validate_node(new: Object, old: Object | None) -> Problems:
     seen: set[tuple[str, str]] = set()
     for index, taint in enumerate(spec.get("taints") or ()):
         at_taint = element("metadata.taints", index)
-        problem = qualified_name(taint.get("key", ""))
-        if problem:
-            yield FieldError.invalid(f"{at_taint}.key", taint.get("key", ""), problem)
-        problem = label_value(taint.get("value", ""))
-        if problem:
-            yield FieldError.invalid(f"{at_taint}.value", taint.get("value", ""), problem)
+        yield from follows(f"{at_taint}.key", taint.get("key", ""), qualified_name)
+        yield from follows(f"{at_taint}.value", taint.get("value", ""), label_value)
         key = (taint.get("key", ""), taint.get("effect", ""))
         if key in seen:
             yield FieldError.duplicate(at_taint, taint)

@@ -60,13 +60,15 @@ _NO_STORAGE: Final = "nodes mount no storage of this kind; use a persistentVolum
 _NO_WINDOWS: Final = "nodes run Linux"
 _NO_PRIORITY: Final = "pods have no priorities and never drive each other out"
 _FILTER: Final = (
-    "unset means RuntimeDefault; Localhost profiles are in the folder seccomp of the node's data. On other architectures than "
+    "unset means RuntimeDefault; Localhost profiles are in the folder seccomp of the node's data. "
+    "On other architectures than "
     "x86_64 and aarch64 nothing is filtered, and the Node says so"
 )
 _NO_APPARMOR: Final = "nodes load no profiles: RuntimeDefault means Unconfined"
 _NO_SELINUX: Final = "nodes set no SELinux labels: ignored, as kubelet does where the machine has no SELinux"
 _SHARED_LIMITS: Final = (
-    "cpu, memory: enforced where the node may use control groups; else the pod's status says that it is not. ephemeral-storage: emptyDir volumes "
+    "cpu, memory: enforced where the node may use control groups; "
+    "else the pod's status says that it is not. ephemeral-storage: emptyDir volumes "
     "logs and what it writes elsewhere are looked at three times a minute; a pod that has more is evicted"
 )
 
@@ -91,7 +93,8 @@ _SPEC: Final[dict[str, FieldSupport]] = {
     "hostPID": _no("each container has process ids of its own"),
     "hostIPC": _no("each container has inter-process communication of its own"),
     "hostUsers": _roughly(
-        "unset means false: under a node agent that is root each pod has 65,536 user ids of its own. Where the agent is an ordinary "
+        "unset means false: under a node agent that is root each pod has 65,536 user ids of its own. "
+        "Where the agent is an ordinary "
         "user every pod has that one id, whatever is set"
     ),
     "shareProcessNamespace": _no("each container has process ids of its own", "true"),
@@ -151,7 +154,8 @@ _POD_SECURITY: Final[dict[str, FieldSupport]] = {
     "seLinuxOptions": _roughly(_NO_SELINUX),
     "windowsOptions": _no(_NO_WINDOWS, applies=_given),
     "runAsUser": _roughly(
-        "only a node agent that is root can change the user; under another one the pod sees this number for the agent's own user"
+        "only a node agent that is root can change the user; "
+        "under another one the pod sees this number for the agent's own user"
     ),
     "runAsGroup": _roughly("as runAsUser"),
     "runAsNonRoot": _YES,
@@ -170,11 +174,13 @@ _POD_SECURITY: Final[dict[str, FieldSupport]] = {
 }
 _SECURITY: Final[dict[str, FieldSupport]] = {
     "capabilities": _roughly(
-        "those that are added count inside the pod's user namespace; for the machine itself only with hostUsers: true, where the node "
+        "those that are added count inside the pod's user namespace; "
+        "for the machine itself only with hostUsers: true, where the node "
         "agent is root"
     ),
     "privileged": _roughly(
-        "all capabilities, no system call filter, nothing of /proc masked; more rights than inside the pod's user namespace only with "
+        "all capabilities, no system call filter, nothing of /proc masked; "
+        "more rights than inside the pod's user namespace only with "
         "hostUsers: true, where the node agent is root. The machine's devices are not in /dev"
     ),
     "seLinuxOptions": _POD_SECURITY["seLinuxOptions"],
@@ -194,6 +200,11 @@ _PROFILE: Final[dict[str, FieldSupport]] = {
     "type": _no("no such profiles are loaded on nodes", "Localhost", _one_of("Localhost")),
     "localhostProfile": _no("no such profiles are loaded on nodes", applies=_given),
 }
+_FOREIGN_STORAGE: Final = (
+    "awsElasticBlockStore", "azureDisk", "azureFile", "cephfs", "cinder", "csi", "fc", "flexVolume",
+    "flocker", "gcePersistentDisk", "glusterfs", "iscsi", "nfs", "photonPersistentDisk",
+    "portworxVolume", "quobyte", "rbd", "scaleIO", "storageos", "vsphereVolume",
+)  # fmt: skip
 _VOLUME: Final[dict[str, FieldSupport]] = {
     "name": _YES,
     "emptyDir": _YES,
@@ -211,31 +222,7 @@ _VOLUME: Final[dict[str, FieldSupport]] = {
     ),
     "image": _no("images are not mounted as volumes", applies=_given),
     "gitRepo": _no("nodes fetch nothing; use an init container", applies=_given),
-    **{
-        source: _no(_NO_STORAGE, applies=_given)
-        for source in (
-            "awsElasticBlockStore",
-            "azureDisk",
-            "azureFile",
-            "cephfs",
-            "cinder",
-            "csi",
-            "fc",
-            "flexVolume",
-            "flocker",
-            "gcePersistentDisk",
-            "glusterfs",
-            "iscsi",
-            "nfs",
-            "photonPersistentDisk",
-            "portworxVolume",
-            "quobyte",
-            "rbd",
-            "scaleIO",
-            "storageos",
-            "vsphereVolume",
-        )
-    },
+    **{source: _no(_NO_STORAGE, applies=_given) for source in _FOREIGN_STORAGE},
 }
 
 SECTIONS: Final[dict[str, dict[str, FieldSupport]]] = {
@@ -305,14 +292,12 @@ SECTIONS: Final[dict[str, dict[str, FieldSupport]]] = {
 """Verdicts by message and field. Messages that are not here are honoured as a whole."""
 
 _AMOUNTS: Final = {"cpu", "memory", "ephemeral-storage"}
-
-
 _IGNORED: Final = ("seLinuxOptions", "seLinuxChangePolicy")
 """Fields of security contexts that are accepted and have no effect."""
 
 
 def refused_fields(kind: Kind, obj: Object) -> list[FieldError]:
-    """The same for any object with a pod spec: a pod, or an object with a pod template."""
+    """The refusals of an object with a pod spec: a pod, or an object with a pod template."""
     spec, path = _pod_spec(kind, obj)
     return refusals(spec, path) if spec else []
 
@@ -401,11 +386,15 @@ def document() -> str:
     lines = [
         "# Pod fields",
         "",
-        "Our nodes run pods as processes. This table says for every field of a pod whether it is **honoured**,",
-        "**approximated** (what is different is said), or **refused**: a pod, or a template of pods, that uses a refused field",
-        "gets a 422 with the field's path when the server runs standalone. On a real Kubernetes none of this applies.",
+        "Our nodes run pods as processes. "
+        "This table says for every field of a pod whether it is **honoured**,",
+        "**approximated** (what is different is said), or **refused**: a pod, or a template of pods, "
+        "that uses a refused field",
+        "gets a 422 with the field's path when the server runs standalone. "
+        "On a real Kubernetes none of this applies.",
         "",
-        "Amounts other than `cpu`, `memory` and `ephemeral-storage` in `resources` are refused: nodes hand out no devices.",
+        "Amounts other than `cpu`, `memory` and `ephemeral-storage` in `resources` are refused: "
+        "nodes hand out no devices.",
         "",
         "Made from `pilothouse.api.kubernetes.pod_fields`; change it there.",
     ]

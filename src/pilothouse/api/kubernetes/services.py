@@ -15,6 +15,7 @@ from pilothouse.api.kubernetes.shared_checks import (
     Problems,
     address,
     dns_label,
+    follows,
     named,
     port,
     port_or_name,
@@ -212,9 +213,8 @@ def _check_ports(spec: Mapping[str, Any]) -> Problems:
         yield from port(f"{at}.port", each.get("port", 0))
         if "targetPort" in each:
             yield from port_or_name(f"{at}.targetPort", each["targetPort"])
-        problem = qualified_name(each["appProtocol"]) if each.get("appProtocol") else ""
-        if problem:
-            yield FieldError.invalid(f"{at}.appProtocol", each["appProtocol"], problem)
+        if each.get("appProtocol"):
+            yield from follows(f"{at}.appProtocol", each["appProtocol"], qualified_name)
         if _port_key(each) in taken:
             yield FieldError.duplicate(at, {"port": each.get("port"), "protocol": each.get("protocol")})
         taken.add(_port_key(each))

@@ -25,9 +25,13 @@ def named(path: str, value: str, rule: Callable[[str], str] = subdomain) -> Prob
     """A required name that follows a rule."""
     if not value:
         yield FieldError.required(path)
-        return
-    problem = rule(value)
-    if problem:
+    else:
+        yield from follows(path, value, rule)
+
+
+def follows(path: str, value: str, rule: Callable[[str], str]) -> Problems:
+    """Text that follows a rule."""
+    if problem := rule(value):
         yield FieldError.invalid(path, value, problem)
 
 
@@ -95,7 +99,8 @@ def _config_key(path: str, key: str) -> Problems:
         problem = "must be no more than 253 characters"
     elif not _CONFIG_KEY(key):
         problem = (
-            "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or 'KEY_NAME',  "
+            "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. "
+            "'key.name',  or 'KEY_NAME',  "
             "or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')"
         )
     elif key in (".", ".."):
@@ -152,9 +157,7 @@ def label_selector(selector: Mapping[str, Any], path: str) -> Problems:
                 )
         else:
             yield FieldError.invalid(f"{at}.operator", operator, "not a valid selector operator")
-        problem = qualified_name(requirement.get("key", ""))
-        if problem:
-            yield FieldError.invalid(f"{at}.key", requirement.get("key", ""), problem)
+        yield from follows(f"{at}.key", requirement.get("key", ""), qualified_name)
 
 
 def dns_label(path: str, value: str) -> Problems:

@@ -20,7 +20,10 @@ _DEFAULT_CLASS: Final = (
     "storageclass.kubernetes.io/is-default-class",
     "storageclass.beta.kubernetes.io/is-default-class",
 )
-_CLAIM_FIXED: Final = "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims"
+_CLAIM_FIXED: Final = (
+    "spec is immutable after creation except resources.requests and "
+    "volumeAttributesClassName for bound claims"
+)
 
 
 def prepare_claim(claim: Object) -> None:
@@ -188,12 +191,7 @@ def validate_attributes_class(new: Object, old: Object | None) -> Problems:
 
 
 def _check_driver(path: str, value: str) -> Problems:
-    if not value:
-        yield FieldError.required(path)
-        return
-    problem = qualified_name(value.lower())
-    if problem:
-        yield FieldError.invalid(path, value, problem)
+    yield from named(path, value, lambda name: qualified_name(name.lower()))
 
 
 def _check_parameters(obj: Object, *, needed: bool) -> Problems:

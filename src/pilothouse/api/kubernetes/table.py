@@ -1,6 +1,6 @@
 """The table of Kubernetes' kinds, as schemas for the server and messages for the protobuf reader.
 
-    schema("api.core.v1.Pod")        # a tree of shared nodes, with components such as io.k8s.api.core.v1.PodSpec
+    schema("api.core.v1.Pod")        # a tree of shared nodes, such as io.k8s.api.core.v1.PodSpec
     messages()["k8s.io.api.core.v1.Pod"]
 
 ``table.json`` is derived by a script from what Kubernetes publishes: names, numbers, types, merge keys.
@@ -181,7 +181,7 @@ def _property(message: str, name: str, type_name: str, facts: dict[str, Any]) ->
         changes["enum"] = enum
     default = DEFAULTS.get(message, {}).get(name, UNSET)
     if default is UNSET and "d" in facts and not (enum and facts["d"] == ""):
-        # Mostly what a Go struct has anyway: a zero where a field is required, an empty struct where it is not a
+        # Mostly what a Go struct has anyway: zero for a required field, an empty struct for one that is no
         # pointer. A required enumeration gets none: its zero would be a wrong value, not a missing one.
         default = facts["d"]
     if default is not UNSET:

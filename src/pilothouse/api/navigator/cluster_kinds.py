@@ -1,4 +1,4 @@
-"""The kinds of the group ``navigator.jetstack.io``: fields, columns, defaults and validation of each version."""
+"""The kinds of the group ``navigator.jetstack.io``, in both versions."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """How a Pilot's database ended, if abnormally and not ready since.
 
-crash_of(pilot)        # "it ended with code 1: unknown setting [cluster.nmae]"; empty if there is nothing to report
+crash_of(pilot)        # "it ended with code 1: unknown setting [cluster.nmae]", or empty
 """
 
 from __future__ import annotations

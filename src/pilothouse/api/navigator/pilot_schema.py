@@ -23,7 +23,7 @@ def sections_of(application: Application) -> PilotSections:
 
 
 def pilot_schema() -> Schema:
-    """The schema of ``v1beta1``. Raises ``InvalidApplication`` for an application named like a shared field."""
+    """The schema of ``v1beta1``. Raises ``InvalidApplication`` if one is named like a shared field."""
     schema = schema_of(v1beta1.Pilot, v1beta1.PACKAGE)
     parts = {part: _with_sections(schema.properties[part], part) for part in ("spec", "status")}
     return replace(schema, properties={**schema.properties, **parts})

@@ -21,7 +21,10 @@ def refusal(running: str, wanted: str) -> str:
     """Why a cluster can't be upgraded from one version to another, or empty."""
     old, new = Version.parse(running), Version.parse(wanted)
     if new < old:
-        return f"Elasticsearch can't go back from {old} to {new}: a data folder that a version has written is not read by older ones"
+        return (
+            f"Elasticsearch can't go back from {old} to {new}: "
+            "a data folder that a version has written is not read by older ones"
+        )
     if new.major == old.major:
         return ""
     if new.major > old.major + 1:

@@ -1,6 +1,6 @@
 """The actions that rules may fire, and their parameters.
 
-    parameter_problems("openstorage.io.action.volume/resize", {"scalepercentage": "50"}, "spec.actions[0].params")
+    parameter_problems("openstorage.io.action.volume/resize", {"maxsize": "1Ti"}, "spec.actions[0].params")
 
 An action's name says for which type of object it is, which determines what a rule watches.
 """

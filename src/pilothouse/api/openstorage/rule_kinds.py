@@ -1,6 +1,6 @@
 """The kinds of the group ``autopilot.libopenstorage.org``.
 
-Rules and policies select namespaces and so are cluster-wide; objects about a single target are in its namespace.
+Rules and policies select namespaces and so are cluster-wide; what is about one object is in its namespace.
 """
 
 from __future__ import annotations

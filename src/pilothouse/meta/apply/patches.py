@@ -168,7 +168,7 @@ def _position(key: str, length: int) -> int:
 
 
 def _copy(value: Any) -> Any:
-    """A copy, so that later operations can't change the patch, which may be applied again after a conflict."""
+    """A copy, because later operations must not change the patch: it is applied again after a conflict."""
     return msgspec.json.decode(msgspec.json.encode(value)) if type(value) in (dict, list) else value
 
 

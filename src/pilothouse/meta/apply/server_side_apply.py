@@ -102,7 +102,8 @@ def check_patch(patch: Object, *, schema: Schema, api_version: str) -> None:
     sent = patch.get("apiVersion", "")
     if sent != api_version:
         raise errors.bad_request(
-            f"Incorrect version specified in apply patch. Specified patch version: {sent}, expected: {api_version}"
+            f"Incorrect version specified in apply patch. Specified patch version: {sent}, expected: "
+            f"{api_version}"
         )
     metadata = patch.get("metadata")
     if type(metadata) is dict and metadata.get("managedFields") is not None:

@@ -126,10 +126,8 @@ class _OfValues(ValueSize):
 
     @cached_property
     def _weighed(self) -> tuple[int, int]:
-        weighed = [weigh(value) for value in self._values]
-        return max((count for count, _ in weighed), default=1), max(
-            (weight for _, weight in weighed), default=1
-        )
+        counts, weights = zip((1, 1), *map(weigh, self._values), strict=True)
+        return max(counts), max(weights)
 
     @cached_property
     def pattern_size(self) -> int:
@@ -307,9 +305,8 @@ def _comprehension(tree: ast.Comprehension, scope: Scope) -> Reading:
     step, added = _read(tree.step, inner)
     spent += first + turns * (test + step + 4)
     gathered: ValueSize = SCALAR
-    if isinstance(
-        tree.start, ast.ListExpr
-    ):  # map, filter: each turn copies the list that was gathered so far.
+    if isinstance(tree.start, ast.ListExpr):
+        # map, filter: each turn copies the list that was gathered so far.
         spent += turns * turns // 2
         gathered = _Made(
             turns * added.length, turns * added.weight, added.element(), count=turns * added.count
@@ -521,8 +518,7 @@ _CHARGES: Final[Mapping[str, Charge]] = {
     "_[?_]": _at,
     **dict.fromkeys(("charAt", "substring", "lowerAscii", "upperAscii", "trim"), _part),
     **dict.fromkeys(("startsWith", "endsWith"), _compare),
-    **dict.fromkeys(("contains", "lastIndexOf"), _search),
-    "indexOf": _search,
+    **dict.fromkeys(("contains", "indexOf", "lastIndexOf"), _search),
     "split": _split,
     "replace": _replace,
     "join": _join,
@@ -533,20 +529,6 @@ _CHARGES: Final[Mapping[str, Charge]] = {
     **dict.fromkeys(("sets.contains", "sets.equivalent", "sets.intersects"), _sets),
     **dict.fromkeys(("isSorted", "sum", "min", "max"), _list),
     "getQuery": _query,
-    **dict.fromkeys(
-        (
-            "string",
-            "bytes",
-            "int",
-            "uint",
-            "double",
-            "bool",
-            "timestamp",
-            "duration",
-            "reverse",
-            "strings.quote",
-        ),
-        _pass,
-    ),
-    **dict.fromkeys(("base64.encode", "base64.decode"), _pass),
+    **dict.fromkeys(("string", "bytes", "int", "uint", "double", "bool", "timestamp", "duration"), _pass),
+    **dict.fromkeys(("reverse", "strings.quote", "base64.encode", "base64.decode"), _pass),
 }

@@ -184,7 +184,8 @@ def _compile(source: str, schema: Schema, wanted: Any, optional_old: bool) -> Ce
 def _too_dear(factor: float) -> str:
     by = "more than 100x" if factor > 100 else f"factor of {factor:.1f}x"
     return (
-        f"estimated rule cost exceeds budget by {by} (try simplifying the rule, or adding maxItems, maxProperties, and "
+        f"estimated rule cost exceeds budget by {by} (try simplifying the rule, or adding maxItems, "
+        "maxProperties, and "
         "maxLength where arrays, maps, and strings are declared)"
     )
 
@@ -224,8 +225,9 @@ def _environment() -> Any:
 
 
 def _overload(signature: Signature) -> Any:
+    member = "_member" if signature.member else ""
     return cel.Overload(
-        f"kubernetes_{signature.name}_{'_'.join(signature.parameters)}{'_member' if signature.member else ''}",
+        f"kubernetes_{signature.name}_{'_'.join(signature.parameters)}{member}",
         _TYPES[signature.result],
         [_TYPES[name] for name in signature.parameters],
         signature.member,

@@ -150,7 +150,10 @@ class _Run:
             if self._evaluate(test, values) is True:
                 return None
         except BudgetExceeded as error:
-            detail = f"'{error}': no further validation rules will be run due to call cost exceeds limit for rule: {said}"
+            detail = (
+                f"'{error}': no further validation rules will be run due to call cost exceeds limit "
+                f"for rule: {said}"
+            )
             raise _Exhausted(FieldError.invalid(path or "<nil>", what, detail)) from None
         except CelError as error:
             return FieldError.invalid(path or "<nil>", what, f"{error} evaluating rule: {said}")
@@ -163,14 +166,10 @@ class _Run:
             try:
                 said = self._evaluate(compiled.message, values)
             except CelError:
-                said = ""  # The rule is broken whether or not its message can be worked out; the fixed text serves.
-            if (
-                isinstance(said, str)
-                and said.strip()
-                and "\n" not in said.strip()
-                and len(said) <= _MAX_MESSAGE
-            ):
-                return said.strip()
+                said = ""  # The rule is violated whether or not its message can be evaluated.
+            said = said.strip() if isinstance(said, str) and len(said) <= _MAX_MESSAGE else ""
+            if said and "\n" not in said:
+                return str(said)
         return rule.message.strip() or f"failed rule: {rule.rule.strip()}"
 
     def _evaluate(self, expression: CelExpression, values: Values) -> Any:

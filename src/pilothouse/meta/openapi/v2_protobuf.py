@@ -34,13 +34,15 @@ Choose = Callable[[Any], tuple[int, str]]
 _EXTENSION: Final = "x-"
 _LIMITS: Final = (
     "default:any maximum:double exclusiveMaximum:bool minimum:double exclusiveMinimum:bool"
-    " maxLength:int minLength:int pattern maxItems:int minItems:int uniqueItems:bool enum:[any] multipleOf:double"
+    " maxLength:int minLength:int pattern maxItems:int minItems:int uniqueItems:bool enum:[any] "
+    "multipleOf:double"
 )
 _PLACE: Final = "required:bool in description name"
 _PRIMITIVE: Final = f"type format items:Items collectionFormat {_LIMITS}"
 
 _MESSAGES: Final = {
-    "Document": "swagger info:Info host basePath schemes:[string] consumes:[string] produces:[string] paths:Paths"
+    "Document": "swagger info:Info host basePath schemes:[string] consumes:[string] produces:[string] "
+    "paths:Paths"
     " definitions:{Schema} parameters:{Parameter} responses:{Response} security:[{(string)}]"
     " securityDefinitions:{Security} tags:[Tag] externalDocs:Docs x-",
     "Info": "title version description termsOfService contact:Contact license:License x-",
@@ -48,10 +50,13 @@ _MESSAGES: Final = {
     "License": "name url x-",
     "Docs": "description url x-",
     "Tag": "name description externalDocs:Docs x-",
-    "PathItem": "$ref get:Operation put:Operation post:Operation delete:Operation options:Operation head:Operation"
+    "PathItem": "$ref get:Operation put:Operation post:Operation delete:Operation options:Operation "
+    "head:Operation"
     " patch:Operation parameters:[ParameterItem] x-",
-    "Operation": "tags:[string] summary description externalDocs:Docs operationId produces:[string] consumes:[string]"
-    " parameters:[ParameterItem] responses:Responses schemes:[string] deprecated:bool security:[{(string)}] x-",
+    "Operation": "tags:[string] summary description externalDocs:Docs operationId produces:[string] "
+    "consumes:[string]"
+    " parameters:[ParameterItem] responses:Responses schemes:[string] deprecated:bool "
+    "security:[{(string)}] x-",
     "Reference": "$ref description",
     "BodyParameter": "description name in required:bool schema:Schema x-",
     "HeaderParameter": f"{_PLACE} {_PRIMITIVE} x-",
@@ -61,8 +66,10 @@ _MESSAGES: Final = {
     "Items": f"{_PRIMITIVE} x-",
     "Response": "description schema:ResponseSchema headers:{Header} examples:{any} x-",
     "Header": f"{_PRIMITIVE} description x-",
-    "File": "format title description default:any required:[string] type readOnly:bool externalDocs:Docs example:any x-",
-    "Schema": "$ref format title description default:any multipleOf:double maximum:double exclusiveMaximum:bool"
+    "File": "format title description default:any required:[string] type readOnly:bool externalDocs:Docs "
+    "example:any x-",
+    "Schema": "$ref format title description default:any multipleOf:double maximum:double "
+    "exclusiveMaximum:bool"
     " minimum:double exclusiveMinimum:bool maxLength:int minLength:int pattern maxItems:int minItems:int"
     " uniqueItems:bool maxProperties:int minProperties:int required:[string] enum:[any]"
     " additionalProperties:Additional type:(string) items:(Schema) allOf:[Schema] properties:{Schema}"

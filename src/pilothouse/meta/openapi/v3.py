@@ -140,18 +140,17 @@ class _Document:
             self.components.schemas[name] = to_json(kind.schema, self.components)
         self.components.schemas[name][GVK] = [_identity(kind.group, kind.version, kind.name)]
         one = {"$ref": PREFIX + name}
-        list_kind = kind.list_kind or f"{kind.name}List"
         self.components.schemas[list_name] = {
             "type": "object",
             "description": f"A list of {kind.name} objects.",
             "required": ["items"],
             "properties": {
                 "apiVersion": {"type": "string", "description": "Group and version of the list."},
-                "kind": {"type": "string", "description": f"{list_kind}."},
+                "kind": {"type": "string", "description": f"{kind.list_name}."},
                 "metadata": self.refer(LIST_META),
                 "items": {"type": "array", "description": "The objects.", "items": one},
             },
-            GVK: [_identity(kind.group, kind.version, list_kind)],
+            GVK: [_identity(kind.group, kind.version, kind.list_name)],
         }
         return one, {"$ref": PREFIX + list_name}
 
@@ -190,13 +189,8 @@ class _Document:
 
     def subresources(self, kind: Kind) -> Iterable[Subresource]:
         if kind.scale is not None:
-            yield Subresource(
-                name="scale",
-                group="autoscaling",
-                version="v1",
-                kind="Scale",
-                verbs=("get", "update", "patch"),
-            )
+            verbs = ("get", "update", "patch")
+            yield Subresource(name="scale", group="autoscaling", version="v1", kind="Scale", verbs=verbs)
         yield from (each for each in kind.subresources if each.name not in ("status", "scale"))
 
     def refer_kind(self, sub: Subresource) -> Json:

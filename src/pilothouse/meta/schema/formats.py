@@ -29,7 +29,8 @@ _LONGEST_DURATION = 1000
 """Characters; the matcher takes a few hundred bytes for each part of a duration."""
 _LABEL = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?")
 _MAC = re.compile(
-    r"[0-9a-fA-F]{2}(?::[0-9a-fA-F]{2}){5,19}|[0-9a-fA-F]{2}(?:-[0-9a-fA-F]{2}){5,19}|[0-9a-fA-F]{4}(?:\.[0-9a-fA-F]{4}){2,9}"
+    r"[0-9a-fA-F]{2}(?::[0-9a-fA-F]{2}){5,19}|[0-9a-fA-F]{2}(?:-[0-9a-fA-F]{2}){5,19}"
+    r"|[0-9a-fA-F]{4}(?:\.[0-9a-fA-F]{4}){2,9}"
 )
 _NAMED_ADDRESS = re.compile(r"[^<>]*<([^<>]*)>")
 _ADDRESS = re.compile(r"(?:[^\s@<>()\[\],;:\\\"]+|\"[^\"]+\")@[^\s@<>,;]+")
@@ -232,7 +233,8 @@ class Pattern:
             )
         except jsonschema_rs.ValidationError:
             raise ValueError(
-                f"{pattern!r} is not a regular expression of the RE2 kind (look-around and back-references are not)"
+                f"{pattern!r} is not a regular expression of the RE2 kind (look-around and back-references "
+                "are not)"
             ) from None
 
     def matches(self, text: str) -> bool:

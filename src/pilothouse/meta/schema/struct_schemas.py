@@ -149,6 +149,8 @@ class _Limits(NamedTuple):
     max_length: int | None
 
 
+_DECIMAL = r"(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))"
+
 Int32 = Annotated[int, doc(format="int32")]
 Int64 = Annotated[int, doc(format="int64")]
 IntOrString = Annotated[int | str, doc(int_or_string=True)]
@@ -156,7 +158,7 @@ Quantity = Annotated[
     int | float | str,
     doc(
         int_or_string=True,
-        pattern=r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$",
+        pattern=rf"^(\+|-)?{_DECIMAL}(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?{_DECIMAL}))?$",
     ),
 ]
 """An amount such as ``1.5Gi``, or a number."""
@@ -217,7 +219,7 @@ class _Reader:
         return Schema(
             type="object",
             ref=name,
-            description=_docstring(struct),
+            description=inspect.cleandoc(struct.__dict__.get("__doc__") or ""),
             properties=properties,
             required=tuple(required),
             rules=struct.__dict__.get("__rules__", ()),
@@ -262,11 +264,6 @@ class _Reader:
                 return Schema(type="object", preserve_unknown=True)
             return Schema(type="object", additional=self.node(args[1], where))
         raise TypeError(f"{where}: no schema for {hint!r}")
-
-
-def _docstring(struct: type) -> str:
-    text = struct.__dict__.get("__doc__") or ""
-    return inspect.cleandoc(text)
 
 
 def _optional(hint: Any) -> bool:

@@ -174,7 +174,8 @@ def _identity(raw: Raw, path: str, level: str) -> Iterator[FieldError]:
         if said or (metadata.get("properties") or {}).keys() - {"name", "generateName"}:
             yield FieldError.forbidden(
                 entry(child(path, "properties"), "metadata"),
-                "must not specify anything other than name and generateName, but metadata is implicitly specified",
+                "must not specify anything other than name and generateName, "
+                "but metadata is implicitly specified",
             )
 
 
@@ -185,9 +186,8 @@ def _list(raw: Raw, path: str) -> Iterator[FieldError]:
     if kind and kind not in ("atomic", "set", "map"):
         yield FieldError.not_supported(where, kind, ("atomic", "map", "set"))
     if kind and raw.get("type") != "array":
-        yield FieldError.invalid(
-            child(path, "type"), (raw.get("type") or ""), f"must be array if {_last(where)} is set"
-        )
+        detail = "must be array if x-kubernetes-list-type is set"
+        yield FieldError.invalid(child(path, "type"), (raw.get("type") or ""), detail)
     if (raw.get("x-kubernetes-map-type") or "") not in ("", "atomic", "granular"):
         where_map = child(path, "x-kubernetes-map-type")
         yield FieldError.not_supported(where_map, raw["x-kubernetes-map-type"], ("atomic", "granular"))
@@ -238,10 +238,6 @@ def _list(raw: Raw, path: str) -> Iterator[FieldError]:
                 child(there, "default"), f"{key} is a list-map key, so it must be required or have a default"
             )
         seen.add(key)
-
-
-def _last(path: str) -> str:
-    return path.rpartition(".")[2]
 
 
 def _patterns(raw: Raw, path: str) -> Iterator[FieldError]:

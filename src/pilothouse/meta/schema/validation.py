@@ -129,7 +129,7 @@ class _Faults:
         return found
 
     def junctor(self, schema: Schema, value: Any, path: str) -> list[FieldError]:
-        """The faults by a node inside ``allOf``, ``anyOf``, ``oneOf`` or ``not``, which only limits values."""
+        """The faults by a node inside ``allOf``, ``anyOf``, ``oneOf`` or ``not``: it only limits values."""
         found = self.limits(schema, value, path, typed=bool(schema.type or schema.int_or_string))
         if isinstance(value, dict):
             for name, inner in value.items():

@@ -139,7 +139,8 @@ def _check_environment(container: Container, path: str) -> Problems:
             yield FieldError.invalid(
                 f"{at}.name",
                 name,
-                "a valid environment variable name must consist only of printable ASCII characters other than '='",
+                "a valid environment variable name must consist only of printable ASCII characters other "
+                "than '='",
             )
         if "\0" in (variable.get("value") or ""):
             # It is not quoted: many a password is in a variable.

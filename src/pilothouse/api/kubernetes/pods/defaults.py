@@ -13,7 +13,7 @@ _LONGEST_GRACE: Final = 2**31 - 1
 
 
 def default_pod(pod: Object) -> None:
-    """Defaults of a pod. A template gets fewer: those that depend on machine or quota are left to its pods."""
+    """Defaults of a pod. Those that depend on machine or quota are not set in templates."""
     spec = pod["spec"]
     default_spec(spec)
     spec.setdefault("enableServiceLinks", True)

@@ -10,7 +10,14 @@ from pilothouse.api.kubernetes.node_selectors import check_node_selector, check_
 from pilothouse.api.kubernetes.pods.containers import check_containers, check_ids
 from pilothouse.api.kubernetes.pods.updates import check_update
 from pilothouse.api.kubernetes.pods.volumes import check_volumes
-from pilothouse.api.kubernetes.shared_checks import Problems, address, dns_label, label_selector, named
+from pilothouse.api.kubernetes.shared_checks import (
+    Problems,
+    address,
+    dns_label,
+    follows,
+    label_selector,
+    named,
+)
 from pilothouse.meta.fields import FieldError, element
 from pilothouse.meta.kind import Object
 from pilothouse.meta.names import label_value, qualified_name, validate_annotations, validate_labels
@@ -88,7 +95,8 @@ def _check_sysctls(sysctls: Sequence[Mapping[str, Any]], path: str) -> Problems:
             yield FieldError.invalid(
                 at,
                 name,
-                "must be parts of a-z, 0-9, '-' and '_' with '.' or '/' between them, of at most 253 characters",
+                "must be parts of a-z, 0-9, '-' and '_' with '.' or '/' between them, "
+                "of at most 253 characters",
             )
         elif name in seen:
             yield FieldError.duplicate(at, name)
@@ -110,7 +118,10 @@ def _check_counts(spec: Mapping[str, Any], path: str) -> Problems:
         if len(given or ()) > MOST_SCHEDULING_TERMS:
             yield FieldError.too_many(f"{path}.{field}", len(given or ()), MOST_SCHEDULING_TERMS)
     if len(str(affinity)) + len(str(spec.get("topologySpreadConstraints"))) > MOST_SCHEDULING_TEXT:
-        detail = f"together with {path}.topologySpreadConstraints must not be longer than {MOST_SCHEDULING_TEXT} characters"
+        detail = (
+            f"together with {path}.topologySpreadConstraints must not be longer than "
+            f"{MOST_SCHEDULING_TEXT} characters"
+        )
         yield FieldError.forbidden(f"{path}.affinity", detail)
 
 
@@ -130,10 +141,9 @@ def _check_tolerations(spec: Mapping[str, Any], path: str) -> Problems:
         at = element(path, index)
         key, operator = toleration.get("key", ""), toleration.get("operator", "")
         value, effect = toleration.get("value", ""), toleration.get("effect", "")
-        problem = qualified_name(key) if key else ""
-        if problem:
-            yield FieldError.invalid(f"{at}.key", key, problem)
-        if not key and operator != "Exists":
+        if key:
+            yield from follows(f"{at}.key", key, qualified_name)
+        elif operator != "Exists":
             yield FieldError.invalid(
                 f"{at}.operator",
                 operator,
@@ -144,9 +154,7 @@ def _check_tolerations(spec: Mapping[str, Any], path: str) -> Problems:
                 f"{at}.effect", effect, "effect must be 'NoExecute' when `tolerationSeconds` is set"
             )
         if operator in ("", "Equal"):
-            problem = label_value(value)
-            if problem:
-                yield FieldError.invalid(f"{at}.operator", value, problem)
+            yield from follows(f"{at}.operator", value, label_value)
         elif operator == "Exists":
             if value:
                 yield FieldError.invalid(
