@@ -65,8 +65,7 @@ def ended(pod: Object) -> bool:
 
 
 def available_in(pod: Object, min_ready_seconds: int, *, now: float) -> float | None:
-    """Seconds until it has been ready for so long; 0 if it has. None if it isn't ready, or since when is
-    unknown."""
+    """Seconds until it has been ready for so long, 0 if it has; None if not ready, or if unknown."""
     if not ready(pod):
         return None
     if min_ready_seconds <= 0:

@@ -85,15 +85,13 @@ class Kind:
     confidential: bool = False
     """Secret contents: errors name its fields and never quote their values."""
     unattended: str = ""
-    """For a kind without a controller: why nothing happens; shown in a condition and as a warning on create.
-    """
+    """For a kind without a controller: why nothing happens, for a condition and a warning on create."""
     message: str = ""
     """The protobuf message of a native kind (``k8s.io.api.core.v1.Pod``)."""
     status: bool = False
     """Has a ``/status`` subresource, so that the main endpoint ignores ``status``."""
     status_metadata: tuple[str, ...] = ()
-    """Parts of ``metadata`` that a write of ``/status`` sets too: for most native kinds labels and
-    annotations."""
+    """Parts of ``metadata`` that a write of ``/status`` sets too."""
     born_with_status: bool = False
     """Accepts ``status`` on create, despite ``/status`` (a Node registers with its status)."""
     scale: ScalePaths | None = None

@@ -34,9 +34,8 @@ _VALUE: Final = f"({_QUALIFIED})?"
 
 _IS_QUALIFIED: Final = re.compile(_QUALIFIED).fullmatch
 _QUALIFIED_TEXT: Final = (
-    "must consist of alphanumeric characters, '-', '_' or '.', "
-    "and must start and end with an alphanumeric character "
-    f"(e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '{_QUALIFIED}')"
+    "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric "
+    f"character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '{_QUALIFIED}')"
 )
 _EMPTY: Final = "must be non-empty"
 _NAMES: Final = ("name", "generateName", "namespace")

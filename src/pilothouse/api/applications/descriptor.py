@@ -40,8 +40,7 @@ class Application(msgspec.Struct, frozen=True, kw_only=True):
     cluster: KindName | None = None
     """The kind of its clusters."""
     cluster_label: str = ""
-    """The label with the cluster's name on all objects of a cluster; a pilot may read objects of its own
-    cluster."""
+    """The label with the cluster's name on all objects of a cluster; its pilots may read them."""
     volatile: frozenset[str] = frozenset()
     """Fields of the ``status`` section that change constantly: these alone are written every 30 s at most."""
     known_while_running: frozenset[str] = frozenset()

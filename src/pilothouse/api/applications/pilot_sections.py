@@ -25,7 +25,6 @@ class PilotSections(msgspec.Struct, frozen=True, kw_only=True):
     spec: Any = dict[str, Any]
     status: Any = dict[str, Any]
     columns: tuple[Column, ...] = ()
-    """Columns of ``kubectl get pilots``; priority 1 for those of one application, so that only ``-o wide``
-    has them."""
+    """Columns of ``kubectl get pilots``; wide if of one application only."""
     validate: Callable[[Mapping[str, Any], str], Iterable[FieldError]] = _no_problems
     """Problems of the ``spec`` section that a schema can't express; the second argument is its path."""

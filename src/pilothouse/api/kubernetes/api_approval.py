@@ -58,8 +58,7 @@ def approval(group: str, annotations: Mapping[str, Any] | None) -> Approval | No
     return Approval(
         INVALID,
         f'protected groups must have approval annotation "{ANNOTATION}" with either a URL or a reason '
-        "starting with "
-        f'"unapproved", {_SEE}',
+        f'starting with "unapproved", {_SEE}',
     )
 
 

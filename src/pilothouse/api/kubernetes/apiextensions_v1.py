@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from pilothouse.api.kubernetes.kind_builders import native
 from pilothouse.api.kubernetes.printer_cells import CREATED_AT, NAME
-from pilothouse.api.kubernetes.shared_checks import Problems, unchanged
+from pilothouse.api.kubernetes.shared_checks import Problems, follows, unchanged
 from pilothouse.meta.fields import FieldError, element
 from pilothouse.meta.kind import Object, Resource, single
 from pilothouse.meta.names import label, label_1035, subdomain
@@ -72,8 +72,8 @@ def validate_definition(new: Object, old: Object | None) -> Problems:
         )
     if not group:
         yield FieldError.required("spec.group")
-    elif subdomain(group):
-        yield FieldError.invalid("spec.group", group, subdomain(group))
+    elif problem := subdomain(group):
+        yield FieldError.invalid("spec.group", group, problem)
     elif "." not in group:
         yield FieldError.invalid("spec.group", group, "should be a domain with at least one dot")
     if not spec.get("scope"):
@@ -98,19 +98,18 @@ def _check_names(names: Mapping[str, Any]) -> Problems:
         path = f"spec.names.{field}"
         if not value:
             yield FieldError.required(path)
-        elif label_1035(value.lower() if field in ("kind", "listKind") else value):
-            mixed = (
-                "may have mixed case, but should otherwise match: " if field in ("kind", "listKind") else ""
-            )
-            yield FieldError.invalid(path, value, mixed + label_1035(value.lower() if mixed else value))
+        elif field in ("plural", "singular"):
+            yield from follows(path, value, label_1035)
+        elif problem := label_1035(value.lower()):
+            detail = f"may have mixed case, but should otherwise match: {problem}"
+            yield FieldError.invalid(path, value, detail)
     if names.get("kind") and names.get("kind") == names.get("listKind"):
         yield FieldError.invalid(
             "spec.names.listKind", names["listKind"], "kind and listKind may not be the same"
         )
     for field in ("shortNames", "categories"):
         for index, value in enumerate(names.get(field) or ()):
-            if label_1035(value):
-                yield FieldError.invalid(element(f"spec.names.{field}", index), value, label_1035(value))
+            yield from follows(element(f"spec.names.{field}", index), value, label_1035)
 
 
 def _check_versions(versions: Any) -> Problems:
@@ -140,10 +139,9 @@ def _check_versions(versions: Any) -> Problems:
 def _check_version_parts(version: Mapping[str, Any], path: str) -> Problems:
     for index, column in enumerate(version.get("additionalPrinterColumns") or ()):
         at = element(f"{path}.additionalPrinterColumns", index)
-        if not column.get("name"):
-            yield FieldError.required(f"{at}.name")
-        if not column.get("jsonPath"):
-            yield FieldError.required(f"{at}.jsonPath")
+        for field in ("name", "jsonPath"):
+            if not column.get(field):
+                yield FieldError.required(f"{at}.{field}")
         if column.get("type", "") not in _COLUMN_TYPES:
             yield FieldError.invalid(
                 f"{at}.type", column.get("type", ""), f"must be one of {','.join(_COLUMN_TYPES)}"

@@ -60,9 +60,8 @@ _NO_STORAGE: Final = "nodes mount no storage of this kind; use a persistentVolum
 _NO_WINDOWS: Final = "nodes run Linux"
 _NO_PRIORITY: Final = "pods have no priorities and never drive each other out"
 _FILTER: Final = (
-    "unset means RuntimeDefault; Localhost profiles are in the folder seccomp of the node's data. "
-    "On other architectures than "
-    "x86_64 and aarch64 nothing is filtered, and the Node says so"
+    "unset means RuntimeDefault; Localhost profiles are in the folder seccomp of the node's data. On other "
+    "architectures than x86_64 and aarch64 nothing is filtered, and the Node says so"
 )
 _NO_APPARMOR: Final = "nodes load no profiles: RuntimeDefault means Unconfined"
 _NO_SELINUX: Final = "nodes set no SELinux labels: ignored, as kubelet does where the machine has no SELinux"
@@ -93,9 +92,8 @@ _SPEC: Final[dict[str, FieldSupport]] = {
     "hostPID": _no("each container has process ids of its own"),
     "hostIPC": _no("each container has inter-process communication of its own"),
     "hostUsers": _roughly(
-        "unset means false: under a node agent that is root each pod has 65,536 user ids of its own. "
-        "Where the agent is an ordinary "
-        "user every pod has that one id, whatever is set"
+        "unset means false: under a node agent that is root each pod has 65,536 user ids of its own. Where "
+        "the agent is an ordinary user every pod has that one id, whatever is set"
     ),
     "shareProcessNamespace": _no("each container has process ids of its own", "true"),
     "securityContext": _YES,
@@ -174,9 +172,8 @@ _POD_SECURITY: Final[dict[str, FieldSupport]] = {
 }
 _SECURITY: Final[dict[str, FieldSupport]] = {
     "capabilities": _roughly(
-        "those that are added count inside the pod's user namespace; "
-        "for the machine itself only with hostUsers: true, where the node "
-        "agent is root"
+        "those that are added count inside the pod's user namespace; for the machine itself only with "
+        "hostUsers: true, where the node agent is root"
     ),
     "privileged": _roughly(
         "all capabilities, no system call filter, nothing of /proc masked; "

@@ -99,9 +99,8 @@ def _config_key(path: str, key: str) -> Problems:
         problem = "must be no more than 253 characters"
     elif not _CONFIG_KEY(key):
         problem = (
-            "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. "
-            "'key.name',  or 'KEY_NAME',  "
-            "or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')"
+            "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  "
+            "or 'KEY_NAME',  or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')"
         )
     elif key in (".", ".."):
         problem = f"must not be '{key}'"

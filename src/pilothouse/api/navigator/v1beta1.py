@@ -153,9 +153,8 @@ class ElasticsearchClusterSpec(Fields):
     security: Annotated[
         ElasticsearchSecurity | None,
         doc(
-            "Have nodes and clients talk encrypted, and as users with passwords. "
-            "It stays as it is once the cluster is formed: "
-            "nodes with encryption and nodes without do not understand each other."
+            "Have nodes and clients talk encrypted, and as users with passwords. It stays as it is once the "
+            "cluster is formed: nodes with encryption and nodes without do not understand each other."
         ),
     ] = None
 

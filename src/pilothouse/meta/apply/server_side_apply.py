@@ -57,7 +57,7 @@ def apply(
 ) -> Object:
     """The object after the apply, with managedFields; the caller fills in defaults and validates.
 
-    ``live`` is None on create; ``served`` and ``convert`` as in ``managed_fields.Change``. Raises
+    ``live`` is None on create; ``served`` and ``convert`` as in ``managed_fields.FieldsChange``. Raises
     StatusError: 400 for a patch that can't be applied to this kind, 409 for conflicts.
     """
     check_patch(patch, schema=schema, api_version=api_version)

@@ -185,8 +185,7 @@ def _too_dear(factor: float) -> str:
     by = "more than 100x" if factor > 100 else f"factor of {factor:.1f}x"
     return (
         f"estimated rule cost exceeds budget by {by} (try simplifying the rule, or adding maxItems, "
-        "maxProperties, and "
-        "maxLength where arrays, maps, and strings are declared)"
+        "maxProperties, and maxLength where arrays, maps, and strings are declared)"
     )
 
 

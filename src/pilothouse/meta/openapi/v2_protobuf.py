@@ -33,29 +33,25 @@ Choose = Callable[[Any], tuple[int, str]]
 
 _EXTENSION: Final = "x-"
 _LIMITS: Final = (
-    "default:any maximum:double exclusiveMaximum:bool minimum:double exclusiveMinimum:bool"
-    " maxLength:int minLength:int pattern maxItems:int minItems:int uniqueItems:bool enum:[any] "
-    "multipleOf:double"
+    "default:any maximum:double exclusiveMaximum:bool minimum:double exclusiveMinimum:bool maxLength:int "
+    "minLength:int pattern maxItems:int minItems:int uniqueItems:bool enum:[any] multipleOf:double"
 )
 _PLACE: Final = "required:bool in description name"
 _PRIMITIVE: Final = f"type format items:Items collectionFormat {_LIMITS}"
 
 _MESSAGES: Final = {
     "Document": "swagger info:Info host basePath schemes:[string] consumes:[string] produces:[string] "
-    "paths:Paths"
-    " definitions:{Schema} parameters:{Parameter} responses:{Response} security:[{(string)}]"
-    " securityDefinitions:{Security} tags:[Tag] externalDocs:Docs x-",
+    "paths:Paths definitions:{Schema} parameters:{Parameter} responses:{Response} security:[{(string)}] "
+    "securityDefinitions:{Security} tags:[Tag] externalDocs:Docs x-",
     "Info": "title version description termsOfService contact:Contact license:License x-",
     "Contact": "name url email x-",
     "License": "name url x-",
     "Docs": "description url x-",
     "Tag": "name description externalDocs:Docs x-",
     "PathItem": "$ref get:Operation put:Operation post:Operation delete:Operation options:Operation "
-    "head:Operation"
-    " patch:Operation parameters:[ParameterItem] x-",
+    "head:Operation patch:Operation parameters:[ParameterItem] x-",
     "Operation": "tags:[string] summary description externalDocs:Docs operationId produces:[string] "
-    "consumes:[string]"
-    " parameters:[ParameterItem] responses:Responses schemes:[string] deprecated:bool "
+    "consumes:[string] parameters:[ParameterItem] responses:Responses schemes:[string] deprecated:bool "
     "security:[{(string)}] x-",
     "Reference": "$ref description",
     "BodyParameter": "description name in required:bool schema:Schema x-",
@@ -69,11 +65,10 @@ _MESSAGES: Final = {
     "File": "format title description default:any required:[string] type readOnly:bool externalDocs:Docs "
     "example:any x-",
     "Schema": "$ref format title description default:any multipleOf:double maximum:double "
-    "exclusiveMaximum:bool"
-    " minimum:double exclusiveMinimum:bool maxLength:int minLength:int pattern maxItems:int minItems:int"
-    " uniqueItems:bool maxProperties:int minProperties:int required:[string] enum:[any]"
-    " additionalProperties:Additional type:(string) items:(Schema) allOf:[Schema] properties:{Schema}"
-    " discriminator readOnly:bool xml:Xml externalDocs:Docs example:any x-",
+    "exclusiveMaximum:bool minimum:double exclusiveMinimum:bool maxLength:int minLength:int pattern "
+    "maxItems:int minItems:int uniqueItems:bool maxProperties:int minProperties:int required:[string] "
+    "enum:[any] additionalProperties:Additional type:(string) items:(Schema) allOf:[Schema] "
+    "properties:{Schema} discriminator readOnly:bool xml:Xml externalDocs:Docs example:any x-",
     "Xml": "name namespace prefix attribute:bool wrapped:bool x-",
     "Basic": "type description x-",
     "ApiKey": "type name in description x-",

@@ -73,8 +73,7 @@ class CompiledSchema:
         self._defaults.fill(obj)
 
     def validate(self, obj: dict[str, Any], old: dict[str, Any] | None = None) -> list[FieldError]:
-        """All faults, CEL rules included. With the stored object, transition rules run and unchanged faults
-        pass."""
+        """All faults, CEL rules included. With ``old``, transition rules run and unchanged faults pass."""
         before = UNSET if old is None else old
         found: list[FieldError] = []
         if not self.accepts(obj):

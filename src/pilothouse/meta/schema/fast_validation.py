@@ -145,8 +145,7 @@ class _Translation:
         return said
 
     def junctor(self, schema: Schema) -> dict[str, Any]:
-        """A node in ``allOf``, ``anyOf``, ``oneOf`` or ``not``, which only limits what structural nodes
-        allow."""
+        """A node in ``allOf``, ``anyOf``, ``oneOf`` or ``not``: it only limits structural nodes."""
         said = self.limits(schema)
         if schema.pattern:
             self._in_junctors += size_of(schema.pattern)

@@ -7,12 +7,11 @@ an RE2 expression: linear time, no look-around or back-references.
 from __future__ import annotations
 
 import base64
-import binascii
 import ipaddress
 import re
 from collections.abc import Callable, Mapping
 from datetime import date, datetime
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -51,13 +50,7 @@ def is_date_time(text: str) -> bool:
 
 
 def is_date(text: str) -> bool:
-    if _DATE.fullmatch(text) is None:
-        return False
-    try:
-        date.fromisoformat(text)
-    except ValueError:
-        return False
-    return True
+    return _DATE.fullmatch(text) is not None and _parses(date.fromisoformat, text)
 
 
 def is_duration(text: str) -> bool:
@@ -68,11 +61,7 @@ def is_duration(text: str) -> bool:
 
 
 def is_byte(text: str) -> bool:
-    try:
-        base64.b64decode(text, validate=True)
-    except (binascii.Error, ValueError):
-        return False
-    return True
+    return _parses(partial(base64.b64decode, validate=True), text)
 
 
 def is_uri(text: str) -> bool:

@@ -26,8 +26,7 @@ class SchemaPlan:
 
 
 def make_plan(schema: Schema, wanted: Callable[[Schema], bool]) -> SchemaPlan | None:
-    """The plan for nodes of which ``wanted`` is true; those inside ``allOf``, ``anyOf``, ``oneOf`` and
-    ``not`` are never visited."""
+    """The plan for nodes of which ``wanted`` is true, outside ``allOf``, ``anyOf``, ``oneOf`` and ``not``."""
     known: dict[int, SchemaPlan | None] = {}
 
     def visit(node: Schema) -> SchemaPlan | None:

@@ -11,8 +11,7 @@ _COUNTED = ("cpu", "memory")
 
 
 def quality_of_service(spec: Mapping[str, Any]) -> str:
-    """``Guaranteed`` if all containers' limits equal their requests, ``BestEffort`` without any, else
-    ``Burstable``."""
+    """``Guaranteed`` if limits equal requests, ``BestEffort`` if there are none, else ``Burstable``."""
     containers = [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]
     asked = [_of(container, "requests") for container in containers]
     limited = [_of(container, "limits") for container in containers]

@@ -22,8 +22,7 @@ PROTOCOLS: Final = (
     "channel.k8s.io",
     "base64.channel.k8s.io",
 )
-"""The supported WebSocket subprotocols, the preferred one first. A client without any gets
-``channel.k8s.io``."""
+"""The supported WebSocket subprotocols, preferred first; ``channel.k8s.io`` if a client names none."""
 _TRUE: Final = frozenset({"true", "1", "t"})
 _NODE_NAMES: Final = {"stdin": "input", "stdout": "output", "stderr": "error", "tty": "tty"}
 

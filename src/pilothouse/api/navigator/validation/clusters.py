@@ -80,9 +80,8 @@ def check_set_name(prefix: str, obj: Mapping[str, Any], index: int) -> Problems:
         yield FieldError.invalid(
             path,
             name,
-            f"the pool's StatefulSet would be named {whole}, "
-            f"which is {len(whole)} characters long and may have "
-            f"{LONGEST_SET_NAME}: shorten the name of the pool or of the cluster",
+            f"the pool's StatefulSet would be named {whole}, which is {len(whole)} characters long and may "
+            f"have {LONGEST_SET_NAME}: shorten the name of the pool or of the cluster",
         )
 
 

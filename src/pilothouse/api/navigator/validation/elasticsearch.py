@@ -42,8 +42,7 @@ _OWN_SETTINGS: Final = {
     "xpack.security.http.ssl.": "spec.security",
     "xpack.security.transport.ssl.": "spec.security",
 }
-"""Settings that the pilot writes, and what they are derived from; a name ending in a dot covers all below it.
-"""
+"""Settings that the pilot writes, and what they are derived from; a trailing dot covers all below it."""
 
 
 def check_elasticsearch(
@@ -133,9 +132,8 @@ def _check_heap_suffices(pool: Mapping[str, Any], path: str) -> Problems:
             yield FieldError.invalid(f"{path}.heapSize", said, detail)
     elif limit is not None and Quantity(0) <= limit < least + least:
         detail = (
-            f"must be at least twice {LEAST_HEAP}, since half of it is the heap, "
-            "and with less Elasticsearch does not start, or takes no documents; "
-            "or say the heap with heapSize, in v1beta1"
+            f"must be at least twice {LEAST_HEAP}, since half of it is the heap, and with less Elasticsearch "
+            "does not start, or takes no documents; or say the heap with heapSize, in v1beta1"
         )
         yield FieldError.invalid(f"{path}.resources.limits.memory", memory, detail)
 
