@@ -1,8 +1,10 @@
 """Versions of APIs (``v1beta2``) and of software (``7.17.29``, ``3.9-alpha1``).
 
-sorted(["v1alpha1", "v10", "v2beta1", "v2"], key=api_version_rank)    # v10, v2, v2beta1, v1alpha1
-Version.parse("3.9") == Version.parse("3.9.0")                        # True, and str() is still "3.9"
-Version.parse("8.17.0") > Version.parse("7.17.29")                    # True
+    sorted(["v1alpha1", "v10", "v2beta1", "v2"], key=api_version_rank)    # v10, v2, v2beta1, v1alpha1
+    Version.parse("3.9") == Version.parse("3.9.0")                        # True, and str() is still "3.9"
+    Version.parse("8.17.0") > Version.parse("7.17.29")                    # True
+
+A ``Version`` keeps the text it was read from.
 """
 
 from __future__ import annotations
@@ -38,7 +40,7 @@ class VersionError(ValueError):
 @total_ordering
 @dataclass(frozen=True, eq=False)
 class Version:
-    """A software version with semantic-versioning order after padding to three numbers; keeps its text."""
+    """A software version, in semantic-versioning order after padding to three numbers."""
 
     text: str
     numbers: tuple[int, ...] = (0, 0, 0)

@@ -17,7 +17,7 @@ _SUBRESOURCES: Final = {"metrics": "metrics", "stats": "stats", "logs": "log"}
 
 
 def opens_session(path: str) -> bool:
-    """True if a path runs a program in a container or connects to one, which needs ``create``."""
+    """True if a path runs a program in a container or connects to one: needs ``create`` by any method."""
     return _first_segment(path).lower() in _SESSIONS
 
 

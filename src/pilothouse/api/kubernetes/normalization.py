@@ -1,5 +1,4 @@
-"""Normal forms of quantities and times, as Kubernetes stores them: ``cpu: 0.5`` is ``500m``, ``+02:00`` is
-``Z``.
+"""Normal forms of quantities and times: Kubernetes stores ``cpu: 0.5`` as ``500m``, ``+02:00`` as ``Z``.
 
 A normaliser visits only the parts of a kind that can hold such values.
 """

@@ -13,7 +13,7 @@ SUPPORTED: Final = (3, 4, 5)
 
 
 def image(spec: Mapping[str, Any]) -> str:
-    """The image of the nodes, tagged with the version as written: ``3.11``, never ``3.11.0``."""
+    """The image of the nodes, tagged with the version as written: ``3.11`` is not padded."""
     if given := spec.get("image"):
         return f"{given['repository']}:{given['tag']}"
     return f"{REPOSITORY}:{Version.parse(spec['version'])}"

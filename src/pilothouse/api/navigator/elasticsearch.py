@@ -1,6 +1,8 @@
-"""Values derived from the spec of an ElasticsearchCluster, for validation and controllers.
+"""Values derived from the spec of an ElasticsearchCluster.
 
-quorum(masters(spec["nodePools"]))    # 2, for three masters
+    quorum(masters(spec["nodePools"]))    # 2, for three masters
+
+Validation and controllers use the same functions.
 """
 
 from __future__ import annotations

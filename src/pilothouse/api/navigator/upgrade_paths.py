@@ -1,9 +1,10 @@
-"""Which Elasticsearch version may follow which: only forward, and to the next major only from its last
-minors.
+"""Which Elasticsearch version may follow which.
 
     refusal("8.17.0", "7.17.29")         # "Elasticsearch can't go back from 8.17.0 to 7.17.29: …"
     refusal("7.17.9", "8.17.0")          # "": a supported upgrade
     unknown("9.0.0")                     # "pilots don't know how to run Elasticsearch 9.0.0: …"
+
+Only forward, and to the next major only from the last minors before it.
 """
 
 from __future__ import annotations

@@ -1,5 +1,4 @@
-"""``pilothouse.io/v1alpha1``: what a controller last saw, decided and did for an object, and what it waits
-for.
+"""``pilothouse.io/v1alpha1``: what a controller saw, decided and did for an object, and what it waits for.
 
 A ``Decision`` is a record like an Event, without spec and status; the controller writes it whole, and only
 when the decision changes. It is in the namespace of its object; for a cluster-wide object in ``default``.

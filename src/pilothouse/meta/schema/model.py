@@ -1,5 +1,4 @@
-"""The schema model: one tree for pruning, defaulting, validation, apply, OpenAPI, CRDs and ``kubectl
-explain``.
+"""The schema model: one tree for pruning, defaulting, validation, apply, OpenAPI and CRDs.
 
 Schemas come from the Structs of our kinds, the table of Kubernetes' kinds, and the ``openAPIV3Schema`` of
 CRDs. Nodes are frozen and shared: a node with a ``ref`` is a named component
