@@ -29,7 +29,7 @@ _NOTHING: Mapping[str, Any] = {}
 
 
 class Metadata(msgspec.Struct, frozen=True, rename="camel"):
-    """The part of ``metadata`` that everyone asks for."""
+    """The part of ``metadata`` that is always decoded."""
 
     name: str = ""
     namespace: str = ""

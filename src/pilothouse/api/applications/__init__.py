@@ -4,6 +4,6 @@
     application_of_owner(pod.controller)                 # by the owner's kind, or None
     for application in applications(): ...               # ours, and those of other packages
 
-Other code that needs to know something of a database asks here and names none. Starting and observing a
+Other code gets what it needs of a database here and names none. Starting and observing a
 database is up to its driver (``pilothouse.pilot.driver``).
 """

@@ -102,7 +102,7 @@ def _to_v1alpha1(obj: Object) -> Object:
         metadata = obj["metadata"]
         annotations = metadata.get("annotations")
         if annotations == {}:
-            stash["annotations"] = {}  # told apart from none at all, so that the way back is exact
+            stash["annotations"] = {}  # differs from none, so that the conversion back is exact
         text = _encoder.encode(stash).decode()
         result["metadata"] = {**metadata, "annotations": {**(annotations or {}), STASH: text}}
     return result

@@ -67,7 +67,7 @@ def to_annotation(obj: Object) -> Object:
     if not kept:
         return obj
     annotations = obj["metadata"].get("annotations")
-    # An empty map is told apart from none at all, so that the way back is exact.
+    # An empty map differs from none, so that the conversion back is exact.
     extra: Object = {"annotations": {}} if annotations == {} else {}
     text = _encode({"spec": {"nodePools": kept}, **extra})
     metadata = {**obj["metadata"], "annotations": {**(annotations or {}), ANNOTATION: text}}

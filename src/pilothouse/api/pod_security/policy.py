@@ -1,4 +1,4 @@
-"""Levels, versions, and the policy that a namespace's labels ask for."""
+"""Levels, versions, and the policy that a namespace's labels define."""
 
 from __future__ import annotations
 

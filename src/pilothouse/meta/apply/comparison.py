@@ -121,7 +121,7 @@ def compare(
     if ignored:
         old = {field: value for field, value in old.items() if field not in ignored}
         new = {field: value for field, value in new.items() if field not in ignored}
-    # Nobody owns metadata itself, so it counts as always there.
+    # Metadata itself has no owner, so it counts as always present.
     if "metadata" not in old:
         old = {"metadata": {}, **old}
     if "metadata" not in new:

@@ -188,7 +188,7 @@ class _OfSchema(ValueSize):
 
     @property
     def pattern_size(self) -> int:
-        return self.length  # As small as it can be: nobody has written an object yet.
+        return self.length  # The minimum: there is no object yet.
 
     def field(self, name: str) -> ValueSize:
         schema = self._schema.properties.get(name, self._schema.additional)

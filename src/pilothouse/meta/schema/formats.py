@@ -186,7 +186,7 @@ FORMATS: Final[Mapping[str, Callable[[str], bool]]] = {
 
 INTEGER_RANGES: Final = {"int32": (-(2**31), 2**31 - 1), "int64": (-(2**63), 2**63 - 1)}
 
-# RE2 names these classes inside brackets; the matcher wants them spelt out.
+# RE2 names these classes inside brackets; the matcher needs them spelt out.
 _POSIX_CLASSES: Final = {
     "[:alnum:]": "0-9A-Za-z",
     "[:alpha:]": "A-Za-z",

@@ -3,7 +3,7 @@
     LogOptions.parse({"tailLines": "20", "follow": "true"}, now=clock.now())
     # LogOptions(follow=True, tail=20); raises a 422 that names each invalid parameter
 
-API server and node apply the same rules, so that a node that a real kube-apiserver asks refuses the same.
+API server and node apply the same rules, since a real kube-apiserver passes any query to the node.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ NAMES: Final = (
 
 
 class LogOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Which lines, and how they are to be told."""
+    """Which lines of a log, and in which form."""
 
     follow: bool = False
     previous: bool = False

@@ -65,7 +65,7 @@ def check_elasticsearch(
         yield from check_set_name(_PREFIX, new, index)
         yield from check_pool(pool, path)
         if _memory(pool) != _memory(stored.get(pool["name"], {})):
-            # What is there and was let in goes on being let in.
+            # A stored value stays valid.
             yield from _check_heap_suffices(pool, path)
         yield from check_settings(pool.get("config"), f"{path}.config", _follows_from)
     yield from _check_masters(spec)
@@ -107,7 +107,7 @@ def _check_version(version: str, stored: str | None, running: str) -> Problems:
         yield FieldError.invalid("spec.version", version, str(error))
         return
     if version == stored:
-        return  # What is there and was let in goes on being let in.
+        return  # A stored value stays valid.
     problem = unknown(version) if is_too_new(version) else refusal(running, version) if running else ""
     if problem:
         yield FieldError.invalid("spec.version", version, problem)
