@@ -1,7 +1,6 @@
-"""The marks by which claims and volumes of a node's own storage are known: node agents write them, the API server checks them.
+"""Labels and annotations of claims and volumes on a node's own storage; Kubernetes' names where it has them.
 
-A claim says where its volume is wanted, and of whom; a volume says on which node it is, and who made it. Kubernetes' own names
-where it has them.
+Node agents write them, the API server checks them.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from typing import Final
 DIRECTORY: Final = "pilothouse.io/directory"
 LOOP: Final = "pilothouse.io/loop"
 PROVISIONERS: Final = frozenset({DIRECTORY, LOOP})
-"""Those that every node is."""
+"""The provisioners that every node runs."""
 
 SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
 ASKED_FOR: Final = (
@@ -20,17 +19,18 @@ ASKED_FOR: Final = (
 )
 PROVISIONED_BY: Final = "pv.kubernetes.io/provisioned-by"
 NODE: Final = "pilothouse.io/node"
-"""The annotation of a volume that says on which node it is."""
+"""The annotation of a volume with its node."""
 FINALIZER: Final = "pilothouse.io/volume"
-"""Keeps a volume's object until its data is gone, or is known to stay."""
+"""Keeps a volume's object until its data is deleted, or is known to stay."""
 
 ADOPTS_VOLUMES_OF: Final = "pilothouse.io/adopts-volumes-of"
-"""The annotation of the namespace kube-system with the uids, separated by commas, of control planes whose volumes this one takes over."""
+"""The annotation of the namespace kube-system with the comma-separated uids of control planes whose volumes
+this one takes over."""
 
 PROVISIONED: Final = "pilothouse.io/Provisioned"
-"""The condition of a claim that, while it is False, says why the node that was chosen can't make its volume."""
+"""The condition of a claim that, while False, says why the chosen node can't create its volume."""
 
 
 def volume_name(claim_uid: str) -> str:
-    """What the volume of a claim is called, as every provisioner calls it."""
+    """The name of a claim's volume, as provisioners build it."""
     return f"pvc-{claim_uid}"

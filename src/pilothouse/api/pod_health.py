@@ -1,10 +1,10 @@
-"""What a pod's status says of its health, and in words, why it is not ready.
+"""A pod's health by its status, and why it is not ready, as a sentence.
 
     ready(pod), healthy(pod), ended(pod)
-    available_in(pod, 10, now=world.now)        # seconds until it has been ready for ten; None if it is not ready
-    why = trouble(pod)                          # Unschedulable: pod web-1 has no node: no node has 2 CPUs left
+    available_in(pod, 10, now=world.now)        # seconds until it has been ready for ten; None if not ready
+    why = trouble(pod)                          # Unschedulable: pod web-1 has no node: no node fits
 
-The sentences hold nothing that moves with time, so that the same trouble is told in the same words.
+Sentences have no times in them, so that the same trouble has the same text.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from pilothouse.base.error_lines import error_lines
 from pilothouse.base.rfc3339 import parse_time
 
 WAITING_FOR_VOLUMES: Final = "WaitingForVolumes"
-"""The reason of PodScheduled=False while a node is chosen and the volumes are being made there."""
+"""Reason of PodScheduled=False while a node is chosen and the volumes are being created there."""
 NODE_NOT_READY: Final = "NodeNotReady"
-"""The reason of Ready=False while the pod's node is not counted on."""
+"""Reason of Ready=False while the pod's node is not ready."""
 _AT_ONCE: Final = 5.0
-"""Seconds in which a pod whose container ends is seen not to be ready."""
+"""Seconds within which the end of a pod's container shows in its Ready condition."""
 _STARTING: Final = ("", "ContainerCreating", "PodInitializing")
 _REMEDIES: Final = {
     "CrashLoopBackOff": "see why it exits: kubectl logs {pod} -n {namespace} -c {container} --previous",
@@ -38,7 +38,7 @@ _REMEDIES: Final = {
     "PodTerminating": "wait until the earlier pod of this name has ended, or see why it does not",
 }
 _MISSING_SOURCE: Final = re.compile(r"(^|\bin )(configmap|secret)s? ", re.IGNORECASE)
-"""How the message of a CreateContainerConfigError begins, or where it says a key is missing, if it is about one of these."""
+"""How the message of a CreateContainerConfigError about one of these begins, or names a missing key."""
 
 
 class Trouble(msgspec.Struct, frozen=True):
@@ -50,22 +50,22 @@ class Trouble(msgspec.Struct, frozen=True):
 
 
 def ready(pod: Object) -> bool:
-    """True if it runs and says that it can serve."""
+    """True if it runs and is ready."""
     return pod.status.get("phase") == "Running" and pod.is_true("Ready")
 
 
 def healthy(pod: Object) -> bool:
-    """True if it is ready and nobody has asked for its end."""
+    """True if it is ready and not being deleted."""
     return ready(pod) and not pod.deleting
 
 
 def ended(pod: Object) -> bool:
-    """True if its containers have run and won't again."""
+    """True if its containers have ended for good."""
     return pod.status.get("phase") in ("Failed", "Succeeded")
 
 
 def available_in(pod: Object, min_ready_seconds: int, *, now: float) -> float | None:
-    """Seconds until it has been ready for so long: 0 if it has been. None if it isn't ready, or nobody knows since when."""
+    """Seconds until it has been ready for so long, 0 if it has; None if not ready, or if unknown."""
     if not ready(pod):
         return None
     if min_ready_seconds <= 0:
@@ -80,7 +80,7 @@ def available(pod: Object, min_ready_seconds: int, *, now: float) -> bool:
 
 
 def ready_since(pod: Object) -> float | None:
-    """When it last became ready, or ceased to be."""
+    """When it last became ready or unready."""
     condition = pod.condition("Ready") or {}
     try:
         return Object.of({"status": condition}).moment("status", "lastTransitionTime")
@@ -89,7 +89,7 @@ def ready_since(pod: Object) -> float | None:
 
 
 def trouble(pod: Object, node: Object | None = None) -> Trouble:
-    """Why this pod, which is not healthy, is not. ``node`` is where it runs, if that is known."""
+    """Why an unhealthy pod is not healthy. ``node`` is its node, if known."""
     name, phase = f"pod {pod.name}", pod.status.get("phase") or "Pending"
     if pod.deleting:
         return _ending(pod, node)
@@ -156,7 +156,10 @@ def _without_node(pod: Object) -> Trouble:
         if condition.get("reason") == WAITING_FOR_VOLUMES or "persistentvolumeclaim" in said.lower():
             remedy = f"see to the pod's claims: kubectl describe pvc -n {pod.namespace}"
             return Trouble(WAITING_FOR_VOLUMES, f"pod {pod.name} has no node yet: {said}", remedy)
-        remedy = "add a node that fits, or ask for less in the pod template (requests, selectors, affinity, tolerations)"
+        remedy = (
+            "add a node that fits, or ask for less in the pod template (requests, selectors, "
+            "affinity, tolerations)"
+        )
         return Trouble("Unschedulable", f"pod {pod.name} has no node: {said}", remedy)
     return Trouble("PodPending", f"pod {pod.name} has no node yet", "a scheduler has to run")
 
@@ -191,7 +194,7 @@ def _container_trouble(pod: Object, status: Mapping[str, Any]) -> Trouble | None
 
 
 def failed_container(pod: Object) -> tuple[str, bool] | None:
-    """The first container that ended with a code and left no message of its own, and whether that was its previous run."""
+    """The first container that failed without a message, and whether that was its previous run."""
     for status in _containers(pod):
         if status.get("ready"):
             continue
@@ -203,7 +206,7 @@ def failed_container(pod: Object) -> tuple[str, bool] | None:
 
 
 def _ended_before(pod: Object, condition: Mapping[str, Any]) -> str:
-    """How a container ended that was started again and has not been ready since; empty if there is none."""
+    """How a restarted container ended that has not been ready since, or empty."""
     for status in pod.status.get("containerStatuses") or ():
         last = (status.get("lastState") or {}).get("terminated") or {}
         since = condition.get("lastTransitionTime")
@@ -216,7 +219,7 @@ def _ended_before(pod: Object, condition: Mapping[str, Any]) -> str:
 
 
 def _remedy(pod: Object, reason: str, message: str) -> str:
-    # A user whom the agent can't become, or no command, has this reason too: then the message says what would help.
+    # An unknown user or a missing command has this reason too; then the message says what helps.
     if reason == "CreateContainerConfigError" and _MISSING_SOURCE.search(message):
         return "make the ConfigMap or Secret that the container refers to, with the key that it names"
     return _REMEDIES.get(reason, f"see more: {_kubectl('describe', pod)}")

@@ -1,10 +1,9 @@
-"""What every object has: ``apiVersion``, ``kind`` and ``metadata``.
+"""``apiVersion``, ``kind`` and ``metadata``, which every object has.
 
     class Database(ApiObject): ...                     # a kind of our own, as a Struct
-    object_schema({"spec": spec, "status": status})    # a kind whose parts are schemas already, such as a CRD's
+    object_schema({"spec": spec, "status": status})    # a kind given as schemas, such as a CRD's
 
-``OBJECT_META`` is the one schema of ``metadata``, whatever the kind; its list types are those that apply and
-strategic merge rely on.
+``OBJECT_META`` is the schema of every ``metadata``; apply and strategic merge rely on its list types.
 """
 
 from __future__ import annotations
@@ -142,10 +141,10 @@ _API_OBJECT: Final = schema_of(ApiObject)
 
 
 def object_schema(schema: Schema | Mapping[str, Schema]) -> Schema:
-    """A kind's schema with ``apiVersion``, ``kind`` and ``metadata`` put in front of its own properties.
+    """A kind's schema with ``apiVersion``, ``kind`` and ``metadata`` before its own properties.
 
-    ``schema`` is the kind's properties, or a whole object schema whose other traits (description, required, rules,
-    preserved unknown fields) are kept. Limits that it puts on ``metadata`` (a pattern for the name, say) are kept too.
+    ``schema`` is the properties, or a whole object schema: its description, required fields, rules, and
+    limits on ``metadata`` are kept.
     """
     whole = schema if isinstance(schema, Schema) else Schema(type="object", properties=schema)
     own = dict(whole.properties)
@@ -159,7 +158,7 @@ def object_schema(schema: Schema | Mapping[str, Schema]) -> Schema:
 
 
 def _limited(metadata: Schema, limits: Schema) -> Schema:
-    """``metadata`` with the limits that a CRD may put on ``name`` and ``generateName``; it is no shared component then."""
+    """``metadata`` with a CRD's limits on ``name`` and ``generateName``, no longer a shared component."""
     properties = dict(metadata.properties)
     for name, limit in limits.properties.items():
         if name in properties:

@@ -1,7 +1,7 @@
-"""Rules of plans and update configs that a schema can't say, each with the path of what is wrong.
+"""Validation of plans and update configs beyond their schemas.
 
-The functions take objects that fit their schema. A mistake that would make a plan wait for ever, select every machine
-or none, or fail on the machines themselves is refused here.
+Refused are mistakes that would make a plan wait forever, select every machine or none, or fail on the
+machines.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""``batch/v1``: Jobs and CronJobs. They are stored, and no controller acts on them; a Job says so in a condition."""
+"""``batch/v1``: Jobs and CronJobs. No controller acts on them; a Job has a condition that says so."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import zoneinfo
 from typing import Any, Final
 
 from pilothouse.api.k0s import cron
-from pilothouse.api.kubernetes.kind_builders import native, single
+from pilothouse.api.kubernetes.kind_builders import native
 from pilothouse.api.kubernetes.pods.defaults import default_spec
 from pilothouse.api.kubernetes.pods.validation import check_template
 from pilothouse.api.kubernetes.printer_cells import AGE, NAME, NONE, UNKNOWN, at, column, since
@@ -15,38 +15,25 @@ from pilothouse.api.kubernetes.workloads import default_template, template_of, w
 from pilothouse.base.duration import human_age
 from pilothouse.base.rfc3339 import TimeError, parse_time
 from pilothouse.meta.fields import FieldError
-from pilothouse.meta.kind import Object, Resource
+from pilothouse.meta.kind import Object, Resource, single
 from pilothouse.meta.selectors import LabelSelector
 
 _LONGEST_CRON_NAME: Final = 52
 _CONTROLLER_UID: Final = "batch.kubernetes.io/controller-uid"
 _FIXED: Final = (
-    "selector",
-    "completionMode",
-    "podFailurePolicy",
-    "backoffLimitPerIndex",
-    "managedBy",
-    "successPolicy",
-)
+    "selector", "completionMode", "podFailurePolicy", "backoffLimitPerIndex", "managedBy", "successPolicy",
+)  # fmt: skip
 _COUNTS: Final = (
-    "parallelism",
-    "completions",
-    "activeDeadlineSeconds",
-    "backoffLimit",
-    "ttlSecondsAfterFinished",
-    "backoffLimitPerIndex",
-    "maxFailedIndexes",
-)
+    "parallelism", "completions", "activeDeadlineSeconds", "backoffLimit", "ttlSecondsAfterFinished",
+    "backoffLimitPerIndex", "maxFailedIndexes",
+)  # fmt: skip
 _LARGEST: Final = 2**31 - 1
 
 
 def resources() -> tuple[Resource, ...]:
-    """What the group serves."""
     jobs = native(
-        "batch",
-        "v1",
+        "batch/v1",
         "Job",
-        "jobs",
         categories=("all",),
         status=True,
         generation=True,
@@ -58,10 +45,8 @@ def resources() -> tuple[Resource, ...]:
         unattended="no controller runs Jobs yet: it is stored, and no pod comes of it",
     )
     cron_jobs = native(
-        "batch",
-        "v1",
+        "batch/v1",
         "CronJob",
-        "cronjobs",
         short_names=("cj",),
         categories=("all",),
         status=True,
@@ -91,7 +76,7 @@ def default_job(obj: Object) -> None:
 
 
 def _select_own_pods(obj: Object) -> None:
-    """Unless somebody wants it otherwise, a Job counts the pods that bear its uid. Its own labels default to theirs."""
+    """By default a Job selects pods with its uid, and its own labels are the template's."""
     spec, metadata = obj["spec"], obj["metadata"]
     labels = (spec["template"].get("metadata") or {}).get("labels")
     if not spec.get("manualSelector"):
@@ -101,7 +86,7 @@ def _select_own_pods(obj: Object) -> None:
 
 
 def _labelled(obj: Object) -> dict[str, str]:
-    """The labels of the template, with those that the selector goes by."""
+    """The labels of the template, with those that the selector uses."""
     spec, metadata = obj["spec"], obj["metadata"]
     uid = metadata.get("uid", "")
     labels: dict[str, str] = spec["template"].setdefault("metadata", {}).setdefault("labels", {})

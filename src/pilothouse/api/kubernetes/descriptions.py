@@ -1,12 +1,11 @@
-"""What ``kubectl explain`` says about Kubernetes' kinds: our own words, by message and field.
-
-Not every field has one. Those that a person asks about do: each kind, and the main fields of what it specifies.
-"""
+"""Descriptions of Kubernetes' kinds and their main fields for ``kubectl explain``, by message and field."""
 
 from __future__ import annotations
 
 from typing import Final
 
+_CRD: Final = "apiextensions-apiserver.pkg.apis.apiextensions.v1"
+_META: Final = "apimachinery.pkg.apis.meta.v1"
 _OBJECT: Final = {
     "apiVersion": "APIVersion defines the group and version whose schema this object follows.",
     "kind": "What this object is.",
@@ -16,7 +15,8 @@ _OBJECT: Final = {
 }
 
 MESSAGES: Final[dict[str, str]] = {
-    "api.core.v1.Namespace": "A space for names: objects of the same kind in different namespaces may be called alike.",
+    "api.core.v1.Namespace": "A space for names: objects of the same kind in different namespaces may be "
+    "called alike.",
     "api.core.v1.Node": "A machine that runs pods.",
     "api.core.v1.Pod": "One or more containers that run together on one node and share its fate.",
     "api.core.v1.Service": "A stable name and address for a changing set of pods.",
@@ -35,12 +35,14 @@ MESSAGES: Final[dict[str, str]] = {
     "api.core.v1.ContainerPort": "A port that the program listens on.",
     "api.core.v1.EnvVar": "An environment variable of the program.",
     "api.core.v1.VolumeMount": "Where a volume of the pod appears in the container's file tree.",
-    "api.core.v1.Volume": "Files that containers of the pod can share; exactly one source says where they come from.",
+    "api.core.v1.Volume": "Files that containers of the pod can share; "
+    "exactly one source says where they come from.",
     "api.core.v1.Probe": "A question put to a container time and again, to learn whether it is well.",
     "api.core.v1.Lifecycle": "What to run right after a container's start and right before its stop.",
     "api.core.v1.ResourceRequirements": "What a container asks for and what it may use at most.",
     "api.core.v1.SecurityContext": "The rights with which a container runs.",
-    "api.core.v1.PodSecurityContext": "The rights with which a pod's containers run, unless they say otherwise.",
+    "api.core.v1.PodSecurityContext": "The rights with which a pod's containers run, "
+    "unless they say otherwise.",
     "api.core.v1.Affinity": "Which nodes and which neighbours a pod wants or avoids.",
     "api.core.v1.Toleration": "A taint of nodes that the pod puts up with.",
     "api.core.v1.ServiceSpec": "Which pods a service stands for, and on which ports.",
@@ -53,22 +55,28 @@ MESSAGES: Final[dict[str, str]] = {
     "api.core.v1.PersistentVolumeSpec": "What a volume is, and who it belongs to.",
     "api.core.v1.ObjectReference": "Names another object.",
     "api.core.v1.LocalObjectReference": "Names another object of the same namespace.",
-    "api.apps.v1.StatefulSet": "Pods with stable names, each with its own storage, started and stopped in order.",
-    "api.apps.v1.Deployment": "Interchangeable pods, and how changes reach them. Stored only: no controller acts on it yet.",
+    "api.apps.v1.StatefulSet": "Pods with stable names, each with its own storage, "
+    "started and stopped in order.",
+    "api.apps.v1.Deployment": "Interchangeable pods, and how changes reach them. Stored only: "
+    "no controller acts on it yet.",
     "api.apps.v1.ReplicaSet": "A number of interchangeable pods. Stored only: no controller acts on it yet.",
     "api.apps.v1.DaemonSet": "A pod on each node of a kind. Stored only: no controller acts on it yet.",
     "api.batch.v1.Job": "Pods that run to their end. Stored only: no controller acts on it yet.",
     "api.batch.v1.CronJob": "Jobs on a schedule. Stored only: no controller acts on it yet.",
     "api.core.v1.PodTemplate": "A template of pods for other programs to use.",
-    "api.apps.v1.StatefulSetSpec": "How many pods there are to be, what they look like, and how changes reach them.",
+    "api.apps.v1.StatefulSetSpec": "How many pods there are to be, what they look like, "
+    "and how changes reach them.",
     "api.apps.v1.StatefulSetStatus": "How far the set is on its way.",
-    "api.apps.v1.ControllerRevision": "One version of an object's template, kept so that it can be returned to.",
+    "api.apps.v1.ControllerRevision": "One version of an object's template, "
+    "kept so that it can be returned to.",
     "api.policy.v1.PodDisruptionBudget": "How many pods of a group may be down on purpose at the same time.",
     "api.policy.v1.PodDisruptionBudgetSpec": "Which pods, and how many of them have to stay.",
     "api.policy.v1.Eviction": "Asks a pod to leave its node, within what disruption budgets allow.",
     "api.storage.v1.StorageClass": "A kind of storage and who makes volumes of it.",
-    "api.storage.v1beta1.VolumeAttributesClass": "Attributes of volumes, such as speed, that can be changed in use.",
-    "api.coordination.v1.Lease": "A claim with an end, by which programs agree on one leader or show that they live.",
+    "api.storage.v1beta1.VolumeAttributesClass": "Attributes of volumes, such as speed, "
+    "that can be changed in use.",
+    "api.coordination.v1.Lease": "A claim with an end, by which programs agree on one leader or show that "
+    "they live.",
     "api.coordination.v1.LeaseSpec": "Who holds the lease, and until when.",
     "api.events.v1.Event": "Something that happened to an object, kept for an hour.",
     "api.discovery.v1.EndpointSlice": "Some of the addresses behind a service.",
@@ -87,16 +95,18 @@ MESSAGES: Final[dict[str, str]] = {
     "api.authorization.v1.LocalSubjectAccessReview": "Asks whether a user may do something in one namespace.",
     "api.authorization.v1.SelfSubjectAccessReview": "Asks whether the one asking may do something.",
     "api.authorization.v1.SelfSubjectRulesReview": "Asks what the one asking may do in a namespace.",
-    "api.certificates.v1.CertificateSigningRequest": "Asks for a certificate; someone approves, a signer signs.",
-    "api.certificates.v1.CertificateSigningRequestSpec": "The request, who signs it, and what the certificate is for.",
+    "api.certificates.v1.CertificateSigningRequest": "Asks for a certificate; someone approves, "
+    "a signer signs.",
+    "api.certificates.v1.CertificateSigningRequestSpec": "The request, who signs it, "
+    "and what the certificate is for.",
     "api.autoscaling.v1.Scale": "How many replicas there are to be, and how many there are.",
-    "apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceDefinition": "Adds a kind to the API.",
-    "apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceDefinitionSpec": "The kind's names, scope and versions.",
-    "apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceDefinitionVersion": "One version of the kind.",
-    "apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceDefinitionNames": "What the kind is called.",
-    "apimachinery.pkg.apis.meta.v1.LabelSelector": "Selects objects by their labels; all parts have to hold.",
-    "apimachinery.pkg.apis.meta.v1.Condition": "One aspect of an object's state.",
-    "apimachinery.pkg.apis.meta.v1.DeleteOptions": "How an object is to be deleted.",
+    f"{_CRD}.CustomResourceDefinition": "Adds a kind to the API.",
+    f"{_CRD}.CustomResourceDefinitionSpec": "The kind's names, scope and versions.",
+    f"{_CRD}.CustomResourceDefinitionVersion": "One version of the kind.",
+    f"{_CRD}.CustomResourceDefinitionNames": "What the kind is called.",
+    f"{_META}.LabelSelector": "Selects objects by their labels; all parts have to hold.",
+    f"{_META}.Condition": "One aspect of an object's state.",
+    f"{_META}.DeleteOptions": "How an object is to be deleted.",
 }
 
 _CONDITION: Final = {
@@ -137,46 +147,24 @@ _RBAC_BINDING: Final = {
     "roleRef": "The role; it can't be changed later.",
 }
 
+_PLAIN_OBJECTS: Final = {
+    "Namespace", "Node", "Pod", "Service", "StatefulSet", "Deployment", "ReplicaSet", "DaemonSet", "Job",
+    "CronJob", "PodTemplate", "PodDisruptionBudget", "Lease", "PersistentVolume",
+    "PersistentVolumeClaim", "CertificateSigningRequest", "CustomResourceDefinition", "TokenReview",
+    "TokenRequest", "SelfSubjectReview", "SubjectAccessReview", "LocalSubjectAccessReview",
+    "SelfSubjectAccessReview", "SelfSubjectRulesReview", "Scale",
+}  # fmt: skip
+
 FIELDS: Final[dict[str, dict[str, str]]] = {
-    **{
-        name: _OBJECT
-        for name in MESSAGES
-        if name.rpartition(".")[2]
-        in {
-            "Namespace",
-            "Node",
-            "Pod",
-            "Service",
-            "StatefulSet",
-            "Deployment",
-            "ReplicaSet",
-            "DaemonSet",
-            "Job",
-            "CronJob",
-            "PodTemplate",
-            "PodDisruptionBudget",
-            "Lease",
-            "PersistentVolume",
-            "PersistentVolumeClaim",
-            "CertificateSigningRequest",
-            "CustomResourceDefinition",
-            "TokenReview",
-            "TokenRequest",
-            "SelfSubjectReview",
-            "SubjectAccessReview",
-            "LocalSubjectAccessReview",
-            "SelfSubjectAccessReview",
-            "SelfSubjectRulesReview",
-            "Scale",
-        }
-    },
+    **{name: _OBJECT for name in MESSAGES if name.rpartition(".")[2] in _PLAIN_OBJECTS},
     "api.core.v1.PodSpec": {
         "containers": "The programs of the pod; at least one.",
         "initContainers": "Programs that run to their end, one after the other, before the others start.",
         "ephemeralContainers": "Programs added to a running pod to look into it.",
         "volumes": "Files that containers can mount.",
         "restartPolicy": "What happens when a container ends: Always, OnFailure or Never restart it.",
-        "terminationGracePeriodSeconds": "How long a pod that was asked to stop may take before it is killed.",
+        "terminationGracePeriodSeconds": "How long a pod that was asked to stop may take before it is "
+        "killed.",
         "activeDeadlineSeconds": "After this long the pod is stopped and counts as failed.",
         "dnsPolicy": "How names are resolved.",
         "dnsConfig": "Name servers and search domains beyond the policy's.",
@@ -279,10 +267,12 @@ FIELDS: Final[dict[str, dict[str, str]]] = {
         "claims": "Devices of the pod that the container uses.",
     },
     "api.core.v1.ServiceSpec": {
-        "selector": "The labels of the pods that the service stands for; empty if someone else writes its endpoints.",
+        "selector": "The labels of the pods that the service stands for; "
+        "empty if someone else writes its endpoints.",
         "ports": "The ports of the service.",
         "type": "ClusterIP, NodePort, LoadBalancer or ExternalName.",
-        "clusterIP": "The service's address; None for a service without one, whose name resolves to its pods.",
+        "clusterIP": "The service's address; None for a service without one, "
+        "whose name resolves to its pods.",
         "clusterIPs": "The service's addresses, one per family.",
         "externalName": "The name that the service's name leads to, for type ExternalName.",
         "sessionAffinity": "ClientIP sends a client to the same pod each time.",
@@ -440,7 +430,8 @@ FIELDS: Final[dict[str, dict[str, str]]] = {
         "template": "What the pods look like.",
         "serviceName": "The headless service that gives the pods their names; it can't be changed.",
         "volumeClaimTemplates": "Claims that each pod gets of its own; they can't be changed.",
-        "podManagementPolicy": "OrderedReady starts and stops pods one after the other, Parallel all at once.",
+        "podManagementPolicy": "OrderedReady starts and stops pods one after the other, "
+        "Parallel all at once.",
         "updateStrategy": "How a change of the template reaches the pods.",
         "revisionHistoryLimit": "How many old templates are kept.",
         "minReadySeconds": "How long a pod must have been ready to count as available.",
@@ -482,7 +473,8 @@ FIELDS: Final[dict[str, dict[str, str]]] = {
         "parameters": "What the provisioner is told.",
         "reclaimPolicy": "What becomes of a volume when its claim is gone.",
         "allowVolumeExpansion": "Whether claims may grow.",
-        "volumeBindingMode": "Immediate, or WaitForFirstConsumer: when a pod that uses the claim is scheduled.",
+        "volumeBindingMode": "Immediate, or WaitForFirstConsumer: "
+        "when a pod that uses the claim is scheduled.",
         "mountOptions": "Options for mounting its volumes.",
         "allowedTopologies": "Where volumes may be made.",
     },
@@ -527,14 +519,14 @@ FIELDS: Final[dict[str, dict[str, str]]] = {
         "username": "Who asked; set by the server.",
         "groups": "The groups of the one who asked; set by the server.",
     },
-    "apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceDefinitionSpec": {
+    f"{_CRD}.CustomResourceDefinitionSpec": {
         "group": "The API group of the kind.",
         "names": "What the kind is called.",
         "scope": "Namespaced or Cluster.",
         "versions": "The versions served; exactly one of them is stored.",
         "conversion": "How objects get from one version to another.",
     },
-    "apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceDefinitionVersion": {
+    f"{_CRD}.CustomResourceDefinitionVersion": {
         "name": "The version, such as v1 or v1beta1.",
         "served": "Whether the version answers.",
         "storage": "Whether objects are stored in this version.",
@@ -545,14 +537,14 @@ FIELDS: Final[dict[str, dict[str, str]]] = {
         "deprecated": "Whether clients are warned.",
         "deprecationWarning": "What they are told.",
     },
-    "apimachinery.pkg.apis.meta.v1.Condition": {**_CONDITION, **_OBSERVED},
+    f"{_META}.Condition": {**_CONDITION, **_OBSERVED},
     "api.core.v1.PodCondition": {**_CONDITION, **_OBSERVED},
     "api.core.v1.NodeCondition": {
         **_CONDITION,
         "lastHeartbeatTime": "When the condition was last confirmed.",
     },
     "api.core.v1.NamespaceCondition": _CONDITION,
-    "apimachinery.pkg.apis.meta.v1.LabelSelector": {
+    f"{_META}.LabelSelector": {
         "matchLabels": "Labels and the values they must have.",
         "matchExpressions": "Requirements on labels.",
     },

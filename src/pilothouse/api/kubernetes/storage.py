@@ -20,11 +20,14 @@ _DEFAULT_CLASS: Final = (
     "storageclass.kubernetes.io/is-default-class",
     "storageclass.beta.kubernetes.io/is-default-class",
 )
-_CLAIM_FIXED: Final = "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims"
+_CLAIM_FIXED: Final = (
+    "spec is immutable after creation except resources.requests and "
+    "volumeAttributesClassName for bound claims"
+)
 
 
 def prepare_claim(claim: Object) -> None:
-    """A new claim waits. A source given in one of its two spellings is given in both."""
+    """A new claim is pending. A source given in one of its two fields is copied to the other."""
     claim["status"] = {"phase": "Pending"}
     spec = claim["spec"]
     source, reference = spec.get("dataSource"), spec.get("dataSourceRef")
@@ -188,12 +191,7 @@ def validate_attributes_class(new: Object, old: Object | None) -> Problems:
 
 
 def _check_driver(path: str, value: str) -> Problems:
-    if not value:
-        yield FieldError.required(path)
-        return
-    problem = qualified_name(value.lower())
-    if problem:
-        yield FieldError.invalid(path, value, problem)
+    yield from named(path, value, lambda name: qualified_name(name.lower()))
 
 
 def _check_parameters(obj: Object, *, needed: bool) -> Problems:

@@ -1,7 +1,4 @@
-"""``navigator.jetstack.io/v1alpha1``: the clusters and pilots of the original manifests.
-
-What these objects can't express is kept for them by ``conversion``; the stored form is ``v1beta1``.
-"""
+"""``navigator.jetstack.io/v1alpha1``: the original clusters and pilots; see ``conversion``."""
 
 from __future__ import annotations
 
@@ -13,6 +10,7 @@ from pilothouse.api.navigator.clusters import (
     ConditionStatus,
     Health,
     ImageSpec,
+    NodeLabels,
     Role,
     SecurityContext,
 )
@@ -22,6 +20,11 @@ from pilothouse.meta.schema.struct_schemas import Fields, Int32, Int64, Quantity
 
 VERSION = "v1alpha1"
 PACKAGE = "io.jetstack.navigator.v1alpha1"
+
+PilotImage = Annotated[
+    ImageSpec | None,
+    doc("The image that the pilot is taken from. Needed here, except by a cluster made without in v1beta1."),
+]
 
 
 class PersistenceConfig(Fields):
@@ -45,9 +48,7 @@ class ElasticsearchNodePool(Fields):
     name: Annotated[str, doc("Part of the names of the pool's pods; unique in the cluster.")]
     roles: Annotated[tuple[Role, ...], doc("What the nodes do.", min_length=1, list_type="set")]
     replicas: Annotated[Int32, doc("How many nodes there are, at most 1000.", ge=0, le=MOST_REPLICAS)] = 1
-    node_selector: Annotated[dict[str, str], doc("Labels that a machine must have to run them.")] = field(
-        default_factory=dict
-    )
+    node_selector: NodeLabels = field(default_factory=dict)
     resources: Annotated[ResourceRequirements | None, doc("What each node asks for and may use.")] = None
     persistence: Annotated[
         PersistenceConfig | None, doc("The nodes' volumes; absent means that data goes with the pod.")
@@ -59,12 +60,7 @@ class ElasticsearchClusterSpec(Fields):
     """What the cluster should be like."""
 
     version: Annotated[str, doc("The version of Elasticsearch, such as 6.8.23; a change is rolled out.")]
-    pilot_image: Annotated[
-        ImageSpec | None,
-        doc(
-            "The image that the pilot is taken from. Needed here, except by a cluster made without in v1beta1."
-        ),
-    ] = None
+    pilot_image: PilotImage = None
     security_context: Annotated[SecurityContext | None, doc("As whom Elasticsearch runs.")] = None
     paused: Annotated[bool, doc("Nothing is changed while set.")] = False
     image: Annotated[
@@ -114,9 +110,7 @@ class CassandraNodePool(Fields):
     persistence: Annotated[
         PersistenceConfig | None, doc("The nodes' volumes; absent means that data goes with the pod.")
     ] = None
-    node_selector: Annotated[dict[str, str], doc("Labels that a machine must have to run them.")] = field(
-        default_factory=dict
-    )
+    node_selector: NodeLabels = field(default_factory=dict)
     rack: Annotated[str | None, doc("The rack of the nodes; the pool's name if absent.")] = None
     datacenter: Annotated[str, doc("The datacenter of the nodes.")] = "navigator-default-datacenter"
     resources: Annotated[ResourceRequirements | None, doc("What each node asks for and may use.")] = None
@@ -127,12 +121,7 @@ class CassandraClusterSpec(Fields):
     """What the cluster should be like."""
 
     version: Annotated[str, doc("The version of Cassandra, such as 3.11 or 5.0.2, in quotes.")]
-    pilot_image: Annotated[
-        ImageSpec | None,
-        doc(
-            "The image that the pilot is taken from. Needed here, except by a cluster made without in v1beta1."
-        ),
-    ] = None
+    pilot_image: PilotImage = None
     security_context: Annotated[SecurityContext | None, doc("As whom Cassandra runs.")] = None
     paused: Annotated[bool, doc("Nothing is changed while set.")] = False
     image: Annotated[

@@ -1,11 +1,7 @@
 """``navigator.jetstack.io/v1beta1``: the hub, and the version that is stored.
 
-It can say all that ``v1alpha1`` says, under the same names but for the plugins of a cluster, which have sources here.
-Beyond that it has what running databases taught: configuration, placement, claims that outlive pools, configuration
-that travels in each Pilot, and statuses that tell what is going on.
-
-Fields that only this version has carry no default of their own. So an object that was written through ``v1alpha1``
-reads the same here whether or not it was defaulted again.
+Names are those of ``v1alpha1``, except that plugins have sources. Fields that only this version has carry no
+default, so that an object written through ``v1alpha1`` reads the same here, defaulted again or not.
 """
 
 from __future__ import annotations
@@ -17,6 +13,7 @@ from pilothouse.api.navigator.clusters import (
     ConditionStatus,
     Health,
     ImageSpec,
+    NodeLabels,
     PersistenceConfig,
     Role,
     SecurityContext,
@@ -24,9 +21,10 @@ from pilothouse.api.navigator.clusters import (
 from pilothouse.api.navigator.scheduling import (
     Affinity,
     ResourceRequirements,
-    Toleration,
-    TopologySpreadConstraint,
+    Tolerations,
+    TopologySpreadConstraints,
 )
+from pilothouse.api.status_fields import ObservedGeneration
 from pilothouse.meta.object_meta import ApiObject
 from pilothouse.meta.schema.struct_schemas import Fields, Int32, Int64, Quantity, Time, doc, field
 
@@ -84,9 +82,7 @@ class ElasticsearchNodePool(Fields):
     name: Annotated[str, doc("Part of the names of the pool's pods; unique in the cluster.")]
     roles: Annotated[tuple[Role, ...], doc("What the nodes do.", min_length=1, list_type="set")]
     replicas: Annotated[Int32, doc("How many nodes there are, at most 1000.", ge=0, le=MOST_REPLICAS)] = 1
-    node_selector: Annotated[dict[str, str], doc("Labels that a machine must have to run them.")] = field(
-        default_factory=dict
-    )
+    node_selector: NodeLabels = field(default_factory=dict)
     resources: Annotated[ResourceRequirements | None, doc("What each node asks for and may use.")] = None
     persistence: Annotated[
         PersistenceConfig | None,
@@ -100,18 +96,8 @@ class ElasticsearchNodePool(Fields):
         Quantity | None, doc("The heap of the Java machine; absent means half of the memory limit.")
     ] = None
     affinity: Annotated[Affinity | None, doc("Nodes and neighbours that the pods need or prefer.")] = None
-    tolerations: Annotated[
-        tuple[Toleration, ...],
-        doc("Taints that don't keep the pods off a machine.", list_type="atomic", max_length=100),
-    ] = ()
-    topology_spread_constraints: Annotated[
-        tuple[TopologySpreadConstraint, ...],
-        doc(
-            "How evenly the pods are spread over places.",
-            map_keys=("topologyKey", "whenUnsatisfiable"),
-            max_length=100,
-        ),
-    ] = ()
+    tolerations: Tolerations = ()
+    topology_spread_constraints: TopologySpreadConstraints = ()
 
 
 class ElasticsearchSecurity(Fields):
@@ -124,7 +110,8 @@ class ElasticsearchSecurity(Fields):
     users_secret_name: Annotated[
         str | None,
         doc(
-            "The Secret with the password of the user elastic, under that name; absent means that one is made."
+            "The Secret with the password of the user elastic, under that name; "
+            "absent means that one is made."
         ),
     ] = None
 
@@ -151,8 +138,9 @@ class ElasticsearchClusterSpec(Fields):
     minimum_masters: Annotated[
         Int32 | None,
         doc(
-            "How many masters have to see each other to elect one, for Elasticsearch up to 6; absent means a "
-            "majority. From 7 on Elasticsearch counts for itself, and this is the least number of masters kept."
+            "How many masters have to see each other to elect one, for Elasticsearch up to 6; "
+            "absent means a majority. From 7 on Elasticsearch counts for itself, "
+            "and this is the least number of masters kept."
         ),
     ] = None
     config: Annotated[dict[str, Any], doc("Settings for the elasticsearch.yml of every node.")] = field(
@@ -165,8 +153,8 @@ class ElasticsearchClusterSpec(Fields):
     security: Annotated[
         ElasticsearchSecurity | None,
         doc(
-            "Have nodes and clients talk encrypted, and as users with passwords. It stays as it is once the cluster is formed: "
-            "nodes with encryption and nodes without do not understand each other."
+            "Have nodes and clients talk encrypted, and as users with passwords. It stays as it is once the "
+            "cluster is formed: nodes with encryption and nodes without do not understand each other."
         ),
     ] = None
 
@@ -196,9 +184,7 @@ class FullestVolume(Fields):
 class ElasticsearchClusterStatus(Fields):
     """What is known about the cluster."""
 
-    observed_generation: Annotated[
-        Int64 | None, doc("The generation of the spec that was last acted on.")
-    ] = None
+    observed_generation: ObservedGeneration = None
     conditions: Annotated[
         tuple[ClusterCondition, ...], doc("What holds and what does not.", map_keys=("type",))
     ] = ()
@@ -234,9 +220,7 @@ class CassandraNodePool(Fields):
     persistence: Annotated[
         PersistenceConfig | None, doc("The nodes' volumes; absent means that data goes with the pod.")
     ] = None
-    node_selector: Annotated[dict[str, str], doc("Labels that a machine must have to run them.")] = field(
-        default_factory=dict
-    )
+    node_selector: NodeLabels = field(default_factory=dict)
     rack: Annotated[str | None, doc("The rack of the nodes; the pool's name if absent.")] = None
     datacenter: Annotated[str, doc("The datacenter of the nodes.")] = "navigator-default-datacenter"
     resources: Annotated[ResourceRequirements | None, doc("What each node asks for and may use.")] = None
@@ -248,18 +232,8 @@ class CassandraNodePool(Fields):
         Quantity | None, doc("The heap of the Java machine; absent means half of the memory limit.")
     ] = None
     affinity: Annotated[Affinity | None, doc("Nodes and neighbours that the pods need or prefer.")] = None
-    tolerations: Annotated[
-        tuple[Toleration, ...],
-        doc("Taints that don't keep the pods off a machine.", list_type="atomic", max_length=100),
-    ] = ()
-    topology_spread_constraints: Annotated[
-        tuple[TopologySpreadConstraint, ...],
-        doc(
-            "How evenly the pods are spread over places.",
-            map_keys=("topologyKey", "whenUnsatisfiable"),
-            max_length=100,
-        ),
-    ] = ()
+    tolerations: Tolerations = ()
+    topology_spread_constraints: TopologySpreadConstraints = ()
 
 
 class CassandraClusterSpec(Fields):
@@ -288,9 +262,7 @@ class CassandraClusterSpec(Fields):
 class CassandraClusterStatus(Fields):
     """What is known about the cluster."""
 
-    observed_generation: Annotated[
-        Int64 | None, doc("The generation of the spec that was last acted on.")
-    ] = None
+    observed_generation: ObservedGeneration = None
     conditions: Annotated[
         tuple[ClusterCondition, ...], doc("What holds and what does not.", map_keys=("type",))
     ] = ()
@@ -342,7 +314,8 @@ class PilotCassandra(Fields):
 
 
 class PilotSpec(Fields):
-    """What the instance should be like. Each application adds a section of its own name (``pilot_schema``)."""
+    """What the instance should be like. \
+Each application adds a section of its own name (``pilot_schema``)."""
 
     decommission: Annotated[
         bool | None, doc("Move all data off this instance and say so in the condition Decommissioned.")
@@ -391,7 +364,8 @@ class ProcessExit(Fields):
 
 
 class VolumeUsage(Fields):
-    """How full the filesystem is that the data of an instance is on. Written when it changes by a hundredth, or passes 85, 90 or 95 %."""
+    """How full the filesystem is that the data of an instance is on. \
+Written when it changes by a hundredth, or passes 85, 90 or 95 %."""
 
     path: Annotated[str, doc("The folder of the data.")] = ""
     used_bytes: Annotated[Int64, doc("How much of it is used, by whomever.")]
@@ -426,7 +400,8 @@ class ElasticsearchClusterFacts(Fields):
     members: Annotated[
         dict[str, str],
         doc(
-            "The nodes that see each other, by name, each with its Pilot's lastStartedTime when this was seen."
+            "The nodes that see each other, by name, "
+            "each with its Pilot's lastStartedTime when this was seen."
         ),
     ] = field(default_factory=dict)
     settled: Annotated[
@@ -471,11 +446,10 @@ class PilotCassandraStatus(Fields):
 
 
 class PilotStatus(Fields):
-    """What is known about the instance; each application adds a section of its own name. Only its own pilot writes it, and whoever finds that pilot silent."""
+    """What is known about the instance; each application adds a section of its own name. \
+Only its own pilot writes it, and whoever finds that pilot silent."""
 
-    observed_generation: Annotated[
-        Int64 | None, doc("The generation of the spec that was last acted on.")
-    ] = None
+    observed_generation: ObservedGeneration = None
     phase: Annotated[
         Literal["Waiting", "PreStart", "Running", "PreStop", "Stopped"] | None,
         doc("Where the instance is in its life."),

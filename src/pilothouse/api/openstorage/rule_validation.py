@@ -1,7 +1,4 @@
-"""Rules of rules: comparisons that can be made, actions that exist, windows that open, and what can't be changed.
-
-The functions take objects that fit their schema and yield every problem with its path.
-"""
+"""Validation of rules, approvals and policies beyond their schemas; yields all problems with their paths."""
 
 from __future__ import annotations
 
@@ -167,7 +164,7 @@ def _number(text: str) -> float | None:
 
 
 def _is_zone(name: str) -> bool:
-    """Whether the time-zone database has it. It is part of the system like the alphabet is; nothing else is read."""
+    """True if the system's time-zone database has it; nothing else is read."""
     try:
         ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):

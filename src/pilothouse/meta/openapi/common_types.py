@@ -1,4 +1,4 @@
-"""Types that every API has beside its kinds: what a deletion takes, what a failure says, scale, patches."""
+"""Types that every API has: DeleteOptions, Status, Scale, Patch."""
 
 from __future__ import annotations
 

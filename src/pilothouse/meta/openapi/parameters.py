@@ -1,4 +1,4 @@
-"""The query and path parameters that Kubernetes' verbs take, as OpenAPI has them."""
+"""The query and path parameters of Kubernetes' verbs, as OpenAPI."""
 
 from __future__ import annotations
 
@@ -33,7 +33,8 @@ _MANAGER: Final = _query("fieldManager", "string", "Who makes the change, for th
 _VALIDATION: Final = _query(
     "fieldValidation",
     "string",
-    "What to do about unknown and repeated fields: refuse (Strict), warn (Warn, the default) or drop them (Ignore).",
+    "What to do about unknown and repeated fields: refuse (Strict), warn (Warn, "
+    "the default) or drop them (Ignore).",
     ("Ignore", "Warn", "Strict"),
 )
 
