@@ -2,14 +2,11 @@
 
     world = Snapshot({Pod: pods, Node: nodes}, now=clock.now())
     world.find(Pod, "default", "web-0")
-    world.all(Node)
-    world.owned(Pod, stateful_set)
     world.where(Pod, "spec.nodeName", "n1")
     world.silence(Lease, "x", "n1", since)  # seconds without an update, in which one would have arrived
     world.read                              # the objects that were read, for the Decision
 
-A snapshot does not change while a controller decides. Reading a kind that the controller has not declared
-raises ``LookupError``, since its changes would not trigger the controller.
+Reading a kind that the controller has not declared raises ``LookupError``: its changes would not trigger it.
 """
 
 from __future__ import annotations
@@ -79,13 +76,12 @@ class Snapshot:
         return tuple(self._read.values())
 
     def find(self, noun: KindName, namespace: str, name: str) -> Object | None:
-        """The object of this name."""
         found = self._view(noun).get(namespace if noun.namespaced else "", name)
         self._note(noun, namespace, name, found)
         return found
 
     def all(self, noun: KindName, namespace: str = "", selector: LabelSelector | None = None) -> list[Object]:
-        """The objects of a kind, of a namespace if given, that the selector selects; by namespace and name."""
+        """The objects of a kind, of a namespace and a selector if given, by namespace and name."""
         found = self._view(noun).list(namespace)
         if selector is not None:
             found = (one for one in found if selector.matches(one.labels))
@@ -167,6 +163,5 @@ class StaticView:
 
 
 def _may_own(owner: Object, one: Object) -> bool:
-    """A namespaced owner owns only in its namespace: a reference from another, which anyone can write, is
-    void."""
+    """A namespaced owner owns only in its namespace: anyone can write a reference to one elsewhere."""
     return not owner.namespace or owner.namespace == one.namespace
