@@ -143,7 +143,7 @@ class Engine:
             self._expectations.clear()
 
     async def follow(self) -> None:
-        """While it runs, subscribe to kinds that the server began to serve, and drop those it no longer has."""
+        """While it runs, subscribe to kinds that the server began to serve, and drop those it has no more."""
         caches = self._caches() if self.decides else {}
         for noun in [noun for noun in self._followed if noun not in caches]:
             self._followed.pop(noun)()
