@@ -44,12 +44,12 @@ class Ordered:
 
     async def run(self) -> None:
         """Run all groups until cancelled or a task ends. A failure is raised once everything has stopped."""
-        started: list[tuple[StartGroup, Sequence[asyncio.Future[None]]]] = []
+        started: list[tuple[StartGroup, list[asyncio.Future[None]]]] = []
         running: list[asyncio.Future[None]] = []
         ended: set[asyncio.Future[None]] = set()
         try:
             for group in self._groups:
-                tasks = [asyncio.ensure_future(part()) for part in group.parts]
+                tasks: list[asyncio.Future[None]] = [asyncio.ensure_future(part()) for part in group.parts]
                 started.append((group, tasks))
                 running += tasks
                 ended = await _until(group.ready, running)

@@ -18,12 +18,12 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from time import perf_counter
-from typing import Protocol
+from typing import Any, Protocol
 
 from pilothouse.aio.cooperative import yielding
 from pilothouse.aio.task_group import together
 from pilothouse.api.kind_names import KindName
-from pilothouse.api.objects import Object, Tree
+from pilothouse.api.objects import Object
 from pilothouse.base.clock import Clock
 from pilothouse.runtime.controller import EVERY, Controller, Mapper, ReconcileKey
 from pilothouse.runtime.engine_counters import EngineCounters
@@ -203,7 +203,7 @@ class Engine:
         for key in self.parked.pop(noun, ()):
             self.queue.add(key, LIVE)
 
-    def _add_owner(self, namespace: str, owner: Tree, priority: int) -> None:
+    def _add_owner(self, namespace: str, owner: Mapping[str, Any], priority: int) -> None:
         primary = self.controller.primary
         if owner["kind"] == primary.kind and owner["apiVersion"].rpartition("/")[0] == primary.group:
             key = ReconcileKey(primary, namespace if primary.namespaced else "", owner["name"])
