@@ -84,13 +84,7 @@ class Controller:
         """Every kind that it reads, the primary first."""
         return tuple(dict.fromkeys((self.primary, *self.owns, *self.also, *self.reads)))
 
-    @property
-    def summary(self) -> str:
-        """The first line of its docstring."""
-        return (self.decide.__doc__ or "").strip().partition("\n")[0]
-
     def __call__(self, one: Object, world: Snapshot) -> list[Intent]:
-        """Decide."""
         return list(self.decide(one, world))
 
 

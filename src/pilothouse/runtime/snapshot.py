@@ -23,7 +23,7 @@ from pilothouse.client.watch_freshness import EVERYTHING, WatchFreshness
 from pilothouse.meta.selectors import LabelSelector
 
 MOST_READ = 100
-"""How many of the objects read a Decision names; the rest is counted."""
+"""How many of the objects read a Decision names."""
 
 
 class KindView(Protocol):
@@ -62,8 +62,6 @@ class Snapshot:
         self._read: dict[tuple[KindName, str, str], ObjectRead] = {}
         self.now = now
         """Seconds since 1970."""
-        self.unnamed = 0
-        """How many objects were read beyond those in ``read``."""
 
     @property
     def nouns(self) -> tuple[KindName, ...]:
@@ -131,14 +129,9 @@ class Snapshot:
 
     def _note(self, noun: KindName, namespace: str, name: str, found: Object | None) -> None:
         key = (noun, namespace, name)
-        if key in self._read:
-            return
-        if len(self._read) >= MOST_READ:
-            self.unnamed += 1
-            return
-        self._read[key] = ObjectRead(
-            noun, namespace, name, found.resource_version if found is not None else ""
-        )
+        if key not in self._read and len(self._read) < MOST_READ:
+            version = found.resource_version if found is not None else ""
+            self._read[key] = ObjectRead(noun, namespace, name, version)
 
 
 class StaticView:
