@@ -2,11 +2,9 @@
 
     made = await create(access, [url], lifetime=86400.0, description="the new rack", node="db-3")
     str(made)                            # for `pilothouse join`
-    await list_tokens(access)
-    await revoke(access, "abcdef")
 
-A token is a Secret; the API server decides what it permits. Used and expired tokens are deleted
-whenever another one is created.
+A token is a Secret; the API server decides what it permits. Used and expired tokens are deleted whenever
+another one is created.
 """
 
 from __future__ import annotations
@@ -38,7 +36,7 @@ _LETTERS = string.ascii_lowercase + string.digits
 
 @dataclass(frozen=True)
 class BootstrapToken:
-    """What is known of a token, without its secret."""
+    """A token without its secret."""
 
     identifier: str
     expires: float | None
@@ -48,7 +46,6 @@ class BootstrapToken:
     """The only node that it is for; empty for any node that does not exist yet."""
 
     def state(self, now: float) -> str:
-        """The state in one word."""
         if self.used_by:
             return "used"
         return "expired" if self.expires is not None and now >= self.expires else "good"
@@ -57,7 +54,7 @@ class BootstrapToken:
 async def create(
     access: Access, urls: Sequence[str], *, lifetime: float | None, description: str, node: str = ""
 ) -> JoinToken:
-    """A token with which one machine joins the servers at ``urls``, as the node of that name if given.
+    """A token with which one machine joins the servers at ``urls``, as this node if given.
     Raises ``StatusError``, ``TransportError``."""
     async with _reached(access) as api:
         now = SystemClock().now()
@@ -91,13 +88,12 @@ async def create(
 
 
 async def list_tokens(access: Access) -> list[BootstrapToken]:
-    """All tokens."""
     async with _reached(access) as api:
         return [_token_of(each) for each in await _all(api)]
 
 
 async def revoke(access: Access, identifier: str) -> bool:
-    """Revoke a token. Returns whether it existed."""
+    """Returns whether it existed."""
     async with _reached(access) as api:
         found = await api.find(Secret, f"bootstrap-token-{identifier}", _NAMESPACE)
         if found is None:

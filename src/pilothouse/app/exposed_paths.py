@@ -1,10 +1,9 @@
-"""Paths of the machine that every container sees, as ``--expose-path`` names them.
+"""Paths of the machine that every container sees read-only, as ``--expose-path`` names them.
 
     checked_paths((Path("/opt/java"),), private=(Path("/var/lib/pilothouse"),))       # or StartError
 
-They are shown read-only. What is a container's own everywhere (`/tmp`, `/proc`), the machine's devices and
-sockets, and what would show the node's own folders are refused: a pod that needs those uses a
-``hostPath``.
+Refused are folders that every container has of its own (`/tmp`, `/proc`), the machine's devices and sockets,
+and the node's own folders: a pod that needs those uses a ``hostPath``.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from typing import Final
 from pilothouse.app.options import StartError
 
 _OWN: Final = ("/", "/etc", "/home", "/root", "/tmp", "/var")
-"""Of which every container has its own; parts of them may be shown."""
+"""Every container has its own; parts of them may be shown."""
 _NEVER: Final = ("/dev", "/proc", "/run", "/sys", "/var/run")
 
 

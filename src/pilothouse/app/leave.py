@@ -2,15 +2,10 @@
 
     await leave(DepartureOptions(data=folder, admin=access, patience=300), say=print)
 
-1. While the agent runs: the Node is cordoned and its pods are evicted, as disruption budgets allow. The
-  node's own certificate permits that.
-2. The agent is stopped, and pods that still run are stopped.
-3. The Node object is deleted, if an administrator's kubeconfig is given: a node may not do that itself, or it
-  could come back without its taints.
-4. Kubeconfig, key and certificate are removed, and the node's data. Volumes and images stay unless a flag
-  says otherwise.
-
-It can be interrupted anywhere and run again.
+With its own certificate the node is cordoned and its pods are evicted, as disruption budgets allow. The agent
+and the remaining pods are stopped. The Node object is deleted, if an administrator's kubeconfig is given: a
+node may not do that itself, or it could come back without its taints. Then its credentials and data are
+removed; volumes and images stay unless a flag says otherwise. It can be interrupted anywhere and run again.
 """
 
 from __future__ import annotations
@@ -60,8 +55,6 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True, kw_only=True)
 class DepartureOptions:
-    """The flags of the command."""
-
     data: Path
     admin: Access | None = None
     """An administrator's kubeconfig, to delete the Node."""
@@ -74,7 +67,7 @@ class DepartureOptions:
 
 
 async def leave(options: DepartureOptions, *, say: Say) -> None:
-    """Do all of it. Raises ``StartError``; what was done until then stays done."""
+    """Raises ``StartError``; what was done until then stays done."""
     identity = NodeCredentials(options.data)
     name = _name(identity)
     clock = SystemClock()
@@ -136,8 +129,7 @@ def _running_agent(data: Path) -> plane_registry.RegistryEntry | None:
 def _without_agent(data: Path) -> Iterator[None]:
     """Keep agents from starting on the folder. Raises ``StartError`` if one runs."""
     try:
-        # The lock is removed with the rest; an agent that starts then creates another, and finds no
-        # kubeconfig.
+        # The lock is removed with the rest; an agent that starts then finds no kubeconfig.
         lock = os.open(DataFolder(data).node / "agent.lock", os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
     except FileNotFoundError:
         yield

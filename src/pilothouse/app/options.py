@@ -37,8 +37,6 @@ class AuditOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class ApiServerOptions:
-    """How to run an API server."""
-
     data: Path
     host: str = "127.0.0.1"
     port: int = 6443
@@ -124,6 +122,14 @@ def default_data() -> Path:
     home = os.environ.get("XDG_DATA_HOME")
     base = Path(home) if home and Path(home).is_absolute() else Path.home() / ".local" / "share"
     return base / "pilothouse"
+
+
+def read_text(file: Path) -> str:
+    """A text file that a flag names. Raises ``StartError``."""
+    try:
+        return read_file(file).decode()
+    except UnicodeDecodeError as problem:
+        raise StartError(f"{file} is not UTF-8: {problem}") from None
 
 
 def read_file(file: Path) -> bytes:

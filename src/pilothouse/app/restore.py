@@ -1,7 +1,5 @@
 """Restores a control plane from a backup: its objects into a store, its keys into a folder or that store.
 
-    restored = await restore(file, data, "sqlite", EtcdOptions(), EncryptionKeys(), adopts_volumes=False)
-
 The backup is verified before anything is written, and compared with the result at the end. A data folder gets
 its ``format`` last: until then no server accepts it. Everything is as before except the identity
 (``restored_identity``).
@@ -39,8 +37,6 @@ from pilothouse.store.restore import Lifetime, NotEmpty, differences, restore_en
 
 @dataclass(frozen=True)
 class Restored:
-    """The result of a restore."""
-
     backup: SavedBackup
     keys: int
     """How many of its entries are keys of the control plane."""
@@ -56,11 +52,10 @@ async def restore(
     *,
     adopts_volumes: bool,
 ) -> Restored:
-    """``sealing`` opens the control plane's keys where they go into a folder; everything else stays as it is.
-
+    """``sealing`` decrypts the control plane's keys for a folder; everything else stays encrypted.
     ``adopts_volumes``: it replaces the original, which must not run.
 
-    Raises ``StartError`` with what is wrong; then nothing has been made that a server would take for good.
+    Raises ``StartError``; then nothing is left that a server would use.
     """
     try:
         backup = await asyncio.to_thread(check, file)

@@ -1,11 +1,7 @@
 """The identity of a restored control plane: never that of the original.
 
-    identity = RestoredIdentity.of(entries, adopts_volumes=False)
-    identity.given(saved)                       # kube-system with another uid; other entries unchanged
-    living_owner(entries, identity)             # the folder of a node agent that uses its volumes
-
-Volumes refer to their control plane by this uid (``node.volumes.volume_owners``). A restored one leaves those
-of the original alone, or takes them over if it replaces it.
+Volumes refer to their control plane by the uid of kube-system (``node.volumes.volume_owners``). A restored
+one leaves those of the original alone, or takes them over if it replaces it.
 """
 
 from __future__ import annotations
@@ -30,8 +26,6 @@ _VOLUMES: Final = f"{ROOT}persistentvolumes/"
 
 @dataclass(frozen=True)
 class RestoredIdentity:
-    """The uid of a restored control plane."""
-
     uid: str
     original: str
     """The uid of the original; empty if it had none."""
@@ -40,7 +34,6 @@ class RestoredIdentity:
 
     @classmethod
     def of(cls, entries: Iterable[Saved], *, adopts_volumes: bool) -> RestoredIdentity:
-        """A random one."""
         found = next((saved for saved in entries if saved.key == _KEY), None)
         if found is None:
             return cls(new_uid(), "")

@@ -5,9 +5,8 @@
     running(folder)                                 # the report of one that runs, else None
     holder(folder)                                  # the process that holds the lock
 
-The lock is held by ``up`` and by each of its child processes. So the folder is not free before the last of
-them has ended, even if ``up`` itself was killed; a report without a lock is a stale one. The lock file names
-the process of ``up``, before it writes the first report and starts anything.
+``up`` and each of its child processes hold the lock: the folder is not free before the last of them has
+ended, even if ``up`` itself was killed. The lock file names the process of ``up``, before it starts anything.
 """
 
 from __future__ import annotations
@@ -36,8 +35,6 @@ _LOOK_SECONDS = 0.05
 
 @dataclass(frozen=True)
 class ProcessReport:
-    """One of the processes."""
-
     name: str
     state: str
     pid: int
@@ -49,8 +46,6 @@ class ProcessReport:
 
 @dataclass(frozen=True)
 class UpReport:
-    """An ``up`` at one moment."""
-
     pid: int
     since: float
     url: str
@@ -154,7 +149,7 @@ def running(folder: Path) -> UpReport | None:
 
 @contextmanager
 def _lock_file(folder: Path) -> Iterator[int | None]:
-    """Open; None where there never was an ``up``."""
+    """None where there never was an ``up``."""
     try:
         descriptor = _opened(folder / _LOCK)
     except FileNotFoundError:

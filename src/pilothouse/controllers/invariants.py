@@ -203,7 +203,6 @@ PROMISES: Final[Mapping[str, tuple[Invariant, ...]]] = {
 
 
 def every() -> tuple[Invariant, ...]:
-    """All of them."""
     return tuple(each for promises in PROMISES.values() for each in promises)
 
 

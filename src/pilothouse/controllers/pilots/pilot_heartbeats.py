@@ -1,11 +1,8 @@
 """Sets ``Ready`` to ``Unknown`` on a Pilot whose pilot is silent.
 
-    Manager(…, [silent_pilots(grace=60.0)])
-
-A pilot renews its own Lease every ten seconds. What counts is when a renewal *arrives* here, never the time
-that is written in it; time in which none could have arrived does not count. Without a Lease, the last version
-of the Pilot counts. A pilot that finds its ``Ready`` to be ``Unknown`` writes it again, so that nothing has
-to be undone here.
+A pilot renews its own Lease every ten seconds. What counts is when a renewal *arrives* here, not the time in
+it; time in which none could have arrived does not count. Without a Lease, the last version of the Pilot
+counts. A pilot that finds its ``Ready`` to be ``Unknown`` writes it again.
 """
 
 from __future__ import annotations

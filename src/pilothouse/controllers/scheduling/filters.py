@@ -2,8 +2,7 @@
 
     list(obstacles(pod, place, neighbours, spread, volumes))      # empty if the pod can run there
 
-The messages are those of Kubernetes, for people and tools that know them. The first kind of obstacle is
-reported.
+The messages are those of Kubernetes. The first kind of obstacle is reported.
 """
 
 from __future__ import annotations
@@ -67,7 +66,6 @@ def obstacles(
 
 
 def remedy(obstacle: str) -> str:
-    """What would help."""
     if obstacle in _REMEDIES:
         return _REMEDIES[obstacle]
     return next(

@@ -1,12 +1,11 @@
 """The scheduler: binds each pod to the best node, or reports why there is none.
 
-    intents = scheduling(pod, world)        # a Bind; or the condition PodScheduled=False, an event, and a Wait with a remedy
+    intents = scheduling(pod, world)        # a Bind; or PodScheduled=False, an event, and a Wait
 
 Pods are scheduled one at a time (``serial``), each with all earlier pods in view, so that no capacity is used
-twice. There are no priorities (the API refuses the field) and no preemption: a pod waits until there is room.
-
-A pod with claims that wait for their first consumer is scheduled in two steps: the selected node is written
-into the claims, the pod's place there is reserved, and once the claims are bound the pod is bound too.
+twice. There are no priorities and no preemption: a pod waits until there is room. For a pod with claims that
+wait for their first consumer, the selected node is written into the claims, the pod's place there is
+reserved, and once the claims are bound the pod is bound too.
 """
 
 from __future__ import annotations
@@ -51,15 +50,14 @@ def pending(changed: Object, world: Snapshot) -> Names:
 
 def users(claim: Object, world: Snapshot) -> Names:
     """The pods that wait for a claim."""
-    waiting = world.where(Pod, "status.phase", "Pending")
     return [
         pod.key
-        for pod in waiting
+        for pod in world.where(Pod, "status.phase", "Pending")
         if pod.namespace == claim.namespace and _ours(pod) and claim.name in claims_of(pod)
     ]
 
 
-def beneficiaries(changed: Object, world: Snapshot) -> Names:
+def pods_that_may_fit(changed: Object, world: Snapshot) -> Names:
     """The pods that may fit after a pod was created or deleted: for room, affinity or even spread."""
     if not changed.spec.get("nodeName"):
         return []
@@ -74,7 +72,7 @@ def beneficiaries(changed: Object, world: Snapshot) -> Names:
 @controller(
     Pod,
     also={
-        Pod: beneficiaries,
+        Pod: pods_that_may_fit,
         Node: pending,
         PersistentVolumeClaim: users,
         PersistentVolume: pending,
@@ -121,12 +119,8 @@ def _placed(pod: Object, world: Snapshot) -> Iterator[Intent]:
     if storage.unbound:
         yield from _prepared(pod, storage.unbound, node, world.now)
         return
-    yield Bind(
-        pod,
-        node,
-        because=f"Successfully assigned {pod.namespace}/{pod.name} to {node}",
-        event="Scheduled",
-    )
+    because = f"Successfully assigned {pod.namespace}/{pod.name} to {node}"
+    yield Bind(pod, node, because=because, event="Scheduled")
 
 
 def _prepared(pod: Object, claims: Sequence[Object], node: str, now: float) -> Iterator[Intent]:
