@@ -248,6 +248,20 @@ def test_claims_that_can_not_grow_are_named_though_there_is_room_on_them() -> No
 
 
 @pytest.mark.parametrize(
+    ("size", "asked"), [("15Gi", "15Gi"), ("10Gi", "20Gi")], ids=["less", "what it has, which it may not ask"]
+)
+def test_a_pool_that_asks_for_less_lowers_the_request_that_could_not_be_met(size: str, asked: str) -> None:
+    harness, test = sailed()
+    fail_to_grow(harness, test, 1)
+    harness.edit_pool(test, "data", persistence={"size": size, "storageClass": "disks"})
+    harness.run_until_idle(test)
+    assert harness.of(PersistentVolumeClaim, CLAIM).spec["resources"]["requests"]["storage"] == asked
+    # The other one has grown, as far as anyone knows, and claims never shrink.
+    other = harness.of(PersistentVolumeClaim, f"{CLAIM[:-1]}0")
+    assert other.spec["resources"]["requests"]["storage"] == "20Gi"
+
+
+@pytest.mark.parametrize(
     ("setting", "capacity", "advice"),
     [
         ({}, 10 * GIB, "raise persistence.size of pool data (the claim has 10Gi)"),

@@ -108,11 +108,21 @@ def wait_for_nodes(observed: ObservedCluster) -> ReconcileStep | None:
 
 
 def expand_claims(observed: ObservedCluster) -> Iterator[Intent]:
-    """Expand claims that are smaller than their pool asks for."""
+    """Expand claims that are smaller than their pool asks for, and lower a request that could not be met."""
     for claim, asked in _too_small(observed):
         if not why_not_expandable(observed, claim):
             present = claim.at("spec", "resources", "requests", "storage")
             because = f"expanding claim {claim.name} from {present} to {asked}"
+            fields = {"spec": {"resources": {"requests": {"storage": asked}}}}
+            yield PatchObject(claim, fields, because=because, event="GrowVolume")
+    for claim, asked in _claims(observed):
+        present = claim.at("spec", "resources", "requests", "storage")
+        capacity = claim.at("status", "capacity", "storage")
+        if present is None or capacity is None or not failed_expansion(claim):
+            continue
+        # Not to what it has: Kubernetes takes a lower request only if it still is an expansion.
+        if parse_quantity(capacity) < parse_quantity(asked) < parse_quantity(present):
+            because = f"claim {claim.name} can't be expanded to {present}: asking for {asked} instead"
             fields = {"spec": {"resources": {"requests": {"storage": asked}}}}
             yield PatchObject(claim, fields, because=because, event="GrowVolume")
 
