@@ -7,6 +7,9 @@ from __future__ import annotations
 
 from typing import Final
 
+from pilothouse.api.objects import Object
+from pilothouse.base.rfc3339 import parse_time
+
 DIRECTORY: Final = "pilothouse.io/directory"
 LOOP: Final = "pilothouse.io/loop"
 PROVISIONERS: Final = frozenset({DIRECTORY, LOOP})
@@ -27,6 +30,11 @@ ADOPTS_VOLUMES_OF: Final = "pilothouse.io/adopts-volumes-of"
 """The annotation of the namespace kube-system with the comma-separated uids of control planes whose volumes
 this one takes over."""
 
+RESTORED_FROM: Final = "pilothouse.io/restored-from"
+"""The annotation of the namespace kube-system with the uid of the control plane whose backup this one was restored from."""
+RESTORED_AT: Final = "pilothouse.io/restored-at"
+"""The annotation of the namespace kube-system that says when that was."""
+
 PROVISIONED: Final = "pilothouse.io/Provisioned"
 """The condition of a claim that, while False, says why the chosen node can't create its volume."""
 
@@ -34,3 +42,20 @@ PROVISIONED: Final = "pilothouse.io/Provisioned"
 def volume_name(claim_uid: str) -> str:
     """The name of a claim's volume, as provisioners build it."""
     return f"pvc-{claim_uid}"
+
+
+def adopted(kube_system: Object) -> frozenset[str]:
+    """The uids of the control planes whose volumes this one takes over."""
+    uids = str(kube_system.annotations.get(ADOPTS_VOLUMES_OF) or "").split(",")
+    return frozenset(filter(None, map(str.strip, uids)))
+
+
+def original_of(volume: Object, kube_system: Object) -> str:
+    """The uid of the control plane that a volume belongs to, if this one was restored from a backup of it and
+    does not take over its volumes; else empty."""
+    original = str(kube_system.annotations.get(RESTORED_FROM) or "")
+    restored = str(kube_system.annotations.get(RESTORED_AT) or "")
+    if not original or not restored or original in adopted(kube_system):
+        return ""
+    ours = volume.annotations.get(PROVISIONED_BY) in PROVISIONERS
+    return original if ours and volume.created <= parse_time(restored) else ""

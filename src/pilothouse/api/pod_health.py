@@ -41,6 +41,20 @@ _MISSING_SOURCE: Final = re.compile(r"(^|\bin )(configmap|secret)s? ", re.IGNORE
 """How the message of a CreateContainerConfigError about one of these begins, or names a missing key."""
 
 
+_NODE_TAINT: Final = re.compile(r"\d+ node\(s\) had untolerated taint {node\.kubernetes\.io/[^}]*}(, )?")
+"""In the message of an unschedulable pod: nodes that take no pods for a condition of their own."""
+
+
+_MISSING_OBJECT: Final = re.compile(
+    r'\b(?P<kind>persistentvolumeclaim|configmap|secret) "(?P<name>[^"]+)" not found'
+)
+_KINDS: Final = {
+    "persistentvolumeclaim": "PersistentVolumeClaim",
+    "configmap": "ConfigMap",
+    "secret": "Secret",
+}
+
+
 class Trouble(msgspec.Struct, frozen=True):
     """Why a pod is not ready."""
 
@@ -100,6 +114,8 @@ def trouble(pod: Object, node: Object | None = None) -> Trouble:
         )
     if not pod.spec.get("nodeName"):
         return _without_node(pod)
+    if node is not None and not node.is_true("Ready"):
+        return _on_failed_node(pod, node)
     for status in _containers(pod):
         found = _container_trouble(pod, status)
         if found is not None:
@@ -107,9 +123,8 @@ def trouble(pod: Object, node: Object | None = None) -> Trouble:
     if phase == "Running":
         condition = pod.condition("Ready") or {}
         if condition.get("reason") == NODE_NOT_READY:
-            node = pod.spec["nodeName"]
-            remedy = f"bring node {node} back, or if it is gone for good: kubectl delete node {node}"
-            return Trouble(NODE_NOT_READY, f"{name} is on node {node}, which is not ready", remedy)
+            place = pod.spec["nodeName"]
+            return Trouble(NODE_NOT_READY, f"{name} is on node {place}, which is not ready", _back(place))
         said = _words(condition.get("reason"), condition.get("message"))
         sentence = f"{name} runs but is not ready{said and f': {said}'}{_ended_before(pod, condition)}"
         return Trouble(
@@ -123,6 +138,23 @@ def trouble(pod: Object, node: Object | None = None) -> Trouble:
         sentence,
         f"bring the node back, or if it is gone for good: {_kubectl('delete', pod)} --force",
     )
+
+
+def _on_failed_node(pod: Object, node: Object) -> Trouble:
+    condition = node.condition("Ready") or {}
+    said = str(condition.get("message") or "it has not reported yet")
+    remedy = (
+        f"see to what the node reports: kubectl describe node {node.name}"
+        if condition.get("status") == "False"
+        else _back(node.name)
+    )
+    return Trouble(
+        NODE_NOT_READY, f"pod {pod.name} is on node {node.name}, which is not ready: {said}", remedy
+    )
+
+
+def _back(node: str) -> str:
+    return f"bring node {node} back, or if it is gone for good: kubectl delete node {node}"
 
 
 def _ending(pod: Object, on: Object | None) -> Trouble:
@@ -156,12 +188,18 @@ def _without_node(pod: Object) -> Trouble:
         if condition.get("reason") == WAITING_FOR_VOLUMES or "persistentvolumeclaim" in said.lower():
             remedy = f"see to the pod's claims: kubectl describe pvc -n {pod.namespace}"
             return Trouble(WAITING_FOR_VOLUMES, f"pod {pod.name} has no node yet: {said}", remedy)
-        remedy = (
-            "add a node that fits, or ask for less in the pod template (requests, selectors, "
-            "affinity, tolerations)"
-        )
-        return Trouble("Unschedulable", f"pod {pod.name} has no node: {said}", remedy)
+        return Trouble("Unschedulable", f"pod {pod.name} has no node: {said}", _fit(said))
     return Trouble("PodPending", f"pod {pod.name} has no node yet", "a scheduler has to run")
+
+
+def _fit(said: str) -> str:
+    """What would help a pod that fits no node, for these reasons."""
+    rest = _NODE_TAINT.sub("", said)
+    others = "add a node that fits, or ask for less in the pod template (requests, selectors, affinity, tolerations)"
+    if rest == said:
+        return others
+    nodes = "see why these nodes take no pods: kubectl describe nodes"
+    return f"{nodes}; {others}" if re.search(r": \d", rest) else nodes
 
 
 def _containers(pod: Object) -> Iterator[Mapping[str, Any]]:
@@ -222,6 +260,9 @@ def _remedy(pod: Object, reason: str, message: str) -> str:
     # An unknown user or a missing command has this reason too; then the message says what helps.
     if reason == "CreateContainerConfigError" and _MISSING_SOURCE.search(message):
         return "make the ConfigMap or Secret that the container refers to, with the key that it names"
+    if reason == "FailedMount" and (missing := _MISSING_OBJECT.search(message)):
+        kind = _KINDS[missing["kind"]]
+        return f"create {kind} {missing['name']} in namespace {pod.namespace}, or correct its name in the pod's volumes"
     return _REMEDIES.get(reason, f"see more: {_kubectl('describe', pod)}")
 
 

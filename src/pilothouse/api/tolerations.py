@@ -14,6 +14,17 @@ from pilothouse.api.objects import Object
 
 Taint = Mapping[str, Any]
 UNSCHEDULABLE: Final = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
+NOT_READY: Final = "node.kubernetes.io/not-ready"
+UNREACHABLE: Final = "node.kubernetes.io/unreachable"
+CONDITION_TAINTS: Final = {
+    NOT_READY: "Ready",
+    UNREACHABLE: "Ready",
+    "node.kubernetes.io/memory-pressure": "MemoryPressure",
+    "node.kubernetes.io/disk-pressure": "DiskPressure",
+    "node.kubernetes.io/pid-pressure": "PIDPressure",
+    "node.kubernetes.io/network-unavailable": "NetworkUnavailable",
+}
+"""Keys of the taints that follow from a condition of the node."""
 
 
 def tolerates(pod: Object, taint: Taint) -> bool:

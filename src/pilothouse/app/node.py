@@ -27,6 +27,7 @@ from pilothouse.aio.task_group import together
 from pilothouse.app import memory_tuning
 from pilothouse.app.graceful_shutdown import ShutdownRequest
 from pilothouse.app.inherited_sockets import inherited_sockets
+from pilothouse.app.node_announcement import announce_readiness
 from pilothouse.app.open_files import raise_open_files
 from pilothouse.app.options import StartError, explain
 from pilothouse.app.parent_pipe import when_closed
@@ -134,7 +135,7 @@ async def run(options: NodeOptions, *, announce: Callable[[str], None]) -> None:
             work = {
                 "agent": agent.run(),
                 "serving certificate": certificate.run(),
-                "announcing": _announce(agent, certificate, settings, announce),
+                "announcing": announce_readiness(agent.registration, certificate.issued, settings, announce),
             }
             if options.joined is not None:
                 work["renewing"] = NodeCertificateRenewal(api, settings.name, options.joined, clock).run()
@@ -243,12 +244,3 @@ def _network(
         raise StartError(str(problem)) from None
     except OSError as problem:
         raise StartError(f"{settings.data} can't be written: {explain(problem)}") from None
-
-
-async def _announce(
-    agent: Agent, certificate: ServingCertificate, settings: NodeSettings, announce: Callable[[str], None]
-) -> None:
-    await certificate.issued()
-    agent.registration.refresh()
-    await agent.registration.registered()
-    announce(f"node {settings.name} is ready at {settings.address}")

@@ -33,6 +33,8 @@ STEADY = 60.0
 """Seconds after which the back-off of a restarted process is reset."""
 PAGES = "health and metrics are at "
 """How a controller-manager announces the address of its pages."""
+WHY_NOT_READY = " is not ready: "
+"""How a node announces why it is not ready yet, after its name."""
 HUNG_SECONDS = 5.0
 """How long a hung process has to exit before it is killed."""
 LARGEST_LOG = 10 * 1024 * 1024

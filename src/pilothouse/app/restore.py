@@ -76,7 +76,7 @@ async def restore(
 
 def _identity(file: Path, adopts_volumes: bool) -> RestoredIdentity:
     """Raises ``StartError`` if it would take over the volumes of a running control plane."""
-    identity = RestoredIdentity.of(_read(file), adopts_volumes=adopts_volumes)
+    identity = RestoredIdentity.of(_read(file), adopts_volumes=adopts_volumes, now=time.time())
     if data := living_owner(_read(file), identity):
         raise StartError(
             f"a node agent of the control plane in the backup {file} is running here, on {data}, and uses "

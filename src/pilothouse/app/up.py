@@ -28,7 +28,14 @@ from pilothouse.app.graceful_shutdown import ShutdownRequest
 from pilothouse.app.inherited_sockets import bind_sockets, flags_of
 from pilothouse.app.options import StartError
 from pilothouse.app.plane_registry import registered
-from pilothouse.app.processes import PAGES, ProcessFailed, ProcessSpec, ProcessSupervisor, truncate_log
+from pilothouse.app.processes import (
+    PAGES,
+    WHY_NOT_READY,
+    ProcessFailed,
+    ProcessSpec,
+    ProcessSupervisor,
+    truncate_log,
+)
 from pilothouse.app.up_state import ProcessReport, UpReport
 from pilothouse.client.access import AccessError
 from pilothouse.client.single_request import RequestFailed
@@ -312,7 +319,13 @@ class _Up:
                 for each in healths
             ),
             manager=self._manager_address(),
+            node_problem=self._node_problem(),
         )
+
+    def _node_problem(self) -> str:
+        """Why the node is not ready, as it last said; empty if it is, or has not said anything yet."""
+        lines = self._supervisors["node"].health.lines
+        return lines[-1].partition(WHY_NOT_READY)[2] if lines else ""
 
     def _manager_address(self) -> str:
         found = (line.partition(PAGES)[2] for line in self._supervisors["controller-manager"].health.lines)

@@ -52,10 +52,12 @@ class UpReport:
     node: str
     keep: bool
     ready: float
-    """Seconds from its start until the node was ready; 0 before that."""
+    """Seconds from its start until all processes had started; 0 before that."""
     roles: tuple[ProcessReport, ...]
     manager: str = ""
     """The address of the controller-manager's metrics, as HOST:PORT; empty until it is known."""
+    node_problem: str = ""
+    """Why the node is not ready; empty if it is, or has not started yet."""
 
 
 class FolderHolder(msgspec.Struct, frozen=True):

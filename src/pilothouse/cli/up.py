@@ -178,8 +178,13 @@ def _welcome(report: UpReport, folder: DataFolder) -> None:
     example = Path("examples/kubernetes/hello.yaml")
     data = "" if _is_default(folder.path) else f" --data {folder.path}"
     program = _program()
+    node = (
+        f"the node {report.node} is not ready: {escape_control_characters(report.node_problem)}"
+        if report.node_problem
+        else f"the node {report.node} was ready after {report.ready:.1f} s."
+    )
     lines = [
-        f"Pilothouse is up at {report.url}; the node {report.node} was ready after {report.ready:.1f} s.",
+        f"Pilothouse is up at {report.url}; {node}",
         "",
         "In another terminal:",
         f"  export KUBECONFIG={folder.admin_kubeconfig}",

@@ -22,7 +22,7 @@ from typing import Any, Final
 from pilothouse.api.kind_names import Lease, Node, Pod
 from pilothouse.api.objects import Object, Tree
 from pilothouse.api.pod_health import NODE_NOT_READY
-from pilothouse.api.tolerations import fits
+from pilothouse.api.tolerations import CONDITION_TAINTS, NOT_READY, UNREACHABLE, fits
 from pilothouse.base.rfc3339 import format_time, parse_time
 from pilothouse.meta.conditions import condition_is, find_condition, with_condition
 from pilothouse.runtime.controller import Names, controller
@@ -33,16 +33,9 @@ LEASES: Final = "kube-node-lease"
 GRACE: Final = 50.0
 _LOOK: Final = 1.0
 TOLERATED: Final = 300.0
-UNREACHABLE: Final = "node.kubernetes.io/unreachable"
-NOT_READY: Final = "node.kubernetes.io/not-ready"
 _OURS: Final = frozenset({UNREACHABLE, NOT_READY})
 _SILENT: Final = "NodeStatusUnknown"
-_SAID: Final = {
-    "MemoryPressure": "node.kubernetes.io/memory-pressure",
-    "DiskPressure": "node.kubernetes.io/disk-pressure",
-    "PIDPressure": "node.kubernetes.io/pid-pressure",
-    "NetworkUnavailable": "node.kubernetes.io/network-unavailable",
-}
+_SAID: Final = {kind: key for key, kind in CONDITION_TAINTS.items() if kind != "Ready"}
 """Taints by the conditions that a node reports."""
 _CORDONED: Final = "node.kubernetes.io/unschedulable"
 _KEPT: Final = frozenset({UNREACHABLE, NOT_READY, _CORDONED, *_SAID.values()})

@@ -10,8 +10,7 @@ reserved, and once the claims are bound the pod is bound too.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from pilothouse.api.kind_names import (
@@ -105,15 +104,17 @@ def _placed(pod: Object, world: Snapshot) -> Iterator[Intent]:
         return
     near = PodAffinityState(pod, found, {one.name: one.labels for one in world.all(Namespace)})
     spread = TopologySpread(pod, found)
-    fitting, reasons = [], Counter[str]()
+    fitting: list[NodeInfo] = []
+    blocked: dict[str, list[Object]] = {}
     for place in found:
-        if against := list(obstacles(pod, place, near, spread, storage)):
-            reasons.update(against)
-        else:
+        against = list(obstacles(pod, place, near, spread, storage))
+        for obstacle in against:
+            blocked.setdefault(obstacle, []).append(place.node)
+        if not against:
             fitting.append(place)
     if not fitting:
-        advice = "; ".join(dict.fromkeys(remedy(one) for one, _ in reasons.most_common()))
-        yield from _stuck(pod, _unschedulable_text(found, reasons), advice or "add a node", world.now)
+        advice = _advice(blocked) or "add a node"
+        yield from _stuck(pod, _unschedulable_text(found, blocked), advice, world.now)
         return
     node = best(pod, fitting, near, spread).name
     if storage.unbound:
@@ -170,10 +171,16 @@ def _set_condition(pod: Object, reason: str, message: str, now: float) -> Iterat
         yield SetStatus(pod, {**pod.status, "conditions": conditions}, because=message)
 
 
-def _unschedulable_text(found: Sequence[NodeInfo], reasons: Counter[str]) -> str:
+def _advice(blocked: Mapping[str, Sequence[Object]]) -> str:
+    """What would help, the most common obstacle first."""
+    by_count = sorted(blocked.items(), key=lambda each: -len(each[1]))
+    return "; ".join(dict.fromkeys(remedy(obstacle, nodes) for obstacle, nodes in by_count))
+
+
+def _unschedulable_text(found: Sequence[NodeInfo], blocked: Mapping[str, Sequence[Object]]) -> str:
     if not found:
         return "no nodes available to schedule pods"
-    counts = ", ".join(sorted(f"{count} {reason}" for reason, count in reasons.items()))
+    counts = ", ".join(sorted(f"{len(nodes)} {reason}" for reason, nodes in blocked.items()))
     return f"0/{len(found)} nodes are available: {counts}."
 
 

@@ -118,9 +118,13 @@ class VolumePlanExecutor:
                 said = f"node {self._node}: {message}"
                 self._event(claim, "ProvisioningFailed", said, True)
                 fields = claim_statuses.not_provisioned(claim.status, "ProvisioningFailed", said, now)
-            case ExpandVolume(claim):
-                self._event(claim, "VolumeResizeFailed", message, True)
-                fields = claim_statuses.not_grown(claim.status, message, now)
+            case ExpandVolume(planned, _, size):
+                self._event(planned, "VolumeResizeFailed", message, True)
+                fresh = await self._fresh(planned)
+                if fresh is None:
+                    return []
+                claim = fresh
+                fields = claim_statuses.not_grown(claim.status, size, message, now)
             case ModifyVolume(claim, _, attributes):
                 self._event(claim, "VolumeModifyFailed", message, True)
                 fields = claim_statuses.not_modified(claim.status, attributes, message, now)
@@ -130,6 +134,11 @@ class VolumePlanExecutor:
                     self._event(volume, "VolumeFailedDelete", message, True)
                 return []
         return [] if claim_statuses.says_so(claim.status, fields) else [await self._say(claim, fields)]
+
+    async def _fresh(self, claim: Object) -> Object | None:
+        """A claim as the server has it: the step that failed may have written to it. None if it is gone."""
+        fresh = await self._api.find(PersistentVolumeClaim, claim.name, claim.namespace)
+        return fresh if fresh is not None and fresh.uid == claim.uid else None
 
     async def _make(self, step: ProvisionVolume) -> list[Object]:
         claim = step.claim
