@@ -119,10 +119,13 @@ class ServerVersion:
 class Api:
     """A server, as its clients see it."""
 
-    def __init__(self, transport: Transport, rng: Random, *, manager: str) -> None:
-        """``manager`` is who fields are credited to."""
+    def __init__(
+        self, transport: Transport, rng: Random, *, manager: str, wait_for_server: bool = True
+    ) -> None:
+        """``manager`` is who fields are credited to; without ``wait_for_server`` a request to a server that can't be reached
+        is not repeated until its deadline."""
         self._transport = transport
-        self._retrying = RetryingTransport(transport, rng)
+        self._retrying = RetryingTransport(transport, rng, wait_for_server=wait_for_server)
         self._manager = manager
 
     async def get(
@@ -371,7 +374,7 @@ def _object(noun: KindName, answer: ClientResponse) -> Object:
     try:
         return Object(noun, answer.body)
     except ValueError as problem:
-        raise BadAnswer(f"the server's answer is no {noun.kind}: {problem}") from None
+        raise BadAnswer(f"the server's answer is not a {noun.kind}: {problem}") from None
 
 
 def encoded(body: Body) -> bytes:

@@ -5,7 +5,8 @@
 
 * A server that says when to come back (429 or 503 with ``Retry-After``) has not carried the request out: it is sent again
   after that time, whatever it is. A pod's disruption budget is no such case: evictions that it forbids are the caller's.
-* A request that was not sent is sent again.
+* A request that was not sent is sent again, unless ``wait_for_server`` is False: a command at a terminal fails at once if
+  its server can't be reached.
 * A request that was cut off, or met a 503 without more, is sent again only if it is idempotent, so that a second time
   changes nothing and the answer means the same. Otherwise ``OutcomeUnknown`` is raised: read before you write again.
 
@@ -50,9 +51,10 @@ class DeadlineExceeded(TransportError):
 class RetryingTransport:
     """Sends requests until they are answered for good."""
 
-    def __init__(self, transport: Transport, rng: Random) -> None:
+    def __init__(self, transport: Transport, rng: Random, *, wait_for_server: bool = True) -> None:
         self._transport = transport
         self._rng = rng
+        self._wait_for_server = wait_for_server
         self._warned: dict[str, None] = {}
 
     async def send(
@@ -68,7 +70,7 @@ class RetryingTransport:
         while True:
             lasting = left()
             if lasting <= 0:
-                raise NotSent(f"{call.method} {call.path} is not sent: the term of leading is over")
+                raise NotSent(f"{call.method} {call.path} is not sent: this process no longer leads")
             end = min(began + deadline, loop.time() + lasting)
             try:
                 async with asyncio.timeout_at(end):
@@ -86,7 +88,7 @@ class RetryingTransport:
                 problem: Exception = broken
                 pause = self._pause(attempt)
             except NotSent as unsent:
-                problem, pause = unsent, self._pause(attempt)
+                problem, pause = unsent, self._pause(attempt) if self._wait_for_server else -1
             else:
                 self._tell(answer)
                 if answer.status < 300:
