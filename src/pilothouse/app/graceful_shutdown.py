@@ -68,7 +68,7 @@ class ShutdownRequest:
         """Take the three steps."""
         server.leave()
         if delay:
-            log.info("told to stop: no longer ready, serving for another %g s", delay)
+            log.info("stopping: no longer ready, serving for another %g s", delay)
             await unless(asyncio.sleep(delay), self.hurried.wait())
         if not await unless(server.finish(grace), self.hurried.wait()):
             await server.finish(0)

@@ -82,7 +82,7 @@ def namespaces(namespace: Object, world: Snapshot) -> Iterator[Intent]:
         yield Wait(
             "ContentRemains",
             because=_told(remaining),
-            remedy=f"have whoever set them remove the finalizers {', '.join(held)}" if held else "",
+            remedy=f"have their controllers remove the finalizers {', '.join(held)}" if held else "",
             seconds=_LATER,
         )
         return
@@ -119,9 +119,14 @@ def _conditions(namespace: Object, remaining: list[Object], now: float, refused:
             "ResourcesDiscovered",
             "All resources successfully discovered",
         ),
-        (REFUSED, "True", "ContentDeletionFailed", f"Nothing is deleted while something refuses: {refused}")
+        (
+            REFUSED,
+            "True",
+            "ContentDeletionFailed",
+            f"Nothing is deleted, since deletion is refused: {refused}",
+        )
         if refused
-        else (REFUSED, "False", "ContentDeleted", "All content is asked to go, or gone"),
+        else (REFUSED, "False", "ContentDeleted", "All content is deleted or being deleted"),
     ):
         conditions = with_condition(
             conditions, {"type": kind, "status": status, "reason": reason, "message": message}, now=moment

@@ -211,8 +211,7 @@ def _conditions(pilot: Object, known: InstanceFacts, usage: DiskUsage | None, no
             EDITED,
             True,
             "NotByItsCluster",
-            "The configuration in spec is not what this Pilot's cluster has written: "
-            "the database goes on without it until its next start. Change the cluster instead, which puts this right.",
+            "The configuration in spec was not written by this Pilot's cluster: the database runs without it until its next start. Change the cluster instead; it then restores this spec.",
         )
     if not known.desired.decommission:
         return without_condition(conditions, "Decommissioned")
@@ -220,14 +219,14 @@ def _conditions(pilot: Object, known: InstanceFacts, usage: DiskUsage | None, no
         if _was_empty(conditions, generation):
             # Nothing comes to a node that is down, or that is excluded from the moment it starts.
             return conditions
-        say("Decommissioned", False, "Unknown", "The database is down, so nobody knows what is left on it.")
+        say("Decommissioned", False, "Unknown", "The database is down, so what is left on it is unknown.")
     elif seen.left is None or known.observed != generation:
         # What was seen before it was asked for says nothing of what may still come.
-        say("Decommissioned", False, "NodeDecommissioning", "What is left on it has not been looked at yet.")
+        say("Decommissioned", False, "NodeDecommissioning", "What is left on it has not been checked yet.")
     elif seen.left:
         say("Decommissioned", False, "NodeDecommissioning", seen.left)
     else:
-        what = seen.surplus or "Nothing of the cluster's data is here."
+        what = seen.surplus or "No data of the cluster is left here."
         say("Decommissioned", True, "NodeDecommissioned", what)
     return conditions
 

@@ -9,7 +9,7 @@ from pilothouse.api.kind_names import Pilot, Pod
 from pilothouse.api.objects import Object, Tree
 from pilothouse.controllers.elasticsearch.cluster_controller import elasticsearch_clusters
 
-WHY = "the replica of shard 0 of logs has no place: es-test-data-1: the node is above the low watermark"
+WHY = "the replica of shard 0 of logs can't be allocated: es-test-data-1: the node is above the low watermark"
 
 
 def sailed(health: str, shards: Tree) -> tuple[ElasticsearchHarness, Object]:

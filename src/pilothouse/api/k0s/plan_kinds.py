@@ -10,7 +10,7 @@ from pilothouse.meta.kind import Column, Kind, Resource
 from pilothouse.meta.schema.struct_schemas import schema_of
 
 _AGE: Final = Column(
-    name="Age", type="date", path=".metadata.creationTimestamp", description="How long it has been there."
+    name="Age", type="date", path=".metadata.creationTimestamp", description="Time since it was created."
 )
 
 PLAN: Final = Kind(
@@ -35,7 +35,7 @@ PLAN: Final = Kind(
     ),
     selectable={"status.state": ".status.state"},
     validate=check_plan,
-    unattended="no controller carries out Plans yet: it is stored, and no machine is updated",
+    unattended="no controller carries out Plans yet: it is stored, but no machine is updated",
 )
 CONTROL_NODE: Final = Kind(
     group=v1beta2.GROUP,
@@ -55,7 +55,7 @@ CONTROL_NODE: Final = Kind(
         ),
         _AGE,
     ),
-    unattended="no controller acts on ControlNodes yet: it is stored, and nothing comes of it",
+    unattended="no controller acts on ControlNodes yet: it is stored, but has no effect",
 )
 UPDATE_CONFIG: Final = Kind(
     group=v1beta2.GROUP,
@@ -68,18 +68,20 @@ UPDATE_CONFIG: Final = Kind(
     status=True,
     columns=(
         Column(name="Channel", path=".spec.channel", description="The channel it follows."),
-        Column(name="Strategy", path=".spec.upgradeStrategy.type", description="How it finds its time."),
+        Column(name="Strategy", path=".spec.upgradeStrategy.type", description="How its time is chosen."),
         Column(
             name="Available", path=".status.availableVersion", description="The version that was offered."
         ),
         Column(
-            name="Last Check", type="date", path=".status.lastCheckTime", description="When it last asked."
+            name="Last Check", type="date", path=".status.lastCheckTime", description="When it last checked."
         ),
         _AGE,
-        Column(name="Server", path=".spec.updateServer", description="Whom it asks.", priority=1),
+        Column(
+            name="Server", path=".spec.updateServer", description="The server that it checks.", priority=1
+        ),
     ),
     validate=check_update_config,
-    unattended="no controller follows UpdateConfigs yet: it is stored, and no Plan comes of it",
+    unattended="no controller follows UpdateConfigs yet: it is stored, but no Plan is created",
 )
 
 

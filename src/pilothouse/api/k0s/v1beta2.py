@@ -163,7 +163,7 @@ class Condition(Fields):
 
     type: Annotated[str, doc("What it is about.", min_length=1)]
     status: Annotated[Literal["True", "False", "Unknown"], doc("Whether it holds.")]
-    observed_generation: Annotated[Int64 | None, doc("The generation of the spec that it speaks of.")] = None
+    observed_generation: Annotated[Int64 | None, doc("The generation of the spec that it is about.")] = None
     last_transition_time: Annotated[Time | None, doc("When the status last changed.")] = None
     reason: Annotated[str, doc("Why, in one word for programs.")] = ""
     message: Annotated[str, doc("Why, in a sentence for people, and what would help.")] = ""
@@ -272,7 +272,7 @@ class UpdateConfigStatus(Fields):
     observed_generation: Annotated[
         Int64 | None, doc("The generation of the spec that was last acted on.")
     ] = None
-    last_check_time: Annotated[Time | None, doc("When the channel was last asked.")] = None
+    last_check_time: Annotated[Time | None, doc("When the channel was last checked.")] = None
     available_version: Annotated[str | None, doc("The version that it offered.")] = None
     conditions: Annotated[
         tuple[Condition, ...], doc("What holds and what does not.", map_keys=("type",))

@@ -85,7 +85,7 @@ def _stored_only() -> Iterator[Kind]:
         default=workloads.default_deployment,
         status_metadata=("annotations",),
         validate=workloads.validate_deployment,
-        unattended="no controller acts on Deployments yet: it is stored, and no pod comes of it",
+        unattended="no controller acts on Deployments yet: it is stored, but no pod is created",
         **replicated,
     )
     yield native(
@@ -99,7 +99,7 @@ def _stored_only() -> Iterator[Kind]:
         default=workloads.default_template,
         prepare_create=_prepare_replicas,
         validate=workloads.validate_replica_set,
-        unattended="no controller acts on ReplicaSets yet: it is stored, and no pod comes of it",
+        unattended="no controller acts on ReplicaSets yet: it is stored, but no pod is created",
         **replicated,
     )
     yield native(
@@ -115,7 +115,7 @@ def _stored_only() -> Iterator[Kind]:
         default=workloads.default_daemon_set,
         prepare_create=_prepare_daemons,
         validate=workloads.validate_daemon_set,
-        unattended="no controller acts on DaemonSets yet: it is stored, and no pod comes of it",
+        unattended="no controller acts on DaemonSets yet: it is stored, but no pod is created",
     )
 
 

@@ -55,7 +55,7 @@ def resources() -> tuple[Resource, ...]:
         default=default_job,
         prepare_create=_select_own_pods,
         validate=validate_job,
-        unattended="no controller runs Jobs yet: it is stored, and no pod comes of it",
+        unattended="no controller runs Jobs yet: it is stored, but no pod is created",
     )
     cron_jobs = native(
         "batch",
@@ -69,7 +69,7 @@ def resources() -> tuple[Resource, ...]:
         columns=_CRON_COLUMNS,
         default=default_cron_job,
         validate=validate_cron_job,
-        unattended="no controller runs CronJobs yet: it is stored, and no Job comes of it",
+        unattended="no controller runs CronJobs yet: it is stored, but no Job is created",
     )
     return single(jobs), single(cron_jobs)
 
@@ -279,7 +279,7 @@ _JOB_COLUMNS: Final = (
 _CRON_COLUMNS: Final = (
     NAME,
     column("Schedule", "When jobs are due.", at("spec", "schedule")),
-    column("Timezone", "Whose clock the schedule goes by.", at("spec", "timeZone", missing=NONE)),
+    column("Timezone", "The time zone of the schedule.", at("spec", "timeZone", missing=NONE)),
     column(
         "Suspend",
         "Whether no more jobs are made.",

@@ -25,7 +25,7 @@ from pilothouse.meta.schema.struct_schemas import schema_of
 
 CATEGORIES: Final = ("all", "pilothouse")
 AGE: Final = Column(
-    name="Age", type="date", path=".metadata.creationTimestamp", description="How long it has been there."
+    name="Age", type="date", path=".metadata.creationTimestamp", description="Time since it was created."
 )
 
 _STRICT: Final = UpdateRules(frozen=None, volumes_grow=False)
@@ -105,7 +105,9 @@ _PAUSED: Final = Column(
     description="Set while nothing is changed.",
     priority=1,
 )
-_HEALTH: Final = Column(name="Health", path=".status.health", description="The cluster's own opinion.")
+_HEALTH: Final = Column(
+    name="Health", path=".status.health", description="The health that the cluster reports."
+)
 _REPLICAS: Final = (
     Column(name="Ready", type="integer", path=".status.readyReplicas", description="Nodes that are ready."),
     Column(name="Nodes", type="integer", path=".status.replicas", description="Nodes that there are."),
@@ -114,7 +116,7 @@ _PROGRESS: Final = (
     _condition("Available", "Available", "Whether it serves."),
     _condition("Progressing", "Progressing", "Whether something is being changed."),
 )
-_DEGRADED: Final = _condition("Degraded", "Degraded", "Whether something is amiss that may need you.")
+_DEGRADED: Final = _condition("Degraded", "Degraded", "Whether something is wrong that may need you.")
 _WIDE: Final = (
     Column(name="Running", path=".status.version", description="The lowest version that runs.", priority=1),
     _PAUSED,
@@ -179,7 +181,7 @@ ELASTICSEARCH_V1ALPHA1: Final = Kind(
     protected=protected,
     validate_name=names.label,
 )
-_NO_CASSANDRA: Final = "no controller acts on CassandraClusters yet: it is stored, and no pod comes of it"
+_NO_CASSANDRA: Final = "no controller acts on CassandraClusters yet: it is stored, but no pod is created"
 CASSANDRA_V1BETA1: Final = Kind(
     group=GROUP,
     version=v1beta1.VERSION,
@@ -238,7 +240,7 @@ PILOT_V1BETA1: Final = Kind(
     schema=pilot_schema(),
     status=True,
     columns=(
-        Column(name="Phase", path=".status.phase", description="Where the instance is in its life."),
+        Column(name="Phase", path=".status.phase", description="The phase of the instance."),
         *_PILOT_CONDITIONS,
         Column(name="Version", path=".status.version", description="The version that runs."),
         AGE,

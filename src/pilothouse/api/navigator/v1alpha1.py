@@ -52,7 +52,7 @@ class ElasticsearchNodePool(Fields):
     persistence: Annotated[
         PersistenceConfig | None, doc("The nodes' volumes; absent means that data goes with the pod.")
     ] = None
-    scheduler_name: Annotated[str, doc("Who places the pods; empty means the default scheduler.")] = ""
+    scheduler_name: Annotated[str, doc("The scheduler of the pods; empty means the default scheduler.")] = ""
 
 
 class ElasticsearchClusterSpec(Fields):
@@ -65,7 +65,7 @@ class ElasticsearchClusterSpec(Fields):
             "The image that the pilot is taken from. Needed here, except by a cluster made without in v1beta1."
         ),
     ] = None
-    security_context: Annotated[SecurityContext | None, doc("As whom Elasticsearch runs.")] = None
+    security_context: Annotated[SecurityContext | None, doc("The user that Elasticsearch runs as.")] = None
     paused: Annotated[bool, doc("Nothing is changed while set.")] = False
     image: Annotated[
         ImageSpec | None,
@@ -96,7 +96,7 @@ class ElasticsearchClusterStatus(Fields):
         tuple[ClusterCondition, ...], doc("What holds and what does not.", map_keys=("type",))
     ] = ()
     node_pools: Annotated[dict[str, NodePoolStatus], doc("The pools, by name.")] = field(default_factory=dict)
-    health: Annotated[Health | None, doc("The cluster's own opinion; absent means unknown.")] = None
+    health: Annotated[Health | None, doc("The health that the cluster reports; absent means unknown.")] = None
 
 
 class ElasticsearchCluster(ApiObject, kw_only=True):
@@ -120,7 +120,7 @@ class CassandraNodePool(Fields):
     rack: Annotated[str | None, doc("The rack of the nodes; the pool's name if absent.")] = None
     datacenter: Annotated[str, doc("The datacenter of the nodes.")] = "navigator-default-datacenter"
     resources: Annotated[ResourceRequirements | None, doc("What each node asks for and may use.")] = None
-    scheduler_name: Annotated[str, doc("Who places the pods; empty means the default scheduler.")] = ""
+    scheduler_name: Annotated[str, doc("The scheduler of the pods; empty means the default scheduler.")] = ""
 
 
 class CassandraClusterSpec(Fields):
@@ -133,7 +133,7 @@ class CassandraClusterSpec(Fields):
             "The image that the pilot is taken from. Needed here, except by a cluster made without in v1beta1."
         ),
     ] = None
-    security_context: Annotated[SecurityContext | None, doc("As whom Cassandra runs.")] = None
+    security_context: Annotated[SecurityContext | None, doc("The user that Cassandra runs as.")] = None
     paused: Annotated[bool, doc("Nothing is changed while set.")] = False
     image: Annotated[
         ImageSpec | None,
@@ -177,9 +177,7 @@ class PilotSpec(Fields):
     decommission: Annotated[
         bool | None, doc("Move all data off this instance and say so in the condition Decommissioned.")
     ] = None
-    in_service: Annotated[
-        bool | None, doc("The opposite of decommission, for those who think of it that way round.")
-    ] = None
+    in_service: Annotated[bool | None, doc("The opposite of decommission.")] = None
     elasticsearch: Annotated[PilotElasticsearch | None, doc("For an Elasticsearch instance.")] = None
 
 

@@ -50,7 +50,7 @@ class ClusterCondition(Fields):
         str, doc("What it is about: Available, Progressing, Degraded, Paused or Secured.", min_length=1)
     ]
     status: Annotated[ConditionStatus, doc("Whether it holds.")]
-    observed_generation: Annotated[Int64 | None, doc("The generation of the spec that it speaks of.")] = None
+    observed_generation: Annotated[Int64 | None, doc("The generation of the spec that it is about.")] = None
     last_transition_time: Annotated[Time | None, doc("When the status last changed.")] = None
     reason: Annotated[str, doc("Why, in one word for programs.")] = ""
     message: Annotated[str, doc("Why, in a sentence for people, and what would help.")] = ""
@@ -92,12 +92,12 @@ class ElasticsearchNodePool(Fields):
         PersistenceConfig | None,
         doc("The nodes' volumes, which can grow; absent means that data goes with the pod."),
     ] = None
-    scheduler_name: Annotated[str, doc("Who places the pods; empty means the default scheduler.")] = ""
+    scheduler_name: Annotated[str, doc("The scheduler of the pods; empty means the default scheduler.")] = ""
     config: Annotated[
         dict[str, Any], doc("Settings for elasticsearch.yml, on top of those of the cluster.")
     ] = field(default_factory=dict)
     heap_size: Annotated[
-        Quantity | None, doc("The heap of the Java machine; absent means half of the memory limit.")
+        Quantity | None, doc("The heap of the Java virtual machine; absent means half of the memory limit.")
     ] = None
     affinity: Annotated[Affinity | None, doc("Nodes and neighbours that the pods need or prefer.")] = None
     tolerations: Annotated[
@@ -119,12 +119,12 @@ class ElasticsearchSecurity(Fields):
 
     certificates_secret_name: Annotated[
         str | None,
-        doc("The Secret with ca.crt, tls.crt and tls.key of the nodes; absent means that one is made."),
+        doc("The Secret with ca.crt, tls.crt and tls.key of the nodes; absent means that one is created."),
     ] = None
     users_secret_name: Annotated[
         str | None,
         doc(
-            "The Secret with the password of the user elastic, under that name; absent means that one is made."
+            "The Secret with the password of the user elastic, under that name; absent means that one is created."
         ),
     ] = None
 
@@ -136,7 +136,7 @@ class ElasticsearchClusterSpec(Fields):
     pilot_image: Annotated[
         ImageSpec | None, doc("The image that the pilot is taken from; absent means the installed one.")
     ] = None
-    security_context: Annotated[SecurityContext | None, doc("As whom Elasticsearch runs.")] = None
+    security_context: Annotated[SecurityContext | None, doc("The user that Elasticsearch runs as.")] = None
     paused: Annotated[bool, doc("Nothing is changed while set.")] = False
     image: Annotated[
         ImageSpec | None,
@@ -160,13 +160,13 @@ class ElasticsearchClusterSpec(Fields):
     )
     persistent_volume_claim_retention_policy: Annotated[
         ClaimRetentionPolicy | None,
-        doc("What becomes of volumes that no node uses any more; absent means that they are kept."),
+        doc("What happens to volumes that no node uses any more; absent means that they are kept."),
     ] = None
     security: Annotated[
         ElasticsearchSecurity | None,
         doc(
-            "Have nodes and clients talk encrypted, and as users with passwords. It stays as it is once the cluster is formed: "
-            "nodes with encryption and nodes without do not understand each other."
+            "Encrypts connections of nodes and clients, and requires users to log in. It can't be changed once the cluster is formed: "
+            "nodes with and without encryption can't talk to each other."
         ),
     ] = None
 
@@ -188,7 +188,7 @@ class FullestVolume(Fields):
 
     name: Annotated[str, doc("The claim; empty if the node has none, and its data goes with its pod.")] = ""
     node: Annotated[str, doc("The node whose data is on it: its pod and its Pilot have this name.")]
-    used_bytes: Annotated[Int64, doc("How much of it is used, by whomever.")]
+    used_bytes: Annotated[Int64, doc("How much of it is used, by all processes.")]
     capacity_bytes: Annotated[Int64, doc("Its size: what is used and what is free.")]
     used_percent: Annotated[Int32, doc("How full it is.")]
 
@@ -203,7 +203,7 @@ class ElasticsearchClusterStatus(Fields):
         tuple[ClusterCondition, ...], doc("What holds and what does not.", map_keys=("type",))
     ] = ()
     node_pools: Annotated[dict[str, NodePoolStatus], doc("The pools, by name.")] = field(default_factory=dict)
-    health: Annotated[Health | None, doc("The cluster's own opinion; absent means unknown.")] = None
+    health: Annotated[Health | None, doc("The health that the cluster reports; absent means unknown.")] = None
     version: Annotated[str | None, doc("The lowest version that any node reports.")] = None
     replicas: Annotated[Int32 | None, doc("How many nodes there are, over all pools.")] = None
     ready_replicas: Annotated[Int32 | None, doc("How many nodes are ready, over all pools.")] = None
@@ -240,12 +240,12 @@ class CassandraNodePool(Fields):
     rack: Annotated[str | None, doc("The rack of the nodes; the pool's name if absent.")] = None
     datacenter: Annotated[str, doc("The datacenter of the nodes.")] = "navigator-default-datacenter"
     resources: Annotated[ResourceRequirements | None, doc("What each node asks for and may use.")] = None
-    scheduler_name: Annotated[str, doc("Who places the pods; empty means the default scheduler.")] = ""
+    scheduler_name: Annotated[str, doc("The scheduler of the pods; empty means the default scheduler.")] = ""
     config: Annotated[dict[str, Any], doc("Settings for cassandra.yaml, on top of those of the cluster.")] = (
         field(default_factory=dict)
     )
     heap_size: Annotated[
-        Quantity | None, doc("The heap of the Java machine; absent means half of the memory limit.")
+        Quantity | None, doc("The heap of the Java virtual machine; absent means half of the memory limit.")
     ] = None
     affinity: Annotated[Affinity | None, doc("Nodes and neighbours that the pods need or prefer.")] = None
     tolerations: Annotated[
@@ -269,7 +269,7 @@ class CassandraClusterSpec(Fields):
     pilot_image: Annotated[
         ImageSpec | None, doc("The image that the pilot is taken from; absent means the installed one.")
     ] = None
-    security_context: Annotated[SecurityContext | None, doc("As whom Cassandra runs.")] = None
+    security_context: Annotated[SecurityContext | None, doc("The user that Cassandra runs as.")] = None
     paused: Annotated[bool, doc("Nothing is changed while set.")] = False
     image: Annotated[
         ImageSpec | None,
@@ -281,7 +281,7 @@ class CassandraClusterSpec(Fields):
     )
     persistent_volume_claim_retention_policy: Annotated[
         ClaimRetentionPolicy | None,
-        doc("What becomes of volumes that no node uses any more; absent means that they are kept."),
+        doc("What happens to volumes that no node uses any more; absent means that they are kept."),
     ] = None
 
 
@@ -347,9 +347,7 @@ class PilotSpec(Fields):
     decommission: Annotated[
         bool | None, doc("Move all data off this instance and say so in the condition Decommissioned.")
     ] = None
-    in_service: Annotated[
-        bool | None, doc("The opposite of decommission, for those who think of it that way round.")
-    ] = None
+    in_service: Annotated[bool | None, doc("The opposite of decommission.")] = None
     application: Annotated[
         str | None, doc("The driver that knows the database, such as elasticsearch, cassandra or redis.")
     ] = None
@@ -364,7 +362,7 @@ class PilotCondition(Fields):
         doc("What it is about: Ready, Started, Stopped, Degraded, Decommissioned, PodPresent.", min_length=1),
     ]
     status: Annotated[ConditionStatus, doc("Whether it holds.")]
-    observed_generation: Annotated[Int64 | None, doc("The generation of the spec that it speaks of.")] = None
+    observed_generation: Annotated[Int64 | None, doc("The generation of the spec that it is about.")] = None
     last_heartbeat_time: Annotated[Time | None, doc("When it was last confirmed.")] = None
     last_transition_time: Annotated[Time | None, doc("When the status last changed.")] = None
     reason: Annotated[str, doc("Why, in one word for programs.")] = ""
@@ -382,10 +380,10 @@ class ProcessExit(Fields):
     """How the database last ended."""
 
     time: Annotated[Time, doc("When it ended.")]
-    clean: Annotated[bool, doc("Set if it ended because it was asked to, and in order.")] = False
+    clean: Annotated[bool, doc("Set if it was stopped on request and ended normally.")] = False
     exit_code: Annotated[Int32 | None, doc("Its exit code; absent if a signal ended it.")] = None
     signal: Annotated[str | None, doc("The signal that ended it, such as SIGKILL.")] = None
-    out_of_memory: Annotated[bool, doc("Set if the kernel ended it for want of memory.")] = False
+    out_of_memory: Annotated[bool, doc("Set if the kernel killed it because memory ran out.")] = False
     message: Annotated[str, doc("The error lines among the last that it wrote.")] = ""
     log: Annotated[tuple[str, ...], doc("The last lines it wrote.", max_length=100)] = ()
 
@@ -394,7 +392,7 @@ class VolumeUsage(Fields):
     """How full the filesystem is that the data of an instance is on. Written when it changes by a hundredth, or passes 85, 90 or 95 %."""
 
     path: Annotated[str, doc("The folder of the data.")] = ""
-    used_bytes: Annotated[Int64, doc("How much of it is used, by whomever.")]
+    used_bytes: Annotated[Int64, doc("How much of it is used, by all processes.")]
     capacity_bytes: Annotated[Int64, doc("Its size: what is used and what is free.")]
     used_percent: Annotated[Int32, doc("How full it is.")]
 
@@ -417,7 +415,7 @@ class ReadOnlyIndices(Fields):
 class ElasticsearchClusterFacts(Fields):
     """What the leading pilot knows of the whole cluster; the controller copies it to the cluster's status."""
 
-    health: Annotated[Health | None, doc("The cluster's own opinion.")] = None
+    health: Annotated[Health | None, doc("The health that the cluster reports.")] = None
     cluster_uuid: Annotated[str | None, doc("The id that Elasticsearch gave itself.")] = field(
         name="clusterUUID", default=None
     )
@@ -478,7 +476,7 @@ class PilotStatus(Fields):
     ] = None
     phase: Annotated[
         Literal["Waiting", "PreStart", "Running", "PreStop", "Stopped"] | None,
-        doc("Where the instance is in its life."),
+        doc("The phase of the instance."),
     ] = None
     last_started_time: Annotated[Time | None, doc("When the process was last started.")] = None
     restarts: Annotated[Int32 | None, doc("How often the database was started again.")] = None

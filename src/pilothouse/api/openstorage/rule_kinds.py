@@ -19,7 +19,7 @@ from pilothouse.meta.schema.struct_schemas import schema_of
 
 _CATEGORIES: Final = ("all", "pilothouse")
 _AGE: Final = Column(
-    name="Age", type="date", path=".metadata.creationTimestamp", description="How long it has been there."
+    name="Age", type="date", path=".metadata.creationTimestamp", description="Time since it was created."
 )
 
 RULE: Final = Kind(
@@ -48,7 +48,7 @@ RULE: Final = Kind(
     ),
     selectable={"spec.enforcement": ".spec.enforcement"},
     validate=check_rule,
-    unattended="no controller evaluates AutopilotRules yet: it is stored, and nothing is measured or done",
+    unattended="no controller evaluates AutopilotRules yet: it is stored, but nothing is measured or done",
 )
 RULE_OBJECT: Final = Kind(
     group=v1alpha1.GROUP,
@@ -66,7 +66,7 @@ RULE_OBJECT: Final = Kind(
         _AGE,
     ),
     selectable={"status.state": ".status.state"},
-    unattended="no controller acts on AutopilotRuleObjects yet: it is stored, and nothing comes of it",
+    unattended="no controller acts on AutopilotRuleObjects yet: it is stored, but has no effect",
 )
 APPROVAL: Final = Kind(
     group=v1alpha1.GROUP,
@@ -89,7 +89,7 @@ APPROVAL: Final = Kind(
     ),
     selectable={"spec.approvalState": ".spec.approvalState"},
     validate=check_approval,
-    unattended="no controller acts on ActionApprovals yet: it is stored, and nothing comes of it",
+    unattended="no controller acts on ActionApprovals yet: it is stored, but has no effect",
 )
 APPLICATION_POLICY: Final = Kind(
     group=v1alpha1.GROUP,
@@ -118,7 +118,7 @@ APPLICATION_POLICY: Final = Kind(
     ),
     selectable={"spec.application": ".spec.application"},
     validate=check_application_policy,
-    unattended="no controller expands ApplicationPolicies yet: it is stored, and no AutopilotRule comes of it",
+    unattended="no controller expands ApplicationPolicies yet: it is stored, but no AutopilotRule is created",
 )
 APPLICATION_ACTION: Final = Kind(
     group=v1alpha1.GROUP,
@@ -148,7 +148,7 @@ APPLICATION_ACTION: Final = Kind(
     ),
     selectable={"spec.rule": ".spec.rule", "status.phase": ".status.phase"},
     validate=check_application_action,
-    unattended="no controller carries out ApplicationActions yet: it is stored, and nothing is done",
+    unattended="no controller carries out ApplicationActions yet: it is stored, but nothing is done",
 )
 
 

@@ -49,7 +49,7 @@ class Condition(Fields):
 
     type: Annotated[str, doc("What it is about.", min_length=1)]
     status: Annotated[Literal["True", "False", "Unknown"], doc("Whether it holds.")]
-    observed_generation: Annotated[Int64 | None, doc("The generation of the spec that it speaks of.")] = None
+    observed_generation: Annotated[Int64 | None, doc("The generation of the spec that it is about.")] = None
     last_transition_time: Annotated[Time | None, doc("When the status last changed.")] = None
     reason: Annotated[str, doc("Why, in one word for programs.")] = ""
     message: Annotated[str, doc("Why, in a sentence for people, and what would help.")] = ""

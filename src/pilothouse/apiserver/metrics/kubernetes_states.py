@@ -52,7 +52,7 @@ def _pods() -> KindMetrics:
             Measure("kube_pod_info", "A pod, where it runs and who made it.", _pod_info),
             Measure("kube_pod_created", "When it was created.", created),
             Measure("kube_pod_start_time", "When it was taken on by its node.", _at("status", "startTime")),
-            Measure("kube_pod_deletion_timestamp", "When it was told to go.", deleted),
+            Measure("kube_pod_deletion_timestamp", "When its deletion was requested.", deleted),
             Measure("kube_pod_owner", "Who owns it.", _owners),
             Measure("kube_pod_status_phase", "Where it is in its life.", _phase(_POD_PHASES)),
             Measure("kube_pod_status_ready", "Whether it is ready.", _pod_condition("Ready")),

@@ -71,7 +71,7 @@ def view_of(kind: Kind) -> KindMetrics:
         (
             Measure(f"{prefix}_info", "An object, its version and who owns it.", _info),
             Measure(f"{prefix}_created", "When it was created, in seconds since 1970.", created),
-            Measure(f"{prefix}_deletion_timestamp", "When it was told to go.", deleted),
+            Measure(f"{prefix}_deletion_timestamp", "When its deletion was requested.", deleted),
             Measure(f"{prefix}_generation", "How often its spec has changed.", generation),
             Measure(f"{prefix}_observed_generation", "The spec that was last acted on.", observed_generation),
             Measure(f"{prefix}_status_phase", "Where it is in its life.", _phase(kind.schema)),

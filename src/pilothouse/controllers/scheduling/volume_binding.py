@@ -60,7 +60,7 @@ class PodVolumeBinding:
             return NoFittingVolume(f'persistentvolumeclaim "{name}" not found', f"create the claim {name}")
         if claim.deleting:
             return NoFittingVolume(
-                f'persistentvolumeclaim "{name}" is being deleted', "create it anew once it is gone"
+                f'persistentvolumeclaim "{name}" is being deleted', "create it again once it is gone"
             )
         if claim.status.get("phase") == "Lost":
             lost = f'persistentvolumeclaim "{name}" bound to non-existent persistentvolume "{claim.spec.get("volumeName")}"'

@@ -2,7 +2,7 @@
 
     inquiry = AllocationExplain()
     if inquiry.is_due(facts, now): inquiry.learn(await node.get(EXPLAIN, filter_path=EXPLAIN_FILTER))
-    inquiry.answer                # "the replica of shard 0 of logs has no place: es-demo-data-1: the node is above the low watermark …"
+    inquiry.answer                # "the replica of shard 0 of logs can't be allocated: es-demo-data-1: the node is above the low watermark …"
 
 It is asked only of a cluster that has such shards and in which nothing moves, so that waiting does not help;
 once for each change of what there is, and now and then again, since disks fill without anybody telling. A
@@ -75,7 +75,7 @@ def explanation(answer: Mapping[str, Any]) -> str:
     told = sorted(reasons.items(), key=lambda each: (each[0] == _HAS_IT, each[1]))
     said = [f"{', '.join(sorted(names))}: {reason}" for reason, names in told[:_MOST]]
     why = "; ".join(said) or str(answer.get("allocate_explanation") or "")
-    text = f"the {copy} of shard {answer.get('shard', 0)} of {answer['index']} has no place: {why}"
+    text = f"the {copy} of shard {answer.get('shard', 0)} of {answer['index']} can't be allocated: {why}"
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
 
 

@@ -200,8 +200,8 @@ def read_only_indices(answer: Mapping[str, Any]) -> Tree | None:
 def surplus(shards: int, documents: int) -> str:
     """What is said of a node that may go and still holds copies."""
     return (
-        f"All of the cluster's data is whole on the nodes that stay. {shards} {'copy' if shards == 1 else 'copies'} of shards "
-        f"({documents} documents) are still here: each node that stays has one of its own."
+        f"All data of the cluster is on the nodes that stay. {shards} {'copy' if shards == 1 else 'copies'} of shards "
+        f"({documents} documents) are still here, since each node that stays has a copy of its own."
     )
 
 
