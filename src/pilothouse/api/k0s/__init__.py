@@ -1,6 +1,6 @@
 """``autopilot.k0sproject.io``: plans that update machines safely, and who makes them.
 
-``v1beta2`` holds the fields, ``validation`` the rules, ``plan_kinds`` puts them together.
+``v1beta2`` holds the fields, ``plan_validation`` the rules, ``plan_kinds`` puts them together.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """``autopilot.libopenstorage.org``: rules on metrics that fire corrective actions.
 
-``v1alpha1`` holds the fields, ``actions`` what can be done, ``validation`` the rules, ``rule_kinds`` puts them together.
+``v1alpha1`` holds the fields, ``actions`` what can be done, ``rule_validation`` the rules, ``rule_kinds`` puts them together.
 """
 
 from __future__ import annotations

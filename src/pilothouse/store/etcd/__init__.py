@@ -2,9 +2,9 @@
 
     store = await EtcdStore.open(["https://10.0.0.1:2379", "https://10.0.0.2:2379"], tls=Tls(ca=..., cert=..., key=...))
 
-Its gRPC is our own, on HTTP/2 of our own: ``frames``, ``headers`` (with ``huffman``), ``envelopes`` and ``outcomes`` are
-the wire, without I/O; ``exchanges`` are calls and streams, ``channel`` a connection, ``endpoint`` a member,
-``connection`` the cluster.
+Its gRPC is our own, on HTTP/2 of our own: ``http2_frames``, ``hpack`` (with ``huffman``), ``grpc_messages`` and
+``grpc_status`` are the wire, without I/O; ``http2_streams`` are calls and streams, ``channel`` a connection, ``member`` a
+member, ``cluster_connection`` the cluster.
 """
 
 from pilothouse.store.etcd.member import Tls
