@@ -24,7 +24,7 @@ _DATA = "Data folder of the node, or of `pilothouse up`."
 def image() -> None:
     """Manage the images on this machine.
 
-    Nodes fetch nothing from registries: an image is an archive or a folder that is imported here under the
+    Nodes do not pull images from registries: an image is an archive or a folder that is imported here under the
     name that pods use for it. Programs that are installed on the machine need no import: a pod names them as
     host/PROGRAM.
     """

@@ -34,6 +34,12 @@ def test_how_many_shards_are_without_a_node_and_why(kind: str) -> None:
     assert test.status["shards"]["explanation"] == WHY
 
 
+def test_a_sentence_of_elasticsearch_ends_once() -> None:
+    said = "the shard was lost; restore it from a snapshot."
+    _, test = sailed("Red", {"active": 5, "unassigned": 1, "explanation": said})
+    assert message(test, "Available").endswith(f"1 shard is unassigned; {said}")
+
+
 def test_that_shards_are_being_built() -> None:
     _, test = sailed("Yellow", {"active": 5, "initializing": 1, "unassigned": 1})
     assert "health is Yellow: 1 shard is unassigned, 1 shard is initializing." in message(test, "Progressing")

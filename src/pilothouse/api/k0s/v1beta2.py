@@ -162,11 +162,11 @@ class Condition(Fields):
     """One thing that is known about an object."""
 
     type: Annotated[str, doc("What it is about.", min_length=1)]
-    status: Annotated[Literal["True", "False", "Unknown"], doc("Whether it holds.")]
+    status: Annotated[Literal["True", "False", "Unknown"], doc("True, False or Unknown.")]
     observed_generation: Annotated[Int64 | None, doc("The generation of the spec that it is about.")] = None
     last_transition_time: Annotated[Time | None, doc("When the status last changed.")] = None
-    reason: Annotated[str, doc("Why, in one word for programs.")] = ""
-    message: Annotated[str, doc("Why, in a sentence for people, and what would help.")] = ""
+    reason: Annotated[str, doc("The reason, in one word for programs.")] = ""
+    message: Annotated[str, doc("The reason, in a sentence for people, and what would help.")] = ""
 
 
 class PlanStatus(Fields):
@@ -177,9 +177,7 @@ class PlanStatus(Fields):
     observed_generation: Annotated[
         Int64 | None, doc("The generation of the spec that runs; later changes wait for the next run.")
     ] = None
-    conditions: Annotated[
-        tuple[Condition, ...], doc("What holds and what does not.", map_keys=("type",))
-    ] = ()
+    conditions: Annotated[tuple[Condition, ...], doc("Its conditions.", map_keys=("type",))] = ()
 
 
 class Plan(ApiObject, kw_only=True):
@@ -274,9 +272,7 @@ class UpdateConfigStatus(Fields):
     ] = None
     last_check_time: Annotated[Time | None, doc("When the channel was last checked.")] = None
     available_version: Annotated[str | None, doc("The version that it offered.")] = None
-    conditions: Annotated[
-        tuple[Condition, ...], doc("What holds and what does not.", map_keys=("type",))
-    ] = ()
+    conditions: Annotated[tuple[Condition, ...], doc("Its conditions.", map_keys=("type",))] = ()
 
 
 class UpdateConfig(ApiObject, kw_only=True):

@@ -270,7 +270,7 @@ def _job_template(obj: Object) -> Any:
 
 _JOB_COLUMNS: Final = (
     NAME,
-    column("Status", "How the job is doing.", _state),
+    column("Status", "The state of the job.", _state),
     column("Completions", "Pods that succeeded, of those wanted.", _completions),
     column("Duration", "How long it took, or has taken so far.", _duration),
     AGE,

@@ -191,7 +191,7 @@ _COLUMNS: Final = (
     NAME,
     AGE,
     column("SignerName", "The requested signer.", at("spec", "signerName", missing=NONE)),
-    column("Requestor", "Who asked.", at("spec", "username")),
+    column("Requestor", "The requester.", at("spec", "username")),
     column("RequestedDuration", "How long the certificate is to last.", _requested),
     column("Condition", "Pending, approved, denied, failed or issued.", _state),
 )

@@ -98,9 +98,7 @@ _SPEC: Final[dict[str, FieldSupport]] = {
     ),
     "shareProcessNamespace": _no("each container has process ids of its own", "true"),
     "securityContext": _YES,
-    "imagePullSecrets": _roughly(
-        "nodes fetch nothing from registries: images are imported, so no credentials are needed"
-    ),
+    "imagePullSecrets": _roughly("nodes do not pull images: they are imported, so no credentials are needed"),
     "hostname": _YES,
     "subdomain": _YES,
     "affinity": _YES,
@@ -212,7 +210,7 @@ _VOLUME: Final[dict[str, FieldSupport]] = {
         applies=_given,
     ),
     "image": _no("images are not mounted as volumes", applies=_given),
-    "gitRepo": _no("nodes fetch nothing; use an init container", applies=_given),
+    "gitRepo": _no("nodes do not clone repositories; use an init container", applies=_given),
     **{
         source: _no(_NO_STORAGE, applies=_given)
         for source in (

@@ -56,7 +56,7 @@ class ElasticsearchNodePool(Fields):
 
 
 class ElasticsearchClusterSpec(Fields):
-    """What the cluster should be like."""
+    """The desired state of the cluster."""
 
     version: Annotated[str, doc("The version of Elasticsearch, such as 6.8.23; a change is rolled out.")]
     pilot_image: Annotated[
@@ -92,9 +92,7 @@ class NodePoolStatus(Fields):
 class ElasticsearchClusterStatus(Fields):
     """What is known about the cluster."""
 
-    conditions: Annotated[
-        tuple[ClusterCondition, ...], doc("What holds and what does not.", map_keys=("type",))
-    ] = ()
+    conditions: Annotated[tuple[ClusterCondition, ...], doc("Its conditions.", map_keys=("type",))] = ()
     node_pools: Annotated[dict[str, NodePoolStatus], doc("The pools, by name.")] = field(default_factory=dict)
     health: Annotated[Health | None, doc("The health that the cluster reports; absent means unknown.")] = None
 
@@ -102,8 +100,8 @@ class ElasticsearchClusterStatus(Fields):
 class ElasticsearchCluster(ApiObject, kw_only=True):
     """A cluster of Elasticsearch nodes in pools."""
 
-    spec: Annotated[ElasticsearchClusterSpec, doc("What the cluster should be like.")]
-    status: Annotated[ElasticsearchClusterStatus | None, doc("What is known about it.")] = None
+    spec: Annotated[ElasticsearchClusterSpec, doc("The desired state of the cluster.")]
+    status: Annotated[ElasticsearchClusterStatus | None, doc("The observed state.")] = None
 
 
 class CassandraNodePool(Fields):
@@ -124,7 +122,7 @@ class CassandraNodePool(Fields):
 
 
 class CassandraClusterSpec(Fields):
-    """What the cluster should be like."""
+    """The desired state of the cluster."""
 
     version: Annotated[str, doc("The version of Cassandra, such as 3.11 or 5.0.2, in quotes.")]
     pilot_image: Annotated[
@@ -145,17 +143,15 @@ class CassandraClusterSpec(Fields):
 class CassandraClusterStatus(Fields):
     """What is known about the cluster."""
 
-    conditions: Annotated[
-        tuple[ClusterCondition, ...], doc("What holds and what does not.", map_keys=("type",))
-    ] = ()
+    conditions: Annotated[tuple[ClusterCondition, ...], doc("Its conditions.", map_keys=("type",))] = ()
     node_pools: Annotated[dict[str, NodePoolStatus], doc("The pools, by name.")] = field(default_factory=dict)
 
 
 class CassandraCluster(ApiObject, kw_only=True):
     """A cluster of Cassandra nodes in racks and datacenters."""
 
-    spec: Annotated[CassandraClusterSpec, doc("What the cluster should be like.")]
-    status: Annotated[CassandraClusterStatus | None, doc("What is known about it.")] = None
+    spec: Annotated[CassandraClusterSpec, doc("The desired state of the cluster.")]
+    status: Annotated[CassandraClusterStatus | None, doc("The observed state.")] = None
 
 
 class PilotPlugin(Fields):
@@ -172,7 +168,7 @@ class PilotElasticsearch(Fields):
 
 
 class PilotSpec(Fields):
-    """What the instance should be like."""
+    """The desired state of the instance."""
 
     decommission: Annotated[
         bool | None, doc("Move all data off this instance and say so in the condition Decommissioned.")
@@ -184,13 +180,11 @@ class PilotSpec(Fields):
 class PilotCondition(Fields):
     """One thing that is known about an instance."""
 
-    type: Annotated[
-        str, doc("What it is about: Ready, Started, Stopped, Decommissioned, PodPresent.", min_length=1)
-    ]
-    status: Annotated[ConditionStatus, doc("Whether it holds.")]
+    type: Annotated[str, doc("The type: Ready, Started, Stopped, Decommissioned, PodPresent.", min_length=1)]
+    status: Annotated[ConditionStatus, doc("True, False or Unknown.")]
     last_transition_time: Annotated[Time | None, doc("When the status last changed.")] = None
-    reason: Annotated[str, doc("Why, in one word for programs.")] = ""
-    message: Annotated[str, doc("Why, in a sentence for people.")] = ""
+    reason: Annotated[str, doc("The reason, in one word for programs.")] = ""
+    message: Annotated[str, doc("The reason, in a sentence for people.")] = ""
 
 
 class PilotPluginStatus(Fields):
@@ -219,9 +213,7 @@ class PilotCassandraStatus(Fields):
 class PilotStatus(Fields):
     """What is known about the instance."""
 
-    conditions: Annotated[
-        tuple[PilotCondition, ...], doc("What holds and what does not.", map_keys=("type",))
-    ] = ()
+    conditions: Annotated[tuple[PilotCondition, ...], doc("Its conditions.", map_keys=("type",))] = ()
     elasticsearch: Annotated[PilotElasticsearchStatus | None, doc("For an Elasticsearch instance.")] = None
     cassandra: Annotated[PilotCassandraStatus | None, doc("For a Cassandra instance.")] = None
 
@@ -229,5 +221,5 @@ class PilotStatus(Fields):
 class Pilot(ApiObject, kw_only=True):
     """One instance of a database, and the pilot process beside it. It has the name of its pod."""
 
-    spec: Annotated[PilotSpec, doc("What the instance should be like.")] = PilotSpec()
-    status: Annotated[PilotStatus | None, doc("What is known about it.")] = None
+    spec: Annotated[PilotSpec, doc("The desired state of the instance.")] = PilotSpec()
+    status: Annotated[PilotStatus | None, doc("The observed state.")] = None

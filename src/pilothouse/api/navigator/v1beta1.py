@@ -46,14 +46,12 @@ class ClaimRetentionPolicy(Fields):
 class ClusterCondition(Fields):
     """One thing that is known about a cluster."""
 
-    type: Annotated[
-        str, doc("What it is about: Available, Progressing, Degraded, Paused or Secured.", min_length=1)
-    ]
-    status: Annotated[ConditionStatus, doc("Whether it holds.")]
+    type: Annotated[str, doc("The type: Available, Progressing, Degraded, Paused or Secured.", min_length=1)]
+    status: Annotated[ConditionStatus, doc("True, False or Unknown.")]
     observed_generation: Annotated[Int64 | None, doc("The generation of the spec that it is about.")] = None
     last_transition_time: Annotated[Time | None, doc("When the status last changed.")] = None
-    reason: Annotated[str, doc("Why, in one word for programs.")] = ""
-    message: Annotated[str, doc("Why, in a sentence for people, and what would help.")] = ""
+    reason: Annotated[str, doc("The reason, in one word for programs.")] = ""
+    message: Annotated[str, doc("The reason, in a sentence for people, and what would help.")] = ""
 
 
 class NodePoolStatus(Fields):
@@ -99,7 +97,7 @@ class ElasticsearchNodePool(Fields):
     heap_size: Annotated[
         Quantity | None, doc("The heap of the Java virtual machine; absent means half of the memory limit.")
     ] = None
-    affinity: Annotated[Affinity | None, doc("Nodes and neighbours that the pods need or prefer.")] = None
+    affinity: Annotated[Affinity | None, doc("Nodes and other pods that the pods require or prefer.")] = None
     tolerations: Annotated[
         tuple[Toleration, ...],
         doc("Taints that don't keep the pods off a machine.", list_type="atomic", max_length=100),
@@ -130,7 +128,7 @@ class ElasticsearchSecurity(Fields):
 
 
 class ElasticsearchClusterSpec(Fields):
-    """What the cluster should be like."""
+    """The desired state of the cluster."""
 
     version: Annotated[str, doc("The version of Elasticsearch, such as 8.17.0; a change is rolled out.")]
     pilot_image: Annotated[
@@ -199,9 +197,7 @@ class ElasticsearchClusterStatus(Fields):
     observed_generation: Annotated[
         Int64 | None, doc("The generation of the spec that was last acted on.")
     ] = None
-    conditions: Annotated[
-        tuple[ClusterCondition, ...], doc("What holds and what does not.", map_keys=("type",))
-    ] = ()
+    conditions: Annotated[tuple[ClusterCondition, ...], doc("Its conditions.", map_keys=("type",))] = ()
     node_pools: Annotated[dict[str, NodePoolStatus], doc("The pools, by name.")] = field(default_factory=dict)
     health: Annotated[Health | None, doc("The health that the cluster reports; absent means unknown.")] = None
     version: Annotated[str | None, doc("The lowest version that any node reports.")] = None
@@ -222,8 +218,8 @@ class ElasticsearchClusterStatus(Fields):
 class ElasticsearchCluster(ApiObject, kw_only=True):
     """A cluster of Elasticsearch nodes in pools."""
 
-    spec: Annotated[ElasticsearchClusterSpec, doc("What the cluster should be like.")]
-    status: Annotated[ElasticsearchClusterStatus | None, doc("What is known about it.")] = None
+    spec: Annotated[ElasticsearchClusterSpec, doc("The desired state of the cluster.")]
+    status: Annotated[ElasticsearchClusterStatus | None, doc("The observed state.")] = None
 
 
 class CassandraNodePool(Fields):
@@ -247,7 +243,7 @@ class CassandraNodePool(Fields):
     heap_size: Annotated[
         Quantity | None, doc("The heap of the Java virtual machine; absent means half of the memory limit.")
     ] = None
-    affinity: Annotated[Affinity | None, doc("Nodes and neighbours that the pods need or prefer.")] = None
+    affinity: Annotated[Affinity | None, doc("Nodes and other pods that the pods require or prefer.")] = None
     tolerations: Annotated[
         tuple[Toleration, ...],
         doc("Taints that don't keep the pods off a machine.", list_type="atomic", max_length=100),
@@ -263,7 +259,7 @@ class CassandraNodePool(Fields):
 
 
 class CassandraClusterSpec(Fields):
-    """What the cluster should be like."""
+    """The desired state of the cluster."""
 
     version: Annotated[str, doc("The version of Cassandra, such as 3.11 or 5.0.2, in quotes.")]
     pilot_image: Annotated[
@@ -291,9 +287,7 @@ class CassandraClusterStatus(Fields):
     observed_generation: Annotated[
         Int64 | None, doc("The generation of the spec that was last acted on.")
     ] = None
-    conditions: Annotated[
-        tuple[ClusterCondition, ...], doc("What holds and what does not.", map_keys=("type",))
-    ] = ()
+    conditions: Annotated[tuple[ClusterCondition, ...], doc("Its conditions.", map_keys=("type",))] = ()
     node_pools: Annotated[dict[str, NodePoolStatus], doc("The pools, by name.")] = field(default_factory=dict)
     version: Annotated[str | None, doc("The lowest version that any node reports.")] = None
     replicas: Annotated[Int32 | None, doc("How many nodes there are, over all pools.")] = None
@@ -303,8 +297,8 @@ class CassandraClusterStatus(Fields):
 class CassandraCluster(ApiObject, kw_only=True):
     """A cluster of Cassandra nodes in racks and datacenters."""
 
-    spec: Annotated[CassandraClusterSpec, doc("What the cluster should be like.")]
-    status: Annotated[CassandraClusterStatus | None, doc("What is known about it.")] = None
+    spec: Annotated[CassandraClusterSpec, doc("The desired state of the cluster.")]
+    status: Annotated[CassandraClusterStatus | None, doc("The observed state.")] = None
 
 
 class PilotConfiguration(Fields):
@@ -359,14 +353,14 @@ class PilotCondition(Fields):
 
     type: Annotated[
         str,
-        doc("What it is about: Ready, Started, Stopped, Degraded, Decommissioned, PodPresent.", min_length=1),
+        doc("The type: Ready, Started, Stopped, Degraded, Decommissioned, PodPresent.", min_length=1),
     ]
-    status: Annotated[ConditionStatus, doc("Whether it holds.")]
+    status: Annotated[ConditionStatus, doc("True, False or Unknown.")]
     observed_generation: Annotated[Int64 | None, doc("The generation of the spec that it is about.")] = None
     last_heartbeat_time: Annotated[Time | None, doc("When it was last confirmed.")] = None
     last_transition_time: Annotated[Time | None, doc("When the status last changed.")] = None
-    reason: Annotated[str, doc("Why, in one word for programs.")] = ""
-    message: Annotated[str, doc("Why, in a sentence for people, and what would help.")] = ""
+    reason: Annotated[str, doc("The reason, in one word for programs.")] = ""
+    message: Annotated[str, doc("The reason, in a sentence for people, and what would help.")] = ""
 
 
 class RunningConfiguration(Fields):
@@ -479,18 +473,16 @@ class PilotStatus(Fields):
         doc("The phase of the instance."),
     ] = None
     last_started_time: Annotated[Time | None, doc("When the process was last started.")] = None
-    restarts: Annotated[Int32 | None, doc("How often the database was started again.")] = None
+    restarts: Annotated[Int32 | None, doc("How often the database was restarted.")] = None
     configuration: Annotated[RunningConfiguration | None, doc("What the database does run with.")] = None
     last_exit: Annotated[ProcessExit | None, doc("How the database last ended.")] = None
     version: Annotated[str | None, doc("The version of the database that runs.")] = None
     volume: Annotated[VolumeUsage | None, doc("The volume of its data; absent means unknown.")] = None
-    conditions: Annotated[
-        tuple[PilotCondition, ...], doc("What holds and what does not.", map_keys=("type",))
-    ] = ()
+    conditions: Annotated[tuple[PilotCondition, ...], doc("Its conditions.", map_keys=("type",))] = ()
 
 
 class Pilot(ApiObject, kw_only=True):
     """One instance of a database, and the pilot process beside it. It has the name of its pod."""
 
-    spec: Annotated[PilotSpec, doc("What the instance should be like.")] = PilotSpec()
-    status: Annotated[PilotStatus | None, doc("What is known about it.")] = None
+    spec: Annotated[PilotSpec, doc("The desired state of the instance.")] = PilotSpec()
+    status: Annotated[PilotStatus | None, doc("The observed state.")] = None

@@ -48,11 +48,11 @@ class Condition(Fields):
     """One thing that is known about an object."""
 
     type: Annotated[str, doc("What it is about.", min_length=1)]
-    status: Annotated[Literal["True", "False", "Unknown"], doc("Whether it holds.")]
+    status: Annotated[Literal["True", "False", "Unknown"], doc("True, False or Unknown.")]
     observed_generation: Annotated[Int64 | None, doc("The generation of the spec that it is about.")] = None
     last_transition_time: Annotated[Time | None, doc("When the status last changed.")] = None
-    reason: Annotated[str, doc("Why, in one word for programs.")] = ""
-    message: Annotated[str, doc("Why, in a sentence for people, and what would help.")] = ""
+    reason: Annotated[str, doc("The reason, in one word for programs.")] = ""
+    message: Annotated[str, doc("The reason, in a sentence for people, and what would help.")] = ""
 
 
 class SelectorRequirement(Fields):
@@ -155,9 +155,7 @@ class AutopilotRuleStatus(Fields):
         Int64 | None, doc("The generation of the spec that was last acted on.")
     ] = None
     objects: Annotated[Int64 | None, doc("How many objects it watches.")] = None
-    conditions: Annotated[
-        tuple[Condition, ...], doc("What holds and what does not.", map_keys=("type",))
-    ] = ()
+    conditions: Annotated[tuple[Condition, ...], doc("Its conditions.", map_keys=("type",))] = ()
 
 
 class AutopilotRule(ApiObject, kw_only=True):
@@ -287,9 +285,7 @@ class ApplicationPolicyStatus(Fields):
         Int64 | None, doc("The generation of the spec that was last acted on.")
     ] = None
     rules: Annotated[tuple[ExpandedRule, ...], doc("The rules that were made.", map_keys=("policy",))] = ()
-    conditions: Annotated[
-        tuple[Condition, ...], doc("What holds and what does not.", map_keys=("type",))
-    ] = ()
+    conditions: Annotated[tuple[Condition, ...], doc("Its conditions.", map_keys=("type",))] = ()
 
 
 class ApplicationPolicy(ApiObject, kw_only=True):
@@ -342,9 +338,7 @@ class ApplicationActionStatus(Fields):
     start_time: Annotated[Time | None, doc("When it began.")] = None
     completion_time: Annotated[Time | None, doc("When it was over.")] = None
     attempts: Annotated[Int64 | None, doc("How often it was tried.")] = None
-    conditions: Annotated[
-        tuple[Condition, ...], doc("What holds and what does not.", map_keys=("type",))
-    ] = ()
+    conditions: Annotated[tuple[Condition, ...], doc("Its conditions.", map_keys=("type",))] = ()
 
 
 class ApplicationAction(ApiObject, kw_only=True):
