@@ -81,7 +81,7 @@ def waited(pod_status: dict[str, Any], pod_spec: dict[str, Any] | None = None, *
             {},
             "WaitingForVolumes",
             'persistentvolumeclaim "data-web-0" can\'t be provisioned: node n1: the disk is full',
-            "see to the pod's claims: kubectl describe pvc -n default",
+            "check the pod's claims: kubectl describe pvc -n default",
         ),
         (
             {"phase": "Pending"},
@@ -172,7 +172,7 @@ def test_only_who_lacks_a_config_map_or_secret_is_told_to_make_it(message: str, 
     status = {"phase": "Pending", "containerStatuses": [{"name": "app", **state}]}
     wait = waited(status, {"nodeName": "n1"})
     assert message in wait.because
-    assert ("make the ConfigMap or Secret" in wait.remedy) == about_a_source
+    assert ("create the ConfigMap or Secret" in wait.remedy) == about_a_source
     assert ("kubectl describe pod web-0" in wait.remedy) != about_a_source
 
 

@@ -62,4 +62,4 @@ def condition_column(
     return path_column(name, f'.status.conditions[?(@.type=="{condition}")].{field}', description, wide=wide)
 
 
-AGE: Final = path_column("Age", ".metadata.creationTimestamp", "How long it has been there.", type="date")
+AGE: Final = path_column("Age", ".metadata.creationTimestamp", "Time since it was created.", type="date")

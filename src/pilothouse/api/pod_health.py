@@ -28,14 +28,14 @@ _AT_ONCE: Final = 5.0
 _STARTING: Final = ("", "ContainerCreating", "PodInitializing")
 _REMEDIES: Final = {
     "CrashLoopBackOff": "see why it exits: kubectl logs {pod} -n {namespace} -c {container} --previous",
-    "ImagePullBackOff": "correct the image's name, or bring the image to the node",
-    "ErrImagePull": "correct the image's name, or bring the image to the node",
-    "ErrImageNeverPull": "bring what is missing to the node",
+    "ImagePullBackOff": "correct the image's name, or import the image on the node",
+    "ErrImagePull": "correct the image's name, or import the image on the node",
+    "ErrImageNeverPull": "install what is missing on the node",
     "InvalidImageName": "correct the image's name",
-    "FailedMount": "see to what the volume is made of: the claim, ConfigMap or Secret that is named",
-    "NodeStorageError": "make room on the disk of the node's data folder",
-    "NodePorts": "take another port, or end whoever has it",
-    "PodTerminating": "wait until the earlier pod of this name has ended, or see why it does not",
+    "FailedMount": "check the claim, ConfigMap or Secret that the volume refers to",
+    "NodeStorageError": "free space on the disk of the node's data folder",
+    "NodePorts": "use another port, or stop the program that has it",
+    "PodTerminating": "wait until the earlier pod of this name has ended, or check why it does not",
 }
 _MISSING_SOURCE: Final = re.compile(r"(^|\bin )(configmap|secret)s? ", re.IGNORECASE)
 """How the message of a CreateContainerConfigError about one of these begins, or names a missing key."""
@@ -164,13 +164,13 @@ def _ending(pod: Object, on: Object | None) -> Trouble:
         return Trouble(
             "PodTerminating",
             f"{sentence} and kept by its finalizers: {kept}",
-            f"whoever put {kept} there has to remove it",
+            f"have the controllers that set {kept} remove them",
         )
     node = pod.spec.get("nodeName")
     if not node:
         return Trouble("PodTerminating", sentence)
     if on is not None and on.is_true("Ready"):
-        due = f"; node {node} kills what still runs of it at {pod.deletion_timestamp}"
+        due = f"; node {node} kills its remaining containers at {pod.deletion_timestamp}"
         remedy = f"wait for that, or end it sooner: {_kubectl('delete', pod)} --grace-period=1"
         return Trouble("PodTerminating", f"{sentence}{due}", remedy)
     remedy = f"if node {node} is gone for good: {_kubectl('delete', pod)} --force"
@@ -181,15 +181,15 @@ def _without_node(pod: Object) -> Trouble:
     gates = [str(gate.get("name")) for gate in pod.spec.get("schedulingGates") or ()]
     if gates:
         sentence = f"pod {pod.name} is held back by its scheduling gates: {', '.join(gates)}"
-        return Trouble("SchedulingGated", sentence, "whoever put the gates there has to remove them")
+        return Trouble("SchedulingGated", sentence, "have the controllers that set the gates remove them")
     condition = pod.condition("PodScheduled") or {}
     if condition.get("status") == "False":
         said = str(condition.get("message") or "no node fits")
         if condition.get("reason") == WAITING_FOR_VOLUMES or "persistentvolumeclaim" in said.lower():
-            remedy = f"see to the pod's claims: kubectl describe pvc -n {pod.namespace}"
+            remedy = f"check the pod's claims: kubectl describe pvc -n {pod.namespace}"
             return Trouble(WAITING_FOR_VOLUMES, f"pod {pod.name} has no node yet: {said}", remedy)
         return Trouble("Unschedulable", f"pod {pod.name} has no node: {said}", _fit(said))
-    return Trouble("PodPending", f"pod {pod.name} has no node yet", "a scheduler has to run")
+    return Trouble("PodPending", f"pod {pod.name} has no node yet", "check that a scheduler is running")
 
 
 def _fit(said: str) -> str:
@@ -259,7 +259,7 @@ def _ended_before(pod: Object, condition: Mapping[str, Any]) -> str:
 def _remedy(pod: Object, reason: str, message: str) -> str:
     # An unknown user or a missing command has this reason too; then the message says what helps.
     if reason == "CreateContainerConfigError" and _MISSING_SOURCE.search(message):
-        return "make the ConfigMap or Secret that the container refers to, with the key that it names"
+        return "create the ConfigMap or Secret that the container refers to, with the key that it names"
     if reason == "FailedMount" and (missing := _MISSING_OBJECT.search(message)):
         kind = _KINDS[missing["kind"]]
         return f"create {kind} {missing['name']} in namespace {pod.namespace}, or correct its name in the pod's volumes"

@@ -252,9 +252,7 @@ class RequestHandler:
         except Exception:
             log.exception("%s %s failed", request.method, request.path)
             request.crashed = True
-            return refusal(
-                errors.internal("the server met a condition that it did not expect; its log says more")
-            )
+            return refusal(errors.internal("unexpected error; the log of the server has details"))
 
     def check_head(self, request: Request) -> None:
         """Raise for a request that is refused whatever its body, before the body is received."""

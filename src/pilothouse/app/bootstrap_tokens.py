@@ -48,7 +48,7 @@ class BootstrapToken:
     def state(self, now: float) -> str:
         if self.used_by:
             return "used"
-        return "expired" if self.expires is not None and now >= self.expires else "good"
+        return "expired" if self.expires is not None and now >= self.expires else "valid"
 
 
 async def create(
@@ -59,11 +59,13 @@ async def create(
     async with _reached(access) as api:
         now = SystemClock().now()
         for old in await _all(api):
-            if _token_of(old).state(now) != "good":
+            if _token_of(old).state(now) != "valid":
                 await api.delete(Secret, old.name, _NAMESPACE, uid=old.uid)
         trusted = await server_authorities.published(api)
         if not trusted:
-            raise AccessError(f"{access.url} is no pilothouse API server: machines join it by its own means")
+            raise AccessError(
+                f"{access.url} is not a pilothouse API server; machines join it by its own means"
+            )
         identifier, secret = _random(6), _random(16)
         content = {
             "token-id": identifier,
@@ -105,7 +107,7 @@ async def revoke(access: Access, identifier: str) -> bool:
 @asynccontextmanager
 async def _reached(access: Access) -> AsyncIterator[Api]:
     async with HttpTransport.open(access, SystemClock(), agent=_AGENT) as transport:
-        yield Api(transport, random.Random(), manager=_AGENT)
+        yield Api(transport, random.Random(), manager=_AGENT, wait_for_server=False)
 
 
 async def _all(api: Api) -> list[Object]:

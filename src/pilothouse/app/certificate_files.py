@@ -105,7 +105,7 @@ async def _step_in_store(
             await store.update(keys.AUTHORITY, encode(there), revision=entry.revision)
         except Conflict:
             raise StartError(
-                "someone else took a step at the same time; check the state before you try again"
+                "another command took a step at the same time; check the state before you try again"
             ) from None
     return there
 

@@ -21,7 +21,7 @@ import socket
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from pilothouse.app.options import StartError
+from pilothouse.app.options import StartError, data_path_problem
 from pilothouse.base.uids import new_uid
 from pilothouse.pki.private_files import private_folder, write_private
 
@@ -57,8 +57,8 @@ class DataFolder:
         """Create the folder if it does not exist, check that it is a data folder, and migrate it."""
         mark = path / "format"
         try:
-            if path.exists() and not path.is_dir():
-                raise StartError(f"{path} is not a folder")
+            if problem := data_path_problem(path):
+                raise StartError(problem)
             if mark.exists():
                 _migrate(mark, steps)
             elif path.exists():
@@ -66,8 +66,8 @@ class DataFolder:
             private_folder(path)
             if not mark.exists():
                 cls(path).mark(steps)
-        except OSError as problem:
-            raise StartError(f"the data folder {path} can't be used: {problem.strerror or problem}") from None
+        except OSError as error:
+            raise StartError(f"the data folder {path} can't be used: {error.strerror or error}") from None
         return cls(path)
 
     def mark(self, steps: Sequence[Step] = STEPS) -> None:

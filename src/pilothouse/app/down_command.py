@@ -73,7 +73,7 @@ class _Stopping:
         if self._told is not None:
             raise NotDown(
                 f"process {self._told.pid} has ended, but another `pilothouse up`, process "
-                f"{holder.process.pid}, has taken {self._path} since; `pilothouse down --data {self._path}` "
+                f"{holder.process.pid}, uses {self._path} now; `pilothouse down --data {self._path}` "
                 "stops that one"
             )
         self._told = holder.process

@@ -33,12 +33,12 @@ def checked_paths(paths: Iterable[Path], private: Iterable[Path]) -> tuple[Path,
 
 def _problem(path: Path, private: list[str]) -> str:
     if not path.is_absolute():
-        return "write the whole path, from / on"
+        return "the path must be absolute"
     if not path.exists():
-        return "there is no such file or folder"
+        return "no such file or folder"
     for each in {os.path.normpath(path), os.path.realpath(path)}:
         if each in _OWN:
-            return "every container has its own; name what it needs in there"
+            return "every container has its own; name a path below it"
         if any(_is_in(each, never) for never in _NEVER):
             return "these are never shown to all containers; use a hostPath volume in the pod that needs it"
         if any(_is_in(each, own) or _is_in(own, each) for own in private):

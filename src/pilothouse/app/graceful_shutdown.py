@@ -60,7 +60,7 @@ class ShutdownRequest:
     async def drain(self, server: GracefulServer, *, delay: float, grace: float) -> None:
         server.leave()
         if delay:
-            log.info("told to stop: no longer ready, serving for another %g s", delay)
+            log.info("stopping: no longer ready, serving for another %g s", delay)
             await unless(asyncio.sleep(delay), self.hurried.wait())
         if not await unless(server.finish(grace), self.hurried.wait()):
             await server.finish(0)

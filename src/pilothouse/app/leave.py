@@ -84,7 +84,7 @@ async def leave(options: DepartureOptions, *, say: Say) -> None:
     with _without_agent(options.data):
         await _end_pods(options.data, options.patience)
         if options.admin is not None:
-            async with _reached(options.admin, clock) as api:
+            async with _reached(options.admin, clock, wait_for_server=False) as api:
                 if (found := await api.find(Node, name)) is not None:
                     await api.delete(Node, name, uid=found.uid)
                     say(f"deleted the Node {name}")
@@ -114,7 +114,9 @@ def _name(identity: NodeCredentials) -> str:
     try:
         return identity.name
     except (ValueError, LookupError, TypeError):
-        raise StartError(f"{identity.kubeconfig_file} is not as `pilothouse join` wrote it") from None
+        raise StartError(
+            f"{identity.kubeconfig_file} is not a kubeconfig that `pilothouse join` wrote"
+        ) from None
 
 
 def _running_agent(data: Path) -> plane_registry.RegistryEntry | None:
@@ -150,9 +152,11 @@ async def _drain(
 ) -> None:
     """Raises ``StartError`` if pods are left, unless forced."""
     try:
-        async with _reached(load(identity.kubeconfig_file), clock) as api:
+        access = load(identity.kubeconfig_file)
+        async with _reached(access, clock, wait_for_server=False) as api:
             await api.patch(Node, name, "", {"spec": {"unschedulable": True}})
-            say(f"cordoned {name}")
+        say(f"cordoned {name}")
+        async with _reached(access, clock) as api:
             left = await _evict_all(api, name, clock, options.patience, say)
     except (StatusError, TransportError) as problem:
         if options.force:
@@ -250,6 +254,6 @@ def _remove_files(options: DepartureOptions, identity: NodeCredentials, say: Say
 
 
 @asynccontextmanager
-async def _reached(access: Access, clock: Clock) -> AsyncIterator[Api]:
+async def _reached(access: Access, clock: Clock, *, wait_for_server: bool = True) -> AsyncIterator[Api]:
     async with HttpTransport.open(access, clock, agent=AGENT) as transport:
-        yield Api(transport, random.Random(), manager=AGENT)
+        yield Api(transport, random.Random(), manager=AGENT, wait_for_server=wait_for_server)

@@ -124,6 +124,19 @@ def default_data() -> Path:
     return base / "pilothouse"
 
 
+def data_path_problem(path: Path) -> str:
+    """Why there can be no data folder at a path; empty if there is one, or can be."""
+    try:
+        if not path.exists() or path.is_dir():
+            return ""
+    except OSError as problem:
+        return f"the data folder {path} can't be used: {explain(problem)}"
+    return (
+        f"the data folder {path} is not a folder but a file; give --data a folder such as "
+        f"{default_data()}, or a path that does not exist yet"
+    )
+
+
 def read_text(file: Path) -> str:
     """A text file that a flag names. Raises ``StartError``."""
     try:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final
 
 import pilothouse
-from pilothouse.app.options import StartError, default_data
+from pilothouse.app.options import StartError, data_path_problem, default_data
 from pilothouse.app.plane_registry import RegistryEntry, Role, entries, is_trusted
 
 VARIABLE: Final = "PILOTHOUSE_DATA"
@@ -64,6 +64,8 @@ def find(wanted: WantedPlane, environ: Mapping[str, str] = os.environ) -> FoundP
     """The folder to use. Raises ``NoPlane``."""
     if named := environ.get(VARIABLE):
         data = Path(named).absolute()
+        if problem := data_path_problem(data):
+            raise NoPlane(f"{VARIABLE}: {problem}")
         return FoundPlane(data, f"which {VARIABLE} names", runs_on(data, wanted))
     if (running := find_running(wanted)) is not None:
         return running

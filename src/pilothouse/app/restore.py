@@ -136,7 +136,7 @@ async def _into_store(file: Path, backup: SavedBackup, etcd: EtcdOptions, identi
 async def _compare(store: Store, entries: Iterator[Saved]) -> None:
     if wrong := await differences(store, entries, SAVED):
         named = "; ".join(wrong[:3]) + ("; …" if len(wrong) > 3 else "")
-        raise StoreError(f"the store does not hold what was put into it: {named}")
+        raise StoreError(f"the store does not hold what was restored into it: {named}")
 
 
 def _entries(file: Path, identity: RestoredIdentity) -> Iterator[Saved]:

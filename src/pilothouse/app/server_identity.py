@@ -51,7 +51,7 @@ class ServerIdentity:
         """The authority that signs."""
         if self.authority.expiring(self.now()):
             raise UnusableError(
-                "the authority's certificate is not valid at this time; set the clock right, or replace it: "
+                "the authority's certificate is not valid at this time; correct the clock, or replace it: "
                 "see `pilothouse certs rotate-ca --help`"
             )
 

@@ -50,7 +50,7 @@ async def serving(host: str, port: int, pages: Mapping[str, Callable[[], StatusP
             there = "\n".join(sorted(pages))
             return _response(StatusPage(404, f"{request.path} not found; there is\n{there}\n"))
         if request.method not in ("GET", "HEAD"):
-            return _response(StatusPage(405, "pages can be read, with GET, and nothing else\n"))
+            return _response(StatusPage(405, "only GET is supported\n"))
         return _response(make())
 
     runner = web.ServerRunner(_BoundedServer(answer))

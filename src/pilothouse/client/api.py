@@ -117,7 +117,7 @@ class Api:
     def __init__(self, transport: Transport, rng: Random, *, manager: str) -> None:
         """``manager`` is the field manager."""
         self._transport = transport
-        self._retrying = RetryingTransport(transport, rng)
+        self._retrying = RetryingTransport(transport, rng, wait_for_server=wait_for_server)
         self._manager = manager
 
     async def get(
@@ -367,7 +367,7 @@ def _object(noun: KindName, answer: ClientResponse) -> Object:
     try:
         return Object(noun, answer.body)
     except ValueError as problem:
-        raise BadAnswer(f"the server's answer is no {noun.kind}: {problem}") from None
+        raise BadAnswer(f"the server's answer is not a {noun.kind}: {problem}") from None
 
 
 def encoded(body: Body) -> bytes:

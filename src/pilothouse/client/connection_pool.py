@@ -16,11 +16,11 @@ from functools import lru_cache
 from typing import Final, cast
 from urllib.parse import urlencode, urlsplit
 
+from pilothouse.client.connect_errors import CONNECT_SECONDS, unreachable
 from pilothouse.client.credentials import ClientIdentity
 from pilothouse.client.http_parser import AnswerReader, AnswerTooLong, MalformedAnswer
 from pilothouse.client.transport import BadAnswer, ClientRequest, ClientResponse, Interrupted, NotSent
 
-CONNECT_SECONDS: Final = 10.0
 IDLE_SECONDS: Final = 15.0
 """Less than servers wait for another request, so that it is mostly not they who close."""
 
@@ -101,10 +101,8 @@ class ConnectionPool:
                     ssl=tls,
                     server_hostname=self._server_name,
                 )
-        except TimeoutError:
-            raise NotSent(f"{self._url} can't be reached within {CONNECT_SECONDS:g} s") from None
         except OSError as problem:
-            raise NotSent(f"{self._url} can't be reached: {problem}") from problem
+            raise NotSent(unreachable(self._url, problem)) from problem
         return connection
 
     def _keep(self, connection: PooledConnection) -> None:

@@ -57,7 +57,7 @@ class DiscoveredKinds:
                 and version in (None, noun.version)
             ):
                 return noun
-        raise NoSuchKind(f"the server serves no {name}{_within(group, version)}")
+        raise NoSuchKind(f"the server does not serve {name}{_within(group, version)}")
 
     def called(self, word: str) -> KindName:
         """The kind of a word such as ``sts``, ``StatefulSet`` or ``statefulset.apps``. Raises
@@ -65,7 +65,7 @@ class DiscoveredKinds:
         for each in self.served:
             if each.is_called(word):
                 return each.noun
-        raise NoSuchKind(f"the server serves no {word}; `kubectl api-resources` lists what it serves")
+        raise NoSuchKind(f"the server does not serve {word}; `kubectl api-resources` lists what it serves")
 
 
 def _within(group: str | None, version: str | None) -> str:

@@ -86,5 +86,5 @@ class Failover:
         if self._ways[self._taken] is not way:
             return  # Others have come to the same conclusion.
         self._taken = (self._taken + 1) % len(self._ways)
-        log.warning("%s; %s is asked from here on", why, self.url)
+        log.warning("%s; using %s from here on", why, self.url)
         way.hang_up()

@@ -20,7 +20,8 @@ from yarl import URL
 
 from pilothouse.base.clock import Clock
 from pilothouse.client.access import Access
-from pilothouse.client.connection_pool import CONNECT_SECONDS, ConnectionPool
+from pilothouse.client.connect_errors import CONNECT_SECONDS, unreachable
+from pilothouse.client.connection_pool import ConnectionPool
 from pilothouse.client.credentials import ClientCredentials, ClientIdentity
 from pilothouse.client.failover import Failover
 from pilothouse.client.transport import (
@@ -47,7 +48,7 @@ async def _sent_once(
     try:
         return await handler(request)
     except _UNSENT as problem:
-        raise NotSent(f"{request.url.origin()} can't be reached: {_described(problem)}") from problem
+        raise NotSent(unreachable(str(request.url.origin()), _cause(problem))) from problem
     except _BROKEN as problem:
         raise _interrupted(request.url, problem) from problem
 
@@ -175,16 +176,15 @@ class HttpTransport:
             )
         except aiohttp.ClientError as problem:
             # ``_sent_once`` handles what goes wrong once there is a connection.
-            raise NotSent(f"{access.url} can't be asked: {_described(problem)}") from problem
+            raise NotSent(unreachable(access.url, _cause(problem))) from problem
 
 
 def _interrupted(url: URL, problem: Exception) -> Interrupted:
-    return Interrupted(f"the connection to {url.origin()} broke: {_described(problem)}")
+    return Interrupted(f"the connection to {url.origin()} broke: {str(problem) or type(problem).__name__}")
 
 
-def _described(problem: Exception) -> str:
+def _cause(problem: Exception) -> Exception:
+    """What the library has wrapped."""
     if isinstance(problem, aiohttp.ClientConnectorCertificateError):
-        return str(problem.certificate_error)
-    if isinstance(problem, aiohttp.ClientConnectorError):
-        return str(problem.os_error)
-    return str(problem) or type(problem).__name__
+        return problem.certificate_error
+    return problem.os_error if isinstance(problem, aiohttp.ClientConnectorError) else problem

@@ -119,7 +119,7 @@ class _Reader:
                 f"exec.apiVersion {version!r} is not supported: expected {' or '.join(_LOGIN_VERSIONS)}"
             )
         if config.get("interactiveMode") == "Always":
-            raise self._wrong("exec.interactiveMode Always is not supported: nobody is there to be asked")
+            raise self._wrong("exec.interactiveMode Always is not supported: there is no terminal to ask at")
         command = str(config.get("command") or "")
         if not command:
             raise self._wrong("exec.command is missing")

@@ -49,9 +49,10 @@ class DeadlineExceeded(TransportError):
 class RetryingTransport:
     """Sends requests until they are answered for good."""
 
-    def __init__(self, transport: Transport, rng: Random) -> None:
+    def __init__(self, transport: Transport, rng: Random, *, wait_for_server: bool = True) -> None:
         self._transport = transport
         self._rng = rng
+        self._wait_for_server = wait_for_server
         self._warned: dict[str, None] = {}
 
     async def send(
@@ -67,7 +68,7 @@ class RetryingTransport:
         while True:
             lasting = left()
             if lasting <= 0:
-                raise NotSent(f"{call.method} {call.path} is not sent: the term of leading is over")
+                raise NotSent(f"{call.method} {call.path} is not sent: this process no longer leads")
             end = min(began + deadline, loop.time() + lasting)
             try:
                 async with asyncio.timeout_at(end):
@@ -85,7 +86,7 @@ class RetryingTransport:
                 problem: Exception = broken
                 pause = self._pause(attempt)
             except NotSent as unsent:
-                problem, pause = unsent, self._pause(attempt)
+                problem, pause = unsent, self._pause(attempt) if self._wait_for_server else -1
             else:
                 self._log_warnings(answer)
                 if answer.status < 300:

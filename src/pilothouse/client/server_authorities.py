@@ -32,16 +32,14 @@ async def recognised(urls: Sequence[str], pins: Collection[str], clock: Clock, *
     async with HttpTransport.open(access, clock, agent=agent) as transport:
         found = await published(Api(transport, random.Random(), manager=agent))
     if not found:
-        raise AccessError(
-            f"{url} does not say by which authority it is known; is it a pilothouse API server?"
-        )
+        raise AccessError(f"{url} does not publish its certificate authority; is it a pilothouse API server?")
     try:
         known = pinned(found, pins)
     except UnusableError as problem:
         raise AccessError(f"{url}{PAGE}: {problem}") from None
     if not known:
         raise AccessError(
-            f"whoever answers at {url} is not the server that the token is for: its authority's hash is "
+            f"the server at {url} is not the one that the token is for: its authority's hash is "
             f"{' or '.join(fingerprints(found))}, the token's is {' or '.join(pins)}"
         )
     return known

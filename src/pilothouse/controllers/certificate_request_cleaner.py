@@ -57,7 +57,7 @@ def _ends(request: Object) -> Iterator[tuple[float, str]]:
                 continue
         yield _written_at(condition, request) + SETTLED_SECONDS, reason
     if issued and (until := _valid_until(issued)) is not None:
-        yield until, "its certificate has run out"
+        yield until, "its certificate has expired"
 
 
 def _written_at(condition: dict[str, str], request: Object) -> float:

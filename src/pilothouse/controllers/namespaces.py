@@ -81,7 +81,7 @@ def namespaces(namespace: Object, world: Snapshot) -> Iterator[Intent]:
         yield Wait(
             "ContentRemains",
             because=_told(remaining),
-            remedy=f"have whoever set them remove the finalizers {', '.join(held)}" if held else "",
+            remedy=f"have their controllers remove the finalizers {', '.join(held)}" if held else "",
             seconds=_LATER,
         )
         return
@@ -109,7 +109,7 @@ def _refusal(noun: KindName, one: Object) -> str:
 def _conditions(namespace: Object, remaining: list[Object], now: float, refused: str) -> list[Tree]:
     kinds = Counter(one.kind for one in remaining)
     held = Counter(finalizer for one in remaining for finalizer in one.finalizers)
-    failed = f"Nothing is deleted while something refuses: {refused}"
+    failed = f"Nothing is deleted, since deletion is refused: {refused}"
     conditions: list[Tree] = list(namespace.status.get("conditions") or ())
     for kind, is_true, reason, message in (
         (
@@ -120,7 +120,7 @@ def _conditions(namespace: Object, remaining: list[Object], now: float, refused:
         ),
         (REFUSED, True, "ContentDeletionFailed", failed)
         if refused
-        else (REFUSED, False, "ContentDeleted", "All content is asked to go, or gone"),
+        else (REFUSED, False, "ContentDeleted", "All content is deleted or being deleted"),
         (REMAINING, True, "SomeResourcesRemain", f"Remaining: {_counted(kinds)}")
         if kinds
         else (REMAINING, False, "ContentRemoved", "All content is gone"),

@@ -76,8 +76,7 @@ def node_lifecycle(node: Object, world: Snapshot) -> Iterator[Intent]:
     if deaf:
         yield Wait(
             "NobodyHeard",
-            because="no node at all reports, so its pods stay: the fault is more likely on the side of the "
-            "control plane",
+            because="no node reports, so its pods are not evicted: the fault is more likely in the control plane",
             remedy="check that the nodes run and reach the API server",
             seconds=GRACE,
         )

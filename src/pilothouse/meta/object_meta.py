@@ -58,13 +58,13 @@ class ObjectMeta(Fields):
 
     name: Annotated[str, doc("Unique within the namespace and kind; it can't be changed.")] = ""
     generate_name: Annotated[
-        str, doc("If no name is given: what the server's own choice of name begins with.")
+        str, doc("The prefix of a name that the server generates if no name is given.")
     ] = ""
-    namespace: Annotated[str, doc("The space in which the name is unique; empty for cluster-wide kinds.")] = (
-        ""
-    )
-    self_link: Annotated[str, doc("Of historical interest; never filled in.")] = ""
-    uid: Annotated[str, doc("Unique over space and time; given by the server.")] = ""
+    namespace: Annotated[
+        str, doc("The namespace in which the name is unique; empty for cluster-wide kinds.")
+    ] = ""
+    self_link: Annotated[str, doc("Deprecated; never set.")] = ""
+    uid: Annotated[str, doc("Unique over space and time; set by the server.")] = ""
     resource_version: Annotated[
         str,
         doc("Changes with every write; opaque to clients, who send it back to detect conflicting writes."),
@@ -74,10 +74,11 @@ class ObjectMeta(Fields):
         Time | None, doc("CreationTimestamp is a timestamp of when the server created the object.")
     ] = None
     deletion_timestamp: Annotated[
-        Time | None, doc("When the object was asked to go; it goes when its last finalizer is removed.")
+        Time | None,
+        doc("When the deletion of the object was requested; it is removed with its last finalizer."),
     ] = None
     deletion_grace_period_seconds: Annotated[
-        int | None, doc("How long the object may take to end gracefully.")
+        int | None, doc("How long the object may take to terminate gracefully.")
     ] = None
     labels: Annotated[dict[str, str], doc("Short keys and values to select objects by.")] = field(
         default_factory=dict
@@ -97,7 +98,7 @@ class ObjectMeta(Fields):
     finalizers: Annotated[
         tuple[str, ...],
         doc(
-            "Who has to tidy up before the object may go; each removes its own entry.",
+            "Names of controllers that have to clean up before the object is deleted; each removes its own entry.",
             list_type="set",
             merge_strategy="merge",
         ),
@@ -113,7 +114,7 @@ class ListMeta(Fields):
 
     __component__ = f"{PACKAGE}.ListMeta"
 
-    self_link: Annotated[str, doc("Of historical interest; never filled in.")] = ""
+    self_link: Annotated[str, doc("Deprecated; never set.")] = ""
     resource_version: Annotated[str, doc("The state of the store that the list shows.")] = ""
     continue_: Annotated[str, doc("Ask for the next page with this token.")] = field(
         name="continue", default=""

@@ -25,7 +25,7 @@ def _pilot(name: str, known: InstanceFacts | None, *, leads: bool, beats: int, n
     yield gauge(
         "pilothouse_pilot_leads", "Whether this pilot leads those of its cluster.", [(who, int(leads))]
     )
-    yield counter("pilothouse_pilot_heartbeats_total", "Signs of life that arrived.", [(who, beats)])
+    yield counter("pilothouse_pilot_heartbeats_total", "Heartbeats that were written.", [(who, beats)])
     if known is None:
         return
     seen = known.observation

@@ -205,10 +205,7 @@ def _conditions(pilot: Object, known: InstanceFacts, usage: DiskUsage | None, no
         say("Degraded", False, "AsExpected", "")
     conditions = without_condition(conditions, EDITED)
     if life.is_running and not known.desired.vouched and known.desired.hash != life.hash:
-        why = (
-            "The configuration in spec is not what this Pilot's cluster has written: the database goes on "
-            "without it until its next start. Change the cluster instead, which puts this right."
-        )
+        why = "The configuration in spec was not written by this Pilot's cluster: the database runs without it until its next start. Change the cluster instead; it then restores this spec."
         say(EDITED, True, "NotByItsCluster", why)
     if not known.desired.decommission:
         return without_condition(conditions, "Decommissioned")
@@ -216,14 +213,14 @@ def _conditions(pilot: Object, known: InstanceFacts, usage: DiskUsage | None, no
         if _was_empty(conditions, generation):
             # A node that is down, or excluded from its start on, gets no shards.
             return conditions
-        say("Decommissioned", False, "Unknown", "The database is down, so nobody knows what is left on it.")
+        say("Decommissioned", False, "Unknown", "The database is down, so what is left on it is unknown.")
     elif seen.left is None or known.observed != generation:
         # An observation from before the decommission does not count: shards may still come.
-        say("Decommissioned", False, "NodeDecommissioning", "What is left on it has not been looked at yet.")
+        say("Decommissioned", False, "NodeDecommissioning", "What is left on it has not been checked yet.")
     elif seen.left:
         say("Decommissioned", False, "NodeDecommissioning", seen.left)
     else:
-        what = seen.surplus or "Nothing of the cluster's data is here."
+        what = seen.surplus or "No data of the cluster is left here."
         say("Decommissioned", True, "NodeDecommissioned", what)
     return conditions
 

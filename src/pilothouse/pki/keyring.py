@@ -86,8 +86,7 @@ class Keyring:
         authority = Authority(self.authorities(now).current)
         if authority.expiring(now):
             raise UnusableError(
-                f"{self._pair('ca').certificate} is not valid at this time; set the clock right, or replace "
-                "it "
+                f"{self._pair('ca').certificate} is not valid at this time; correct the clock, or replace it "
                 "with `pilothouse certs rotate-ca`"
             )
         return authority

@@ -66,7 +66,7 @@ def _lines(result: ReconcileResult) -> Iterable[str]:
             case RequeueAfter():
                 yield f"would look again in {intent.seconds:g}s: {intent.because}"
             case RecordEvent():
-                yield f"would tell ({intent.event}): {intent.because}"
+                yield f"would record an event ({intent.event}): {intent.because}"
             case _ if each.outcome is IntentOutcome.PENDING:
                 yield f"would {intent.verb}{_whom(intent)}: {intent.because}"
 

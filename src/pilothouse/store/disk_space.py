@@ -96,7 +96,7 @@ class DiskSpace:
         if made or self._log.free_bytes >= self._reserve.size:
             self._pages_are_reserve = not made
             self.full = self._log.frugal = False
-            _log.warning("%s: there is room again, and everything is taken", self._file.parent)
+            _log.warning("%s: there is space again, and writes are accepted", self._file.parent)
 
     def _begin(self) -> None:
         if self.full:
@@ -104,9 +104,7 @@ class DiskSpace:
         self.full = self._log.frugal = True
         self._updated = 0
         _log.error(
-            "%s: the disk is full. Objects can be deleted, and changed without growing much; all else is "
-            "refused until "
-            "there is room",
+            "%s: the disk is full. Objects can be deleted, and changed without growing much; everything else is refused until there is space",
             self._file.parent,
         )
 

@@ -29,7 +29,7 @@ class StoreHealth(msgspec.Struct, frozen=True):
         if self.full:
             return (
                 "the disk is full: objects can be read, deleted, and changed without growing much; "
-                "all else is refused until there is room"
+                "everything else is refused until there is space"
             )
         return f"the last write failed: {self.failure}" if self.failure else ""
 

@@ -109,7 +109,7 @@ def test_a_version_that_no_pilot_runs_is_told_with_those_that_they_do(version: s
     harness.run_until_idle(test)
     assert harness.condition(test, "Degraded") == ("True", "VersionRefused")
     said = harness.of(ElasticsearchCluster, "test").condition("Degraded")["message"]  # type: ignore[index]
-    assert f"Elasticsearch {version}: put spec.version to one of 6.8, 7 or 8" in said
+    assert f"Elasticsearch {version}: set spec.version to a 6.8, 7 or 8 release" in said
     # No pod of it waits for an image that would not help.
     assert harness.all(StatefulSet) == []
     assert harness.condition(test, "Progressing") == ("False", "VersionRefused")

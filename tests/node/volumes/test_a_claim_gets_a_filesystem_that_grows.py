@@ -196,7 +196,7 @@ async def test_a_disk_without_room_is_told_and_nothing_is_left(mkfs: None, tmp_p
         await here.claim("data", "100Ti", "loop")
         await here.pod("db", "data")
         condition = await here.condition("data", "pilothouse.io/Provisioned")
-        assert "there is no room for 100Ti" in condition["message"]
+        assert "there is not enough space for 100Ti" in condition["message"]
         assert not list((here.data / "volumes").glob("*/disk*"))
         assert (await here.api.list(PersistentVolume)).objects == []
 
@@ -209,7 +209,7 @@ async def test_growth_without_room_is_told_and_the_volume_stays_as_it_is(mkfs: N
         before = size(path)
         await here.grow("data", "100Ti")
         condition = await here.condition("data", "NodeResizeError")
-        assert "there is no room for 100Ti" in condition["message"]
+        assert "there is not enough space for 100Ti" in condition["message"]
         assert (await here.find_claim("data")).status["capacity"] == {"storage": "320Mi"}
         assert size(path) == before
 

@@ -24,7 +24,7 @@ PLAN: Final = _V1BETA2.kind(
     ),
     selectable={"status.state": ".status.state"},
     validate=check_plan,
-    unattended="no controller carries out Plans yet: it is stored, and no machine is updated",
+    unattended="no controller carries out Plans yet: it is stored, but no machine is updated",
 )
 CONTROL_NODE: Final = _V1BETA2.kind(
     v1beta2.ControlNode,
@@ -36,21 +36,21 @@ CONTROL_NODE: Final = _V1BETA2.kind(
         ),
         AGE,
     ),
-    unattended="no controller acts on ControlNodes yet: it is stored, and nothing comes of it",
+    unattended="no controller acts on ControlNodes yet: it is stored, but has no effect",
 )
 UPDATE_CONFIG: Final = _V1BETA2.kind(
     v1beta2.UpdateConfig,
     namespaced=False,
     columns=(
         path_column("Channel", ".spec.channel", "The channel it follows."),
-        path_column("Strategy", ".spec.upgradeStrategy.type", "How it finds its time."),
+        path_column("Strategy", ".spec.upgradeStrategy.type", "How its time is chosen."),
         path_column("Available", ".status.availableVersion", "The version that was offered."),
-        path_column("Last Check", ".status.lastCheckTime", "When it last asked.", type="date"),
+        path_column("Last Check", ".status.lastCheckTime", "When it last checked.", type="date"),
         AGE,
-        path_column("Server", ".spec.updateServer", "Whom it asks.", wide=True),
+        path_column("Server", ".spec.updateServer", "The server that it checks.", wide=True),
     ),
     validate=check_update_config,
-    unattended="no controller follows UpdateConfigs yet: it is stored, and no Plan comes of it",
+    unattended="no controller follows UpdateConfigs yet: it is stored, but no Plan is created",
 )
 
 

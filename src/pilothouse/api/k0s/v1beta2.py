@@ -242,7 +242,7 @@ class UpdateConfigStatus(Fields):
     """What the last look at the channel gave."""
 
     observed_generation: ObservedGeneration = None
-    last_check_time: Annotated[Time | None, doc("When the channel was last asked.")] = None
+    last_check_time: Annotated[Time | None, doc("When the channel was last checked.")] = None
     available_version: Annotated[str | None, doc("The version that it offered.")] = None
     conditions: Conditions = ()
 

@@ -66,7 +66,7 @@ def _stored_only() -> Iterator[Kind]:
         default=workloads.default_deployment,
         status_metadata=("annotations",),
         validate=workloads.validate_deployment,
-        unattended="no controller acts on Deployments yet: it is stored, and no pod comes of it",
+        unattended="no controller acts on Deployments yet: it is stored, but no pod is created",
         **_REPLICATED,
     )
     yield native(
@@ -78,7 +78,7 @@ def _stored_only() -> Iterator[Kind]:
         default=workloads.default_template,
         prepare_create=_prepare_replicas,
         validate=workloads.validate_replica_set,
-        unattended="no controller acts on ReplicaSets yet: it is stored, and no pod comes of it",
+        unattended="no controller acts on ReplicaSets yet: it is stored, but no pod is created",
         **_REPLICATED,
     )
     yield native(
@@ -89,7 +89,7 @@ def _stored_only() -> Iterator[Kind]:
         default=workloads.default_daemon_set,
         prepare_create=_prepare_daemons,
         validate=workloads.validate_daemon_set,
-        unattended="no controller acts on DaemonSets yet: it is stored, and no pod comes of it",
+        unattended="no controller acts on DaemonSets yet: it is stored, but no pod is created",
         **_WORKLOAD,
     )
 

@@ -42,7 +42,7 @@ def resources() -> tuple[Resource, ...]:
         default=default_job,
         prepare_create=_select_own_pods,
         validate=validate_job,
-        unattended="no controller runs Jobs yet: it is stored, and no pod comes of it",
+        unattended="no controller runs Jobs yet: it is stored, but no pod is created",
     )
     cron_jobs = native(
         "batch/v1",
@@ -54,7 +54,7 @@ def resources() -> tuple[Resource, ...]:
         columns=_CRON_COLUMNS,
         default=default_cron_job,
         validate=validate_cron_job,
-        unattended="no controller runs CronJobs yet: it is stored, and no Job comes of it",
+        unattended="no controller runs CronJobs yet: it is stored, but no Job is created",
     )
     return single(jobs), single(cron_jobs)
 
@@ -255,7 +255,7 @@ def _job_template(obj: Object) -> Any:
 
 _JOB_COLUMNS: Final = (
     NAME,
-    column("Status", "How the job is doing.", _state),
+    column("Status", "The state of the job.", _state),
     column("Completions", "Pods that succeeded, of those wanted.", _completions),
     column("Duration", "How long it took, or has taken so far.", _duration),
     AGE,
@@ -264,7 +264,7 @@ _JOB_COLUMNS: Final = (
 _CRON_COLUMNS: Final = (
     NAME,
     column("Schedule", "When jobs are due.", at("spec", "schedule")),
-    column("Timezone", "Whose clock the schedule goes by.", at("spec", "timeZone", missing=NONE)),
+    column("Timezone", "The time zone of the schedule.", at("spec", "timeZone", missing=NONE)),
     column(
         "Suspend",
         "Whether no more jobs are made.",

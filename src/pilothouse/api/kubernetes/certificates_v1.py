@@ -168,8 +168,8 @@ def _requested(obj: Object, now: float) -> str:
 _COLUMNS: Final = (
     NAME,
     AGE,
-    column("SignerName", "Who is to sign.", at("spec", "signerName", missing=NONE)),
-    column("Requestor", "Who asked.", at("spec", "username")),
+    column("SignerName", "The requested signer.", at("spec", "signerName", missing=NONE)),
+    column("Requestor", "The requester.", at("spec", "username")),
     column("RequestedDuration", "How long the certificate is to last.", _requested),
-    column("Condition", "What became of it.", _state),
+    column("Condition", "Pending, approved, denied, failed or issued.", _state),
 )

@@ -153,7 +153,7 @@ def _columns(view: Any) -> tuple[Column, ...]:
         column("Reason", "Why, in a word.", seen(at("reason"))),
         column("Object", "What it happened to.", seen(_object)),
         column("Subobject", "Which part of it.", seen(at("involvedObject", "fieldPath")), wide=True),
-        column("Source", "Who noticed.", seen(_source), wide=True),
+        column("Source", "The component that reported it.", seen(_source), wide=True),
         column("Message", "What happened.", seen(lambda event, now: (event.get("message") or "").strip())),
         column("First Seen", "How long ago it first happened.", seen(_first), wide=True),
         column("Count", "How often it happened.", seen(_count), wide=True),

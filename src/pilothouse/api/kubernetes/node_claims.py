@@ -94,7 +94,9 @@ def parse_pod_range(text: str) -> Network:
     try:
         network = ip_network(text)
     except ValueError as problem:
-        raise PodRangeError(f"{text!r} is no range of addresses, such as 10.44.1.0/24: {problem}") from None
+        raise PodRangeError(
+            f"{text!r} is not a range of addresses, such as 10.44.1.0/24: {problem}"
+        ) from None
     lengths = _LENGTHS[network.version]
     if network.prefixlen not in lengths:
         raise PodRangeError(
@@ -103,7 +105,7 @@ def parse_pod_range(text: str) -> Network:
         )
     if not any(contains(each, network) for each in PRIVATE):
         raise PodRangeError(
-            f"{text} is not a private range, so it may be somebody else's: pods have addresses of "
+            f"{text} is not a private range, so it may belong to others: pods have addresses of "
             f"{', '.join(map(str, PRIVATE))}; take one such as 10.44.1.0/24"
         )
     return network
@@ -114,16 +116,16 @@ def why_no_node_address(text: str) -> str:
     try:
         address = ip_address(text)
     except ValueError:
-        return f"{text!r} is no IP address"
+        return f"{text!r} is not an IP address"
     mapped = getattr(address, "ipv4_mapped", None)
     if mapped is not None:
         return f"{text} is an IPv4 address in another form; write {mapped}"
     if getattr(address, "scope_id", None):
-        return f"{text} has a scope, which means something on one machine alone"
+        return f"{text} has a scope, which is only valid on one machine"
     if address.is_loopback:
         return ""
     if address.is_unspecified or address.is_multicast or address.is_link_local or address.is_reserved:
-        return f"{text} is no address at which one machine is reached"
+        return f"{text} is not the address of a single machine"
     return ""
 
 

@@ -58,7 +58,7 @@ ONE_RUNTIME: Final = f"{_PLAIN_PROCESS}; there are no other runtimes"
 _NO_DEVICES: Final = "nodes hand out no devices"
 _NO_STORAGE: Final = "nodes mount no storage of this kind; use a persistentVolumeClaim"
 _NO_WINDOWS: Final = "nodes run Linux"
-_NO_PRIORITY: Final = "pods have no priorities and never drive each other out"
+_NO_PRIORITY: Final = "pods have no priorities and never preempt each other"
 _FILTER: Final = (
     "unset means RuntimeDefault; Localhost profiles are in the folder seccomp of the node's data. On other "
     "architectures than x86_64 and aarch64 nothing is filtered, and the Node says so"
@@ -97,9 +97,7 @@ _SPEC: Final[dict[str, FieldSupport]] = {
     ),
     "shareProcessNamespace": _no("each container has process ids of its own", "true"),
     "securityContext": _YES,
-    "imagePullSecrets": _roughly(
-        "nodes fetch nothing from registries: images are imported, so no credentials are needed"
-    ),
+    "imagePullSecrets": _roughly("nodes do not pull images: they are imported, so no credentials are needed"),
     "hostname": _YES,
     "subdomain": _YES,
     "affinity": _YES,
@@ -214,11 +212,11 @@ _VOLUME: Final[dict[str, FieldSupport]] = {
     "downwardAPI": _YES,
     "persistentVolumeClaim": _YES,
     "ephemeral": _no(
-        "nobody makes claims for single pods; write the claim beside the pod, or use a StatefulSet",
+        "no controller creates claims for single pods; create the claim yourself, or use a StatefulSet",
         applies=_given,
     ),
     "image": _no("images are not mounted as volumes", applies=_given),
-    "gitRepo": _no("nodes fetch nothing; use an init container", applies=_given),
+    "gitRepo": _no("nodes do not clone repositories; use an init container", applies=_given),
     **{source: _no(_NO_STORAGE, applies=_given) for source in _FOREIGN_STORAGE},
 }
 

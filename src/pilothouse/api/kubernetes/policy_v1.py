@@ -51,7 +51,7 @@ _COLUMNS: Final = (
     NAME,
     column(
         "Min Available",
-        "How many have to stay.",
+        "How many must stay available.",
         lambda obj, now: str(at("spec", "minAvailable", missing="N/A")(obj, now)),
     ),
     column(
@@ -61,7 +61,7 @@ _COLUMNS: Final = (
     ),
     column(
         "Allowed Disruptions",
-        "How many may go right away.",
+        "How many may be evicted now.",
         at("status", "disruptionsAllowed", missing=0),
         type="integer",
     ),

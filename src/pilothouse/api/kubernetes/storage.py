@@ -266,7 +266,11 @@ VOLUME_COLUMNS: Final = (
         "How it can be mounted.",
         lambda obj, now: access_modes((obj.get("spec") or {}).get("accessModes")),
     ),
-    column("Reclaim Policy", "What becomes of it.", at("spec", "persistentVolumeReclaimPolicy")),
+    column(
+        "Reclaim Policy",
+        "What happens to it when its claim is deleted.",
+        at("spec", "persistentVolumeReclaimPolicy"),
+    ),
     column("Status", "Whether it is in use.", _claim_status),
     column("Claim", "The claim that has it.", _volume_claim),
     column("StorageClass", "The kind of storage.", _class),
@@ -277,8 +281,8 @@ VOLUME_COLUMNS: Final = (
 )
 CLASS_COLUMNS: Final = (
     column("Name", "The object's name.", _class_name, format="name"),
-    column("Provisioner", "Who makes the volumes.", at("provisioner")),
-    column("ReclaimPolicy", "What becomes of a volume whose claim is gone.", at("reclaimPolicy")),
+    column("Provisioner", "The provisioner that creates the volumes.", at("provisioner")),
+    column("ReclaimPolicy", "What happens to a volume whose claim is deleted.", at("reclaimPolicy")),
     column("VolumeBindingMode", "When a claim gets its volume.", at("volumeBindingMode")),
     column("AllowVolumeExpansion", "Whether claims may grow.", at("allowVolumeExpansion", missing=False)),
     AGE,

@@ -85,7 +85,7 @@ _WANTED: Final = path_column("Wanted", ".spec.version", "The version that is ask
 _ACCEPTED: Final = condition_column(
     "Accepted", "VersionAccepted", "Whether the version that is asked for can be rolled out."
 )
-_HEALTH: Final = path_column("Health", ".status.health", "The cluster's own opinion.")
+_HEALTH: Final = path_column("Health", ".status.health", "The health that the cluster reports.")
 _REPLICAS: Final = (
     path_column("Ready", ".status.readyReplicas", "Nodes that are ready.", type="integer"),
     path_column("Nodes", ".status.replicas", "Nodes that there are.", type="integer"),
@@ -94,7 +94,7 @@ _PROGRESS: Final = (
     condition_column("Available", "Available", "Whether it serves."),
     condition_column("Progressing", "Progressing", "Whether something is being changed."),
 )
-_DEGRADED: Final = condition_column("Degraded", "Degraded", "Whether something is amiss that may need you.")
+_DEGRADED: Final = condition_column("Degraded", "Degraded", "Whether something is wrong that may need you.")
 _PAUSED: Final = path_column(
     "Paused", ".spec.paused", "Set while nothing is changed.", type="boolean", wide=True
 )
@@ -150,7 +150,7 @@ _CASSANDRA_CLUSTER: Final[dict[str, Any]] = {
     "default": fill_in_racks,
     "protected": protected,
     "validate_name": names.label,
-    "unattended": "no controller acts on CassandraClusters yet: it is stored, and no pod comes of it",
+    "unattended": "no controller acts on CassandraClusters yet: it is stored, but no pod is created",
 }
 CASSANDRA_V1BETA1: Final = _V1BETA1.kind(
     v1beta1.CassandraCluster,
@@ -188,7 +188,7 @@ PILOT_V1BETA1: Final = _V1BETA1.kind(
     v1beta1.Pilot,
     schema=pilot_schema(),
     columns=(
-        path_column("Phase", ".status.phase", "Where the instance is in its life."),
+        path_column("Phase", ".status.phase", "The phase of the instance."),
         *_PILOT_STATE,
         path_column("Version", ".status.version", "The version that runs."),
         AGE,

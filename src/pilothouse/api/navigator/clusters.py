@@ -46,8 +46,8 @@ class PersistenceConfig(Fields):
 class ClusterCondition(Fields):
     """One thing that is known about a cluster."""
 
-    type: Annotated[str, doc("What it is about: Available, Progressing, Degraded or Paused.", min_length=1)]
-    status: Annotated[ConditionStatus, doc("Whether it holds.")]
+    type: Annotated[str, doc("The type: Available, Progressing, Degraded or Paused.", min_length=1)]
+    status: Annotated[ConditionStatus, doc("True, False or Unknown.")]
     last_transition_time: Annotated[Time | None, doc("When the status last changed.")] = None
-    reason: Annotated[str, doc("Why, in one word for programs.")] = ""
-    message: Annotated[str, doc("Why, in a sentence for people.")] = ""
+    reason: Annotated[str, doc("The reason, in one word for programs.")] = ""
+    message: Annotated[str, doc("The reason, in a sentence for people.")] = ""

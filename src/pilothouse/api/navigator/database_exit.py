@@ -33,5 +33,5 @@ def ending(found: Mapping[str, Any]) -> str:
     killed = found.get("signal")
     said = f"it was killed by {killed}" if killed else f"it ended with code {found.get('exitCode')}"
     if found.get("outOfMemory"):
-        said += ", for want of memory: raise the memory limit, or lower the heap"
+        said += ", out of memory: raise the memory limit, or lower the heap"
     return f"{said}: {found['message']}" if found.get("message") else said

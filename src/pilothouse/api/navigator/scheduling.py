@@ -35,7 +35,7 @@ class Toleration(Fields):
     ] = None
     toleration_seconds: Annotated[
         Int64 | None,
-        doc("How long a pod stays on a node that gets a NoExecute taint; absent means for ever."),
+        doc("How long a pod stays on a node that gets a NoExecute taint; absent means without limit."),
     ] = None
 
 

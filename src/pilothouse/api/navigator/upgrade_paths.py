@@ -22,10 +22,7 @@ def refusal(running: str, wanted: str) -> str:
     """Why a cluster can't be upgraded from one version to another, or empty."""
     old, new = Version.parse(running), Version.parse(wanted)
     if new < old:
-        return (
-            f"Elasticsearch can't go back from {old} to {new}: "
-            "a data folder that a version has written is not read by older ones"
-        )
+        return f"Elasticsearch can't go back from {old} to {new}: older versions can't read the data of newer ones"
     if new.major == old.major:
         return ""
     if new.major > old.major + 1:
@@ -43,7 +40,7 @@ def unknown(version: str) -> str:
     asked = Version.parse(version)
     if asked.major in (7, 8) or (asked.major == 6 and asked.minor >= 8):
         return ""
-    return f"pilots don't know how to run Elasticsearch {asked}: put spec.version to one of 6.8, 7 or 8"
+    return f"pilots can't run Elasticsearch {asked}: set spec.version to a 6.8, 7 or 8 release"
 
 
 def is_too_new(version: str) -> bool:

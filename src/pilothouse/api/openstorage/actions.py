@@ -56,9 +56,7 @@ def parameter_problems(name: str, parameters: Mapping[str, str], path: str) -> I
             yield FieldError.invalid(child(path, parameter), value, problem)
     if action.exclusive and all(parameter in parameters for parameter in action.exclusive):
         first, second = action.exclusive
-        yield FieldError.forbidden(
-            child(path, second), f"{first} is given already, and says the same otherwise"
-        )
+        yield FieldError.forbidden(child(path, second), f"{first} is given already and means the same")
 
 
 def _percentage(value: str) -> str:

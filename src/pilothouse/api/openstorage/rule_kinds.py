@@ -33,7 +33,7 @@ RULE: Final = _V1ALPHA1.kind(
     ),
     selectable={"spec.enforcement": ".spec.enforcement"},
     validate=check_rule,
-    unattended="no controller evaluates AutopilotRules yet: it is stored, and nothing is measured or done",
+    unattended="no controller evaluates AutopilotRules yet: it is stored, but nothing is measured or done",
 )
 RULE_OBJECT: Final = _V1ALPHA1.kind(
     v1alpha1.AutopilotRuleObject,
@@ -45,7 +45,7 @@ RULE_OBJECT: Final = _V1ALPHA1.kind(
         AGE,
     ),
     selectable={"status.state": ".status.state"},
-    unattended="no controller acts on AutopilotRuleObjects yet: it is stored, and nothing comes of it",
+    unattended="no controller acts on AutopilotRuleObjects yet: it is stored, but has no effect",
 )
 APPROVAL: Final = _V1ALPHA1.kind(
     v1alpha1.ActionApproval,
@@ -59,7 +59,7 @@ APPROVAL: Final = _V1ALPHA1.kind(
     ),
     selectable={"spec.approvalState": ".spec.approvalState"},
     validate=check_approval,
-    unattended="no controller acts on ActionApprovals yet: it is stored, and nothing comes of it",
+    unattended="no controller acts on ActionApprovals yet: it is stored, but has no effect",
 )
 APPLICATION_POLICY: Final = _V1ALPHA1.kind(
     v1alpha1.ApplicationPolicy,
@@ -74,8 +74,7 @@ APPLICATION_POLICY: Final = _V1ALPHA1.kind(
     ),
     selectable={"spec.application": ".spec.application"},
     validate=check_application_policy,
-    unattended="no controller expands ApplicationPolicies yet: it is stored, "
-    "and no AutopilotRule comes of it",
+    unattended="no controller expands ApplicationPolicies yet: it is stored, but no AutopilotRule is created",
 )
 APPLICATION_ACTION: Final = _V1ALPHA1.kind(
     v1alpha1.ApplicationAction,
@@ -91,7 +90,7 @@ APPLICATION_ACTION: Final = _V1ALPHA1.kind(
     ),
     selectable={"spec.rule": ".spec.rule", "status.phase": ".status.phase"},
     validate=check_application_action,
-    unattended="no controller carries out ApplicationActions yet: it is stored, and nothing is done",
+    unattended="no controller carries out ApplicationActions yet: it is stored, but nothing is done",
 )
 
 

@@ -81,7 +81,7 @@ def _check_expression(expression: Mapping[str, Any], path: str) -> Problems:
         return
     if len(subjects) > 1:
         yield FieldError.forbidden(
-            child(path, subjects[1]), f"{subjects[0]} is given already; only one of them counts"
+            child(path, subjects[1]), f"{subjects[0]} is given already; only one of them may be set"
         )
         return
     alias = expression.get("keyAlias")
@@ -90,7 +90,7 @@ def _check_expression(expression: Mapping[str, Any], path: str) -> Problems:
     if subjects == ["expression"]:
         for name in ("operator", "values"):
             if expression.get(name):
-                yield FieldError.forbidden(child(path, name), "the expression compares by itself")
+                yield FieldError.forbidden(child(path, name), "must not be set together with expression")
         return
     operator = expression.get("operator")
     if operator is None:

@@ -89,7 +89,7 @@ class DocumentReader:
             name = str(key.value)
             where = f"{path}.{name}" if path else name
             if name not in known:
-                self.wrong(key, where, f"is no field here; known are {', '.join(known)}")
+                self.wrong(key, where, f"is not a known field; known are {', '.join(known)}")
             elif name in fields:
                 self.wrong(key, where, "is given twice")
             fields[name] = value

@@ -36,7 +36,7 @@ MOST_WAITING = 20_000
 MOST_BUFFERED = 4 * 1024 * 1024
 STATUS = b'{"kind":"Status"'
 PAST_TOLD = msgspec.json.encode(
-    {"kind": "Status", "apiVersion": "v1", "status": "Success", "message": "the past has been told"}
+    {"kind": "Status", "apiVersion": "v1", "status": "Success", "message": "end of the past records"}
 )
 
 
@@ -117,7 +117,14 @@ class AuditFollow:
                 looked = self._clock.monotonic()
                 await self._join(sink)
         if not sink.closed:
-            _write(sink, [failure("records came faster than they were taken; ask again for what is missing")])
+            _write(
+                sink,
+                [
+                    failure(
+                        "the client read too slowly, and records were dropped; query again for what is missing"
+                    )
+                ],
+            )
 
     def _due(self, held: list[tuple[str, bytes]]) -> list[bytes]:
         hold = HOLD if self._tasks else 0.0

@@ -105,7 +105,9 @@ class BootstrapTokens:
             elif notes.get(USED_BY) == request and notes.get(USED_FOR, purpose) == purpose:
                 refusal = ""
             elif USED_BY in notes:
-                refusal = f"it was used for the request {notes[USED_BY]}, and each is good for one"
+                refusal = (
+                    f"it was used for the request {notes[USED_BY]}, and a token is valid for one request"
+                )
             if refusal or USED_BY in notes:
                 return secret
             notes = {**notes, USED_BY: request, USED_FOR: purpose, USED_AT: format_time(self._clock.now())}
@@ -116,14 +118,14 @@ class BootstrapTokens:
         except StatusError as problem:
             if problem.code != 404:
                 raise
-            return f"the bootstrap token {identifier} was withdrawn"
+            return f"the bootstrap token {identifier} was revoked"
         return f"bootstrap token {identifier}: {refusal}" if refusal else ""
 
     def _why_not(self, secret: Object, data: Mapping[str, str]) -> str:
         """Why a token is not valid now, or empty."""
         now = self._clock.now()
         if secret["metadata"].get("deletionTimestamp"):
-            return "it was withdrawn"
+            return "it was revoked"
         if data.get("usage-bootstrap-authentication") != "true":
             return "it is not for authentication (usage-bootstrap-authentication is not true)"
         if until := data.get("expiration"):

@@ -124,7 +124,7 @@ class _Document:
     def _alias(self, anchor: str) -> None:
         if anchor not in self._anchors:
             raise ValueError(
-                "an alias stands for nothing that is complete before it; text that begins with * needs quotes"
+                "an alias refers to no complete value before it; text that begins with * needs quotes"
             )
         value, cost = self._anchors[anchor]
         self._spend(cost)
@@ -212,7 +212,7 @@ def _integer(text: str) -> int:
     try:
         return sign * int(digits[2:] if base in (2, 16) else digits, base)
     except ValueError:
-        raise ValueError("what is tagged as a whole number is none") from None
+        raise ValueError("a value tagged as an integer is not one") from None
 
 
 def _float(text: str) -> int | float:
@@ -220,7 +220,7 @@ def _float(text: str) -> int | float:
     try:
         return decimal(digits)
     except ValueError:
-        raise ValueError("a number is none, or out of the range that can be kept") from None
+        raise ValueError("a number is invalid or out of range") from None
 
 
 def _number(text: str) -> str:
@@ -231,12 +231,12 @@ def _number(text: str) -> str:
 
 def _null(text: str) -> None:
     if text not in _NULLS:
-        raise ValueError("what is tagged as null is not")
+        raise ValueError("a value tagged as null is not null")
 
 
 def _boolean(text: str) -> bool:
     if text not in _BOOLEANS:
-        raise ValueError("what is tagged as a boolean is none")
+        raise ValueError("a value tagged as a boolean is not one")
     return _BOOLEANS[text]
 
 
@@ -259,7 +259,7 @@ def _tagged(tag: str | None, text: str) -> Any:
 
 
 def _unknown() -> ValueError:
-    return ValueError("a value has a tag that JSON has not; text that begins with ! needs quotes")
+    return ValueError("a value has a tag that JSON does not have; text that begins with ! needs quotes")
 
 
 def _key(name: Any) -> str:

@@ -68,12 +68,12 @@ def view_of(kind: Kind) -> KindMetrics:
         (
             Measure(f"{prefix}_info", "An object, its version and who owns it.", _info),
             Measure(f"{prefix}_created", "When it was created, in seconds since 1970.", created),
-            Measure(f"{prefix}_deletion_timestamp", "When it was told to go.", deleted),
+            Measure(f"{prefix}_deletion_timestamp", "When its deletion was requested.", deleted),
             Measure(f"{prefix}_generation", "How often its spec has changed.", generation),
             Measure(f"{prefix}_observed_generation", "The spec that was last acted on.", observed_generation),
-            Measure(f"{prefix}_status_phase", "Where it is in its life.", _phase(kind.schema)),
-            Measure(f"{prefix}_status_health", "What it thinks of its health.", _health(kind.schema)),
-            Measure(f"{prefix}_status_condition", "What holds and what does not.", conditions),
+            Measure(f"{prefix}_status_phase", "Its phase.", _phase(kind.schema)),
+            Measure(f"{prefix}_status_health", "The health that it reports.", _health(kind.schema)),
+            Measure(f"{prefix}_status_condition", "Its conditions.", conditions),
             Measure(f"{prefix}_spec_replicas", "Replicas wanted, by pool.", _wanted),
             *(
                 Measure(f"{prefix}_status_{name}", help, _counted(field))

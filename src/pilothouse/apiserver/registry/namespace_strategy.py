@@ -50,7 +50,7 @@ class NamespaceStrategy(Strategy):
             return  # Admission refuses it for that.
         protectable = [ServedVersion(one, one.stored) for one in self._catalog if one.stored.protectable]
         if protectable and not await self._cache.fresh():
-            raise errors.unavailable("what the namespace holds is not known for certain; please try again")
+            raise errors.unavailable("the content of the namespace is not known yet; please try again")
         for served in protectable:
             kind = served.kind
             for item in self._cache.collection(served.resource.path).below(served.prefix(call.name)):

@@ -41,7 +41,7 @@ class NodeStrategy(Strategy):
         async with own, self._claims:
             request.claims_alone = True
             if not await self._cache.fresh():
-                raise errors.unavailable("what other nodes have is not known for certain; please try again")
+                raise errors.unavailable("the addresses of other nodes are not known yet; please try again")
             answer = await write()
             await self._cache.fresh()
             return answer

@@ -70,9 +70,7 @@ class ServiceAddresses(Strategy):
             with taking(self._book.turn) as mine:
                 try:
                     if not await self._cache.fresh():
-                        raise errors.unavailable(
-                            "which addresses are in use is not known for certain; please try again"
-                        )
+                        raise errors.unavailable("the addresses in use are not known yet; please try again")
                     answer = await write()
                     if not await self._cache.fresh() and mine.turn is not None:
                         self._book.give_up(mine.turn)

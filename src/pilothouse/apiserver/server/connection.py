@@ -155,7 +155,7 @@ class Connection(HttpProtocol):
         except Exception as error:
             log.exception("%s %s: the handler broke", request.method, request.path)
             request.crashed = True
-            answer = refusal(internal(f"{type(error).__name__}; the server's log says more"))
+            answer = refusal(internal(f"{type(error).__name__}; the log of the server has details"))
         finally:
             shared.deadlines.disarm(self)
         endless = not isinstance(answer, Response)

@@ -45,7 +45,7 @@ def silent_pilots(grace: float = GRACE) -> Controller:
         if ready is not None and ready.get("status") == "Unknown":
             yield RequeueAfter(grace, because="waiting for a heartbeat")
             return
-        said = "was never heard of" if lease is None and ready is None else "is no longer heard of"
+        said = "has never reported" if lease is None and ready is None else "no longer reports"
         condition = {
             "type": "Ready",
             "status": "Unknown",
@@ -53,7 +53,7 @@ def silent_pilots(grace: float = GRACE) -> Controller:
             "message": f"The pilot {said}; it may be stopped, or cut off from the API server.",
         }
         conditions = with_condition(pilot.status.get("conditions"), condition, now=format_time(world.now))
-        because = f"nothing was heard of pilot {pilot.name} for {grace:g} seconds"
+        because = f"pilot {pilot.name} has not reported for {grace:g} seconds"
         yield SetStatus(pilot, {**pilot.status, "conditions": conditions}, because=because, event=SILENT)
 
     return decide

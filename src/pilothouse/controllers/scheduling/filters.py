@@ -35,7 +35,7 @@ _REMEDIES: Final = {
     SCARCE: "add a node, delete pods, or lower the pod's resource requests",
     pod_affinity.UNLIKE: "start the pods that it wants to be near, or relax its podAffinity",
     pod_affinity.APART: "add a node in another topology domain, or relax its podAntiAffinity",
-    pod_affinity.UNWANTED: "add a node in another topology domain: pods that run want it kept away from them",
+    pod_affinity.UNWANTED: "add a node in another topology domain: running pods have an anti-affinity to it",
     topology_spread.UNLABELLED: "label the nodes with the topologyKey of its spread constraints",
     topology_spread.UNEVEN: "add a node in the emptiest topology domain, or raise maxSkew",
     volume_binding.CONFLICT: "bring back a node that its volumes can be reached from",

@@ -55,7 +55,7 @@ class PodVolumeBinding:
             return NoFittingVolume(f'persistentvolumeclaim "{name}" not found', f"create the claim {name}")
         if claim.deleting:
             return NoFittingVolume(
-                f'persistentvolumeclaim "{name}" is being deleted', "create it anew once it is gone"
+                f'persistentvolumeclaim "{name}" is being deleted', "create it again once it is gone"
             )
         if claim.status.get("phase") == "Lost":
             volume_name = claim.spec.get("volumeName")

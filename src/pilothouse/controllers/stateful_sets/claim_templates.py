@@ -96,7 +96,7 @@ def _own(
         if ours:
             problem = (
                 f"claim {claim.name} is controlled by {rivals[0].get('kind')} {rivals[0].get('name')}; "
-                "persistentVolumeClaimRetentionPolicy does not count for it"
+                "persistentVolumeClaimRetentionPolicy does not apply to it"
             )
             yield RecordEvent(stateful_set, because=problem, event="ConflictingController", warning=True)
             yield _owners(claim, others, because=problem)

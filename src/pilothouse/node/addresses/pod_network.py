@@ -192,7 +192,7 @@ class PodNetwork:
         self._settled_plan = None
         await self._route()
         if not answers(address):
-            why = "; ".join(self._own_route_problems()) or f"{address} is no address of this machine"
+            why = "; ".join(self._own_route_problems()) or f"{address} is not an address of this machine"
             raise AddressNotReady("NoAddress", why)
 
     async def _names_known(self) -> None:
@@ -421,7 +421,7 @@ class PodNetwork:
 def _occupied(service: Object, at: ListenAddress) -> str:
     return (
         f"service {service.namespace}/{service.name}: a program of another user has {at.address}:{at.port}, or that port of all "
-        f"addresses (0.0.0.0), so the name is left out of pods' /etc/hosts; end that program, have it listen on its pod's address, "
+        f"addresses (0.0.0.0), so the name is left out of pods' /etc/hosts; stop that program, have it listen on its pod's address, "
         f"or give the service another port"
     )
 

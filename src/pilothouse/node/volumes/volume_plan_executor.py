@@ -208,20 +208,20 @@ class VolumePlanExecutor:
         try:
             found = await self._own_folders()
         except (VolumeBackendError, StatusError, TransportError, AccessError) as problem:
-            log.warning("what was begun for claims that are gone stays: %s", problem)
+            log.warning("failed to clean up after claims that are gone: %s", problem)
             return
         for folder in found:
             if folder.name in volumes and not is_marked(folder):
                 await asyncio.to_thread(mark, folder)
         for folder in leftovers(found, claims, volumes):
-            log.info("%s was begun for a claim that is gone, and is taken away", folder)
+            log.info("%s was created for a claim that is gone, and is removed", folder)
             try:
                 async with self._acquired(folder):
                     for backend in self._backends.values():
                         await backend.put_away(folder)
                     await asyncio.to_thread(remove, folder)
             except (VolumeBackendError, StatusError, TransportError, AccessError, OSError) as problem:
-                log.warning("%s can't be taken away: %s", folder, problem)
+                log.warning("%s can't be removed: %s", folder, problem)
 
     async def _own_folders(self) -> list[Path]:
         """Of volumes that are not another control plane's."""

@@ -115,7 +115,7 @@ class Channel(asyncio.Protocol):
         try:
             return await call.future
         except asyncio.CancelledError:
-            self.abandon(call, CallFailed("CANCELLED", "nobody waits any more"))
+            self.abandon(call, CallFailed("CANCELLED", "the request was cancelled"))
             raise
 
     def stream(self, block: bytes) -> BidiStream:

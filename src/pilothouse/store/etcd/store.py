@@ -241,6 +241,6 @@ def _translated(refusal: GrpcRefused, key: str = "") -> StoreError:
         return LeaseGone(details)
     if "space exceeded" in details:
         return NoSpace(
-            f"etcd is full and takes no writes until it is compacted, defragmented and disarmed: {details}"
+            f"etcd is full and accepts no writes until it is compacted, defragmented and disarmed: {details}"
         )
     return StoreError(f"etcd refuses: {details} ({refusal.code})")

@@ -147,7 +147,7 @@ COLUMNS = (
     column("Node", "The node that runs the pod.", at("spec", "nodeName", missing=NONE), wide=True),
     column(
         "Nominated Node",
-        "The node on which room is being made.",
+        "The node on which pods are being preempted for it.",
         at("status", "nominatedNodeName", missing=NONE),
         wide=True,
     ),

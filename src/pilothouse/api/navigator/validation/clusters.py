@@ -45,7 +45,7 @@ def protected(obj: Mapping[str, Any]) -> str:
     if (obj["metadata"].get("annotations") or {}).get(PROTECTION) != "true":
         return ""
     return (
-        f'it is protected against deletion: remove the annotation {PROTECTION}, or have it be "false", first'
+        f'it is protected against deletion: remove the annotation {PROTECTION}, or set it to "false", first'
     )
 
 
@@ -107,7 +107,7 @@ def check_persistence(persistence: Mapping[str, Any], path: str) -> Problems:
     if size is None:
         yield FieldError.invalid(where, said, "must be a quantity, such as 10Gi")
     elif not size:
-        yield FieldError.required(where, "must be more than nothing")
+        yield FieldError.required(where, "must be greater than 0")
     elif size < Quantity(0):
         yield FieldError.invalid(where, said, "must not be negative")
 
@@ -188,12 +188,12 @@ def _check_volume_change(
         if new is not None:
             yield FieldError.forbidden(
                 where,
-                "an existing pool can't be given volumes, since its data would be left behind; "
-                "add a pool that has them and remove this one",
+                "volumes can't be added to an existing pool, since its data would be left behind; "
+                "add a pool with volumes and remove this one",
             )
         return
     if new is None:
-        yield FieldError.forbidden(where, "the volumes of an existing pool can't be taken away")
+        yield FieldError.forbidden(where, "the volumes of an existing pool can't be removed")
         return
     if new.get("storageClass") != old.get("storageClass"):
         yield FieldError.forbidden(

@@ -44,7 +44,7 @@ _NAMELESS = denied(
 )
 _BEYOND = denied("node: not among what a node may do")
 _NO_PODS = denied(
-    "node: nodes make no pods; there are no static or mirror pods here, so create pods as a user"
+    "node: nodes create no pods; there are no static or mirror pods here, so create pods as a user"
 )
 _NO_VERB = denied("node: may not do that to this resource")
 

@@ -118,7 +118,7 @@ def _confined(cluster: ClusterRecord | None, attrs: Attributes) -> Authorization
         return _YES
     reason = f'pilot: may read what is of its own cluster only, {cluster.noun.kind} "{cluster.name}"'
     if attrs.verb == "get" or attrs.name:
-        return denied(f"{reason}; this has not its label {cluster.selector}")
+        return denied(f"{reason}; this one does not have its label {cluster.selector}")
     return denied(
         f"{reason}: ask with labelSelector={cluster.selector}, or for one object with "
         "fieldSelector=metadata.name=NAME"

@@ -257,7 +257,7 @@ def _lacking(observed: ObservedCluster) -> str:
         if (count := int(shards.get(field) or 0))
     ]
     text = ", ".join(counts) or "not all shards are allocated"
-    return f"{text}; {why}" if (why := shards.get("explanation")) else text
+    return f"{text}; {str(why).removesuffix('.')}" if (why := shards.get("explanation")) else text
 
 
 def _gave_up(observed: ObservedCluster) -> bool:

@@ -71,7 +71,7 @@ def explanation(answer: Mapping[str, Any]) -> str:
     ordered = sorted(reasons.items(), key=lambda each: (each[0] == _HAS_IT, each[1]))
     said = [f"{', '.join(sorted(names))}: {reason}" for reason, names in ordered[:_MOST]]
     why = "; ".join(said) or str(answer.get("allocate_explanation") or "")
-    text = f"the {copy} of shard {answer.get('shard', 0)} of {answer['index']} has no place: {why}"
+    text = f"the {copy} of shard {answer.get('shard', 0)} of {answer['index']} can't be allocated: {why}"
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
 
 

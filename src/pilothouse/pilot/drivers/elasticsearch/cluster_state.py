@@ -194,8 +194,8 @@ def surplus(shards: int, documents: int) -> str:
     """The message for a node that may go and still holds copies."""
     copies = "copy" if shards == 1 else "copies"
     return (
-        f"All of the cluster's data is whole on the nodes that stay. {shards} {copies} of shards "
-        f"({documents} documents) are still here: each node that stays has one of its own."
+        f"All data of the cluster is on the nodes that stay. {shards} {copies} of shards "
+        f"({documents} documents) are still here, since each node that stays has a copy of its own."
     )
 
 

@@ -176,7 +176,7 @@ class Elasticsearch:
             )
             for act in acts:
                 if not leads():
-                    raise HookFailed("the cluster is left to another pilot, which leads by now")
+                    raise HookFailed("another pilot leads the cluster now")
                 await self._carry_out(act)
             health = await self._node.get("/_cluster/health")
             moving = bool(health.get("relocating_shards") or health.get("initializing_shards"))
@@ -184,7 +184,7 @@ class Elasticsearch:
             if self._drain.stands_still(left, moving=moving, now=time.monotonic()) and leads():
                 await self._node.post("/_cluster/reroute", retry_failed="true", filter_path="acknowledged")
         except NodeRequestFailed as problem:
-            raise HookFailed(f"the cluster can't be looked after: {problem}") from None
+            raise HookFailed(f"failed to manage the cluster: {problem}") from None
         held_back = bool(held) or settings.get(cluster_actions.ALLOCATION, "all") != "all"
         facts = cluster_state.health_facts(health, held_back=held_back)
         read_only = cluster_state.read_only_indices(whole)
@@ -209,7 +209,7 @@ class Elasticsearch:
                 query = {"filter_path": allocation_explain.EXPLAIN_FILTER}
                 self._inquiry.learn(await self._node.get(allocation_explain.EXPLAIN, **query))
             except NodeRequestFailed as problem:
-                log.warning("why shards have no node is not known: %s", problem)
+                log.warning("can't explain unassigned shards: %s", problem)
         return self._inquiry.answer
 
     async def _carry_out(self, act: cluster_actions.Act) -> None:
@@ -251,7 +251,7 @@ class Elasticsearch:
         state = cluster_state.ClusterState.of(copies)
         id = state.id_of(self._instance.name)
         if not state.has_master or not id:
-            return "the node is not part of the cluster, so nobody knows what is left on it", None
+            return "the node is not part of the cluster, so what is left on it is unknown", None
         excluded = str(settings.get(cluster_actions.EXCLUDED) or "").split(",")
         staying = {
             each for each in (holders.get("nodes") or {}) if state.names.get(each, "") not in (*excluded, "")
@@ -285,9 +285,7 @@ class Elasticsearch:
         home, build = self._build()
         if desired.settings.get(SECURITY) and not build.secured:
             raise HookFailed(
-                f"security is asked for, and the Elasticsearch at {home} has none (there is no "
-                "modules/x-pack-security): it is not started. Take a distribution that has it, such as "
-                "Elastic's own image, or take spec.security out",
+                f"spec.security is set, but the Elasticsearch at {home} has no security (there is no modules/x-pack-security), so it is not started. Use a distribution that has it, such as Elastic's own image, or remove spec.security",
                 {"security": tls_and_users.state(build.secured, True)},
             )
         preflight.check_machine(self._layout, build, self._instance.address)
@@ -295,7 +293,7 @@ class Elasticsearch:
     async def _await_leader(self, desired: DesiredState) -> None:
         forms_cluster = desired.settings.get(INITIAL_MASTERS) and self.is_candidate(desired)
         if forms_cluster and not desired.leads and not desired.leader:
-            raise HookNotReady("the pilots have not chosen yet who of them forms the cluster")
+            raise HookNotReady("the pilots have not elected yet the one that forms the cluster")
 
     async def _write(self, desired: DesiredState) -> None:
         home, build = self._build()

@@ -93,7 +93,7 @@ async def _installed(target: Path, name: str, url: str, environ: Mapping[str, st
     for other in came:
         await _run_installer(target, ("remove", other), environ)
     held = f"the plugin {', '.join(sorted(came))}" if came else "no plugin"
-    return f"what is at {url or name} holds {held}: name it so in spec.plugins"
+    return f"what is at {url or name} contains {held}: use that name in spec.plugins"
 
 
 async def _run_installer(target: Path, arguments: Sequence[str], environ: Mapping[str, str]) -> str:

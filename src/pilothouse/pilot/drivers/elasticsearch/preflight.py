@@ -28,8 +28,7 @@ LEAST_MAPS: Final = 262144
 LEAST_DISK: Final = 64 * 1024 * 1024
 _HOMES: Final = ("/usr/share/elasticsearch", "/opt/elasticsearch")
 _IMPORT_AGAIN: Final = (
-    "Import an archive of it under the name of the pod's image; "
-    "the container is started anew with it by itself"
+    "Import an archive of it under the name of the pod's image; the container then restarts with it by itself"
 )
 _JAR: Final = re.compile(r"elasticsearch-(\d+\.\d+\.\d+)\.jar")
 _OURS: Final = ("elasticsearch.yml", "jvm.options")
@@ -57,7 +56,7 @@ def find_home(environ: Mapping[str, str]) -> Path:
         if len(inside) == 1:
             return inside[0].parent
     raise HookFailed(
-        f"{WRONG_IMAGE}: there is none in {' or '.join(_HOMES)}, nor where ES_HOME says. {_IMPORT_AGAIN}"
+        f"{WRONG_IMAGE}: there is none in {' or '.join(_HOMES)}, nor in ES_HOME. {_IMPORT_AGAIN}"
     )
 
 
@@ -80,8 +79,8 @@ def check_machine(layout: DataLayout, build: Build, address: str) -> None:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as problem:
             raise HookFailed(
-                f"{folder} can't be made: {problem.strerror}; the data volume has to belong to user "
-                f"{os.geteuid()}: set securityContext.fsGroup, or change its owner"
+                f"{folder} can't be created: {problem.strerror}; the data volume has to belong to user {os.geteuid()}: "
+                "set securityContext.fsGroup, or change its owner"
             ) from None
         if not os.access(folder, os.W_OK):
             raise HookFailed(f"{folder} can't be written by user {os.geteuid()}; change its owner")
@@ -89,7 +88,7 @@ def check_machine(layout: DataLayout, build: Build, address: str) -> None:
     free = shutil.disk_usage(layout.data).free
     if free < LEAST_DISK:
         raise HookFailed(
-            f"only {free // 2**20} MiB are left at {layout.data}: let the volume grow, or make room on it"
+            f"only {free // 2**20} MiB are left at {layout.data}: expand the volume, or free space on it"
         )
     check_version(layout, build)
 

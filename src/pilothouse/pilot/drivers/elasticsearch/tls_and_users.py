@@ -52,8 +52,8 @@ class MountedSecrets(msgspec.Struct, frozen=True):
                 draft.replace(folder / name)
         except OSError as problem:
             raise HookFailed(
-                f"the node's certificates can't be taken from {self.certificates}: {problem}; does the "
-                f"Secret that is mounted there have {_AUTHORITY}, {_CERTIFICATE} and {_KEY}?"
+                f"the node's certificates can't be read from {self.certificates}: {problem}; does the Secret that "
+                f"is mounted there have {_AUTHORITY}, {_CERTIFICATE} and {_KEY}?"
             ) from None
 
     async def store_password(self, home: Path, configuration: Path, environ: Mapping[str, str]) -> None:
