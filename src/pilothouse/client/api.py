@@ -114,8 +114,10 @@ class ServerVersion:
 
 
 class Api:
-    def __init__(self, transport: Transport, rng: Random, *, manager: str) -> None:
-        """``manager`` is the field manager."""
+    def __init__(
+        self, transport: Transport, rng: Random, *, manager: str, wait_for_server: bool = True
+    ) -> None:
+        """``manager`` is the field manager. ``wait_for_server``: retry while the server can't be reached."""
         self._transport = transport
         self._retrying = RetryingTransport(transport, rng, wait_for_server=wait_for_server)
         self._manager = manager

@@ -5,7 +5,7 @@
 
 * 429 or 503 with ``Retry-After``: not carried out, so retried after that time. Except evictions that a
   disruption budget forbids.
-* Not sent: retried.
+* Not sent: retried, unless ``wait_for_server`` is False: a command at a terminal fails at once.
 * Cut off, or a plain 503: retried only if idempotent, else ``OutcomeUnknown``: read before you write again.
 
 A wait that would pass the deadline is not started. Writes under leadership also end with its term, which is
