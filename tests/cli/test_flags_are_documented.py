@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 from click import Command
 
+from pilothouse.app.controller_list import DEFAULT_TIMEOUTS
+from pilothouse.base.duration import parse_duration
 from pilothouse.cli.apiserver import apiserver
 from pilothouse.cli.controller_manager import controller_manager
 from pilothouse.cli.node import node
@@ -37,3 +39,9 @@ def test_the_page_of_a_command_names_each_of_its_flags_and_no_others(
     )
     real = {name for names in options for name in names if name.startswith("--")}
     assert named == real - {"--verbose"}
+
+
+def test_periods_of_controllers_default_to_their_own() -> None:
+    defaults = {option.name: option.default for option in controller_manager.params}
+    assert parse_duration(defaults["pilot_collection_period"]) == DEFAULT_TIMEOUTS.pilot_without_pod
+    assert parse_duration(defaults["pilot_silence_period"]) == DEFAULT_TIMEOUTS.silent_pilot

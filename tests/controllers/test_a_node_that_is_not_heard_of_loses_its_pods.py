@@ -9,7 +9,7 @@ from tests.kit.scheduling_objects import NOW, pod, seen
 from pilothouse.api.objects import Object, Tree
 from pilothouse.api.tolerations import NOT_READY, UNREACHABLE
 from pilothouse.base.rfc3339 import format_time
-from pilothouse.controllers.node_lifecycle import GRACE, node_lifecycle
+from pilothouse.controllers.node_lifecycle import SILENCE_GRACE, node_lifecycle
 from pilothouse.runtime.intents import Delete, Intent, PatchObject, RequeueAfter, SetStatus, Wait
 
 
@@ -71,11 +71,11 @@ def deleted(intents: list[Intent]) -> list[str]:
 def test_a_node_that_is_heard_of_is_left_alone_whatever_its_clock_says() -> None:
     (after,) = seen(node_lifecycle, a_node(), a_lease(silent=20), a_pod())
     assert isinstance(after, RequeueAfter)
-    assert after.seconds == GRACE - 20
+    assert after.seconds == SILENCE_GRACE - 20
 
 
 def test_a_silent_node_is_unknown_and_tainted_and_its_pods_are_not_ready() -> None:
-    intents = seen(node_lifecycle, a_node(), a_lease(silent=GRACE), a_pod(), *ANOTHER)
+    intents = seen(node_lifecycle, a_node(), a_lease(silent=SILENCE_GRACE), a_pod(), *ANOTHER)
     statuses = {one.seen.kind: one.status for one in intents if isinstance(one, SetStatus)}
     assert {one["type"]: one["status"] for one in statuses["Node"]["conditions"]}["Ready"] == "Unknown"
     assert taints(intents) == [(UNREACHABLE, "NoSchedule"), (UNREACHABLE, "NoExecute")]
@@ -109,7 +109,7 @@ def test_pods_go_when_their_tolerations_have_run_out() -> None:
 
     def after(seconds: float) -> list[str]:
         node = a_node(ready="Unknown", taints=tainted(UNREACHABLE, ago=seconds))
-        return deleted(seen(node_lifecycle, node, a_lease(silent=seconds + GRACE), *pods, *ANOTHER))
+        return deleted(seen(node_lifecycle, node, a_lease(silent=seconds + SILENCE_GRACE), *pods, *ANOTHER))
 
     assert after(5) == []
     assert after(20) == ["hasty"]

@@ -10,7 +10,7 @@ from tests.runtime.conftest import Bench
 
 from pilothouse.api.kind_names import Node, Pod, StatefulSet
 from pilothouse.api.objects import Object
-from pilothouse.controllers.node_lifecycle import GRACE, TOLERATED, node_lifecycle
+from pilothouse.controllers.node_lifecycle import DEFAULT_TOLERATION, SILENCE_GRACE, node_lifecycle
 from pilothouse.controllers.orphaned_pods import QUARANTINE, stranded_pods
 from pilothouse.controllers.scheduling.scheduler import scheduling
 from pilothouse.controllers.stateful_sets.stateful_set_controller import stateful_sets
@@ -41,7 +41,7 @@ def test_a_set_moves_when_its_node_is_deleted(bench: Bench) -> None:
         lost = before["web-1"]
         name = lost.spec["nodeName"]
         nodes[name].cancel()
-        await bench.settle(GRACE + 30)
+        await bench.settle(SILENCE_GRACE + 30)
         node = await bench.api.get(Node, name)
         ready = node.condition("Ready")
         assert ready is not None
@@ -49,7 +49,7 @@ def test_a_set_moves_when_its_node_is_deleted(bench: Bench) -> None:
         assert not (await pods(bench))["web-1"].is_true("Ready")
         assert not (await pods(bench))["web-1"].deleting
 
-        await bench.settle(TOLERATED + 10)
+        await bench.settle(DEFAULT_TOLERATION + 10)
         given_up = (await pods(bench))["web-1"]
         assert given_up.deleting
         assert given_up.uid == lost.uid
@@ -75,10 +75,10 @@ def test_a_node_that_comes_back_in_time_keeps_its_pods(bench: Bench) -> None:
         await bench.settle(60)
         before = await pods(bench)
         tasks["n1"].cancel()
-        await bench.settle(GRACE + 100)
+        await bench.settle(SILENCE_GRACE + 100)
         assert (await bench.api.get(Node, "n1")).spec["taints"]
         a_node(bench, "n1")
-        await bench.settle(TOLERATED + 60)
+        await bench.settle(DEFAULT_TOLERATION + 60)
         node = await bench.api.get(Node, "n1")
         assert node.is_true("Ready")
         assert not node.spec.get("taints")

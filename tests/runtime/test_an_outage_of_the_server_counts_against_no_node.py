@@ -26,7 +26,7 @@ from pilothouse.client.transport import (
     TransportError,
 )
 from pilothouse.client.watch_freshness import LONGEST
-from pilothouse.controllers.node_lifecycle import GRACE, LEASES, node_lifecycle
+from pilothouse.controllers.node_lifecycle import LEASES, SILENCE_GRACE, node_lifecycle
 from pilothouse.controllers.pilots.pilot_heartbeats import silent_pilots
 from pilothouse.sim import heartbeats
 
@@ -166,10 +166,10 @@ def test_nodes_get_their_grace_once_more(bench: Bench) -> None:
         bench.manage([node_lifecycle])
         await bench.settle(65)
         await is_away(bench)
-        await bench.settle(GRACE)
+        await bench.settle(SILENCE_GRACE)
         assert told.statuses == {"True"}
         hearts["n1"].cancel()
-        await bench.settle(GRACE + 15)
+        await bench.settle(SILENCE_GRACE + 15)
         assert told.answers[-1] == ("n1", "Unknown"), "who is silent while others are heard is not counted on"
 
     bench.run(scenario)
@@ -183,7 +183,7 @@ def test_a_node_that_went_while_the_server_was_away_is_found_out(bench: Bench) -
         await bench.settle(65)
         hearts["n1"].cancel()
         await is_away(bench)
-        await bench.settle(GRACE - 10)
+        await bench.settle(SILENCE_GRACE - 10)
         assert told.statuses == {"True"}
         await bench.settle(60)
         assert told.answers[-1] == ("n1", "Unknown")
@@ -199,7 +199,7 @@ def test_a_watch_that_brings_nothing_at_all_says_nothing_about_a_node(bench: Ben
         bench.manage([node_lifecycle], api=Api(line, random.Random(1), manager="manager"))
         await bench.settle(65)
         line.dead.set()
-        await bench.settle(2 * GRACE)
+        await bench.settle(2 * SILENCE_GRACE)
         assert told.statuses == {"True"}
 
     bench.run(scenario)
@@ -219,10 +219,10 @@ def test_a_server_that_hangs_says_nothing_about_a_node(
             bench.start(touch(bench, name))
         await bench.settle(65)
         await hang.last(seconds)
-        await bench.settle(2 * GRACE)
+        await bench.settle(2 * SILENCE_GRACE)
         assert told.statuses == {"True"}
         hearts["n1"].cancel()
-        await bench.settle(4 * GRACE)
+        await bench.settle(4 * SILENCE_GRACE)
         assert ("n1", "Unknown") in told.answers
 
     bench.run(scenario)
@@ -237,7 +237,7 @@ def test_a_node_that_went_while_the_server_hung_is_found_out(bench: Bench) -> No
         await bench.settle(65)
         hearts["n1"].cancel()
         await hang.last(88)
-        await bench.settle(GRACE - 10)
+        await bench.settle(SILENCE_GRACE - 10)
         assert told.statuses == {"True"}
         await bench.settle(30)
         assert told.answers[-1] == ("n1", "Unknown")
@@ -252,7 +252,7 @@ def test_a_node_is_found_out_even_if_nobody_else_is_there_to_be_heard(bench: Ben
         bench.manage([node_lifecycle])
         await bench.settle(65)
         hearts["n1"].cancel()
-        await bench.settle(GRACE + 2 * LONGEST)
+        await bench.settle(SILENCE_GRACE + 2 * LONGEST)
         assert told.answers[-1] == ("n1", "Unknown"), "bookmarks say that there was nothing to hear"
 
     bench.run(scenario)

@@ -19,11 +19,12 @@ from pilothouse.api.objects import Object, Tree
 from pilothouse.apiserver.authorization.authorizer import MASTERS
 from pilothouse.apiserver.request_handler import RequestHandler
 from pilothouse.apiserver.server.messages import Request, Response, User
+from pilothouse.meta.apply.patch_types import MERGE_PATCH
 from pilothouse.meta.errors import StatusError
 
 _SELF: Final = User("system:apiserver", groups=(MASTERS,))
 _MANAGER: Final = "pilothouse-apiserver"
-_JSON, _MERGE = "application/json", "application/merge-patch+json"
+_JSON = "application/json"
 
 
 class Refused(Exception):
@@ -64,7 +65,7 @@ class LoopbackClient:
     async def patch(self, one: Object, fields: Tree, subresource: str = "") -> None:
         """Merge these fields. Raises ``Refused``."""
         path = one.noun.path(one.namespace, one.name, subresource)
-        await self._ask("PATCH", path, {"fieldManager": _MANAGER}, fields, _MERGE)
+        await self._ask("PATCH", path, {"fieldManager": _MANAGER}, fields, MERGE_PATCH)
 
     async def delete(self, one: Object) -> None:
         """Raises ``Refused``."""

@@ -55,6 +55,7 @@ from pilothouse.base.uids import Uids
 from pilothouse.pki.authority import UnusableError
 from pilothouse.pki.keyring import Keyring
 from pilothouse.pki.pinning import PAGE as AUTHORITIES
+from pilothouse.store.factory import BACKENDS
 from pilothouse.store.interface import Store, StoreError
 from pilothouse.store.store_health import condition_of
 from pilothouse.store.timed_store import TimedStore
@@ -194,7 +195,7 @@ def _peers(
     options: ApiServerOptions, store: Store, me: Callable[[], ServerInstance], identity: ServerIdentity
 ) -> AbstractAsyncContextManager[PeerTrails]:
     """The other instances, if the store can be shared."""
-    if options.store == "etcd":
+    if BACKENDS[options.store].shared:
         return audit_setup.known_to_peers(store, me, identity.peer)
     return audit_setup.without_peers()
 
@@ -203,7 +204,7 @@ def _members(options: ApiServerOptions, store: Store, advertised: str) -> Member
     """The addresses of all servers that share the store, this one included."""
 
     async def members() -> set[Member]:
-        others = await running(store) if options.store == "etcd" else []
+        others = await running(store) if BACKENDS[options.store].shared else []
         return {addresses.place(each) for each in (advertised, *(other.url for other in others))}
 
     return members

@@ -27,7 +27,7 @@ from pilothouse.pki.encryption_keys import EncryptionKeys
 from pilothouse.pki.keyring import AUTHORITY, Keyring
 from pilothouse.pki.private_files import write_private
 from pilothouse.store.encrypted_store import EncryptedStore
-from pilothouse.store.factory import EtcdOptions, StoreKind, StoreOptions, opened
+from pilothouse.store.factory import BACKENDS, EtcdOptions, StoreKind, StoreOptions, opened
 from pilothouse.store.interface import Conflict, StoreError
 
 Step = Literal["prepare", "switch", "finish"]
@@ -76,7 +76,7 @@ async def take_step(
 ) -> Authorities:
     """Take a step in the rotation; returns the authorities after it. Raises ``StartError``."""
     try:
-        if store == "etcd":
+        if BACKENDS[store].shared:
             return await _step_in_store(step, folder, etcd, sealing, now)
         if Keyring(folder.pki).shared:
             raise StartError(

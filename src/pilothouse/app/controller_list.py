@@ -39,23 +39,25 @@ class UnknownController(ValueError):
 class ControllerTimeouts:
     """How many seconds controllers wait before they act."""
 
-    pilot_without_pod: float = pilot_collection.GRACE
+    pilot_without_pod: float = pilot_collection.COLLECTION_PERIOD
     """After it a Pilot without a pod is deleted."""
-    silent_pilot: float = pilot_heartbeats.GRACE
+    silent_pilot: float = pilot_heartbeats.SILENCE_PERIOD
     """After it a pilot that does not report counts as lost."""
 
 
-PATIENCE: Final = ControllerTimeouts()
+DEFAULT_TIMEOUTS: Final = ControllerTimeouts()
 
 
-def all_controllers(authority: str, patience: ControllerTimeouts = PATIENCE) -> tuple[Controller, ...]:
+def all_controllers(
+    authority: str, timeouts: ControllerTimeouts = DEFAULT_TIMEOUTS
+) -> tuple[Controller, ...]:
     """Every controller. ``authority`` is the PEM of the authority that pods verify the API server with."""
     return (
         cassandra_clusters,
         certificate_request_cleaner,
         claim_protection,
         claims,
-        pilot_collection.pilot_collector(patience.pilot_without_pod),
+        pilot_collection.pilot_collector(timeouts.pilot_without_pod),
         disruption_budgets,
         elasticsearch_clusters,
         elasticsearch_secrets(RandomSecrets()),
@@ -68,7 +70,7 @@ def all_controllers(authority: str, patience: ControllerTimeouts = PATIENCE) -> 
         root_certificates(authority),
         scheduling,
         service_accounts,
-        pilot_heartbeats.silent_pilots(patience.silent_pilot),
+        pilot_heartbeats.silent_pilots(timeouts.silent_pilot),
         stateful_sets,
         stranded_pods,
         volume_protection,

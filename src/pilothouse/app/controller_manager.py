@@ -21,7 +21,12 @@ from pilothouse.aio.race import unless
 from pilothouse.aio.start_order import Ordered, StartGroup
 from pilothouse.app import memory_tuning
 from pilothouse.app.addresses import plain_url
-from pilothouse.app.controller_list import PATIENCE, ControllerTimeouts, all_controllers, select_controllers
+from pilothouse.app.controller_list import (
+    DEFAULT_TIMEOUTS,
+    ControllerTimeouts,
+    all_controllers,
+    select_controllers,
+)
 from pilothouse.app.graceful_shutdown import ShutdownRequest
 from pilothouse.app.manager_pages import manager_pages
 from pilothouse.app.parent_pipe import stop_when_closed
@@ -55,7 +60,7 @@ class ManagerOptions:
     timing: LeaseTiming = field(default_factory=LeaseTiming)
     listen: tuple[str, int] = ("127.0.0.1", 0)
     """The address of the health and metrics pages; port 0 is a free one."""
-    patience: ControllerTimeouts = PATIENCE
+    timeouts: ControllerTimeouts = DEFAULT_TIMEOUTS
     lifeline: int | None = None
     """The descriptor of the lifeline to the supervisor: see ``processes``."""
 
@@ -124,7 +129,7 @@ async def _reached(options: ManagerOptions) -> AsyncIterator[tuple[Api, list[Con
     async with HttpTransport.open(options.access, SystemClock(), agent=agent) as transport:
         api = Api(transport, random.Random(), manager=COMPONENT)
         version = await api.version()
-        known = all_controllers(options.access.authority.decode(), options.patience)
+        known = all_controllers(options.access.authority.decode(), options.timeouts)
         controllers = select_controllers(known, options.controllers, ours=version.is_ours)
         if not version.is_ours:
             off = ", ".join(one.name for one in known if one.standalone)

@@ -30,7 +30,7 @@ from pilothouse.pki.encryption_keys import EncryptionKeys, Unopenable
 from pilothouse.pki.keyring import Keyring
 from pilothouse.pki.private_files import private_folder
 from pilothouse.store.backup_file import BackupError, BackupReader, Saved
-from pilothouse.store.factory import EtcdOptions, StoreKind, StoreOptions, opened
+from pilothouse.store.factory import BACKENDS, EtcdOptions, StoreKind, StoreOptions, opened
 from pilothouse.store.interface import Store, StoreError
 from pilothouse.store.restore import Lifetime, NotEmpty, differences, restore_entries
 
@@ -60,11 +60,11 @@ async def restore(
     try:
         backup = await asyncio.to_thread(check, file)
         identity = await asyncio.to_thread(_identity, file, adopts_volumes)
-        if store == "sqlite":
+        if BACKENDS[store].shared:
+            own = await _into_store(file, backup, etcd, identity)
+        else:
             with _new_folder(data) as folder:
                 own = await _into_folder(file, backup, folder, sealing, identity)
-        else:
-            own = await _into_store(file, backup, etcd, identity)
     except OSError as problem:
         raise StartError(f"{problem.filename or file}: {explain(problem)}") from None
     except NotEmpty as problem:

@@ -20,7 +20,7 @@ from pilothouse.base.clock import Clock
 from pilothouse.pki.encryption_keys import EncryptionKeys, KeyFileError
 from pilothouse.pki.keyring import Keyring
 from pilothouse.store.encrypted_store import SECRETS, EncryptedStore
-from pilothouse.store.factory import StoreOptions, opened
+from pilothouse.store.factory import BACKENDS, StoreOptions, opened
 from pilothouse.store.restore import MARK, continued
 
 OWN = "/pilothouse/"
@@ -59,7 +59,7 @@ def key_store(options: ApiServerOptions, keyring: Keyring, store: EncryptedStore
         certificate=options.cluster_signing_cert_file,
         key=options.cluster_signing_key_file,
     )
-    return KeyStore(keyring, given, shared=store if options.store == "etcd" else None)
+    return KeyStore(keyring, given, shared=store if BACKENDS[options.store].shared else None)
 
 
 def serve_maintenance(core: RequestHandler, store: EncryptedStore, keys: KeyStore, clock: Clock) -> None:

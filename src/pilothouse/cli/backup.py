@@ -19,6 +19,7 @@ from pilothouse.cli.store_flags import (
     store_flag,
 )
 from pilothouse.cli.waiting import waiting_for
+from pilothouse.store.factory import BACKENDS
 
 if TYPE_CHECKING:
     from pilothouse.app.restored_identity import RestoredIdentity
@@ -104,7 +105,7 @@ def restore(
     except StartError as problem:
         raise click.ClickException(str(problem)) from None
     header = restored.backup.header
-    where = str(data) if store == "sqlite" else ", ".join(etcd.servers)
+    where = ", ".join(etcd.servers) if BACKENDS[store].shared else str(data)
     click.echo(
         f"{where}: {restored.backup.entries} keys as of {header.created} (revision {header.revision}), verified"
     )

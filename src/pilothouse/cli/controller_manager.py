@@ -128,7 +128,7 @@ def controller_manager(verbose: int, kubeconfig: Path | None, lifeline: int | No
                 flags["leader_elect_retry_period"],
             ),
             listen=flags["listen"],
-            patience=ControllerTimeouts(
+            timeouts=ControllerTimeouts(
                 pilot_without_pod=flags["pilot_collection_period"],
                 silent_pilot=flags["pilot_silence_period"],
             ),

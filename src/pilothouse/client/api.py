@@ -35,6 +35,7 @@ from pilothouse.client.transport import (
     ClientResponse,
     Transport,
 )
+from pilothouse.meta.apply.patch_types import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH
 from pilothouse.meta.errors import StatusError
 
 DEADLINE = 30.0
@@ -53,9 +54,9 @@ Lines = AsyncIterator[list[bytes]]
 
 
 class Patch(StrEnum):
-    JSON = "application/json-patch+json"
-    MERGE = "application/merge-patch+json"
-    STRATEGIC = "application/strategic-merge-patch+json"
+    JSON = JSON_PATCH
+    MERGE = MERGE_PATCH
+    STRATEGIC = STRATEGIC_PATCH
     """Kubernetes' own kinds only."""
 
 
@@ -269,7 +270,7 @@ class Api:
             "PATCH",
             path,
             msgspec.json.encode(tree),
-            "application/apply-patch+yaml",
+            APPLY_PATCH,
             options,
             query=query,
             idempotent=True,

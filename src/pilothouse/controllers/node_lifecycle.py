@@ -30,9 +30,11 @@ from pilothouse.runtime.intents import Delete, Intent, PatchObject, RequeueAfter
 from pilothouse.runtime.snapshot import Snapshot
 
 LEASES: Final = "kube-node-lease"
-GRACE: Final = 50.0
+SILENCE_GRACE: Final = 50.0
+"""Seconds without a heartbeat after which a node counts as unreachable."""
 _LOOK: Final = 1.0
-TOLERATED: Final = 300.0
+DEFAULT_TOLERATION: Final = 300.0
+"""Seconds that a pod without a toleration of its own stays on a node that is unreachable or not ready."""
 _OURS: Final = frozenset({UNREACHABLE, NOT_READY})
 _SILENT: Final = "NodeStatusUnknown"
 _SAID: Final = {kind: key for key, kind in CONDITION_TAINTS.items() if kind != "Ready"}
@@ -57,17 +59,19 @@ def node_lifecycle(node: Object, world: Snapshot) -> Iterator[Intent]:
     """Taint a node that does not report, and evict its pods."""
     silent = _silence(node, world)
     status: Mapping[str, Any] = node.status
-    if silent >= GRACE:
+    if silent >= SILENCE_GRACE:
         silenced = _silenced(node, world.now)
         if silenced != status:
-            yield SetStatus(node, silenced, because=f"the node has not reported for {GRACE:g} seconds")
+            yield SetStatus(
+                node, silenced, because=f"the node has not reported for {SILENCE_GRACE:g} seconds"
+            )
         status = silenced
     else:
-        yield RequeueAfter(max(_LOOK, GRACE - silent), because="waiting for the next heartbeat")
+        yield RequeueAfter(max(_LOOK, SILENCE_GRACE - silent), because="waiting for the next heartbeat")
     trouble = _trouble(status)
     deaf = trouble == UNREACHABLE and not _anyone_heard(world)
     # Others may have written Unknown too: the silence is observed here, or was when tolerations began to run.
-    unproven = trouble == UNREACHABLE and silent < GRACE and not _evicts(node)
+    unproven = trouble == UNREACHABLE and silent < SILENCE_GRACE and not _evicts(node)
     taints = _tainted(node, _wanted(node, status, trouble, evicting=not (deaf or unproven)), world.now)
     if taints != list(node.spec.get("taints") or ()):
         yield PatchObject(
@@ -78,7 +82,7 @@ def node_lifecycle(node: Object, world: Snapshot) -> Iterator[Intent]:
             "NobodyHeard",
             because="no node reports, so its pods are not evicted: the fault is more likely in the control plane",
             remedy="check that the nodes run and reach the API server",
-            seconds=GRACE,
+            seconds=SILENCE_GRACE,
         )
     pods = world.where(Pod, "spec.nodeName", node.name)
     if trouble:
@@ -93,7 +97,7 @@ def _silence(node: Object, world: Snapshot) -> float:
 
 
 def _anyone_heard(world: Snapshot) -> bool:
-    return any(_silence(node, world) < GRACE for node in world.all(Node))
+    return any(_silence(node, world) < SILENCE_GRACE for node in world.all(Node))
 
 
 def _evicts(node: Object) -> bool:
@@ -207,6 +211,6 @@ def _bears(pod: Object, taint: Mapping[str, Any]) -> float | None:
     """How long a pod tolerates a taint; None is forever."""
     fitting = [one for one in pod.spec.get("tolerations") or () if fits(one, taint)]
     if not fitting:
-        return TOLERATED if taint.get("key") in _OURS else 0.0
+        return DEFAULT_TOLERATION if taint.get("key") in _OURS else 0.0
     limits = [one["tolerationSeconds"] for one in fitting if one.get("tolerationSeconds") is not None]
     return float(max(0, min(limits))) if limits else None

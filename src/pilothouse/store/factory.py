@@ -107,10 +107,12 @@ class StoreBackend(NamedTuple):
     open: Callable[[StoreOptions], Awaitable[Store]]
     durable: bool
     """Whether it outlives the server's process."""
+    shared: bool
+    """Whether servers on several machines can use it; else it is a folder, or memory, of one server."""
 
 
 BACKENDS: Final[Mapping[StoreKind, StoreBackend]] = {
-    "sqlite": StoreBackend(_open_sqlite, durable=True),
-    "memory": StoreBackend(_open_memory, durable=False),
-    "etcd": StoreBackend(_open_etcd, durable=True),
+    "sqlite": StoreBackend(_open_sqlite, durable=True, shared=False),
+    "memory": StoreBackend(_open_memory, durable=False, shared=False),
+    "etcd": StoreBackend(_open_etcd, durable=True, shared=True),
 }

@@ -67,3 +67,19 @@ def test_writing_does_not_replace_what_is_no_object(server: CoreServer) -> None:
     status = server.send("PUT", f"{WIDGETS}/a/scale", {"spec": {"replicas": 3}}).expect(422)
     assert status["details"]["causes"][0]["field"] == "spec.size.wanted"
     assert server.revision == before
+
+
+def test_a_custom_kind_takes_no_strategic_patch_of_its_scale(server: CoreServer) -> None:
+    server.send("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", DEFINITION).expect(201)
+    server.settle()
+    widget = {
+        "apiVersion": f"{GROUP}/v1",
+        "kind": "Widget",
+        "metadata": {"name": "a"},
+        "spec": {"size": {"wanted": 1}},
+    }
+    server.send("POST", WIDGETS, widget).expect(201)
+    wanted = {"spec": {"replicas": 2}}
+    path = f"{WIDGETS}/a/scale"
+    server.send("PATCH", path, wanted, type="application/strategic-merge-patch+json").expect(415)
+    server.send("PATCH", path, wanted, type="application/merge-patch+json").expect(200)

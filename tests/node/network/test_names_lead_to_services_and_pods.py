@@ -7,6 +7,7 @@ from tests.node.network.objects import endpoint, pod, service, slice_of
 from pilothouse.node.addresses.dns_names import DNSName, names_of, spellings
 from pilothouse.node.addresses.hosts_file import name_lines, own_lines
 from pilothouse.node.addresses.resolv_conf import resolver_text
+from pilothouse.node.containers.environment import hostname
 
 
 def test_a_service_is_found_at_its_address() -> None:
@@ -70,6 +71,12 @@ def test_a_pod_with_the_nodes_network_has_the_nodes_hosts_too() -> None:
     lines = own_lines(pod("p"), "10.0.0.1", of_node=["# comment", "", "10.0.0.9  printer"])
     assert "10.0.0.9  printer" in lines
     assert "10.0.0.1 p" in lines
+
+
+def test_a_long_name_is_shortened_as_in_the_pods_host_name() -> None:
+    one = pod("p" * 60 + "-with-more")
+    assert f"127.70.4.1 {hostname(one)}" in own_lines(one, "127.70.4.1")
+    assert len(hostname(one)) <= 63
 
 
 def test_the_file_begins_as_the_kubelets_does() -> None:

@@ -18,10 +18,11 @@ from pilothouse.apiserver.server.messages import User
 
 RECEIVED, STARTED, COMPLETE, PANIC = "RequestReceived", "ResponseStarted", "ResponseComplete", "Panic"
 STAGES = (RECEIVED, STARTED, COMPLETE, PANIC)
-_LABELS = ("None", "Metadata", "Request", "RequestResponse")
 
 
 class AuditLevel(IntEnum):
+    """How much of a request is recorded; each level includes those below."""
+
     NONE = 0
     METADATA = 1
     REQUEST = 2
@@ -29,15 +30,15 @@ class AuditLevel(IntEnum):
 
     @property
     def label(self) -> str:
-        return _LABELS[self]
+        return self.name.title().replace("_", "")
 
     @classmethod
     def parse(cls, label: str) -> AuditLevel:
         """Raises ``ValueError`` for an unknown level."""
-        return cls(_LABELS.index(label))
+        return cls(LEVELS.index(label))
 
 
-LEVELS = _LABELS
+LEVELS = tuple(level.label for level in AuditLevel)
 
 
 class ResourceMatch(msgspec.Struct, frozen=True):

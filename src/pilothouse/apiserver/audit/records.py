@@ -204,7 +204,7 @@ class AuditRecorder:
         level = treatment.level
         if level is AuditLevel.NONE:
             return None
-        if level > AuditLevel.METADATA and confidential.is_place(place):
+        if level >= AuditLevel.REQUEST and confidential.is_place(place):
             level = AuditLevel.METADATA
         return _Subject(
             place,
@@ -212,8 +212,8 @@ class AuditRecorder:
             level.label,
             treatment.omit_stages,
             _reference(place, bodies.UNKNOWN) if place.plural else UNSET,
-            records_request=level > AuditLevel.METADATA and place.is_resource,
-            records_response=level is AuditLevel.REQUEST_RESPONSE and place.is_resource,
+            records_request=level >= AuditLevel.REQUEST and place.is_resource,
+            records_response=level >= AuditLevel.REQUEST_RESPONSE and place.is_resource,
             managed_fields=not treatment.omit_managed_fields,
         )
 

@@ -123,6 +123,6 @@ class CachedReads:
             served,
             served.key(place.namespace if kind.namespaced else "", place.name),
             Attributes.of_place("get", place, path),
-            self._requests.sort("GET", place),
+            self._requests.series_of("GET", place),
             least,
         )

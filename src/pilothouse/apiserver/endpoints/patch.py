@@ -17,15 +17,11 @@ from pilothouse.apiserver.endpoints.write_pipeline import WritePipeline, respond
 from pilothouse.apiserver.server.messages import Response
 from pilothouse.apiserver.storage.large_writes import LargeWrites
 from pilothouse.meta import errors
+from pilothouse.meta.apply.patch_types import APPLY_PATCH, JSON_PATCH, STRATEGIC_PATCH, accepted_patches
 from pilothouse.meta.apply.patches import json_patch, merge_patch
 from pilothouse.meta.apply.strategic_merge import strategic_merge
 from pilothouse.meta.fields import FieldError
 from pilothouse.meta.kind import Kind, Object
-
-JSON_PATCH = "application/json-patch+json"
-MERGE_PATCH = "application/merge-patch+json"
-STRATEGIC_PATCH = "application/strategic-merge-patch+json"
-APPLY_PATCH = "application/apply-patch+yaml"
 
 Edit = Callable[[Object], Any]
 
@@ -39,7 +35,7 @@ class PatchEndpoint:
     async def handle(self, call: ResourceRequest) -> Response:
         request, kind = call.request, call.served.kind
         media = decoding.media_type(request.headers)
-        accepted = accepted_patches(kind)
+        accepted = accepted_patches(native=kind.native)
         if media not in accepted:
             raise errors.unsupported_media_type(accepted)
         if media == APPLY_PATCH:
@@ -87,8 +83,3 @@ def read_patch(media: str, data: bytes, kind: Kind) -> tuple[Edit, list[str]]:
     if media == STRATEGIC_PATCH:
         return lambda live: strategic_merge(live, value, kind.schema), body.duplicates
     return lambda live: merge_patch(live, value), body.duplicates
-
-
-def accepted_patches(kind: Kind) -> list[str]:
-    accepted = [JSON_PATCH, MERGE_PATCH, APPLY_PATCH]
-    return [*accepted, STRATEGIC_PATCH] if kind.native else accepted

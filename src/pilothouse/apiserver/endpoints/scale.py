@@ -8,14 +8,7 @@ from typing import Any
 from pilothouse.apiserver.discovery import tables
 from pilothouse.apiserver.endpoints import decoding, object_metadata, write_options
 from pilothouse.apiserver.endpoints.call import ResourceRequest
-from pilothouse.apiserver.endpoints.patch import (
-    APPLY_PATCH,
-    JSON_PATCH,
-    MERGE_PATCH,
-    STRATEGIC_PATCH,
-    accepted_patches,
-    read_patch,
-)
+from pilothouse.apiserver.endpoints.patch import read_patch
 from pilothouse.apiserver.endpoints.write_options import WriteOptions
 from pilothouse.apiserver.endpoints.write_pipeline import WritePipeline
 from pilothouse.apiserver.server.messages import Request, Response
@@ -25,6 +18,7 @@ from pilothouse.apiserver.storage.large_writes import LargeWrites
 from pilothouse.apiserver.storage.objects import ObjectStorage
 from pilothouse.base.clock import Clock
 from pilothouse.meta import errors
+from pilothouse.meta.apply.patch_types import APPLY_PATCH, MERGE_PATCH, STRATEGIC_PATCH, accepted_patches
 from pilothouse.meta.apply.patches import merge_patch
 from pilothouse.meta.fields import FieldError
 from pilothouse.meta.kind import Kind, Object, ScalePaths
@@ -79,8 +73,9 @@ class ScaleEndpoint:
             applied = body.value
             patch: Callable[[Object], Any] = lambda scale: merge_patch(scale, applied)  # noqa: E731
         else:
-            if media not in (JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH):
-                raise errors.unsupported_media_type(accepted_patches(kind))
+            accepted = accepted_patches(native=kind.native)
+            if media not in accepted:
+                raise errors.unsupported_media_type(accepted)
             plain = MERGE_PATCH if media == STRATEGIC_PATCH else media
             patch, _ = await self._large.run(request, lambda: read_patch(plain, request.body, kind))
         return await self._write(

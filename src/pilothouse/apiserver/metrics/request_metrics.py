@@ -73,9 +73,9 @@ class RequestCounters:
             method = _of_collection(request, streaming)
         elif method == "PATCH" and request.headers.get("Content-Type", "").startswith(_APPLY):
             method = "APPLY"
-        self.sort(method, place).count(status, None if streaming else seconds)
+        self.series_of(method, place).count(status, None if streaming else seconds)
 
-    def sort(self, method: str, place: RequestInfo) -> RequestSeries:
+    def series_of(self, method: str, place: RequestInfo) -> RequestSeries:
         """The series of a method and a place. ``method`` may be a verb where that is more precise."""
         key = (
             method,

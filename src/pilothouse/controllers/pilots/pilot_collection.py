@@ -22,12 +22,12 @@ from pilothouse.runtime.controller import Controller, controller
 from pilothouse.runtime.intents import Delete, Intent, ObjectTarget, RequeueAfter, SetStatus
 from pilothouse.runtime.snapshot import Snapshot
 
-GRACE: Final = 300.0
+COLLECTION_PERIOD: Final = 300.0
 """Default seconds without a pod after which a Pilot is deleted."""
 PRESENT: Final = "PodPresent"
 
 
-def pilot_collector(grace: float = GRACE) -> Controller:
+def pilot_collector(grace: float = COLLECTION_PERIOD) -> Controller:
     """The controller that deletes Pilots after so many seconds without a pod."""
 
     @controller(Pilot, also=Pod, reads=(Lease, StatefulSet), name="pilot-garbage")

@@ -19,13 +19,13 @@ from pilothouse.runtime.controller import Controller, controller
 from pilothouse.runtime.intents import Intent, RequeueAfter, SetStatus
 from pilothouse.runtime.snapshot import Snapshot
 
-GRACE: Final = 60.0
+SILENCE_PERIOD: Final = 60.0
 """Default seconds without a heartbeat."""
 _SOONEST: Final = 1.0
 SILENT: Final = "PilotSilent"
 
 
-def silent_pilots(grace: float = GRACE) -> Controller:
+def silent_pilots(grace: float = SILENCE_PERIOD) -> Controller:
     """The controller that marks Pilots after so many seconds without a heartbeat."""
 
     @controller(Pilot, reads=Lease, name="pilot-silence")

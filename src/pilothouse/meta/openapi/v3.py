@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from pilothouse.meta.apply.patch_types import accepted_patches
 from pilothouse.meta.kind import Kind, Subresource
 from pilothouse.meta.object_meta import LIST_META
 from pilothouse.meta.openapi.common_types import DELETE_OPTIONS, PATCH, SCALE, STATUS
@@ -35,12 +36,6 @@ Types = Mapping[tuple[str, str, str], Schema]
 GVK: Final = "x-kubernetes-group-version-kind"
 PREFIX: Final = "#/components/schemas/"
 _JSON: Final = "application/json"
-_PATCHES: Final = (
-    "application/json-patch+json",
-    "application/merge-patch+json",
-    "application/apply-patch+yaml",
-)
-_STRATEGIC: Final = "application/strategic-merge-patch+json"
 _VERBS: Final = {"create": "post", "get": "get", "update": "put", "patch": "patch", "delete": "delete"}
 
 
@@ -168,7 +163,7 @@ class _Document:
                 case "get":
                     found[method] = make.operation(method, operation_id, (), one)
                 case "patch":
-                    body = {media: self.refer(PATCH) for media in _patch_types(kind)}
+                    body = {media: self.refer(PATCH) for media in accepted_patches(native=kind.native)}
                     found[method] = make.operation(
                         method, operation_id, PATCH_QUERY, one, body=body, created=True
                     )
@@ -266,7 +261,3 @@ def _bodies(kind: Kind, schema: Json) -> Json:
     if kind.native:
         media.append("application/vnd.kubernetes.protobuf")
     return dict.fromkeys(media, schema)
-
-
-def _patch_types(kind: Kind) -> tuple[str, ...]:
-    return (*_PATCHES, _STRATEGIC) if kind.native else _PATCHES

@@ -18,6 +18,7 @@ from typing import Final, NamedTuple
 
 from pilothouse.api.objects import Object
 from pilothouse.node.addresses.dns_names import DOMAIN, DNSName, spellings
+from pilothouse.node.containers.environment import hostname
 
 SLOT: Final = 128
 HEADER: Final = "# Kubernetes-managed hosts file{}. Kept up to date by pilothouse: pods and services by name."
@@ -40,11 +41,11 @@ def own_lines(pod: Object, address: str, *, of_node: Iterable[str] = ()) -> list
     header = HEADER.format(" (host network)" if pod.spec.get("hostNetwork") else "")
     nodes = [line.strip() for line in of_node if line.strip() and not line.lstrip().startswith("#")]
     lines = [header, *HEAD, *nodes]
-    hostname = pod.spec.get("hostname") or pod.name
+    name = hostname(pod)
     if subdomain := pod.spec.get("subdomain"):
-        lines.append(f"{address} {hostname}.{subdomain}.{pod.namespace}.svc.{DOMAIN} {hostname}")
+        lines.append(f"{address} {name}.{subdomain}.{pod.namespace}.svc.{DOMAIN} {name}")
     else:
-        lines.append(f"{address} {hostname}")
+        lines.append(f"{address} {name}")
     for alias in pod.spec.get("hostAliases") or ():
         if alias.get("hostnames"):
             # With tabs, as the kubelet writes them.
