@@ -104,6 +104,6 @@ async def test_a_distribution_without_security_is_not_started_open(tmp_path: Pat
     )
     desired = DesiredState(1, "h", {"configuration": {"settings": {"xpack.security.enabled": True}}})
     preflight = driver.hooks("PreStart", desired)[0]
-    with pytest.raises(HookFailed, match="has none") as refused:
+    with pytest.raises(HookFailed, match="has no security") as refused:
         await preflight.run()
     assert refused.value.status == {"security": "Absent"}

@@ -168,7 +168,7 @@ def test_a_token_that_is_withdrawn_meanwhile_gets_nothing_signed(bank: Bank) -> 
     bank.server.send("PUT", f"{REQUESTS}/a/approval", made).expect(200)
     bank.server.settle()
     answered = bank.server.send("GET", f"{REQUESTS}/a").expect(200)
-    assert failure(answered) == "the bootstrap token abcdef was withdrawn"
+    assert failure(answered) == "the bootstrap token abcdef was revoked"
 
 
 def test_it_ends_when_it_says_so(bank: Bank) -> None:

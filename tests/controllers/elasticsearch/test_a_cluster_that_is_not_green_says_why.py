@@ -71,6 +71,21 @@ def test_a_green_one_that_nobody_can_ask_is_not_available() -> None:
     assert harness.condition(test, "Available") == ("True", "HealthGreen")
 
 
+def test_a_sentence_of_a_pilot_ends_once() -> None:
+    harness = ElasticsearchHarness()
+    # Pools in the order of their names: the pilot of the master leads, and goes on reporting the health.
+    test = harness.add(elastic("test", pools=[pool("amaster", 1, "master"), pool("data", 1, "data")]))
+    harness.run_until_idle(test)
+    stopping = {"type": "Ready", "status": "False", "reason": "Stopping", "message": "It is being stopped."}
+    harness.set_ready(harness.of(Pod, "es-test-data-0"), False)
+    harness.change(
+        harness.of(Pilot, "es-test-data-0"), lambda tree: tree["status"].update(conditions=[stopping])
+    )
+    harness.step(elasticsearch_clusters, test)
+    said = message(harness.of(test.noun, "test"), "Available")
+    assert said.endswith("es-test-data-0 is not ready: It is being stopped.")
+
+
 def test_masters_that_are_ready_take_no_requests() -> None:
     harness = ElasticsearchHarness()
     test = harness.add(elastic("test", pools=[pool("master", 1, "master"), pool("data", 1, "data")]))

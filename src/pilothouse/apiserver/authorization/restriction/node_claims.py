@@ -125,7 +125,7 @@ class NodeClaims:
         own = self._own(node)
         for text in claimed:
             if not _is_address(text):
-                return f"status.podIPs: {text[:80]!r} is no IP address"
+                return f"status.podIPs: {text[:80]!r} is not an IP address"
             address = ip_address(text)
             if address in own.addresses or any(address in each for each in (*own.ranges, LOOPBACK_PODS)):
                 continue
