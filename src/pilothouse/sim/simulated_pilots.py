@@ -278,12 +278,17 @@ class SimulatedPilots:
         }
         if pilot.name == self._leader:
             section["cluster"] = self._facts(pilot, pilots, now)
+        is_empty = None
+        if pilot.spec.get("decommission"):
+            is_empty = not held and database.excluded.get(pilot.name) == pilot.generation
+        elif pilot.condition("Decommissioned") is not None:
+            is_empty = False
         reported = ReportedInstance(
             format_time(instance.started),
             instance.generation,
             instance.hash,
             section,
-            is_empty=not held and database.excluded.get(pilot.name) == pilot.generation,
+            is_empty,
             left=f"{len(held)} shards are left",
         )
         return pilot_report(pilot, reported, ready=("ElasticsearchStarted", ""), phase="Running", now=now)
