@@ -140,10 +140,10 @@ class SimulatedPilots:
         for name, pod in sorted(pods.items()):
             pilot = pilots.get(name)
             if pilot is not None and pod.status.get("phase") == "Running" and not pod.deleting:
-                self._attend(name, pod, pilot, now)
+                self._run_instance(name, pod, pilot, now)
         self._check_down(pilots)
 
-    def _attend(self, name: str, pod: Object, pilot: Object, now: float) -> None:
+    def _run_instance(self, name: str, pod: Object, pilot: Object, now: float) -> None:
         digest = configuration_hash(pilot.spec)
         instance = self._instances.get(name)
         vouched = in_force(pilot.spec, pilot.annotations) == digest
