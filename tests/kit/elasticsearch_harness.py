@@ -170,7 +170,7 @@ class ElasticsearchHarness(ControllerHarness):
         documents = report.get("documents", 0 if pilot.spec.get("decommission") else 10)
         if documents is not None:
             section["documents"] = documents
-        empty = report.get("decommissioned", documents == 0)
+        empty = report.get("decommissioned", documents == 0) if pilot.spec.get("decommission") else None
         instance = ReportedInstance(started, pilot.generation, digest, section, is_empty=empty)
         status = pilot_report(pilot, instance, ready=ready, now=self.now)
         if "volume" in report:

@@ -125,7 +125,7 @@ async def serving(options: ApiServerOptions) -> AsyncIterator[ApiServer]:
                 refusals=refused_fields,
                 signing_key=await keys.signing(),
                 authority=lambda: identity.authority,
-                nodes=HTTPSNodeClient(identity.towards_nodes),
+                nodes=HTTPSNodeClient(identity.node_tls),
                 service_addresses=options.service_addresses,
                 cluster_ranges=options.cluster_ranges,
                 node_mask_size=options.node_mask_size,
@@ -134,7 +134,7 @@ async def serving(options: ApiServerOptions) -> AsyncIterator[ApiServer]:
                 history=options.compaction_interval,
                 pod_security=pod_security,
             )
-            _watch_over(health, store, core)
+            _add_health_checks(health, store, core)
             serve_maintenance(core, store, keys, clock)
             core.serve(AUTHORITIES, _authorities_page(identity))
             core.serve(NETWORK_PAGE, _network_page(options))
@@ -160,7 +160,7 @@ async def serving(options: ApiServerOptions) -> AsyncIterator[ApiServer]:
                 live = ReloadableContext(identity.tls())
                 port = await _listen(edge, options, live.listening)
                 url = addresses.url(options.host, port)
-                identity.admit(url)
+                identity.write_kubeconfigs(url)
                 renewal = CertificateRenewal(
                     identity, live, lambda: keys.authorities(_now(clock)), url, edge.dismiss
                 )
@@ -249,7 +249,7 @@ def _network_page(options: ApiServerOptions) -> Page:
     return page
 
 
-def _watch_over(health: Health, store: Store, core: RequestHandler) -> None:
+def _add_health_checks(health: Health, store: Store, core: RequestHandler) -> None:
     """The readiness checks besides that of the process."""
 
     async def store_answers() -> str:

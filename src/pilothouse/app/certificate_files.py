@@ -58,11 +58,11 @@ def renew(folder: DataFolder, now: datetime.datetime) -> list[str]:
     """Renew every certificate but the authority's; returns their file names. Raises ``StartError``."""
     keyring = Keyring(folder.pki)
     try:
-        made = keyring.renew(Authority(_here(folder).current), now)
+        made = keyring.renew(Authority(_authorities(folder).current), now)
     except UnusableError as problem:
         raise StartError(f"{folder.pki}: {problem}") from None
     if "admin" in made:
-        _readmit_admin(folder, keyring)
+        _renew_admin_kubeconfig(folder, keyring)
     return [f"{name}.crt" for name in made]
 
 
@@ -83,7 +83,7 @@ async def take_step(
                 f"the authority of {folder.path} is shared with other servers and kept in etcd; "
                 "name it with --store etcd and --etcd-servers"
             )
-        there = _stepped(step, _here(folder), folder, now)
+        there = _after_step(step, _authorities(folder), folder, now)
         Keyring(folder.pki).keep_authorities(there)
     except StepError as problem:
         raise StartError(f"{step} can't be done: {problem}") from None
@@ -100,7 +100,7 @@ async def _step_in_store(
         entry = await store.get(keys.AUTHORITY)
         if entry is None:
             raise StartError("there is no authority in that etcd; the first server on it creates one")
-        there = _stepped(step, keys.decoded(entry), folder, now)
+        there = _after_step(step, keys.decoded(entry), folder, now)
         try:
             await store.update(keys.AUTHORITY, encode(there), revision=entry.revision)
         except Conflict:
@@ -110,7 +110,7 @@ async def _step_in_store(
     return there
 
 
-def _stepped(step: Step, there: Authorities, folder: DataFolder, now: datetime.datetime) -> Authorities:
+def _after_step(step: Step, there: Authorities, folder: DataFolder, now: datetime.datetime) -> Authorities:
     match step:
         case "prepare":
             return there.prepare(Authority.make(f"{AUTHORITY}-{now:%Y%m%d}", now).credential)
@@ -118,11 +118,11 @@ def _stepped(step: Step, there: Authorities, folder: DataFolder, now: datetime.d
             return there.switch()
         case "finish":
             after = there.finish()
-            _refuse_to_leave_behind(after, folder, now)
+            _check_all_renewed(after, folder, now)
             return after
 
 
-def _refuse_to_leave_behind(after: Authorities, folder: DataFolder, now: datetime.datetime) -> None:
+def _check_all_renewed(after: Authorities, folder: DataFolder, now: datetime.datetime) -> None:
     """At least the folder's own certificates must have been renewed before this step."""
     authority = Authority(after.current)
     for certificate, key in _pairs(folder):
@@ -141,14 +141,14 @@ def _pairs(folder: DataFolder) -> list[tuple[Path, Path]]:
     return [(file, file.with_suffix(".key")) for file in files if file.exists()]
 
 
-def _here(folder: DataFolder) -> Authorities:
+def _authorities(folder: DataFolder) -> Authorities:
     there = authority_files.read(folder.pki)
     if there is None:
         raise StartError(f"there is no authority in {folder.pki}; a server creates one at its first start")
     return there
 
 
-def _readmit_admin(folder: DataFolder, keyring: Keyring) -> None:
+def _renew_admin_kubeconfig(folder: DataFolder, keyring: Keyring) -> None:
     file = folder.admin_kubeconfig
     if not file.exists():
         return

@@ -42,7 +42,7 @@ class CertificateRenewal:
         self._authorities = authorities
         self._url = url
         self._dismiss = dismiss
-        self._seen = identity.looks
+        self._seen = identity.tls_inputs
         self._trusted = identity.client_authorities
         self._warned = WARN_BEFORE
 
@@ -51,8 +51,8 @@ class CertificateRenewal:
         identity = self._identity
         try:
             identity.adopt(await self._authorities())
-            seen, trusted = identity.looks, identity.client_authorities
-            identity.admit(self._url)
+            seen, trusted = identity.tls_inputs, identity.client_authorities
+            identity.write_kubeconfigs(self._url)
             if seen != self._seen:
                 self._live.replace(identity.tls())
         except (OSError, ssl.SSLError, StartError, UnusableError, StoreError) as problem:

@@ -62,7 +62,7 @@ class DataFolder:
             if mark.exists():
                 _migrate(mark, steps)
             elif path.exists():
-                _refuse_foreign(path)
+                _check_empty(path)
             private_folder(path)
             if not mark.exists():
                 cls(path).mark(steps)
@@ -94,7 +94,7 @@ def _write_mark(mark: Path, number: int) -> None:
     write_private(mark, f"{number}\n".encode())
 
 
-def _refuse_foreign(path: Path) -> None:
+def _check_empty(path: Path) -> None:
     """A folder with other files is most likely a typo, and would become private."""
     others = sorted(
         entry.name

@@ -106,10 +106,10 @@ async def run(options: NodeOptions, *, announce: Callable[[str], None]) -> None:
         when_closed(
             options.lifeline, leave_pods, is_healthy=lambda: not any(each.is_deaf() for each in listeners)
         )
-    clock, door = SystemClock(), _door(options)
+    clock, server_socket = SystemClock(), _listening_socket(options)
     settings = msgspec.structs.replace(
         options.settings,
-        port=door.getsockname()[1],
+        port=server_socket.getsockname()[1],
         open_files=options.settings.open_files or raise_open_files(),
     )
     async with HttpTransport.open(options.access, clock, agent=AGENT) as transport:
@@ -129,8 +129,8 @@ async def run(options: NodeOptions, *, announce: Callable[[str], None]) -> None:
             api, settings, parts, clock, random.Random(), serving_problem=lambda: certificate.problem
         )
         figures = MetricsPages(settings.name, agent.container_index, parts.groups, volumes)
-        rooms = _rooms(agent, settings, api, clock, figures)
-        async with serving(door, certificate.context(), rooms) as listener:
+        server_backends = _server_backends(agent, settings, api, clock, figures)
+        async with serving(server_socket, certificate.context(), server_backends) as listener:
             listeners.append(listener)
             work = {
                 "agent": agent.run(),
@@ -150,7 +150,7 @@ async def run(options: NodeOptions, *, announce: Callable[[str], None]) -> None:
             cgroups.find(_group(settings)).remove_empty()
 
 
-def _door(options: NodeOptions) -> socket.socket:
+def _listening_socket(options: NodeOptions) -> socket.socket:
     """The address of the node's own server. Raises ``StartError``."""
     if options.listen_fd is not None:
         return inherited_sockets((options.listen_fd,))[0]
@@ -162,7 +162,7 @@ def _door(options: NodeOptions) -> socket.socket:
         ) from None
 
 
-def _rooms(
+def _server_backends(
     agent: Agent, settings: NodeSettings, api: Api, clock: Clock, figures: MetricsPages
 ) -> ServerBackends:
     """The backends of the node's own server."""

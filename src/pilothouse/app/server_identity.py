@@ -2,7 +2,7 @@
 
     identity = ServerIdentity(options, folder, keyring, authorities, clock)
     context = identity.tls()
-    identity.admit(url)
+    identity.write_kubeconfigs(url)
 
 Each call renews what is about to expire, or was signed by an authority that no longer signs.
 """
@@ -75,7 +75,7 @@ class ServerIdentity:
         """The client certificate of this server for other instances."""
         return self._keyring.peer(self.authority, self.now())
 
-    def towards_nodes(self) -> ssl.SSLContext:
+    def node_tls(self) -> ssl.SSLContext:
         """The TLS context towards node agents, whose certificates have to be our own."""
         context = ssl.create_default_context(cadata=self._authorities.trusted.decode())
         # Below 1.3 a node could choose a prime for the key exchange that costs this server seconds.
@@ -107,7 +107,7 @@ class ServerIdentity:
         return read_file(given) if given is not None else self._authorities.trusted
 
     @property
-    def looks(self) -> tuple[bytes, ...]:
+    def tls_inputs(self) -> tuple[bytes, ...]:
         """The inputs of the TLS context; when they change, the context is reloaded."""
         pair, extra = self.pair(), self._options.client_ca_file
         files = [pair.certificate, pair.key, *([extra] if extra is not None else [])]
@@ -120,16 +120,16 @@ class ServerIdentity:
         pem = self._authorities.trusted + (read_file(extra) if extra is not None else b"")
         return frozenset(block.strip() for block in pem.split(_END_OF_CERTIFICATE) if block.strip())
 
-    def admit(self, url: str) -> None:
+    def write_kubeconfigs(self, url: str) -> None:
         """Write the kubeconfigs of this machine if they are outdated: the administrator's, the
         controller-manager's and, if there is one, the node's."""
         admin = self._keyring.admin(self.authority, self.now())
-        _keep(self._folder.admin_kubeconfig, kubeconfig(url, self.trusted, "admin", admin))
+        _write_if_changed(self._folder.admin_kubeconfig, kubeconfig(url, self.trusted, "admin", admin))
         manager = self._keyring.controller_manager(self.authority, self.now())
-        self._admit_beside(self._folder.manager_kubeconfig, url, "controller-manager", manager)
+        self._write_kubeconfig_beside(self._folder.manager_kubeconfig, url, "controller-manager", manager)
         if name := self._options.local_node:
             node = self._keyring.node(name, self.authority, self.now())
-            self._admit_beside(self._folder.node_kubeconfig, url, f"system:node:{name}", node)
+            self._write_kubeconfig_beside(self._folder.node_kubeconfig, url, f"system:node:{name}", node)
             self._issue_node_serving(name)
 
     def _issue_node_serving(self, name: str) -> None:
@@ -149,12 +149,12 @@ class ServerIdentity:
         private_folder(file.parent)
         write_private(file, certificate.rstrip() + b"\n" + request.key)
 
-    def _admit_beside(self, file: Path, url: str, user: str, pair: Pair) -> None:
+    def _write_kubeconfig_beside(self, file: Path, url: str, user: str, pair: Pair) -> None:
         within = [str(each.relative_to(self._folder.path)) for each in (pair.certificate, pair.key)]
-        _keep(file, kubeconfig_beside(url, self.trusted, user, *within))
+        _write_if_changed(file, kubeconfig_beside(url, self.trusted, user, *within))
 
 
-def _keep(file: Path, content: bytes) -> None:
+def _write_if_changed(file: Path, content: bytes) -> None:
     if not file.exists() or file.read_bytes() != content:
         write_private(file, content)
 

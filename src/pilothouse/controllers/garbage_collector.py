@@ -54,11 +54,11 @@ def garbage(one: Object, world: Snapshot) -> Iterator[Intent]:
     """Delete an object when its last owner is gone."""
     if one.deleting:
         if ORPHAN in one.finalizers:
-            yield from _let_go(one, world)
+            yield from _orphan_dependents(one, world)
             return
         if FOREGROUND not in one.finalizers:
             return
-        yield from _make_way(one, world)
+        yield from _delete_in_foreground(one, world)
         return
     if not one.owners:
         return
@@ -80,7 +80,7 @@ def garbage(one: Object, world: Snapshot) -> Iterator[Intent]:
         )
         return
     if owners.solid:
-        yield from _forget(one, owners)
+        yield from _drop_gone_owners(one, owners)
     elif owners.waiting and world.dependents(one):
         yield Delete(
             one,
@@ -91,7 +91,9 @@ def garbage(one: Object, world: Snapshot) -> Iterator[Intent]:
     elif owners.waiting or owners.absent:
         waits = f"{_names(owners.waiting)} is being deleted and waits for it"
         because = waits if owners.waiting else f"{_names(owners.absent)} is gone"
-        yield Delete(one, propagation=_own_way(one), unless=owners.missing(one), because=because)
+        yield Delete(
+            one, propagation=_requested_propagation(one), unless=owners.missing(one), because=because
+        )
 
 
 class _Owners(NamedTuple):
@@ -148,7 +150,7 @@ def _can_exist(owner: Mapping[str, Any]) -> bool:
     return len(name) <= _LONGEST_NAME and not path_segment(name)
 
 
-def _forget(one: Object, owners: _Owners) -> Iterator[Intent]:
+def _drop_gone_owners(one: Object, owners: _Owners) -> Iterator[Intent]:
     """An object with an owner left: remove the references to those that are gone."""
     past = [*owners.absent, *(owner for owner in owners.waiting if owner.get("blockOwnerDeletion"))]
     if not past:
@@ -164,11 +166,11 @@ def _forget(one: Object, owners: _Owners) -> Iterator[Intent]:
     )
 
 
-def _make_way(owner: Object, world: Snapshot) -> Iterator[Intent]:
+def _delete_in_foreground(owner: Object, world: Snapshot) -> Iterator[Intent]:
     """Foreground deletion: wait for the dependents that block it."""
     blocking = [one for one in world.dependents(owner) if _blocks(one, owner)]
     if blocking:
-        if ring := _ring(owner, world):
+        if ring := _owners_in_a_cycle(owner, world):
             yield _unblocked(owner, ring)
             return
         names = ", ".join(f"{one.kind} {one.name}" for one in blocking[:3])
@@ -183,7 +185,7 @@ def _make_way(owner: Object, world: Snapshot) -> Iterator[Intent]:
     yield from _release(owner, FOREGROUND, because="no dependent blocks its deletion")
 
 
-def _ring(one: Object, world: Snapshot) -> set[str]:
+def _owners_in_a_cycle(one: Object, world: Snapshot) -> set[str]:
     """Uids of owners that wait, directly or indirectly, for the object itself: they would forever."""
     waiting_for = {one.uid}
     queue = [one]
@@ -215,7 +217,7 @@ def _unblocked(one: Object, ring: set[str]) -> PatchObject:
     )
 
 
-def _let_go(owner: Object, world: Snapshot) -> Iterator[Intent]:
+def _orphan_dependents(owner: Object, world: Snapshot) -> Iterator[Intent]:
     """Orphan deletion: remove the references of all dependents, then the finalizer."""
     for one in world.dependents(owner):
         kept = [dict(reference) for reference in one.owners if reference["uid"] != owner.uid]
@@ -239,7 +241,7 @@ def _blocks(one: Object, owner: Object) -> bool:
     )
 
 
-def _own_way(one: Object) -> Any:
+def _requested_propagation(one: Object) -> Any:
     """The propagation policy of an object's own deletion, if one was requested."""
     if ORPHAN in one.finalizers:
         return "Orphan"

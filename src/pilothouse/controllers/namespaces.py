@@ -60,10 +60,10 @@ def namespaces(namespace: Object, world: Snapshot) -> Iterator[Intent]:
         if (refusal := _refusal(noun, one))
     ]
     if refusals:
-        told = "; ".join(refusals)
-        conditions = _conditions(namespace, remaining, world.now, told)
-        yield SetStatus(namespace, {**namespace.status, "conditions": conditions}, because=told)
-        yield Wait("Protected", because=f"its deletion waits: {told}", seconds=_LATER)
+        joined = "; ".join(refusals)
+        conditions = _conditions(namespace, remaining, world.now, joined)
+        yield SetStatus(namespace, {**namespace.status, "conditions": conditions}, because=joined)
+        yield Wait("Protected", because=f"its deletion waits: {joined}", seconds=_LATER)
         return
     begun = namespace.condition(REMAINING) is not None and not namespace.is_true(REFUSED)
     present = {(one.api_version, one.kind) for one in remaining if not one.deleting}
@@ -74,13 +74,13 @@ def namespaces(namespace: Object, world: Snapshot) -> Iterator[Intent]:
     yield SetStatus(
         namespace,
         {**namespace.status, "conditions": _conditions(namespace, remaining, world.now, "")},
-        because=_told(remaining),
+        because=_remaining_text(remaining),
     )
     if remaining:
         held = sorted({finalizer for one in remaining for finalizer in one.finalizers})
         yield Wait(
             "ContentRemains",
-            because=_told(remaining),
+            because=_remaining_text(remaining),
             remedy=f"have their controllers remove the finalizers {', '.join(held)}" if held else "",
             seconds=_LATER,
         )
@@ -133,7 +133,7 @@ def _conditions(namespace: Object, remaining: list[Object], now: float, refused:
     return conditions
 
 
-def _told(remaining: list[Object]) -> str:
+def _remaining_text(remaining: list[Object]) -> str:
     if not remaining:
         return "nothing is left in it"
     return f"its deletion waits for {_counted(Counter(one.kind for one in remaining))}"

@@ -49,7 +49,7 @@ def node_requests(request: Object, world: Snapshot) -> Iterator[Intent]:
         return
     if any(one.get("type") in _VERDICTS for one in given) or request.status.get("certificate"):
         return
-    if problem := _doubt(request, world):
+    if problem := _why_not_approved(request, world):
         yield Wait(
             "NeedsApproval",
             because=f"not approved automatically: {problem}",
@@ -63,7 +63,7 @@ def node_requests(request: Object, world: Snapshot) -> Iterator[Intent]:
     yield PatchObject(request, fields, subresource="approval", exact=True, because=why)
 
 
-def _doubt(request: Object, world: Snapshot) -> str:
+def _why_not_approved(request: Object, world: Snapshot) -> str:
     """Why a request is not approved; empty if it is."""
     try:
         asked = read_request(b64decode(str(request.spec.get("request") or ""), validate=True))
@@ -72,10 +72,14 @@ def _doubt(request: Object, world: Snapshot) -> str:
     signer = request.spec["signerName"]
     if refusal := why_refused(signer, asked, request.spec.get("usages") or ()):
         return refusal
-    return _other_names(request, asked) if signer == NODE_SERVING else _stranger(request, asked, world)
+    return (
+        _why_no_serving_certificate(request, asked)
+        if signer == NODE_SERVING
+        else _why_no_client_certificate(request, asked, world)
+    )
 
 
-def _other_names(request: Object, asked: RequestedCertificate) -> str:
+def _why_no_serving_certificate(request: Object, asked: RequestedCertificate) -> str:
     """Why a node may not serve under these names; empty if it may."""
     if request.spec.get("username") != asked.common_name or NODES not in (request.spec.get("groups") or ()):
         return f"{request.spec.get('username')} is not the node {asked.common_name}"
@@ -85,7 +89,7 @@ def _other_names(request: Object, asked: RequestedCertificate) -> str:
     return ""
 
 
-def _stranger(request: Object, asked: RequestedCertificate, world: Snapshot) -> str:
+def _why_no_client_certificate(request: Object, asked: RequestedCertificate, world: Snapshot) -> str:
     """Why the requester may not have a certificate for this node; empty if it may."""
     groups = request.spec.get("groups") or ()
     user = request.spec.get("username")

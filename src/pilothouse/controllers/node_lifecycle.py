@@ -35,12 +35,12 @@ SILENCE_GRACE: Final = 50.0
 _LOOK: Final = 1.0
 DEFAULT_TOLERATION: Final = 300.0
 """Seconds that a pod without a toleration of its own stays on a node that is unreachable or not ready."""
-_OURS: Final = frozenset({UNREACHABLE, NOT_READY})
+_TOLERATED_BY_DEFAULT: Final = frozenset({UNREACHABLE, NOT_READY})
 _SILENT: Final = "NodeStatusUnknown"
-_SAID: Final = {kind: key for key, kind in CONDITION_TAINTS.items() if kind != "Ready"}
+_CONDITION_TAINTS: Final = {kind: key for key, kind in CONDITION_TAINTS.items() if kind != "Ready"}
 """Taints by the conditions that a node reports."""
 _CORDONED: Final = "node.kubernetes.io/unschedulable"
-_KEPT: Final = frozenset({UNREACHABLE, NOT_READY, _CORDONED, *_SAID.values()})
+_MANAGED_TAINTS: Final = frozenset({UNREACHABLE, NOT_READY, _CORDONED, *_CONDITION_TAINTS.values()})
 """The taints that this controller manages."""
 
 
@@ -60,24 +60,24 @@ def node_lifecycle(node: Object, world: Snapshot) -> Iterator[Intent]:
     silent = _silence(node, world)
     status: Mapping[str, Any] = node.status
     if silent >= SILENCE_GRACE:
-        silenced = _silenced(node, world.now)
-        if silenced != status:
+        silent_status = _silent_status(node, world.now)
+        if silent_status != status:
             yield SetStatus(
-                node, silenced, because=f"the node has not reported for {SILENCE_GRACE:g} seconds"
+                node, silent_status, because=f"the node has not reported for {SILENCE_GRACE:g} seconds"
             )
-        status = silenced
+        status = silent_status
     else:
         yield RequeueAfter(max(_LOOK, SILENCE_GRACE - silent), because="waiting for the next heartbeat")
-    trouble = _trouble(status)
-    deaf = trouble == UNREACHABLE and not _anyone_heard(world)
+    trouble = _trouble_taint(status)
+    all_silent = trouble == UNREACHABLE and not _any_reports(world)
     # Others may have written Unknown too: the silence is observed here, or was when tolerations began to run.
     unproven = trouble == UNREACHABLE and silent < SILENCE_GRACE and not _evicts(node)
-    taints = _tainted(node, _wanted(node, status, trouble, evicting=not (deaf or unproven)), world.now)
+    taints = _tainted(node, _wanted(node, status, trouble, evicting=not (all_silent or unproven)), world.now)
     if taints != list(node.spec.get("taints") or ()):
         yield PatchObject(
             node, {"spec": {"taints": taints or None}}, exact=True, because=_taint_text(trouble)
         )
-    if deaf:
+    if all_silent:
         yield Wait(
             "NobodyHeard",
             because="no node reports, so its pods are not evicted: the fault is more likely in the control plane",
@@ -88,7 +88,7 @@ def node_lifecycle(node: Object, world: Snapshot) -> Iterator[Intent]:
     if trouble:
         yield from _not_ready(pods, world.now)
     for pod in pods:
-        yield from _moved(pod, taints, world.now)
+        yield from _evicted(pod, taints, world.now)
 
 
 def _silence(node: Object, world: Snapshot) -> float:
@@ -96,7 +96,7 @@ def _silence(node: Object, world: Snapshot) -> float:
     return world.silence(Lease, LEASES, node.name, node.arrived)
 
 
-def _anyone_heard(world: Snapshot) -> bool:
+def _any_reports(world: Snapshot) -> bool:
     return any(_silence(node, world) < SILENCE_GRACE for node in world.all(Node))
 
 
@@ -106,7 +106,7 @@ def _evicts(node: Object) -> bool:
     return any(each.get("key") == UNREACHABLE and each.get("effect") == "NoExecute" for each in taints)
 
 
-def _trouble(status: Mapping[str, Any]) -> str:
+def _trouble_taint(status: Mapping[str, Any]) -> str:
     """The taint of a node that does not report, or reports that it is not ready; empty if it is ready."""
     ready = find_condition(status.get("conditions"), "Ready")
     if ready is None:
@@ -120,7 +120,7 @@ def _taint_text(trouble: str) -> str:
     )
 
 
-def _silenced(node: Object, now: float) -> Tree:
+def _silent_status(node: Object, now: float) -> Tree:
     """The status of a node that does not report."""
     conditions = list(node.status.get("conditions") or ())
     known = {condition.get("type"): condition for condition in conditions}
@@ -143,7 +143,9 @@ def _wanted(
     if trouble and evicting:
         wanted.append((trouble, "NoExecute"))
     wanted += [
-        (key, "NoSchedule") for kind, key in _SAID.items() if condition_is(status.get("conditions"), kind)
+        (key, "NoSchedule")
+        for kind, key in _CONDITION_TAINTS.items()
+        if condition_is(status.get("conditions"), kind)
     ]
     if node.spec.get("unschedulable"):
         wanted.append((_CORDONED, "NoSchedule"))
@@ -155,7 +157,7 @@ def _tainted(node: Object, wanted: list[tuple[str, str]], now: float) -> list[Tr
     kept = [
         _timed(taint, now)
         for taint in node.spec.get("taints") or ()
-        if taint.get("key") not in _KEPT or (taint.get("key"), taint.get("effect")) in wanted
+        if taint.get("key") not in _MANAGED_TAINTS or (taint.get("key"), taint.get("effect")) in wanted
     ]
     there = {(taint.get("key"), taint.get("effect")) for taint in kept}
     added = [
@@ -187,14 +189,14 @@ def _not_ready(pods: Sequence[Object], now: float) -> Iterator[Intent]:
             yield SetStatus(pod, {**pod.status, "conditions": conditions}, because="its node is not ready")
 
 
-def _moved(pod: Object, taints: list[Tree], now: float) -> Iterator[Intent]:
+def _evicted(pod: Object, taints: list[Tree], now: float) -> Iterator[Intent]:
     """Delete a pod when its tolerations of the node's taints have ended."""
     if pod.deleting:
         return
     ends = [
         (parse_time(taint["timeAdded"]) + seconds, seconds)
         for taint in taints
-        if taint.get("effect") == "NoExecute" and (seconds := _bears(pod, taint)) is not None
+        if taint.get("effect") == "NoExecute" and (seconds := _tolerated_seconds(pod, taint)) is not None
     ]
     if not ends:
         return
@@ -207,10 +209,10 @@ def _moved(pod: Object, taints: list[Tree], now: float) -> Iterator[Intent]:
         yield Delete(pod, because=because, event="TaintManagerEviction")
 
 
-def _bears(pod: Object, taint: Mapping[str, Any]) -> float | None:
+def _tolerated_seconds(pod: Object, taint: Mapping[str, Any]) -> float | None:
     """How long a pod tolerates a taint; None is forever."""
     fitting = [one for one in pod.spec.get("tolerations") or () if fits(one, taint)]
     if not fitting:
-        return DEFAULT_TOLERATION if taint.get("key") in _OURS else 0.0
+        return DEFAULT_TOLERATION if taint.get("key") in _TOLERATED_BY_DEFAULT else 0.0
     limits = [one["tolerationSeconds"] for one in fitting if one.get("tolerationSeconds") is not None]
     return float(max(0, min(limits))) if limits else None

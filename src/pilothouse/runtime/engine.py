@@ -108,7 +108,7 @@ class Engine:
         self.queue: WorkQueue[ReconcileKey] = WorkQueue(group=lambda key: key.namespace)
         self.parked: dict[KindName, dict[ReconcileKey, None]] = {}
         """The keys that wait for a cache to catch up, by its kind."""
-        self.decides = False
+        self.is_running = False
         """True while it runs."""
         self.handled = 0
         """How many keys the workers have reconciled or parked so far."""
@@ -126,14 +126,14 @@ class Engine:
 
     async def run(self, fence: FenceOf, since: float) -> None:
         """Reconcile until cancelled, on caches listed after ``since``. Raises ``LeadershipLost``."""
-        self.decides = True
+        self.is_running = True
         try:
             await self._subscribe_all()
             await self._filled(since)
             workers = range(self.controller.workers)
             await together({f"{self.controller.name} {number}": self._work(fence) for number in workers})
         finally:
-            self.decides = False
+            self.is_running = False
             for unsubscribe in self._followed.values():
                 unsubscribe()
             self._followed.clear()
@@ -144,12 +144,12 @@ class Engine:
 
     async def follow(self) -> None:
         """While it runs, subscribe to kinds that the server began to serve, and drop those it has no more."""
-        caches = self._caches() if self.decides else {}
+        caches = self._caches() if self.is_running else {}
         for noun in [noun for noun in self._followed if noun not in caches]:
             self._followed.pop(noun)()
             self._unpark(noun)
             self._advanced.set()
-        if self.decides:
+        if self.is_running:
             await self._subscribe_all()
 
     async def _subscribe_all(self) -> None:

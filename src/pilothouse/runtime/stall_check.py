@@ -38,7 +38,7 @@ class StallCheck:
         for engine in self._engines:
             name = engine.controller.name
             handled, since = self._seen.get(name, (engine.handled, now))
-            if handled != engine.handled or (engine.decides and engine.idle):
+            if handled != engine.handled or (engine.is_running and engine.idle):
                 since = now
             self._seen[name] = (engine.handled, since)
             if now - since >= STALLED_SECONDS:
@@ -47,7 +47,7 @@ class StallCheck:
 
 
 def _waiting(engine: Engine) -> str:
-    if not engine.decides:
+    if not engine.is_running:
         return "has not started although this process leads"
     parked = sum(map(len, engine.parked.values()))
     return f"{max(1, len(engine.queue) + parked)} objects wait"

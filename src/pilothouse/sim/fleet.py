@@ -139,7 +139,7 @@ class SimulatedFleet:
         """Faults, calm, rest. Raises ``InvariantViolated`` or ``NotConverged``."""
         await self.server.start()
         checker = asyncio.ensure_future(self.checker.run())
-        acting = asyncio.ensure_future(self._acts())
+        acting = asyncio.ensure_future(self._run_actions())
         pilots = [asyncio.ensure_future(pilot.run()) for pilot in self.pilots]
         judges = [checker, *self._companion()]
         for name in self.nodes:
@@ -155,15 +155,15 @@ class SimulatedFleet:
         finally:
             await self._end(acting, *judges, *pilots)
 
-    async def _acts(self) -> None:
-        trouble = asyncio.ensure_future(self._trouble())
+    async def _run_actions(self) -> None:
+        injecting = asyncio.ensure_future(self._inject_process_faults())
         try:
             for action in self._actions:
                 await asyncio.sleep(action.after)
                 await self._do(action)
         finally:
-            trouble.cancel()
-            await asyncio.gather(trouble, return_exceptions=True)
+            injecting.cancel()
+            await asyncio.gather(injecting, return_exceptions=True)
         await self._clear_up()
         await self._come_to_rest()
         before = self.checker.writes
@@ -188,7 +188,7 @@ class SimulatedFleet:
                 self._say(str(action))
             return
 
-    async def _trouble(self) -> None:
+    async def _inject_process_faults(self) -> None:
         for planned in self._faults.process_faults():
             await asyncio.sleep(max(0.0, planned.number - self.now))
             self._revive()

@@ -129,7 +129,7 @@ class LeaderHistory:
         """Note a manager's accepted write; it is checked when the lease at its revision is known."""
         self._waiting.append(written)
 
-    def judge(self, revision: int) -> str | None:
+    def find_violation(self, revision: int) -> str | None:
         """A message if a manager wrote up to this revision while another led."""
         ripe = [one for one in self._waiting if one.revision <= revision]
         self._waiting = [one for one in self._waiting if one.revision > revision]
@@ -169,15 +169,15 @@ class InvariantChecker:
             async for batch in batches:
                 for change in batch.changes:
                     before, after = self.state.put(change.key, change.value, change.revision)
-                    self._judge(before, after)
+                    self._check_write(before, after)
                 if self.served_from is not None and self.state.revision >= self.served_from:
                     self.served_from = None
                     for one in list(self.state):
-                        self._hold(one, one)
-                if problem := self._leaders.judge(self.state.revision):
+                        self._check(one, one)
+                if problem := self._leaders.find_violation(self.state.revision):
                     raise InvariantViolated(f"only who leads writes: {problem}")
 
-    def _judge(self, before: Object | None, after: Object | None) -> None:
+    def _check_write(self, before: Object | None, after: Object | None) -> None:
         changed = after or before
         if changed is None:
             return
@@ -190,9 +190,9 @@ class InvariantChecker:
             self.last = f"{changed!r}"
             if self.writes > MOST:
                 raise InvariantViolated(f"more than {MOST} writes and no end; the last was {self.last}")
-        self._hold(before, after)
+        self._check(before, after)
 
-    def _hold(self, before: Object | None, after: Object | None) -> None:
+    def _check(self, before: Object | None, after: Object | None) -> None:
         changed = after or before
         for each in self._invariants:
             if changed is None or (each.nouns and changed.noun not in each.nouns):

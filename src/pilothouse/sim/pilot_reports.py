@@ -21,8 +21,8 @@ class ReportedInstance(msgspec.Struct, frozen=True):
     hash: str
     section: Tree
     """The application's section of the status."""
-    is_empty: bool = False
-    """Whether it may go, if it is decommissioned."""
+    is_empty: bool | None = None
+    """Whether a decommissioned instance may go; None leaves the condition as it is."""
     left: str = ""
     """What a decommissioned instance still holds."""
 
@@ -41,13 +41,11 @@ def pilot_report(
         status["lastStartedTime"] = instance.started
         status["configuration"] = {"generation": instance.generation, "hash": instance.hash}
         status["elasticsearch"] = instance.section
-        is_asked = bool(pilot.spec.get("decommission"))
-        if is_asked or pilot.condition("Decommissioned") is not None:
-            is_empty = is_asked and instance.is_empty
+        if instance.is_empty is not None:
             decommissioned = {
                 "type": "Decommissioned",
-                "status": "True" if is_empty else "False",
-                "reason": "NodeEmpty" if is_empty else "NodeDecommissioning",
+                "status": "True" if instance.is_empty else "False",
+                "reason": "NodeEmpty" if instance.is_empty else "NodeDecommissioning",
                 "message": instance.left,
                 "observedGeneration": pilot.generation,
             }

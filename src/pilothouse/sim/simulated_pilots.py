@@ -140,10 +140,10 @@ class SimulatedPilots:
         for name, pod in sorted(pods.items()):
             pilot = pilots.get(name)
             if pilot is not None and pod.status.get("phase") == "Running" and not pod.deleting:
-                self._attend(name, pod, pilot, now)
+                self._run_instance(name, pod, pilot, now)
         self._check_down(pilots)
 
-    def _attend(self, name: str, pod: Object, pilot: Object, now: float) -> None:
+    def _run_instance(self, name: str, pod: Object, pilot: Object, now: float) -> None:
         digest = configuration_hash(pilot.spec)
         instance = self._instances.get(name)
         vouched = in_force(pilot.spec, pilot.annotations) == digest
@@ -278,12 +278,17 @@ class SimulatedPilots:
         }
         if pilot.name == self._leader:
             section["cluster"] = self._facts(pilot, pilots, now)
+        is_empty = None
+        if pilot.spec.get("decommission"):
+            is_empty = not held and database.excluded.get(pilot.name) == pilot.generation
+        elif pilot.condition("Decommissioned") is not None:
+            is_empty = False
         reported = ReportedInstance(
             format_time(instance.started),
             instance.generation,
             instance.hash,
             section,
-            is_empty=not held and database.excluded.get(pilot.name) == pilot.generation,
+            is_empty,
             left=f"{len(held)} shards are left",
         )
         return pilot_report(pilot, reported, ready=("ElasticsearchStarted", ""), phase="Running", now=now)

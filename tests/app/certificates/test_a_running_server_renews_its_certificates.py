@@ -40,7 +40,7 @@ class Server:
         authorities = await server.authorities()
         server.identity = ServerIdentity(options, folder, server.keyring, authorities, clock)
         server.live = ReloadableContext(server.identity.tls())
-        server.identity.admit(URL)
+        server.identity.write_kubeconfigs(URL)
         server.dismissals = 0
         server.renewal = CertificateRenewal(
             server.identity, server.live, server.authorities, URL, server.dismiss

@@ -90,17 +90,17 @@ def scheduling(pod: Object, world: Snapshot) -> Iterator[Intent]:
         yield Wait("SchedulingGated", because=f"its scheduling gates block it: {names}", remedy="remove them")
         return
     try:
-        yield from _placed(pod, world)
+        yield from _schedule(pod, world)
     except ValueError as problem:
-        yield from _stuck(pod, str(problem), "correct the field", world.now)
+        yield from _unschedulable(pod, str(problem), "correct the field", world.now)
 
 
-def _placed(pod: Object, world: Snapshot) -> Iterator[Intent]:
+def _schedule(pod: Object, world: Snapshot) -> Iterator[Intent]:
     storage = PodVolumeBinding(pod, world)
     found = node_infos(world, pod)
     if storage.missing is not None:
         message = f"0/{len(found)} nodes are available: {storage.missing.because}."
-        yield from _stuck(pod, message, storage.missing.remedy, world.now)
+        yield from _unschedulable(pod, message, storage.missing.remedy, world.now)
         return
     near = PodAffinityState(pod, found, {one.name: one.labels for one in world.all(Namespace)})
     spread = TopologySpread(pod, found)
@@ -114,17 +114,17 @@ def _placed(pod: Object, world: Snapshot) -> Iterator[Intent]:
             fitting.append(place)
     if not fitting:
         advice = _advice(blocked) or "add a node"
-        yield from _stuck(pod, _unschedulable_text(found, blocked), advice, world.now)
+        yield from _unschedulable(pod, _unschedulable_text(found, blocked), advice, world.now)
         return
     node = best(pod, fitting, near, spread).name
     if storage.unbound:
-        yield from _prepared(pod, storage.unbound, node, world.now)
+        yield from _reserve(pod, storage.unbound, node, world.now)
         return
     because = f"Successfully assigned {pod.namespace}/{pod.name} to {node}"
     yield Bind(pod, node, because=because, event="Scheduled")
 
 
-def _prepared(pod: Object, claims: Sequence[Object], node: str, now: float) -> Iterator[Intent]:
+def _reserve(pod: Object, claims: Sequence[Object], node: str, now: float) -> Iterator[Intent]:
     """Have the pod's volumes bound on its node, and reserve its place until they are."""
     names = " ".join(claim.name for claim in claims)
     failures = [each for claim in claims if (each := _failure(claim))]
@@ -154,7 +154,7 @@ def _failure(claim: Object) -> str:
     return f'persistentvolumeclaim "{claim.name}" can\'t be provisioned: {condition.get("message")}'
 
 
-def _stuck(pod: Object, message: str, advice: str, now: float) -> Iterator[Intent]:
+def _unschedulable(pod: Object, message: str, advice: str, now: float) -> Iterator[Intent]:
     noted = list(_set_condition(pod, UNSCHEDULABLE, message, now))
     yield from noted
     if noted:

@@ -44,9 +44,9 @@ def provide(
             because = f"pod {pod_name(stateful_set, ordinal)} needs claim {name}"
             intents.append(Create(tree, because=because, event="SuccessfulCreate"))
         elif claim.deleting:
-            wait = wait or _going(claim)
+            wait = wait or _terminating(claim)
         elif pod is None and _abandoned(claim, stateful_set, wanted, ordinal):
-            wait = wait or _collected(claim)
+            wait = wait or _abandoned_wait(claim)
         else:
             intents.extend(_own(claim, stateful_set, wanted, ordinal, pod))
     return ClaimProvision(tuple(intents), wait)
@@ -151,7 +151,7 @@ def _names(owner: _Owner, noun: KindName, name: str) -> bool:
     )
 
 
-def _going(claim: Object) -> Wait:
+def _terminating(claim: Object) -> Wait:
     kept = f" and kept by its finalizers: {', '.join(claim.finalizers)}" if claim.finalizers else ""
     return Wait(
         "ClaimTerminating",
@@ -160,7 +160,7 @@ def _going(claim: Object) -> Wait:
     )
 
 
-def _collected(claim: Object) -> Wait:
+def _abandoned_wait(claim: Object) -> Wait:
     owner = claim.controller or claim.owners[0]
     return Wait(
         "ClaimAbandoned",

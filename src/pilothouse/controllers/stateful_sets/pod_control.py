@@ -79,7 +79,7 @@ def progress(state: SetState) -> SetPlan:
         if (not step.settled and not state.wanted.parallel) or len(intents) >= MOST_INTENTS:
             break
     if waits:
-        intents.append(_together(waits))
+        intents.append(_joined(waits))
     elif not intents:
         intents.extend(_held_back(state))
     return SetPlan(tuple(intents), outgoing)
@@ -88,19 +88,19 @@ def progress(state: SetState) -> SetPlan:
 def _steps(state: SetState) -> Iterator[_Step]:
     for ordinal in state.wanted.ordinals:
         pod = state.pods.get(ordinal)
-        yield _make(state, ordinal) if pod is None else _keep(state, ordinal, pod)
+        yield _create_pod(state, ordinal) if pod is None else _keep_pod(state, ordinal, pod)
     beyond = sorted((ordinal for ordinal in state.pods if ordinal not in state.wanted.ordinals), reverse=True)
     for ordinal in beyond:
         pod = state.pods[ordinal]
         owned = tuple(retain(state.stateful_set, state.wanted, ordinal, state.world, pod))
         yield _Step(owned, settled=True)
     for ordinal in beyond:
-        yield _dismiss(state, beyond, state.pods[ordinal])
+        yield _scale_down(state, beyond, state.pods[ordinal])
     if not state.wanted.on_delete:
-        yield _renew(state)
+        yield _update(state)
 
 
-def _make(state: SetState, ordinal: int) -> _Step:
+def _create_pod(state: SetState, ordinal: int) -> _Step:
     """Create the claims, then the pod of an ordinal."""
     stateful_set, wanted = state.stateful_set, state.wanted
     name = pod_name(stateful_set, ordinal)
@@ -118,14 +118,14 @@ def _make(state: SetState, ordinal: int) -> _Step:
     return _Step((*needed.intents, Create(pod, because=because, event="SuccessfulCreate")))
 
 
-def _keep(state: SetState, ordinal: int, pod: Object) -> _Step:
+def _keep_pod(state: SetState, ordinal: int, pod: Object) -> _Step:
     """Replace a pod that has ended; else wait until it is ready, and repair its labels and claims."""
     stateful_set, wanted, world = state.stateful_set, state.wanted, state.world
     if ended(pod) and not pod.deleting:
         because = f"{trouble(pod).sentence}; replacing it"
         return _Step((Delete(pod, because=because, event="SuccessfulDelete"),))
     if pod.deleting:
-        return _Step(wait=_not_up(state, pod))
+        return _Step(wait=_unavailable(state, pod))
     intents: list[Intent] = []
     pending = pod.status.get("phase") == "Pending"
     if pending:
@@ -135,7 +135,7 @@ def _keep(state: SetState, ordinal: int, pod: Object) -> _Step:
             return _Step(tuple(intents), needed.wait)
     up = available(pod, wanted.min_ready_seconds, now=world.now)
     if not up and not wanted.parallel:
-        return _Step(tuple(intents), _not_up(state, pod))
+        return _Step(tuple(intents), _unavailable(state, pod))
     if not uses_its_claims(stateful_set, wanted, pod, ordinal):
         return _Step(tuple(intents), _other_storage(pod))
     missing = {key: value for key, value in marks(pod.name, ordinal).items() if pod.labels.get(key) != value}
@@ -146,28 +146,28 @@ def _keep(state: SetState, ordinal: int, pod: Object) -> _Step:
         )
     if not pending:
         intents.extend(retain(stateful_set, wanted, ordinal, world, pod))
-    return _Step(tuple(intents), None if up else _not_up(state, pod), settled=up)
+    return _Step(tuple(intents), None if up else _unavailable(state, pod), settled=up)
 
 
-def _dismiss(state: SetState, beyond: list[int], pod: Object) -> _Step:
+def _scale_down(state: SetState, beyond: list[int], pod: Object) -> _Step:
     """Delete a surplus pod; in an ordered set, when all others are ready, or it is the lowest that is not."""
     if pod.deleting:
-        return _Step(wait=_not_up(state, pod))
+        return _Step(wait=_unavailable(state, pod))
     if not state.wanted.parallel and not _up(state, pod):
         # An ordered set gets here only when all other pods are ready.
         ailing = [one for one in (state.pods[ordinal] for ordinal in beyond) if not healthy(one)]
         if not ailing or pod is not ailing[-1]:
-            return _Step(wait=_not_up(state, ailing[-1] if ailing else pod))
+            return _Step(wait=_unavailable(state, ailing[-1] if ailing else pod))
     because = f"scaling down to {state.wanted.replicas}: deleting pod {pod.name}"
     return _Step((Delete(pod, because=because, event="SuccessfulDelete"),))
 
 
-def _renew(state: SetState) -> _Step:
+def _update(state: SetState) -> _Step:
     """Replace pods of an old revision: one after the other, or as many as may be unavailable at once."""
     ordinals = state.wanted.ordinals
     reached = range(ordinals.stop - 1, max(ordinals.start, state.wanted.first_updated) - 1, -1)
     if state.wanted.max_unavailable is not None:
-        return _renew_some(state, reached, state.wanted.max_unavailable)
+        return _update_some(state, reached, state.wanted.max_unavailable)
     for ordinal in reached:
         pod = state.pods.get(ordinal)
         if pod is None or (ended(pod) and not pod.deleting):
@@ -176,11 +176,11 @@ def _renew(state: SetState) -> _Step:
         if _outdated(state, pod) and not pod.deleting:
             return _Step((_replace(state, pod),))
         if not _up(state, pod):
-            return _Step(wait=_not_up(state, pod))
+            return _Step(wait=_unavailable(state, pod))
     return _Step(settled=True)
 
 
-def _renew_some(state: SetState, reached: range, most: int) -> _Step:
+def _update_some(state: SetState, reached: range, most: int) -> _Step:
     up = {
         ordinal for ordinal, pod in state.pods.items() if ordinal in state.wanted.ordinals and _up(state, pod)
     }
@@ -226,7 +226,7 @@ def _revision_for(state: SetState, ordinal: int) -> SetRevision:
     return history.current if ordinal < wanted.start + kept else history.update
 
 
-def _not_up(state: SetState, pod: Object) -> Wait:
+def _unavailable(state: SetState, pod: Object) -> Wait:
     """Why a pod blocks the set, and what would help."""
     if healthy(pod):
         since = ready_since(pod)
@@ -292,7 +292,7 @@ def _held_back(state: SetState) -> Iterator[Wait]:
         yield Wait("Partition", because=because, remedy=f"lower {where} to update them")
 
 
-def _together(waits: list[Wait]) -> Wait:
+def _joined(waits: list[Wait]) -> Wait:
     """Several waits as one, with the reason of the first."""
     distinct = list(dict.fromkeys(waits))
     if len(distinct) == 1:

@@ -56,19 +56,19 @@ def stateful_sets(stateful_set: Object, world: Snapshot) -> Iterator[Intent]:
         return
     members = list_members(stateful_set, wanted, world)
     if stateful_set.deleting:
-        yield from _say(stateful_set, wanted, _as_recorded(stateful_set), members, world)
+        yield from _set_status(stateful_set, wanted, _as_recorded(stateful_set), members, world)
         return
     history = settle(stateful_set, wanted, members.revisions, world)
     plan = progress(SetState(stateful_set, wanted, members.pods, history, world))
     yield from members.intents
     yield from history.intents
-    yield from _say(stateful_set, wanted, history, members, world, outgoing=plan.outgoing)
+    yield from _set_status(stateful_set, wanted, history, members, world, outgoing=plan.outgoing)
     yield from plan.intents
     used = {history.current.name, history.update.name, *map(revision_of, members.pods.values())}
     yield from outlived(wanted, members.revisions, used)
 
 
-def _say(
+def _set_status(
     stateful_set: Object,
     wanted: SetSpec,
     history: RevisionHistory,

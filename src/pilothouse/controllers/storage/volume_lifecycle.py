@@ -42,7 +42,7 @@ def volumes(volume: Object, world: Snapshot) -> Iterator[Intent]:
     elif claim.spec.get("volumeName") == volume.name:
         yield from _phase(volume, "Bound", f"bound to claim {claim.namespace}/{claim.name}")
     elif claim.spec.get("volumeName"):
-        yield from _spared(volume, claim)
+        yield from _not_taken(volume, claim)
     else:
         yield Wait(
             "ClaimPending",
@@ -77,7 +77,7 @@ def _released(volume: Object, reference: Mapping[str, Any]) -> Iterator[Intent]:
         yield Wait("NobodyReclaims", because=because, remedy=remedy)
 
 
-def _spared(volume: Object, claim: Object) -> Iterator[Intent]:
+def _not_taken(volume: Object, claim: Object) -> Iterator[Intent]:
     """The claim has another volume: this one is free again, unless it was provisioned for the claim."""
     because = f"claim {claim.namespace}/{claim.name} has volume {claim.spec['volumeName']} instead"
     policy = volume.spec.get("persistentVolumeReclaimPolicy")

@@ -136,6 +136,8 @@ def _put(after: float, spec: Tree) -> UserAction:
 
 def _create(spec: Tree) -> Do:
     cluster = {
+        "apiVersion": ElasticsearchCluster.api_version,
+        "kind": ElasticsearchCluster.kind,
         "metadata": {"name": NAME, "namespace": SPACE},
         "spec": {"version": _VERSIONS[0], **spec},
     }
@@ -145,6 +147,8 @@ def _create(spec: Tree) -> Do:
 def _cassandra() -> Tree:
     """A cluster without a controller, which its status says."""
     return {
+        "apiVersion": CassandraCluster.api_version,
+        "kind": CassandraCluster.kind,
         "metadata": {"name": NAME, "namespace": SPACE},
         "spec": {"version": "4.1.3", "nodePools": [{"name": "a", "replicas": 1}]},
     }
