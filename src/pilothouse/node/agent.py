@@ -88,8 +88,7 @@ class Agent:
         *,
         serving_problem: Callable[[], str] = lambda: "",
     ) -> None:
-        """``serving_problem`` says why the node's own server is not ready; empty if it is, or if there is
-        none."""
+        """``serving_problem`` says why the node's own server is not ready; empty if it is."""
         self._serving_problem = serving_problem
         self.container_index = ContainerIndex()
         self._settings = settings
@@ -208,8 +207,7 @@ class Agent:
                 self.registration.refresh()
 
     async def _evict_under_pressure(self) -> None:
-        """Evict a pod under memory or disk pressure. A task of its own: measuring disk usage may take
-        minutes."""
+        """Evict a pod under pressure. A task of its own: measuring disk usage may take minutes."""
         while True:
             await asyncio.sleep(EVICTION_INTERVAL)
             try:
@@ -279,8 +277,7 @@ class Agent:
                 worker.update(new)
 
     def _has_valid_names(self, pod: Object) -> bool:
-        """Whether the names in a pod are safe as file names. Checked first, for every version of every
-        pod."""
+        """Whether the names in a pod are safe as file names. Checked for every version of a pod."""
         problems = bad_names(pod)
         if problems:
             message = "; ".join(problems[:_SHOWN_PROBLEMS])

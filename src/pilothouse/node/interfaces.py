@@ -98,8 +98,7 @@ class VolumeManager(Protocol):
     def mounts(
         self, pod: Object, container: Tree, prepared: Mapping[str, PreparedVolume], env: Mapping[str, str], /
     ) -> Sequence[Mount]:
-        """The volume mounts of a container. Raises ``VolumeNotReady``, for example for a ``subPath`` that
-        leads out of its volume."""
+        """The volume mounts of a container. Raises ``VolumeNotReady``, as for a bad ``subPath``."""
 
     def excess(self, pod_uid: str, /) -> str:
         """Why a pod exceeds its storage limits; empty if it doesn't."""

@@ -16,8 +16,7 @@ from pilothouse.supervise.launch_spec import IdRange
 RUN = Path("/run/pilothouse")
 """Shared by the agents of a machine: see ``id_ranges``."""
 DEFAULT_RANGE = IdRange(0x70000000, 0x10000000)
-"""Above systemd's ranges for containers, and below 2^31, which some programs take for negative: 4,096
-pods."""
+"""Above systemd's ranges for containers, below 2^31, which some programs take for negative."""
 MAX_PODS = 110
 PORT = 10250
 

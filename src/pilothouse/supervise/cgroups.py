@@ -269,8 +269,7 @@ def _writable(mount: Path, own: str) -> Path | None:
 
 
 def _leave_to_leaf(parent: Path, base: str) -> None:
-    """Move our processes to a leaf: in v2 only the root may have both processes and limits for groups below
-    it."""
+    """Move our processes to a leaf: in v2 only the root may have both processes and limited groups."""
     if not (parent / "cgroup.type").exists():
         return
     processes = (parent / "cgroup.procs").read_text().split()

@@ -111,8 +111,7 @@ def write(path: Path, record: msgspec.Struct, *, mode: int = 0o600) -> None:
 
 @contextlib.contextmanager
 def shim_absent(folder: Path) -> Iterator[bool]:
-    """Whether no shim lives there; then none can start within the context. Keep it short: one that starts
-    waits."""
+    """Whether no shim lives there; within the context none can start. Keep it short."""
     descriptor = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         try:

@@ -83,8 +83,7 @@ class Container:
             contextlib.closing(ProcessHandle.open(self.state.program)) as program,
         ):
             await program.wait()
-        # Its shim now writes the rest of the output and the exit status, and may stay a little for attached
-        # clients.
+        # Its shim now writes the rest of the output and the exit status.
         pause = 0.001
         while (ended := container_records.read_exit(self.folder)) is None:
             with container_records.shim_absent(self.folder) as absent:
@@ -99,8 +98,7 @@ class Container:
         _signal(self.state.program, number)
 
     async def stop(self, number: int, grace: float) -> ContainerExit:
-        """Send a stop signal; after `grace` seconds kill all processes. A concurrent `stop` can only shorten
-        the grace."""
+        """Send a stop signal; after `grace` seconds kill all. A concurrent `stop` can only shorten it."""
         ended = asyncio.ensure_future(self.exited())
         asking = asyncio.ensure_future(self._ask(number)) if grace > 0 else None
         try:
@@ -176,8 +174,7 @@ class Container:
 
 
 async def start(folder: Path, launch: LaunchSpec, *, seconds: float = START_SECONDS) -> Container:
-    """Start a container; returns when its program is loaded. Raises LaunchError, and OSError if the directory
-    can't be written."""
+    """Start a container; returns when its program is loaded. Raises LaunchError and OSError."""
     if (state := container_records.prepare(folder, launch)) is not None:
         return Container(folder, state)
     reader, shim = _spawn_shim(folder, launch)
@@ -238,8 +235,7 @@ async def _state_of_running(folder: Path, seconds: float) -> ContainerRecordStat
 
 
 def _ended(folder: Path, state: ContainerRecordState) -> ContainerExit:
-    """The exit status once the shim is gone: the one that it wrote, or else an unknown one, which is written
-    here."""
+    """The exit status once the shim is gone: the one that it wrote, or an unknown one."""
     if (ended := container_records.read_exit(folder)) is not None:
         return ended
     if state.boot == boot_id() and not container_records.is_copied(folder):
@@ -257,8 +253,7 @@ def _signal(identity: ProcessIdentity, number: int) -> None:
 
 
 def _spawn_shim(folder: Path, launch: LaunchSpec) -> tuple[int, subprocess.Popen[bytes]]:
-    """The shim's first process, which exits once the shim has daemonised, and the pipe that the shim answers
-    on."""
+    """The shim's first process, which exits once the shim has daemonised, and the answer pipe."""
     reader, writer = os.pipe()
     order = in_memory(msgspec.to_builtins(launch, builtin_types=(bytes,)))
     try:
@@ -282,8 +277,7 @@ def _spawn_shim(folder: Path, launch: LaunchSpec) -> tuple[int, subprocess.Popen
 
 
 async def _reap(shim: subprocess.Popen[bytes], seconds: float) -> None:
-    """Reap the shim's first process. One that doesn't exit is killed; one that hangs in the kernel is
-    left."""
+    """Reap the shim's first process; kill it if it doesn't exit. One that hangs is left."""
     if shim.poll() is not None:
         return
     with contextlib.closing(ProcessHandle.child(shim.pid)) as first:

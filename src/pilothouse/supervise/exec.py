@@ -102,8 +102,7 @@ async def enter(
     env: Mapping[str, str] | None = None,
     cwd: str | None = None,
 ) -> ExecProcess:
-    """Returns when it has been loaded. Defaults are those of the container's own program. Raises
-    LaunchError."""
+    """Returns when it has been loaded. Defaults are the container's own. Raises LaunchError."""
     try:
         held = ProcessHandle.open(state.program)
     except ProcessGone:
@@ -225,8 +224,7 @@ class _Reading(asyncio.StreamReaderProtocol):
 def _ask(
     folder: Path, state: ContainerRecordState, order: dict[str, Any], ends: _Ends
 ) -> tuple[socket.socket, int]:
-    """Request the shim to start the helper; returns its control socket, and the pipe for its answer. Raises
-    LaunchError."""
+    """Request the helper from the shim; returns its control socket and answer pipe. Raises LaunchError."""
     control, theirs = socket.socketpair()
     reading = in_memory(order)
     answer, answering = os.pipe()

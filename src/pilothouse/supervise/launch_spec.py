@@ -26,8 +26,7 @@ KILLED = 128
 
 
 class ProcessUser(Struct, frozen=True):
-    """The user of the program. Without privileges the ids are only shown; files are accessed as the agent's
-    user."""
+    """The user of the program. Without privileges the ids are only shown; files are the agent's."""
 
     uid: int
     gid: int
@@ -35,8 +34,7 @@ class ProcessUser(Struct, frozen=True):
 
 
 class IdRange(Struct, frozen=True):
-    """The machine's user and group ids to which a container's user namespace maps its ids 0 to `count` -
-    1."""
+    """The machine's ids to which a container's user namespace maps its ids 0 to `count` - 1."""
 
     first: int
     count: int = 65536
@@ -97,8 +95,7 @@ class LaunchSpec(Struct, frozen=True, kw_only=True):
     seccomp: bytes = b""
     """A classic BPF program that filters its system calls (see `supervise.seccomp`); empty for none."""
     cgroups: tuple[str, ...] = ()
-    """The cgroup directories that it joins before its first instruction: one with v2, one a controller with
-    v1."""
+    """The cgroups that it joins before its first instruction: one with v2, one a controller with v1."""
     oom_score_adj: int | None = None
     stdin: bool = False
     stdin_once: bool = False
@@ -123,8 +120,7 @@ class ContainerExit(Struct, frozen=True):
     finished: float
     """Seconds since 1970."""
     lost: bool = False
-    """Whether the exit status is unknown, as the shim was killed or the machine went down; the code is then
-    137."""
+    """The exit status is unknown, as the shim or the machine went down; the code is 137."""
 
 
 class LaunchError(Exception):

@@ -86,8 +86,7 @@ class ProcessHandle:
 
     @classmethod
     def open(cls, identity: ProcessIdentity) -> ProcessHandle:
-        """Raises ProcessGone. First the pidfd, then the start time: the pid can't be reused in between
-        unnoticed."""
+        """Raises ProcessGone. First the pidfd, then the start time: so a reused pid is noticed."""
         if identity.boot != boot_id():
             raise ProcessGone(f"process {identity.pid} ran before the machine was started again")
         try:

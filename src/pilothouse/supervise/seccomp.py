@@ -66,8 +66,7 @@ class ProfileError(ValueError):
 
 
 class SeccompArgument(Struct, frozen=True, rename="camel"):
-    """A condition on an argument. With `SCMP_CMP_MASKED_EQ` it is masked by `value` and compared with
-    `value_two`."""
+    """A condition on an argument. `SCMP_CMP_MASKED_EQ`: masked by `value`, equal to `value_two`."""
 
     index: int
     value: int

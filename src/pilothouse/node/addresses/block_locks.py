@@ -39,8 +39,7 @@ class BlockLocks:
 
     @classmethod
     def open(cls, data: Path) -> BlockLocks:
-        """Open the lock file in the first directory that is ours alone, at last in ``data``, the agent's own.
-        Raises OSError."""
+        """Open the lock file in the first directory that is ours, or else in ``data``. Raises OSError."""
         for place in _shared_places(os.geteuid()):
             try:
                 return cls(place / _FILE, _opened(place))
@@ -85,8 +84,7 @@ def _shared_places(user: int) -> Iterator[Path]:
 
 
 def _opened(folder: Path) -> int:
-    """Open the lock file in a directory, which is created if missing. Raises OSError if another user could
-    replace it."""
+    """Open or create the lock file in a directory. Raises OSError if another user could replace it."""
     with contextlib.suppress(FileExistsError):
         folder.mkdir(mode=0o700)
     with open_directory(folder) as handle:

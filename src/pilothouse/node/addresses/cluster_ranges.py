@@ -49,7 +49,7 @@ class ClusterRanges:
             self.known = tuple(map(IPv4Network, page.cluster_cidrs))
             self.services = tuple(map(IPv4Network, page.service_cidrs))
         except (StatusError, TransportError, AccessError, ValueError) as problem:
-            log.warning("where the ranges of nodes lie can't be asked: %s", problem)
+            log.warning("failed to fetch the cluster's address ranges: %s", problem)
         else:
             self._asked = self._clock.now()
 

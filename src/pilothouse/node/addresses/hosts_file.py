@@ -35,8 +35,7 @@ class LineWrite(NamedTuple):
 
 
 def own_lines(pod: Object, address: str, *, of_node: Iterable[str] = ()) -> list[str]:
-    """The lines about the pod itself: its name and its aliases. ``of_node``: the lines of the node's own
-    file."""
+    """The lines about the pod's own name and aliases. ``of_node``: the node's own file."""
     header = HEADER.format(" (host network)" if pod.spec.get("hostNetwork") else "")
     nodes = [line.strip() for line in of_node if line.strip() and not line.lstrip().startswith("#")]
     lines = [header, *HEAD, *nodes]

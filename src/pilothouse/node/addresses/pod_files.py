@@ -26,8 +26,7 @@ from pilothouse.node.files.directory_handles import closing_handle
 HOSTS: Final = "hosts"
 RESOLVER: Final = "resolv.conf"
 _FLAGS: Final = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-"""Non-blocking: a pod may hold a lease on its own file (fcntl(2), F_SETLEASE), which blocks an open for 45
-seconds."""
+"""Non-blocking: a pod's lease on its file (fcntl(2), F_SETLEASE) would block an open for 45 seconds."""
 _LONGEST: Final = 32 << 20
 """Bytes of a hosts file: more names than a cluster has."""
 

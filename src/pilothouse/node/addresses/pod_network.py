@@ -86,8 +86,7 @@ class PodNetwork:
         records: AddressRecords,
         store: SocketStore | None = None,
     ) -> None:
-        """``block`` holds the network on loopback; None with ``--pod-cidr``. ``store`` keeps listening
-        sockets between agents."""
+        """``block`` is None with ``--pod-cidr``. ``store`` keeps listening sockets between agents."""
         self._settings = settings
         self._network = network
         self._block = block
@@ -110,8 +109,7 @@ class PodNetwork:
         self._route_problems: list[RouteProblem] = []
         self._unserved: list[tuple[Object, str]] = []
         self._occupied: dict[tuple[str, str], tuple[Object, str]] = {}
-        """Services whose port another program on this machine has, by namespace and name, each with a
-        message."""
+        """Services with a port that another program has, each with a message."""
         self._settle_problem = ""
         self._reported: set[str] = set()
 
@@ -183,8 +181,7 @@ class PodNetwork:
         return AddressRecord(address, name, ports)
 
     async def _answering(self, address: str) -> None:
-        """Wait until the machine has an address: those of ``--pod-cidr`` need an entry in the routing
-        table."""
+        """Check that the machine has an address; those of ``--pod-cidr`` need a local route first."""
         if answers(address):
             return
         self._settled_plan = None
@@ -275,14 +272,14 @@ class PodNetwork:
 
     def _report_problems(self) -> None:
         """Report each problem once: in the log, and in an event about the object concerned."""
-        complaints = dict(self._all_problems())
-        for problem, about in complaints.items():
+        current = dict(self._all_problems())
+        for problem, about in current.items():
             if problem not in self._reported:
                 log.warning("%s", problem)
                 if about is not None:
                     reason = "NotRouted" if about.kind == Node.kind else "NotForwarded"
                     self._events.record(about, reason, problem, warning=True)
-        self._reported = set(complaints)
+        self._reported = set(current)
 
     def _all_problems(self) -> Iterator[tuple[str, Object | None]]:
         """Each problem as a message, and the object concerned."""

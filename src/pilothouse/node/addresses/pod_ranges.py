@@ -7,8 +7,8 @@
 On loopback all of 127.0.0.0/8 answers to every program in the network namespace, so each agent locks a block
 of ``LOOPBACK`` of its own (``block_locks``). Agents of different users share no locks; each also binds a port
 at the block's first address, which no pod has, as a mark. A marked block is skipped while there is another.
-Anybody can bind marks, so they are only advice. The first block tried follows from the agent's directory, so
-a restarted agent finds its own free.
+All programs can bind marks, so they are only advice. The first block tried follows from the data directory,
+so a restarted agent finds its own free.
 
 An address is reused only after all others, so that clients have time to forget it.
 """
@@ -53,8 +53,7 @@ class LoopbackBlock:
 
     @classmethod
     def claim(cls, *, preferred: str, data: Path) -> LoopbackBlock:
-        """Claim the previous block if it is free, else the first free one. ``data`` is the agent's directory.
-        Raises ``NoBlock``."""
+        """Claim the previous block, else the first free one. ``data``: the agent's. Raises ``NoBlock``."""
         locks = BlockLocks.open(data)
         unmarked: int | None = None
         try:

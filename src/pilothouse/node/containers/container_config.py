@@ -82,8 +82,7 @@ class ContainerConfigurator:
         folder: ContainerDirectory,
         attempt: int,
     ) -> LaunchSpec:
-        """The launch spec of one instance. Raises OSError, or ``NotReady`` with the Secret, ConfigMap, image
-        or volume that is missing."""
+        """The launch spec of one instance. Raises OSError, and ``NotReady`` if something is missing."""
         parts, settings = self._parts, self._settings
         image = parts.images.resolve(image_name(pod, container))
         self.images[container.name] = image.digest or image.name
@@ -118,8 +117,7 @@ class ContainerConfigurator:
         )
 
     def _shared_memory(self) -> Iterator[str]:
-        """In-memory volumes of an agent that can't mount, which a ``hostPath`` of ``/dev/shm`` would
-        expose."""
+        """In-memory volumes of an unprivileged agent, which a ``hostPath`` of ``/dev/shm`` would expose."""
         if not self._agent.is_root:
             for each in Path("/dev/shm").glob(f"pilothouse-{self._agent.uid}-*"):
                 # Other users can make links of that name: their targets would be hidden.
@@ -151,8 +149,7 @@ class ContainerConfigurator:
                 self._limit(pod, container)
 
     def _limit(self, pod: Object, container: PodContainer) -> tuple[str, ...]:
-        """Create the container's control groups. On failure it runs without them, which a pod condition
-        reports."""
+        """Create the container's control groups. Without them it runs too, and a pod condition says so."""
         throttles = self._parts.volumes.throttles(pod.uid)
         limits = container_limits(container.spec, pids=self._settings.pids, throttles=throttles)
         self._throttles[container.name] = throttles

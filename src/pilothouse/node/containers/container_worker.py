@@ -237,8 +237,7 @@ class ContainerWorker:
 
     async def _begin(self, number: int) -> None:
         folder = self._folder.begin(number)
-        # Before the launch spec is made: if the image is replaced in between, the container restarts once too
-        # often rather than never.
+        # First: if the image is replaced meanwhile, the container restarts once too often, not never.
         if root := self._context.image_root(self._definition):
             try:
                 self._folder.set_image(number, root)

@@ -118,8 +118,7 @@ def hostname(pod: Object) -> str:
 
 
 def expanded(text: str, env: Mapping[str, str], limit: int = LONGEST) -> str:
-    """Replace ``$(NAME)`` where there is such a variable, and ``$$`` by a dollar sign. Raises ``NotReady``
-    beyond the limit."""
+    """Replace ``$(NAME)`` where it is defined, and ``$$`` by ``$``. Raises ``NotReady`` beyond the limit."""
     size = len(text)
 
     def replaced(match: re.Match[str]) -> str:

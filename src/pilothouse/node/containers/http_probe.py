@@ -101,8 +101,7 @@ def _redirect_url(url: _Url, location: str) -> _Url | None:
 
 
 def _headers(get: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """The manifest's headers, and kubelet's own where the manifest has none of that name; empty ones of these
-    are left out."""
+    """The manifest's headers, and kubelet's defaults; a manifest's empty value removes a default."""
     headers = [(str(each["name"]), str(each.get("value") or "")) for each in get.get("httpHeaders") or ()]
     names = {name.lower() for name, _ in headers}
     own = (("User-Agent", "kube-probe/1.32"), ("Accept", "*/*"), ("Connection", "close"))

@@ -28,8 +28,7 @@ _LOOKUPS: Final = 4
 _LOCAL: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL})
 _LOCAL_LOOKUP: Final = frozenset({socket.EAI_MEMORY, socket.EAI_SYSTEM})
 _CIPHERS: Final = "ECDHE+AESGCM:ECDHE+CHACHA20:ECDHE+AES:!aNULL"
-"""As Go's client offers below TLS 1.3. With DHE the server chooses the prime, and one of 10,000 bits takes
-seconds."""
+"""As Go's client below TLS 1.3. With DHE the server could choose a prime that takes seconds."""
 
 _Result = TypeVar("_Result")
 
@@ -39,8 +38,7 @@ class DialError(Exception):
 
 
 class ResultUnknown(Exception):
-    """The machine lacks files, buffers or ports, so the container's health is unknown. Kubelet drops such a
-    result too."""
+    """The machine lacks files, buffers or ports: the health is unknown. Kubelet drops such results."""
 
 
 class ReceivedTooMuch(Exception):

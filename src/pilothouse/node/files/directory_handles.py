@@ -6,7 +6,7 @@
             os.stat(entry.name, dir_fd=entry.folder, follow_symlinks=False)
         remove_tree(top, "scratch")
 
-A path changes its meaning when somebody replaces one of its directories by a link; a handle doesn't. So a
+A path changes its meaning when one of its directories is replaced by a link; a handle doesn't. So a
 process with more rights than those who write a directory opens it once, and then goes one name at a time.
 Links are followed only on request, and only to targets beneath the handle. The kernel checks it (``openat2``,
 Linux 5.6); without that call each name is opened by itself. All functions raise OSError.
@@ -80,8 +80,7 @@ def closing_handle(handle: int) -> Iterator[int]:
 
 
 def open_walked(path: Path, rights: int = 0) -> AbstractContextManager[int]:
-    """A handle on a directory that others may have closed, in one that only we can change; it gets the rights
-    that ``walk`` gives."""
+    """A handle on a directory that others may have closed; it gets the rights that ``walk`` gives."""
     with open_directory(path.parent, follow=True) as above:
         return closing_handle(_entered(above, path.name, same_mount=False, rights=rights))
 
@@ -181,8 +180,7 @@ def make_directories(folder: int, names: Iterable[str], mode: int = 0o777) -> in
 
 
 def make_directory(path: Path, mode: int, *, own: bool = False) -> None:
-    """Create a directory with exactly this mode, in one that only we can change, and its parents. ``own``: as
-    in ``set_mode``."""
+    """Create a directory with exactly this mode, and its parents. ``own``: as in ``set_mode``."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with suppress(FileExistsError):
         os.mkdir(path, 0o700)
@@ -190,8 +188,7 @@ def make_directory(path: Path, mode: int, *, own: bool = False) -> None:
 
 
 def set_mode(path: Path, mode: int, *, own: bool = False) -> None:
-    """Change the mode of a directory, never of a link's target. ``own``: it must be our user's, since another
-    owner could change it back."""
+    """Change the mode of a directory. ``own``: it must be ours; another owner could change it back."""
     with open_directory(path) as handle:
         owner = os.fstat(handle).st_uid
         if own and owner != os.geteuid():

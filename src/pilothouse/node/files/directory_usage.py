@@ -43,8 +43,7 @@ class DirectoryUsage(msgspec.Struct, frozen=True):
 
 
 def measure_disk_usage(folder: Path, meter: Meter | None = None) -> DirectoryUsage:
-    """The usage of a directory's files, within its filesystem. ``meter``: a limit shared with other
-    directories. Raises OSError."""
+    """The usage of a directory, within its filesystem. ``meter``: a shared limit. Raises OSError."""
     meter = meter or Meter(MEASURED)
     size, files, unmeasured, timed_out = 0, 0, "", False
 

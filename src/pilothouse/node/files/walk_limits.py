@@ -25,8 +25,7 @@ class WalkLimit(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WalkTooLong(Exception):
-    """A limit is reached; the message says which. ``timed_out``: the walk was slow, perhaps as the machine is
-    busy."""
+    """A limit is reached. ``timed_out``: the walk was slow, perhaps as the machine is busy."""
 
     def __init__(self, message: str, *, timed_out: bool = False) -> None:
         super().__init__(message)

@@ -64,8 +64,7 @@ class BundleIndex(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def write_bundle(target: Path, names: Sequence[str], library: ImageStore) -> BundleIndex:
-    """Write images of the library into one file, atomically. Raises ImageStoreError, ImageReferenceError,
-    ImageMissing, or OSError."""
+    """Write images into one file, atomically. Raises ImageStoreError, ImageReferenceError, OSError."""
     draft = target.with_name(f".{target.name}.{os.getpid()}")
     try:
         with library.locked(), draft.open("wb") as out:

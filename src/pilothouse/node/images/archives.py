@@ -97,8 +97,7 @@ class Tar:
         return found
 
     def finish(self, most: int) -> None:
-        """Read the padding after the last entry: at its end the decompressor compares the checksum. Raises
-        tarfile.ReadError."""
+        """Read the padding at the end, where checksums are compared. Raises tarfile.ReadError."""
         left = most + tarfile.RECORDSIZE
         while chunk := self._reader.read(_SKIPPED):
             left -= len(chunk)
@@ -108,8 +107,7 @@ class Tar:
 
 @contextmanager
 def open_tar(source: Path) -> Iterator[Tar]:
-    """Open a tar archive: plain, gzip, bzip2, xz, or zstd where Python has it. Raises ``unpacking.DAMAGED``
-    and OSError."""
+    """Plain, gzip, bzip2, xz, or zstd where Python has it. Raises ``unpacking.DAMAGED`` and OSError."""
     with source.open("rb") as file:
         start = file.read(6)
         file.seek(0)
@@ -142,8 +140,7 @@ _HEAD_TOO_LARGE: Final = f"the head of an entry has more than {MOST_OF_HEAD} byt
 
 
 class _Header(tarfile.TarInfo):
-    """A truncated or damaged header is an error. Python takes one in the middle for the archive's end, and
-    silently drops what follows."""
+    """A damaged header is an error. Python takes it for the archive's end, and drops what follows."""
 
     @classmethod
     def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
@@ -158,8 +155,7 @@ class _Header(tarfile.TarInfo):
 
 
 class _XzReader(io.RawIOBase):
-    """A file packed by xz, read forward. Unlike ``lzma.LZMAFile`` it limits the memory that unpacking
-    uses."""
+    """A file packed by xz, read forward. Unlike ``lzma.LZMAFile`` it limits its memory."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file

@@ -57,8 +57,7 @@ def read_manifest(content: bytes, where: str) -> ImageManifest:
 
 
 def settled(manifest: ImageManifest, reference: ImageReference, top: Collection[str]) -> ImageManifest:
-    """The manifest with all defaults filled in; ``top`` lists the image's top directory. Raises
-    ManifestError."""
+    """The manifest with all defaults; ``top`` lists the image's top directory. Raises ManifestError."""
     at = manifest.mount_at or f"/opt/{reference.name.rpartition('/')[2]}"
     folder = PurePosixPath(at)
     if not folder.is_absolute() or ".." in folder.parts:

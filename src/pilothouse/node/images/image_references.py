@@ -62,8 +62,7 @@ def parse_image_reference(text: str) -> ImageReference:
 
 
 def host_program(text: str) -> str | None:
-    """The program of the host that a reference names, or its path without the first slash; None for another
-    image. A tag is ignored."""
+    """The host's program that a reference names, without the first slash of a path; None if none."""
     if not text.startswith(_HOST):
         return None
     program, colon, tag = text.removeprefix(_HOST).rpartition(":")

@@ -172,8 +172,7 @@ class ImageStore:
     def add(
         self, wanted: ImageReference, fill: Callable[[Path], tuple[Unpacked, ImageManifest]]
     ) -> ImageRecord:
-        """Import what ``fill`` puts into an empty directory, with the manifest it returns. If it raises,
-        nothing is left."""
+        """Import what ``fill`` puts into an empty directory. If it raises, nothing is left."""
         with self.locked():
             self._sweep()
             incoming = self._folder / "incoming" / new_uid()
@@ -203,8 +202,7 @@ class ImageStore:
             return record
 
     def remove(self, text: str) -> ImageRecord:
-        """Remove an image. Raises ImageStoreError if there is none of this name, or while a container uses
-        it."""
+        """Remove an image. Raises ImageStoreError if it is missing or in use."""
         wanted = parse_image_reference(text)
         with self.locked():
             record = self._record(wanted.full)
@@ -298,7 +296,7 @@ def mounted_by(bundle: Path) -> list[int]:
             try:
                 mounts = (process / "mountinfo").read_bytes()
             except OSError:
-                continue  # It has ended, or is somebody else's.
+                continue  # It has ended, or is another user's.
             if name in mounts:
                 found.append(int(process.name))
     return sorted(found)

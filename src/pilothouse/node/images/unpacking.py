@@ -198,8 +198,7 @@ class _Unpacker:
                 raise UnpackError(f"{entry.path}: is {other}; an image has files, folders and links alone")
 
     def check_links(self) -> None:
-        """Check that no link leads out, once all exist: a link through another leads elsewhere than its text
-        says."""
+        """Check that no link leads out, once all exist: links may lead through other links."""
         top = os.path.realpath(self._target)
         for entry in folder_entries(self._target):
             if entry.kind == "symlink":

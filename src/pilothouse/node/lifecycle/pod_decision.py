@@ -128,8 +128,7 @@ def _is_finished(state: ContainerState, container: PodContainer, policy: str) ->
 
 
 def _ending(pod_state: PodState, now: float) -> PodEnding | None:
-    """Why and by when the pod terminates; None if it doesn't. Another deletion can shorten the grace
-    period."""
+    """Why and by when the pod terminates; None if it doesn't. A later deletion can shorten it."""
     pod, known = pod_state.pod, pod_state.ending
     if pod.deleting or pod_state.gone:
         grace = min(grace_of(pod), MOST_WHEN_GONE) if pod_state.gone else grace_of(pod)
@@ -217,8 +216,7 @@ class _DecisionBuilder:
         return False
 
     def stop_if_unhealthy(self, container: PodContainer) -> None:
-        """Stop a container that failed a probe or its hook, or was never ready and whose image was
-        replaced."""
+        """Stop a container that failed a probe or hook, or was never ready with a replaced image."""
         state = self._pod_state.container(container.name)
         if state.running is None or state.stopping:
             return

@@ -46,8 +46,7 @@ class NodeCertificateRenewal:
             await asyncio.sleep(INTERVAL)
 
     async def look(self) -> bool:
-        """Write changed authorities, and a new certificate if it is due. Whether the certificate was
-        renewed."""
+        """Write changed authorities and a certificate that is due. Whether it was renewed."""
         trusted = await server_authorities.published(self._api)
         file = self._identity.authorities_file
         if trusted and trusted != file.read_bytes():

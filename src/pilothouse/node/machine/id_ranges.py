@@ -62,8 +62,7 @@ class IdRanges:
         claims: Path = CLAIMS,
         machine: Path = Path("/etc"),
     ) -> None:
-        """``claims`` is shared by all agents of the machine, ``machine`` is the directory of passwd and
-        group."""
+        """``claims`` is shared by all agents, ``machine`` is the directory of passwd and group."""
         self._pods = str(pods.absolute())
         self._among = among
         self._claims = claims
@@ -72,8 +71,7 @@ class IdRanges:
         self._is_recovered = False
 
     def recover(self) -> None:
-        """Read the claims of an earlier agent, and release those of pods that are gone. Raises ``NotReady``
-        and OSError."""
+        """Read an earlier agent's claims, and release those of deleted pods. Raises ``NotReady``, OSError."""
         with self._locked() as folder:
             for first, claim in self._read_all(folder):
                 if claim.pods == self._pods:

@@ -124,8 +124,7 @@ class _PodShutdown:
         """The names of containers that got their stop signal."""
 
     async def run(self) -> int:
-        """How many containers ran. Raises ``StillRunning``, and ``LaunchError`` of one that hangs while it
-        starts."""
+        """How many containers ran. Raises ``StillRunning``, and ``LaunchError`` if one hangs in its start."""
         running, problems = await self._running()
         pod = self._folder.read_pod()
         if running:
@@ -166,8 +165,7 @@ class _PodShutdown:
             folder.backoff = msgspec.structs.replace(backoff, since=exit.finished + _AN_INSTANT)
 
     async def remove_groups(self) -> None:
-        """Remove the pod's control groups. Their paths are in the launch records: no other tree is
-        searched."""
+        """Remove the pod's control groups, as the launch records name them."""
         groups: set[str] = set()
         for name in self._folder.containers():
             folder = self._folder.container(name)

@@ -88,8 +88,7 @@ class PodStatusWriter:
                     continue
             failures, self.problem = 0, ""
             if self._pod.revision > self._revision:
-                # Another client wrote meanwhile, and no further event will come: restore the fields that are
-                # ours.
+                # Another client wrote meanwhile, and no further event will come: restore our fields.
                 self._known, self._revision = self._pod.status, self._pod.revision
                 if self._wanted is not None and status_patch(self._known, self._wanted):
                     self._wakeup.set()
@@ -149,6 +148,5 @@ def status_patch(known: Mapping[str, Any], wanted: Mapping[str, Any]) -> Tree:
 
 
 def _complete(condition: Tree, before: Mapping[str, Any] | None) -> Tree:
-    """The condition with a null for each field that it no longer has: a merge keeps fields that are not
-    named."""
+    """The condition with a null for each field that it lost: a merge keeps absent fields."""
     return {**{name: None for name in before or () if name not in condition}, **condition}

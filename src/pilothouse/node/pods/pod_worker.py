@@ -158,8 +158,7 @@ class PodWorker:
             self._deps.container_index.drop(self.pod.uid)
 
     async def _make_directory(self) -> bool:
-        """Create the pod's directory, by which the next agent finds it. False if the pod is deleted
-        before."""
+        """Create the pod's directory, for the next agent too. False if the pod is deleted before."""
         started = self.pod.status.get("startTime")
         self._start_time = parse_time(started) if started else self._deps.clock.now()
         while True:
@@ -181,8 +180,7 @@ class PodWorker:
             await self._wait(RETRY_BACKOFF.after(self._blocker.failures if self._blocker else 1))
 
     def _rejection(self) -> PodEnding | None:
-        """Why the pod is not admitted: it has fields that can't be honoured (a real kube-apiserver accepts
-        them), or the node is full."""
+        """Why the pod is not admitted: fields that a real kube-apiserver accepts, or a full node."""
         if self._admitted:
             return None
         if refused := refusals(self.pod.spec):

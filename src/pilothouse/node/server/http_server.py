@@ -43,8 +43,7 @@ MOST_STREAMS = 1000
 BACKLOG = 128
 LONGEST_MESSAGE = 4 * 1024 * 1024
 MAX_LINE = 256 * 1024
-"""Bytes of a request's first line with a program's arguments: what an API server accepts, each character
-escaped."""
+"""Bytes of a request's first line: the arguments that an API server accepts, all escaped."""
 TEXT = "text/plain; charset=utf-8"
 EXPOSITION = "text/plain; version=0.0.4; charset=utf-8"
 SPDY = "SPDY/3.1"
@@ -67,8 +66,7 @@ class ServerBackends(msgspec.Struct, frozen=True):
 
 
 def listening(host: str, port: int) -> socket.socket:
-    """A listening socket. It has its port before anything is served, for the Node's status. Raises
-    ``OSError``."""
+    """A listening socket, whose port the Node reports before it is served. Raises ``OSError``."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     return socket.create_server((host, port), family=family, backlog=BACKLOG)
 

@@ -91,7 +91,7 @@ class NodeListener:
                 if problem.errno == errno.EBADF:
                     raise
                 # Go on after any error: a node that accepts no more seems healthy.
-                log.error("no connection can be accepted: %s", problem.strerror)
+                log.error("failed to accept a connection: %s", problem.strerror)
                 await asyncio.sleep(PAUSE_SECONDS)
                 continue
             task = asyncio.create_task(self._handshake(connection))
@@ -110,7 +110,7 @@ class NodeListener:
                 self._protocol, connection, ssl=self._tls, ssl_handshake_timeout=HANDSHAKE_SECONDS
             )
         except OSError as problem:  # TLS errors and timeouts too.
-            log.debug("a connection did not come about: %s", problem)
+            log.debug("a connection failed: %s", problem)
             connection.close()
         except asyncio.CancelledError:
             connection.close()

@@ -1,5 +1,4 @@
-"""The pages about a node's pods: their list and their logs. Errors are ``RequestRefused``; HTTP is
-elsewhere."""
+"""The pages about a node's pods: their list and their logs. Independent of HTTP."""
 
 from __future__ import annotations
 

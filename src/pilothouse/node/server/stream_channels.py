@@ -61,8 +61,7 @@ def parse_message(message: bytes) -> ClientMessage | None:
 
 
 def decoded(message: bytes) -> bytes:
-    """Decode a message of a base64 subprotocol. One that can't be decoded is on no channel, and so
-    refused."""
+    """Decode a message of a base64 subprotocol; an invalid one is on no channel, so refused."""
     if not message:
         return b""
     try:

@@ -44,8 +44,7 @@ class Program(Protocol):
     def stderr(self) -> ProgramOutput | None: ...
 
     async def type(self, data: bytes) -> None:
-        """Write to its stdin; waits while the program reads none. This and the next two may raise
-        ``OSError``."""
+        """Write to its stdin; waits while it reads none. This and the next two may raise ``OSError``."""
 
     async def end_input(self) -> None: ...
 

@@ -78,8 +78,7 @@ def backends(
 
 
 def reachable(slices: Iterable[Object], *, elsewhere: Container[str]) -> list[Object]:
-    """Slices without the loopback addresses of pods on the nodes ``elsewhere``: here these are another pod's,
-    or unused."""
+    """Slices without loopback addresses of the nodes ``elsewhere``: here they are another pod's."""
     return [_reachable(each, elsewhere) for each in slices]
 
 
@@ -189,8 +188,7 @@ def _ports(slices: Sequence[Object]) -> list[dict[str, int]]:
 def _chosen(
     slices: Sequence[Object], ports: Sequence[Mapping[str, int]], port: str, only: str
 ) -> tuple[ServiceEndpoint, ...]:
-    """The endpoints of a port for new connections, in a fixed order. ``only``: those of this node; empty for
-    all."""
+    """The endpoints for new connections to a port, sorted. ``only``: of this node; empty for all."""
     ready: set[ServiceEndpoint] = set()
     leaving: set[ServiceEndpoint] = set()
     for index, each in enumerate(slices):

@@ -54,8 +54,7 @@ def _listening(lines: Iterable[str]) -> Iterator[ListeningSocket]:
 
 
 def _address(text: str) -> str:
-    """Parse words of four bytes, each in the machine's byte order, which is little-endian on all supported
-    ones."""
+    """Parse words of four bytes in the machine's byte order: little-endian on all supported ones."""
     raw = b"".join(bytes.fromhex(text[start : start + 8])[::-1] for start in range(0, len(text), 8))
     if len(raw) == 4:
         return str(IPv4Address(raw))

@@ -48,8 +48,7 @@ class ServiceProxy:
     def __init__(
         self, clock: Clock, rng: Random, budget: ConnectionBudget, store: SocketStore | None = None
     ) -> None:
-        """``store`` keeps listening sockets for the next agent; those of the previous one are taken from
-        it."""
+        """``store`` keeps listening sockets for the next agent, and has those of the previous one."""
         self._budget = budget
         self._store = store
         self._inherited = store.take() if store is not None else {}

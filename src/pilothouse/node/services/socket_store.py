@@ -57,7 +57,7 @@ class SocketStore:
                 socket.send_fds(self._writing, [b"."], wanted[start : start + _PER_MESSAGE])
         except OSError as problem:
             why = problem.strerror or problem
-            log.warning("places of services are free while the next agent starts: %s", why)
+            log.warning("failed to keep the sockets of services for the next agent: %s", why)
 
     def _clear(self) -> None:
         """Drop the queue: the kernel closes descriptors that are not received."""

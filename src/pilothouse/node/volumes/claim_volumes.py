@@ -153,8 +153,7 @@ class ClaimVolumes:
             await asyncio.to_thread(self.owners.acquire, folder, identity, pod_uid)
 
     async def _throttle(self, volume: Object, path: Path, provisioner: str) -> Throttle | None:
-        """The limits of a volume's VolumeAttributesClass. The volume's controller reports an invalid one on
-        the claim."""
+        """The limits of a VolumeAttributesClass. The volume controller reports an invalid one."""
         name = volume.spec.get("volumeAttributesClassName")
         device = self._backends[provisioner].device(path.parent) if provisioner else ""
         attributes = await self._api.find(VolumeAttributesClass, name) if name and device else None

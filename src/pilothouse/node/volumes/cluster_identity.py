@@ -35,8 +35,7 @@ class ClusterIdentity(msgspec.Struct, frozen=True):
 
 
 async def read_identity(api: Api) -> ClusterIdentity:
-    """Read from the server each time: it may have been restored since. Raises VolumeBackendError,
-    StatusError, TransportError."""
+    """Read each time: the server may have been restored. Raises VolumeBackendError, StatusError."""
     try:
         found = await api.find(Namespace, NAMESPACE)
     except StatusError as refusal:

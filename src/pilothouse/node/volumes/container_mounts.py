@@ -36,8 +36,7 @@ def mounts(
     held: Path | None,
     private: PrivateDirectories,
 ) -> list[Mount]:
-    """The mounts of a container. ``held``: the directory for bind mounts of subpaths; None without root.
-    Raises VolumeNotReady."""
+    """``held``: the directory for bind mounts of subpaths; None without root. Raises VolumeNotReady."""
     found = []
     for index, each in enumerate(container.get("volumeMounts") or ()):
         volume = prepared.get(each["name"])

@@ -1,5 +1,4 @@
-"""Volumes that are directories: made at once, as large as their disk. Their size is reported, not
-enforced."""
+"""Volumes that are directories, as large as their disk. Their size is reported, not enforced."""
 
 from __future__ import annotations
 

@@ -38,8 +38,7 @@ log = logging.getLogger(__name__)
 
 class MemoryDirectories:
     def __init__(self, top: Path, *, mounts: bool, elsewhere: Path | None = None) -> None:
-        """``mounts``: whether we may mount. ``elsewhere``: the file with another name of the directory, if it
-        has one."""
+        """``mounts``: whether we may mount. ``elsewhere``: the file with another name of the directory."""
         self._top = top
         self._mounts = mounts
         self._elsewhere = elsewhere
@@ -51,8 +50,7 @@ class MemoryDirectories:
         """The size of each volume's files, by pod."""
 
     def reserve(self, pod_uid: str, volume: str, sizes: Iterable[int]) -> None:
-        """Count the files of a volume, in place of its earlier ones. Raises VolumeNotReady beyond the pod's
-        limit."""
+        """Count the files of a volume anew. Raises VolumeNotReady beyond the pod's limit."""
         # Each file takes whole pages, an inode and a link; each volume some directories.
         wanted = 4 * _PAGE + sum(-(-size // _PAGE) * _PAGE + _PAGE for size in sizes)
         held = self._secrets.setdefault(pod_uid, {})

@@ -41,8 +41,7 @@ class _Mount(msgspec.Struct, frozen=True):
 
 
 def mount_users(folder: Path) -> Iterator[int]:
-    """A process of each other mount namespace in which something beneath the directory is mounted, unless it
-    is here too."""
+    """A process of each other mount namespace that has something in the directory mounted."""
     here = _mounts("self")
     places = _places(folder, here)
     known = set(here)

@@ -19,8 +19,7 @@ _PREFIX: Final = "pvc-"
 
 
 def folders(tiers: Iterable[Path]) -> Iterator[Path]:
-    """The directories of volumes, complete or not. Others may be able to make directories there; theirs don't
-    count."""
+    """Our directories of volumes, complete or not. Other users may have made some too."""
     for tier in tiers:
         if tier.is_dir():
             yield from (one for one in tier.iterdir() if one.name.startswith(_PREFIX) and _is_own(one))

@@ -88,7 +88,7 @@ class PodTokens:
         try:
             found = await self._api.find(ServiceAccount, account.name, account.namespace)
         except (StatusError, TransportError, AccessError) as problem:
-            log.info("service account %s/%s can't be seen: %s", account.namespace, account.name, problem)
+            log.info("failed to read service account %s/%s: %s", account.namespace, account.name, problem)
             if isinstance(problem, StatusError) and problem.code == 403:
                 self._unseen.add(account)
             return False

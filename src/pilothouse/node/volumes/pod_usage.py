@@ -53,8 +53,7 @@ class PodUsage:
         self._under_way.discard(pod_uid)
 
     async def disk_usage(self, pod_uid: str) -> DirectoryUsage:
-        """The disk usage of a pod's volumes, logs, and what its containers write outside of volumes. Raises
-        OSError."""
+        """A pod's volumes, logs, and what its containers write outside of volumes. Raises OSError."""
         folder = self._pods / component(pod_uid)
         return (await self._threads.run(lambda: measure_storage(folder, self._limit))).total
 
@@ -67,7 +66,7 @@ class PodUsage:
         try:
             text = await self._overrun(pod, empty_dirs)
         except OSError as problem:
-            log.warning("how much pod %s/%s keeps on the disk can't be seen: %s", *pod.key, problem)
+            log.warning("pod %s/%s: failed to measure its storage: %s", *pod.key, problem)
             return
         finally:
             # Absent, if the pod was released meanwhile.

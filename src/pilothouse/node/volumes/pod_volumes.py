@@ -132,8 +132,7 @@ class PodVolumes:
         prepared: Mapping[str, PreparedVolume],
         env: Mapping[str, str] = {},
     ) -> Sequence[Mount]:
-        """The mounts of a container; ``env`` is its environment, for ``subPathExpr``. Raises
-        VolumeNotReady."""
+        """The mounts of a container; ``env`` is for ``subPathExpr``. Raises VolumeNotReady."""
         subpaths = self._folder(pod.uid) / "subpaths" / component(container["name"])
         held = subpaths if self._settings.root else None
         return container_mounts.mounts(container, prepared, env, held, self._settings.private)

@@ -67,8 +67,7 @@ class VolumeBackend(Protocol):
 
 
 def read_record(folder: Path) -> VolumeRecord | None:
-    """The record; None if the volume is incomplete or missing. Raises VolumeBackendError, also for another
-    user's directory."""
+    """The record; None if the volume is incomplete. Raises VolumeBackendError."""
     try:
         with open_directory(folder) as handle:
             owner = os.fstat(handle).st_uid

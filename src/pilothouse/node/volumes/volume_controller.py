@@ -53,8 +53,7 @@ class VolumeController:
         self._changed = asyncio.Event()
         self._under_way: set[str] = set()
         self._failures: dict[str, tuple[int, float]] = {}
-        """By the uid of the claim or volume: failures in a row, and the monotonic time of the next
-        attempt."""
+        """By uid of claim or volume: failures in a row, and the monotonic time of the next attempt."""
 
     @property
     def problem(self) -> str:
@@ -128,7 +127,7 @@ class VolumeController:
             for written in await self._runner.report(step, problem):
                 await self._seen(written)
         except (StatusError, TransportError, AccessError) as another:
-            log.warning("%s: what is wrong could not be told: %s", _description(step), another)
+            log.warning("%s: failed to report the error: %s", _description(step), another)
 
     async def _seen(self, written: Object) -> None:
         informer = self._volumes if written.kind == "PersistentVolume" else self._claims

@@ -80,8 +80,7 @@ class VolumeOwners:
         self._is_closed = False
 
     def acquire(self, folder: Path, identity: ClusterIdentity, user: str) -> None:
-        """Take a volume until its last user has released it. Does nothing if it is missing. Raises
-        VolumeBackendError, OSError."""
+        """Take a volume, if it exists, until its last user releases it. Raises VolumeBackendError."""
         with self._lock:
             if self._is_closed:
                 raise VolumeBackendError("the node agent is shutting down")
@@ -236,8 +235,7 @@ def _whose(owner: VolumeOwner | None) -> str:
 
 
 def owned_folder(path: Path) -> Path | None:
-    """The directory of the outermost volume that a path of the machine leads into; None if there is none.
-    Pods may have made inner ones."""
+    """The outermost volume's directory in a path of the machine. Pods may have made inner ones."""
     real = Path(os.path.realpath(path))
     return next((each for each in reversed(real.parents) if _is_volume(each)), None)
 

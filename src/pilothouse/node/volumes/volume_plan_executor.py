@@ -189,25 +189,24 @@ class VolumePlanExecutor:
             owners.release(folder, _STEP)
 
     async def sweep(self, claims: Collection[str], volumes: Collection[str]) -> None:
-        """Remove what was begun for deleted claims, given the uids of all claims and the names of all
-        volumes."""
+        """Remove what was begun for deleted claims. ``claims`` are uids, ``volumes`` are names."""
         try:
             found = await self._own_folders()
         except (VolumeBackendError, StatusError, TransportError, AccessError) as problem:
-            log.warning("what was begun for claims that are gone stays: %s", problem)
+            log.warning("failed to list volumes of deleted claims: %s", problem)
             return
         for folder in found:
             if folder.name in volumes and not is_marked(folder):
                 await asyncio.to_thread(mark, folder)
         for folder in leftovers(found, claims, volumes):
-            log.info("%s was begun for a claim that is gone, and is taken away", folder)
+            log.info("removing %s, which was begun for a deleted claim", folder)
             try:
                 async with self._acquired(folder):
                     for backend in self._backends.values():
                         await backend.unmount(folder)
                     await asyncio.to_thread(remove, folder)
             except (VolumeBackendError, StatusError, TransportError, AccessError, OSError) as problem:
-                log.warning("%s can't be taken away: %s", folder, problem)
+                log.warning("failed to remove %s: %s", folder, problem)
 
     async def _own_folders(self) -> list[Path]:
         """The directories of volumes that are not another control plane's."""

@@ -22,8 +22,7 @@ import time
 STDIN, STDOUT, STDERR, EXIT, RESIZE, CLOSE_STDIN = range(6)
 
 LATE = 256 * 1024
-"""Bytes a client may be behind before the program waits for it, and that it must read in each PATIENCE, in
-seconds."""
+"""Bytes a client may be behind before the program waits, and that it must read in each PATIENCE."""
 PATIENCE = 1.0
 LOST = 4 * 1024 * 1024
 """Bytes a client may be behind before it is disconnected."""

@@ -70,8 +70,7 @@ def _run(entry: ExecOrder, answer: int) -> int:
     process_setup.join(entry.cgroups)
     process_setup.set_oom_score(entry.oom_score_adj)
     if entry.confined:
-        # The child is in the container's PID namespace before it execs: its descriptors are not for those in
-        # there.
+        # The child enters the container's PID namespace before it execs, with our descriptors.
         kernel.prctl(kernel.PR_SET_DUMPABLE, 0)
     if not entry.tty:
         process_setup.give_stdio(entry.user, _first_id(entry.pid))
@@ -122,8 +121,7 @@ class _Namespaces:
         """Whether the user namespace maps one user."""
         self._open: dict[int, int] = {}
         self._outer = -1
-        """The owner of the UTS and PID namespaces, if that is another user namespace than that of the
-        mounts."""
+        """The owner of the UTS and PID namespaces, if it is not that of the mounts."""
         try:
             for name, kind in (_MOUNTS, *_NAMES, _PROCESSES, _USER):
                 if os.stat(f"/proc/{pid}/ns/{name}").st_ino != os.stat(f"/proc/self/ns/{name}").st_ino:

@@ -185,8 +185,7 @@ class _HiddenFolders:
         self._shown: list[tuple[str, str]] = []
 
     def shown(self, source: str, mount: Mount) -> None:
-        """Note that a path of the machine will be at a mount's target. Raises ProgramStartError if a user
-        named a hidden one."""
+        """Note what a target will show. Raises ProgramStartError if a user named a hidden path."""
         if mount.foreign and any(source == path or source.startswith(path + "/") for path in self._hidden):
             why = f"{mount.target}: {source} is a folder of the node itself, which no pod sees"
             raise ProgramStartError("MountFailed", why)

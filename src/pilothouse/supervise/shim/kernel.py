@@ -189,8 +189,7 @@ def scope_abstract_sockets() -> bool:
 
 
 def join_session_keyring() -> None:
-    """Join a new, empty session keyring, without the machine's keys. Does nothing on a kernel without
-    keys."""
+    """Join a new, empty session keyring, without the machine's keys, if the kernel has keys."""
     number = _KEYCTL.get(os.uname().machine)
     if number is not None:
         _libc.syscall(ctypes.c_long(number), ctypes.c_int(_KEYCTL_JOIN_SESSION_KEYRING), None)
@@ -221,8 +220,7 @@ def raise_capabilities() -> None:
 
 
 def set_capabilities(kept: int) -> None:
-    """Set the effective and permitted capabilities; none is inheritable, which only matters to files with
-    capabilities."""
+    """Set the effective and permitted capabilities. Inheritable ones only matter to files."""
     header = (ctypes.c_uint32 * 2)(_CAPABILITIES_V3, 0)
     low, high = kept & 0xFFFFFFFF, kept >> 32
     data = (ctypes.c_uint32 * 6)(low, low, 0, high, high, 0)

@@ -111,8 +111,7 @@ class LogFiles:
             self._max_bytes = sys.maxsize  # A device or pipe: never to be renamed.
 
     def write(self, records: bytes) -> tuple[bytes, str]:
-        """Write whole records; returns those that were not written, and why. The file always ends with a
-        whole record."""
+        """Write whole records; returns those that were not written, and why."""
         try:
             if self._descriptor < 0:
                 self.open()

@@ -67,8 +67,7 @@ def take_stdio(stdin: int, stdout: int, stderr: int) -> None:
 
 
 def give_stdio(user: ProcessUser | None, first: int) -> None:
-    """Make the pipes `user`'s, who could not open `/dev/stdout` otherwise. `first`: the machine's id of its
-    0. Needs root."""
+    """Make the pipes `user`'s, for `/dev/stdout`. `first`: the machine's id of its 0. Needs root."""
     if user is None or os.geteuid() != 0:
         return
     for number in range(3):
@@ -124,8 +123,7 @@ def become(
     no_new_privileges: bool,
     seccomp: bytes = b"",
 ) -> None:
-    """Does not return. `seccomp` goes with `no_new_privileges`; it comes last, as it filters our own calls
-    too."""
+    """Does not return. `seccomp` goes with `no_new_privileges`, and filters our own calls too."""
     if not argv:
         raise ProgramStartError("ProgramNotFound", "no program is named")
     try:

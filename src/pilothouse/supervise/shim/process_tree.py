@@ -1,5 +1,4 @@
-"""The descendants of a process, and the members of its session. A snapshot: processes come and go
-meanwhile."""
+"""The descendants of a process, and the members of its session, at one moment."""
 
 from __future__ import annotations
 

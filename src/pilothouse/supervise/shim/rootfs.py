@@ -105,8 +105,7 @@ def _etc() -> list[str]:
 
 
 def _show(source: str, target: str) -> bool:
-    """Show a path of the machine read-only; a link into what is shown anyway stays a link. False if nothing
-    is mounted."""
+    """Show a path read-only; a link into what is shown anyway stays one. False if nothing is mounted."""
     real = os.path.realpath(source)
     if os.path.islink(source) and real.startswith(("/usr/", "/proc/")):
         os.symlink(os.readlink(source), target)
@@ -126,8 +125,7 @@ def _show(source: str, target: str) -> bool:
 
 
 def links_and_ends(path: str) -> Iterator[str]:
-    """Every symbolic link on the way to a path of the machine, and its end; none of them through another
-    link."""
+    """Every symbolic link on the way to a path of the machine, and its end, all resolved."""
     done, rest, followed = "/", _names(path), 0
     while rest:
         name = rest.pop(0)

@@ -80,8 +80,7 @@ def main() -> None:
 
 
 def _start(launch: LaunchSpec, shim: str) -> MonitoredProgram:
-    """Start the program; returns when it has been loaded. Raises ProgramStartError, and leaves nothing
-    then."""
+    """Start the program; returns when it has been loaded. Raises ProgramStartError."""
     log = launch.log
     files = LogFiles(log.path, log.max_bytes, log.files)
     try:
@@ -171,8 +170,7 @@ def _child(launch: LaunchSpec, program: MonitoredProgram, users: int, answering:
         if launch.tty:
             open_terminal(program.inner[0], None if mapped else user)
         if seen is not None and not mapped:
-            # One that is charged to the pod. Without privileges the container shares the shim's: a user may
-            # have some 200 keys.
+            # Charged to the pod. Without privileges the shim's is shared: a user has some 200 keys.
             kernel.join_session_keyring()
         late = launch.no_new_privileges
         process_setup.become_user(
