@@ -11,27 +11,25 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-import msgspec
-
 from pilothouse.api.objects import Object, Tree
 from pilothouse.node.files.directory_usage import DirectoryUsage
-from pilothouse.node.interfaces import ImageMissing, NotReady, PreparedVolume, StoredImage, VolumeNotReady
+from pilothouse.node.interfaces import (
+    Image,
+    ImageMissing,
+    NotReady,
+    PreparedVolume,
+    StoredImage,
+    VolumeNotReady,
+)
 from pilothouse.node.volumes.removal import remove
 from pilothouse.supervise.cgroup_settings import Limits, Throttle, Usage
 from pilothouse.supervise.launch_spec import Mount
 from pilothouse.supervise.machine_survey import Capability, MachineSurvey
 
 
-class PlainImage(msgspec.Struct, frozen=True):
+class PlainImage(Image, frozen=True, kw_only=True):
     name: str = "plain"
-    digest: str = ""
-    root: Path | None = None
-    mount_at: str = ""
     entrypoint: tuple[str, ...] = ("/bin/true",)
-    cmd: tuple[str, ...] = ()
-    env: dict[str, str] = {}
-    user: str = ""
-    working_dir: str = ""
 
 
 class AnyImage:
@@ -55,12 +53,6 @@ class AnyImage:
         return self.imports
 
 
-class PlainVolume(msgspec.Struct, frozen=True):
-    path: Path
-    read_only: bool = False
-    host: bool = False
-
-
 class PlainVolumes:
     """A folder for each volume of a pod."""
 
@@ -78,7 +70,7 @@ class PlainVolumes:
         """Why volumes can't be let go of."""
         self.throttled: dict[str, tuple[Throttle, ...]] = {}
 
-    async def prepare(self, pod: Object) -> dict[str, PlainVolume]:
+    async def prepare(self, pod: Object) -> dict[str, PreparedVolume]:
         if self.problem is not None:
             raise self.problem
         if self.takes:
@@ -88,7 +80,7 @@ class PlainVolumes:
         for volume in pod.spec.get("volumes") or ():
             path = self._folder / pod.uid / volume["name"]
             path.mkdir(parents=True, exist_ok=True)
-            found[volume["name"]] = PlainVolume(path)
+            found[volume["name"]] = PreparedVolume(path)
         return found
 
     def excess(self, pod_uid: str) -> str:

@@ -3,9 +3,9 @@
     agent = Agent(api, settings, parts, SystemClock(), Random())
     await agent.run()                  # until cancelled; containers keep running
 
-Workers are independent, so no pod delays another; a worker that fails is recreated from what is on disk. A pod that has
-a directory here and is gone from the API is terminated with the grace period of its own manifest. A lock ensures that two agents
-never share a data directory.
+A worker that fails is recreated from what is on disk. A pod that has a directory here and is gone from the
+API is terminated with the grace period of its manifest. A lock keeps two agents from sharing a data
+directory.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class Agent:
         *,
         serving_problem: Callable[[], str] = lambda: "",
     ) -> None:
-        """``serving_problem`` says why the node's own server is not ready; empty if it is, or if there is none."""
+        """``serving_problem`` says why the node's own server is not ready; empty if it is."""
         self._serving_problem = serving_problem
         self.container_index = ContainerIndex()
         self._settings = settings
@@ -125,7 +125,6 @@ class Agent:
         return self._workers
 
     async def run(self) -> None:
-        """Run until cancelled."""
         with _locked(self._settings):
             # Pods may leave set-user-id files: other users must not reach them by any path.
             private_folder(self._settings.pods)
@@ -185,7 +184,7 @@ class Agent:
             unsubscribe()
 
     async def _evict_over_limit(self) -> None:
-        """Evict pods that exceed their own storage limits, and apply limits that have changed to the others."""
+        """Evict pods that exceed their storage limits, and apply changed limits to the others."""
         while True:
             await asyncio.sleep(EVICTION_INTERVAL)
             for uid, worker in tuple(self._workers.items()):
@@ -208,7 +207,7 @@ class Agent:
                 self.registration.refresh()
 
     async def _evict_under_pressure(self) -> None:
-        """Evict a pod under memory or disk pressure. A task of its own, since measuring disk usage may take minutes."""
+        """Evict a pod under pressure. A task of its own: measuring disk usage may take minutes."""
         while True:
             await asyncio.sleep(EVICTION_INTERVAL)
             try:
@@ -278,7 +277,7 @@ class Agent:
                 worker.update(new)
 
     def _has_valid_names(self, pod: Object) -> bool:
-        """Whether the names in a pod are safe as file names. Checked for every version of every pod, before anything else."""
+        """Whether the names in a pod are safe as file names. Checked for every version of a pod."""
         problems = bad_names(pod)
         if problems:
             message = "; ".join(problems[:_SHOWN_PROBLEMS])
@@ -303,7 +302,7 @@ class Agent:
         self._deps.id_ranges.release(folder.uid)
 
     def _start_worker(self, pod: Object, *, gone: bool) -> None:
-        # Registered before its task runs: the next change of the pod may come before that.
+        # The worker is registered before its task runs: the pod may change before that.
         self._create_task(pod.uid, self._run_worker(self._new_worker(pod, gone)))
 
     def _new_worker(self, pod: Object, gone: bool) -> PodWorker:
@@ -366,9 +365,8 @@ def _locked(settings: NodeSettings) -> Iterator[None]:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise DataInUse(
-                f"another node agent uses {settings.data}: stop it, or give this one a data directory of its own"
-            ) from None
+            advice = "stop it, or give this one a data directory of its own"
+            raise DataInUse(f"another node agent uses {settings.data}: {advice}") from None
         yield
 
 

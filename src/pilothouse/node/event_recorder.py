@@ -2,9 +2,9 @@
 
     events = EventRecorder(api, correlator, clock)
     events.record(pod, "Started", "Started container db")
-    await events.run()
+    await events.run()                     # until cancelled
 
-Events that can't be written are dropped: they are for people, and nothing depends on them.
+Events that can't be written are dropped.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from pilothouse.meta.errors import StatusError
 from pilothouse.runtime.event_recorder import EventCorrelator, EventWrite
 
 _WAITING: Final = 1000
-_COUNTED: Final = ("count", "lastTimestamp")
 
 log = logging.getLogger(__name__)
 
@@ -41,7 +40,6 @@ class EventRecorder:
             self._queue.put_nowait(write)
 
     async def run(self) -> None:
-        """Write until cancelled."""
         while True:
             write = await self._queue.get()
             try:
@@ -54,14 +52,13 @@ class EventRecorder:
         if write.count == 1:
             try:
                 await self._api.create(CoreEvent, tree)
+                return
             except StatusError as refusal:
                 if refusal.code != 409:
                     raise
-            else:
-                return
         # The event exists, perhaps from an earlier agent: raise its count.
         metadata = tree["metadata"]
-        fields = {name: tree[name] for name in _COUNTED}
+        fields = {name: tree[name] for name in ("count", "lastTimestamp")}
         try:
             await self._api.patch(CoreEvent, metadata["name"], metadata["namespace"], fields)
         except StatusError as refusal:

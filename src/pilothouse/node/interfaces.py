@@ -1,13 +1,11 @@
 """The protocols of the agent's parts: images, volumes, addresses, containers, control groups.
 
-    parts = NodeParts(images=..., volumes=..., addresses=..., containers=..., groups=..., removal=..., survey=...)
+    parts = NodeParts(images=..., volumes=..., addresses=..., containers=..., ...)
     agent = Agent(api, settings, parts, clock, rng)
 
-A part that can't do something *yet* raises ``NotReady`` with a reason (one word) and a message that a user can act on; the pod
-waits with that reason in its status, an event reports it, and the agent retries. Any other exception is a bug: it is logged and
-reported the same way.
-
-``run`` of a part goes on until cancelled; the agent restarts it when it fails (``aio.background_tasks``).
+A part that can't do something yet raises ``NotReady``; the pod waits with that reason in its status, an event
+reports it, and the agent retries. Other exceptions are bugs, which are logged and reported too. ``run`` of a
+part goes on until cancelled; the agent restarts it when it fails (``aio.background_tasks``).
 """
 
 from __future__ import annotations
@@ -28,7 +26,7 @@ from pilothouse.supervise.machine_survey import MachineSurvey
 
 
 class NotReady(Exception):
-    """Something that a pod needs is missing."""
+    """Something that a pod needs is missing: a reason in one word, and a message that a user can act on."""
 
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(message)
@@ -51,39 +49,20 @@ class AddressNotReady(NotReady):
     """No address is free, or a port is in use."""
 
 
-class Image(Protocol):
-    """An image and its configuration."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def digest(self) -> str:
-        """The digest of the imported files; empty for a program of the host."""
-
-    @property
-    def root(self) -> Path | None:
-        """The unpacked files; None for a program of the host."""
-
-    @property
-    def mount_at(self) -> str:
-        """Where a container sees the files; empty if nowhere. At ``/`` they are merged with the standard directories."""
-
-    @property
-    def entrypoint(self) -> Sequence[str]: ...
-
-    @property
-    def cmd(self) -> Sequence[str]: ...
-
-    @property
-    def env(self) -> Mapping[str, str]: ...
-
-    @property
-    def user(self) -> str:
-        """As in an image's configuration: ``uid``, ``uid:gid``, a name, or empty."""
-
-    @property
-    def working_dir(self) -> str: ...
+class Image(msgspec.Struct, frozen=True):
+    name: str
+    root: Path | None = None
+    """The unpacked files; None for a program of the host."""
+    mount_at: str = ""
+    """Where a container sees the files; empty if nowhere. ``/`` adds them to the standard directories."""
+    entrypoint: tuple[str, ...] = ()
+    cmd: tuple[str, ...] = ()
+    env: dict[str, str] = {}
+    user: str = ""
+    """``uid``, ``uid:gid``, a name, or empty."""
+    working_dir: str = ""
+    digest: str = ""
+    """The digest of the imported files; empty for a program of the host."""
 
 
 class StoredImage(msgspec.Struct, frozen=True):
@@ -95,8 +74,6 @@ class StoredImage(msgspec.Struct, frozen=True):
 
 
 class ImageSource(Protocol):
-    """The images of this node."""
-
     def resolve(self, reference: str, /) -> Image:
         """Raises ``ImageMissing``."""
 
@@ -107,31 +84,21 @@ class ImageSource(Protocol):
         """A number that changes whenever an image is imported, replaced or removed."""
 
 
-class PreparedVolume(Protocol):
-    """A volume that can be mounted."""
-
-    @property
-    def path(self) -> Path: ...
-
-    @property
-    def read_only(self) -> bool: ...
-
-    @property
-    def host(self) -> bool:
-        """Whether it is a path of the machine that a manifest names (``hostPath``)."""
+class PreparedVolume(msgspec.Struct, frozen=True):
+    path: Path
+    read_only: bool = False
+    host: bool = False
+    """Whether it is a path of the machine that a manifest names (``hostPath``)."""
 
 
 class VolumeManager(Protocol):
-    """The volumes of this node's pods."""
-
     async def prepare(self, pod: Object, /) -> Mapping[str, PreparedVolume]:
-        """All volumes of a pod by name. Called again after a restart of the agent. Raises ``VolumeNotReady``."""
+        """All volumes of a pod by name. Called again by a restarted agent. Raises ``VolumeNotReady``."""
 
     def mounts(
         self, pod: Object, container: Tree, prepared: Mapping[str, PreparedVolume], env: Mapping[str, str], /
     ) -> Sequence[Mount]:
-        """The volume mounts of a container with this environment. Raises ``VolumeNotReady``, for example for a ``subPath``
-        that leads out of its volume."""
+        """The volume mounts of a container. Raises ``VolumeNotReady``, as for a bad ``subPath``."""
 
     def excess(self, pod_uid: str, /) -> str:
         """Why a pod exceeds its storage limits; empty if it doesn't."""
@@ -230,10 +197,8 @@ class RunningContainer(Protocol):
         env: Mapping[str, str] | None = None,
         cwd: str | None = None,
     ) -> ExecSession:
-        """Run a program inside the container. It is killed when the agent ends.
-
-        Raises ``supervise.launch_spec.LaunchError``.
-        """
+        """Run a program inside the container, until it exits or the agent does. Raises
+        ``supervise.launch_spec.LaunchError``."""
 
     async def attach(self) -> Attached:
         """Read its output and write its input. Raises ``supervise.launch_spec.LaunchError``."""
@@ -246,12 +211,10 @@ class ContainerRuntime(Protocol):
         """Returns once the program runs. Raises ``supervise.launch_spec.LaunchError``."""
 
     async def adopt(self, folder: Path, /) -> RunningContainer | ContainerExit | None:
-        """The container that an earlier agent started in a directory: running, ended, or None if it never started."""
+        """The container that an earlier agent started in a directory; None if it never started."""
 
 
 class ContainerCgroup(Protocol):
-    """A control group: limits and usage."""
-
     @property
     def folders(self) -> tuple[str, ...]:
         """For ``LaunchSpec.cgroups``."""
@@ -272,15 +235,11 @@ class CgroupSource(Protocol):
 
 
 class DirectoryRemover(Protocol):
-    """Removes directories with files of pods."""
-
     async def remove(self, folder: Path, /) -> None:
         """Returns when the directory is gone, however long that takes. Raises OSError."""
 
 
 class NodeParts(msgspec.Struct, frozen=True, kw_only=True):
-    """The parts that the agent uses."""
-
     images: ImageSource
     volumes: VolumeManager
     addresses: AddressManager

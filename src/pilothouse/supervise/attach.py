@@ -5,12 +5,12 @@
         async for channel, data in attached:       # STDOUT, STDERR; the last is EXIT
             ...
 
-The server side is the shim's socket `attach.sock` in the container's directory. A frame is one byte for the channel, four bytes of
-length, big-endian, and that many bytes; channels have the numbers of Kubernetes' streams. Earlier output is in the log. A client that
-does not read is disconnected: the program waits for it a second at most.
+The server side is the shim's socket `attach.sock`. A frame is a byte for the channel, four bytes of length,
+big-endian, and the data; channels have the numbers of Kubernetes' streams. A client that does not read is
+disconnected after a second.
 
-Input is written through a duplicate descriptor: a program may end while input is written, and a transport whose write fails drops
-what it has not read yet, which is the program's last output.
+Input is written through a duplicate descriptor: a transport whose write fails, since the program has ended,
+would drop the program's last output unread.
 """
 
 from __future__ import annotations
@@ -31,26 +31,24 @@ from pilothouse.supervise.launch_spec import ContainerExit, LaunchError
 STDIN, STDOUT, STDERR, EXIT, RESIZE, CLOSE_STDIN = range(6)
 _HEADER = struct.Struct(">BI")
 _CREDENTIALS = struct.Struct("iII")
-"""Of the other end of a socket: process, user, group."""
+"""Of the peer: process, user, group."""
 
 
 class Attached:
-    """One connection to a container's shim."""
-
     def __init__(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, out: socket.socket
     ) -> None:
         self._reader = reader
         self._writer = writer
-        """Closes the connection when nobody holds it, so it is held; nothing is written by it."""
+        """Only kept: the connection closes when it is garbage-collected."""
         self._out = out
         self._turn = asyncio.Lock()
         self._writes: set[asyncio.Task[None]] = set()
         self.exit: ContainerExit | None = None
-        """How the container ended, once that has been received."""
+        """How the container ended, once received."""
 
     async def __aiter__(self) -> AsyncIterator[tuple[int, bytes]]:
-        """Channel and bytes, until the container has ended or we were cut off."""
+        """Channel and data, until the container has ended or the connection is closed."""
         try:
             while True:
                 channel, length = _HEADER.unpack(await self._reader.readexactly(_HEADER.size))
@@ -62,12 +60,12 @@ class Attached:
             return
 
     async def send(self, data: bytes) -> None:
-        """Standard input; waits while the program does not read."""
+        """Write to standard input; waits while the program does not read."""
         for start in range(0, len(data), 65536):
             await self._put(STDIN, data[start : start + 65536])
 
     def end_input(self) -> None:
-        """No more input from here; the program's ends with it if it was to be read once, or is a terminal."""
+        """End the input; the program's own ends only with `stdinOnce` or a terminal."""
         self._put(CLOSE_STDIN, b"")
 
     def resize(self, rows: int, columns: int) -> None:
@@ -88,12 +86,12 @@ class Attached:
 
     async def _write(self, frame: bytes) -> None:
         async with self._turn:
-            with contextlib.suppress(ConnectionError):  # It has ended, which reading tells.
+            with contextlib.suppress(ConnectionError):  # It has ended, which reading reports.
                 await asyncio.get_running_loop().sock_sendall(self._out, frame)
 
 
 async def attach(folder: Path) -> Attached:
-    """Raises LaunchError: NotRunning when nothing runs there, MachineRefused when another user's process listens there."""
+    """Raises LaunchError: NotRunning, or MachineRefused if another user's process listens there."""
     connection = connect(folder, container_records.ATTACH)
     try:
         connection.setblocking(False)
@@ -111,10 +109,10 @@ async def attach(folder: Path) -> Attached:
 
 
 def connect(folder: Path, name: str) -> socket.socket:
-    """A connection to one of the sockets of a container's shim. Raises LaunchError as `attach` does."""
+    """Connect to a socket of a container's shim. Raises LaunchError as `attach` does."""
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
-        # A socket's address holds 108 bytes, which a folder's path soon exceeds.
+        # A socket's address holds 108 bytes, which a path soon exceeds.
         held = os.open(folder, os.O_PATH | os.O_CLOEXEC)
         try:
             connection.connect(f"/proc/self/fd/{held}/{name}")
@@ -125,24 +123,19 @@ def connect(folder: Path, name: str) -> socket.socket:
     except (FileNotFoundError, ConnectionRefusedError):
         connection.close()
         if name != container_records.ATTACH and (folder / container_records.ATTACH).exists():
-            raise LaunchError(
-                "NotRunning",
-                "the container was started by an earlier release, which can't run further programs in it; restart it",
-            ) from None
-        raise LaunchError(
-            "NotRunning", "the container is not running, so there is nothing to attach to"
-        ) from None
+            why = "the container was started by an earlier release, which can't run further programs in it"
+            raise LaunchError("NotRunning", f"{why}; restart it") from None
+        why = "the container is not running, so there is nothing to attach to"
+        raise LaunchError("NotRunning", why) from None
     except BaseException:
         connection.close()
         raise
 
 
 def _check_owner(connection: socket.socket, path: Path) -> None:
-    """See that the other end is a shim of ours. Raises LaunchError."""
+    """Check that the peer is a shim of ours. Raises LaunchError."""
     peer = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
     pid, user, _ = _CREDENTIALS.unpack(peer)
     if user not in (0, os.geteuid()):
-        raise LaunchError(
-            "MachineRefused",
-            f"{path} belongs to process {pid} of user {user}, which is no shim of this agent",
-        )
+        why = f"{path} belongs to process {pid} of user {user}, which is no shim of this agent"
+        raise LaunchError("MachineRefused", why)

@@ -13,12 +13,12 @@ from collections.abc import Iterable, Mapping
 from msgspec import Struct
 
 PERIOD = 100_000
-"""Microseconds over which a share of the processors is measured out."""
+"""Microseconds of a CPU quota's period."""
 _LEAST_QUOTA = 1_000
 _LEAST_SHARES, _MOST_SHARES = 2, 262_144
 _NO_LIMIT_V1 = "-1"
 UNTHROTTLED = (("cpu.cfs_quota_us", _NO_LIMIT_V1), ("cpu.max", "max"))
-"""What lets a group have the processors again, in either dialect."""
+"""Removes a group's CPU quota, in v1 and v2."""
 
 
 class Throttle(Struct, frozen=True):
@@ -26,19 +26,19 @@ class Throttle(Struct, frozen=True):
 
     device: str
     read_bytes: int | None = None
-    """A second, as all four."""
+    """Per second, as all four."""
     write_bytes: int | None = None
     read_operations: int | None = None
     write_operations: int | None = None
 
 
 class Limits(Struct, frozen=True):
-    """What a group may use. None is no limit."""
+    """The limits of a group. None is no limit."""
 
     cpu_request: float | None = None
-    """Processors that it gets when all are wanted."""
+    """CPUs that it gets under contention."""
     cpu: float | None = None
-    """Processors that it never uses more of."""
+    """CPUs that it never exceeds."""
     memory_request: int | None = None
     memory: int | None = None
     pids: int | None = None
@@ -46,12 +46,12 @@ class Limits(Struct, frozen=True):
 
 
 class Usage(Struct, frozen=True):
-    """What a group has used, as far as the machine counts it; None where it does not."""
+    """The usage of a group; None where the machine does not count it."""
 
     cpu_seconds: float | None = None
     memory_bytes: int | None = None
     working_set_bytes: int | None = None
-    """Without the part of the page cache that would be given up first."""
+    """Without the inactive part of the page cache."""
     processes: int | None = None
     oom_kills: int | None = None
     read_bytes: int | None = None
@@ -59,54 +59,48 @@ class Usage(Struct, frozen=True):
 
 
 class Setting(Struct, frozen=True):
-    """A file of a controller, and what is to be in it."""
+    """A file of a controller, and its content."""
 
     controller: str
     file: str
     value: str
     limit: str = ""
-    """What it is called in Limits; empty if nobody asked for it, and its failing is nothing to tell."""
+    """Its name in Limits; empty if it was not requested, and a failure is not reported."""
 
 
 def settings_v1(limits: Limits) -> tuple[Setting, ...]:
-    """In the order in which they are to be written."""
+    """The settings, in the order in which they are to be written."""
     memory = _NO_LIMIT_V1 if limits.memory is None else str(limits.memory)
     sockets = "" if limits.memory is None else "memory of TCP connections"
-    # Memory with swap is never less than memory alone, whichever way both are moved.
+    quota = _NO_LIMIT_V1 if limits.cpu is None else str(_quota(limits.cpu))
+    # Memory with swap must never be less than memory, whether the limit is raised or lowered.
     with_swap = Setting("memory", "memory.memsw.limit_in_bytes", memory)
     return (
         Setting("cpu", "cpu.shares", str(_shares(limits.cpu_request)), _asked("cpu_request", limits)),
         Setting("cpu", "cpu.cfs_period_us", str(PERIOD)),
-        Setting(
-            "cpu",
-            "cpu.cfs_quota_us",
-            _NO_LIMIT_V1 if limits.cpu is None else str(_quota(limits.cpu)),
-            _asked("cpu", limits),
-        ),
+        Setting("cpu", "cpu.cfs_quota_us", quota, _asked("cpu", limits)),
         with_swap,
         Setting("memory", "memory.limit_in_bytes", memory, _asked("memory", limits)),
         with_swap,
-        # Counted apart in version 1, and only where there is a limit.
+        # Counted apart in v1, and only where there is a limit.
         Setting("memory", "memory.kmem.tcp.limit_in_bytes", memory, sockets),
         Setting("memory", "memory.soft_limit_in_bytes", str(limits.memory_request or _NO_LIMIT_V1)),
         Setting("pids", "pids.max", _or_max(limits.pids), _asked("pids", limits)),
         *(
-            Setting(
-                "blkio", f"blkio.throttle.{file}", f"{throttle.device} {value or 0}", _told(throttle, value)
-            )
-            for throttle in limits.throttles
+            Setting("blkio", f"blkio.throttle.{file}", f"{each.device} {value or 0}", _device(each, value))
+            for each in limits.throttles
             for file, value in (
-                ("read_bps_device", throttle.read_bytes),
-                ("write_bps_device", throttle.write_bytes),
-                ("read_iops_device", throttle.read_operations),
-                ("write_iops_device", throttle.write_operations),
+                ("read_bps_device", each.read_bytes),
+                ("write_bps_device", each.write_bytes),
+                ("read_iops_device", each.read_operations),
+                ("write_iops_device", each.write_operations),
             )
         ),
     )
 
 
 def settings_v2(limits: Limits) -> tuple[Setting, ...]:
-    """In the order in which they are to be written."""
+    """The settings, in the order in which they are to be written."""
     quota = "max" if limits.cpu is None else str(_quota(limits.cpu))
     return (
         Setting("cpu", "cpu.weight", str(_weight(limits.cpu_request)), _asked("cpu_request", limits)),
@@ -130,7 +124,7 @@ def settings_v2(limits: Limits) -> tuple[Setting, ...]:
 
 
 def usage_v1(files: Mapping[str, str]) -> Usage:
-    """From the texts of its files, as many as there are."""
+    """Parse the files that exist."""
     memory = _number(files.get("memory.usage_in_bytes"))
     idle = _keyed(files.get("memory.stat")).get("total_inactive_file", 0)
     nanoseconds = _number(files.get("cpuacct.usage"))
@@ -147,7 +141,7 @@ def usage_v1(files: Mapping[str, str]) -> Usage:
 
 
 def usage_v2(files: Mapping[str, str]) -> Usage:
-    """From the texts of its files, as many as there are."""
+    """Parse the files that exist."""
     memory = _number(files.get("memory.current"))
     idle = _keyed(files.get("memory.stat")).get("inactive_file", 0)
     microseconds = _keyed(files.get("cpu.stat")).get("usage_usec")
@@ -175,12 +169,12 @@ USAGE_FILES_V2 = ("cpu.stat", "memory.current", "memory.stat", "memory.events", 
 
 
 def _shares(request: float | None) -> int:
-    """As Kubernetes has it: 1024 a processor, and the least there is for one that asks for nothing."""
+    """As in Kubernetes: 1024 a CPU, and the minimum without a request."""
     return min(max(int((request or 0) * 1024), _LEAST_SHARES), _MOST_SHARES)
 
 
 def _weight(request: float | None) -> int:
-    """v1's 2 to 262144 onto v2's 1 to 10000, as Kubernetes does."""
+    """v1's 2 to 262144 onto v2's 1 to 10000, as in Kubernetes."""
     return 1 + (_shares(request) - _LEAST_SHARES) * 9999 // (_MOST_SHARES - _LEAST_SHARES)
 
 
@@ -196,7 +190,7 @@ def _asked(name: str, limits: Limits) -> str:
     return "" if getattr(limits, name) is None else name
 
 
-def _told(throttle: Throttle, value: int | None) -> str:
+def _device(throttle: Throttle, value: int | None) -> str:
     return "" if value is None else f"I/O of device {throttle.device}"
 
 

@@ -9,9 +9,9 @@
     ...
     await group.remove()                             # kills the processes in it
 
-Version 2 has one tree, version 1 one for each controller, and many machines a mixture: every tree that is found and writable is used.
-For an ordinary user that is the delegated subtree, if any (`systemd-run --user --scope -p Delegate=yes`). A restarted agent
-finds its groups again by their names.
+v2 has one tree, v1 one for each controller, and many machines a mixture: every writable tree is used. For an
+ordinary user that is the delegated subtree, if any (`systemd-run --user --scope -p Delegate=yes`). A
+restarted agent finds its groups by their names.
 """
 
 from __future__ import annotations
@@ -40,19 +40,19 @@ from pilothouse.supervise.cgroup_settings import (
 )
 
 CONTROLLERS = ("cpu", "memory", "pids", "io")
-"""As version 2 names them; version 1 says blkio for io, and counts processor time apart, in cpuacct."""
+"""v2's names; v1 has blkio for io, and counts CPU time in cpuacct."""
 _V1_NAMES = {"cpu": "cpu", "memory": "memory", "pids": "pids", "io": "blkio"}
 PODS = "pods"
-"""The group that holds those of pods."""
+"""The parent of pods' groups."""
 REMOVE_SECONDS = 10.0
 
 
 class GroupBusy(Exception):
-    """A group can't be removed: what was killed in it has not ended."""
+    """A group can't be removed: its killed processes have not ended."""
 
 
 class Cgroup:
-    """One cgroup, whether or not it exists yet: a folder in each tree."""
+    """One cgroup, whether or not it exists yet: a directory in each tree."""
 
     def __init__(
         self, trees: Mapping[str, Path], unified: Path | None, name: str, unavailable: Mapping[str, str]
@@ -64,7 +64,7 @@ class Cgroup:
 
     @classmethod
     def holding(cls, folders: Iterable[str]) -> Cgroup:
-        """The one above those of a launch (`Launch.cgroups`), wherever they were found then. At least one."""
+        """The parent of a launch's groups (`LaunchSpec.cgroups`). At least one."""
         above = [Path(folder).parent for folder in folders]
         return cls({str(each.parent): each.parent for each in above}, None, above[0].name, {})
 
@@ -74,28 +74,27 @@ class Cgroup:
         return tuple(str(folder) for folder in self._folders())
 
     def make(self, limits: Limits) -> tuple[str, ...]:
-        """Create it, or change its limits if it is there. What of them is not enforced, and why."""
+        """Create it, or change its limits. Returns which of them are not enforced, and why."""
         for made in self._folders():
             made.mkdir(parents=True, exist_ok=True)
         if self._top is not None and self._unified is not None:
             _hand_down(self._top, self._unified)
-        complaints: dict[str, str] = {}
+        failures: dict[str, str] = {}
         for setting, folder in self._settings(limits):
             why = self._why_not(setting, folder)
             if why and setting.limit:
-                complaints.setdefault(setting.limit, why)
-        return tuple(f"{limit} is not enforced: {why}" for limit, why in complaints.items())
+                failures.setdefault(setting.limit, why)
+        return tuple(f"{limit} is not enforced: {why}" for limit, why in failures.items())
 
     def usage(self) -> Usage:
-        """What it has used so far, with all below it."""
         old = usage_v1(_texts(self._trees.values(), USAGE_FILES_V1))
         new = usage_v2(_texts(() if self._unified is None else (self._unified,), USAGE_FILES_V2))
-        # On a mixed machine each tree knows something.
+        # On a mixed machine each tree counts something.
         known = {name: value for name, value in msgspec.structs.asdict(old).items() if value is not None}
         return msgspec.structs.replace(new, **known)
 
     def kill(self) -> None:
-        """Everything in it, and in what is below it."""
+        """Kill all processes in it and below it."""
         if self._unified is not None:
             with contextlib.suppress(FileNotFoundError):
                 if (switch := self._unified / "cgroup.kill").exists():
@@ -106,10 +105,10 @@ class Cgroup:
                 os.kill(pid, signal.SIGKILL)
 
     async def remove(self, *, seconds: float = REMOVE_SECONDS) -> None:
-        """Kill what is in it, and forget it. Raises GroupBusy."""
+        """Kill its processes and remove it. Raises GroupBusy."""
         deadline = time.monotonic() + seconds
         while True:
-            # Again in each round: who forks fast enough outruns a single one where there is no cgroup.kill.
+            # In each round: without cgroup.kill, a fork bomb outruns a single one.
             self.kill()
             left = [folder for folder in self._folders() if not _removed(folder)]
             if not left:
@@ -151,7 +150,7 @@ class Cgroup:
 
 
 class Cgroups:
-    """Where groups can be made on this machine."""
+    """The cgroup trees of this machine."""
 
     def __init__(
         self, base: str, trees: Mapping[str, Path], unified: Path | None, unavailable: Mapping[str, str]
@@ -163,17 +162,17 @@ class Cgroups:
         """Controllers that can't be used, and why."""
 
     def group(self, name: str) -> Cgroup:
-        """A group by its name, which may have slashes in it. Nothing is created yet."""
+        """A group by its name, which may contain slashes. Creates nothing."""
         return Cgroup(self._trees, self._unified, f"{self._base}/{name}", self.unavailable)
 
     def remove_empty(self) -> None:
-        """Take away what is left of all groups when there is none in it."""
+        """Remove the empty parents of all groups."""
         folders = {*self._trees.values(), *(() if self._unified is None else (self._unified,))}
         for folder in folders:
             remove_empty(folder / self._base / PODS, 2 + self._base.count("/"))
 
     def weigh(self, processors: float) -> None:
-        """Let all groups together count for so many processors. Else the kernel has them all weigh as much as any one process outside."""
+        """Set the CPU weight of all groups together. By default they weigh as much as one process outside."""
         parts = self._base.split("/")
         for depth in range(len(parts)):
             above = "/".join(parts[: depth + 1])
@@ -181,7 +180,7 @@ class Cgroups:
 
 
 def find(base: str, *, proc: Path = Path("/proc")) -> Cgroups:
-    """What can be used, with all groups below one called `base`."""
+    """Find the usable trees, with all groups below one called `base`."""
     v1, v2 = _mounted((proc / "self/mountinfo").read_text())
     own = dict(_own((proc / "self/cgroup").read_text()))
     unified = _writable(v2, own.get("", "/")) if v2 is not None else None
@@ -203,7 +202,8 @@ def find(base: str, *, proc: Path = Path("/proc")) -> Cgroups:
             unavailable[controller] = f"the kernel does not offer it at {unified}"
         elif v2 is not None:
             unavailable[controller] = (
-                f"no part of {v2} is delegated to us: run as root, or with systemd-run --user --scope -p Delegate=yes"
+                f"no part of {v2} is delegated to us: run as root, or with systemd-run --user --scope "
+                "-p Delegate=yes"
             )
         else:
             unavailable[controller] = "no cgroup filesystem is mounted"
@@ -213,27 +213,27 @@ def find(base: str, *, proc: Path = Path("/proc")) -> Cgroups:
 
 
 def remove_empty(folder: Path, levels: int) -> None:
-    """Remove a group and those above it, so many in all, up to the first that has another in it."""
+    """Remove a group and its parents, up to `levels`, or to the first that is not empty."""
     for each in (folder, *folder.parents)[:levels]:
         try:
             each.rmdir()
         except FileNotFoundError:
             continue
-        except OSError:  # Somebody else's is in it.
+        except OSError:  # It is not empty.
             return
 
 
 def release_processors(folders: Iterable[str]) -> None:
-    """What was killed in these groups ends on the processors' time: a bomb that is throttled would take minutes to."""
+    """Unthrottle killed processes, which need CPU time to end: a throttled fork bomb would take minutes."""
     for folder in map(Path, folders):
         for file, value in UNTHROTTLED:
             if (folder / file).exists():
-                with contextlib.suppress(OSError):  # It is gone by now, or it takes the minutes.
+                with contextlib.suppress(OSError):  # It is gone by now.
                     (folder / file).write_text(value)
 
 
 def _mounted(mountinfo: str) -> tuple[dict[str, Path], Path | None]:
-    """Version 1's trees by controller, and version 2's tree."""
+    """v1's trees by controller, and v2's tree."""
     v1: dict[str, Path] = {}
     v2 = None
     for line in mountinfo.splitlines():
@@ -249,7 +249,7 @@ def _mounted(mountinfo: str) -> tuple[dict[str, Path], Path | None]:
 
 
 def _own(text: str) -> Iterator[tuple[str, str]]:
-    """Which group we are in ourselves, by controller; version 2's has no name."""
+    """Our own group by controller; v2's has no name."""
     for line in text.splitlines():
         _, controllers, path = line.split(":", 2)
         for controller in controllers.split(","):
@@ -257,7 +257,7 @@ def _own(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _writable(mount: Path, own: str) -> Path | None:
-    """The highest group from our own upwards in which we may make others."""
+    """The highest group from our own upwards in which we may create others."""
     here = mount / own.strip("/")
     best = None
     for folder in (here, *here.parents):
@@ -269,7 +269,7 @@ def _writable(mount: Path, own: str) -> Path | None:
 
 
 def _leave_to_leaf(parent: Path, base: str) -> None:
-    """Version 2 lets a group have processes or limits for groups below it, not both; the root alone may have both."""
+    """Move our processes to a leaf: in v2 only the root may have both processes and limited groups."""
     if not (parent / "cgroup.type").exists():
         return
     processes = (parent / "cgroup.procs").read_text().split()
@@ -282,13 +282,13 @@ def _leave_to_leaf(parent: Path, base: str) -> None:
 
 
 def _hand_down(top: Path, group: Path) -> None:
-    """Every group from the top to the one above passes on all controllers that it has."""
+    """Enable all available controllers from the top down to the group's parent."""
     for folder in reversed([each for each in group.parents if each.is_relative_to(top)]):
         offered = (folder / "cgroup.controllers").read_text().split()
         passed = (folder / "cgroup.subtree_control").read_text().split()
         for controller in CONTROLLERS:
             if controller in offered and controller not in passed:
-                with contextlib.suppress(OSError):  # Told where the limit can't be written.
+                with contextlib.suppress(OSError):  # Reported where the limit can't be written.
                     (folder / "cgroup.subtree_control").write_text(f"+{controller}")
 
 
@@ -307,11 +307,11 @@ def _below(folder: Path) -> list[Path]:
 
 
 def _removed(folder: Path) -> bool:
-    """With all groups below it, deepest first."""
+    """Remove a group with all below it, deepest first."""
     for each in (*reversed(_below(folder)), folder):
         try:
             each.rmdir()
-        except (FileNotFoundError, NotADirectoryError):  # It never came to be.
+        except (FileNotFoundError, NotADirectoryError):  # It never existed.
             continue
         except OSError:
             return False

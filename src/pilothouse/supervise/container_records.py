@@ -8,8 +8,8 @@
     enter.sock     see `exec`
     shim.log       errors of the shim itself
 
-A directory holds one run. A copy of it holds none: its records are about the processes of the original. The lock ensures that while the
-shim lives, state.json and exit.json afterwards.
+A directory holds one run, ensured by the lock while the shim lives, by state.json and exit.json afterwards. A
+copy of a directory holds none: its records are about the original's processes.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class ContainerRecordState(msgspec.Struct, frozen=True):
     shim_ticks: int
     started: float
     folder: str = ""
-    """Device and inode of the folder in which it was started; empty if it was by an earlier version."""
+    """Device and inode of the directory in which it was started; empty if by an earlier version."""
 
     @property
     def program(self) -> ProcessIdentity:
@@ -56,7 +56,7 @@ class ContainerRecordState(msgspec.Struct, frozen=True):
 
 
 def prepare(folder: Path, launch: LaunchSpec) -> ContainerRecordState | None:
-    """Make the folder and write down what is asked for; what was started there before, if anything was."""
+    """Create the directory and write the launch spec; returns the state of an earlier start, if any."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     if (state := read_state(folder)) is None:
         write(folder / LAUNCH, launch)
@@ -71,14 +71,13 @@ def read_state(folder: Path) -> ContainerRecordState | None:
     except FileNotFoundError:
         return None
     except msgspec.DecodeError:
-        # It is not forced to disk, so the machine went down soon after it was written: nothing of it runs.
-        return ContainerRecordState(
-            boot="unknown", pid=0, ticks=0, shim_pid=0, shim_ticks=0, started=path.stat().st_mtime
-        )
+        # It is not synced, so the machine went down soon after it was written: nothing of it runs.
+        started = path.stat().st_mtime
+        return ContainerRecordState("unknown", pid=0, ticks=0, shim_pid=0, shim_ticks=0, started=started)
 
 
 def is_copied(folder: Path) -> bool:
-    """Whether a folder is a copy of the one in which its container was started: what runs is that one's."""
+    """Whether a directory is a copy of the one in which its container was started."""
     state = read_state(folder)
     if state is None or not state.folder:
         return False
@@ -87,12 +86,12 @@ def is_copied(folder: Path) -> bool:
 
 
 def read_launch(folder: Path) -> LaunchSpec:
-    """What was asked for. Raises FileNotFoundError."""
+    """Raises FileNotFoundError."""
     return msgspec.json.decode((folder / LAUNCH).read_bytes(), type=LaunchSpec)
 
 
 def read_exit(folder: Path) -> ContainerExit | None:
-    """None if it hasn't ended, or did so unseen."""
+    """None if it hasn't ended, or no shim recorded it."""
     try:
         return msgspec.json.decode((folder / EXIT).read_bytes(), type=ContainerExit)
     except (FileNotFoundError, msgspec.DecodeError):
@@ -100,7 +99,7 @@ def read_exit(folder: Path) -> ContainerExit | None:
 
 
 def write(path: Path, record: msgspec.Struct, *, mode: int = 0o600) -> None:
-    """Whole or not at all, also when the machine goes down."""
+    """Write atomically and durably."""
     draft = path.with_name(path.name + ".new")
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
     with open(descriptor, "wb") as file:
@@ -112,7 +111,7 @@ def write(path: Path, record: msgspec.Struct, *, mode: int = 0o600) -> None:
 
 @contextlib.contextmanager
 def shim_absent(folder: Path) -> Iterator[bool]:
-    """Whether no shim lives there; if so none can begin to within the context. Keep it short: one that begins waits."""
+    """Whether no shim lives there; within the context none can start. Keep it short."""
     descriptor = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         try:

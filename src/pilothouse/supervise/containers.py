@@ -1,4 +1,5 @@
-"""Starts, adopts and stops containers. A container survives the process that started it, and its exit status is never lost.
+"""Starts, adopts and stops containers. A container survives the process that started it, and so does its exit
+status.
 
     container = await start(folder, launch)            # its program runs; LaunchError says why not
     ...                                                # kill -9 us here: the container does not notice
@@ -7,9 +8,8 @@
         case ContainerExit() as exit: ...              # it ended meanwhile
         case None: ...                                 # nothing was ever started there
 
-Each container is the child of a *shim* of its own (`supervise/shim`), a daemon that holds the log, the exit code and the lock on the
-directory. So a directory's program runs at most once, however often `start` is called: a second call returns the same
-container. To run a program again, use another directory.
+Each container is the child of a *shim* (`supervise/shim`), a daemon that holds the log, the exit code and the
+lock on the directory. A directory's program runs at most once: a second `start` returns the same container.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ from pilothouse.supervise.shim.process_tree import kill_below, kill_session
 from pilothouse.supervise.shim_spawn import in_memory, interpreter, lean_command, read_all
 
 START_SECONDS = 60.0
-"""Seconds for mounts and for loading the program. A network filesystem that hangs longer is an error."""
+"""Seconds for mounts and for loading the program."""
 KILL_SECONDS = 10.0
 """Seconds for the kernel to end killed processes, and for the shim to write the exit status."""
 
 _FRUGAL = {"MALLOC_ARENA_MAX": "1", "MALLOC_TRIM_THRESHOLD_": "262144"}
-"""Has a shim return memory to the kernel after a burst of output. Its program gets an environment of its own."""
+"""Makes a shim return memory to the kernel. Its program has an environment of its own."""
 
 
 class StillRunning(Exception):
@@ -56,7 +56,7 @@ class StillRunning(Exception):
 
 
 _FIRST_LOOK, _LAST_LOOK = 0.02, 1.0
-"""Seconds between checks whether a program has a handler for a signal yet."""
+"""Seconds between checks whether a program has a handler for a signal."""
 
 
 class Container:
@@ -83,7 +83,7 @@ class Container:
             contextlib.closing(ProcessHandle.open(self.state.program)) as program,
         ):
             await program.wait()
-        # Now its shim passes on what is left of the output, and writes it down. It may stay a little for those attached.
+        # Its shim now writes the rest of the output and the exit status.
         pause = 0.001
         while (ended := container_records.read_exit(self.folder)) is None:
             with container_records.shim_absent(self.folder) as absent:
@@ -98,7 +98,7 @@ class Container:
         _signal(self.state.program, number)
 
     async def stop(self, number: int, grace: float) -> ContainerExit:
-        """Send a stop signal; after `grace` seconds kill all its processes. A concurrent `stop` can only shorten the grace."""
+        """Send a stop signal; after `grace` seconds kill all. A concurrent `stop` can only shorten it."""
         ended = asyncio.ensure_future(self.exited())
         asking = asyncio.ensure_future(self._ask(number)) if grace > 0 else None
         try:
@@ -108,12 +108,10 @@ class Container:
             if not ended.done():
                 self.kill(signal.SIGKILL)
                 release_processors(container_records.read_launch(self.folder).cgroups)
-                _signal(
-                    self.state.shim, signal.SIGCONT
-                )  # Should someone have stopped it: it has something to write down.
+                _signal(self.state.shim, signal.SIGCONT)  # Were it stopped, it could not write the exit.
                 await asyncio.wait((ended,), timeout=KILL_SECONDS)
             if not ended.done() and self._program_gone():
-                # Its shim is stuck. What it would have told is lost, but nothing of it may stay.
+                # Its shim is stuck. The exit status is lost, but no process may stay.
                 kill_below(self.state.shim_pid)
                 _signal(self.state.shim, signal.SIGKILL)
                 await asyncio.wait((ended,), timeout=KILL_SECONDS)
@@ -129,10 +127,11 @@ class Container:
                 asking.cancel()
 
     async def _ask(self, number: int) -> None:
-        """Send a signal, and again as soon as the program has a handler, if it was lost until then.
+        """Send a signal, and again as soon as the program has a handler, if it was dropped.
 
-        The kernel drops a signal to the first process of a PID namespace for which that has no handler, as any program that is still
-        starting; also one that was blocked for a moment and comes out then. A program that keeps it blocked reads it in another way.
+        The kernel drops a signal to the first process of a PID namespace that has no handler for it, as any
+        program that is still starting; also one that was blocked and is then unblocked. A program that keeps
+        it blocked reads it otherwise.
         """
         pause, waits = _FIRST_LOOK, False
         asked = False
@@ -175,32 +174,33 @@ class Container:
 
 
 async def start(folder: Path, launch: LaunchSpec, *, seconds: float = START_SECONDS) -> Container:
-    """Start a container; returns when its program is loaded. Raises LaunchError, and OSError if the directory can't be written."""
+    """Start a container; returns when its program is loaded. Raises LaunchError and OSError."""
     if (state := container_records.prepare(folder, launch)) is not None:
         return Container(folder, state)
     reader, shim = _spawn_shim(folder, launch)
-    heard = bytearray()
+    reply = bytearray()
     try:
         async with asyncio.timeout(seconds):
-            await read_all(reader, heard)
+            await read_all(reader, reply)
     except TimeoutError:
         shim.kill()
-        if (identity := _introduced(heard)) is not None:
+        if (identity := _shim_identity(reply)) is not None:
             _signal(identity, signal.SIGKILL)
         raise LaunchError(
             "TookTooLong",
-            f"it did not start in {seconds:g} s: a mount or the program's own file may be on a filesystem that hangs",
+            f"it did not start in {seconds:g} s: a mount or the program's own file may be on a filesystem "
+            "that hangs",
         ) from None
     finally:
         await _reap(shim, min(seconds, KILL_SECONDS))
-    word, _, message = heard.decode(errors="replace").partition("\n")[2].partition("\n")
+    word, _, message = reply.decode(errors="replace").partition("\n")[2].partition("\n")
     match word:
         case "started" | "taken":
             if (state := await _state_of_running(folder, seconds)) is not None:
                 return Container(folder, state)
             raise LaunchError("StartFailed", "another start in the same folder failed at the same moment")
         case "":
-            raise LaunchError("ShimFailed", f"its shim ended before it was started: {_complaint(folder)}")
+            raise LaunchError("ShimFailed", f"its shim ended before it was started: {_shim_error(folder)}")
         case _:
             raise LaunchError(word, message)
 
@@ -228,23 +228,21 @@ async def _state_of_running(folder: Path, seconds: float) -> ContainerRecordStat
             if absent:
                 return container_records.read_state(folder)
         if time.monotonic() > deadline:
-            raise LaunchError(
-                "TookTooLong", f"what is being started in {folder} has not started in {seconds:g} s"
-            )
+            message = f"what is being started in {folder} has not started in {seconds:g} s"
+            raise LaunchError("TookTooLong", message)
         await asyncio.sleep(0.01)
     return state
 
 
 def _ended(folder: Path, state: ContainerRecordState) -> ContainerExit:
-    """The exit status after the shim is gone: the one that it wrote, or else an unknown one, which is written here."""
+    """The exit status once the shim is gone: the one that it wrote, or an unknown one."""
     if (ended := container_records.read_exit(folder)) is not None:
         return ended
     if state.boot == boot_id() and not container_records.is_copied(folder):
         _signal(state.program, signal.SIGKILL)
         kill_session(state.pid, state.ticks)
-    ended = ContainerExit(
-        KILLED + signal.SIGKILL, signal.SIGKILL, False, state.started, time.time(), lost=True
-    )
+    killed = signal.SIGKILL
+    ended = ContainerExit(KILLED + killed, killed, False, state.started, time.time(), lost=True)
     container_records.write(folder / container_records.EXIT, ended)
     return ended
 
@@ -255,7 +253,7 @@ def _signal(identity: ProcessIdentity, number: int) -> None:
 
 
 def _spawn_shim(folder: Path, launch: LaunchSpec) -> tuple[int, subprocess.Popen[bytes]]:
-    """The shim's first process, which exits once the shim has daemonised, and the pipe that the shim answers on."""
+    """The shim's first process, which exits once the shim has daemonised, and the answer pipe."""
     reader, writer = os.pipe()
     order = in_memory(msgspec.to_builtins(launch, builtin_types=(bytes,)))
     try:
@@ -279,7 +277,7 @@ def _spawn_shim(folder: Path, launch: LaunchSpec) -> tuple[int, subprocess.Popen
 
 
 async def _reap(shim: subprocess.Popen[bytes], seconds: float) -> None:
-    """Reap the shim's first process. One that doesn't exit is killed; one that hangs in the kernel is not waited for."""
+    """Reap the shim's first process; kill it if it doesn't exit. One that hangs is left."""
     if shim.poll() is not None:
         return
     with contextlib.closing(ProcessHandle.child(shim.pid)) as first:
@@ -292,13 +290,13 @@ async def _reap(shim: subprocess.Popen[bytes], seconds: float) -> None:
     shim.poll()
 
 
-def _complaint(folder: Path) -> str:
+def _shim_error(folder: Path) -> str:
     return (folder / container_records.SHIM_LOG).read_text(errors="replace").strip()[-2000:]
 
 
-def _introduced(heard: bytearray) -> ProcessIdentity | None:
-    """The shim's first line: its pid and its start time."""
-    line, complete, _ = heard.partition(b"\n")
+def _shim_identity(reply: bytearray) -> ProcessIdentity | None:
+    """The shim's first line: its pid and start time."""
+    line, complete, _ = reply.partition(b"\n")
     if not complete:
         return None
     pid, ticks = line.split()

@@ -3,8 +3,8 @@
     entered = await enter(folder, state, launch, ("pg_isready",), tty=False, stdin=False)
     print(await entered.stdout.read(), await entered.exited())
 
-The program is in the container's namespaces and cgroups, runs as its user, and ends with the container, with the caller, or when
-it is closed.
+The program is in the container's namespaces and cgroups, runs as its user, and ends with the container, with
+the caller, or when it is closed.
 """
 
 from __future__ import annotations
@@ -37,8 +37,6 @@ ENTER_SECONDS = 30.0
 
 
 class ExecProcess:
-    """A program that runs inside a container."""
-
     def __init__(
         self,
         control: socket.socket,
@@ -53,27 +51,26 @@ class ExecProcess:
         self._terminal = terminal
         self._transports = transports
         self.stdin = stdin
-        """None if it was not asked for. Closing it ends the program's input; a terminal's is ended by typing ^D."""
+        """None if not requested. Closing it ends the program's input; a terminal's ends by ^D."""
         self.stdout = stdout
         self.stderr = stderr
-        """None with a terminal, where all is one."""
+        """None with a terminal."""
 
     def resize(self, rows: int, columns: int) -> None:
-        """Of its terminal; without one nothing happens."""
         if self._terminal is not None:
             fcntl.ioctl(self._terminal, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
     async def exited(self) -> int:
-        """Its exit code, 128 + n if signal n ended it. Output may still have to be read."""
+        """Its exit code, 128 + n if signal n ended it. Output may still be unread."""
         return await asyncio.shield(self._result)
 
     def kill(self) -> None:
-        """End it at once; what it started itself and let go of stays, in the container."""
+        """Kill it; processes that it daemonised stay in the container."""
         with contextlib.suppress(OSError):
             self._control.shutdown(socket.SHUT_WR)
 
     async def close(self) -> None:
-        """Kill it if it still runs, and let go of everything."""
+        """Kill it if it still runs, and release everything."""
         self.kill()
         await self.exited()
         for transport in self._transports:
@@ -85,13 +82,13 @@ class ExecProcess:
 
 
 async def _result(control: socket.socket) -> int:
-    """What the helper says in the end; if it says nothing it was killed, with the container."""
+    """The helper's last message; without one it was killed, with the container."""
     loop = asyncio.get_running_loop()
-    heard = b""
+    reply = b""
     with contextlib.suppress(ConnectionError):
         while data := await loop.sock_recv(control, 16):
-            heard += data
-    return int(heard) if heard.isdigit() else KILLED + signal.SIGKILL
+            reply += data
+    return int(reply) if reply.isdigit() else KILLED + signal.SIGKILL
 
 
 async def enter(
@@ -105,24 +102,18 @@ async def enter(
     env: Mapping[str, str] | None = None,
     cwd: str | None = None,
 ) -> ExecProcess:
-    """Returns when it has been loaded. Raises LaunchError. What is not given is as the container's own program has it."""
+    """Returns when it has been loaded. Defaults are the container's own. Raises LaunchError."""
     try:
         held = ProcessHandle.open(state.program)
     except ProcessGone:
         raise LaunchError("NotRunning", "the container has ended") from None
     order: dict[str, Any] = {
+        **msgspec.to_builtins(launch, builtin_types=(bytes,)),
         "pid": state.pid,
+        "confined": launch.view is not None,
         "argv": list(argv),
         "env": dict(launch.env if env is None else env),
         "cwd": launch.cwd if cwd is None else cwd,
-        "user": msgspec.to_builtins(launch.user),
-        "confined": launch.view is not None,
-        "seccomp": launch.seccomp,
-        "capabilities": msgspec.to_builtins(launch.capabilities),
-        "cgroups": list(launch.cgroups),
-        "oom_score_adj": launch.oom_score_adj,
-        "umask": launch.umask,
-        "no_new_privileges": launch.no_new_privileges,
         "tty": tty,
     }
     with contextlib.closing(held):
@@ -134,12 +125,12 @@ async def enter(
             raise
         finally:
             ends.close_inner()
-        heard = bytearray()
+        reply = bytearray()
         try:
             async with asyncio.timeout(ENTER_SECONDS):
-                await read_all(answer, heard)
-            if heard:
-                reason, _, message = heard.decode(errors="replace").partition("\n")
+                await read_all(answer, reply)
+            if reply:
+                reason, _, message = reply.decode(errors="replace").partition("\n")
                 raise LaunchError(reason, message)
             return await ends.opened(control)
         except BaseException as error:
@@ -151,7 +142,7 @@ async def enter(
 
 
 class _Ends:
-    """The standard streams' ends: the program's inner three, and ours."""
+    """The standard streams: the program's ends (`inner`) and ours."""
 
     def __init__(self, *, tty: bool, stdin: bool) -> None:
         self.tty = tty
@@ -205,9 +196,8 @@ class _Ends:
 
     async def _reader(self, name: str, transports: list[asyncio.BaseTransport]) -> asyncio.StreamReader:
         reader = asyncio.StreamReader()
-        transport, _ = await asyncio.get_running_loop().connect_read_pipe(
-            lambda: _Reading(reader), self._taken(name, "rb")
-        )
+        loop = asyncio.get_running_loop()
+        transport, _ = await loop.connect_read_pipe(lambda: _Reading(reader), self._taken(name, "rb"))
         transports.append(transport)
         return reader
 
@@ -224,7 +214,7 @@ class _Ends:
 
 
 class _Reading(asyncio.StreamReaderProtocol):
-    """A terminal whose last user has gone says EIO; that is the end of what it has to say, not a failure."""
+    """A terminal whose last user has closed it raises EIO, which is its end, not an error."""
 
     def connection_lost(self, exc: Exception | None) -> None:
         over = isinstance(exc, OSError) and exc.errno == errno.EIO
@@ -234,7 +224,7 @@ class _Reading(asyncio.StreamReaderProtocol):
 def _ask(
     folder: Path, state: ContainerRecordState, order: dict[str, Any], ends: _Ends
 ) -> tuple[socket.socket, int]:
-    """Have the shim start the helper: its control socket, and where it answers. Raises LaunchError."""
+    """Request the helper from the shim; returns its control socket and answer pipe. Raises LaunchError."""
     control, theirs = socket.socketpair()
     reading = in_memory(order)
     answer, answering = os.pipe()
@@ -248,9 +238,8 @@ def _ask(
         os.close(answer)
         control.close()
         if isinstance(error, OSError):
-            raise LaunchError(
-                "NotRunning", f"the container's shim can't be asked: {error.strerror}"
-            ) from None
+            why = f"the container's shim can't be asked: {error.strerror}"
+            raise LaunchError("NotRunning", why) from None
         raise
     finally:
         os.close(reading)

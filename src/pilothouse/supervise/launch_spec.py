@@ -1,4 +1,5 @@
-"""The launch spec of a container, and its exit status: plain data, also stored as JSON in a container's directory.
+"""The launch spec of a container, and its exit status: plain data, also stored as JSON in a container's
+directory.
 
     launch = LaunchSpec(
         argv=("postgres", "-D", "/data"),
@@ -9,8 +10,9 @@
         log=LogPolicy("/var/lib/pilothouse/pods/3/containers/db/0/log"),
     )
 
-Without a view the program runs in the machine's namespaces. With one it has mount, UTS and PID namespaces of its own: it is
-PID 1, sees its mounts at their targets, and no process that it starts outlives it.
+Without a view the program runs in the machine's namespaces. With one it has mount, UTS and PID namespaces of
+its own: it is PID 1, sees its mounts at their targets, and no process that it starts outlives it. A new
+field reaches the shim (`supervise.shim.launch_order`) and the exec helper by itself.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ KILLED = 128
 
 
 class ProcessUser(Struct, frozen=True):
-    """The user of the program. Without privileges the ids are only shown; files are accessed as the agent's user."""
+    """The user of the program. Without privileges the ids are only shown; files are the agent's."""
 
     uid: int
     gid: int
@@ -32,7 +34,7 @@ class ProcessUser(Struct, frozen=True):
 
 
 class IdRange(Struct, frozen=True):
-    """The machine's user and group ids that a container's own user namespace maps its ids 0 to `count` - 1 to."""
+    """The machine's ids to which a container's user namespace maps its ids 0 to `count` - 1."""
 
     first: int
     count: int = 65536
@@ -54,16 +56,16 @@ class Mount(Struct, frozen=True):
     """A directory or file of the machine; for a tmpfs only a name."""
     target: str
     part: str = ""
-    """A path below the source that is mounted instead of the source. No link in it is followed, even one made meanwhile."""
+    """A path below the source that is mounted instead. No link in it is followed, even one made meanwhile."""
     foreign: bool = False
-    """Whether a user has named the path: it is refused if it leads into a hidden directory when it is mounted."""
+    """Whether a user has named the path: it is refused if it leads into a hidden directory."""
     kind: Literal["bind", "tmpfs"] = "bind"
     read_only: bool = False
     size: int | None = None
     """Bytes that a tmpfs may hold."""
     is_file: bool = False
     mapped: bool = False
-    """Whether the mount is id-mapped: a container with a range of ids (`LaunchSpec.ids`) sees the owners as they are on disk."""
+    """Whether the mount is id-mapped: with `LaunchSpec.ids`, owners appear as they are on disk."""
 
 
 class FilesystemView(Struct, frozen=True):
@@ -76,14 +78,12 @@ class FilesystemView(Struct, frozen=True):
     hidden: tuple[str, ...] = ()
     """Directories that are hidden wherever a mount would show them: the node's own."""
     machine: tuple[str, ...] = ()
-    """Files and directories of the machine that are shown read-only at the same paths, beside `/usr` and the like."""
+    """Paths of the machine that are shown read-only, beside `/usr` and the like."""
     masked: bool = True
     """Whether paths of `/proc` and `/sys` are masked or read-only, as in the OCI runtime specification."""
 
 
 class LaunchSpec(Struct, frozen=True, kw_only=True):
-    """A program to run as a container."""
-
     argv: tuple[str, ...]
     """The program is looked up in env's PATH, inside the view, unless it contains a slash."""
     env: dict[str, str] = {}
@@ -91,11 +91,11 @@ class LaunchSpec(Struct, frozen=True, kw_only=True):
     user: ProcessUser | None = None
     view: FilesystemView | None = None
     ids: IdRange | None = None
-    """A user namespace with these ids of the machine, for a view made by root; None for the machine's own ids."""
+    """A user namespace with these ids of the machine, for a view made by root; None for the machine's ids."""
     seccomp: bytes = b""
     """A classic BPF program that filters its system calls (see `supervise.seccomp`); empty for none."""
     cgroups: tuple[str, ...] = ()
-    """The cgroup directories that it is in from the first instruction on: one with cgroup v2, one a controller with v1."""
+    """The cgroups that it joins before its first instruction: one with v2, one a controller with v1."""
     oom_score_adj: int | None = None
     stdin: bool = False
     stdin_once: bool = False
@@ -111,8 +111,6 @@ class LaunchSpec(Struct, frozen=True, kw_only=True):
 
 
 class ContainerExit(Struct, frozen=True):
-    """How a container ended."""
-
     code: int
     """0 to 255; 128 + n when signal n ended it."""
     signal: int | None
@@ -122,11 +120,11 @@ class ContainerExit(Struct, frozen=True):
     finished: float
     """Seconds since 1970."""
     lost: bool = False
-    """Whether the exit status is unknown, since the shim was killed or the machine went down; the code is then 137."""
+    """The exit status is unknown, as the shim or the machine went down; the code is 137."""
 
 
 class LaunchError(Exception):
-    """The program failed to start. `reason` is one word; the message says what would be right."""
+    """The program failed to start. `reason` is one word; the message says what to do."""
 
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(message)

@@ -1,12 +1,10 @@
-"""Identifies a process across reboots and pid reuse, by boot id, pid and start time.
+"""Identifies a process across reboots and pid reuse, by boot id, pid and start time in clock ticks since the
+boot.
 
     identity = identify(pid)
     ...
-    with contextlib.closing(ProcessHandle.open(identity)) as handle:      # ProcessGone if that process has ended
+    with contextlib.closing(ProcessHandle.open(identity)) as handle:    # ProcessGone if it has ended
         handle.signal(signal.SIGTERM)
-
-The start time is in clock ticks since the boot. An identity can be stored and looked up after a restart: a reused pid and a pid of an
-earlier boot are both recognised.
 """
 
 from __future__ import annotations
@@ -22,7 +20,7 @@ from msgspec import Struct
 
 
 class ProcessGone(Exception):
-    """The process has ended; if there is one with its pid, it is another."""
+    """The process has ended; its pid may be another's."""
 
 
 class ProcessIdentity(Struct, frozen=True):
@@ -34,30 +32,28 @@ class ProcessIdentity(Struct, frozen=True):
 
 
 def boot_id() -> str:
-    """What tells this boot of the machine from all others."""
     return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 
 def start_ticks(pid: int) -> int | None:
-    """When a process began; None if there is none. A zombie still counts."""
+    """The start time of a process; None if there is none. A zombie still counts."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_bytes()
     except (FileNotFoundError, ProcessLookupError):
         return None
-    # The name, in parentheses, may hold anything, parentheses and spaces too.
+    # The name, in parentheses, may contain parentheses and spaces.
     return int(stat[stat.rindex(b")") + 2 :].split()[19])
 
 
 class SignalState(enum.Enum):
-    """What becomes of a signal that is sent to a process."""
+    """What a process does with a signal."""
 
     HANDLED = enum.auto()
     BLOCKED = enum.auto()
     """It waits until the process unblocks it, or reads it from a descriptor."""
     DEFAULT = enum.auto()
-    """Its default action, or nothing: the first process of a PID namespace never gets it."""
+    """Its default action, or none: the first process of a PID namespace never gets it."""
     ENDED = enum.auto()
-    """There is no such process any more."""
 
 
 def signal_state(pid: int, number: int) -> SignalState:
@@ -76,14 +72,13 @@ def signal_state(pid: int, number: int) -> SignalState:
 
 
 def identify(pid: int) -> ProcessIdentity:
-    """The identity of a running process."""
     if (ticks := start_ticks(pid)) is None:
         raise ProcessGone(f"there is no process {pid}")
     return ProcessIdentity(boot_id(), pid, ticks)
 
 
 class ProcessHandle:
-    """A hold on one process, by pidfd: what is done through it never meets another."""
+    """A process held by a pidfd, so that a reused pid is never meant."""
 
     def __init__(self, pid: int, descriptor: int) -> None:
         self.pid = pid
@@ -91,7 +86,7 @@ class ProcessHandle:
 
     @classmethod
     def open(cls, identity: ProcessIdentity) -> ProcessHandle:
-        """Raises ProcessGone. The order matters: once the pidfd is open, the pid can't be given to another unnoticed."""
+        """Raises ProcessGone. First the pidfd, then the start time: so a reused pid is noticed."""
         if identity.boot != boot_id():
             raise ProcessGone(f"process {identity.pid} ran before the machine was started again")
         try:
@@ -105,7 +100,7 @@ class ProcessHandle:
 
     @classmethod
     def child(cls, pid: int) -> ProcessHandle:
-        """A child of ours that hasn't been reaped, whose pid therefore can't be another's."""
+        """A child that hasn't been reaped, whose pid therefore can't be another's."""
         return cls(pid, os.pidfd_open(pid))
 
     def signal(self, number: int) -> None:
@@ -120,10 +115,10 @@ class ProcessHandle:
         return bool(select.select([self._descriptor], [], [], 0)[0])
 
     async def wait(self) -> None:
-        """Until it has ended, whether or not it is our child."""
+        """Wait until it has ended, whether or not it is our child."""
         loop = asyncio.get_running_loop()
         over = asyncio.Event()
-        # A descriptor of this wait's own: a loop holds one reader each, and others may wait too.
+        # A descriptor of this wait's own: a loop has one reader for each, and others may wait too.
         watched = os.dup(self._descriptor)
         loop.add_reader(watched, over.set)
         try:
@@ -133,7 +128,7 @@ class ProcessHandle:
             os.close(watched)
 
     def close(self) -> None:
-        """Let go. Further waits fail."""
+        """Release it. Further waits fail."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1

@@ -1,16 +1,15 @@
-"""System call filters: a seccomp profile, and the classic BPF program that the kernel runs before each system call.
+"""System call filters: a seccomp profile, and the classic BPF program that the kernel runs before each system
+call.
 
-    compiled(RUNTIME_DEFAULT, "x86_64", ("CHOWN", "KILL"))                  # for `Launch.seccomp`
+    compiled(RUNTIME_DEFAULT, "x86_64", ("CHOWN", "KILL"))                  # for `LaunchSpec.seccomp`
     compiled(parsed(Path("db.json").read_bytes()), "aarch64", ())
 
-A profile is what the OCI runtime specification and Docker have: a default action, and rules that name system calls, what their
-arguments have to be, and for which capabilities or architectures the rule is there at all. Names that an architecture doesn't have are skipped.
+A profile is as in the OCI runtime specification and Docker: a default action, and rules for system calls,
+with conditions on their arguments, capabilities and architecture. Unknown names are skipped.
 
-The program finds a call's number by bisection, in some eight comparisons. A call of another architecture (32-bit programs on x86_64) kills
-the process, one of the x32 ABI fails with ENOSYS; and where the default is an error, so does a call that is newer than our tables, since
-C libraries fall back to older calls on ENOSYS and on no other error.
-
-Pure: nothing is read or installed here.
+The program finds a call's number by bisection, in some eight comparisons. A call of another architecture
+(32-bit programs on x86_64) kills the process, one of the x32 ABI fails with ENOSYS. Where the default is an
+error, so does a call that is newer than our tables: C libraries fall back to older calls only on ENOSYS.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ _JEQ, _JGT, _JGE = 0x15, 0x25, 0x35
 _NR_AT, _ARCH_AT, _ARGS_AT = 0, 4, 16
 _X32_BIT: Final = 0x40000000
 MOST_INSTRUCTIONS: Final = 4096
-"""The kernel takes no more."""
+"""The kernel's limit."""
 
 Action = Literal[
     "SCMP_ACT_ALLOW",
@@ -63,11 +62,11 @@ Comparison = Literal[
 
 
 class ProfileError(ValueError):
-    """A profile that can't be made a filter of; the message says what would be right."""
+    """An invalid profile; the message says what is right."""
 
 
 class SeccompArgument(Struct, frozen=True, rename="camel"):
-    """What an argument of a call has to be. With `SCMP_CMP_MASKED_EQ` it is masked by `value` and compared with `value_two`."""
+    """A condition on an argument. `SCMP_CMP_MASKED_EQ`: masked by `value`, equal to `value_two`."""
 
     index: int
     value: int
@@ -78,7 +77,7 @@ class SeccompArgument(Struct, frozen=True, rename="camel"):
 
 
 class SeccompScope(Struct, frozen=True, rename="camel"):
-    """When a rule is there, or isn't."""
+    """Conditions on a rule."""
 
     caps: tuple[str, ...] = ()
     arches: tuple[str, ...] = ()
@@ -86,7 +85,7 @@ class SeccompScope(Struct, frozen=True, rename="camel"):
 
 
 class SeccompRule(Struct, frozen=True, rename="camel"):
-    """What becomes of some system calls."""
+    """The action for some system calls."""
 
     action: Action
     names: tuple[str, ...] = ()
@@ -98,21 +97,18 @@ class SeccompRule(Struct, frozen=True, rename="camel"):
 
 
 class SeccompProfile(Struct, frozen=True, rename="camel"):
-    """A seccomp profile."""
-
     default_action: Action
     syscalls: tuple[SeccompRule, ...] = ()
     default_errno_ret: int | None = None
 
 
 def parsed(content: bytes) -> SeccompProfile:
-    """The profile that a JSON file holds. Raises ``ProfileError``."""
+    """Parse a JSON profile. Raises ``ProfileError``."""
     try:
         profile = msgspec.json.decode(content, type=SeccompProfile)
     except msgspec.DecodeError as problem:
-        raise ProfileError(
-            f"is no seccomp profile as the OCI runtime specification has it: {problem}"
-        ) from None
+        why = f"is no seccomp profile as the OCI runtime specification has it: {problem}"
+        raise ProfileError(why) from None
     for rule in profile.syscalls:
         if len(rule.args or ()) > 6:
             raise ProfileError("has a rule with more than six arguments, which is what a system call has")
@@ -127,17 +123,14 @@ def parsed(content: bytes) -> SeccompProfile:
 def compiled(
     profile: SeccompProfile, machine: str, capabilities: Collection[str], *, kernel: tuple[int, int] = (6, 0)
 ) -> bytes:
-    """The filter for a program with these capabilities; empty for an architecture that isn't in our tables.
-
-    Raises ``ProfileError`` for a profile that is too long.
-    """
+    """The filter for a program with these capabilities; empty for an unknown architecture. Raises
+    ``ProfileError`` for a profile that is too long."""
     numbers = TABLES.get(machine)
     if numbers is None:
         return b""
     default = _returned(profile.default_action, profile.default_errno_ret)
-    actions: dict[int, _Code] = {}
-    for number, rules in _by_number(profile, numbers, machine, capabilities, kernel).items():
-        actions[number] = _judged(rules, default)
+    by_number = _by_number(profile, numbers, machine, capabilities, kernel)
+    actions = {number: _decision(rules, default) for number, rules in by_number.items()}
     newest = max(numbers.values()) + 1
     beyond = _error(errno.ENOSYS) if default & 0xFFFF0000 == _ERRNO else default
     code: _Code = [
@@ -222,11 +215,11 @@ def _returned(action: Action, number: int | None) -> int:
 _Instruction = tuple[int, int, int, int]
 _Code = list[_Instruction]
 _PASS, _FAIL = -1, -2
-"""Where a jump leads, until it is known how far that is: past the condition, past the rule."""
+"""Labels of jumps until distances are known: past the condition, past the rule."""
 
 
-def _judged(rules: Sequence[SeccompRule], default: int) -> _Code:
-    """The first rule whose conditions hold decides; at its end the default does."""
+def _decision(rules: Sequence[SeccompRule], default: int) -> _Code:
+    """The first rule whose conditions hold decides, else the default."""
     code: _Code = []
     for rule in rules:
         verdict: _Instruction = (_RETURN, 0, 0, _returned(rule.action, rule.errno_ret))
@@ -234,12 +227,12 @@ def _judged(rules: Sequence[SeccompRule], default: int) -> _Code:
             return [*code, verdict]
         body = [*(each for argument in rule.args for each in _condition(argument)), verdict]
         code += _resolved(body, _FAIL)
-    # What was loaded for conditions is of no use after this.
+    # What conditions have loaded is of no use after this.
     return [*code, (_RETURN, 0, 0, default)]
 
 
 def _condition(argument: SeccompArgument) -> _Code:
-    """Goes on behind its end if the condition holds, and to `_FAIL` if not."""
+    """Falls through if the condition holds, and jumps to `_FAIL` if not."""
     at = _ARGS_AT + 8 * argument.index
     low, high = argument.value & 0xFFFFFFFF, argument.value >> 32
     load_low, load_high = (_LOAD, 0, 0, at), (_LOAD, 0, 0, at + 4)
@@ -264,7 +257,7 @@ def _condition(argument: SeccompArgument) -> _Code:
 
 
 def _resolved(code: _Code, label: int) -> _Code:
-    """Jumps to the label are those to the end of the code."""
+    """Resolve jumps to a label, which is the end of the code."""
 
     def distance(offset: int, at: int) -> int:
         return len(code) - at - 1 if offset == label else offset
@@ -275,7 +268,7 @@ def _resolved(code: _Code, label: int) -> _Code:
 def _ranges(
     actions: Mapping[int, _Code], default: int, newest: int, beyond: int
 ) -> Iterator[tuple[int, _Code]]:
-    """Where each run of numbers begins that are judged alike."""
+    """The beginnings of ranges of numbers with the same decision."""
     before: _Code = []
     for number in range(newest):
         code = actions.get(number, [(_RETURN, 0, 0, default)])
@@ -296,5 +289,5 @@ def _bisected(ranges: Sequence[tuple[int, _Code]]) -> _Code:
 
 
 def instructions(program: bytes) -> Iterable[_Instruction]:
-    """Code, offsets and constant of each instruction."""
+    """Opcode, offsets and constant of each instruction."""
     return struct.iter_unpack("<HBBI", program)

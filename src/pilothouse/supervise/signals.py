@@ -5,9 +5,8 @@
         ...
         asked.urgency                                # 1, and one more for every further TERM
 
-The kernel drops signals to PID 1 without a handler, so each of these gets one. TERM and INT are not forwarded as they are:
-they request a stop, and the caller decides how the child is stopped (its stop signal, after its drain). A second one raises the
-urgency; it never abandons a stop that is under way.
+The kernel drops signals to PID 1 without a handler, so each of these gets one. TERM and INT request a stop,
+and the caller decides how the child is stopped. Another one raises the urgency, and never abandons a stop.
 """
 
 from __future__ import annotations
@@ -22,8 +21,6 @@ STOPPING = (signal.SIGTERM, signal.SIGINT)
 
 
 class StopRequest:
-    """Whether, and how often, we were asked to stop."""
-
     def __init__(self) -> None:
         self.urgency = 0
         self._again = asyncio.Event()
@@ -33,7 +30,7 @@ class StopRequest:
         self._again.set()
 
     async def wait(self, urgency: int = 1) -> None:
-        """Until asked that many times."""
+        """Wait until requested that many times."""
         while self.urgency < urgency:
             self._again.clear()
             await self._again.wait()
@@ -41,7 +38,7 @@ class StopRequest:
 
 @contextlib.asynccontextmanager
 async def forwarding(send: Callable[[int], None]) -> AsyncIterator[StopRequest]:
-    """Handle signals within the context. One to a child that has ended is dropped."""
+    """Handle signals within the context. One for a child that has ended is dropped."""
     loop = asyncio.get_running_loop()
     asked = StopRequest()
 

@@ -1,9 +1,9 @@
-"""The numbers of Linux's system calls, by architecture: facts of the kernel's ABI, which never change, up to Linux 6.13.
+"""The numbers of Linux's system calls up to Linux 6.13, by architecture.
 
     TABLES["x86_64"]["openat"]         # 257
     TABLES["aarch64"]["openat"]        # 56
 
-A number in a table below is that of the name after it; the names that follow have the numbers that follow.
+A number in a table below is that of the next name; the names that follow have the numbers that follow.
 """
 
 from __future__ import annotations
@@ -107,6 +107,6 @@ TABLES: Final[Mapping[str, Mapping[str, int]]] = {
     "x86_64": dict(_numbered(_X86_64)),
     "aarch64": dict(_numbered(_AARCH64)),
 }
-"""Numbers by name, by architecture as `os.uname` has it."""
+"""Numbers by name, by architecture as in `os.uname`."""
 AUDIT_ARCHITECTURES: Final[Mapping[str, int]] = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
-"""What a system call filter is told of the architecture of a call."""
+"""The architecture of a call, as a seccomp filter sees it."""

@@ -4,12 +4,12 @@
     async with reaper.running():
         ...
 
-A child is waited for by the code that started it; an orphan only by us. A blind `waitpid(-1)` would take the exit codes of both.
-So zombies are first listed (`WNOWAIT`), and only orphans are reaped.
+A blind `waitpid(-1)` would take the exit codes of children that other code waits for. So zombies are first
+listed (`WNOWAIT`), and only orphans are reaped.
 
-Code that waits for a child holds a descriptor of it (a pidfd) from its start until its exit status is read: asyncio does, and other
-code should too. Both moments lie within one step of the event loop, and so does our check: there is no instant in between,
-however slow the machine. A child that was started without a descriptor is left to its owner for a moment (`CLAIM_SECONDS`).
+Code that waits for a child, as asyncio does, holds a pidfd of it from its start until its exit status is
+read. Both moments lie within one step of the event loop, and so does our check, so there is no race. A child
+that was started without a pidfd is left to its owner for `CLAIM_SECONDS`.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from pilothouse.supervise.shim import kernel
 from pilothouse.supervise.shim.process_tree import children
 
 CLAIM_SECONDS = 0.2
-"""Seconds for which a zombie without a descriptor is left to the code that may have started it."""
+"""Seconds for which a zombie without a pidfd is left to the code that may have started it."""
 
 INTERVAL = 0.05
-"""Seconds between two checks, so that a thousand exits a second don't cause a thousand of them."""
+"""Seconds between two checks, so that a thousand exits a second don't cause a thousand checks."""
 
 
 def become_subreaper() -> None:
@@ -74,8 +74,6 @@ class UnclaimedZombies:
 
 
 class Reaper:
-    """Reaps orphans for as long as it runs."""
-
     def __init__(self) -> None:
         self._unclaimed = UnclaimedZombies()
         self.reaped = 0
@@ -104,7 +102,6 @@ class Reaper:
             await asyncio.sleep(INTERVAL)
 
     def reap(self) -> None:
-        """Reap once."""
         found = zombies(children(os.getpid()))
         if found:
             found -= pidfd_pids()

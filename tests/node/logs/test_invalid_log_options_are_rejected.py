@@ -44,7 +44,7 @@ def test_what_is_asked_for() -> None:
 def test_since_before_there_was_time_is_all_of_it() -> None:
     options = LogOptions.parse({"sinceSeconds": "9" * 17}, now=1_790_000_000.0)
     record = b"2026-11-15T10:00:00.123456789Z stdout F listening\n"
-    assert LogFormatter(options).tell(record) == b"listening\n"
+    assert LogFormatter(options).format(record) == b"listening\n"
 
 
 @pytest.mark.parametrize("query", ["", "command=sh", "stderr=true&tty=true&command=sh"])

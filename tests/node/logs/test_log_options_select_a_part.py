@@ -120,5 +120,5 @@ async def test_long_lines_are_found_from_the_end(tmp_path: Path) -> None:
 )
 def test_a_limit_cuts_what_would_be_told_without_it(records: list[tuple[str, str]], limit: int) -> None:
     block = b"".join(record(content, tag=tag) for tag, content in records)
-    whole = LogFormatter(LogOptions()).tell(block)
-    assert LogFormatter(LogOptions(limit=limit)).tell(block) == whole[:limit]
+    whole = LogFormatter(LogOptions()).format(block)
+    assert LogFormatter(LogOptions(limit=limit)).format(block) == whole[:limit]

@@ -82,7 +82,7 @@ def test_the_file_stays_the_same_one_and_everybody_may_read_it(tmp_path: Path) -
     one = pod("p")
     files.write(one, "127.70.4.1")
     before = os.stat(files.hosts(one.uid))
-    assert files.know(frozenset({DNSName("shop", "db", "127.96.0.7")}))
+    assert files.set_names(frozenset({DNSName("shop", "db", "127.96.0.7")}))
     files.revise(one, "127.70.4.1")
     after = os.stat(files.hosts(one.uid))
     assert before.st_ino == after.st_ino
@@ -94,7 +94,7 @@ def test_the_c_library_reads_it(tmp_path: Path) -> None:
     """With blanks, comments in free places, several addresses of a name, and a change while it is mounted."""
     files = PodFiles(tmp_path)
     one = pod("db-0", hostname="db-0", subdomain="db")
-    files.know(frozenset(DNSName("shop", "db", f"127.70.4.{n}") for n in (1, 2, 3)))
+    files.set_names(frozenset(DNSName("shop", "db", f"127.70.4.{n}") for n in (1, 2, 3)))
     files.write(one, "127.70.4.1")
     ask = (
         "import socket, sys\n"
@@ -112,7 +112,9 @@ def test_the_c_library_reads_it(tmp_path: Path) -> None:
         everyone = ["127.70.4.1", "127.70.4.2", "127.70.4.3"]
         expected = f"{everyone} {everyone} ['127.70.4.1'] db-0.db.shop.svc.cluster.local\n"
         assert asking.stdout.readline() == expected
-        files.know(frozenset({DNSName("shop", "db", "127.70.4.9"), DNSName("shop", "web", "127.96.0.1")}))
+        files.set_names(
+            frozenset({DNSName("shop", "db", "127.70.4.9"), DNSName("shop", "web", "127.96.0.1")})
+        )
         files.revise(one, "127.70.4.1")
         asking.stdin.write("\n")
         asking.stdin.flush()
@@ -124,7 +126,7 @@ def test_the_c_library_reads_it(tmp_path: Path) -> None:
 def test_a_lease_on_its_hosts_file_keeps_nobody_waiting(tmp_path: Path) -> None:
     """The kernel lets the holder of a lease stop whoever opens the file, for 45 seconds."""
     files = PodFiles(tmp_path)
-    files.know(frozenset())
+    files.set_names(frozenset())
     one = pod("db")
     files.write(one, "127.70.4.1")
     hold = (

@@ -32,13 +32,13 @@ def test_each_range_is_behind_its_nodes_address() -> None:
         "10.45.3.0/24": "10.0.0.3",
     }
     assert found.local == {"10.44.1.0/24"}
-    assert found.problem == ""
+    assert found.problems == ()
 
 
 def test_another_range_than_the_node_has_is_told() -> None:
     found = plan(node("m1", "10.0.0.1", "10.44.8.0/24"))
-    assert "its Node has 10.44.8.0/24, which can't be changed" in found.problem
-    assert "kubectl delete node m1" in found.problem
+    assert "its Node has 10.44.8.0/24, which can't be changed" in found.problems[0]
+    assert "kubectl delete node m1" in found.problems[0]
 
 
 @pytest.mark.parametrize("where", ["10.0.0.1", "127.0.0.1"])
@@ -53,7 +53,7 @@ def test_nothing_answers_here_because_another_node_says_that_it_is_here(where: s
 
 def warned(found: RoutePlan) -> dict[str, str]:
     """Warnings by the nodes that they are about. None of them is a problem of this node."""
-    assert found.problem == ""
+    assert found.problems == ()
     return dict(found.warnings)
 
 

@@ -82,15 +82,15 @@ def test_what_would_help_is_said_if_none_will_do(asked: str, megabytes: int, has
 async def test_who_stops_between_a_device_and_its_mount_leaves_none(mkfs: None, tmp_path: Path) -> None:
     loops, disk = LoopBackend(root=True), tmp_path / "disk"
     await loops.make(tmp_path, 128 * MI, {"fsType": "btrfs"})
-    await loops.put_away(tmp_path)
+    await loops.unmount(tmp_path)
     for _ in range(5):
-        bringing = asyncio.create_task(loops.bring(tmp_path))
+        bringing = asyncio.create_task(loops.mount(tmp_path))
         while not (bringing.done() or devices(disk)):  # noqa: ASYNC110 - the kernel tells of a device by its files alone
             await asyncio.sleep(0)
         bringing.cancel()
         await asyncio.gather(bringing, return_exceptions=True)
         if at(mounts(), tmp_path / loops.inner) is not None:
-            await loops.put_away(tmp_path)
+            await loops.unmount(tmp_path)
         await eventually(lambda: gone(disk), seconds=30)
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from tests.node.volumes.conftest import World
 
-from pilothouse.node.interfaces import VolumeNotReady
-from pilothouse.node.volumes.container_mounts import MountableVolume, mounts
+from pilothouse.node.interfaces import PreparedVolume, VolumeNotReady
+from pilothouse.node.volumes.container_mounts import mounts
 from pilothouse.node.volumes.pod_volumes import PodVolumes
 from pilothouse.node.volumes.private_directories import PrivateDirectories
 from pilothouse.node.volumes.removal import remove
@@ -112,7 +112,7 @@ async def test_containers_see_volumes_where_they_ask(world: World, volumes: PodV
 def test_what_root_gives_to_a_container_can_not_be_exchanged(root: None, volume: Path, tmp_path: Path):
     held = tmp_path / "held"
     container = {"volumeMounts": [{"name": "v", "mountPath": "/x", "subPath": "data/pg"}]}
-    (one,) = mounts(container, {"v": MountableVolume(volume)}, {}, held, PrivateDirectories(()))
+    (one,) = mounts(container, {"v": PreparedVolume(volume)}, {}, held, PrivateDirectories(()))
     (volume / "data" / "pg").rename(volume / "data" / "moved")
     (volume / "data" / "pg").symlink_to("/etc")
     assert os.listdir(one.source) == []
@@ -126,11 +126,11 @@ def test_no_message_has_the_value_of_a_variable_which_may_be_secret(volume: Path
     (volume / "file").touch()
     container = {"volumeMounts": [{"name": "v", "mountPath": "/x", "subPathExpr": "$(PASSWORD)"}]}
     with pytest.raises((VolumeNotReady, ValueError)) as refused:
-        mounts(container, {"v": MountableVolume(volume)}, {"PASSWORD": value}, None, PrivateDirectories(()))
+        mounts(container, {"v": PreparedVolume(volume)}, {"PASSWORD": value}, None, PrivateDirectories(()))
     assert "hunter2" not in str(refused.value)
 
 
 def test_a_variable_that_is_not_there_is_named(volume: Path):
     container = {"volumeMounts": [{"name": "v", "mountPath": "/x", "subPathExpr": "$(NOBODY)"}]}
     with pytest.raises(VolumeNotReady, match="names a variable"):
-        mounts(container, {"v": MountableVolume(volume)}, {}, None, PrivateDirectories(()))
+        mounts(container, {"v": PreparedVolume(volume)}, {}, None, PrivateDirectories(()))

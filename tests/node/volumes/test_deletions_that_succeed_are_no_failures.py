@@ -26,7 +26,7 @@ class Slow(DirectoryBackend):
         self._api = api
         self._fields = fields
 
-    async def put_away(self, folder: Path) -> None:
+    async def unmount(self, folder: Path) -> None:
         await self._api.patch(PersistentVolume, NAME, "", self._fields)
         if "finalizers" in self._fields["metadata"]:
             await self._api.delete(PersistentVolume, NAME)
@@ -85,7 +85,7 @@ async def test_a_write_of_somebody_else_is_no_failure_of_ours(api: Api, tmp_path
     volume = await released(api, tmp_path)
     working = runner(api, tmp_path, told, {"metadata": {"labels": {"a": "b"}}})
     conflict = StatusError(409, "Conflict", "the object has been modified")
-    assert await working.complain(DeleteVolume(volume), conflict) == []
+    assert await working.report(DeleteVolume(volume), conflict) == []
     assert told == []
-    await working.complain(DeleteVolume(volume), OSError(16, "Device or resource busy"))
+    await working.report(DeleteVolume(volume), OSError(16, "Device or resource busy"))
     assert told == ["VolumeFailedDelete: [Errno 16] Device or resource busy"]

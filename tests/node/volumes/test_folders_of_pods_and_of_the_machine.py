@@ -168,12 +168,12 @@ def test_a_volume_is_given_to_a_group_without_following_links(root: None, tmp_pa
     (volume / "in" / "file").write_text("x")
     (volume / "in" / "file").chmod(0o600)
     (volume / "link").symlink_to(outside)
-    ownership.give(volume, 4242)
+    ownership.set_group(volume, 4242)
     file = (volume / "in" / "file").stat()
     assert (file.st_gid, stat.S_IMODE(file.st_mode)) == (4242, 0o660)
     assert outside.stat().st_gid != 4242
     (volume / "in" / "file").chmod(0o600)
-    ownership.give(volume, 4242, only_on_mismatch=True)
+    ownership.set_group(volume, 4242, only_on_mismatch=True)
     assert stat.S_IMODE((volume / "in" / "file").stat().st_mode) == 0o600
 
 

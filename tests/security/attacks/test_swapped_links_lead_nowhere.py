@@ -109,9 +109,9 @@ def test_a_group_gets_nothing_outside_of_its_volume(tmp_path: Path, outside: Pat
     fill(volume, outside)
     with exchanging(volume):
         for _ in range(rounds):
-            ownership.give(volume, GROUP)
+            ownership.set_group(volume, GROUP)
             assert state(outside) == before
-    ownership.give(volume, GROUP)
+    ownership.set_group(volume, GROUP)
     assert {each.lstat().st_gid for each in volume.rglob("*")} == {GROUP}
 
 

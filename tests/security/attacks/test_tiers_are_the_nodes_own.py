@@ -76,7 +76,7 @@ def test_nothing_starts_on_such_a_folder(place: Path, tmp_path: Path) -> None:
 async def test_a_folder_that_another_user_has_exchanged_is_not_taken(place: Path) -> None:
     volume, volumes = place / "pvc-1", DirectoryBackend()
     await volumes.make(volume, 1, {})
-    assert await volumes.bring(volume) == volume / "data"
+    assert await volumes.mount(volume) == volume / "data"
     os.chown(place, OTHER, OTHER)
 
     def exchange() -> str:
@@ -88,14 +88,14 @@ async def test_a_folder_that_another_user_has_exchanged_is_not_taken(place: Path
     assert as_user(OTHER, exchange) == "exchanged"
     said = f"it belongs to user {OTHER}"
     with pytest.raises(VolumeBackendError, match=said):
-        await volumes.bring(volume)
+        await volumes.mount(volume)
     with pytest.raises(VolumeBackendError, match=said):
         await volumes.make(volume, 1, {})
     loops = LoopBackend(root=True)
     if not loops.obstacle():
         (volume / "disk").write_bytes(b"a filesystem of somebody else's")
         with pytest.raises(VolumeBackendError, match=said):
-            await loops.bring(volume)
+            await loops.mount(volume)
         with pytest.raises(VolumeBackendError, match=said):
             await loops.make(volume, 400 << 20, {})
 

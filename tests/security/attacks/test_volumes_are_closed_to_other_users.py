@@ -45,7 +45,7 @@ async def test_a_folder_is_reached_by_none_but_its_pods(tier: Path, mode: int) -
     volumes, volume = DirectoryBackend(), tier / "pvc-1"
     await volumes.make(volume, 1, {})
     volume.chmod(mode)
-    inner = await volumes.bring(volume)
+    inner = await volumes.mount(volume)
     (inner / "secret").write_text("secret")
     (inner / "secret").chmod(0o644)
     assert not reached(inner / "secret")
@@ -55,10 +55,10 @@ async def test_a_filesystem_gives_no_privileges_and_no_devices_and_is_reached_by
     volumes, volume = LoopBackend(root=True), tier / "pvc-1"
     size = 400 << 20
     await volumes.make(volume, size, {})
-    inner = await volumes.bring(volume)
+    inner = await volumes.mount(volume)
     try:
         (inner / "secret").write_text("secret")
         assert not reached(inner / "secret")
         assert {"nosuid", "nodev"} <= flags_of(inner)
     finally:
-        await volumes.put_away(volume)
+        await volumes.unmount(volume)

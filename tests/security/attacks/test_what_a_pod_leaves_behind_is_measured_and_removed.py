@@ -68,7 +68,7 @@ def test_a_tree_of_four_thousand_levels_is_measured_and_given(in_memory: Path, f
     deep(volume, MEASURED.depth - 1)
     try:
         assert measure_disk_usage(volume) == DirectoryUsage(measure_disk_usage(volume).size, MEASURED.depth)
-        ownership.give(volume, os.getgid())
+        ownership.set_group(volume, os.getgid())
     finally:
         remove(volume)
     assert not volume.exists()
@@ -83,7 +83,7 @@ def test_a_tree_of_ten_thousand_levels_counts_as_unmeasured_and_is_removed(
     try:
         assert measure_disk_usage(volume).unmeasured == "folders more than 4096 levels deep"
         with pytest.raises(OSError, match="levels deep"):
-            ownership.give(volume, os.getgid())
+            ownership.set_group(volume, os.getgid())
     finally:
         remove(volume)
     assert not volume.exists()

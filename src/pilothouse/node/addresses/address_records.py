@@ -4,8 +4,8 @@
     records = records.with_entry(uid, AddressRecord(address="127.70.4.1", pod="default/db-0"))
     records.write(folder / "addresses.json")
 
-It is written before an address is given out: a crash in between loses an address for a while, and never gives one out twice.
-A file that can't be read stops the agent rather than having it give out addresses that are in use.
+The file is written before an address is used, so a crash never assigns one twice. An unreadable file stops
+the agent.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ import msgspec
 from pilothouse.pki.private_files import write_private
 
 RECORDS_FILE: Final = "addresses.json"
-"""The file's name in the node's data folder."""
 
 
 class AddressRecordsError(Exception):
@@ -26,7 +25,7 @@ class AddressRecordsError(Exception):
 
 
 class HostPort(msgspec.Struct, frozen=True, array_like=True):
-    """A port of the node that a pod has."""
+    """A port of the node that belongs to a pod."""
 
     number: int
     protocol: str = "TCP"
@@ -35,24 +34,22 @@ class HostPort(msgspec.Struct, frozen=True, array_like=True):
 
 
 class AddressRecord(msgspec.Struct, frozen=True):
-    """What one pod has."""
+    """The address and host ports of one pod."""
 
     address: str
     pod: str
-    """Namespace and name, for people."""
+    """Namespace and name, for messages."""
     ports: tuple[HostPort, ...] = ()
-    """Ports of the node."""
 
 
 class AddressRecords(msgspec.Struct, frozen=True):
-    """What all pods of a node have."""
+    """The addresses of all pods of a node, by pod uid."""
 
     network: str = ""
-    """The range that addresses were last given out from."""
+    """The range that addresses were last assigned from."""
     last: str = ""
-    """The address that was given out last."""
+    """The address that was assigned last."""
     entries: dict[str, AddressRecord] = {}
-    """By the pod's uid."""
 
     @property
     def taken(self) -> frozenset[str]:
@@ -68,7 +65,7 @@ class AddressRecords(msgspec.Struct, frozen=True):
 
     @classmethod
     def read(cls, path: Path) -> AddressRecords:
-        """What was written, or an empty one. Raises ``AddressRecordsError``."""
+        """The recorded addresses, or none if there is no file. Raises ``AddressRecordsError``."""
         try:
             return msgspec.json.decode(path.read_bytes(), type=cls)
         except FileNotFoundError:

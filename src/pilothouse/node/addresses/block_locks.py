@@ -1,14 +1,13 @@
 """Locks on blocks of loopback addresses, which no pod and no other user can take.
 
     locks = BlockLocks.open(Path("/var/lib/pilothouse/node"))
-    locks.lock(7)           # whether block 7 is ours until `close`
+    locks.lock(7)           # True if block 7 is ours until `close`
     locks.close()
 
-Each block is a byte of one file, locked for this open file (``F_OFD_SETLK``): the kernel drops the lock with the process. The
-file is 0600 in a folder that its owner alone can write: ``/run/pilothouse`` of root, ``/run/user/UID/pilothouse`` or
-``/tmp/pilothouse-UID`` of anybody else. A folder that is there already is used only if it is a real one and ours; where another
-user made it first, the next place is tried, and at last the agent's own data folder. So nobody keeps an agent from having locks; at worst
-agents do not share them.
+Each block is a byte of one file, locked for the open file description (``F_OFD_SETLK``), so the kernel
+releases it with the process. The file is 0600 in ``/run/pilothouse`` (root), ``/run/user/UID/pilothouse`` or
+``/tmp/pilothouse-UID``. A directory that another user made first is skipped; the last resort is the agent's
+data directory, where agents don't share locks.
 """
 
 from __future__ import annotations
@@ -24,6 +23,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from pilothouse.node.files.directory_handles import open_directory
+
 _FILE: Final = "address-blocks.lock"
 _FLOCK: Final = "hhqqi4x"
 """The kernel's ``struct flock``: type, whence, start, length, process."""
@@ -32,15 +33,13 @@ log = logging.getLogger(__name__)
 
 
 class BlockLocks:
-    """An open file of locks."""
-
     def __init__(self, path: Path, descriptor: int) -> None:
         self.path = path
         self._descriptor = descriptor
 
     @classmethod
     def open(cls, data: Path) -> BlockLocks:
-        """In the first place that is ours alone. ``data`` is the agent's own folder. Raises OSError if not even that can be written."""
+        """Open the lock file in the first directory that is ours, or else in ``data``. Raises OSError."""
         for place in _shared_places(os.geteuid()):
             try:
                 return cls(place / _FILE, _opened(place))
@@ -52,20 +51,19 @@ class BlockLocks:
         return cls(data / _FILE, os.open(data / _FILE, _FLAGS, 0o600))
 
     def lock(self, number: int) -> bool:
-        """Whether a block is ours from here on."""
+        """Try to lock a block; False if another agent has it."""
         return self._set(fcntl.F_WRLCK, number)
 
     def unlock(self, number: int) -> None:
         self._set(fcntl.F_UNLCK, number)
 
     def close(self) -> None:
-        """Unlock all of them."""
         os.close(self._descriptor)
 
     def _set(self, kind: int, number: int) -> bool:
-        wish = struct.pack(_FLOCK, kind, os.SEEK_SET, number, 1, 0)
+        request = struct.pack(_FLOCK, kind, os.SEEK_SET, number, 1, 0)
         try:
-            fcntl.fcntl(self._descriptor, fcntl.F_OFD_SETLK, wish)
+            fcntl.fcntl(self._descriptor, fcntl.F_OFD_SETLK, request)
         except OSError as problem:
             if problem.errno in (errno.EAGAIN, errno.EACCES):
                 return False
@@ -77,7 +75,7 @@ _FLAGS: Final = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def _shared_places(user: int) -> Iterator[Path]:
-    """Folders that all agents of a user look into, the best first."""
+    """Directories that all agents of a user look into, the best first."""
     if user == 0:
         yield Path("/run/pilothouse")
     else:
@@ -86,15 +84,12 @@ def _shared_places(user: int) -> Iterator[Path]:
 
 
 def _opened(folder: Path) -> int:
-    """The file of locks in a folder, which is made if need be. Raises OSError if another user could take it away from us."""
+    """Open or create the lock file in a directory. Raises OSError if another user could replace it."""
     with contextlib.suppress(FileExistsError):
         folder.mkdir(mode=0o700)
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    try:
+    with open_directory(folder) as handle:
         _check_ours(handle, folder)
         descriptor = os.open(_FILE, _FLAGS, 0o600, dir_fd=handle)
-    finally:
-        os.close(handle)
     try:
         _check_ours(descriptor, folder / _FILE)
     except OSError:

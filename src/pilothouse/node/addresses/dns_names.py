@@ -1,12 +1,10 @@
-"""The DNS names of services and pods, with their addresses.
+"""The DNS names of services and pods, with their addresses, as Kubernetes' DNS resolves them.
 
-    names = names_of(services, slices)
-    names                        # {DNSName("shop", "db", "127.96.3.7"), DNSName("shop", "db-0.members", "127.70.4.1"), …}
-    spellings(name, within="shop")   # "db-0.members.shop.svc.cluster.local db-0.members.shop.svc db-0.members.shop db-0.members"
+    names = names_of(services, slices)  # {DNSName("shop", "db", "127.96.3.7"), …}
+    spellings(name, within="shop")      # "db-0.members.shop.svc.cluster.local db-0.members.shop.svc …"
 
-A service with an address is found at it. A headless one is found at its ready endpoints, all of them; and an endpoint that has
-a host name (a pod with ``hostname`` and ``subdomain``, as those of a stateful set) is found by that as well. Pods in the service's own
-namespace may leave the namespace out. This is what Kubernetes' DNS answers for addresses.
+A service with a cluster IP resolves to it. A headless one resolves to its ready endpoints, and each endpoint
+with a host name (a pod with ``hostname`` and ``subdomain``) also resolves by that.
 """
 
 from __future__ import annotations
@@ -22,7 +20,7 @@ OF_SERVICE: Final = "kubernetes.io/service-name"
 
 
 class DNSName(NamedTuple):
-    """A name within a namespace, and an address that it leads to."""
+    """A name within a namespace, and an address that it resolves to."""
 
     namespace: str
     relative: str
@@ -30,7 +28,7 @@ class DNSName(NamedTuple):
 
 
 def names_of(services: Iterable[Object], slices: Iterable[Object]) -> frozenset[DNSName]:
-    """All names. A service that is about to go is still found; its endpoints are what counts."""
+    """All names. A service that is being deleted still counts."""
     names: set[DNSName] = set()
     headless: set[tuple[str, str]] = set()
     for service in services:
@@ -57,7 +55,7 @@ def spellings(name: DNSName, *, within: str) -> str:
     """The ways to spell a name for a pod of a namespace, the longest first."""
     full = f"{name.relative}.{name.namespace}"
     spellings = [f"{full}.svc.{DOMAIN}", f"{full}.svc", full]
-    # A service called localhost must not take anybody's own machine away.
+    # A service called localhost must not hide the pod's own loopback.
     if name.namespace == within and name.relative != "localhost":
         spellings.append(name.relative)
     return " ".join(spellings)

@@ -1,10 +1,9 @@
-"""Host ports: which ports of the node a pod wants, and which are taken.
+"""Host ports: which ports of the node a pod needs, and which are taken.
 
-    wanted = ports_of(pod)                              # (HostPort(8080, "TCP", ""),)
-    conflict(wanted, {"shop/web-0": (HostPort(8080),)})     # "port 8080/TCP of the node belongs to pod shop/web-0"
+    wanted = ports_of(pod)                                # (HostPort(8080, "TCP", ""),)
+    conflict(wanted, {"shop/web-0": (HostPort(8080),)})   # "port 8080/TCP of the node is in use by pod …"
 
-A pod with ``hostNetwork`` wants every port that it names; any other one those with a ``hostPort``. The scheduler looks at the
-same ports when it chooses a node; the node looks again, since pods also come to it by ``nodeName``.
+The scheduler checks the same ports; the node checks again, since pods may also be bound by ``nodeName``.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ _ANY = ("", "0.0.0.0", "::")
 
 
 def ports_of(pod: Object) -> tuple[HostPort, ...]:
-    """The ports of the node that a pod is to have."""
+    """The ports of the node that a pod needs: each ``hostPort``; with ``hostNetwork`` each container port."""
     host_network = bool(pod.spec.get("hostNetwork"))
     found: dict[HostPort, None] = {}
     for kind in ("initContainers", "containers"):
@@ -35,7 +34,7 @@ def ports_of(pod: Object) -> tuple[HostPort, ...]:
 
 
 def conflict(wanted: Iterable[HostPort], held: Mapping[str, Iterable[HostPort]]) -> str:
-    """Which pod stands in the way, as a sentence; empty if none does."""
+    """Which pod has one of the ports, as a message; empty if none."""
     for port in wanted:
         for pod, ports in held.items():
             if any(_same(port, other) for other in ports):
@@ -44,7 +43,7 @@ def conflict(wanted: Iterable[HostPort], held: Mapping[str, Iterable[HostPort]])
 
 
 def occupied(port: HostPort, address: str) -> str:
-    """Why a port of the machine can't be had at an address, as a sentence; empty if it can."""
+    """Why a port of the machine can't be bound at an address, as a message; empty if it can."""
     kind = socket.SOCK_DGRAM if port.protocol == "UDP" else socket.SOCK_STREAM
     at = port.address or address
     with socket.socket(socket.AF_INET, kind) as probe:

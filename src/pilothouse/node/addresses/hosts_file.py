@@ -4,11 +4,10 @@
     for write in revisions(path.read_bytes(), lines):
         os.pwrite(file, write.content, write.offset)
 
-The file is mounted into the pod, so it can't be replaced by another one: the pod would go on seeing the first. And it is read at
-any time, by programs that know nothing of us. So each line takes up a multiple of ``SLOT`` bytes, filled up with blanks, and
-stays where it is for as long as it is wanted; a change writes single lines, each with one write: first those that come, into
-free places or at the end, then comments over those that go. A reader at any moment between two writes sees whole lines, every name
-that stays, and a name whose address changes at the old address, at both, or at the new one.
+The file is bind-mounted into the pod, so it can't be replaced, and programs may read it at any time. So each
+line is padded to a multiple of ``SLOT`` bytes and stays at its offset; a change writes whole lines, first the
+new ones into free slots or at the end, then comments over those removed. Between two writes a reader sees
+whole lines, every name that stays, and a changed name at its old address, at both, or at its new one.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from pilothouse.node.containers.environment import hostname
 
 SLOT: Final = 128
 HEADER: Final = "# Kubernetes-managed hosts file{}. Kept up to date by pilothouse: pods and services by name."
-"""As the kubelet's begins, by which programs know that the file is not the image's."""
+"""Begins like kubelet's, by which programs know that the file is not the image's."""
 HEAD: Final = (
     "127.0.0.1 localhost",
     "::1 localhost ip6-localhost ip6-loopback",
@@ -37,7 +36,7 @@ class LineWrite(NamedTuple):
 
 
 def own_lines(pod: Object, address: str, *, of_node: Iterable[str] = ()) -> list[str]:
-    """What a pod's file says of itself: its name and its aliases. ``of_node``: the lines of the node's own file."""
+    """The lines about the pod's own name and aliases. ``of_node``: the node's own file."""
     header = HEADER.format(" (host network)" if pod.spec.get("hostNetwork") else "")
     nodes = [line.strip() for line in of_node if line.strip() and not line.lstrip().startswith("#")]
     lines = [header, *HEAD, *nodes]
@@ -54,12 +53,12 @@ def own_lines(pod: Object, address: str, *, of_node: Iterable[str] = ()) -> list
 
 
 def name_lines(names: Iterable[DNSName], *, within: str) -> list[str]:
-    """What the files of all pods of a namespace say of everyone."""
+    """The lines about all services and pods, in the files of a namespace's pods."""
     return [f"{name.address} {spellings(name, within=within)}" for name in sorted(names)]
 
 
 def revisions(current: bytes, lines: Sequence[str]) -> Iterator[LineWrite]:
-    """The writes that make a file say these lines, in order. A file that is not of our making is begun anew."""
+    """The writes that turn a file into these lines, in order. A file with another layout is rewritten."""
     lines = list(dict.fromkeys(lines))
     places = _places(current)
     if places is None:

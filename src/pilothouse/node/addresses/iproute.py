@@ -1,11 +1,10 @@
-"""The node's own routes in the kernel's routing tables, through the program ``ip``.
+"""The node's routes in the kernel's routing tables, through the program ``ip``.
 
     ip = IpRoute()
-    await ip.settle(plan)          # what is missing is added, what is ours and not wanted goes; returns what went wrong
+    await ip.settle(plan)          # adds what is missing, deletes what is not planned; returns the failures
 
-Ours is what carries our protocol number, and nothing else is touched. Ranges that answer here are one entry each in the table
-``local`` (any address of such a range can be listened on), so that nothing has to be done for a single pod, and nothing
-is left behind by one. It takes CAP_NET_ADMIN; without it, the kernel's refusal is what ``settle`` returns.
+Only routes with our protocol number are touched. A range that answers here is one entry in table ``local``,
+so pods need no entries of their own. Needs CAP_NET_ADMIN.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ DEADLINE: Final = 5.0
 
 
 class IpFailed(Exception):
-    """``ip`` is missing, refused, or did not end."""
+    """``ip`` is missing, failed, or timed out."""
 
 
 class _Route(msgspec.Struct):
@@ -39,7 +38,7 @@ class RouteChange(NamedTuple):
 
 
 class RouteProblem(NamedTuple):
-    """A range that the tables don't have as planned, and why."""
+    """A range whose route is not as planned, and why."""
 
     network: str
     message: str
@@ -49,51 +48,48 @@ _routes = msgspec.json.Decoder(list[_Route])
 
 
 class IpRoute:
-    """Routes of this network namespace."""
-
     async def settle(self, plan: RoutePlan) -> list[RouteProblem]:
-        """Have the tables be as planned. Returns what could not be done."""
+        """Make the tables match the plan. Returns what failed."""
         try:
             routes = await self._listed("main")
             local = await self._listed("local")
         except IpFailed as problem:
-            # Nothing to do, and nobody to do it: a machine without `ip` is fine on loopback.
+            # An empty plan is no failure: a machine on loopback needs no `ip`.
             return [RouteProblem(each, str(problem)) for each in sorted({*plan.local, *plan.routes})]
         return await _changed(route_changes(plan, routes, local))
 
     async def add(self, plan: RoutePlan) -> list[RouteProblem]:
-        """Have what is planned, and leave everything else as it is."""
+        """Add what is planned, and delete nothing."""
         return await _changed(route_changes(plan, {}, {}))
 
     async def clear(self) -> list[RouteProblem]:
-        """Take out all that is ours."""
+        """Delete all routes of ours."""
         return await self.settle(RoutePlan())
 
     async def _listed(self, table: str) -> dict[str, str]:
-        said = await _ip("-j", "-4", "route", "show", "table", table, "proto", PROTOCOL)
-        found = _routes.decode(said or "[]")
-        return {_network(route.dst): route.gateway for route in found}
+        output = await _ip("-j", "-4", "route", "show", "table", table, "proto", PROTOCOL)
+        return {_network(route.dst): route.gateway for route in _routes.decode(output or "[]")}
 
 
 def route_changes(plan: RoutePlan, routes: Mapping[str, str], local: Mapping[str, str]) -> list[RouteChange]:
-    """The calls of ``ip`` that lead from what there is to what is planned."""
-    made: list[RouteChange] = []
+    """The calls of ``ip`` that turn the current tables into the planned ones."""
+    changes: list[RouteChange] = []
     here = ("dev", "lo", "table", "local", "proto", PROTOCOL)
     for network in sorted(local.keys() - plan.local - plan.left):
-        made.append(RouteChange(network, ("route", "del", "local", network, *here)))
+        changes.append(RouteChange(network, ("route", "del", "local", network, *here)))
     for network in sorted(routes.keys() - plan.routes.keys()):
-        made.append(RouteChange(network, ("route", "del", network, "proto", PROTOCOL)))
+        changes.append(RouteChange(network, ("route", "del", network, "proto", PROTOCOL)))
     for network in sorted(plan.local - local.keys()):
-        made.append(RouteChange(network, ("route", "replace", "local", network, *here)))
+        changes.append(RouteChange(network, ("route", "replace", "local", network, *here)))
     for network, via in sorted(plan.routes.items()):
         if routes.get(network) != via:
-            made.append(RouteChange(network, ("route", "replace", network, "via", via, "proto", PROTOCOL)))
-    return made
+            changes.append(RouteChange(network, ("route", "replace", network, "via", via, "proto", PROTOCOL)))
+    return changes
 
 
-async def _changed(made: Iterable[RouteChange]) -> list[RouteProblem]:
+async def _changed(changes: Iterable[RouteChange]) -> list[RouteProblem]:
     problems: list[RouteProblem] = []
-    for network, words in made:
+    for network, words in changes:
         try:
             await _ip(*words)
         except IpFailed as problem:

@@ -1,15 +1,16 @@
 """The node's network: an address for each pod, names inside pods, services, routes to other machines.
 
     network = PodNetwork.open(settings, api, clock, rng)
-    address = await network.assign(pod)             # kept in the records until released
+    address = await network.assign(pod)             # recorded until released
     mounts = network.mounts(pod, address)           # /etc/hosts and /etc/resolv.conf
-    await network.run()                             # names, services and routes follow the API from here on
+    await network.run()                             # names, services and routes follow the API
 
-What is not known is not undone: as long as a cache has not been filled, the files, routes and listening places of before stay. The
-kernel's routes and a pod's files outlive the agent; the forwarding of services does not, and begins again with the next.
+Until a cache has synced, existing files, routes and listening sockets stay. Routes and files outlive the
+agent.
 
-Everything that is wrong is in ``problems``, for people; what keeps this node's own range from answering is the Node's condition
-``NetworkUnavailable``. What other nodes claim never is: each could keep pods from all others, and so draw them to itself.
+All problems are in ``problems``; only those of this node's own range set its condition
+``NetworkUnavailable``. Claims of other nodes never do: a node could otherwise keep pods off all others and
+attract them to itself.
 """
 
 from __future__ import annotations
@@ -59,21 +60,21 @@ from pilothouse.runtime.event_recorder import EventCorrelator
 from pilothouse.supervise.launch_spec import Mount
 
 COMPONENT: Final = "kube-proxy"
-"""By whom events are told: people look for this name."""
+"""The source of events: users look for this name."""
 RETRY_SECONDS: Final = 10.0
-"""Seconds after which routes and places that could not be had are looked at again, whether or not anything changed."""
+"""Seconds between retries of routes and listeners that failed."""
 EVENT_SECONDS: Final = 1800.0
 """Seconds after which the event of a problem that lasts is recorded again: events expire after an hour."""
 BATCH_SECONDS: Final = 0.05
-"""Seconds for which changes are gathered before they are acted on."""
+"""Seconds for which changes are batched."""
 FIRST_NAMES: Final = 2.0
-"""Seconds that the first pods wait for the names of others to be known."""
+"""Seconds that the first pods wait for the names of services."""
 
 log = logging.getLogger(__name__)
 
 
 class PodNetwork:
-    """Implements ``parts.Addresses``."""
+    """Implements ``interfaces.AddressManager``."""
 
     def __init__(
         self,
@@ -87,7 +88,7 @@ class PodNetwork:
         records: AddressRecords,
         store: SocketStore | None = None,
     ) -> None:
-        """``block`` holds the network on loopback; None for a range of the node's own. ``store`` keeps services' places over agents."""
+        """``block`` is None with ``--pod-cidr``. ``store`` keeps listening sockets between agents."""
         self._settings = settings
         self._clock = clock
         self._network = network
@@ -104,26 +105,26 @@ class PodNetwork:
         self._nodes = self._informers.get(Node)
         self._pods: dict[str, Object] = {}
         self._behind: set[str] = set()
-        """Pods whose files don't say yet what is known."""
+        """Pods whose hosts files lack the latest names."""
         self._changed = asyncio.Event()
         self._plan = RoutePlan()
         self._settled_plan: RoutePlan | None = None
         self._route_problems: list[RouteProblem] = []
         self._unserved: list[tuple[Object, str]] = []
         self._occupied: dict[tuple[str, str], tuple[Object, str]] = {}
-        """Services that somebody else answers for on this machine, by namespace and name, each with a sentence about it."""
+        """Services with a port that another program has, each with a message."""
         self._settle_problem = ""
-        self._told: dict[str, float] = {}
+        self._reported: dict[str, float] = {}
         """The problems that were reported, and when by the monotonic clock."""
 
     @classmethod
     def open(
         cls, settings: NodeSettings, api: Api, clock: Clock, rng: Random, store: SocketStore | None = None
     ) -> PodNetwork:
-        """Raises ``BadRange``, ``BadLedger`` or ``NoBlock``."""
+        """Raises ``BadRange``, ``AddressRecordsError`` or ``NoBlock``."""
         records = AddressRecords.read(settings.data / RECORDS_FILE)
         for uid in tuple(records.entries):
-            # Without a folder a pod was never started, or is gone.
+            # A pod without a directory never started, or is gone.
             if not (settings.pods / uid).exists():
                 records = records.without(uid)
         if settings.pod_cidr:
@@ -133,17 +134,15 @@ class PodNetwork:
             network = block.network
         return cls(settings, api, network, clock, rng, block=block, records=records, store=store)
 
-    # What pods have
-
     async def assign(self, pod: Object, /) -> str:
-        """The pod's address, the same for as long as it lives. Raises ``AddressNotReady``."""
+        """The pod's address, the same for the pod's whole life. Raises ``AddressNotReady``."""
         known = self._records.entries.get(pod.uid)
         if known is None:
-            known = self._given(pod)
+            known = self._allocate(pod)
             last = self._records.last if pod.spec.get("hostNetwork") else known.address
-            self._keep(msgspec.structs.replace(self._records.with_entry(pod.uid, known), last=last))
+            self._save(msgspec.structs.replace(self._records.with_entry(pod.uid, known), last=last))
         self._pods[pod.uid] = pod
-        # One that an earlier agent started may have a file that is behind.
+        # A pod that an earlier agent started may have an outdated file.
         self._behind.add(pod.uid)
         self._changed.set()
         if not pod.spec.get("hostNetwork"):
@@ -155,10 +154,10 @@ class PodNetwork:
         if self._pods.pop(pod_uid, None) is not None:
             self._changed.set()
         if pod_uid in self._records.entries:
-            self._keep(self._records.without(pod_uid))
+            self._save(self._records.without(pod_uid))
 
     def mounts(self, pod: Object, address: str, /) -> Sequence[Mount]:
-        """Both files, read-only: what is written there by others would be lost with the next change."""
+        """Both files, read-only: the next update would overwrite what a pod writes there."""
         self._files.write(pod, address)
         places = (
             (self._files.hosts(pod.uid), "/etc/hosts"),
@@ -171,7 +170,7 @@ class PodNetwork:
     def services(self, namespace: str, /) -> Sequence[Object]:
         return [each for each in self._services.cache.list() if each.namespace == namespace]
 
-    def _given(self, pod: Object) -> AddressRecord:
+    def _allocate(self, pod: Object) -> AddressRecord:
         ports = ports_of(pod)
         held = {entry.pod: entry.ports for entry in self._records.entries.values()}
         for problem in (conflict(ports, held), *(occupied(port, self._settings.address) for port in ports)):
@@ -186,17 +185,17 @@ class PodNetwork:
         return AddressRecord(address, name, ports)
 
     async def _answering(self, address: str) -> None:
-        """See that an address is this machine's, which those of a range are once the kernel has been told."""
+        """Check that the machine has an address; those of ``--pod-cidr`` need a local route first."""
         if answers(address):
             return
         self._settled_plan = None
-        await self._route()
+        await self._sync_routes()
         if not answers(address):
             why = "; ".join(self._own_route_problems()) or f"{address} is not an address of this machine"
             raise AddressNotReady("NoAddress", why)
 
     async def _names_known(self) -> None:
-        """Wait for the names of others, for a while."""
+        """Wait up to ``FIRST_NAMES`` seconds for services and endpoints."""
         if _filled(self._services, self._slices):
             return
         try:
@@ -208,18 +207,15 @@ class PodNetwork:
                 "services and endpoints are not known yet; a pod starts, and finds others by name later"
             )
         else:
-            await self._name()
+            await self._update_hosts_files()
 
-    def _keep(self, records: AddressRecords) -> None:
+    def _save(self, records: AddressRecords) -> None:
         records.write(self._settings.data / RECORDS_FILE)
         self._records = records
 
-    # How it is
-
     @property
     def problems(self) -> list[str]:
-        """All that is wrong, each as a sentence."""
-        return [problem for problem, _ in self._complaints()]
+        return [problem for problem, _ in self._all_problems()]
 
     def condition(self) -> Mapping[str, str]:
         """The Node's condition ``NetworkUnavailable``, without times."""
@@ -232,15 +228,12 @@ class PodNetwork:
         }
 
     def _own_route_problems(self) -> list[str]:
-        """Why what should answer here does not. Routes to other machines are as those say, and no matter of this one."""
+        """Why this node's own range does not answer. Routes to other machines don't count."""
         return list(
             dict.fromkeys(each.message for each in self._route_problems if each.network in self._plan.local)
         )
 
-    # How it follows the API
-
     async def run(self) -> None:
-        """Until cancelled."""
         watched = (self._services, self._slices, self._nodes)
         endings = [informer.follow(self._changed.set) for informer in watched]
         try:
@@ -255,10 +248,10 @@ class PodNetwork:
         while True:
             self._changed.clear()
             try:
-                await self._settle()
+                await self._sync()
                 self._settle_problem = ""
             except OSError as problem:
-                # No open files left, or no disk: what is settled stays, and the rest is tried again.
+                # Out of files or disk: what is done stays, the rest is retried.
                 self._settle_problem = f"names, services and routes may be behind: {problem}"
                 log.warning("%s", self._settle_problem)
                 await asyncio.sleep(RETRY_SECONDS)
@@ -274,30 +267,30 @@ class PodNetwork:
         if self._block is not None:
             self._block.close()
 
-    async def _settle(self) -> None:
-        await self._route()
-        await self._serve()
-        # Last: no name is to lead to a place that somebody else has.
-        await self._name()
-        self._tell()
+    async def _sync(self) -> None:
+        await self._sync_routes()
+        await self._sync_services()
+        # Last: no name may resolve to a port that another program has.
+        await self._update_hosts_files()
+        self._report_problems()
 
-    def _tell(self) -> None:
-        """Say what is wrong: once in the log, and in an event about what it concerns, again before that expires."""
-        complaints, now = dict(self._complaints()), self._clock.monotonic()
-        for problem, about in complaints.items():
-            told = self._told.get(problem)
-            if told is not None and now - told < EVENT_SECONDS:
+    def _report_problems(self) -> None:
+        """Report each problem once in the log, and in an event about the object, again before that expires."""
+        current, now = dict(self._all_problems()), self._clock.monotonic()
+        for problem, about in current.items():
+            reported = self._reported.get(problem)
+            if reported is not None and now - reported < EVENT_SECONDS:
                 continue
-            if told is None:
+            if reported is None:
                 log.warning("%s", problem)
             if about is not None:
                 reason = "NotRouted" if about.kind == Node.kind else "NotForwarded"
                 self._events.record(about, reason, problem, warning=True)
-            self._told[problem] = now
-        self._told = {problem: told for problem, told in self._told.items() if problem in complaints}
+            self._reported[problem] = now
+        self._reported = {problem: at for problem, at in self._reported.items() if problem in current}
 
-    def _complaints(self) -> Iterator[tuple[str, Object | None]]:
-        """Each problem as a sentence, and whom it concerns."""
+    def _all_problems(self) -> Iterator[tuple[str, Object | None]]:
+        """Each problem as a message, and the object concerned."""
         for problem in (*self._plan.problems, *self._own_route_problems()):
             yield problem, None
         for each in self._plan.warnings:
@@ -315,26 +308,26 @@ class PodNetwork:
             yield message, service
         for informer in (self._services, self._slices, self._nodes):
             if informer.problem:
-                yield (
-                    f"names, services and routes may be behind: {informer.noun.resource}: {informer.problem}",
-                    None,
+                problem = (
+                    f"names, services and routes may be behind: {informer.noun.resource}: {informer.problem}"
                 )
+                yield problem, None
 
-    async def _name(self) -> None:
-        """Have every pod's hosts file say what is known."""
+    async def _update_hosts_files(self) -> None:
+        """Write the known names to every pod's hosts file."""
         if not _filled(self._services, self._slices):
             return
         named = [one for one in self._forwarded() if one.key not in self._occupied]
-        if self._files.know(names_of(named, self._reachable_slices())):
+        if self._files.set_names(names_of(named, self._reachable_slices())):
             self._behind |= self._pods.keys()
         while self._behind:
             uid = self._behind.pop()
             if uid in self._pods:
                 self._files.revise(self._pods[uid], self._records.entries[uid].address)
-            # With thousands of names and many pods this takes a while, in which others have their turn.
+            # Thousands of names in many files take a while; let other tasks run.
             await asyncio.sleep(0)
 
-    async def _route(self) -> None:
+    async def _sync_routes(self) -> None:
         own = None if self._block is not None else self._network
         filled = _filled(self._nodes, self._services)
         if filled:
@@ -343,7 +336,7 @@ class PodNetwork:
         if not filled or cluster is None:
             if own is None or (str(own) in self._plan.local and not self._route_problems):
                 return
-            # Until the others are known, what was there stays, and our own range answers.
+            # Until the others are known, their routes stay, and our own range answers.
             self._plan = RoutePlan(local=frozenset({str(own)}))
             self._route_problems = await self._ip.add(self._plan)
             return
@@ -363,7 +356,7 @@ class PodNetwork:
         self._route_problems = await self._ip.settle(plan)
         self._settled_plan = plan
 
-    async def _serve(self) -> None:
+    async def _sync_services(self) -> None:
         if not _filled(self._services, self._slices):
             return
         services = self._forwarded()
@@ -380,7 +373,7 @@ class PodNetwork:
         self._occupied = await self._occupied_services(services)
 
     def _forwarded(self) -> list[Object]:
-        """Services with addresses that a service can have, and those without any."""
+        """Services without a cluster IP, or with one in the service ranges."""
         wrong = {service.key for service, _ in self._misplaced()}
         return [one for one in self._services.cache.list() if one.key not in wrong]
 
@@ -395,8 +388,8 @@ class PodNetwork:
     async def _occupied_services(
         self, services: Sequence[Object]
     ) -> dict[tuple[str, str], tuple[Object, str]]:
-        """Those that a program of another user answers for, on one of their ports. Root's are not meant, nor this user's: another
-        agent does the same as this one."""
+        """Services of which another user's program has a port. Root's programs and this user's don't count:
+        the latter may be another agent, which forwards as this one does."""
         ours, in_use = self._proxy.listening, self._proxy.in_use
         places = {at: one for one in services for at in service_places(one) if at not in ours}
         if not places:
@@ -420,9 +413,9 @@ class PodNetwork:
 
 def _occupied(service: Object, at: ListenAddress) -> str:
     return (
-        f"service {service.namespace}/{service.name}: a program of another user has {at.address}:{at.port}, or that port of all "
-        f"addresses (0.0.0.0), so the name is left out of pods' /etc/hosts; stop that program, have it listen on its pod's address, "
-        f"or give the service another port"
+        f"service {service.namespace}/{service.name}: a program of another user has {at.address}:{at.port}, "
+        f"or that port of all addresses (0.0.0.0), so the name is left out of pods' /etc/hosts; stop that "
+        f"program, have it listen on its pod's address, or give the service another port"
     )
 
 

@@ -4,16 +4,13 @@
     taken.network                                         # IPv4Network("127.70.4.0/22")
     next_free(taken.network, {"127.70.4.1"}, after="127.70.4.1")      # "127.70.4.2"
 
-**On loopback** all of 127.0.0.0/8 answers without being configured, to every program in the same network namespace: so two
-agents on one machine must not give out the same address. Each takes a block of its own out of ``LOOPBACK``, and holds it by a
-lock that only agents of the same user can take (``block_locks``). Agents of different users share no lock. Each of them also holds a port at the
-block's first address, which no pod has, as a mark: a block whose mark is taken is passed over as long as there is another. Anybody can take marks,
-so they are advice and no more: with all of them taken, an agent has the block that it locked.
-Which block is tried first follows from the agent's folder, so that the one it had is free again when it comes back.
+On loopback all of 127.0.0.0/8 answers to every program in the network namespace, so each agent locks a block
+of ``LOOPBACK`` of its own (``block_locks``). Agents of different users share no locks; each also binds a port
+at the block's first address, which no pod has, as a mark. A marked block is skipped while there is another.
+All programs can bind marks, so they are only advice. The first block tried follows from the data directory,
+so a restarted agent finds its own free.
 
-**With a range of its own** (``--pod-cidr``) a node has that range and nobody else has.
-
-An address is not given out again until all others have been: what remembers it has time to forget.
+An address is reused only after all others, so that clients have time to forget it.
 """
 
 from __future__ import annotations
@@ -33,16 +30,16 @@ LOOPBACK: Final = LOOPBACK_PODS
 BLOCK: Final = 22
 """Bits of a block: 1022 addresses."""
 MARK_PORT: Final = 64255
-"""Of UDP, at a block's first address. Kernels give no such port to programs that ask for any."""
+"""Of UDP, at a block's first address; outside of the kernel's ephemeral range."""
 _BLOCKS: Final = 1 << (BLOCK - LOOPBACK.prefixlen)
 
 
 class BadRange(Exception):
-    """A range that pods can't have their addresses from."""
+    """A range that pods can't get addresses from."""
 
 
 class NoBlock(Exception):
-    """Every block of loopback addresses belongs to an agent."""
+    """Every block of loopback addresses is locked by an agent."""
 
 
 @dataclass(frozen=True)
@@ -52,14 +49,11 @@ class LoopbackBlock:
     network: IPv4Network
     locks: BlockLocks
     mark: socket.socket | None
-    """Shows agents of other users that the block is taken; None where somebody else had the mark."""
+    """Shows agents of other users that the block is taken; None if another program has the port."""
 
     @classmethod
     def claim(cls, *, preferred: str, data: Path) -> LoopbackBlock:
-        """The block that was had before, if it is free, else the first that is. Raises ``NoBlock``.
-
-        ``data`` is the agent's folder.
-        """
+        """Claim the previous block, else the first free one. ``data``: the agent's. Raises ``NoBlock``."""
         locks = BlockLocks.open(data)
         unmarked: int | None = None
         try:
@@ -91,11 +85,7 @@ def _in_order(preferred: str, seed: str) -> Iterator[int]:
     """The numbers of all blocks, in the order in which they are tried."""
     start = int.from_bytes(hashlib.sha256(seed.encode()).digest()[:4], "big")
     numbers = ((start + step) % _BLOCKS for step in range(_BLOCKS))
-    before = (
-        next((each for each in range(_BLOCKS) if str(_network(each)) == preferred), None)
-        if preferred
-        else None
-    )
+    before = next((each for each in range(_BLOCKS) if str(_network(each)) == preferred), None)
     if before is not None:
         yield before
     yield from (number for number in numbers if number != before)

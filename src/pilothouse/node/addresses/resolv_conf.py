@@ -2,9 +2,9 @@
 
     resolver_text(pod, node_file)      # "nameserver 192.0.2.1\\nsearch example.org\\noptions ndots:2\\n"
 
-That is as on the node, whatever ``dnsPolicy`` says but ``None``: the names of pods and services are in the hosts file, which is looked into
-first, so nobody has to ask a name server of the cluster. ``dnsConfig`` is added: its name servers and search domains behind
-those of the node, its options over them.
+It is the node's own, unless ``dnsPolicy`` is ``None``: names of pods and services are in the hosts file, so
+no cluster DNS is needed. Servers and search domains of ``dnsConfig`` follow the node's, its options override
+them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ MOST_SERVERS: Final = 3
 
 
 def resolver_text(pod: Object, node_file: str) -> str:
-    """The content of the file, made of the node's own."""
     servers: list[str] = []
     searches: list[str] = []
     options: dict[str, str] = {}
@@ -34,8 +33,7 @@ def resolver_text(pod: Object, node_file: str) -> str:
     if searches:
         lines.append(f"search {' '.join(searches)}")
     if options:
-        said = (f"{name}:{value}" if value else name for name, value in options.items())
-        lines.append(f"options {' '.join(said)}")
+        lines.append(f"options {' '.join(f'{k}:{v}' if v else k for k, v in options.items())}")
     return "".join(f"{line}\n" for line in lines)
 
 

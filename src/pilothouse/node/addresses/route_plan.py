@@ -1,19 +1,18 @@
 """The routes to the pod ranges of other nodes, and why some are refused.
 
-    plan = plan_routes(nodes, me="m1", address="10.0.0.1", own=IPv4Network("10.44.1.0/24"), cluster=[IPv4Network("10.44.0.0/16")])
+    plan = plan_routes(nodes, me="m1", address="10.0.0.1", own=IPv4Network("10.44.1.0/24"))
     plan.routes        # {"10.44.2.0/24": "10.0.0.2", "10.44.3.0/24": "10.0.0.3"}
     plan.local         # {"10.44.1.0/24"}: all of it answers here
-    plan.problem       # "" or what is wrong with this node's own range
-    plan.warnings      # (NodeWarning("m4", "node m4 has the range 10.44.4.0/24 and no InternalIP to route it to"),)
+    plan.warnings      # (NodeWarning("m4", "node m4 has the range 10.44.4.0/24 and no InternalIP to …"),)
 
-A node says its range in ``spec.podCIDRs`` and where it is reached in ``status.addresses`` (InternalIP). A range is routed whether or not its
-node is well: whether packets arrive is not for us to judge. Nodes at our own address share our machine, and need no route: each of them
-has its own range answer there, and what a Node says of its address is not enough to have a range answer here.
-A range that overlaps one that is routed already, or our own, is left out and told: of two nodes, the older one counts.
+A node's range is in ``spec.podCIDRs``, its address in ``status.addresses`` (InternalIP). Ranges of unhealthy
+nodes are routed too. Nodes at our own address share our machine and need no route; each makes its own range
+answer. Of two overlapping ranges, the older node's is routed.
 
-Other nodes are not trusted with the routes of this machine. A range that no node can have (``api.kubernetes.node_claims``), that lies outside of
-the cluster's ranges, or that holds the address of a node, of a service or of the API server, is refused, whatever the API server took. That is a warning
-about that Node, and no problem of this one: whatever a Node says, it must not keep all others from taking pods.
+Other nodes are not trusted with this machine's routes. A range that no node can have
+(``api.kubernetes.node_claims``), outside of the cluster's ranges, or containing the address of a node, a
+service or the API server is refused. That is a warning about that Node and no problem of this one, so that a
+Node can't keep all others from taking pods.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ _MOST_NAMED: Final = 5
 
 
 class NodeWarning(NamedTuple):
-    """What is wrong with a node, which is no reason for this one to take no pods."""
+    """A problem of another node, which doesn't stop this one from taking pods."""
 
     node: str
     message: str
@@ -38,24 +37,20 @@ class NodeWarning(NamedTuple):
 
 @dataclass(frozen=True)
 class RoutePlan:
-    """What should be in the kernel's tables."""
+    """The intended content of the kernel's tables."""
 
     routes: Mapping[str, str] = field(default_factory=dict)
-    """Ranges of other machines, and the address each is behind."""
+    """Ranges of other machines, and the gateway of each."""
     local: frozenset[str] = frozenset()
     """Ranges and addresses that answer here."""
     left: frozenset[str] = frozenset()
-    """Ranges of nodes that say they share this machine: what answers here for them is theirs to make and to take away."""
+    """Ranges of nodes that share this machine, which add and delete their own entries."""
     owners: Mapping[str, str] = field(default_factory=dict)
-    """Whose the routed ranges are."""
+    """The node of each routed range."""
     problems: tuple[str, ...] = ()
-    """What is wrong with this node, by its own account."""
+    """Problems of this node."""
     warnings: tuple[NodeWarning, ...] = ()
-    """What others claim and can't have, or what follows from it."""
-
-    @property
-    def problem(self) -> str:
-        return "; ".join(self.problems)
+    """Refused claims of other nodes, and their consequences."""
 
 
 def plan_routes(
@@ -68,8 +63,8 @@ def plan_routes(
     servers: Iterable[str] = (),
     cluster: Iterable[IPv4Network] = (),
 ) -> RoutePlan:
-    """The plan of the node called ``me``. ``own`` is None on loopback. ``services`` and ``servers`` are addresses of services and
-    of API servers. ``cluster`` are the ranges that those of nodes lie in; if there are none, they may be any."""
+    """The plan of the node called ``me``. ``own`` is None on loopback. ``services`` and ``servers`` are
+    addresses of services and API servers. Ranges of nodes must lie in ``cluster``, unless that is empty."""
     nodes, services, cluster = list(nodes), list(services), list(cluster)
     places = {f"node {node.name}": internal_address(node) for node in nodes}
     protected = {
@@ -91,10 +86,12 @@ def plan_routes(
     warnings: list[NodeWarning] = []
     for node in sorted(nodes, key=lambda one: (one.created, one.name)):
         if node.name == me:
-            told = list(ranges_of(node))
-            if own is not None and told and own not in told:
+            recorded = list(ranges_of(node))
+            if own is not None and recorded and own not in recorded:
                 problems.append(
-                    f"this node was started with --pod-cidr {own}, and its Node has {told[0]}, which can't be changed: start it with that one, or delete the Node (kubectl delete node {me}), which is then created again"
+                    f"this node was started with --pod-cidr {own}, and its Node has {recorded[0]}, which "
+                    f"can't be changed: start it with that one, or delete the Node (kubectl delete node {me}), "
+                    f"which is then created again"
                 )
             continue
         where = internal_address(node)
@@ -130,7 +127,7 @@ def plan_routes(
                 continue
             warnings.append(NodeWarning(node.name, wrong))
     if strangers:
-        # A warning too: that there are other machines is what others say.
+        # A warning too: only the other nodes claim that they are other machines.
         unreached = (
             f"pods here have loopback addresses, which other machines ({', '.join(strangers[:_MOST_NAMED])}"
             f"{', …' if strangers[_MOST_NAMED:] else ''}) can't reach; start this node with --pod-cidr"
@@ -147,13 +144,14 @@ def plan_routes(
 
 
 def _why_refused(network: IPv4Network, protected: Mapping[str, str], cluster: Sequence[IPv4Network]) -> str:
-    """Why no route is made for a range of another node; empty if one may be."""
+    """Why a range of another node gets no route; empty if it gets one."""
     try:
         parse_pod_range(str(network))
     except PodRangeError as problem:
         return str(problem)
     if cluster and not any(network.subnet_of(each) for each in cluster):
-        return f"it is not within the cluster's range, {', '.join(map(str, cluster))} (the API server's --cluster-cidr)"
+        within = ", ".join(map(str, cluster))
+        return f"it is not within the cluster's range, {within} (the API server's --cluster-cidr)"
     for owner, address in protected.items():
         if address and ip_address(address) in network:
             return f"it holds the address of {owner}" + ("" if address in owner else f", {address}")
@@ -161,7 +159,7 @@ def _why_refused(network: IPv4Network, protected: Mapping[str, str], cluster: Se
 
 
 def internal_address(node: Object) -> str:
-    """Where other machines reach a node; empty if it does not say so, or says nothing of IPv4."""
+    """The InternalIP of a node; empty if it has none, or none of IPv4."""
     for each in node.status.get("addresses") or ():
         if each.get("type") == "InternalIP":
             try:
@@ -172,7 +170,7 @@ def internal_address(node: Object) -> str:
 
 
 def ranges_of(node: Object) -> Iterator[IPv4Network]:
-    """The ranges of a node's pods. What is no range of IPv4 is passed over: others may have IPv6 as well."""
+    """The IPv4 ranges of a node's pods; others are skipped."""
     for text in node.spec.get("podCIDRs") or filter(None, [node.spec.get("podCIDR")]):
         try:
             yield IPv4Network(text)

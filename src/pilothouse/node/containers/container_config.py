@@ -1,10 +1,8 @@
 """Configures the containers of one pod: image, environment, mounts, user ids, control groups.
 
-    configurator = ContainerConfigurator(api, settings, parts, agent, allocatable, images, id_ranges)
-    launch = await configurator.compose(pod, container, address, prepared, folder, attempt)
-    configurator.images, configurator.not_enforced          # for the pod's status
-
-``NotReady`` says which Secret, ConfigMap, image or volume is missing.
+configurator = ContainerConfigurator(api, settings, parts, agent, allocatable, images, id_ranges)
+launch = await configurator.compose(pod, container, address, prepared, folder, attempt)
+configurator.images, configurator.not_enforced          # for the pod's status
 """
 
 from __future__ import annotations
@@ -84,9 +82,9 @@ class ContainerConfigurator:
         folder: ContainerDirectory,
         attempt: int,
     ) -> LaunchSpec:
-        """The launch spec of one instance. Raises ``NotReady``, or OSError if the machine refuses something."""
-        given, settings = self._parts, self._settings
-        image = given.images.resolve(image_name(pod, container))
+        """The launch spec of one instance. Raises OSError, and ``NotReady`` if something is missing."""
+        parts, settings = self._parts, self._settings
+        image = parts.images.resolve(image_name(pod, container))
         self.images[container.name] = image.digest or image.name
         sources = {
             source: await self._source(pod, source) for source in sorted(referenced_sources(container.spec))
@@ -101,25 +99,25 @@ class ContainerConfigurator:
             allocatable=self._allocatable(),
             server=settings.server,
             other_servers=settings.other_servers,
-            services=given.addresses.services(pod.namespace),
+            services=parts.addresses.services(pod.namespace),
         )
         setting = PodSetting(
             agent=self._agent,
-            mounts=tuple(given.addresses.mounts(pod, address)),
+            mounts=tuple(parts.addresses.mounts(pod, address)),
             hidden=(*settings.hidden, *self._shared_memory()),
             machine=(*installation(), *map(str, settings.exposed)),
             ids=self._ids(pod),
             open_files=settings.open_files,
             profiles=settings.data / "seccomp",
         )
-        volumes = given.volumes.mounts(pod, container.spec, prepared, env)
+        volumes = parts.volumes.mounts(pod, container.spec, prepared, env)
         groups = self._limit(pod, container)
         return compose_launch(
             pod, container.spec, image, env, setting, folder, attempt, volumes=volumes, cgroups=groups
         )
 
     def _shared_memory(self) -> Iterator[str]:
-        """The in-memory volumes of an agent that can't mount: a ``hostPath`` of ``/dev/shm`` would show them."""
+        """In-memory volumes of an unprivileged agent, which a ``hostPath`` of ``/dev/shm`` would expose."""
         if not self._agent.is_root:
             for each in Path("/dev/shm").glob(f"pilothouse-{self._agent.uid}-*"):
                 # Other users can make links of that name: their targets would be hidden.
@@ -137,9 +135,9 @@ class ContainerConfigurator:
             return None
         raise NotReady(
             UNAVAILABLE,
-            f"pods can't have user ids of their own on this node: {survey.why}; put its data folder on a filesystem, and "
-            "the machine on a kernel, that can (Linux 6.3, ext4 or xfs), or start it with --allow-host-users to run pods "
-            "with the machine's own ids",
+            f"pods can't have user ids of their own on this node: {survey.why}; put its data folder on a "
+            "filesystem, and the machine on a kernel, that can (Linux 6.3, ext4 or xfs), or start it with "
+            "--allow-host-users to run pods with the machine's own ids",
         )
 
     def update_limits(self, pod: Object) -> None:
@@ -151,7 +149,7 @@ class ContainerConfigurator:
                 self._limit(pod, container)
 
     def _limit(self, pod: Object, container: PodContainer) -> tuple[str, ...]:
-        """Make the container's control groups. If that fails, it runs without them, and a pod condition says so."""
+        """Create the container's control groups. Without them it runs too, and a pod condition says so."""
         throttles = self._parts.volumes.throttles(pod.uid)
         limits = container_limits(container.spec, pids=self._settings.pids, throttles=throttles)
         self._throttles[container.name] = throttles
@@ -176,10 +174,8 @@ class ContainerConfigurator:
 
 
 def image_name(pod: Object, container: PodContainer) -> str:
-    """The image of a container. An init container that installs the pilot always uses the pilot of this node."""
-    brings_pilot = (
-        container.role is ContainerRole.INIT and (container.spec.get("command") or [])[:3] == _INSTALL_PILOT
-    )
-    if brings_pilot and HAS_PILOT in pod.labels:
+    """The image of a container. An init container that installs the pilot uses this node's pilot."""
+    installs_pilot = (container.spec.get("command") or [])[:3] == _INSTALL_PILOT
+    if installs_pilot and container.role is ContainerRole.INIT and HAS_PILOT in pod.labels:
         return "host/pilothouse"
     return str(container.spec.get("image") or "")

@@ -5,8 +5,7 @@
     found.container                             # None unless it runs
     container_index.find("default", "web-0", "nginx", previous=True)
 
-The workers write it, the node's server reads it. Of several pods with one name the latest is found. ``ContainerNotFound`` has
-a message for the user who asked.
+The workers write it, the node's server reads it. Of several pods with one name the latest is found.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ LOG = "log"
 
 
 class ContainerNotFound(Exception):
-    """There is no such pod, container or instance on this node."""
+    """No such pod, container or instance on this node. The message is for the user who asked."""
 
 
 class ContainerLocation(msgspec.Struct, frozen=True):

@@ -2,9 +2,8 @@
 
     launch = compose_launch(pod, container, image, env, setting, folder, attempt)
 
-The command is the container's, else the image's entrypoint; arguments likewise, except that the image's arguments go only
-with the image's entrypoint. Variables in both are expanded. Pure but for the names of this machine's users, its
-seccomp profiles, and the top directory of an image that is mounted at ``/``.
+The image's arguments apply only to the image's entrypoint, as in Kubernetes. Reads only this machine's users
+and seccomp profiles, and the top directory of an image that is mounted at ``/``.
 """
 
 from __future__ import annotations
@@ -43,8 +42,6 @@ _PROGRAMS: Final = tuple(f"/{name}" for name in PROGRAMS)
 
 
 class PodSetting(msgspec.Struct, frozen=True):
-    """The settings that all containers of a pod share."""
-
     agent: security_context.AgentIdentity
     mounts: tuple[Mount, ...] = ()
     """The files for name resolution: /etc/hosts, /etc/resolv.conf."""
@@ -133,8 +130,8 @@ def _check_range(user: ProcessUser | None, ids: IdRange | None) -> None:
     if beyond := [each for each in (user.uid, user.gid, *user.groups) if each >= ids.count]:
         raise NotReady(
             _ERROR,
-            f"id {beyond[0]} is more than a pod with user ids of its own has (0 to {ids.count - 1}); choose a lower one in "
-            "securityContext, or set hostUsers: true in a namespace at level privileged",
+            f"id {beyond[0]} is more than a pod with user ids of its own has (0 to {ids.count - 1}); choose "
+            "a lower one in securityContext, or set hostUsers: true in a namespace at level privileged",
         )
 
 
@@ -148,8 +145,8 @@ def _check_visible(image: Image, machine: Sequence[str]) -> None:
     ):
         raise NotReady(
             "ErrImageNeverPull",
-            f"image {image.name} is a program outside of what containers see of the machine; start the node with "
-            f"--expose-path {os.path.dirname(program)}",
+            f"image {image.name} is a program outside of what containers see of the machine; start the node "
+            f"with --expose-path {os.path.dirname(program)}",
         )
 
 
@@ -158,19 +155,19 @@ def _command(container: Tree, image: Image, env: Mapping[str, str]) -> tuple[str
     arguments = container.get("args")
     if arguments is None:
         arguments = () if command else image.cmd
+    name = f'container "{container["name"]}"'
     argv: list[str] = []
     left = MOST_IN_ALL
     for text in (*(command or image.entrypoint), *arguments):
         argv.append(expanded(text, env))
         left -= len(argv[-1])
         if left < 0:
-            message = f'arguments of container "{container["name"]}" are larger than {MOST_IN_ALL} characters in all'
-            raise NotReady(_ERROR, message)
+            raise NotReady(_ERROR, f"arguments of {name} are larger than {MOST_IN_ALL} characters in all")
     if not argv:
         raise NotReady(
             _ERROR,
-            f'image "{container.get("image", "")}" has no entrypoint, and container "{container["name"]}" no command; '
-            "set command in the container, or import the image again with `pilothouse image import --entrypoint`",
+            f'image "{container.get("image", "")}" has no entrypoint, and {name} no command; set command in the '
+            "container, or import the image again with `pilothouse image import --entrypoint`",
         )
     return tuple(argv)
 

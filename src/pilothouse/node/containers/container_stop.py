@@ -4,8 +4,8 @@
     await stopping.run()                   # until the container has ended
     stopping.shorten_grace(deadline)       # meanwhile: bring the deadline forward
 
-The preStop hook and the wait for other containers count against the grace period. A container that survives SIGKILL, because
-it hangs in the kernel, is reported and killed again: it never counts as ended while it runs.
+The preStop hook and the wait for other containers count against the grace period. A container that survives
+SIGKILL, because it hangs in the kernel, is reported and killed again; it never counts as ended while it runs.
 """
 
 from __future__ import annotations
@@ -58,7 +58,6 @@ class ContainerStop:
             self._moved.set()
 
     async def run(self) -> None:
-        """Stop the container; returns when it has ended."""
         if not await unless(self._hook(), self._deadline_passed()):
             self._event(
                 "FailedPreStopHook", "PreStopHook failed: not completed within the grace period", True

@@ -6,8 +6,8 @@
     worker.stop(StopContainer(...))        # likewise
     worker.state()                         # for the next decision
 
-The number and directory of an instance are fixed before its program starts, and a directory's program starts once only: an
-agent that is killed in between can't cause a second instance.
+The number and directory of an instance are fixed before its program starts, and a directory's program starts
+only once, so an agent that is killed in between can't cause a second instance.
 """
 
 from __future__ import annotations
@@ -42,7 +42,10 @@ RETRY_BACKOFF: Final = Backoff(first=1.0, factor=2.0, longest=30.0)
 """Between attempts to prepare a pod or to start a container."""
 NOT_STARTED: Final = 128
 """The exit code of an instance that could not be started."""
-_ID_MAP_ADVICE: Final = "put the volume on a filesystem that can be mounted with its ids mapped (ext4, xfs, btrfs, tmpfs), or set hostUsers: true"
+_ID_MAP_ADVICE: Final = (
+    "put the volume on a filesystem that can be mounted with its ids mapped (ext4, xfs, btrfs, tmpfs), "
+    "or set hostUsers: true"
+)
 _SEEN: Final = "of the machine a container sees /usr and the like, and what the node's --expose-path names"
 """Advice for a program that is not found."""
 _HOOK_LIMIT: Final = 3600.0
@@ -59,7 +62,7 @@ class ContainerContext(msgspec.Struct, frozen=True):
     compose: Callable[[PodContainer, ContainerDirectory, int], Awaitable[LaunchSpec]]
     """Raises ``NotReady``."""
     image_root: Callable[[PodContainer], str]
-    """The directory of a container's image; empty if there is no such image, or it is a program of the host."""
+    """The directory of a container's image; empty if it is missing, or a program of the host."""
     ended: Callable[[str], Awaitable[None]]
     """Waits until another container of the pod has ended."""
     event: Callable[[str, str, bool], None]
@@ -118,7 +121,6 @@ class ContainerWorker:
         return self._definition.name
 
     def state(self) -> ContainerState:
-        """The container's state, for the next decision."""
         running = None
         if self._container is not None:
             running = RunningInstance(self._attempt, self._container.started, self._post_start_done)
@@ -142,7 +144,7 @@ class ContainerWorker:
         )
 
     def image_changed(self) -> None:
-        """Images were imported, replaced or removed: a container that waits for one, or failed with it, is retried at once."""
+        """Images have changed: retry a container that waits for one, or failed with it, at once."""
         root = self._context.image_root(self._definition)
         if not root:
             return
@@ -235,8 +237,7 @@ class ContainerWorker:
 
     async def _begin(self, number: int) -> None:
         folder = self._folder.begin(number)
-        # Before the launch spec is made: if the image is replaced in between, the container restarts once too often
-        # rather than never.
+        # First: if the image is replaced meanwhile, the container restarts once too often, not never.
         if root := self._context.image_root(self._definition):
             try:
                 self._folder.set_image(number, root)
@@ -245,7 +246,7 @@ class ContainerWorker:
                 log.warning("container %s: %s", self.name, describe_error(problem))
         launch = await self._context.compose(self._definition, self._folder, number)
         if self._ended is not None:
-            # Before the start: an agent that is killed here makes the container wait too long rather than not at all.
+            # Before the start: an agent killed here makes the container wait too long rather than not at all.
             self._backoff = next_backoff(self._backoff, self._ended.finished, self._clock.now())
             self._folder.backoff = self._backoff
         self._context.event("Created", f"Created container {self.name}", False)
@@ -272,7 +273,6 @@ class ContainerWorker:
             self._pruning = self._group.create_task(self._prune(), name=f"prune {self.name}")
 
     async def _prune(self) -> None:
-        """Remove the directories of old instances."""
         for folder in self._folder.outdated():
             try:
                 await self._removal.remove(folder)
@@ -280,7 +280,7 @@ class ContainerWorker:
                 log.warning("failed to remove %s: %s", problem.filename, problem.strerror)
 
     def _unexpanded(self, message: str, launch: LaunchSpec) -> str:
-        """The message with the command as the manifest writes it: an expanded variable may hold a Secret's value."""
+        """The message with the command as the manifest writes it: a variable may hold a Secret's value."""
         written = (self._definition.spec.get("command") or self._definition.spec.get("args") or [""])[0]
         return message.replace(launch.argv[0], written) if "$(" in written else message
 
@@ -398,6 +398,5 @@ class ContainerWorker:
 
 
 def describe_error(problem: OSError) -> str:
-    """The error and the file that it is about."""
     what = problem.strerror or str(problem)
     return f"{what}: {problem.filename}" if problem.filename else what

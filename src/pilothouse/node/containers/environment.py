@@ -1,11 +1,12 @@
-"""The environment of a container: the image's variables, service links, ``envFrom`` and ``env``, in rising precedence.
+"""The environment of a container: the image's variables, service links, ``envFrom``, ``env``; later ones
+override.
 
     env = environment(pod, container, sources, image_env, address="127.8.1.2", ...)
     expanded("--name=$(POD_NAME)", env)                  # "--name=web-0"; "$$(X)" is "$(X)"
 
-``sources`` holds the config maps and secrets that the container refers to (``referenced_sources`` lists them); a missing one that
-isn't optional raises ``NotReady``, and the container waits. ``$(NAME)`` in a value refers to an earlier variable, in a command
-to any; an undefined one stays as it is.
+``sources`` holds the config maps and secrets that ``referenced_sources`` lists; a missing one that isn't
+optional raises ``NotReady``. ``$(NAME)`` in a value refers to an earlier variable, in a command to any; an
+undefined one stays as it is.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from pilothouse.node.interfaces import NotReady
 
 PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 OWN_PROGRAMS: Final = str(Path(sys.executable).parent)
-"""The programs of this installation. The last directory in every PATH, also an image's: pods of databases start a pilot."""
+"""The programs of this installation, last in every PATH, also an image's: database pods start a pilot."""
 CONFIG_MAP, SECRET = "ConfigMap", "Secret"
 Source = tuple[str, str]
 """Kind and name."""
@@ -40,21 +41,20 @@ MOST_IN_ALL: Final = 4 << 20
 """Characters of all variables, and of all arguments, of a container: nested references grow exponentially."""
 _SUBSCRIPT: Final = re.compile(r"(metadata\.(?:labels|annotations))\['([^']*)'\]")
 _CONFIG_ERROR: Final = "CreateContainerConfigError"
+_ALL_KEYS: Final = (("configMapRef", CONFIG_MAP), ("secretRef", SECRET))
+_ONE_KEY: Final = (("configMapKeyRef", CONFIG_MAP), ("secretKeyRef", SECRET))
 
 
 def referenced_sources(container: Tree) -> set[Source]:
     """The config maps and secrets that a container's environment refers to."""
-    found: set[Source] = set()
-    for each in container.get("envFrom") or ():
-        for field, kind in (("configMapRef", CONFIG_MAP), ("secretRef", SECRET)):
-            if each.get(field):
-                found.add((kind, each[field].get("name", "")))
-    for each in container.get("env") or ():
-        source = each.get("valueFrom") or {}
-        for field, kind in (("configMapKeyRef", CONFIG_MAP), ("secretKeyRef", SECRET)):
-            if source.get(field):
-                found.add((kind, source[field].get("name", "")))
-    return found
+    references = [(each, _ALL_KEYS) for each in container.get("envFrom") or ()]
+    references += [(each.get("valueFrom") or {}, _ONE_KEY) for each in container.get("env") or ()]
+    return {
+        (kind, source[field].get("name", ""))
+        for source, fields in references
+        for field, kind in fields
+        if source.get(field)
+    }
 
 
 def environment(
@@ -70,8 +70,8 @@ def environment(
     other_servers: Sequence[str] = (),
     services: Sequence[Object] = (),
 ) -> dict[str, str]:
-    """The environment. ``server`` is the URL of the API server, ``other_servers`` are the URLs of its peers, ``services`` those of
-    the namespace. Raises ``NotReady``."""
+    """The environment. ``server`` is the URL of the API server, ``other_servers`` are those of its peers,
+    ``services`` are the services of the namespace. Raises ``NotReady``."""
     links = service_links(services) if pod.spec.get("enableServiceLinks", True) else {}
     env = {
         "PATH": PATH,
@@ -113,13 +113,12 @@ def _api_server_variables(server: str, others: Sequence[str]) -> Iterator[tuple[
 
 
 def hostname(pod: Object) -> str:
-    """The hostname of a pod."""
     name: str = pod.spec.get("hostname") or pod.name
     return name[:63].rstrip("-.")
 
 
 def expanded(text: str, env: Mapping[str, str], limit: int = LONGEST) -> str:
-    """``$(NAME)`` replaced where there is such a variable; ``$$`` is a dollar sign. Raises ``NotReady`` beyond the limit."""
+    """Replace ``$(NAME)`` where it is defined, and ``$$`` by ``$``. Raises ``NotReady`` beyond the limit."""
     size = len(text)
 
     def replaced(match: re.Match[str]) -> str:
@@ -136,17 +135,12 @@ def expanded(text: str, env: Mapping[str, str], limit: int = LONGEST) -> str:
 
 
 def _all_of(each: Tree, sources: Sources) -> Iterator[tuple[str, str]]:
-    for field, kind in (("configMapRef", CONFIG_MAP), ("secretRef", SECRET)):
-        reference = each.get(field)
-        if not reference:
-            continue
-        found = _source(kind, reference, sources)
-        if found is None:
-            continue
-        for key, value in _texts(kind, found).items():
-            # What is no name for a variable is left out, as in Kubernetes.
-            if _NAME.fullmatch(each.get("prefix", "") + key):
-                yield key, value
+    for field, kind in _ALL_KEYS:
+        if (reference := each.get(field)) and (found := _source(kind, reference, sources)) is not None:
+            for key, value in _texts(kind, found).items():
+                # Kubernetes skips invalid variable names too.
+                if _NAME.fullmatch(each.get("prefix", "") + key):
+                    yield key, value
 
 
 def _source(kind: str, reference: Tree, sources: Sources) -> Object | None:
@@ -175,17 +169,15 @@ def _value(
     host: str,
     allocatable: Mapping[str, str],
 ) -> str | None:
-    for field, kind in (("configMapKeyRef", CONFIG_MAP), ("secretKeyRef", SECRET)):
+    for field, kind in _ONE_KEY:
         if reference := source.get(field):
             found = _source(kind, reference, sources)
             if found is None:
                 return None
             value = _texts(kind, found).get(reference["key"])
             if value is None and not reference.get("optional"):
-                raise NotReady(
-                    _CONFIG_ERROR,
-                    f"couldn't find key {reference['key']} in {kind} {pod.namespace}/{reference.get('name', '')}",
-                )
+                where = f"{kind} {pod.namespace}/{reference.get('name', '')}"
+                raise NotReady(_CONFIG_ERROR, f"couldn't find key {reference['key']} in {where}")
             return value
     if reference := source.get("fieldRef"):
         return field_value(pod, reference["fieldPath"], address=address, host=host)
@@ -196,21 +188,17 @@ def _value(
 
 def field_value(pod: Object, path: str, *, address: str, host: str) -> str:
     """The field of the pod that a ``fieldRef`` names. Raises ``NotReady``."""
-    match path:
-        case "metadata.name":
-            return pod.name
-        case "metadata.namespace":
-            return pod.namespace
-        case "metadata.uid":
-            return pod.uid
-        case "spec.nodeName":
-            return str(pod.spec.get("nodeName") or "")
-        case "spec.serviceAccountName":
-            return str(pod.spec.get("serviceAccountName") or "")
-        case "status.podIP" | "status.podIPs":
-            return address
-        case "status.hostIP" | "status.hostIPs":
-            return host
+    fields = {
+        "metadata.name": pod.name,
+        "metadata.namespace": pod.namespace,
+        "metadata.uid": pod.uid,
+        "spec.nodeName": str(pod.spec.get("nodeName") or ""),
+        "spec.serviceAccountName": str(pod.spec.get("serviceAccountName") or ""),
+        **dict.fromkeys(("status.podIP", "status.podIPs"), address),
+        **dict.fromkeys(("status.hostIP", "status.hostIPs"), host),
+    }
+    if path in fields:
+        return fields[path]
     if match := _SUBSCRIPT.fullmatch(path):
         held = pod.labels if match[1] == "metadata.labels" else pod.annotations
         return held.get(match[2], "")
@@ -221,14 +209,13 @@ def resource_value(pod: Object, container: Tree, reference: Tree, allocatable: M
     """The limit or request that a ``resourceFieldRef`` names, divided and rounded up. Raises ``NotReady``."""
     part, _, resource = str(reference["resource"]).partition(".")
     named = reference.get("containerName") or container["name"]
-    everyone = [*(pod.spec.get("initContainers") or ()), *(pod.spec.get("containers") or ())]
-    found: Any = next((each for each in everyone if each["name"] == named), None)
+    containers = [*(pod.spec.get("initContainers") or ()), *(pod.spec.get("containers") or ())]
+    found: Any = next((each for each in containers if each["name"] == named), None)
     if found is None:
         raise NotReady(_CONFIG_ERROR, f'resourceFieldRef: the pod has no container "{named}"')
-    held = (found.get("resources") or {}).get(part) or {}
-    text = held.get(resource)
+    text = ((found.get("resources") or {}).get(part) or {}).get(resource)
     if text is None:
-        # A container without a limit can have what the node has; one that asks for nothing has nothing.
+        # Without a limit, a container can use all that the node can allocate.
         text = allocatable.get(resource, "0") if part == "limits" else "0"
     amount, divisor = parse_quantity(str(text)), parse_quantity(str(reference.get("divisor") or "1"))
     if not divisor.nanos:

@@ -3,7 +3,7 @@
     result = await run_handler(handler, HandlerTarget(container, spec, address), timeout=1.0)
     result.succeeded, result.output
 
-At the timeout a program is killed and a connection closed. Every error is a result that has not succeeded; none is raised.
+At the timeout a program is killed and a connection closed. Every error becomes a failed result.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ class HandlerResult(msgspec.Struct, frozen=True):
     code: int = 0
     """The exit code of a program."""
     asked: bool = True
-    """Whether the handler ran at all. A program that is not found says nothing about the container's health."""
+    """False if the handler could not run, which says nothing about the container's health."""
 
     @property
     def why(self) -> str:
-        """Why it failed; for a program its exit code and its output."""
-        code = [f"exit code {self.code}"] if self.code else []
-        return ": ".join([*code, *([self.output] if self.output else [])]) or "it failed"
+        """Why it failed: exit code and output."""
+        return (
+            ": ".join(filter(None, (f"exit code {self.code}" if self.code else "", self.output)))
+            or "it failed"
+        )
 
 
 class HandlerTarget(msgspec.Struct, frozen=True):
-    """The container that a handler is run for."""
-
     container: RunningContainer
     spec: Tree
     address: str
@@ -53,7 +53,6 @@ class HandlerTarget(msgspec.Struct, frozen=True):
 
 
 async def run_handler(handler: Mapping[str, Any], target: HandlerTarget, timeout: float) -> HandlerResult:
-    """Run a handler, for ``timeout`` seconds at most."""
     try:
         async with asyncio.timeout(timeout) as limit:
             if (command := handler.get("exec")) is not None:
@@ -78,10 +77,10 @@ async def run_handler(handler: Mapping[str, Any], target: HandlerTarget, timeout
 
 
 def _unforeseen(problem: Exception) -> HandlerResult:
-    """An error of the agent says nothing about the container's health."""
-    said = f"{type(problem).__name__}: {problem}"
-    log.error("error running a probe or hook: %s", said, exc_info=log.isEnabledFor(logging.DEBUG))
-    return HandlerResult(False, said, asked=False)
+    """A failed result for an error of the agent, which says nothing about the container's health."""
+    message = f"{type(problem).__name__}: {problem}"
+    log.error("error running a probe or hook: %s", message, exc_info=log.isEnabledFor(logging.DEBUG))
+    return HandlerResult(False, message, asked=False)
 
 
 class PortUnknown(ValueError):
@@ -110,7 +109,7 @@ async def _run(argv: Sequence[str], target: HandlerTarget) -> HandlerResult:
         reading = asyncio.gather(*(_head(stream) for stream in streams))
         try:
             code = await entered.exited()
-            # A background process that it started may hold the streams open for ever.
+            # A background process that it started may hold the streams open indefinitely.
             await asyncio.wait((reading,), timeout=_REST)
             texts = reading.result() if reading.done() else []
         finally:

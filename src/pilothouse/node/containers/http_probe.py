@@ -1,11 +1,10 @@
 """The HTTP requests of probes and hooks.
 
-    well, output = await probe_http({"path": "/healthz", "scheme": "HTTPS"}, "127.8.1.2", 8443)
+    succeeded, output = await probe_http({"path": "/healthz", "scheme": "HTTPS"}, "127.8.1.2", 8443)
 
-An answer from 200 to 399 is well. Certificates are not looked at, redirects are followed within the same host alone, and no
-connection is kept: each request asks the container anew. A response has at most 16 KiB of head and five interim ones before it, and of its body
-10 KiB are read: the container answers as it likes, and the agent has other pods to ask. Of a failed answer of the pod itself, the
-first line is part of the result.
+Status 200 to 399 succeeds. As kubelet does, certificates are not verified, redirects are followed only within
+the host, and no connection is reused. At most 16 KiB of head, five interim responses and 10 KiB of body are
+read, since the container is not trusted. Of a failed response of the pod itself, the result has the first line.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ _MOST_REDIRECTS: Final = 10
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 _PORTS: Final = {"http": 80, "https": 443}
 _OURS: Final = ("host", "content-length", "transfer-encoding", "trailer")
-"""Headers that a manifest does not add to a request."""
+"""Headers that a manifest can't set."""
 _NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _CONTROL: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 _BAD_PATH: Final = re.compile(r"[\x00-\x1f\x7f]|%(?![0-9A-Fa-f]{2})")
@@ -36,7 +35,7 @@ _NOT_PRINTED: Final = re.compile(r"[^\x21-\x7e]+")
 
 
 class InvalidRequest(ValueError):
-    """What is to be asked can't be."""
+    """The request is invalid."""
 
 
 class _Url(NamedTuple):
@@ -54,7 +53,7 @@ class _Url(NamedTuple):
 
 
 async def probe_http(get: Mapping[str, Any], host: str, port: int) -> tuple[bool, str]:
-    """Whether an ``httpGet`` is answered well, and what was said. Raises ``ResultUnknown``."""
+    """Whether an ``httpGet`` succeeds, and its output. Raises ``ResultUnknown``."""
     url = _Url(str(get.get("scheme") or "HTTP").lower(), host, port, _target(str(get.get("path") or "/")))
     headers = _headers(get)
     try:
@@ -63,12 +62,12 @@ async def probe_http(get: Mapping[str, Any], host: str, port: int) -> tuple[bool
                 await connection.write(_request(url, headers))
                 response = await read_response(connection, max_head=_MOST_HEAD)
                 location = response.header("Location") if response.status in _REDIRECTS else ""
-                onward = _joined(url, location) if location else None
-                if onward is None:
-                    return await _judged(response, is_own=not get.get("host"))
+                next_url = _redirect_url(url, location) if location else None
+                if next_url is None:
+                    return await _result(response, is_own=not get.get("host"))
             if urlsplit(location).scheme:
                 headers = [(name, value) for name, value in headers if name.lower() != "host"]
-            url = onward
+            url = next_url
     except (DialError, InvalidRequest, HTTPResponseError, ReceivedTooMuch, OSError) as problem:
         return False, f'Get "{url}": {problem}'
     except ResultUnknown as problem:
@@ -76,9 +75,9 @@ async def probe_http(get: Mapping[str, Any], host: str, port: int) -> tuple[bool
     return False, f'Get "{url}": stopped after {_MOST_REDIRECTS} redirects'
 
 
-async def _judged(response: HTTPResponse, *, is_own: bool) -> tuple[bool, str]:
-    """``is_own``: the pod itself has answered. What any other host says is not shown: those who may create pods
-    could have the agent read to them what it reaches and they do not."""
+async def _result(response: HTTPResponse, *, is_own: bool) -> tuple[bool, str]:
+    """``is_own``: the pod itself has answered. A response of any other host is not shown: users who may create
+    pods could read through the agent what only the agent can reach."""
     try:
         body = await response.read(_MOST_BODY)
     except TruncatedResponse as problem:
@@ -95,8 +94,8 @@ def _first_line(body: bytes) -> str:
     return escape_control_characters(next(filter(None, lines), ""))[:_MOST_SHOWN]
 
 
-def _joined(url: _Url, location: str) -> _Url | None:
-    """Where a redirect leads; nowhere if that is another host. Raises ``InvalidRequest``."""
+def _redirect_url(url: _Url, location: str) -> _Url | None:
+    """The URL of a redirect; None if it is on another host. Raises ``InvalidRequest``."""
     try:
         if _CONTROL.search(location):
             raise ValueError("there is a control character in it")
@@ -114,16 +113,15 @@ def _joined(url: _Url, location: str) -> _Url | None:
 
 
 def _headers(get: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Those of the manifest, and kubelet's own where it has none of that name; an empty one of these is left out."""
-    given = [(str(each["name"]), str(each.get("value") or "")) for each in get.get("httpHeaders") or ()]
-    names = {name.lower() for name, _ in given}
+    """The manifest's headers, and kubelet's defaults; a manifest's empty value removes a default."""
+    headers = [(str(each["name"]), str(each.get("value") or "")) for each in get.get("httpHeaders") or ()]
+    names = {name.lower() for name, _ in headers}
     own = (("User-Agent", "kube-probe/1.32"), ("Accept", "*/*"), ("Connection", "close"))
-    kept = [(name, value) for name, value in given if value or name.lower() not in ("user-agent", "accept")]
+    kept = [(name, value) for name, value in headers if value or name.lower() not in ("user-agent", "accept")]
     return [*kept, *((name, value) for name, value in own if name.lower() not in names)]
 
 
 def _request(url: _Url, headers: Sequence[tuple[str, str]]) -> bytes:
-    """Raises ``InvalidRequest``."""
     host = next((value for name, value in headers if name.lower() == "host" and value), url.authority)
     fields = [("Host", host), *((name, value) for name, value in headers if name.lower() not in _OURS)]
     for name, value in fields:

@@ -2,8 +2,8 @@
 
     FilesystemView(hostname="db-0", machine=installation())
 
-An interpreter, a virtual environment and a source directory contain their own paths, so a container sees them read-only at the same
-place as the machine, and nothing else of the directories around them.
+Interpreters and virtual environments contain their own paths, so a container sees them read-only at the same
+place.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Final
 import pilothouse
 
 _PARTS: Final = ("bin", "lib", "lib64", "pyvenv.cfg")
-"""The parts of an interpreter's or environment's directory that are shown: others may hold secrets, as pip.conf does."""
+"""The parts of an interpreter's directory that are shown: others may hold secrets, as pip.conf does."""
 
 
 def installation() -> tuple[str, ...]:

@@ -4,11 +4,8 @@
         await connection.write(b"GET / HTTP/1.1\\r\\n...")
         data = await connection.read(4096)
 
-At most ``MAX_RECEIVED`` bytes are taken from a connection, those of TLS itself counted: the handshake is made here and not by the event
-loop, which would go on through any number of messages that carry no data. Certificates are not verified.
-
-A refused connection raises ``DialError``. One that this machine has no means for (open files, buffers, local ports) says nothing
-about the container: that raises ``ResultUnknown``.
+At most ``MAX_RECEIVED`` bytes are read, TLS included: the handshake is done here, since the event loop's
+would go on through any number of messages without data. Certificates are not verified.
 """
 
 from __future__ import annotations
@@ -31,26 +28,24 @@ _LOOKUPS: Final = 4
 _LOCAL: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL})
 _LOCAL_LOOKUP: Final = frozenset({socket.EAI_MEMORY, socket.EAI_SYSTEM})
 _CIPHERS: Final = "ECDHE+AESGCM:ECDHE+CHACHA20:ECDHE+AES:!aNULL"
-"""As Go's client offers them to servers below TLS 1.3. With DHE the server chooses a prime, and one of 10,000 bits takes seconds."""
+"""As Go's client below TLS 1.3. With DHE the server could choose a prime that takes seconds."""
 
 _Result = TypeVar("_Result")
 
 
 class DialError(Exception):
-    """There is no connection; the message has kubelet's words."""
+    """The connection failed; the message is as kubelet's."""
 
 
 class ResultUnknown(Exception):
-    """It can't be said how the container is; the message says why. Kubelet drops such a result, too."""
+    """The machine lacks files, buffers or ports: the health is unknown. Kubelet drops such results."""
 
 
 class ReceivedTooMuch(Exception):
-    """The peer has sent more than is taken."""
+    """The peer has sent more than ``MAX_RECEIVED`` bytes."""
 
 
 class ProbeConnection:
-    """One to a container."""
-
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
         self._writer = writer
@@ -65,7 +60,7 @@ class ProbeConnection:
         await self._carry_out(tls.do_handshake)
 
     async def read(self, n: int, /) -> bytes:
-        """Up to so many bytes; empty at the end. Raises ``OSError`` and ``ReceivedTooMuch``."""
+        """Up to ``n`` bytes; empty at the end. Raises ``OSError`` and ``ReceivedTooMuch``."""
         if self._tls is None:
             return await self._receive(n)
         try:
@@ -89,7 +84,7 @@ class ProbeConnection:
         return data
 
     async def _carry_out(self, act: Callable[[], _Result]) -> _Result:
-        """Do something with TLS, with as many messages of both sides as that takes."""
+        """Run a TLS operation, with as many messages in both directions as it needs."""
         while True:
             try:
                 return act()
@@ -114,7 +109,7 @@ async def connected(host: str, port: int, *, tls: bool = False) -> AsyncIterator
             await connection.start_tls(host)
         yield connection
     finally:
-        # At once: a peer that takes nothing would keep it open.
+        # At once: a peer that reads nothing would keep it open.
         writer.transport.abort()
 
 
@@ -138,7 +133,7 @@ async def _addresses(host: str) -> list[str]:
         return [str(ip_address(host))]
     except ValueError:
         pass
-    # Not in the event loop's own threads: slow name servers of a pod's choice would keep these from the agent's work.
+    # Not in the loop's default threads: slow name servers of a pod's choice would block the agent's work.
     lookup = partial(socket.getaddrinfo, host, None, type=socket.SOCK_STREAM)
     try:
         found = await asyncio.get_running_loop().run_in_executor(_lookups(), lookup)

@@ -4,10 +4,9 @@
     probes.score("readinessProbe").verdict
     await probes.run()                             # until cancelled, with the instance
 
-The startup probe runs first, the others once it has passed. A startup or liveness probe that has failed for good runs no
-more; the next instance has probes of its own. An adopted instance keeps the scores that an earlier agent reported, and its first
-probe is delayed by a random part of the period, so that a restarted agent does not probe all containers at once; one that is not
-ready is probed at once.
+The others start once the startup probe has passed. A failed startup or liveness probe stops. An adopted
+instance keeps its reported scores, and its first probe is delayed by a random part of the period, so that a
+restarted agent does not probe all containers at once; an unready one is probed at once.
 """
 
 from __future__ import annotations
@@ -102,11 +101,11 @@ class ProbeWorker:
         if not outcome.asked:
             self._warn(f"{name} probe errored and resulted in unknown state: {outcome.why}")
             return
-        said = outcome.output if outcome.succeeded or outcome.output else outcome.why
+        output = outcome.output if outcome.succeeded or outcome.output else outcome.why
         before = self._scores[kind]
-        after = self._scores[kind] = with_result(before, outcome.succeeded, probe, said)
+        after = self._scores[kind] = with_result(before, outcome.succeeded, probe, output)
         if not outcome.succeeded:
-            self._warn(f"{name} probe failed: {said}")
+            self._warn(f"{name} probe failed: {output}")
         if after.verdict != before.verdict:
             self._changed()
 

@@ -3,8 +3,8 @@
     container_limits(container, pids=8192)   # Limits(cpu=2.0, memory=1073741824, ...)
     container_cgroup(pod.uid, "db")          # the name of its control group
 
-A limit that this machine can't enforce is reported in the pod's condition ``pilothouse.io/LimitsEnforced``; the pod runs all
-the same.
+A limit that this machine can't enforce is reported in the condition ``pilothouse.io/LimitsEnforced``; the pod
+runs.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from pilothouse.supervise.cgroup_settings import Limits, Throttle
 from pilothouse.supervise.cgroups import PODS
 
 _PROMISED = ("cpu is", "memory is", "I/O of")
-"""How messages about limits begin that a manifest, or the class of a volume, sets; requests are the scheduler's."""
+"""The prefixes of messages about limits of a manifest or a volume's class. Requests are the scheduler's."""
 
 
 def pod_cgroup(pod_uid: str) -> str:
-    """The name of a pod's control group, the parent of its containers'."""
+    """The pod's control group, the parent of its containers'."""
     return f"{PODS}/{pod_uid}"
 
 
@@ -46,9 +46,8 @@ def container_limits(container: Tree, *, pids: int | None, throttles: tuple[Thro
 
 
 def pod_limits(containers: Iterable[Tree], pids: int | None = None) -> Limits:
-    """The settings of a pod's control group: the sum of the CPU requests as its weight, and the number of processes that its containers
-    share. All other limits are set per container.
-    """
+    """The settings of a pod's control group: the sum of CPU requests as its weight, and the number of
+    processes that its containers share. Other limits are per container."""
     asked = (container_limits(each, pids=None).cpu_request for each in containers)
     return Limits(cpu_request=sum(each or 0.0 for each in asked), pids=pids)
 

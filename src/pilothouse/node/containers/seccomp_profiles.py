@@ -2,8 +2,9 @@
 
     seccomp_filter(pod, container, ("CHOWN",), profiles=Path("/var/lib/pilothouse/node/seccomp"))
 
-The container's profile overrides the pod's. The default is ``RuntimeDefault``, as with kubelet's ``--seccomp-default``. Privileged
-containers are not confined. A ``Localhost`` profile is a JSON file below ``profiles``.
+The container's profile overrides the pod's; the default is ``RuntimeDefault``, as with kubelet's
+``--seccomp-default``. A privileged container has none. A ``Localhost`` profile is a JSON file below
+``profiles``.
 """
 
 from __future__ import annotations
@@ -32,10 +33,8 @@ def is_enforced() -> bool:
 def seccomp_filter(
     pod: Object, container: Tree, capabilities: tuple[str, ...], profiles: Path, *, shared_user: bool = False
 ) -> bytes:
-    """The filter program for ``LaunchSpec.seccomp``; empty for none. Raises ``NotReady`` for a missing or invalid profile.
-
-    ``shared_user`` says whether all pods run with the agent's user id.
-    """
+    """The program for ``LaunchSpec.seccomp``; empty for none. ``shared_user``: all pods run with the agent's
+    user id. Raises ``NotReady`` for a missing or invalid profile."""
     own = container.get("securityContext") or {}
     asked = own.get("seccompProfile") or (pod.spec.get("securityContext") or {}).get("seccompProfile") or {}
     kind = asked.get("type") or "RuntimeDefault"
@@ -52,17 +51,13 @@ def seccomp_filter(
 
 def _read(profiles: Path, name: str) -> SeccompProfile:
     if not name or name.startswith("/") or ".." in name.split("/"):
-        raise NotReady(
-            _ERROR,
-            f'localhostProfile "{name}" must be a relative path below {profiles}, without ".."',
-        )
+        message = f'localhostProfile "{name}" must be a relative path below {profiles}, without ".."'
+        raise NotReady(_ERROR, message)
     try:
         return parsed((profiles / name).read_bytes())
     except OSError as problem:
-        raise NotReady(
-            _ERROR,
-            f'cannot load seccomp profile "{profiles / name}": {problem.strerror}; put it on this node',
-        ) from None
+        message = f'cannot load seccomp profile "{profiles / name}": {problem.strerror}; put it on this node'
+        raise NotReady(_ERROR, message) from None
 
 
 @lru_cache(maxsize=64)

@@ -1,17 +1,17 @@
 """The security context of a container: its user, groups and capabilities.
 
-    user(pod, container, "999:999", AgentIdentity(uid=0, gid=0))        # ProcessUser(uid=999, gid=999, groups=(2000,))
-    capabilities(container)                                      # ("AUDIT_WRITE", "CHOWN", …)
+    user(pod, container, "999:999", AgentIdentity(uid=0, gid=0))  # ProcessUser(uid=999, gid=999, groups=())
+    capabilities(container)                                       # ("AUDIT_WRITE", "CHOWN", …)
 
-The container's setting overrides the pod's, and that the image's. Only a root agent can change the user: under any other
-agent, a container that asks for another user sees the agent's own id under that number.
+The container's setting overrides the pod's, and that the image's. Only a root agent can change the user;
+under any other, the container sees the agent's own id under the number it asks for.
 """
 
 from __future__ import annotations
 
 import grp
 import pwd
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -42,8 +42,6 @@ DEFAULT_CAPABILITIES: Final = (
 
 
 class AgentIdentity(msgspec.Struct, frozen=True):
-    """The user and group of the agent."""
-
     uid: int
     gid: int
 
@@ -61,15 +59,12 @@ def user(pod: Object, container: Tree, image_user: str, agent: AgentIdentity) ->
     gid = _first(own.get("runAsGroup"), of_pod.get("runAsGroup"), image_gid)
     effective = agent.uid if uid is None else uid
     if _first(own.get("runAsNonRoot"), of_pod.get("runAsNonRoot")) and effective == 0:
-        raise NotReady(
-            _ERROR,
-            f'container "{container["name"]}" has runAsNonRoot and image will run as root; '
-            "set runAsUser to a user other than 0",
-        )
+        message = f'container "{container["name"]}" has runAsNonRoot and image will run as root; '
+        raise NotReady(_ERROR, f"{message}set runAsUser to a user other than 0")
     if gid is None and uid is not None:
         gid = _group_of(uid)
     if not agent.is_root:
-        # An unprivileged user namespace maps one id, to any number; supplementary groups would need further ids.
+        # An unprivileged user namespace maps one id; supplementary groups would need further ones.
         if uid is None and gid is None:
             return None
         return ProcessUser(effective, agent.gid if gid is None else gid)
@@ -84,9 +79,7 @@ def capabilities(container: Tree) -> tuple[str, ...]:
     own = container.get("securityContext") or {}
     if own.get("privileged"):
         return tuple(sorted(CAPABILITIES))
-    asked = own.get("capabilities") or {}
-    added = {_short(name) for name in asked.get("add") or ()}
-    dropped = {_short(name) for name in asked.get("drop") or ()}
+    added, dropped = _listed(own, "add"), _listed(own, "drop")
     kept = set(CAPABILITIES if "ALL" in added else DEFAULT_CAPABILITIES)
     if "ALL" in dropped:
         kept = set()
@@ -94,12 +87,12 @@ def capabilities(container: Tree) -> tuple[str, ...]:
 
 
 def no_new_privileges(container: Tree) -> bool:
-    """Whether set-user-id programs gain nothing. True unless ``allowPrivilegeEscalation`` is true or implied."""
+    """False if ``allowPrivilegeEscalation`` is true or implied."""
     own = container.get("securityContext") or {}
-    if own.get("privileged") or own.get("allowPrivilegeEscalation"):
-        return False
-    added = {_short(name) for name in (own.get("capabilities") or {}).get("add") or ()}
-    return "SYS_ADMIN" not in added
+    escalates = (
+        own.get("privileged") or own.get("allowPrivilegeEscalation") or "SYS_ADMIN" in _listed(own, "add")
+    )
+    return not escalates
 
 
 def is_masked(container: Tree) -> bool:
@@ -116,27 +109,16 @@ def has_host_users(pod: Object) -> bool:
 def _of_image(text: str) -> tuple[int | None, int | None]:
     if not text:
         return None, None
-    who, _, group = text.partition(":")
-    uid, gid = _uid(who), _gid(group) if group else None
-    return uid, gid
+    user, _, group = text.partition(":")
+    uid = _image_id(user, "user", lambda name: pwd.getpwnam(name).pw_uid)
+    return uid, _image_id(group, "group", lambda name: grp.getgrnam(name).gr_gid) if group else None
 
 
-def _uid(text: str) -> int:
-    if text.isdigit():
-        return int(text)
+def _image_id(text: str, kind: str, look_up: Callable[[str], int]) -> int:
     try:
-        return pwd.getpwnam(text).pw_uid
+        return int(text) if text.isdigit() else look_up(text)
     except KeyError:
-        raise NotReady(_ERROR, f'unable to find user "{text}" of the image on this machine') from None
-
-
-def _gid(text: str) -> int:
-    if text.isdigit():
-        return int(text)
-    try:
-        return grp.getgrnam(text).gr_gid
-    except KeyError:
-        raise NotReady(_ERROR, f'unable to find group "{text}" of the image on this machine') from None
+        raise NotReady(_ERROR, f'unable to find {kind} "{text}" of the image on this machine') from None
 
 
 def _group_of(uid: int) -> int:
@@ -150,5 +132,6 @@ def _first(*values: Any) -> Any:
     return next((value for value in values if value is not None), None)
 
 
-def _short(name: str) -> str:
-    return name.upper().removeprefix("CAP_")
+def _listed(context: Mapping[str, Any], change: str) -> set[str]:
+    names = (context.get("capabilities") or {}).get(change) or ()
+    return {name.upper().removeprefix("CAP_") for name in names}

@@ -1,10 +1,8 @@
-"""The environment variables of the services of a namespace, as kubelet sets them.
+"""The environment variables of the services of a namespace, as kubelet sets them when a container starts.
 
-    service_links([service])
-    # {"REDIS_SERVICE_HOST": "127.96.4.7", "REDIS_SERVICE_PORT": "6379", "REDIS_SERVICE_PORT_CLIENT": "6379",
-    #  "REDIS_PORT": "tcp://127.96.4.7:6379", "REDIS_PORT_6379_TCP": "tcp://127.96.4.7:6379", ...}
-
-They are computed when the container starts. A headless service has none.
+service_links([service])
+# {"REDIS_SERVICE_HOST": "127.96.4.7", "REDIS_SERVICE_PORT": "6379", "REDIS_SERVICE_PORT_CLIENT": "6379",
+#  "REDIS_PORT": "tcp://127.96.4.7:6379", "REDIS_PORT_6379_TCP": "tcp://127.96.4.7:6379", ...}
 """
 
 from __future__ import annotations
@@ -16,7 +14,7 @@ from pilothouse.api.objects import Object
 
 
 def service_links(services: Iterable[Object]) -> dict[str, str]:
-    """The variables of all services, in the order of their names."""
+    """The variables of all services but headless ones, in the order of their names."""
     found: dict[str, str] = {}
     for service in sorted(services, key=lambda each: each.name):
         found.update(_of_service(service))

@@ -2,7 +2,7 @@
 
     termination_message(folder, attempt, spec, succeeded=False)
 
-It is the end of the file at ``terminationMessagePath``, 4096 bytes at most; for a container that failed, wrote nothing and has
+It is the end of the file at ``terminationMessagePath``; for a failed container that wrote none and has
 ``FallbackToLogsOnError``, the end of its log.
 """
 
@@ -27,9 +27,9 @@ MOST_LINES: Final = 80
 
 def termination_message(folder: ContainerDirectory, attempt: int, spec: Tree, *, succeeded: bool) -> str:
     """The message of one instance; empty if there is none."""
-    said = _tail(folder.termination_message_file(attempt), MOST)
-    if said or succeeded or spec.get("terminationMessagePolicy") != "FallbackToLogsOnError":
-        return said
+    message = _tail(folder.termination_message_file(attempt), MOST)
+    if message or succeeded or spec.get("terminationMessagePolicy") != "FallbackToLogsOnError":
+        return message
     lines = _tail(folder.attempt(attempt) / LOG, 2 * MOST).splitlines()[-MOST_LINES:]
     # A line of the log is: time, stream, whole or partial, text.
     texts = [line.split(" ", 3)[3] for line in lines if line.count(" ") >= 3]

@@ -6,11 +6,10 @@
             os.stat(entry.name, dir_fd=entry.folder, follow_symlinks=False)
         remove_tree(top, "scratch")
 
-A path means something else as soon as somebody exchanges one of its directories for a link; a handle stays
-what it was. A process that acts with more rights than those who write a directory therefore opens it once,
-and goes on from that handle a name at a time. No link is followed unless it is asked for, and then only to
-what lies beneath the handle. The kernel checks it (``openat2``, Linux 5.6); on kernels that lack the call
-each name is opened by itself.
+A path changes its meaning when one of its directories is replaced by a link; a handle doesn't. So a
+process with more rights than those who write a directory opens it once, and then goes one name at a time.
+Links are followed only on request, and only to targets beneath the handle. The kernel checks it (``openat2``,
+Linux 5.6); without that call each name is opened by itself. All functions raise OSError.
 
 Trees may be deep: a walk holds at most ``HELD`` directories open, and does not recurse.
 """
@@ -24,7 +23,7 @@ import stat
 import sys
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import BinaryIO, Final, NamedTuple
@@ -32,16 +31,15 @@ from typing import BinaryIO, Final, NamedTuple
 from pilothouse.node.files.walk_limits import Meter, WalkLimit
 
 HELD: Final = 64
-"""Directories that a walk keeps open; deeper ones are found again by ``..``, and compared with what they
-were.
-"""
+"""Directories that a walk keeps open; deeper ones are reopened by ``..`` and compared with what they were."""
 DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 ANY: Final = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
-"""A handle on whatever is there, a link itself included: it can be looked at and changed, but not read."""
+"""A handle on anything, a link itself included, that can be inspected and changed, but not read."""
 
 LISTED: Final = stat.S_IRUSR | stat.S_IXUSR
+"""The owner's rights to list a directory."""
 CHANGED: Final = stat.S_IRWXU
-"""Rights of an owner: to list a directory and what is in it; and to remove that."""
+"""The owner's rights to remove what is in a directory."""
 
 _OPENAT2: Final = 437
 _NO_XDEV: Final = 0x01
@@ -57,62 +55,61 @@ _RETRIES: Final = 64
 _PASSES: Final = 16
 _ENDLESS: Final = WalkLimit(depth=sys.maxsize, entries=sys.maxsize)
 _SHOWN: Final = 8
-"""Folders of a path that an error names."""
+"""Directories of a path that an error names."""
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.syscall.restype = ctypes.c_long
 
 
 class DirectoryEntry(NamedTuple):
-    """Something in a directory, as a walk comes by it."""
+    """An entry of a directory, as a walk yields it."""
 
     folder: int
-    """A handle on its directory, which is good until the walk goes on."""
+    """A handle on its directory, valid until the walk goes on."""
     name: str
     is_directory: bool
 
 
 @contextmanager
-def open_walked(path: Path, rights: int = 0) -> Iterator[int]:
-    """A handle on a directory that others may have closed, in one that nobody else can change; it gets the rights
-    that a ``walk`` gives. Raises OSError.
-    """
+def closing_handle(handle: int) -> Iterator[int]:
+    """The handle, closed at the end."""
+    try:
+        yield handle
+    finally:
+        os.close(handle)
+
+
+def open_walked(path: Path, rights: int = 0) -> AbstractContextManager[int]:
+    """A handle on a directory that others may have closed; it gets the rights that ``walk`` gives."""
     with open_directory(path.parent, follow=True) as above:
-        handle = _entered(above, path.name, same_mount=False, rights=rights)
-    try:
-        yield handle
-    finally:
-        os.close(handle)
+        return closing_handle(_entered(above, path.name, same_mount=False, rights=rights))
 
 
-@contextmanager
-def open_directory(path: Path, *, follow: bool = False) -> Iterator[int]:
-    """A handle on a directory whose parents nobody else can change.
-
-    ``follow``: it may be a link itself. Raises OSError.
-    """
-    handle = os.open(path, DIRECTORY & ~os.O_NOFOLLOW if follow else DIRECTORY)
-    try:
-        yield handle
-    finally:
-        os.close(handle)
+def open_directory(path: Path, *, follow: bool = False) -> AbstractContextManager[int]:
+    """A handle on a directory whose parents only we can change. ``follow``: it may be a link itself."""
+    return closing_handle(os.open(path, DIRECTORY & ~os.O_NOFOLLOW if follow else DIRECTORY))
 
 
 def open_beneath(
     folder: int, path: str, flags: int, mode: int = 0, *, follow: bool = False, same_mount: bool = False
 ) -> int:
-    """Open a relative path that leads nowhere but beneath a directory; returns the handle.
+    """Open a relative path beneath a directory.
 
-    ``follow``: links that stay beneath it are followed, except the last name if ``flags`` has ``O_NOFOLLOW``.
-    ``same_mount``: nothing that is mounted there is entered. Raises OSError: ELOOP for a link, EXDEV for what
-    leads out or is mounted.
+    ``follow``: follow links that stay beneath it, except the last name if ``flags`` has ``O_NOFOLLOW``.
+    ``same_mount``: enter no mounts. Raises OSError: ELOOP for a link, EXDEV for what leads out or is mounted.
     """
     if _has_openat2():
-        resolve = (
-            _BENEATH | _NO_MAGICLINKS | (0 if follow else _NO_SYMLINKS) | (_NO_XDEV if same_mount else 0)
-        )
+        links = 0 if follow else _NO_SYMLINKS
+        resolve = _BENEATH | _NO_MAGICLINKS | links | (_NO_XDEV if same_mount else 0)
         return _openat2(folder, path, flags, mode, resolve)
     return open_by_steps(folder, path, flags, mode, follow=follow, same_mount=same_mount)
+
+
+def opened_beneath(
+    folder: int, path: str, flags: int, *, follow: bool = False
+) -> AbstractContextManager[int]:
+    """``open_beneath``, closed at the end."""
+    return closing_handle(open_beneath(folder, path, flags, follow=follow))
 
 
 def open_by_steps(
@@ -156,10 +153,7 @@ def open_by_steps(
 
 
 def open_regular(path: Path) -> BinaryIO:
-    """A file to be read.
-
-    What is not a regular file is refused, and not waited for: a pipe, a device, a link. Raises OSError.
-    """
+    """Open a regular file for reading. Pipes, devices and links are refused at once."""
     handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     return _regular(handle, str(path))
 
@@ -170,7 +164,7 @@ def open_regular_beneath(folder: int, path: str) -> BinaryIO:
 
 
 def make_directories(folder: int, names: Iterable[str], mode: int = 0o777) -> int:
-    """A handle on a directory beneath another; those that are missing are made. Raises OSError."""
+    """A handle on a directory beneath another; missing ones are created."""
     handle = os.dup(folder)
     try:
         for name in names:
@@ -186,9 +180,7 @@ def make_directories(folder: int, names: Iterable[str], mode: int = 0o777) -> in
 
 
 def make_directory(path: Path, mode: int, *, own: bool = False) -> None:
-    """Have a directory with exactly these rights, in one that nobody else can change; its parents are made
-    too. ``own``: it must be our user's. Raises OSError.
-    """
+    """Create a directory with exactly this mode, and its parents. ``own``: as in ``set_mode``."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with suppress(FileExistsError):
         os.mkdir(path, 0o700)
@@ -196,9 +188,7 @@ def make_directory(path: Path, mode: int, *, own: bool = False) -> None:
 
 
 def set_mode(path: Path, mode: int, *, own: bool = False) -> None:
-    """Change the rights of a directory, and not of what a link in its place leads to. ``own``: it must be our user's,
-    since another owner could change them back. Raises OSError.
-    """
+    """Change the mode of a directory. ``own``: it must be ours; another owner could change it back."""
     with open_directory(path) as handle:
         owner = os.fstat(handle).st_uid
         if own and owner != os.geteuid():
@@ -209,21 +199,14 @@ def set_mode(path: Path, mode: int, *, own: bool = False) -> None:
 
 
 def change_owner(handle: int, uid: int, gid: int) -> None:
-    """Of what a handle is on, whatever it is; -1 leaves one as it is. Raises OSError."""
-    if (
-        _libc.fchownat(
-            handle, b"", ctypes.c_uint(uid & 0xFFFFFFFF), ctypes.c_uint(gid & 0xFFFFFFFF), _EMPTY_PATH
-        )
-        < 0
-    ):
+    """Change the owner of what a handle is on; -1 leaves an id as it is."""
+    ids = ctypes.c_uint(uid & 0xFFFFFFFF), ctypes.c_uint(gid & 0xFFFFFFFF)
+    if _libc.fchownat(handle, b"", *ids, _EMPTY_PATH) < 0:
         raise _error(ctypes.get_errno())
 
 
 def change_mode(handle: int, mode: int) -> None:
-    """Of what a handle is on, which is no link.
-
-    Handles that can't be read have no ``fchmod``. Raises OSError.
-    """
+    """Change the mode of what a handle is on, which is no link. Handles of ``ANY`` have no ``fchmod``."""
     os.chmod(f"/proc/self/fd/{handle}", mode)
 
 
@@ -235,11 +218,11 @@ def walk(
     meter: Meter | None = None,
     onerror: Callable[[OSError], None] | None = None,
 ) -> Generator[DirectoryEntry, None, None]:
-    """Everything beneath a directory, each directory after what is in it, the directory itself not at all.
+    """Everything beneath a directory, each directory after its content; not the directory itself.
 
-    What goes or comes meanwhile may be missing. ``rights``: directories whose owner lacks one of these get it
-    (``LISTED``, ``CHANGED``). ``onerror`` is told of a directory that can't be entered, which is passed
-    over then; without it the walk raises OSError. Raises WalkTooLong beyond the limit of the ``meter``.
+    Entries that change meanwhile may be missing. ``rights``: directories whose owner lacks some of them get
+    them (``LISTED``, ``CHANGED``). ``onerror`` is called for a directory that can't be entered, which is
+    skipped; without it the walk raises OSError. Raises WalkTooLong beyond the limit of the ``meter``.
     """
     meter = meter or Meter(_ENDLESS)
     levels = [_Level("", os.dup(top), meter)]
@@ -258,10 +241,10 @@ def walk(
                         yield DirectoryEntry(level.handle, name, False)
                         continue
                     path = "/".join([*(one.name for one in levels[1:][-_SHOWN:]), name])
-                    told = _error(problem.errno or errno.EIO, path)
+                    error = _error(problem.errno or errno.EIO, path)
                     if onerror is None:
-                        raise told from None
-                    onerror(told)
+                        raise error from None
+                    onerror(error)
                     continue
                 if len(levels) > HELD:
                     level.close()
@@ -278,7 +261,7 @@ def walk(
                 yield DirectoryEntry(levels[-1].handle, level.name, True)
                 continue
             level.close()
-            # Somebody moves directories about. What is left of this branch is passed over.
+            # Directories are being moved: skip the rest of this branch.
             while levels[-1].handle < 0:
                 levels.pop()
     finally:
@@ -287,12 +270,10 @@ def walk(
 
 
 def remove_tree(folder: int, name: str) -> None:
-    """Remove what has a name in a directory, and all beneath it.
+    """Remove an entry of a directory, and all beneath it. Links are removed, never followed.
 
-    Links are removed, never followed; mounts are left alone.
-
-    Does nothing if there is nothing. Raises OSError: EBUSY if something is mounted there, ENOTEMPTY if
-    somebody goes on writing.
+    Does nothing if there is none. Raises OSError: EBUSY if something is mounted there, ENOTEMPTY if it keeps
+    being written.
     """
     for _ in range(_PASSES):
         try:
@@ -337,7 +318,7 @@ class _Level:
                     yield DirectoryEntry(self.handle, entry.name, False)
 
     def found_above(self, below: _Level) -> bool:
-        """Have this directory open again; False if it is not the one above any more."""
+        """Reopen this directory from one below; False if it is no longer its parent."""
         if self.handle >= 0:
             return True
         try:
@@ -363,11 +344,10 @@ def _entered(folder: int, name: str, *, same_mount: bool, rights: int) -> int:
     except PermissionError:
         if not rights:
             raise
-        closed = open_beneath(folder, name, ANY | os.O_DIRECTORY, same_mount=same_mount)
-        try:
+        with closing_handle(
+            open_beneath(folder, name, ANY | os.O_DIRECTORY, same_mount=same_mount)
+        ) as closed:
             change_mode(closed, stat.S_IMODE(os.fstat(closed).st_mode) | rights)
-        finally:
-            os.close(closed)
         return open_beneath(folder, name, DIRECTORY, same_mount=same_mount)
     mode = os.fstat(handle).st_mode
     if mode & rights != rights:
@@ -419,15 +399,13 @@ def _names(path: str) -> list[str]:
 
 
 def _mount_id(handle: int) -> str:
-    """Which mount a handle is in: what is mounted from the same filesystem has the same device, but not the
-    same id.
-    """
+    """The mount that a handle is in. Bind mounts of one filesystem share a device, but not this id."""
     lines = Path(f"/proc/self/fdinfo/{handle}").read_text().splitlines()
     return next(line for line in lines if line.startswith("mnt_id:"))
 
 
 def _link(folder: int, name: str) -> str | None:
-    """Where a link leads; None for what is no link."""
+    """The target of a link; None for anything else."""
     try:
         return os.readlink(name, dir_fd=folder)
     except OSError as problem:

@@ -1,10 +1,10 @@
 """Removes directories of pods in background threads.
 
     removal = DirectoryRemoval()
-    await removal.remove(folder)           # returns when nothing is left of it; the loop goes on meanwhile
+    await removal.remove(folder)           # returns when nothing is left of it
 
-A pod decides how many files it leaves behind: a million of them take minutes, in which other pods are probed and entered as ever.
-An agent that ends does not wait for it: the next one removes what is left.
+A pod may leave a million files, which takes minutes to remove. An agent that exits does not wait: the next
+one goes on.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ _THREADS: Final = 8
 
 
 class DirectoryRemoval:
-    """``node.parts.Removal``."""
+    """Implements ``interfaces.DirectoryRemover``."""
 
     def __init__(self) -> None:
         self._threads = DaemonThreads("removing folders", _THREADS)
 
     async def remove(self, folder: Path) -> None:
-        """Does nothing if there is no such folder. Raises OSError."""
+        """Does nothing if the directory is missing. Raises OSError."""
         await self._threads.run(lambda: remove(folder))

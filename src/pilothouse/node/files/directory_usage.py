@@ -1,10 +1,10 @@
 """Measures the disk usage of a directory.
 
     measure_disk_usage(folder)               # DirectoryUsage(size=1_052_672, files=12)
-    measure_disk_usage(folder).unmeasured    # "" or why there may be more: "more than 500000 files and folders"
+    measure_disk_usage(folder).unmeasured    # "" or why there may be more: "more than 500000 files …"
 
-Whoever writes the files may want them not to be counted. A tree is looked at up to a limit of depth, entries and time, and a folder that
-its owner has closed is opened, where the agent is the owner. What remains uncounted is said, so that it doesn't count as nothing.
+The owner of the files may try to hide them, so a closed directory is opened where the agent is its owner, and
+the result says what the limits of depth, entries and time left unmeasured.
 """
 
 from __future__ import annotations
@@ -20,12 +20,10 @@ from pilothouse.node.files.directory_handles import LISTED, open_walked, walk
 from pilothouse.node.files.walk_limits import Meter, WalkLimit, WalkTooLong
 
 MEASURED: Final = WalkLimit(depth=4096, entries=500_000, seconds=60.0)
-"""What a pod may keep beside its claims and have it counted."""
+"""The limit for a pod's files outside of its claims."""
 
 
 class DirectoryUsage(msgspec.Struct, frozen=True):
-    """Of some files and folders."""
-
     size: int
     """Bytes."""
     files: int
@@ -33,7 +31,7 @@ class DirectoryUsage(msgspec.Struct, frozen=True):
     unmeasured: str = ""
     """Why it may be more; empty if it isn't."""
     timed_out: bool = False
-    """Whether time is why: with a disk that has less to do it may be measured."""
+    """Whether the time limit is why: on a less busy disk it may be measured."""
 
     def __add__(self, other: DirectoryUsage) -> DirectoryUsage:
         return DirectoryUsage(
@@ -45,14 +43,11 @@ class DirectoryUsage(msgspec.Struct, frozen=True):
 
 
 def measure_disk_usage(folder: Path, meter: Meter | None = None) -> DirectoryUsage:
-    """Of the files of a folder, within its filesystem. What goes meanwhile counts no more. Raises OSError.
-
-    ``meter``: of several folders that have a limit together.
-    """
+    """The usage of a directory, within its filesystem. ``meter``: a shared limit. Raises OSError."""
     meter = meter or Meter(MEASURED)
     size, files, unmeasured, timed_out = 0, 0, "", False
 
-    def pass_over(problem: OSError) -> None:
+    def skip(problem: OSError) -> None:
         nonlocal unmeasured
         if problem.errno in (errno.EACCES, errno.EPERM):
             unmeasured = _closed(problem)
@@ -60,11 +55,11 @@ def measure_disk_usage(folder: Path, meter: Meter | None = None) -> DirectoryUsa
             raise problem
 
     try:
-        # Root may list everything. For others, the modes that a pod of the same user sets are in the way.
+        # Root may list everything. Others are stopped by modes that a pod of the same user sets.
         rights = 0 if os.geteuid() == 0 else LISTED
         with open_walked(folder, rights) as top:
             device = os.fstat(top).st_dev
-            for entry in walk(top, same_mount=True, rights=rights, meter=meter, onerror=pass_over):
+            for entry in walk(top, same_mount=True, rights=rights, meter=meter, onerror=skip):
                 try:
                     found = os.stat(entry.name, dir_fd=entry.folder, follow_symlinks=False)
                 except FileNotFoundError:

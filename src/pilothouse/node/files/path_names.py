@@ -3,8 +3,8 @@
     bad_names(pod)                  # ["spec.volumes[0].name: …"], or [] for a valid pod
     component("web")                # "web"; ValueError for "../etc"
 
-An API server admits only valid names. But the agent may be root, and the API server need not be: an attacker who controls the API server
-must not be able to name files outside the pods' directories.
+The API server admits only valid names, but an attacker who controls it must not name files outside the pods'
+directories: the agent may be root.
 """
 
 from __future__ import annotations

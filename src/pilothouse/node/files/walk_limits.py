@@ -4,8 +4,7 @@
     meter.entry()                      # for each entry of a directory; raises WalkTooLong beyond the limit
     meter.level(12)                    # for each directory that is entered
 
-A pod can change its files during the walk: rename directories so that the walk meets them again, or move those that it has left
-below the one that it is in. Such a tree has no end, however small it is.
+A pod that moves directories during the walk can make even a small tree endless.
 """
 
 from __future__ import annotations
@@ -20,15 +19,13 @@ _ENTRIES_PER_LOOK: Final = 256
 
 
 class WalkLimit(msgspec.Struct, frozen=True, kw_only=True):
-    """How deep, how many entries in all, how long."""
-
     depth: int
     entries: int
     seconds: float = math.inf
 
 
 class WalkTooLong(Exception):
-    """A limit is reached; the message says which. ``timed_out``: the walk was slow, perhaps because the machine is busy."""
+    """A limit is reached. ``timed_out``: the walk was slow, perhaps as the machine is busy."""
 
     def __init__(self, message: str, *, timed_out: bool = False) -> None:
         super().__init__(message)

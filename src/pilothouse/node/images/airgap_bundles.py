@@ -2,19 +2,14 @@
 
     write_bundle(Path("images.tar.gz"), ["redis:7.2", "postgres:15"], library)
     for name, record in import_bundle(Path("images.tar.gz"), elsewhere):
-        print(name, "brought" if record else "was here")
+        print(name, "imported" if record else "exists")
 
-A bundle is a tar archive. ``index.json`` comes first: each image's name, digest, and what is said of its program. The files follow in
-the order of the index, each image's below a folder with its name:
+A bundle is a tar archive: ``index.json`` with the name, digest and manifest of each image, then the files of
+each below a directory with its quoted name (``redis%3A7.2/bin/redis-server``). The digest covers the names
+and contents of the files; it is computed again from what was unpacked, since a pod that asks for a digest
+must get nothing else. The same images make the same bundle to the byte, given the same zlib.
 
-    index.json
-    redis%3A7.2/bin/redis-server
-
-The digest is that of the files' names and contents, as of a folder that is imported. It is taken again from what came onto the disk, and that is the
-image's digest from then on: the digest of an archive that the image once came in could not be checked here, and a pod that
-asks for a digest must get nothing else. With the same zlib, the same images make the same bundle to the byte.
-
-An image is there as a whole or not at all; those before it stay, and are passed over when the bundle is brought once more.
+Each image is imported as a whole or not at all; those before it stay, and are skipped at the next import.
 """
 
 from __future__ import annotations
@@ -53,39 +48,32 @@ _TYPES: Final = {"file": tarfile.REGTYPE, "folder": tarfile.DIRTYPE, "symlink": 
 
 
 class BundledImage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """An image, as the index has it."""
-
     name: str
     digest: str
     manifest: ImageManifest
 
     @property
     def folder(self) -> str:
-        """Where its files are in the bundle."""
+        """The directory of its files in the bundle."""
         return quote(self.name, safe="")
 
 
 class BundleIndex(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What is in a bundle."""
-
     version: Literal[1]
     images: tuple[BundledImage, ...]
 
 
 def write_bundle(target: Path, names: Sequence[str], library: ImageStore) -> BundleIndex:
-    """Write images of the library into one file, which is there when all of it is.
-
-    Raises ImageStoreError, ImageReferenceError, ImageMissing, or OSError.
-    """
+    """Write images into one file, atomically. Raises ImageStoreError, ImageReferenceError, OSError."""
     draft = target.with_name(f".{target.name}.{os.getpid()}")
     try:
-        with library.turn(), draft.open("wb") as out:
+        with library.locked(), draft.open("wb") as out:
             roots = _roots(names, library)
             index = BundleIndex(
                 1,
                 tuple(BundledImage(each.name, folder_digest(root), each.manifest) for each, root in roots),
             )
-            # Neither time nor name of the file in its head.
+            # Neither time nor file name in the gzip header.
             with (
                 gzip.GzipFile("", "wb", 6, out, mtime=0) as packed,
                 tarfile.open(fileobj=packed, mode="w", format=tarfile.GNU_FORMAT) as archive,
@@ -106,10 +94,11 @@ def write_bundle(target: Path, names: Sequence[str], library: ImageStore) -> Bun
 def import_bundle(
     source: Path, library: ImageStore, *, replace: bool = False
 ) -> Iterator[tuple[str, ImageRecord | None]]:
-    """Take in the images of a bundle, one after the other; with each name comes its record, or None if it was here already.
+    """Import the images of a bundle one by one; yields each name and its record, or None if it was there
+    already.
 
-    What is here under the same name with other files or another manifest stays, and nothing at all is taken in, unless ``replace``.
-    Raises ImageStoreError, UnpackError, ImageMissing, or OSError.
+    If another image has one of the names, nothing is imported, unless ``replace``. Raises ImageStoreError,
+    UnpackError, ImageMissing, or OSError.
     """
     if not source.is_file():
         raise ImageStoreError(f"{source} is not a file")
@@ -117,20 +106,19 @@ def import_bundle(
         with open_tar(source) as archive:
             entries = tar_entries(archive)
             index = _read_index(next(entries, None))
-            here = {each.name for each in index.images if _is_here(each, library, replace=replace)}
+            existing = {each.name for each in index.images if _exists(each, library, replace=replace)}
             groups = groupby(entries, _top)
             for listed in index.images:
                 top, files = next(groups, ("", iter(())))
                 if top != listed.folder:
                     found = f"{top!r} is" if top else "it ends"
-                    raise UnpackError(
-                        f"{found} where the files of {listed.name} should be, in {listed.folder}"
-                    )
-                if listed.name in here:
-                    _pass_over(listed, files, library.limits)
+                    where = f"where the files of {listed.name} should be, in {listed.folder}"
+                    raise UnpackError(f"{found} {where}")
+                if listed.name in existing:
+                    _skip(listed, files, library.limits)
                     yield listed.name, None
                 else:
-                    yield listed.name, _take(listed, files, library)
+                    yield listed.name, _import_image(listed, files, library)
             if (more := next(groups, None)) is not None:
                 raise UnpackError(f"{more[0]!r} is in it, but not in its index")
     except DAMAGED as problem:
@@ -151,7 +139,7 @@ def _roots(names: Sequence[str], library: ImageStore) -> list[tuple[ImageRecord,
 
 
 def _member(path: str, size: int = 0) -> tarfile.TarInfo:
-    """Without owner and time: they are those of the machine that packs, and nobody's where it is unpacked."""
+    """Without owner and time, which would be those of the packing machine."""
     member = tarfile.TarInfo(path)
     member.size = size
     return member
@@ -159,9 +147,8 @@ def _member(path: str, size: int = 0) -> tarfile.TarInfo:
 
 def _add(archive: tarfile.TarFile, listed: BundledImage, root: Path, entry: ArchiveEntry) -> None:
     if entry.kind not in _TYPES:
-        raise ImageStoreError(
-            f"{root / entry.path} is {entry.kind}; an image has files, folders and links alone"
-        )
+        what = f"{root / entry.path} is {entry.kind}"
+        raise ImageStoreError(f"{what}; an image has files, folders and links alone")
     member = _member(f"{listed.folder}/{entry.path}")
     member.type, member.mode, member.linkname = _TYPES[entry.kind], entry.mode & 0o777, entry.link
     if entry.content is None:
@@ -178,9 +165,8 @@ def _top(entry: ArchiveEntry) -> str:
 
 def _read_index(first: ArchiveEntry | None) -> BundleIndex:
     if first is None or first.path != INDEX or first.content is None:
-        raise UnpackError(
-            f"it does not begin with {INDEX}, as bundles do. A single image: pilothouse image import NAME:TAG FILE"
-        )
+        hint = "as bundles do. A single image: pilothouse image import NAME:TAG FILE"
+        raise UnpackError(f"it does not begin with {INDEX}, {hint}")
     with first.content() as file:
         content = file.read(_LONGEST_INDEX + 1)
     if len(content) > _LONGEST_INDEX:
@@ -203,19 +189,17 @@ def _read_index(first: ArchiveEntry | None) -> BundleIndex:
     return index
 
 
-def _is_here(listed: BundledImage, library: ImageStore, *, replace: bool) -> bool:
+def _exists(listed: BundledImage, library: ImageStore, *, replace: bool) -> bool:
     """Whether the library has the image. Raises ImageStoreError if it has another one of this name."""
     record = next((each for each in library.list() if each.name == listed.name), None)
-    if record is None:
-        return False
-    if replace and record.digest != listed.digest:
+    if record is None or (replace and record.digest != listed.digest):
         return False
     root = library.resolve(listed.name).root
     assert root is not None  # It is no program of the host.
-    # What came in an archive has the digest of that: then the files tell.
+    # The record of an image that came in an archive has the archive's digest: compare the files.
     same_files = record.digest == listed.digest or folder_digest(root) == listed.digest
-    said = settled(listed.manifest, parse_image_reference(listed.name), os.listdir(root))
-    if same_files and record.manifest == said:
+    manifest = settled(listed.manifest, parse_image_reference(listed.name), os.listdir(root))
+    if same_files and record.manifest == manifest:
         return True
     if replace:
         return False
@@ -229,13 +213,13 @@ def _is_here(listed: BundledImage, library: ImageStore, *, replace: bool) -> boo
     )
 
 
-def _pass_over(listed: BundledImage, files: Iterator[ArchiveEntry], limits: UnpackLimits) -> None:
+def _skip(listed: BundledImage, files: Iterator[ArchiveEntry], limits: UnpackLimits) -> None:
     for number, _ in enumerate(files):
         if number >= limits.entries:
             raise UnpackError(f"{listed.name}: it has more than {limits.entries} entries")
 
 
-def _take(listed: BundledImage, files: Iterator[ArchiveEntry], library: ImageStore) -> ImageRecord:
+def _import_image(listed: BundledImage, files: Iterator[ArchiveEntry], library: ImageStore) -> ImageRecord:
     def fill(incoming: Path) -> tuple[Unpacked, ImageManifest]:
         unpacked = unpack_entries(files, incoming, library.limits, strip=1)
         if unpacked.digest != listed.digest:

@@ -6,10 +6,9 @@
         archive.finish(limit)
     with open_zip(source) as archive: ...
 
-An archive of a megabyte can hold a gigabyte of zeros, in its files and in its heads alike. Files are passed
-on piece by piece, and their sizes are the caller's to limit. Heads are read into memory as a whole, by
-Python's ``tarfile`` and ``zipfile``: here they get so many bytes for each entry, or for the directory of a
-zip, and no more. A compression that wants more memory than ``MOST_FOR_UNPACKING`` is refused.
+An archive of a megabyte can hold a gigabyte of zeros. File contents are streamed, and the caller limits their
+size. Headers, which ``tarfile`` and ``zipfile`` read as a whole, are limited here, as is the memory of
+decompressors.
 """
 
 from __future__ import annotations
@@ -27,18 +26,18 @@ from pathlib import Path
 from typing import IO, Any, Final, Self
 
 MOST_OF_HEAD: Final = 1 << 20
-"""Bytes of the heads of one entry, with its long names and extended attributes."""
+"""Bytes of the headers of one entry, with its long names and extended attributes."""
 MOST_OF_ZIP_DIRECTORY: Final = 16 << 20
 MOST_FOR_UNPACKING: Final = 128 << 20
-"""Bytes of memory that a decompressor may take; ``xz -9`` needs 65 MiB."""
+"""Bytes of memory that a decompressor may use; ``xz -9`` needs 65 MiB."""
 _MOST_GLOBALS: Final = 64
-"""Attributes for all entries that follow: they are kept to the end."""
+"""Attributes for all entries that follow, which stay in memory to the end."""
 _CHUNK: Final = 64 << 10
 _SKIPPED: Final = 1 << 20
 
 
 class BoundedReader:
-    """A file from which no more may be read than was said, until something else is."""
+    """A file from which a limited number of bytes may be read, until the limit is changed."""
 
     def __init__(self, file: IO[bytes], most: int, what: str) -> None:
         self._file = file
@@ -46,7 +45,7 @@ class BoundedReader:
         self._what = what
 
     def allow(self, most: int | None, what: str = "") -> None:
-        """From here on; None for as much as there is."""
+        """Set the limit; None for no limit."""
         self._left, self._what = most, what
 
     def read(self, size: int = -1) -> bytes:
@@ -74,14 +73,12 @@ class BoundedReader:
 
 
 class Tar:
-    """A tar archive, read from its beginning to its end."""
-
     def __init__(self, file: IO[bytes]) -> None:
         self._reader = BoundedReader(file, MOST_OF_HEAD, _HEAD_TOO_LARGE)
         self._archive = tarfile.TarFile(fileobj=self._reader, tarinfo=_Header)  # type: ignore[arg-type]
 
     def members(self) -> Iterator[tarfile.TarInfo]:
-        """Its entries in their order. Raises tarfile.ReadError."""
+        """The entries in order. Raises tarfile.ReadError."""
         while True:
             self._reader.allow(MOST_OF_HEAD, _HEAD_TOO_LARGE)
             member = self._archive.next()
@@ -94,17 +91,13 @@ class Tar:
             yield member
 
     def extract(self, member: tarfile.TarInfo) -> IO[bytes]:
-        """The content of a file, to be read before the next member is."""
+        """The content of a file, to be read before the next member."""
         found = self._archive.extractfile(member)
         assert found is not None  # It is a file.
         return found
 
     def finish(self, most: int) -> None:
-        """Read what follows the last entry, nothing but padding: with its end, what was packed is compared
-        with its checksum.
-
-        Raises tarfile.ReadError.
-        """
+        """Read the padding at the end, where checksums are compared. Raises tarfile.ReadError."""
         left = most + tarfile.RECORDSIZE
         while chunk := self._reader.read(_SKIPPED):
             left -= len(chunk)
@@ -114,10 +107,7 @@ class Tar:
 
 @contextmanager
 def open_tar(source: Path) -> Iterator[Tar]:
-    """Compressed by gzip, bzip2, xz, or not at all; by zstd where Python knows it.
-
-    Raises what is damaged, and OSError.
-    """
+    """Plain, gzip, bzip2, xz, or zstd where Python has it. Raises ``unpacking.DAMAGED`` and OSError."""
     with source.open("rb") as file:
         start = file.read(6)
         file.seek(0)
@@ -140,7 +130,7 @@ def open_zip(source: Path) -> Iterator[zipfile.ZipFile]:
         with zipfile.ZipFile(reader) as archive:
             reader.allow(None)
             for info in archive.infolist():
-                # Others are unpacked by blocks of any size, or want as much memory as they like.
+                # Other methods decompress blocks of any size, or use any amount of memory.
                 if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
                     raise zipfile.BadZipFile(
                         f"{info.filename[:80]} is compressed by another method than deflate"
@@ -152,16 +142,12 @@ _HEAD_TOO_LARGE: Final = f"the head of an entry has more than {MOST_OF_HEAD} byt
 
 
 class _Header(tarfile.TarInfo):
-    """A header that is cut off or broken is an error.
-
-    Python takes one in the middle of an archive for the archive's end, and all that would have followed would
-    be missing without a word.
-    """
+    """A damaged header is an error. Python takes it for the archive's end, and drops what follows."""
 
     @classmethod
     def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
         if len(buf) == tarfile.BLOCKSIZE and not any(buf):
-            return super().frombuf(buf, encoding, errors)  # The mark of the end, told by its own error.
+            return super().frombuf(buf, encoding, errors)  # The end mark, which raises its own error.
         try:
             return super().frombuf(buf, encoding, errors)
         except tarfile.HeaderError as problem:
@@ -171,10 +157,7 @@ class _Header(tarfile.TarInfo):
 
 
 class _XzReader(io.RawIOBase):
-    """A file that is packed by xz, read forward.
-
-    Unlike ``lzma.LZMAFile`` it limits the memory that unpacking takes.
-    """
+    """A file packed by xz, read forward. Unlike ``lzma.LZMAFile`` it limits its memory."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file

@@ -2,10 +2,10 @@
 
     parse_image_reference("quay.io/team/redis:7.2")         # name "quay.io/team/redis", tag "7.2"
     parse_image_reference("redis")                          # tag "latest"
-    parse_image_reference("quay.io/team/redis:7.2").short   # "redis:7.2": what is looked for if there is no such image in full
+    parse_image_reference("quay.io/team/redis:7.2").short   # "redis:7.2": tried if the full name is not found
     host_program("host/redis-server")                       # "redis-server"
 
-A digest (``@sha256:…``) pins the content: an image of the right name and another content is not the one that was asked for.
+A digest (``@sha256:…``) pins the content.
 """
 
 from __future__ import annotations
@@ -29,15 +29,12 @@ class ImageReferenceError(ValueError):
 
 
 class ImageReference(msgspec.Struct, frozen=True):
-    """The name of an image, in parts."""
-
     name: str
     tag: str
     digest: str = ""
 
     @property
     def full(self) -> str:
-        """Name and tag."""
         return f"{self.name}:{self.tag}"
 
     @property
@@ -65,10 +62,7 @@ def parse_image_reference(text: str) -> ImageReference:
 
 
 def host_program(text: str) -> str | None:
-    """The program of the host that a reference names: its name, or its path without the first slash; None if it is of another kind.
-
-    A tag says nothing about a program of the host, and is left out.
-    """
+    """The host's program that a reference names, without the first slash of a path; None if none."""
     if not text.startswith(_HOST):
         return None
     program, colon, tag = text.removeprefix(_HOST).rpartition(":")

@@ -5,13 +5,13 @@
     images.resolve("docker.io/library/redis:7.2").root
     images.resolve("host/redis-server").entrypoint      # ("/usr/bin/redis-server",)
 
-    names/redis%3A7.2.json          which bundle has the name, and what was imported
+    names/redis%3A7.2.json          the record of an image, and its bundle
     bundles/<id>/                   the files
-    incoming/<id>/                  an import that is not finished, or never was
+    incoming/<id>/                  an unfinished import
 
-An image is there from the moment when its name is written, and that is the last thing that is written: an import that ends half-way leaves
-nothing but waste, which the next one takes away. A name that is imported again means the new files at once; the old ones go as soon as
-no running container has them mounted. Those who change something take turns (a lock on the folder); those who read need none.
+The record is written last, so an interrupted import leaves only waste, which the next one removes. Importing
+a name again replaces it at once; the old files go when no running container has them mounted. Writers hold a
+lock on the directory; readers need none.
 """
 
 from __future__ import annotations
@@ -37,7 +37,6 @@ from pilothouse.node.files.directory_handles import open_directory, open_regular
 from pilothouse.node.images.image_manifest import (
     MANIFEST,
     ImageManifest,
-    ImportedImage,
     ManifestError,
     read_manifest,
     settled,
@@ -50,25 +49,21 @@ from pilothouse.node.images.image_references import (
 )
 from pilothouse.node.images.image_users import describe_users
 from pilothouse.node.images.unpacking import Unpacked, UnpackLimits, unpack
-from pilothouse.node.interfaces import ImageMissing, StoredImage
+from pilothouse.node.interfaces import Image, ImageMissing, StoredImage
 from pilothouse.supervise.shim.rootfs import PROGRAMS
 
 _USUAL: Final = Path("/var/lib/pilothouse")
-STRIPPING: Final = "(with --strip-components 1 if all of the archive is in one folder)"
 _LONGEST_MANIFEST: Final = 1 << 20
 _SEARCHED: Final = f"{PATH}:{OWN_PROGRAMS}"
-
 
 log = logging.getLogger(__name__)
 
 
 class ImageStoreError(Exception):
-    """An image that can't be taken in or thrown out."""
+    """An image can't be imported or removed."""
 
 
 class ImageRecord(msgspec.Struct, frozen=True, rename="camel"):
-    """What is written down of an image."""
-
     name: str
     bundle: str
     digest: str
@@ -79,19 +74,19 @@ class ImageRecord(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class ImageStore:
-    """The images in a folder: ``node.parts.Images``."""
+    """Implements ``interfaces.ImageSource``."""
 
     def __init__(
         self, folder: Path, clock: Clock, limits: UnpackLimits = UnpackLimits(), *, seen: Sequence[str] = ()
     ) -> None:
-        """``seen`` is what containers see of the machine beside its programs and libraries."""
+        """``seen``: paths of the machine that containers see beside its programs and libraries."""
         self._folder = folder
         self._seen = (*(f"/{name}" for name in PROGRAMS), *seen)
         self._clock = clock
         self.limits = limits
 
-    def resolve(self, text: str) -> ImportedImage:
-        """Raises ImageMissing, which says what would bring the image."""
+    def resolve(self, text: str) -> Image:
+        """Raises ImageMissing, whose message says how to import the image."""
         if (program := host_program(text)) is not None:
             return self._of_host(text, program)
         try:
@@ -115,27 +110,29 @@ class ImageStore:
             f"image {text} is not on this node, and nodes do not pull images. Import it: {self._command(wanted)}"
         )
 
-    def _of_host(self, text: str, program: str) -> ImportedImage:
-        """What containers don't see is not looked for: whether it is there is nothing to pods."""
+    def _of_host(self, text: str, program: str) -> Image:
+        """Paths that containers don't see are not looked up: pods must not learn what is there."""
         if "/" not in program:
             path, where = shutil.which(program, path=_SEARCHED), f"there is none in {_SEARCHED}"
         else:
-            # Of a path with .. in it, what it leads to.
+            # Normalised first, since ``..`` could lead elsewhere.
             place = os.path.normpath(f"/{program}")
             is_seen = any(place == each or place.startswith(f"{each}/") for each in self._seen)
             path = shutil.which(place) if is_seen else None
-            where = f"containers see none at {place}: of the machine they see /usr and the like, and what the node's --expose-path names"
+            where = (
+                f"containers see none at {place}: of the machine they see /usr and the like, and what the "
+                "node's --expose-path names"
+            )
         if path is None:
             raise ImageMissing(f"image {text} is a program of the node, and {where}. Install it on the node.")
-        return ImportedImage(text, entrypoint=(path,))
+        return Image(text, entrypoint=(path,))
 
     def list(self) -> list[ImageRecord]:
-        """All of them, by name."""
         names = sorted((self._folder / "names").glob("*.json")) if self._folder.exists() else []
         return sorted(filter(None, map(self._read, names)), key=lambda record: record.name)
 
     def stored(self) -> Sequence[StoredImage]:
-        """All of them as a Node lists them, the largest first."""
+        """All images as a Node lists them, the largest first."""
         try:
             records = self.list()
         except ImageMissing as problem:
@@ -147,16 +144,16 @@ class ImageStore:
         ]
 
     def revision(self) -> int:
-        """Another one whenever an image has come, gone or been replaced: their names change in one folder."""
+        """Changes with every import and removal, as each renames or unlinks a file in ``names``."""
         try:
             return (self._folder / "names").stat().st_mtime_ns
         except OSError:
             return 0
 
     def import_(
-        self, text: str, source: Path, given: ImageManifest = ImageManifest(), *, strip: int = 0
+        self, text: str, source: Path, overrides: ImageManifest = ImageManifest(), *, strip: int = 0
     ) -> ImageRecord:
-        """Take in an archive or a folder under a name; what is ``given`` goes before what the archive says of itself.
+        """Import an archive or a directory under a name; ``overrides`` take precedence over its own manifest.
 
         Raises ImageStoreError, ImageReferenceError, UnpackError, ManifestError, or OSError.
         """
@@ -169,28 +166,26 @@ class ImageStore:
 
         def fill(incoming: Path) -> tuple[Unpacked, ImageManifest]:
             unpacked = unpack(source, incoming, self.limits, strip=strip)
-            return unpacked, given.over(_own(incoming))
+            return unpacked, overrides.over(_manifest_in(incoming))
 
         return self.add(wanted, fill)
 
     def add(
         self, wanted: ImageReference, fill: Callable[[Path], tuple[Unpacked, ImageManifest]]
     ) -> ImageRecord:
-        """Take in what ``fill`` puts into the empty folder that it is given, and what it says of it. If it raises, nothing is left."""
-        with self.turn():
+        """Import what ``fill`` puts into an empty directory. If it raises, nothing is left."""
+        with self.locked():
             self._sweep()
             incoming = self._folder / "incoming" / new_uid()
             incoming.mkdir(parents=True)
-            incoming.chmod(
-                0o755
-            )  # Whatever the umask: it is the image's top, and pods' users are others than ours.
+            incoming.chmod(0o755)  # Whatever the umask: pods' users are others than ours.
             try:
-                unpacked, said = fill(incoming)
-                manifest = settled(said, wanted, os.listdir(incoming))
+                unpacked, manifest = fill(incoming)
+                manifest = settled(manifest, wanted, os.listdir(incoming))
             except BaseException:
                 _remove(incoming)
                 raise
-            _synced(incoming)
+            _sync(incoming)
             bundle = self._folder / "bundles" / incoming.name
             bundle.parent.mkdir(exist_ok=True)
             incoming.rename(bundle)
@@ -208,9 +203,9 @@ class ImageStore:
             return record
 
     def remove(self, text: str) -> ImageRecord:
-        """Forget an image. Raises ImageStoreError if there is none of this name, or while a container has its files."""
+        """Remove an image. Raises ImageStoreError if it is missing or in use."""
         wanted = parse_image_reference(text)
-        with self.turn():
+        with self.locked():
             record = self._record(wanted.full)
             if record is None:
                 known = ", ".join(each.name for each in self.list()) or "none"
@@ -222,39 +217,29 @@ class ImageStore:
             return record
 
     @contextmanager
-    def turn(self) -> Iterator[None]:
-        """Lock the store."""
+    def locked(self) -> Iterator[None]:
         self._folder.mkdir(parents=True, exist_ok=True, mode=0o755)
         with (self._folder / ".lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
 
     def _command(self, wanted: ImageReference) -> str:
-        """What a person types to bring an image. Who has put the data elsewhere is reminded where."""
         data = self._folder.absolute().parent.parent
         where = f" --data {shlex.quote(str(data))}" if data != _USUAL else ""
-        return f"pilothouse image import {wanted.short} FILE.tar.gz{where} {STRIPPING}; the container then starts by itself"
+        command = f"pilothouse image import {wanted.short} FILE.tar.gz{where}"
+        hint = "(with --strip-components 1 if all of the archive is in one folder)"
+        return f"{command} {hint}; the container then starts by itself"
 
     def only_folder(self, record: ImageRecord) -> str:
-        """The one folder that holds all of an image's files; empty if there is more than that at its top."""
+        """The one directory that holds all of an image's files; empty if its top has more than that."""
         found = list((self._folder / "bundles" / record.bundle).iterdir())
         return found[0].name if len(found) == 1 and found[0].is_dir() and not found[0].is_symlink() else ""
 
-    def _image(self, record: ImageRecord) -> ImportedImage:
-        root, said = self._folder / "bundles" / record.bundle, record.manifest
+    def _image(self, record: ImageRecord) -> Image:
+        root = self._folder / "bundles" / record.bundle
         if not os.access(root, os.R_OK | os.X_OK):
             raise ImageMissing(f"image {record.name} is on this node, but its files in {root} can't be read")
-        return ImportedImage(
-            record.name,
-            root,
-            said.mount_at,
-            said.entrypoint,
-            said.cmd,
-            said.env,
-            said.user,
-            said.working_dir,
-            record.digest,
-        )
+        return Image(record.name, root, digest=record.digest, **msgspec.structs.asdict(record.manifest))
 
     def _record(self, name: str) -> ImageRecord | None:
         return self._read(self._name(name))
@@ -281,7 +266,7 @@ class ImageStore:
         draft.rename(file)
 
     def _sweep(self) -> None:
-        """Away with unfinished imports, and with files that have no name and no user."""
+        """Remove unfinished imports, and bundles without a record that no container uses."""
         named = {record.bundle for record in self.list()}
         for left in (self._folder / "incoming").glob("*"):
             _remove(left)
@@ -291,55 +276,50 @@ class ImageStore:
 
 
 def importable(text: str) -> ImageReference:
-    """The name of an image that is brought here. Raises ImageReferenceError."""
+    """The reference under which an image can be imported. Raises ImageReferenceError."""
     wanted = parse_image_reference(text)
     if wanted.digest:
-        raise ImageReferenceError(
-            f"{text!r}: an image is imported under a NAME:TAG; its digest follows from its content"
-        )
+        problem = "an image is imported under a NAME:TAG; its digest follows from its content"
+        raise ImageReferenceError(f"{text!r}: {problem}")
     if host_program(text) is not None:
         raise ImageReferenceError(f"{text!r}: names that begin with host/ are programs of the node itself")
     return wanted
 
 
 def mounted_by(bundle: Path) -> list[int]:
-    """The processes, as far as we may look into them, that have the files of a bundle mounted, by themselves or below others."""
-    name = bundle.name.encode()  # No other mount has it: it is a random identifier.
+    """The processes that have the files of a bundle mounted, as far as we may inspect them."""
+    name = bundle.name.encode()  # A random identifier, which no other mount contains.
     found = []
     for process in Path("/proc").iterdir():
         if process.name.isdecimal():
             try:
                 mounts = (process / "mountinfo").read_bytes()
             except OSError:
-                continue  # It has ended, or is somebody else's.
+                continue  # It has ended, or is another user's.
             if name in mounts:
                 found.append(int(process.name))
     return sorted(found)
 
 
-def _own(bundle: Path) -> ImageManifest:
-    """What an image says of itself."""
+def _manifest_in(bundle: Path) -> ImageManifest:
     try:
         with open_regular(bundle / MANIFEST) as file:
             content = file.read(_LONGEST_MANIFEST + 1)
     except OSError:
-        return ImageManifest()  # There is none, or it is something else than a file.
+        return ImageManifest()  # Missing, or no regular file.
     if len(content) > _LONGEST_MANIFEST:
         raise ManifestError(f"{MANIFEST} has more than {_LONGEST_MANIFEST} bytes")
     return read_manifest(content, MANIFEST)
 
 
-def _synced(folder: Path) -> None:
-    """Have the files on the disk before their name is."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
+def _sync(folder: Path) -> None:
+    """Write the files to the disk before their record."""
+    with open_directory(folder) as handle:
         os.fsync(handle)
         os.sync()
-    finally:
-        os.close(handle)
 
 
 def _remove(folder: Path) -> None:
-    """All of it, whatever the rights of its folders say."""
+    """Remove a directory, whatever the modes of its content."""
     with open_directory(folder.parent, follow=True) as above:
         remove_tree(above, folder.name)

@@ -2,12 +2,11 @@
 
     unpacked = unpack(Path("redis.tar.gz"), target, LIMITS)
 
-An entry is placed below the target or not at all: no absolute paths, no ``..``, no link that leads out, nothing that is neither
-file, folder nor link (devices, sockets), no set-user-id bits, nothing that its owner alone may read, nothing through a link that an earlier entry made.
-Names are looked up from a handle on the target, and no link is followed on the way. There is a limit to the number of entries and to the
-bytes that come out, counted while they come: what an archive says of its sizes is not believed. It is read to its end, where the
-checksum is of what was packed: one that was cut off or damaged on the way is not taken for a smaller one. The first thing that is
-wrong ends it; whoever called throws the target away.
+An entry is written below the target or not at all: no absolute paths, no ``..``, no links that lead out, no
+devices or sockets, no set-user-id bits, nothing through a link of an earlier entry. Names are opened from a
+handle on the target without following links. Entries and bytes are counted while they are written; sizes in
+headers are not trusted. An archive is read to its end, so that its checksum is verified. The first error ends
+it; the caller removes the target.
 """
 
 from __future__ import annotations
@@ -32,10 +31,12 @@ import msgspec
 from pilothouse.node.files.directory_handles import (
     ANY,
     DIRECTORY,
+    closing_handle,
     make_directories,
     open_beneath,
     open_directory,
     open_regular_beneath,
+    opened_beneath,
 )
 from pilothouse.node.images.archives import Tar, open_tar, open_zip
 
@@ -46,7 +47,7 @@ _FAULTS: Final = {
     errno.EEXIST: "another entry of the same name comes before it",
     errno.EISDIR: "a folder of the same name comes before it",
 }
-"""What an entry can be refused for by the system that is the archive's fault."""
+"""Errors of the system that are the archive's fault."""
 _SHOWN: Final = 80
 DAMAGED: Final = (
     tarfile.TarError,
@@ -59,86 +60,78 @@ DAMAGED: Final = (
     NotImplementedError,
     ValueError,
 )
-"""What Python raises for an archive that is none, is encrypted, or has broken numbers and names."""
+"""What Python raises for a file that is no archive, is encrypted, or has invalid numbers and names."""
 
 
 class UnpackError(Exception):
-    """An archive that is not taken, and why."""
+    """The archive is refused; the message says why."""
 
 
 class UnpackLimits(msgspec.Struct, frozen=True):
-    """How much may come out of an archive."""
-
     entries: int = 500_000
     size: int = 64 << 30
 
 
 class Unpacked(msgspec.Struct, frozen=True):
-    """What came out."""
-
     entries: int
     size: int
     digest: str
-    """Of the archive's bytes, or of the folder's names and contents."""
+    """Of the archive's bytes, or of the directory's names and contents."""
 
 
 class ArchiveEntry(msgspec.Struct, frozen=True):
-    """Something in an archive or a folder."""
-
     path: str
     kind: str
-    """One of folder, file, symlink, hardlink, or what else it is, in words."""
+    """folder, file, symlink, hardlink; or what else it is, for messages."""
     mode: int = 0o644
     link: str = ""
     content: Callable[[], IO[bytes]] | None = None
 
 
 def unpack(source: Path, target: Path, limits: UnpackLimits, *, strip: int = 0) -> Unpacked:
-    """Have the entries of ``source`` below ``target``, which is an empty folder. ``strip`` leaves out that many leading folders.
-
-    Raises UnpackError; OSError if the disk is full, say.
-    """
-    with _Taking(target, limits, strip) as taking:
+    """Write the entries of ``source`` below ``target``, an empty directory. ``strip`` drops that many leading
+    directories. Raises UnpackError and OSError."""
+    with _Unpacker(target, limits, strip) as unpacker:
         if source.is_dir():
             digest = hashlib.sha256()
             for entry in folder_entries(source):
-                taking.take(_opened(entry), digest)
+                unpacker.add(_world_readable(entry), digest)
         else:
-            digest = _digest(source)
+            with source.open("rb") as content:
+                digest = hashlib.file_digest(content, "sha256")
             try:
                 if zipfile.is_zipfile(source):
                     with open_zip(source) as archive:
                         for entry in _zip_entries(archive):
-                            taking.take(_opened(entry))
+                            unpacker.add(_world_readable(entry))
                 else:
                     with open_tar(source) as archive_:
                         for entry in tar_entries(archive_):
-                            taking.take(_opened(entry))
+                            unpacker.add(_world_readable(entry))
                         archive_.finish(limits.size)
             except DAMAGED as problem:
                 why = str(problem).partition("\n")[0].rstrip(":")
                 raise UnpackError(f"{source.name} is not a readable tar or zip archive: {why}") from None
-        taking.check_links()
-        if not taking.entries:
-            raise UnpackError(
-                f"{source.name} has no files" + (f" below {strip} leading folders" if strip else "")
-            )
-        return Unpacked(taking.entries, taking.size, f"sha256:{digest.hexdigest()}")
+        unpacker.check_links()
+        if not unpacker.entries:
+            below = f" below {strip} leading folders" if strip else ""
+            raise UnpackError(f"{source.name} has no files{below}")
+        return Unpacked(unpacker.entries, unpacker.size, f"sha256:{digest.hexdigest()}")
 
 
 def unpack_entries(
     entries: Iterable[ArchiveEntry], target: Path, limits: UnpackLimits, *, strip: int
 ) -> Unpacked:
-    """As ``unpack``, with entries of one's own; the digest is that of the folder that comes of them."""
-    with _Taking(target, limits, strip) as taking:
+    """As ``unpack``, for given entries; the digest is that of the resulting directory."""
+    with _Unpacker(target, limits, strip) as unpacker:
         for entry in entries:
-            taking.take(entry)
-        taking.check_links()
-        return Unpacked(taking.entries, taking.size, folder_digest(target))
+            unpacker.add(entry)
+        unpacker.check_links()
+        return Unpacked(unpacker.entries, unpacker.size, folder_digest(target))
 
 
 def folder_digest(folder: Path) -> str:
-    """What ``unpack`` says of a folder."""
+    """The digest of a directory, as in ``Unpacked``."""
     digest = hashlib.sha256()
     for entry in folder_entries(folder):
         digest.update(_head(entry, entry.path))
@@ -149,16 +142,14 @@ def folder_digest(folder: Path) -> str:
     return f"sha256:{digest.hexdigest()}"
 
 
-class _Taking:
-    """Entries on their way to the disk."""
-
+class _Unpacker:
     def __init__(self, target: Path, limits: UnpackLimits, strip: int) -> None:
         self._target = target
         self._limits = limits
         self._strip = strip
         self._top = -1
         self._folder: tuple[tuple[str, ...], int] = ((), -1)
-        """Where the last entry went, by its names and its handle: the next one mostly goes there too."""
+        """The names and handle of the last entry's directory, where the next one mostly goes too."""
         self.entries = 0
         self.size = 0
 
@@ -171,7 +162,7 @@ class _Taking:
         os.close(self._folder[1])
         os.close(self._top)
 
-    def take(self, entry: ArchiveEntry, digest: hashlib._Hash | None = None) -> None:
+    def add(self, entry: ArchiveEntry, digest: hashlib._Hash | None = None) -> None:
         self.entries += 1
         if self.entries > self._limits.entries:
             raise UnpackError(f"it has more than {self._limits.entries} entries")
@@ -182,14 +173,14 @@ class _Taking:
             if not parts:
                 self.entries -= 1
                 return
-            self._take(parts, entry, digest)
+            self._add(parts, entry, digest)
         except OSError as problem:
             if problem.errno not in _FAULTS:
                 raise
             name = entry.path if len(entry.path) <= _SHOWN else f"{entry.path[:_SHOWN]}…"
             raise UnpackError(f"{name}: {_FAULTS[problem.errno]}") from None
 
-    def _take(self, parts: tuple[str, ...], entry: ArchiveEntry, digest: hashlib._Hash | None) -> None:
+    def _add(self, parts: tuple[str, ...], entry: ArchiveEntry, digest: hashlib._Hash | None) -> None:
         folder, name = self._above(parts, entry), parts[-1]
         if digest is not None:
             digest.update(_head(entry, "/".join(parts)))
@@ -207,7 +198,7 @@ class _Taking:
                 raise UnpackError(f"{entry.path}: is {other}; an image has files, folders and links alone")
 
     def check_links(self) -> None:
-        """No link leads out. Looked at when all of them are there: links through links lead elsewhere than their texts say."""
+        """Check that no link leads out, once all exist: links may lead through other links."""
         top = os.path.realpath(self._target)
         for entry in folder_entries(self._target):
             if entry.kind == "symlink":
@@ -218,7 +209,7 @@ class _Taking:
                     )
 
     def _parts(self, path: str, entry: ArchiveEntry) -> tuple[str, ...]:
-        """The folders and the name of an entry, as far as they are taken."""
+        """The directories and the name of an entry, without the stripped ones."""
         pure = PurePosixPath(path)
         if pure.is_absolute() or "\\" in path or "\0" in path:
             raise UnpackError(f"{entry.path}: is not a relative path")
@@ -227,7 +218,7 @@ class _Taking:
         return pure.parts[self._strip :]
 
     def _above(self, parts: tuple[str, ...], entry: ArchiveEntry) -> int:
-        """A handle on the folder that an entry goes into, which is made if it is missing. It is good until the next one is asked for."""
+        """A handle on the directory of an entry, which is created if missing; valid until the next call."""
         names = parts[:-1]
         if names != self._folder[0]:
             try:
@@ -241,7 +232,7 @@ class _Taking:
         return self._folder[1]
 
     def _obstacle(self, names: tuple[str, ...]) -> str:
-        """Why there is no folder of these names."""
+        """Why there is no directory of these names."""
         for count in range(1, len(names) + 1):
             shown = "/".join(names[:count])
             mode = _mode(self._top, shown)
@@ -257,16 +248,12 @@ class _Taking:
         except FileExistsError:
             mode = _mode(folder, name)
             if mode is not None and stat.S_ISLNK(mode):
-                raise UnpackError(
-                    f"{entry.path}: is a folder, and a link of the same name comes before it"
-                ) from None
+                problem = "is a folder, and a link of the same name comes before it"
+                raise UnpackError(f"{entry.path}: {problem}") from None
             if mode is not None and not stat.S_ISDIR(mode):
                 raise
-        handle = open_beneath(folder, name, DIRECTORY)
-        try:
+        with opened_beneath(folder, name, DIRECTORY) as handle:
             os.fchmod(handle, (entry.mode & 0o777) | 0o700)
-        finally:
-            os.close(handle)
 
     def _link(self, folder: int, name: str, entry: ArchiveEntry) -> None:
         *above, origin = self._parts(entry.link, entry) or ("",)
@@ -275,7 +262,7 @@ class _Taking:
             source = open_beneath(self._top, "/".join(above) or ".", DIRECTORY)
         except OSError:
             raise refusal from None
-        try:
+        with closing_handle(source):
             mode = _mode(source, origin) if origin else None
             if mode is None or not stat.S_ISREG(mode):
                 raise refusal
@@ -283,8 +270,6 @@ class _Taking:
             if mode is not None and stat.S_ISLNK(mode):
                 _unlink(folder, name)
             os.link(origin, name, src_dir_fd=source, dst_dir_fd=folder, follow_symlinks=False)
-        finally:
-            os.close(source)
 
     def _write(self, folder: int, name: str, entry: ArchiveEntry, digest: hashlib._Hash | None) -> None:
         assert entry.content is not None
@@ -308,31 +293,28 @@ def _unlink(folder: int, name: str) -> None:
 
 
 def _mode(folder: int, name: str) -> int | None:
-    """Of what has this name, a link itself included; None if there is nothing."""
+    """The mode of an entry, a link itself included; None if there is none."""
     try:
-        handle = open_beneath(folder, name, ANY)
+        with opened_beneath(folder, name, ANY) as handle:
+            return os.fstat(handle).st_mode
     except OSError:
         return None
-    try:
-        return os.fstat(handle).st_mode
-    finally:
-        os.close(handle)
 
 
-def _opened(entry: ArchiveEntry) -> ArchiveEntry:
-    """Whatever its owner may read and enter, everybody may: there is no telling as whom a container runs."""
+def _world_readable(entry: ArchiveEntry) -> ArchiveEntry:
+    """The entry, readable by all if it is by its owner: a container may run as any user."""
     own = entry.mode & 0o500
     return msgspec.structs.replace(entry, mode=entry.mode | own >> 3 | own >> 6)
 
 
 def _head(entry: ArchiveEntry, path: str) -> bytes:
-    """What goes into a digest ahead of the content."""
+    """What a digest has before the content."""
     head = f"{entry.kind}\0{path}\0{entry.link}\0{entry.mode & 0o777:o}\0"
-    return head.encode(errors="surrogateescape")  # Names on disks are bytes, not always of a text.
+    return head.encode(errors="surrogateescape")  # File names need not be valid UTF-8.
 
 
 def tar_entries(archive: Tar) -> Iterator[ArchiveEntry]:
-    """Each is to be taken before the next is asked for."""
+    """Each must be used before the next is requested."""
     for member in archive.members():
         if member.isdir():
             yield ArchiveEntry(member.name, "folder", member.mode)
@@ -354,23 +336,18 @@ def _zip_entries(archive: zipfile.ZipFile) -> Iterator[ArchiveEntry]:
         elif stat.S_ISLNK(mode):
             if info.file_size > 4096:
                 raise UnpackError(f"{info.filename}: is a link of {info.file_size} bytes")
-            yield ArchiveEntry(
-                info.filename, "symlink", link=archive.read(info).decode(errors="surrogateescape")
-            )
+            link = archive.read(info).decode(errors="surrogateescape")
+            yield ArchiveEntry(info.filename, "symlink", link=link)
         else:
-            # Archives made on other systems know no modes: then scripts must be runnable all the same.
-            yield ArchiveEntry(
-                info.filename,
-                "file",
-                stat.S_IMODE(mode) or 0o755,
-                content=partial(archive.open, info),
-            )
+            # Archives of other systems have no modes, and scripts must be executable.
+            content = partial(archive.open, info)
+            yield ArchiveEntry(info.filename, "file", stat.S_IMODE(mode) or 0o755, content=content)
 
 
 def folder_entries(source: Path) -> Iterator[ArchiveEntry]:
-    """In an order that depends on names alone, so that the same folder has the same digest. Raises OSError.
+    """The entries of a directory in the order of their names, so that its digest is stable. Raises OSError.
 
-    Others may write the folder meanwhile: what is read is what was listed, and in no case what a link leads to.
+    Others may write to it meanwhile: no link is ever followed.
     """
     with open_directory(source, follow=True) as top:
         waiting = [""]
@@ -397,26 +374,12 @@ def folder_entries(source: Path) -> Iterator[ArchiveEntry]:
 
 def _listed(top: int, path: str, source: Path) -> list[str]:
     try:
-        handle = open_beneath(top, path or ".", DIRECTORY)
+        with opened_beneath(top, path or ".", DIRECTORY) as handle:
+            return sorted(os.listdir(handle))
     except OSError as problem:
         raise OSError(problem.errno, problem.strerror, str(source / path)) from None
-    try:
-        return sorted(os.listdir(handle))
-    finally:
-        os.close(handle)
 
 
 def _target(top: int, path: str) -> str:
-    handle = open_beneath(top, path, ANY)
-    try:
+    with opened_beneath(top, path, ANY) as handle:
         return os.readlink("", dir_fd=handle)
-    finally:
-        os.close(handle)
-
-
-def _digest(file: Path) -> hashlib._Hash:
-    found = hashlib.sha256()
-    with file.open("rb") as content:
-        while chunk := content.read(_CHUNK):
-            found.update(chunk)
-    return found

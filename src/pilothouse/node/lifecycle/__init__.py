@@ -1,4 +1,4 @@
-"""The pod lifecycle as pure functions: ``decide(pod state, now) -> actions, waiting reasons``. No I/O, no clock.
+"""The pod lifecycle as pure functions: ``decide(pod state, now) -> actions, waiting reasons``.
 
 container_roles       the containers of a pod: init containers, sidecars, main containers
 container_instances   one run of a container's program

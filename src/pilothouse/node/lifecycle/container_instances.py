@@ -1,4 +1,4 @@
-"""An instance of a container: one run of its program. Instances are numbered from 0; the number is the restart count."""
+"""An instance of a container: one run of its program, numbered from 0; the number is the restart count."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ import msgspec
 
 
 class RunningInstance(msgspec.Struct, frozen=True):
-    """An instance that runs."""
-
     attempt: int
     since: float
     post_start_done: bool = True

@@ -3,8 +3,8 @@
     for container in containers_of(pod.spec):
         container.name, container.role, container.spec
 
-Init containers run one after the other, to completion; a sidecar is an init container with ``restartPolicy: Always``, which
-keeps running beside the main containers and stops after them.
+A sidecar is an init container with ``restartPolicy: Always``: it keeps running beside the main containers,
+and stops after them.
 """
 
 from __future__ import annotations
@@ -25,8 +25,6 @@ class ContainerRole(Enum):
 
 
 class PodContainer(msgspec.Struct, frozen=True):
-    """One container of a pod's spec."""
-
     name: str
     role: ContainerRole
     spec: Tree

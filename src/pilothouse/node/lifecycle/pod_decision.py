@@ -6,9 +6,9 @@
     decision.wake         # when to decide again, if nothing happens before
     decision.finished     # nothing runs and nothing will start
 
-In a pod that terminates, or whose main containers have all ended for good, containers only stop. Otherwise init containers
-start in order, each when those before it are done (a sidecar: when it has started), then the main containers. Once a main
-container has run, init containers don't run again; sidecars run for as long as a main container does.
+In a pod that terminates, or whose main containers have all ended for good, containers only stop. Otherwise
+init containers start in order, each when those before it are done (a sidecar: when it has started), then the
+main containers. Once a main container has run, init containers don't run again.
 """
 
 from __future__ import annotations
@@ -42,8 +42,6 @@ class PreparePod(msgspec.Struct, frozen=True):
 
 
 class StartContainer(msgspec.Struct, frozen=True):
-    """Start the next instance of a container."""
-
     name: str
 
 
@@ -96,10 +94,10 @@ def decide(pod_state: PodState, now: float) -> PodDecision:
     if pod.status.get("phase") in ENDED:
         return _stop_all(pod_state, containers, now, grace_of(pod), "the pod has ended")
     if has_finished(pod_state, containers):
-        finished = max(
-            (state.ended.finished for state in pod_state.containers.values() if state.ended), default=now
+        ends = (state.ended.finished for state in pod_state.containers.values() if state.ended)
+        return _stop_all(
+            pod_state, containers, max(ends, default=now), grace_of(pod), "the main containers have ended"
         )
-        return _stop_all(pod_state, containers, finished, grace_of(pod), "the main containers have ended")
     decision = _run_containers(pod_state, containers, now)
     late = _deadline(pod_state)
     if late is not None:
@@ -108,14 +106,12 @@ def decide(pod_state: PodState, now: float) -> PodDecision:
 
 
 def has_finished(pod_state: PodState, containers: Sequence[PodContainer]) -> bool:
-    """Whether the pod has ended by itself: its main containers will not restart, or an init container has failed for good."""
+    """Whether the main containers will not restart, or an init container has failed for good."""
     policy = pod_state.pod.spec.get("restartPolicy") or "Always"
     mains = [container for container in containers if container.role is ContainerRole.MAIN]
     for container in containers:
         state = pod_state.container(container.name)
-        failed = (
-            state.ended is not None and not state.ended.succeeded and _is_finished(state, container, policy)
-        )
+        failed = _is_finished(state, container, policy) and state.ended and not state.ended.succeeded
         if container.role is ContainerRole.INIT and failed and not has_initialised(pod_state, containers):
             return True
     return all(_is_finished(pod_state.container(container.name), container, policy) for container in mains)
@@ -123,13 +119,8 @@ def has_finished(pod_state: PodState, containers: Sequence[PodContainer]) -> boo
 
 def has_initialised(pod_state: PodState, containers: Sequence[PodContainer]) -> bool:
     """Whether a main container has run since the machine booted."""
-    for container in containers:
-        state = pod_state.container(container.name)
-        if container.role is ContainerRole.MAIN and (
-            state.alive or (state.ended is not None and not state.ended.lost)
-        ):
-            return True
-    return False
+    mains = (pod_state.container(each.name) for each in containers if each.role is ContainerRole.MAIN)
+    return any(state.alive or (state.ended is not None and not state.ended.lost) for state in mains)
 
 
 def _is_finished(state: ContainerState, container: PodContainer, policy: str) -> bool:
@@ -137,16 +128,15 @@ def _is_finished(state: ContainerState, container: PodContainer, policy: str) ->
 
 
 def _ending(pod_state: PodState, now: float) -> PodEnding | None:
-    """Why and by when the pod terminates; None if it doesn't. A deletion with a shorter grace period shortens it."""
+    """Why and by when the pod terminates; None if it doesn't. A later deletion can shorten it."""
     pod, known = pod_state.pod, pod_state.ending
     if pod.deleting or pod_state.gone:
         grace = min(grace_of(pod), MOST_WHEN_GONE) if pod_state.gone else grace_of(pod)
         if known is None:
             return PodEnding("Deleted", _DELETED, now, grace, grace)
         if grace != known.allowed:
-            return msgspec.structs.replace(
-                known, grace=min(known.grace, now + grace - known.since), allowed=grace
-            )
+            shortened = min(known.grace, now + grace - known.since)
+            return msgspec.structs.replace(known, grace=shortened, allowed=grace)
         return known
     late = _deadline(pod_state)
     if known is None and late is not None and now >= late and pod.status.get("phase") not in ENDED:
@@ -162,7 +152,6 @@ def _deadline(pod_state: PodState) -> float | None:
 def _stop_all(
     pod_state: PodState, containers: Sequence[PodContainer], since: float, grace: float, because: str
 ) -> PodDecision:
-    """Stop every container that runs."""
     order = stop_order(containers)
     alive = [one.name for one in containers if pod_state.container(one.name).alive]
     actions = tuple(
@@ -227,37 +216,23 @@ class _DecisionBuilder:
         return False
 
     def stop_if_unhealthy(self, container: PodContainer) -> None:
-        """Stop a container that failed its probe or hook, or that was never ready and whose image was replaced."""
+        """Stop a container that failed a probe or hook, or was never ready with a replaced image."""
         state = self._pod_state.container(container.name)
         if state.running is None or state.stopping:
             return
+        name = f"Container {container.name}"
         if state.failed_hook:
-            self._stop(
-                container, f"Container {container.name} failed its postStart hook: {state.failed_hook}", None
-            )
+            self._stop(container, f"{name} failed its postStart hook: {state.failed_hook}")
         elif state.has_startup and state.startup.verdict is False:
-            self._stop(
-                container,
-                f"Container {container.name} failed startup probe, will be restarted",
-                "startupProbe",
-            )
+            self._stop(container, f"{name} failed startup probe, will be restarted", "startupProbe")
         elif state.liveness.verdict is False:
-            self._stop(
-                container,
-                f"Container {container.name} failed liveness probe, will be restarted",
-                "livenessProbe",
-            )
+            self._stop(container, f"{name} failed liveness probe, will be restarted", "livenessProbe")
         elif state.is_image_replaced:
-            image = container.spec.get("image", "")
-            self._stop(
-                container,
-                f"Container {container.name} was never ready, and its image {image} was imported again; it will be restarted",
-                None,
-            )
+            image = f"its image {container.spec.get('image', '')} was imported again"
+            self._stop(container, f"{name} was never ready, and {image}; it will be restarted")
 
-    def _stop(self, container: PodContainer, because: str, probe: str | None) -> None:
-        pod = self._pod_state.pod
-        grace = probe_grace(container.probe(probe) if probe else None, pod)
+    def _stop(self, container: PodContainer, because: str, probe: str = "") -> None:
+        grace = probe_grace(container.probe(probe) if probe else None, self._pod_state.pod)
         self.actions.append(StopContainer(container.name, because, self._now, grace, own=True))
 
     def run(self, container: PodContainer) -> None:

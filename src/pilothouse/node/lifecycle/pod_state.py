@@ -44,7 +44,7 @@ class ContainerState(msgspec.Struct, frozen=True):
     failed_hook: str = ""
     """Why its postStart hook failed."""
     is_image_replaced: bool = False
-    """Whether its image was imported again, and this instance, which has the earlier files, was never ready."""
+    """Whether its image was imported again while this instance, with the earlier files, was never ready."""
 
     @property
     def alive(self) -> bool:

@@ -4,7 +4,7 @@
     score = with_result(score, False, probe)          # one failure of three: the verdict stays
     score.verdict
 
-The verdict changes after as many equal results in a row as the threshold says. A probe that could not run has no result.
+A probe that could not run has no result.
 """
 
 from __future__ import annotations
@@ -33,7 +33,6 @@ FAILED: Final = ProbeScore(verdict=False)
 
 
 def with_result(score: ProbeScore, result: bool, probe: Mapping[str, Any], output: str = "") -> ProbeScore:
-    """The score after one more result."""
     streak = score.streak + 1 if score.last == result else 1
     asked = probe.get("successThreshold") or 1 if result else probe.get("failureThreshold") or 3
     verdict = result if streak >= asked else score.verdict

@@ -4,8 +4,8 @@
     backoff_left(backoff, finished, now)             # seconds to wait
     backoff = next_backoff(backoff, finished, now)   # when it restarts
 
-The first restart is immediate. After that a container waits 10 s, then twice as long each time, up to five minutes; after
-it has run for ten minutes the back-off is reset.
+The first restart is immediate; the next wait 10 s, then twice as long each time, up to five minutes. The
+back-off is reset when a container has run for ten minutes.
 """
 
 from __future__ import annotations
@@ -31,7 +31,6 @@ class RestartBackoff(msgspec.Struct, frozen=True):
 
 
 def should_restart(container: PodContainer, ended: EndedInstance, policy: str) -> bool:
-    """Whether a container that has ended restarts."""
     if container.role is ContainerRole.SIDECAR:
         return True
     if container.role is ContainerRole.INIT:
@@ -47,7 +46,6 @@ def backoff_left(backoff: RestartBackoff | None, finished: float, now: float) ->
 
 
 def next_backoff(backoff: RestartBackoff | None, finished: float, now: float) -> RestartBackoff:
-    """The back-off to set when the container restarts."""
     if backoff is None or _is_old(backoff, finished):
         return RestartBackoff(FIRST, now)
     if _is_granted(backoff, finished):

@@ -4,8 +4,7 @@
     grace_of(pod)                    # the grace period of its deletion, or of its spec
     remaining_grace(30, since, now)  # never less than two seconds
 
-The preStop hook and the wait for other containers count against the grace period. At least two seconds pass between
-the stop signal and the kill.
+The preStop hook and the wait for other containers count against the grace period.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ DEFAULT: Final = 30.0
 
 
 def stop_order(parts: Sequence[PodContainer]) -> dict[str, tuple[str, ...]]:
-    """For each container those that must have ended before its stop signal: sidecars stop last, in reverse order."""
+    """For each container those that must end before its stop signal: sidecars stop last, in reverse order."""
     mains = tuple(container.name for container in parts if container.role is not ContainerRole.SIDECAR)
     found: dict[str, tuple[str, ...]] = dict.fromkeys(mains, ())
     before = mains
@@ -34,25 +33,24 @@ def stop_order(parts: Sequence[PodContainer]) -> dict[str, tuple[str, ...]]:
 
 def grace_of(pod: Object) -> float:
     """The grace period in seconds: of the pod's deletion, else of its spec."""
-    allowed = pod.meta.get("deletionGracePeriodSeconds")
-    if allowed is not None:
-        return float(allowed)
-    asked = pod.spec.get("terminationGracePeriodSeconds")
-    return DEFAULT if asked is None else float(asked)
+    return _seconds(pod.meta.get("deletionGracePeriodSeconds"), pod)
 
 
 def probe_grace(probe: Mapping[str, Any] | None, pod: Object) -> float:
     """The grace period of a container that failed its probe."""
-    asked = (probe or {}).get("terminationGracePeriodSeconds")
-    if asked is not None:
-        return float(asked)
-    own = pod.spec.get("terminationGracePeriodSeconds")
-    return DEFAULT if own is None else float(own)
+    return _seconds((probe or {}).get("terminationGracePeriodSeconds"), pod)
+
+
+def _seconds(allowed: Any, pod: Object) -> float:
+    """The grace period that is allowed, else that of the spec."""
+    if allowed is None:
+        allowed = pod.spec.get("terminationGracePeriodSeconds")
+    return DEFAULT if allowed is None else float(allowed)
 
 
 def remaining_grace(grace: float, since: float, now: float) -> float:
     """Seconds from the stop signal to the kill, for a grace period that began at ``since``."""
-    return max(LEAST, grace - max(0.0, now - since))
+    return max(LEAST, hook_time(grace, since, now))
 
 
 def hook_time(grace: float, since: float, now: float) -> float:

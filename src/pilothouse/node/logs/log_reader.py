@@ -1,10 +1,9 @@
 """Reads a container's log across rotations, and follows it.
 
-    async for text in read(folder / "log", LogOptions(follow=True, tail=10), ended=container.exited):
+    async for text in read_log(folder / "log", LogOptions(follow=True, tail=10), ended=container.exited):
         ...
 
-Following ends when the container has ended and all its output is told. A file is looked at a few times a second; whoever
-follows a log does not notice, and nothing has to be set up for it in the kernel.
+Following ends when the container has ended and all its output is read. The file is polled.
 """
 
 from __future__ import annotations
@@ -28,22 +27,21 @@ Ended = Callable[[], Awaitable[object]]
 
 
 async def read_log(path: Path, options: LogOptions, ended: Ended) -> AsyncGenerator[bytes, None]:
-    """The text, piece by piece."""
-    telling = LogFormatter(options)
+    formatter = LogFormatter(options)
     with _watching(ended) as over, closing(LogCursor(path)) as cursor:
         await asyncio.to_thread(cursor.begin, options.tail)
         while True:
-            # Looked at first: what is written before a container ends is then read after.
+            # Checked first, so that what is written before the container ends is read afterwards.
             last = not options.follow or over.done()
             for block in cursor.blocks():
-                if told := telling.tell(block):
-                    yield told
-                if telling.done:
+                if text := formatter.format(block):
+                    yield text
+                if formatter.done:
                     return
                 await asyncio.sleep(0)
             if last:
-                if told := telling.tell(cursor.unfinished()):
-                    yield told
+                if text := formatter.format(cursor.unfinished()):
+                    yield text
                 return
             await asyncio.wait((over,), timeout=LOOK_SECONDS)
 
@@ -58,19 +56,17 @@ def _watching(ended: Ended) -> Iterator[asyncio.Future[object]]:
 
 
 class LogCursor:
-    """A place in a log."""
-
     def __init__(self, path: Path) -> None:
         self._path = path
         self._file: BinaryIO | None = None
         self._rest = b""
 
     def begin(self, tail: int | None) -> None:
-        """Go to the last so many lines; None for the beginning."""
+        """Go to the last ``tail`` lines; None for the beginning."""
         self._file = oldest(self._path) if tail is None else last_lines(self._path, tail)
 
     def blocks(self) -> Iterator[bytes]:
-        """Blocks of whole records, up to the end as it is now."""
+        """Blocks of whole records, up to the current end."""
         if self._file is None:
             self._file = oldest(self._path)
         while self._file is not None:
@@ -78,13 +74,13 @@ class LogCursor:
             after = following(self._path, self._file)
             if after is None:
                 return
-            # Records may have been added between our last look and the rotation.
+            # Records may have been added between the last read and the rotation.
             yield from self._rest_of_file(self._file)
             self._file.close()
             self._file = after
 
     def unfinished(self) -> bytes:
-        """What there is of a record whose end is not written."""
+        """The beginning of a record whose end is not written yet."""
         rest, self._rest = self._rest, b""
         return rest
 

@@ -5,9 +5,9 @@
 
 ``F`` is a line, or the last part of one; ``P`` a part to which more follows on the same stream.
 
-    telling = LogFormatter(LogOptions(timestamps=True))
-    telling.tell(block)           # the text of the records in a block of whole ones
-    telling.done                  # the limit is reached; nothing more will be told
+    formatter = LogFormatter(LogOptions(timestamps=True))
+    formatter.format(block)       # the text of the records in a block of whole ones
+    formatter.done                # the limit is reached
 """
 
 from __future__ import annotations
@@ -22,47 +22,45 @@ _FIELDS: Final = 3
 
 
 def format_timestamp(moment: float) -> bytes:
-    """A moment as records have it; their order as bytes is that of time."""
+    """A time as in records, whose order as bytes is that of time."""
     seconds, micros = divmod(round(moment * 1_000_000), 1_000_000)
     return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(seconds))}.{micros:06d}000Z".encode()
 
 
 def ends_line(record: bytes) -> bool:
-    """Whether a line of output ends with a record."""
+    """Whether a record ends a line of output."""
     fields = record.split(b" ", _FIELDS)
     return len(fields) <= _FIELDS or fields[2] != b"P"
 
 
 class LogFormatter:
-    """Turns records into the text that was asked for."""
-
     def __init__(self, options: LogOptions) -> None:
         self._timestamps = options.timestamps
         self._since = format_timestamp(options.since) if options.since is not None else b""
         self._stream = b"" if options.stream == "All" else options.stream.lower().encode()
         self._left = options.limit
         self._within: set[bytes] = set()
-        """Streams of which part of a line has been told."""
+        """Streams in the middle of a line."""
 
     @property
     def done(self) -> bool:
         return self._left is not None and self._left <= 0
 
-    def tell(self, block: bytes) -> bytes:
+    def format(self, block: bytes) -> bytes:
         """The text of a block of whole records."""
         *whole, unfinished = block.split(b"\n")
-        told = b"".join([self._text(record + b"\n") for record in whole])
+        text = b"".join([self._text(record + b"\n") for record in whole])
         if unfinished:
-            told += self._text(unfinished)
+            text += self._text(unfinished)
         if self._left is not None:
-            told = told[: self._left]
-            self._left -= len(told)
-        return told
+            text = text[: self._left]
+            self._left -= len(text)
+        return text
 
     def _text(self, record: bytes) -> bytes:
         fields = record.split(b" ", _FIELDS)
         if len(fields) <= _FIELDS:
-            # Not ours; whoever wrote it meant it to be read.
+            # Not a record of ours; show it as it is.
             return record
         moment, stream, tag, content = fields
         if moment < self._since or (self._stream and stream != self._stream):

@@ -4,8 +4,8 @@
     log.1      those before
     log.2      …
 
-When ``log`` is full, each file takes the next number and the oldest goes. A reader that has a file open is not disturbed by
-that, but must find out which file comes after its own: it knows files by their inode, whatever they are called by now.
+When ``log`` is full, each file takes the next number and the oldest goes. An open file stays readable; a
+reader finds the next one by its own file's inode.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _MOST_TRIES = 100
 
 
 def numbered(path: Path) -> list[Path]:
-    """All files of a log that there are, the oldest first."""
+    """All files of a log, the oldest first."""
     found: list[tuple[int, Path]] = []
     for each in path.parent.glob(f"{path.name}*"):
         suffix = each.name[len(path.name) :]
@@ -40,15 +40,12 @@ def oldest(path: Path) -> BinaryIO | None:
         try:
             return open_regular(files[0])
         except FileNotFoundError:
-            continue  # It went while we looked; the next one is the oldest now.
+            continue  # It was rotated away; the next one is the oldest now.
     return None
 
 
 def following(path: Path, file: BinaryIO) -> BinaryIO | None:
-    """The file after an open one, or None if that is the newest still.
-
-    Of a file that is gone by now, the oldest that is left: what lay between is lost.
-    """
+    """The file after an open one; None if that is the newest. If it is gone, the oldest that is left."""
     mine = os.fstat(file.fileno()).st_ino
     for _ in range(_MOST_TRIES):
         files = numbered(path)

@@ -2,7 +2,7 @@
 
     file = last_lines(path, 20)          # an open file, at the first of them; None if there is no log yet
 
-Blocks are read from the end backwards, so that it makes no difference how long the log is.
+Blocks are read backwards from the end.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _BLOCK: Final = 64 * 1024
 
 
 def last_lines(path: Path, count: int) -> BinaryIO | None:
-    """The file and the place in it. Rotation meanwhile may cost some lines, as it always does."""
+    """The file, at the first of the lines. A rotation meanwhile may cost some lines."""
     wanted = count
     for each in reversed(numbered(path)):
         try:
@@ -52,13 +52,13 @@ def _start(file: BinaryIO, wanted: int) -> tuple[int, int]:
 
 
 def _backwards(file: BinaryIO, size: int) -> Iterator[tuple[int, bytes]]:
-    """Where each record begins, and the record, the last first."""
+    """The offset and content of each record, the last first."""
     place, rest = size, b""
     while place > 0:
         length = min(_BLOCK, place)
         place -= length
         file.seek(place)
-        # What comes before the first line end may have begun in an earlier block.
+        # What precedes the first newline may have begun in an earlier block.
         rest, *records = (file.read(length) + rest).split(b"\n")
         offset = place + len(rest) + sum(len(each) + 1 for each in records)
         for record in reversed(records):

@@ -2,7 +2,7 @@
 
     await join(JoinToken.parse(text), "db-3", NodeCredentials(folder), clock)
 
-1. Fetch the server's certificate authority and compare it with the hash in the token. Only then is the token sent.
+1. Fetch the server's certificate authority and compare it with the token's hash, before the token is sent.
 2. Make a key here, and request a certificate with the token; a controller approves, the server signs.
 3. Write key, certificate and kubeconfig. From here on the machine is ``system:node:NAME``.
 
@@ -35,10 +35,8 @@ PATIENCE = 60.0
 async def join(
     token: JoinToken, name: str, identity: NodeCredentials, clock: Clock, *, patience: float = PATIENCE
 ) -> None:
-    """Make this machine the node ``name``.
-
-    Raises ``AccessError``, ``RequestRefused``, ``StatusError`` or ``TransportError``; nothing is changed then.
-    """
+    """Make this machine the node ``name``. Raises ``AccessError``, ``RequestRefused``, ``StatusError`` or
+    ``TransportError``; nothing is changed then."""
     known = await server_authorities.recognised(token.urls, token.pins, clock, agent=AGENT)
     access = Access(token.url, others=token.others, authority=known, token=token.bearer)
     async with HttpTransport.open(access, clock, agent=AGENT) as transport:

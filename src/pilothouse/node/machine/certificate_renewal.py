@@ -2,9 +2,9 @@
 
     await NodeCertificateRenewal(api, "db-3", NodeCredentials(folder), clock).run()
 
-Once a minute it reads the authorities from the server, and renews the certificate in the last third of its lifetime, or when
-another authority signs. The client reloads the files when they change, so no connection is interrupted. Errors are logged and
-retried; the current certificate stays in use.
+Once a minute it fetches the authorities, and renews the certificate in the last third of its lifetime or when
+another authority signs. Errors are retried; the current certificate stays in use. Clients reload changed
+files.
 """
 
 from __future__ import annotations
@@ -38,7 +38,6 @@ class NodeCertificateRenewal:
         self._clock = clock
 
     async def run(self) -> None:
-        """Check every ``INTERVAL`` seconds, until cancelled."""
         while True:
             try:
                 await self.look()
@@ -47,7 +46,7 @@ class NodeCertificateRenewal:
             await asyncio.sleep(INTERVAL)
 
     async def look(self) -> bool:
-        """Write changed authorities, and a renewed certificate if it is due. Whether the certificate was renewed."""
+        """Write changed authorities and a certificate that is due. Whether it was renewed."""
         trusted = await server_authorities.published(self._api)
         file = self._identity.authorities_file
         if trusted and trusted != file.read_bytes():

@@ -5,12 +5,12 @@
     ranges.claim(PodDirectory(path))        # IdRange(first=1879048192, count=65536); NotReady if none is free
     ranges.release("3f0c…")                 # when the pod is cleaned up
 
-A claim is a file in ``/run/pilothouse/ids``, which only root can write, so that agents on one machine don't assign the same range;
-the pod's directory records it too. Ranges that overlap those of ``/etc/subuid`` and ``/etc/subgid``, or that contain a user or group of the
-machine, are skipped, and so are the ids that own pods' user namespaces (``supervise.shim.namespaces``).
+A claim is a file in ``/run/pilothouse/ids``, which all root agents of the machine share; the pod's directory
+records it too. Ranges that overlap those of ``/etc/subuid`` and ``/etc/subgid``, contain a user or group of
+the machine, or the owners of pods' user namespaces (``supervise.shim.namespaces``), are skipped.
 
-Ranges are assigned round robin, so files that a pod left somewhere with its ids don't soon belong to another pod. The position is
-in a file beside the claims; without it, as after a reboot, it is random.
+Ranges are assigned round robin, so files that a pod left elsewhere don't soon belong to another pod. The
+position is in a file beside the claims; without it, as after a reboot, it is random.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from typing import Final
 
 import msgspec
 
+from pilothouse.node.files.directory_handles import open_directory
 from pilothouse.node.interfaces import NotReady
 from pilothouse.node.pods.pod_directories import PodDirectory
 from pilothouse.node.settings import DEFAULT_RANGE, RUN
@@ -36,18 +37,15 @@ from pilothouse.supervise.shim.namespaces import OWNERS
 SIZE: Final = 65536
 CLAIMS: Final = RUN / "ids"
 _DRAFT: Final = "draft"
-"""A claim that is being written: claims are written atomically."""
+"""The temporary name of a claim that is being written."""
 _LATEST: Final = "latest"
 """The first id of the range that any agent assigned last."""
 UNAVAILABLE: Final = "UserNamespaceUnavailable"
-
 
 log = logging.getLogger(__name__)
 
 
 class _Claim(msgspec.Struct, frozen=True):
-    """The pod that has a range."""
-
     pods: str
     """The directory of the agent's pods."""
     uid: str
@@ -64,7 +62,7 @@ class IdRanges:
         claims: Path = CLAIMS,
         machine: Path = Path("/etc"),
     ) -> None:
-        """``claims`` is the directory where all agents of the machine claim ranges, ``machine`` the directory of passwd and group."""
+        """``claims`` is shared by all agents, ``machine`` is the directory of passwd and group."""
         self._pods = str(pods.absolute())
         self._among = among
         self._claims = claims
@@ -73,7 +71,7 @@ class IdRanges:
         self._is_recovered = False
 
     def recover(self) -> None:
-        """Read the claims of an earlier agent, and release those of pods that are gone. Raises ``NotReady`` and OSError."""
+        """Read an earlier agent's claims, and release those of deleted pods. Raises ``NotReady``, OSError."""
         with self._locked() as folder:
             for first, claim in self._read_all(folder):
                 if claim.pods == self._pods:
@@ -85,7 +83,7 @@ class IdRanges:
         self._is_recovered = True
 
     def claim(self, pod: PodDirectory) -> IdRange:
-        """The pod's range: always the same one. Raises ``NotReady`` and OSError."""
+        """The pod's range, always the same one. Raises ``NotReady`` and OSError."""
         if not self._is_recovered:
             self.recover()
         if pod.uid not in self._held:
@@ -98,7 +96,7 @@ class IdRanges:
         return IdRange(self._held[pod.uid], SIZE)
 
     def release(self, pod_uid: str) -> None:
-        """Release the range of a pod that is cleaned up. On an error the next agent releases it."""
+        """Release the range of a pod that is cleaned up. On an error the next agent does."""
         if (first := self._held.pop(pod_uid, None)) is None:
             return
         try:
@@ -123,8 +121,9 @@ class IdRanges:
             return first
         raise NotReady(
             UNAVAILABLE,
-            f"no range of {SIZE} ids is left among the {self._among.count} from {self._among.first} on, which pods on "
-            "this machine may have; give the node more with --user-namespace-ids, or set hostUsers: true",
+            f"no range of {SIZE} ids is left among the {self._among.count} from {self._among.first} on, "
+            "which pods on this machine may have; give the node more with --user-namespace-ids, or set "
+            "hostUsers: true",
         )
 
     def _contains(self, first: int) -> bool:
@@ -141,9 +140,8 @@ class IdRanges:
 
     def _sweep(self, folder: int) -> None:
         """Release the ranges of pods whose directories are gone and of which no process runs."""
-        gone = [
-            first for first, claim in self._read_all(folder) if not os.path.isdir(f"{claim.pods}/{claim.uid}")
-        ]
+        claims = self._read_all(folder)
+        gone = [first for first, claim in claims if not os.path.isdir(f"{claim.pods}/{claim.uid}")]
         used = {each // SIZE for each in _running_ids()} if gone else set()
         for first in gone:
             if not used & {first // SIZE, (first + SIZE - 1) // SIZE}:
@@ -173,18 +171,13 @@ class IdRanges:
         """The directory of all claims, locked."""
         self._claims.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
         self._claims.mkdir(mode=0o700, exist_ok=True)
-        folder = os.open(self._claims, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-        try:
+        with open_directory(self._claims) as folder:
             for found, others in ((os.stat(self._claims.parent), 0o022), (os.fstat(folder), 0o077)):
                 if found.st_uid != os.geteuid() or found.st_mode & others:
-                    raise NotReady(
-                        UNAVAILABLE,
-                        f"{self._claims} is writable by other users than root; find out who made it, and remove it",
-                    )
+                    problem = "is writable by other users than root; find out who made it, and remove it"
+                    raise NotReady(UNAVAILABLE, f"{self._claims} {problem}")
             fcntl.flock(folder, fcntl.LOCK_EX)
             yield folder
-        finally:
-            os.close(folder)
 
 
 def _is_free(first: int, taken: list[int], reserved: list[tuple[int, int]]) -> bool:
@@ -198,12 +191,8 @@ def _is_free(first: int, taken: list[int], reserved: list[tuple[int, int]]) -> b
 
 
 def _write(folder: int, name: str, content: bytes) -> None:
-    draft = os.open(
-        _DRAFT,
-        os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC,
-        0o600,
-        dir_fd=folder,
-    )
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+    draft = os.open(_DRAFT, flags, 0o600, dir_fd=folder)
     with open(draft, "wb") as opened:
         opened.write(content)
     os.rename(_DRAFT, name, src_dir_fd=folder, dst_dir_fd=folder)

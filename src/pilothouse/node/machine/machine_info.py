@@ -1,9 +1,7 @@
-"""What this machine is and has, as a Node tells it.
+"""What this machine is and has, for its Node.
 
-    facts = read_machine_info(settings)
-    facts.capacity["memory"], facts.info["kernelVersion"]
-
-Reads files and asks the kernel; nothing here runs for long, and nothing changes anything.
+machine = read_machine_info(settings)
+machine.capacity["memory"], machine.info["kernelVersion"]
 """
 
 from __future__ import annotations
@@ -22,13 +20,11 @@ from pilothouse.node.settings import NodeSettings
 from pilothouse.supervise.process_identity import boot_id
 
 VERSION: Final = "v1.32.0"
-"""The kubelet whose ways the node has: what schedulers and kubectl judge it by."""
+"""The kubelet version whose behaviour the node has, for schedulers and kubectl."""
 _ARCHITECTURES: Final = {"x86_64": "amd64", "aarch64": "arm64"}
 
 
 class MachineInfo(msgspec.Struct, frozen=True):
-    """What a Node says of its machine."""
-
     labels: Mapping[str, str]
     capacity: Mapping[str, str]
     allocatable: Mapping[str, str]
@@ -36,8 +32,6 @@ class MachineInfo(msgspec.Struct, frozen=True):
 
 
 class AvailableResources(msgspec.Struct, frozen=True):
-    """What is left of what the machine has."""
-
     memory: int
     disk: int
     disk_size: int
@@ -48,7 +42,6 @@ class AvailableResources(msgspec.Struct, frozen=True):
 
 
 def read_machine_info(settings: NodeSettings) -> MachineInfo:
-    """The machine as it is."""
     arch = _ARCHITECTURES.get(platform.machine(), platform.machine())
     labels = {
         "kubernetes.io/hostname": settings.name,
@@ -82,7 +75,7 @@ def read_machine_info(settings: NodeSettings) -> MachineInfo:
 
 
 def read_available_resources(folder: Path) -> AvailableResources:
-    """What is left, on the disk of a folder and otherwise."""
+    """The available resources, on the disk of a directory and of the machine."""
     disk = os.statvfs(_existing(folder))
     used = len([each for each in os.listdir("/proc") if each.isdigit()])
     most = int(_text("/proc/sys/kernel/pid_max") or 32768)
@@ -98,7 +91,7 @@ def read_available_resources(folder: Path) -> AvailableResources:
 
 
 def allocatable(capacity: Mapping[str, str], reserved: Mapping[str, str]) -> dict[str, str]:
-    """What pods may have."""
+    """The capacity without what is reserved."""
     left = dict(capacity)
     for name, amount in reserved.items():
         if name in left:
@@ -127,7 +120,7 @@ def _os_image() -> str:
 
 
 def _text(path: str) -> str:
-    """What a file says; nothing if it isn't there or not for us."""
+    """The content of a file; empty if it is missing or unreadable."""
     try:
         return Path(path).read_text().strip()
     except OSError:

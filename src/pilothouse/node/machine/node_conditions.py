@@ -1,11 +1,11 @@
-"""The conditions of a node: ready or not, resource pressure, and which features the machine supports.
+"""The conditions of a node: readiness, resource pressure, and which features the machine supports.
 
     conditions(room, problems(survey, ""))          # Ready, MemoryPressure, DiskPressure, PIDPressure
     limits_condition(survey)                        # whether resource limits are enforced, and if not, why
     users_condition(survey, accepted=False)         # whether pods run in user namespaces
 
-Thresholds are kubelet's: 100 MiB of memory, a tenth of the disk (at most 1 GiB), a twentieth of its inodes, a tenth of
-the process ids. A node whose parts have failed, or that can't give containers namespaces, is not ready, and says why.
+Thresholds are kubelet's: 100 MiB of memory, a tenth of the disk (at most 1 GiB), a twentieth of its inodes, a
+tenth of the process ids.
 """
 
 from __future__ import annotations
@@ -86,28 +86,22 @@ def limits_condition(survey: MachineSurvey) -> dict[str, str]:
 
 
 def users_condition(survey: MachineSurvey, accepted: bool) -> dict[str, str]:
-    """Whether pods of a root agent run in user namespaces; ``accepted`` says that they run without them too."""
+    """Whether pods of a root agent run in user namespaces; ``accepted``: they may run without."""
     if survey.ids.allowed:
         return _condition(USERS, True, "UserNamespaces", "pods run in user namespaces")
-    then = (
-        "pods run with the machine's user ids (--allow-host-users)"
-        if accepted
-        else "only pods with hostUsers: true run, unless the node is started with --allow-host-users"
-    )
-    return _condition(
-        USERS,
-        False,
-        "UserNamespacesUnavailable",
-        f"pods can't run in user namespaces: {survey.ids.why}; {then}",
-    )
+    if accepted:
+        then = "pods run with the machine's user ids (--allow-host-users)"
+    else:
+        then = "only pods with hostUsers: true run, unless the node is started with --allow-host-users"
+    why = f"pods can't run in user namespaces: {survey.ids.why}; {then}"
+    return _condition(USERS, False, "UserNamespacesUnavailable", why)
 
 
 def seccomp_condition(enforced: bool) -> dict[str, str]:
     if enforced:
         return _condition(SECCOMP, True, "Seccomp", "seccomp profiles of containers are enforced")
-    return _condition(
-        SECCOMP, False, "ArchitectureUnknown", "seccomp is supported on x86_64 and aarch64 only"
-    )
+    why = "seccomp is supported on x86_64 and aarch64 only"
+    return _condition(SECCOMP, False, "ArchitectureUnknown", why)
 
 
 def conditions(room: AvailableResources, problems: str) -> list[dict[str, str]]:

@@ -4,8 +4,8 @@
     credentials.write_credential(credential)
     credentials.write_kubeconfig(urls, name)
 
-Certificate and key are in one file, which is replaced atomically, so they always match. The kubeconfig refers to the
-files, so it stays the same when they change.
+Certificate and key are in one file, which is replaced atomically, so they always match. The kubeconfig refers
+to the files.
 """
 
 from __future__ import annotations
@@ -24,8 +24,6 @@ from pilothouse.pki.signers import NODE
 
 @dataclass(frozen=True)
 class NodeCredentials:
-    """The files of a machine that joined."""
-
     folder: Path
     """The machine's data directory."""
 
@@ -61,7 +59,7 @@ class NodeCredentials:
         write_private(self.credential_file, credential.certificate.rstrip() + b"\n" + credential.key)
 
     def write_kubeconfig(self, urls: Sequence[str], name: str) -> None:
-        """The last file to be written: with it the machine has joined."""
+        """Write the kubeconfig, the last file: with it the machine has joined."""
         credential = str(self.credential_file.relative_to(self.folder))
         authorities = str(self.authorities_file.relative_to(self.folder))
         user = f"{NODE}{name}"

@@ -3,9 +3,8 @@
     registration = NodeRegistration(api, settings, machine, conditions, clock)
     await registration.run()              # lease every 10 s; status when it changes, and every 5 minutes
 
-The lease in ``kube-node-lease`` is the heartbeat. Labels and taints are set when the Node is created; later the agent only
-restores its own labels, and never touches taints. An existing Node (from an earlier agent, or made by hand) is adopted; a
-deleted one is created again.
+The lease in ``kube-node-lease`` is the heartbeat. Labels and taints are set when the Node is created; later
+the agent only restores its own labels. An existing Node is adopted; a deleted one is created again.
 """
 
 from __future__ import annotations
@@ -47,8 +46,6 @@ log = logging.getLogger(__name__)
 
 
 class NodeRegistration:
-    """Registers the Node, and keeps its status and lease up to date."""
-
     def __init__(
         self,
         api: Api,
@@ -97,9 +94,8 @@ class NodeRegistration:
         self._wakeup.set()
 
     async def run(self) -> None:
-        """Run until cancelled."""
-        keeping = self._repeat(self._sync, "failed to update the status of", self._wakeup)
-        await together({"node": keeping, "lease": self._heartbeat()})
+        status = self._repeat(self._sync, "failed to update the status of", self._wakeup)
+        await together({"node": status, "lease": self._heartbeat()})
 
     async def _heartbeat(self) -> None:
         """Renew the lease, independently of the status."""
@@ -119,9 +115,8 @@ class NodeRegistration:
                 self.problem = str(problem)
                 log.warning("%s node %s: %s", failure, self._settings.name, problem)
             try:
-                async with asyncio.timeout(
-                    LEASE_INTERVAL if not failures else _RETRY_BACKOFF.after(failures)
-                ):
+                delay = _RETRY_BACKOFF.after(failures) if failures else LEASE_INTERVAL
+                async with asyncio.timeout(delay):
                     await wakeup.wait()
             except TimeoutError:
                 continue
@@ -160,9 +155,8 @@ class NodeRegistration:
             return await self._api.get(Node, settings.name)
 
     async def _label(self, node: Object) -> Object:
-        missing = {
-            name: value for name, value in self._machine.labels.items() if node.labels.get(name) != value
-        }
+        labels = self._machine.labels.items()
+        missing = {name: value for name, value in labels if node.labels.get(name) != value}
         fields: Tree = {"metadata": {"labels": missing}} if missing else {}
         folder = str(self._settings.data.absolute().parent)
         if node.annotations.get(DATA_FOLDER) != folder:

@@ -1,11 +1,12 @@
-"""Stops the pods of a machine that shuts down, without an agent: for ``pilothouse up``, or after a killed one.
+"""Stops the pods of a machine that shuts down, without an agent: for ``pilothouse up``, or after a killed
+one.
 
-    await end_pods(Path("/var/lib/pilothouse/node"), containers, clock, patience=120)      # how many containers ran
+    await end_pods(Path("/var/lib/pilothouse/node"), containers, clock, patience=120)  # how many ran
 
-No agent may use the data directory meanwhile: it would restart the containers. Each container gets its preStop hook, its stop signal and
-its pod's grace period, sidecars last, as when the pod is deleted. A failed hook or an unreadable pod record does not keep containers from
-being stopped. Nothing is written to the API: to the next agent it is as if the machine had been off, and it starts the containers again.
-Mounts, in-memory volumes and control groups of the pods are removed.
+No agent may use the data directory meanwhile: it would restart the containers. Each container gets its
+preStop hook, stop signal and grace period, sidecars last, as when the pod is deleted; a failed hook or an
+unreadable record doesn't stop the shutdown. Nothing is written to the API: the next agent starts the
+containers again. Mounts, in-memory volumes and control groups of the pods are removed.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ log = logging.getLogger(__name__)
 async def end_pods(node: Path, containers: ContainerRuntime, clock: Clock, *, patience: float) -> int:
     """Stop all containers, each pod with its own grace period but at most ``patience`` seconds.
 
-    A pod that can't be stopped doesn't keep the others from it. Raises ``StillRunning`` in the end.
+    A failing pod doesn't keep the others from being stopped. Raises ``StillRunning`` in the end.
     """
     addresses = _addresses(node)
     shutdowns = [
@@ -100,7 +101,7 @@ def _addresses(node: Path) -> dict[str, str]:
 
 
 def _pod_folders(folder: Path) -> list[PodDirectory]:
-    """Every pod that there is something of. One that can't be removed keeps no other from being ended."""
+    """All pod directories, even if the remains of a removed pod can't be removed."""
     try:
         return list(list_pod_directories(folder))
     except OSError as problem:
@@ -109,8 +110,6 @@ def _pod_folders(folder: Path) -> list[PodDirectory]:
 
 
 class _PodShutdown:
-    """Of one pod."""
-
     def __init__(
         self, folder: PodDirectory, containers: ContainerRuntime, clock: Clock, patience: float, address: str
     ) -> None:
@@ -122,10 +121,10 @@ class _PodShutdown:
         self._since = clock.monotonic()
         self._ended: dict[str, asyncio.Event] = {}
         self._stopped: set[str] = set()
-        """ContainerRuntime that have been told to stop."""
+        """The names of containers that got their stop signal."""
 
     async def run(self) -> int:
-        """How many containers ran. Raises ``StillRunning``, and ``LaunchError`` of one that is being started and does not get on."""
+        """How many containers ran. Raises ``StillRunning``, and ``LaunchError`` if one hangs in its start."""
         running, problems = await self._running()
         pod = self._folder.read_pod()
         if running:
@@ -136,7 +135,7 @@ class _PodShutdown:
                 problems.append(problem)
             except Exception:
                 log.exception("pod %s can't be ended in its own order", self._folder.uid)
-            # Those that the pod's record does not know of, or all if there is none: they must not stay.
+            # Those that the pod's record doesn't have, or all without a record, must stop too.
             rest = await asyncio.gather(
                 *(one.stop(signal.SIGTERM, 0) for name, one in running.items() if name not in self._stopped),
                 return_exceptions=True,
@@ -151,10 +150,7 @@ class _PodShutdown:
         order = stop_order(known)
         self._ended = {container.name: asyncio.Event() for container in known}
         ends = await asyncio.gather(
-            *(
-                self._end(pod, container, running.get(container.name), order[container.name])
-                for container in known
-            ),
+            *(self._end(pod, each, running.get(each.name), order[each.name]) for each in known),
             return_exceptions=True,
         )
         for end in ends:
@@ -165,16 +161,16 @@ class _PodShutdown:
         """A stop on purpose is no crash: the next start is immediate, and does not raise the back-off."""
         folder = self._folder.container(name)
         if (backoff := folder.backoff) is not None:
-            # After the exit: the back-off of a restart that is already decided on (see ``lifecycle.restart_policy``).
+            # After the exit, as for a restart that is already decided on (see ``lifecycle.restart_policy``).
             folder.backoff = msgspec.structs.replace(backoff, since=exit.finished + _AN_INSTANT)
 
     async def remove_groups(self) -> None:
-        """Nothing runs in them any more. Where they are is known from what was started there: no other tree is looked at."""
+        """Remove the pod's control groups, as the launch records name them."""
         groups: set[str] = set()
         for name in self._folder.containers():
             folder = self._folder.container(name)
             for attempt in folder.attempts():
-                # Without a whole one it was never started.
+                # An instance without a complete record never started.
                 with suppress(FileNotFoundError, msgspec.DecodeError):
                     if not container_records.is_copied(folder.attempt(attempt)):
                         groups.update(container_records.read_launch(folder.attempt(attempt)).cgroups)
@@ -235,9 +231,8 @@ class _PodShutdown:
         asked = hook.get("httpGet") or hook.get("tcpSocket")
         if asked is not None and not (asked.get("host") or self._address):
             # Without a host the request would go to the machine itself.
-            log.warning(
-                "preStop of %s in %s/%s failed: the pod's address is not known", container.name, *pod.key
-            )
+            where = f"{container.name} in {pod.namespace}/{pod.name}"
+            log.warning("preStop of %s failed: the pod's address is not known", where)
             return
         outcome = await run_handler(hook, HandlerTarget(one, container.spec, self._address), seconds)
         if not outcome.succeeded:

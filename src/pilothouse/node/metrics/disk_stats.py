@@ -1,7 +1,7 @@
 """Disk metrics from /proc/diskstats, with the names of Prometheus' node exporter.
 
-How long a write takes is the time spent writing by the number of writes, each over the same minute:
-``rate(node_disk_write_time_seconds_total[1m]) / rate(node_disk_writes_completed_total[1m])``.
+The average duration of a write: ``rate(node_disk_write_time_seconds_total[1m]) /
+rate(node_disk_writes_completed_total[1m])``.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ _FIELDS: Final = {
     "node_disk_write_time_seconds_total": (7, _MILLISECOND, "Seconds that writes took, added up."),
     "node_disk_io_time_seconds_total": (9, _MILLISECOND, "Seconds in which the disk had something to do."),
 }
-"""The field of a line after the device's name, what it counts in, and what it means."""
+"""The field of a line after the device's name, its unit, and the help text."""
 _LEAST: Final = 11
 
 
 def devices(diskstats: str) -> Iterator[tuple[str, list[int]]]:
-    """The name and the numbers of each device that has ever done anything."""
+    """The name and the numbers of each device that has been used."""
     for line in diskstats.splitlines():
         words = line.split()
         if len(words) < 3 + _LEAST:
@@ -38,7 +38,6 @@ def devices(diskstats: str) -> Iterator[tuple[str, list[int]]]:
 
 
 def families(found: Iterable[tuple[str, list[int]]]) -> Iterator[str]:
-    """The text of all metrics of devices."""
     every = list(found)
     for name, (index, unit, text) in _FIELDS.items():
         yield counter(name, text, [(labels(device=each), numbers[index] * unit) for each, numbers in every])

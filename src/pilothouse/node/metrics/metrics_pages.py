@@ -1,11 +1,11 @@
 """The node's metrics pages for Prometheus.
 
     /metrics               everything: pods, volumes, disks, the agent itself
-    /metrics/resource      what metrics-server asks for
-    /metrics/cadvisor      containers, in cAdvisor's names
+    /metrics/resource      for metrics-server
+    /metrics/cadvisor      containers, with cAdvisor's names
 
-Names are those that kubelet, cAdvisor and the node exporter use, so that dashboards and rules which know them work here. What a
-machine does not count is left out, never told as nought.
+Names are those of kubelet, cAdvisor and the node exporter, for existing dashboards and rules. A metric that
+the machine does not count is left out.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import os
 import resource
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -39,20 +39,14 @@ _CONTAINER_FIGURES: Final = (
     ("container_processes", "processes", gauge, "Processes that run."),
     ("container_oom_events_total", "oom_kills", counter, "Processes killed because memory was used up."),
 )
-_RESOURCE_NAMES: Final = frozenset(
-    {"container_cpu_usage_seconds_total", "container_memory_working_set_bytes"}
-)
+_RESOURCE_NAMES: Final = {"container_cpu_usage_seconds_total", "container_memory_working_set_bytes"}
 
 
 class VolumeUsageSource(Protocol):
-    """Who knows how full volumes are."""
-
     async def usage(self) -> Sequence[MeasuredUsage]: ...
 
 
 class ContainerUsage(msgspec.Struct, frozen=True):
-    """What one container uses."""
-
     namespace: str
     pod: str
     container: str
@@ -65,8 +59,6 @@ class ContainerUsage(msgspec.Struct, frozen=True):
 
 
 class MetricsPages:
-    """Makes the pages."""
-
     def __init__(
         self, node: str, container_index: ContainerIndex, groups: CgroupSource, volumes: VolumeUsageSource
     ) -> None:
@@ -77,7 +69,7 @@ class MetricsPages:
 
     async def all(self) -> str:
         """``/metrics``."""
-        used = await self._used()
+        used = await asyncio.to_thread(self._measure)
         usage = await self._volumes.usage()
         return "".join(
             [
@@ -91,15 +83,12 @@ class MetricsPages:
 
     async def containers(self) -> str:
         """``/metrics/cadvisor``."""
-        return "".join(container_families(await self._used()))
+        return "".join(container_families(await asyncio.to_thread(self._measure)))
 
     async def resource(self) -> str:
         """``/metrics/resource``."""
-        used = await self._used()
+        used = await asyncio.to_thread(self._measure)
         return "".join([*resource_families(used), *machine_families(_text(_LOAD), _text(_MEMORY))])
-
-    async def _used(self) -> list[ContainerUsage]:
-        return await asyncio.to_thread(self._measure)
 
     def _measure(self) -> list[ContainerUsage]:
         table: dict[int, process_stats.Process] | None = None
@@ -114,7 +103,7 @@ class MetricsPages:
 
 
 def completed(counted: Usage, seen: Usage) -> Usage:
-    """What the kernel counts for a group, and where it does not what can be seen of its processes."""
+    """The usage that the kernel counts for a group, completed from that of its processes."""
     known = {name: value for name, value in msgspec.structs.asdict(counted).items() if value is not None}
     return msgspec.structs.replace(seen, **known)
 
@@ -126,7 +115,7 @@ def node_families(node: str, pods: int, containers: int) -> Iterator[str]:
     yield gauge("kubelet_running_containers", "Containers that run.", running)
 
 
-def container_families(used: Iterable[ContainerUsage], names: frozenset[str] | None = None) -> Iterator[str]:
+def container_families(used: Iterable[ContainerUsage], names: Set[str] | None = None) -> Iterator[str]:
     every = list(used)
     for name, field, family, text in _CONTAINER_FIGURES:
         if names is None or name in names:
@@ -137,7 +126,7 @@ def container_families(used: Iterable[ContainerUsage], names: frozenset[str] | N
 
 
 def resource_families(used: Sequence[ContainerUsage]) -> Iterator[str]:
-    """As metrics-server asks for them: of containers, and of pods added up."""
+    """The metrics for metrics-server: per container, and the sums per pod."""
     yield from container_families(used, _RESOURCE_NAMES)
     for name, field, family in (
         ("pod_cpu_usage_seconds_total", "cpu_seconds", counter),
@@ -167,11 +156,9 @@ def machine_families(stat: str, meminfo: str) -> Iterator[str]:
 
 
 def agent_families() -> Iterator[str]:
-    """The agent's own process."""
     used = resource.getrusage(resource.RUSAGE_SELF)
-    yield counter(
-        "process_cpu_seconds_total", "Processor time of the agent.", [("", used.ru_utime + used.ru_stime)]
-    )
+    seconds = used.ru_utime + used.ru_stime
+    yield counter("process_cpu_seconds_total", "Processor time of the agent.", [("", seconds)])
     pages = int(_text(Path("/proc/self/statm")).split()[1] or 0)
     size = pages * os.sysconf("SC_PAGE_SIZE")
     yield gauge("process_resident_memory_bytes", "Memory of the agent.", [("", size)])

@@ -2,8 +2,8 @@
 
     usage = used_by(container.pid, table())
 
-A container's first process is the ancestor of every other in it, whatever they let go of. What has ended is counted with whom
-it was a child of, so figures may lag behind a little; they never run back.
+A container's first process is the ancestor of all others in it. An ended process is counted with its parent,
+so figures may lag, but never decrease.
 """
 
 from __future__ import annotations
@@ -24,23 +24,20 @@ _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 
 
 class Process(msgspec.Struct, frozen=True):
-    """One line of the table."""
-
     parent: int
     cpu_seconds: float
-    """With that of children which have ended."""
+    """Includes ended children."""
     memory_bytes: int
 
 
 def process_of(stat: str) -> Process:
-    """What /proc/PID/stat says. The name in it may have anything, spaces and brackets too."""
+    """Parse /proc/PID/stat. The name in it may contain spaces and brackets."""
     fields = stat[stat.rindex(")") + 2 :].split()
     ticks = sum(int(each) for each in fields[11:15])
     return Process(int(fields[1]), ticks / _TICKS, int(fields[21]) * _PAGE)
 
 
 def table(proc: Path = PROC) -> dict[int, Process]:
-    """All processes that there are."""
     found = {}
     for entry in os.listdir(proc):
         if entry.isdecimal():
@@ -50,7 +47,6 @@ def table(proc: Path = PROC) -> dict[int, Process]:
 
 
 def descendants(pid: int, processes: dict[int, Process]) -> list[int]:
-    """A process and all below it."""
     children = defaultdict(list)
     for each, process in processes.items():
         children[process.parent].append(each)
@@ -63,12 +59,11 @@ def descendants(pid: int, processes: dict[int, Process]) -> list[int]:
 
 
 def used_by(pid: int, processes: dict[int, Process], proc: Path = PROC) -> Usage:
-    """What a process and all below it have used."""
     mine = descendants(pid, processes)
     if not mine:
         return Usage()
     memory = sum(processes[each].memory_bytes for each in mine)
-    read, written = _moved(mine, proc)
+    read, written = _disk_bytes(mine, proc)
     return Usage(
         cpu_seconds=sum(processes[each].cpu_seconds for each in mine),
         memory_bytes=memory,
@@ -79,8 +74,8 @@ def used_by(pid: int, processes: dict[int, Process], proc: Path = PROC) -> Usage
     )
 
 
-def _moved(pids: list[int], proc: Path) -> tuple[int | None, int | None]:
-    """Bytes read from and written to disks; None where we may not look."""
+def _disk_bytes(pids: list[int], proc: Path) -> tuple[int | None, int | None]:
+    """Bytes read from and written to disks; None without permission."""
     totals = {"read_bytes": 0, "write_bytes": 0}
     for pid in pids:
         try:

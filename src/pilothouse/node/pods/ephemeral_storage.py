@@ -1,11 +1,11 @@
 """The ephemeral storage of a pod: its usage, requests and limits.
 
-    usage = measure_storage(folder)          # StorageUsage({"web": 40_960}, DirectoryUsage(size=1_052_672, files=12))
-    limit_violation(pod, usage)              # 'Container web exceeded its local ephemeral storage limit "32Ki".', or ""
-    request(pod)                             # its storage request in bytes
+    usage = measure_storage(folder)  # StorageUsage({"web": 40_960}, DirectoryUsage(size=1_052_672, files=12))
+    limit_violation(pod, usage)      # 'Container web exceeded its local ephemeral storage limit "32Ki".'
+    request(pod)                     # its storage request in bytes
 
-It counts emptyDir volumes on disk, and the logs and records of containers, with what they write to their own `/tmp`, `/var`
-and the like.
+It counts emptyDir volumes on disk, logs and records of containers, and what they write to their own `/tmp`,
+`/var` etc.
 """
 
 from __future__ import annotations
@@ -36,9 +36,8 @@ class StorageUsage(msgspec.Struct, frozen=True):
 def measure_storage(folder: Path, limit: WalkLimit = MEASURED) -> StorageUsage:
     """Measure a pod's directory, file by file. Raises OSError."""
     meter, above = Meter(limit), folder / "containers"
-    containers = (
-        {each.name: measure_disk_usage(each, meter) for each in above.iterdir()} if above.is_dir() else {}
-    )
+    folders = above.iterdir() if above.is_dir() else ()
+    containers = {each.name: measure_disk_usage(each, meter) for each in folders}
     total = sum(containers.values(), measure_disk_usage(folder / "volumes", meter))
     return StorageUsage({name: each.size for name, each in containers.items()}, total)
 
@@ -73,7 +72,7 @@ def request(pod: Object) -> int:
 
 
 def _together(pod: Object, side: str) -> int:
-    """Containers run concurrently; init containers before them, one at a time."""
+    """The sum of the containers, which run concurrently; init containers run before them, one at a time."""
     beside = sum(_amount(each, side) or 0 for each in pod.spec.get("containers") or ())
     before = (_amount(each, side) or 0 for each in pod.spec.get("initContainers") or ())
     return max(beside, *before, 0)

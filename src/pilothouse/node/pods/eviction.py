@@ -2,10 +2,9 @@
 
     choose_victim([EvictionCandidate("a", request=0, usage=900_000_000)], shortage)
 
-Pods are evicted one at a time, and the pressure is measured again once the pod has ended. The pod that exceeds its request by most
-goes first; one within its request goes only when no pod exceeds its own. A pod that uses little of the missing resource is never
-evicted, since that would not help. A pod with more files than can be counted goes first: they may hide its usage. Kubelet
-ranks by priority too; here all pods have the same.
+The pod that exceeds its request by most goes first, unless another has more files than can be counted, which
+may hide its usage. A pod that uses little of the missing resource is never evicted. Kubelet ranks by priority
+too; here all pods have the same.
 """
 
 from __future__ import annotations
@@ -43,17 +42,16 @@ def choose_victim(
     using = [each for each in candidates if each.usage >= least or each.unmeasured]
     if not using:
         return None
-    return max(
-        using,
-        key=lambda each: (each.unmeasured, each.usage > each.request, each.usage - each.request, each.uid),
-    )
+
+    def rank(each: EvictionCandidate) -> tuple[bool, bool, int, str]:
+        return each.unmeasured, each.usage > each.request, each.usage - each.request, each.uid
+
+    return max(using, key=rank)
 
 
 def memory_request(pod: Object) -> int:
-    """The sum of its containers' memory requests."""
-    return sum(
-        container_limits(each, pids=None).memory_request or 0 for each in pod.spec.get("containers") or ()
-    )
+    limits = (container_limits(each, pids=None) for each in pod.spec.get("containers") or ())
+    return sum(each.memory_request or 0 for each in limits)
 
 
 def eviction_message(candidate: EvictionCandidate, shortage: ResourcePressure) -> str:

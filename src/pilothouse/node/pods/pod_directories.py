@@ -1,13 +1,13 @@
 """The directory of a pod on disk, by which a restarted agent finds what runs.
 
-    pods/<uid>/pod.json                               the pod, for when it is gone from the API
-    pods/<uid>/ending.json                            why it terminates, and by when
-    pods/<uid>/boot                                   the boot id of the machine when an agent last ran the pod
-    pods/<uid>/first-id                               the first id of its user id range
-    pods/<uid>/containers/<name>/pause.json           its restart back-off
-    pods/<uid>/containers/<name>/<attempt>/           one instance: shim, log, exit record, and below them
-        termination-log, hooked, failed.json          its termination message, whether postStart is done, its start error
-        image, was-ready                              the directory of its image, whether it has ever been ready
+    pods/<uid>/pod.json                         the pod, for when it is gone from the API
+    pods/<uid>/ending.json                      why it terminates, and by when
+    pods/<uid>/boot                             the boot id of the machine when an agent last ran the pod
+    pods/<uid>/first-id                         the first id of its user id range
+    pods/<uid>/containers/<name>/pause.json     its restart back-off
+    pods/<uid>/containers/<name>/<attempt>/     one instance: shim, log, exit record, and below them
+        termination-log, hooked, failed.json    termination message, whether postStart is done, start error
+        image, was-ready                        the directory of its image, whether it has ever been ready
 
 Every file is written atomically. A pod's directory appears with ``pod.json`` in it.
 """
@@ -25,6 +25,7 @@ import msgspec
 
 from pilothouse.api.kind_names import Pod
 from pilothouse.api.objects import Object
+from pilothouse.node.files.directory_handles import closing_handle
 from pilothouse.node.files.path_names import component
 from pilothouse.node.lifecycle.container_instances import EndedInstance
 from pilothouse.node.lifecycle.pod_state import PodEnding
@@ -35,7 +36,7 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 KEPT = 2
-"""Instances of a container whose directories are kept: the latest, and the one before it for ``--previous``."""
+"""Instances of a container whose directories are kept: the latest, and one more for ``--previous``."""
 _POD, _ENDING, _BOOT, _BACKOFF = "pod.json", "ending.json", "boot", "pause.json"
 _FIRST_ID = "first-id"
 _POST_START_DONE, _FAILED, _TERMINATION_MESSAGE = "hooked", "failed.json", "termination-log"
@@ -62,19 +63,15 @@ class ContainerDirectory:
         folder = self.attempt(number)
         folder.mkdir(parents=True, exist_ok=True)
         flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-        handle = os.open(folder / _TERMINATION_MESSAGE, flags, 0o666)
-        try:
+        with closing_handle(os.open(folder / _TERMINATION_MESSAGE, flags, 0o666)) as handle:
             os.fchmod(handle, 0o666)  # The program may run as any user.
-        finally:
-            os.close(handle)
         return folder
 
     def outdated(self) -> list[Path]:
-        """The directories of old instances, to be removed."""
         return [self.attempt(number) for number in self.attempts()[:-KEPT]]
 
     def scratch(self) -> list[Path]:
-        """The folders of what its instances have written outside of volumes: of no use once they have ended."""
+        """The directories with what its instances wrote outside of volumes, useless once they have ended."""
         found = (self.attempt(number) / _OWN for number in self.attempts())
         return [each for each in found if each.is_dir()]
 
@@ -88,21 +85,18 @@ class ContainerDirectory:
         write_atomically(self.path / _BACKOFF, msgspec.json.encode(backoff))
 
     def fail(self, ended: EndedInstance) -> None:
-        """Record why an instance failed to start."""
         write_atomically(self.attempt(ended.attempt) / _FAILED, msgspec.json.encode(ended))
 
     def failed(self, number: int) -> EndedInstance | None:
         return _read(self.attempt(number) / _FAILED, EndedInstance)
 
     def set_post_start_done(self, number: int) -> None:
-        """Its postStart hook is done."""
         write_atomically(self.attempt(number) / _POST_START_DONE, b"")
 
     def is_post_start_done(self, number: int) -> bool:
         return (self.attempt(number) / _POST_START_DONE).exists()
 
     def set_image(self, number: int, root: str) -> None:
-        """Where the files of its image are."""
         write_atomically(self.attempt(number) / _IMAGE, msgspec.json.encode(root))
 
     def image(self, number: int) -> str:

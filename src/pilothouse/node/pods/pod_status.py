@@ -2,8 +2,8 @@
 
     pod_status(pod_state, decision, StatusInputs(host="10.0.0.7", address="127.8.1.2"), before, now)
 
-Reasons and messages are kubelet's, so kubectl and controllers understand them. Conditions that others own (readiness gates,
-disruption) are kept. A condition's ``lastTransitionTime`` changes only with its status.
+Reasons and messages are kubelet's. Conditions of others (readiness gates, disruption) are kept. A condition's
+``lastTransitionTime`` changes only with its status.
 """
 
 from __future__ import annotations
@@ -27,15 +27,13 @@ from pilothouse.node.lifecycle.pod_decision import ENDED, ContainerWaiting, PodD
 from pilothouse.node.lifecycle.pod_state import ContainerState, PodState
 
 LIMITS: Final = "pilothouse.io/LimitsEnforced"
-"""The condition that says whether a pod's resource limits are enforced."""
+"""Whether a pod's resource limits are enforced."""
 OURS: Final = frozenset(
     {"PodReadyToStartContainers", "Initialized", "ContainersReady", "Ready", "PodScheduled", LIMITS}
 )
 
 
 class StatusInputs(msgspec.Struct, frozen=True):
-    """What a status needs besides the pod's state."""
-
     host: str
     address: str = ""
     images: Mapping[str, str] = {}
@@ -45,7 +43,6 @@ class StatusInputs(msgspec.Struct, frozen=True):
 
 
 def container_id(pod: Object, name: str, attempt: int) -> str:
-    """The ``containerID`` of one instance."""
     return f"pilothouse://{pod.uid}/{name}/{attempt}"
 
 
@@ -63,9 +60,7 @@ def pod_status(
         status |= {"reason": pod_state.ending.cause, "message": pod_state.ending.message}
     status["conditions"] = _conditions(pod_state, containers, phase, inputs, before, now)
     statuses = [_container(pod, one, pod_state.container(one.name), decision, inputs) for one in containers]
-    inits = [
-        each for one, each in zip(containers, statuses, strict=True) if one.role is not ContainerRole.MAIN
-    ]
+    inits = statuses[: sum(one.role is not ContainerRole.MAIN for one in containers)]
     if inits:
         status["initContainerStatuses"] = inits
     status["containerStatuses"] = statuses[len(inits) :]
@@ -140,11 +135,8 @@ def _initialised(
         return True, "PodCompleted", ""
     if has_initialised(pod_state, containers):
         return True, "", ""
-    waiting = [
-        container.name
-        for container in containers
-        if not _has_initialised(container, pod_state.container(container.name))
-    ]
+    states = [(one, pod_state.container(one.name)) for one in containers]
+    waiting = [one.name for one, state in states if not _has_initialised(one, state)]
     if not waiting:
         return True, "", ""
     return False, "ContainersNotInitialized", f"containers with incomplete status: [{' '.join(waiting)}]"
@@ -180,9 +172,8 @@ def _gates(pod: Object) -> tuple[bool, str, str]:
         if found is None:
             missing.append(f'corresponding condition of pod readiness gate "{kind}" does not exist.')
         elif found.get("status") != "True":
-            missing.append(
-                f'the status of pod readiness gate "{kind}" is not "True", but {found.get("status")}'
-            )
+            status = found.get("status")
+            missing.append(f'the status of pod readiness gate "{kind}" is not "True", but {status}')
     return (False, "ReadinessGatesNotReady", ", ".join(missing)) if missing else (True, "", "")
 
 

@@ -4,8 +4,8 @@
     writer.put(status)                  # returns at once; only the latest is written
     await writer.flush()                # until the API has it, or the pod is gone
 
-The writer sends what has changed, as a strategic merge patch, so conditions of others stay. An API server that does not answer
-delays nothing: the pod goes on, and the writer retries.
+It sends only changes, as a strategic merge patch, so conditions of others stay. Failed writes are retried,
+and delay nothing.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class PodStatusWriter:
         await self._idle.wait()
 
     async def run(self) -> None:
-        """Write until cancelled. May be run again: a status that is still to be written is then written."""
+        """Write until cancelled. Run again, it writes a status that is still to be written."""
         failures = 0
         if self._wanted is not None:
             self._wakeup.set()
@@ -88,7 +88,7 @@ class PodStatusWriter:
                     continue
             failures, self.problem = 0, ""
             if self._pod.revision > self._revision:
-                # Another client wrote meanwhile, and no further event will come: restore the fields that are ours.
+                # Another client wrote meanwhile, and no further event will come: restore our fields.
                 self._known, self._revision = self._pod.status, self._pod.revision
                 if self._wanted is not None and status_patch(self._known, self._wanted):
                     self._wakeup.set()
@@ -148,5 +148,5 @@ def status_patch(known: Mapping[str, Any], wanted: Mapping[str, Any]) -> Tree:
 
 
 def _complete(condition: Tree, before: Mapping[str, Any] | None) -> Tree:
-    """The condition with a null for each field that it no longer has: a merge keeps fields that are not named."""
+    """The condition with a null for each field that it lost: a merge keeps absent fields."""
     return {**{name: None for name in before or () if name not in condition}, **condition}

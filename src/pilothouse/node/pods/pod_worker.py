@@ -4,9 +4,9 @@
     worker.update(pod)                     # another version of the pod; None when it is gone from the API
     await worker.run()                     # returns when the pod, its processes and its directories are gone
 
-Each sync reads the state of the containers, decides, begins the actions, and puts the status; then the worker waits for a change
-or for the decision's deadline. A sync never waits for a process or for the API. A cancelled worker leaves the containers
-running; the next agent adopts them.
+Each sync reads the state of the containers, decides, begins the actions, and puts the status; it never waits
+for a process or for the API. Then the worker waits for a change or for the decision's deadline. A cancelled
+worker leaves the containers running; the next agent adopts them.
 """
 
 from __future__ import annotations
@@ -68,8 +68,6 @@ log = logging.getLogger(__name__)
 
 
 class PodDependencies(msgspec.Struct, frozen=True):
-    """What all pod workers of a node share."""
-
     api: Api
     settings: NodeSettings
     parts: NodeParts
@@ -92,8 +90,8 @@ class PodWorker:
         others: Callable[[], int],
         gone: bool,
     ) -> None:
-        """``predecessor`` finds the worker of an earlier pod of the same name that is not cleaned up yet; ``others`` counts
-        the pods that the node has admitted."""
+        """``predecessor`` finds the worker of an earlier pod of the same name that is not cleaned up yet;
+        ``others`` counts the pods that the node has admitted."""
         self.pod = pod
         self._deps = deps
         self._predecessor = predecessor
@@ -115,7 +113,7 @@ class PodWorker:
         self._configurator = ContainerConfigurator(
             deps.api, deps.settings, deps.parts, deps.agent, deps.allocatable, images, deps.id_ranges
         )
-        self._released = False
+        self.released = False
         self._reported_waits: dict[str, str] = {}
 
     def update(self, pod: Object | None) -> None:
@@ -134,13 +132,9 @@ class PodWorker:
         return self._ending is not None or self._status_writer.current.get("phase") in ENDED
 
     @property
-    def released(self) -> bool:
-        return self._released
-
-    @property
     def admitted(self) -> bool:
-        """Whether the pod counts against the node's capacity: admitted, by this agent or an earlier one, and not released."""
-        return self._admitted and not self._released
+        """Whether the pod counts against the node's capacity: admitted by any agent, and not released."""
+        return self._admitted and not self.released
 
     def evict(self, reason: str, message: str) -> None:
         """Terminate the pod and mark it failed."""
@@ -150,7 +144,6 @@ class PodWorker:
             self._wakeup.set()
 
     async def run(self) -> None:
-        """Run the pod; returns when it is cleaned up."""
         async with BackgroundTasks({f"publish {self.pod.name}": self._status_writer.run}).running():
             if await self._make_directory():
                 async with asyncio.TaskGroup() as group:
@@ -165,7 +158,7 @@ class PodWorker:
             self._deps.container_index.drop(self.pod.uid)
 
     async def _make_directory(self) -> bool:
-        """Create the pod's directory, by which the next agent finds the pod. False if the pod is deleted before it has one."""
+        """Create the pod's directory, for the next agent too. False if the pod is deleted before."""
         started = self.pod.status.get("startTime")
         self._start_time = parse_time(started) if started else self._deps.clock.now()
         while True:
@@ -181,15 +174,13 @@ class PodWorker:
                     return True
                 if self.gone or self.pod.deleting:
                     return False
-                self._block(
-                    "NodeStorageError", f"failed to make pod data directories: {describe_error(problem)}"
-                )
+                message = f"failed to make pod data directories: {describe_error(problem)}"
+                self._block("NodeStorageError", message)
             self._publish(self._state(), PodDecision(waiting=self._all_waiting()))
             await self._wait(RETRY_BACKOFF.after(self._blocker.failures if self._blocker else 1))
 
     def _rejection(self) -> PodEnding | None:
-        """Why the pod is not admitted: it asks for fields that can't be honoured (a real kube-apiserver accepts them), or the
-        node is full."""
+        """Why the pod is not admitted: fields that a real kube-apiserver accepts, or a full node."""
         if self._admitted:
             return None
         if refused := refusals(self.pod.spec):
@@ -206,11 +197,9 @@ class PodWorker:
         return None
 
     def _all_waiting(self) -> dict[str, ContainerWaiting]:
-        wait = (
-            ContainerWaiting(self._blocker.reason, self._blocker.message)
-            if self._blocker
-            else ContainerWaiting(waiting_reason(self.pod.spec))
-        )
+        wait = ContainerWaiting(waiting_reason(self.pod.spec))
+        if self._blocker:
+            wait = ContainerWaiting(self._blocker.reason, self._blocker.message)
         return {container.name: wait for container in containers_of(self.pod.spec)}
 
     async def _adopt_containers(self, group: asyncio.TaskGroup) -> None:
@@ -246,9 +235,8 @@ class PodWorker:
                 deps.rng,
                 group,
             )
-            await worker.adopt(
-                known.get(container.name), container_id(self.pod, container.name, 0).removesuffix("0")
-            )
+            id_prefix = container_id(self.pod, container.name, 0).removesuffix("0")
+            await worker.adopt(known.get(container.name), id_prefix)
             self._containers[container.name] = worker
 
     async def _sync_loop(self, group: asyncio.TaskGroup) -> None:
@@ -260,9 +248,8 @@ class PodWorker:
                 await self._release()
                 if is_leaving:
                     return
-            await self._wait(
-                None if decision.wake is None else max(0.0, decision.wake - self._deps.clock.now())
-            )
+            wake = decision.wake
+            await self._wait(None if wake is None else max(0.0, wake - self._deps.clock.now()))
 
     async def _wait(self, seconds: float | None) -> None:
         with suppress(TimeoutError):
@@ -335,7 +322,7 @@ class PodWorker:
             log.warning("pod %s/%s: %s", *self.pod.key, describe_error(problem))
 
     def _write_address(self) -> None:
-        """Record the address: ``node.machine.shutdown`` calls the pod's preStop hooks there without an agent."""
+        """Record the address: ``node.machine.shutdown`` calls the pod's preStop hooks there."""
         status = {**self.pod.status, "podIP": self._address}
         self._folder.write_pod(Object(self.pod.noun, {**self.pod.tree, "status": status}))
 
@@ -343,10 +330,10 @@ class PodWorker:
         try:
             other = self._predecessor(self.pod)
             if other is not None:
-                raise NotReady(
-                    "PodTerminating",
-                    f"waiting for the earlier pod of the same name (uid {other.pod.uid}) to end on this node",
+                problem = (
+                    f"waiting for the earlier pod of the same name (uid {other.pod.uid}) to end on this node"
                 )
+                raise NotReady("PodTerminating", problem)
             self._address = await self._deps.parts.addresses.assign(self.pod)
             self._try_write(self._write_address)
             self._prepared = await self._deps.parts.volumes.prepare(self.pod)
@@ -365,18 +352,17 @@ class PodWorker:
         failures = self._blocker.failures + 1 if self._blocker else 1
         if self._blocker is None or self._blocker.message != message:
             self._event(reason, message, True)
-        self._blocker = StartBlocker(
-            reason, message, self._deps.clock.now() + RETRY_BACKOFF.after(failures), failures
-        )
+        again = self._deps.clock.now() + RETRY_BACKOFF.after(failures)
+        self._blocker = StartBlocker(reason, message, again, failures)
 
     async def _release(self) -> None:
         """Release volumes, address and scratch directories, once nothing of the pod runs."""
-        if self._released:
+        if self.released:
             return
         if self._preparing is not None:
             await asyncio.wait((self._preparing,))
         failures = 0
-        while not self._released:
+        while not self.released:
             try:
                 # A process that a container left behind must not keep its volumes busy.
                 await self._deps.parts.groups.group(pod_cgroup(self.pod.uid)).remove()
@@ -385,7 +371,7 @@ class PodWorker:
                 for name in self._folder.containers():
                     for folder in self._folder.container(name).scratch():
                         await self._deps.parts.removal.remove(folder)
-                self._released = True
+                self.released = True
             except (NotReady, OSError, GroupBusy) as problem:
                 failures += 1
                 self._event("FailedUnmount", str(problem), True)
@@ -423,12 +409,10 @@ class PodWorker:
     def _report_waits(self, decision: PodDecision) -> None:
         """Record an event when a container enters CrashLoopBackOff."""
         waits = {name: wait.reason for name, wait in decision.waiting.items()}
+        pod = f"{self.pod.name}_{self.pod.namespace}"
         for name, reason in waits.items():
             if reason == "CrashLoopBackOff" and self._reported_waits.get(name) != reason:
-                message = (
-                    f"Back-off restarting failed container {name} in pod {self.pod.name}_{self.pod.namespace}"
-                )
-                self._event("BackOff", message, True)
+                self._event("BackOff", f"Back-off restarting failed container {name} in pod {pod}", True)
         self._reported_waits = waits
 
 

@@ -1,8 +1,6 @@
-"""Lists the pods that run on a node, from its data directory: for a process that waits for them to end.
+"""Lists the pods that run on a node, from its data directory. It only reads, so it is safe beside an agent.
 
-    running_pods(Path("/var/lib/pilothouse/node"))        # [RunningPod("shop/db-0", grace=1800.0)]
-
-It only reads, so it is safe beside a running agent.
+running_pods(Path("/var/lib/pilothouse/node"))        # [RunningPod("shop/db-0", grace=1800.0)]
 """
 
 from __future__ import annotations
@@ -19,8 +17,6 @@ from pilothouse.supervise.process_identity import ProcessGone, ProcessHandle
 
 @dataclass(frozen=True)
 class RunningPod:
-    """A pod with a running container."""
-
     name: str
     """``namespace/name``."""
     grace: float
@@ -28,7 +24,6 @@ class RunningPod:
 
 
 def running_pods(node: Path) -> list[RunningPod]:
-    """The pods of which at least one container runs."""
     found = []
     for folder in list_pod_directories(node / "pods"):
         # A pod may be removed while it is read.

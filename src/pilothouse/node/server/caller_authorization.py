@@ -1,14 +1,14 @@
 """Authenticates and authorizes callers of the node's server, by asking the API server.
 
-    caller = await callers.identify(certificate, authorization)      # None if nobody can say who it is
-    why = await callers.why_not(caller, "get", "/containerLogs/t/db-0/db")       # "" if they may
+    caller = await callers.identify(certificate, authorization)                  # None if not authenticated
+    why = await callers.why_not(caller, "get", "/containerLogs/t/db-0/db")       # "" if allowed
 
-Whoever shows a certificate of the control plane's authority is whom it names. A token is shown to the API server, in a
-TokenReview. What somebody may do is asked in a SubjectAccessReview about the Node, with the subresources that a kubelet
-uses: ``nodes/metrics`` for figures, ``nodes/log`` for files, ``nodes/stats`` for summaries, ``nodes/proxy`` for the rest. The verb
-follows from the HTTP method, except that a session in a container (exec and its kin) always needs ``create``.
+A client certificate of the control plane's authority names its caller; a token is checked by a TokenReview.
+Access is checked by a SubjectAccessReview of the Node, with kubelet's subresources: ``nodes/metrics``,
+``nodes/log``, ``nodes/stats``, and ``nodes/proxy`` for the rest. The verb follows from the HTTP method, but
+exec and the like always need ``create``.
 
-Answers are kept for a while, as kubelets keep them. When the API server can't be asked, what is not known is refused.
+Answers are cached, as kubelet does. If the API server can't be reached, what is not cached is refused.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ ACCESS_REVIEW: Final = KindName(
 TOKEN_SECONDS: Final = 120.0
 ALLOWED_SECONDS: Final = 300.0
 REFUSED_SECONDS: Final = 30.0
-_MOST_KEPT: Final = 1000
+_CACHE_SIZE: Final = 1000
 _VERBS: Final = {
     **dict.fromkeys(("GET", "HEAD", "OPTIONS"), "get"),
     "POST": "create",
@@ -46,8 +46,6 @@ T = TypeVar("T")
 
 
 class Caller(msgspec.Struct, frozen=True):
-    """Who asks."""
-
     name: str
     uid: str = ""
     groups: tuple[str, ...] = ()
@@ -55,11 +53,11 @@ class Caller(msgspec.Struct, frozen=True):
 
 
 class APIServerUnreachable(Exception):
-    """The API server can't be asked; the message says why."""
+    """The API server can't be reached; the message says why."""
 
 
-class _Kept(Generic[T]):
-    """Answers that are good for a while."""
+class _Cache(Generic[T]):
+    """Answers with an expiry."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -70,19 +68,17 @@ class _Kept(Generic[T]):
         return answer if until > self._clock.monotonic() else None
 
     def put(self, key: object, answer: T, seconds: float) -> None:
-        if len(self._answers) >= _MOST_KEPT:
+        if len(self._answers) >= _CACHE_SIZE:
             self._answers.clear()
         self._answers[key] = (self._clock.monotonic() + seconds, answer)
 
 
 class CallerAuthorizer:
-    """Authenticates callers, and authorizes their requests."""
-
     def __init__(self, api: Api, node: str, clock: Clock) -> None:
         self._api = api
         self._node = node
-        self._tokens: _Kept[Caller] = _Kept(clock)
-        self._rights: _Kept[str] = _Kept(clock)
+        self._tokens: _Cache[Caller] = _Cache(clock)
+        self._rights: _Cache[str] = _Cache(clock)
 
     async def identify(self, certificate: Mapping[str, Any] | None, authorization: str) -> Caller | None:
         """The caller; None if the credentials are not valid. Raises ``APIServerUnreachable``."""
@@ -99,8 +95,7 @@ class CallerAuthorizer:
         verb = "create" if session else _VERBS.get(method, method.lower())
         subresource = subresource_of(path)
         key = (caller, verb, subresource, session)
-        known = self._rights.get(key)
-        if known is not None:
+        if (known := self._rights.get(key)) is not None:
             return known
         asked = {
             "verb": verb,
@@ -151,7 +146,7 @@ class CallerAuthorizer:
 
 
 def named_in(certificate: Mapping[str, Any]) -> Caller | None:
-    """The user and groups of a client certificate, as Kubernetes reads them; None if it names no user."""
+    """The user and groups of a client certificate, as Kubernetes reads them; None without a user."""
     name, groups = "", []
     for relative in certificate.get("subject") or ():
         for attribute, value in relative:

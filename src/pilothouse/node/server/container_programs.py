@@ -1,7 +1,7 @@
-"""The programs of containers, as exec and attach sessions use them.
+"""The programs of containers, for exec and attach sessions.
 
-What ``supervise`` offers is made to look alike: a program that was started inside a container has pipes or a terminal, the
-container's own program has a socket that brings everything in turn.
+A common interface for programs started inside a container, with pipes or a terminal, and for the container's
+own program, with a socket.
 """
 
 from __future__ import annotations
@@ -18,17 +18,16 @@ from pilothouse.supervise.launch_spec import LaunchError
 
 _MOST_WAITING = 16
 END_OF_INPUT = b"\x04"
-"""What one types at a terminal to say that there is no more."""
+"""Ctrl-D, which ends the input at a terminal."""
 
 
 class ContainerPrograms:
-    """The programs of real containers."""
+    """Implements ``exec_sessions.ProgramStarter``."""
 
     async def start(self, container: RunningContainer, options: StreamOptions) -> ProgramHandle:
         try:
-            return ExecProgram(
-                await container.enter(options.command, tty=options.tty, stdin=options.stdin), options.tty
-            )
+            entered = await container.enter(options.command, tty=options.tty, stdin=options.stdin)
+            return ExecProgram(entered, options.tty)
         except LaunchError as problem:
             raise RequestRefused(400, f"{problem.reason}: {problem.message}") from None
 
@@ -40,7 +39,7 @@ class ContainerPrograms:
 
 
 class ExecProgram:
-    """One that was started inside a container; it ends when it is left."""
+    """A program that was started inside a container. It ends with the session."""
 
     def __init__(self, entered: ExecSession, tty: bool) -> None:
         self._entered = entered
@@ -52,7 +51,7 @@ class ExecProgram:
         stdin = self._entered.stdin
         if stdin is None or stdin.is_closing():
             return
-        # A program need not read what it is told, and may end meanwhile.
+        # The program may end without reading its input.
         with suppress(ConnectionError):
             stdin.write(data)
             await stdin.drain()
@@ -77,14 +76,13 @@ class ExecProgram:
 
 
 class OutputQueue:
-    """Output that comes in pieces, of which only a few wait here."""
+    """A bounded queue of output."""
 
     def __init__(self) -> None:
         self._queue: asyncio.Queue[bytes] = asyncio.Queue(_MOST_WAITING)
         self._ended = asyncio.Event()
 
     async def put(self, data: bytes) -> None:
-        """Queue one piece of output; waits while the queue is full."""
         await self._queue.put(data)
 
     def end(self) -> None:
@@ -106,7 +104,7 @@ class OutputQueue:
 
 
 class AttachedProgram:
-    """A container's own program; it goes on when it is left."""
+    """A container's own program. It outlives the session."""
 
     def __init__(self, attached: Attached) -> None:
         self._attached = attached
@@ -124,7 +122,7 @@ class AttachedProgram:
         self._attached.resize(rows, columns)
 
     async def exited(self) -> int:
-        # Not its exit code: kubectl would end with it, though it is not kubectl's program that failed.
+        # Not its exit code: kubectl would exit with it, though no program of its own failed.
         await asyncio.shield(self._reading)
         return 0
 

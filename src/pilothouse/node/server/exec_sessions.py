@@ -1,14 +1,13 @@
 """Exec and attach sessions: a program run inside a container, or the container's own program.
 
-A client of ``exec`` that goes away takes its program along: nobody would ever see what it does, and nobody could end it. What
-was attached to lives on.
-
-A session that can't begin is told within the WebSocket, as the end of one: kubectl would try another way if the
-connection itself were refused, and show what that says.
+A program of ``exec`` is killed when its client disconnects; a program that was attached to goes on. A session
+that can't begin is reported within the WebSocket: if the upgrade were refused, kubectl would fall back and
+show another error.
 """
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 from pilothouse.api.kubernetes.pods.stream_options import StreamOptions
@@ -19,62 +18,48 @@ from pilothouse.node.server.stream_session import MessageSocket, Program, run_se
 
 
 class ProgramHandle(Program, Protocol):
-    """A program that can be let go of."""
+    """A program that a session can release."""
 
     async def leave(self) -> None:
         """End the session with the program. Idempotent."""
 
 
 class ProgramStarter(Protocol):
-    """How programs are reached."""
-
     async def start(self, container: RunningContainer, options: StreamOptions) -> ProgramHandle:
-        """Run the command inside a container; it ends when it is left. Raises ``RequestRefused``."""
+        """Run the command inside a container; it ends with the session. Raises ``RequestRefused``."""
 
     async def attach(self, container: RunningContainer, options: StreamOptions) -> ProgramHandle:
-        """The container's own program, which goes on when it is left. Raises ``RequestRefused``."""
+        """The container's own program, which outlives the session. Raises ``RequestRefused``."""
+
+
+_Start = Callable[[RunningContainer, StreamOptions], Awaitable[ProgramHandle]]
 
 
 class ExecSessions:
-    """Everybody who talks to a program of this node."""
-
     def __init__(self, pages: PodPages, programs: ProgramStarter) -> None:
         self._pages = pages
         self._programs = programs
 
     async def run(self, socket: MessageSocket, place: ContainerPath, options: StreamOptions) -> None:
-        """``exec``."""
-        try:
-            program = await self._programs.start(self._running(place), options)
-        except RequestRefused as problem:
-            await _refuse(socket, problem)
-            return
-        await _hold(socket, program, options)
+        await self._run(socket, place, options, self._programs.start)
 
     async def attach(self, socket: MessageSocket, place: ContainerPath, options: StreamOptions) -> None:
-        """``attach``."""
+        await self._run(socket, place, options, self._programs.attach)
+
+    async def _run(
+        self, socket: MessageSocket, place: ContainerPath, options: StreamOptions, start: _Start
+    ) -> None:
         try:
-            program = await self._programs.attach(self._running(place), options)
+            found = self._pages.find(place)
+            if found.container is None:
+                why = f'container "{place.container}" of pod "{place.pod}" is not running'
+                raise RequestRefused(400, why)
+            program = await start(found.container, options)
         except RequestRefused as problem:
-            await _refuse(socket, problem)
+            failure = stream_channels.failure(str(problem), "BadRequest", problem.status)
+            await socket.send(bytes([stream_channels.ERROR]) + failure)
             return
-        await _hold(socket, program, options)
-
-    def _running(self, place: ContainerPath) -> RunningContainer:
-        found = self._pages.find(place)
-        if found.container is None:
-            raise RequestRefused(400, f'container "{place.container}" of pod "{place.pod}" is not running')
-        return found.container
-
-
-async def _hold(socket: MessageSocket, program: ProgramHandle, options: StreamOptions) -> None:
-    try:
-        await run_session(socket, program, options)
-    finally:
-        await program.leave()
-
-
-async def _refuse(socket: MessageSocket, problem: RequestRefused) -> None:
-    await socket.send(
-        bytes([stream_channels.ERROR]) + stream_channels.failure(str(problem), "BadRequest", problem.status)
-    )
+        try:
+            await run_session(socket, program, options)
+        finally:
+            await program.leave()

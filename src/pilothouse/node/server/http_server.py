@@ -5,12 +5,12 @@
     GET /attach/{namespace}/{pod}/{container}?output=1                               the same
     GET /pods    GET /healthz    GET /metrics    GET /metrics/resource
 
-    door = listening("127.0.0.1", 10250)
-    async with serving(door, tls, ServerBackends(pages, sessions, callers, figures)):
+    sock = listening("127.0.0.1", 10250)
+    async with serving(sock, tls, ServerBackends(pages, sessions, callers, figures)):
         …
 
-Everyone but who asks for ``/healthz`` has to say who they are and may do what they are allowed to (``callers``). Logs and sessions take files
-of the agent's, a few each, for as long as they last: only so many are open at a time.
+All requests but ``/healthz`` are authenticated and authorized (``callers``). Open logs and sessions hold file
+descriptors of the agent, so their number is limited.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ from pilothouse.node.server.spdy_socket import PROTOCOL, SpdySocket
 from pilothouse.node.server.stream_session import MessageSocket
 
 HEARTBEAT_SECONDS = 30.0
-"""How often a client that says nothing is asked whether it is there."""
+"""Seconds between pings of a silent client."""
 SHUTDOWN_SECONDS = 2.0
 MOST_STREAMS = 1000
-"""Logs that are being read and sessions, of all callers together."""
+"""Open logs and sessions of all callers together."""
 BACKLOG = 128
 LONGEST_MESSAGE = 4 * 1024 * 1024
 MAX_LINE = 256 * 1024
-"""Bytes of a request's first line, in which the arguments of a program come: what an API server takes, each character as an escape."""
+"""Bytes of a request's first line: the arguments that an API server accepts, all escaped."""
 TEXT = "text/plain; charset=utf-8"
 EXPOSITION = "text/plain; version=0.0.4; charset=utf-8"
 SPDY = "SPDY/3.1"
@@ -51,32 +51,30 @@ VERSIONS = "X-Stream-Protocol-Version"
 _OPEN = frozenset({"/healthz"})
 
 Figures = Callable[[], Awaitable[str]]
+Session = Callable[[MessageSocket, ContainerPath, StreamOptions], Awaitable[None]]
 
 log = logging.getLogger(__name__)
 
 
 class ServerBackends(msgspec.Struct, frozen=True):
-    """What is behind the door."""
-
     pages: PodPages
     sessions: ExecSessions
     callers: CallerAuthorizer
     figures: Mapping[str, Figures]
-    """PodPages of figures by their path."""
+    """Metrics pages by path."""
     most_streams: int = MOST_STREAMS
 
 
 def listening(host: str, port: int) -> socket.socket:
-    """A socket to serve at, which has a port already: a Node tells it before anybody is answered. Raises ``OSError``."""
+    """A listening socket, whose port the Node reports before it is served. Raises ``OSError``."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     return socket.create_server((host, port), family=family, backlog=BACKLOG)
 
 
 @asynccontextmanager
 async def serving(
-    door: socket.socket, tls: ssl.SSLContext, rooms: ServerBackends
+    sock: socket.socket, tls: ssl.SSLContext, backends: ServerBackends
 ) -> AsyncIterator[NodeListener]:
-    """Serve requests within the context."""
     known: list[NodeListener] = []
 
     def authenticated(transport: object) -> None:
@@ -84,7 +82,7 @@ async def serving(
             listener.authenticated(transport)
 
     runner = web.AppRunner(
-        application(rooms, authenticated),
+        application(backends, authenticated),
         access_log=None,
         handler_cancellation=True,
         shutdown_timeout=SHUTDOWN_SECONDS,
@@ -93,30 +91,28 @@ async def serving(
     await runner.setup()
     assert runner.server is not None
     try:
-        async with NodeListener(door, tls, runner.server) as listener:
+        async with NodeListener(sock, tls, runner.server) as listener:
             known.append(listener)
             yield listener
     finally:
         await runner.cleanup()
 
 
-def application(rooms: ServerBackends, authenticated: Callable[[object], None]) -> web.Application:
-    """Everything but the socket. ``authenticated`` is called with the connection of a caller that is known."""
-    door = NodeRequestHandler(rooms)
-    made = web.Application(middlewares=[guard(rooms.callers, authenticated)])
-    made.router.add_get("/healthz", door.health)
-    made.router.add_get("/pods", door.pods)
-    made.router.add_get("/containerLogs/{namespace}/{pod}/{container}", door.log)
+def application(backends: ServerBackends, authenticated: Callable[[object], None]) -> web.Application:
+    """The application. ``authenticated`` is called with the connection of an authenticated caller."""
+    handler = NodeRequestHandler(backends)
+    app = web.Application(middlewares=[guard(backends.callers, authenticated)])
+    app.router.add_get("/healthz", handler.health)
+    app.router.add_get("/pods", handler.pods)
+    app.router.add_get("/containerLogs/{namespace}/{pod}/{container}", handler.log)
     for name in ("exec", "attach"):
-        # Kubelets take the pod's uid before the container as well.
-        for path in (
-            f"/{name}/{{namespace}}/{{pod}}/{{container}}",
-            f"/{name}/{{namespace}}/{{pod}}/{{uid}}/{{container}}",
-        ):
-            made.router.add_route("*", path, getattr(door, name))
-    for path, figures in rooms.figures.items():
-        made.router.add_get(path, _page(figures))
-    return made
+        # Kubelet accepts the pod's uid before the container too.
+        for uid in ("", "{uid}/"):
+            path = f"/{name}/{{namespace}}/{{pod}}/{uid}{{container}}"
+            app.router.add_route("*", path, getattr(handler, name))
+    for path, figures in backends.figures.items():
+        app.router.add_get(path, _page(figures))
+    return app
 
 
 def _page(figures: Figures) -> Handler:
@@ -127,7 +123,7 @@ def _page(figures: Figures) -> Handler:
 
 
 def guard(callers: CallerAuthorizer, authenticated: Callable[[object], None]) -> Middleware:
-    """The middleware that authenticates and authorizes each request; a refusal has a message."""
+    """The middleware that authenticates and authorizes each request."""
 
     async def admit(request: web.Request) -> None:
         transport = request.transport
@@ -156,28 +152,25 @@ def guard(callers: CallerAuthorizer, authenticated: Callable[[object], None]) ->
 
 
 class NodeRequestHandler:
-    """From requests to rooms."""
-
-    def __init__(self, rooms: ServerBackends) -> None:
-        self._rooms = rooms
+    def __init__(self, backends: ServerBackends) -> None:
+        self._backends = backends
         self._streams = 0
-        """How many are open."""
 
     async def health(self, request: web.Request) -> web.StreamResponse:
         return web.Response(text="ok")
 
     async def pods(self, request: web.Request) -> web.StreamResponse:
-        return web.Response(body=self._rooms.pages.pods(), content_type="application/json")
+        return web.Response(body=self._backends.pages.pods(), content_type="application/json")
 
     async def log(self, request: web.Request) -> web.StreamResponse:
         with self._stream():
             return await self._log(request)
 
     async def _log(self, request: web.Request) -> web.StreamResponse:
-        pieces = self._rooms.pages.log(_place(request), request.query)
+        pieces = self._backends.pages.log(_place(request), request.query)
         answer = web.StreamResponse(headers={"Content-Type": TEXT})
         async with aclosing(pieces):
-            # At once: who follows a log that says nothing yet has an answer.
+            # At once: a client that follows an empty log needs its headers.
             await answer.prepare(request)
             try:
                 async for piece in pieces:
@@ -189,44 +182,41 @@ class NodeRequestHandler:
 
     async def exec(self, request: web.Request) -> web.StreamResponse:
         options = StreamOptions.parse(request.query_string, runs=True)
-        with self._stream():
-            return await self._talk(request, options, self._rooms.sessions.run)
+        return await self._upgrade(request, options, self._backends.sessions.run)
 
     async def attach(self, request: web.Request) -> web.StreamResponse:
         options = StreamOptions.parse(request.query_string, runs=False)
+        return await self._upgrade(request, options, self._backends.sessions.attach)
+
+    async def _upgrade(
+        self, request: web.Request, options: StreamOptions, session: Session
+    ) -> web.StreamResponse:
+        is_spdy = request.headers.get("Upgrade", "").upper() == SPDY
         with self._stream():
-            return await self._talk(request, options, self._rooms.sessions.attach)
+            return await (self._spdy if is_spdy else self._websocket)(request, options, session)
 
     @contextmanager
     def _stream(self) -> Iterator[None]:
-        """Count a stream while it lasts. Raises a 429 if there are too many."""
-        most = self._rooms.most_streams
+        """Count a stream while it is open. Raises a 429 if there are too many."""
+        most = self._backends.most_streams
         if self._streams >= most:
-            raise RequestRefused(
-                429,
-                f"{most} logs and sessions in containers are open here, which is the limit: try again later",
-            )
+            why = f"{most} logs and sessions in containers are open here, which is the limit: try again later"
+            raise RequestRefused(429, why)
         self._streams += 1
         try:
             yield
         finally:
             self._streams -= 1
 
-    async def _talk(
-        self,
-        request: web.Request,
-        options: StreamOptions,
-        session: Callable[[MessageSocket, ContainerPath, StreamOptions], Awaitable[None]],
+    async def _websocket(
+        self, request: web.Request, options: StreamOptions, session: Session
     ) -> web.StreamResponse:
-        if request.headers.get("Upgrade", "").upper() == SPDY:
-            return await self._talk_spdy(request, options, session)
         answer = web.WebSocketResponse(
             protocols=PROTOCOLS, heartbeat=HEARTBEAT_SECONDS, max_msg_size=LONGEST_MESSAGE
         )
         if not answer.can_prepare(request):
-            raise RequestRefused(
-                400, f"WebSockets and {SPDY} are spoken here, and this is not a request for one"
-            )
+            why = f"WebSockets and {SPDY} are spoken here, and this is not a request for one"
+            raise RequestRefused(400, why)
         await answer.prepare(request)
         try:
             await session(WebSocket(answer), _place(request), options)
@@ -236,13 +226,10 @@ class NodeRequestHandler:
             await answer.close()
         return answer
 
-    async def _talk_spdy(
-        self,
-        request: web.Request,
-        options: StreamOptions,
-        session: Callable[[MessageSocket, ContainerPath, StreamOptions], Awaitable[None]],
+    async def _spdy(
+        self, request: web.Request, options: StreamOptions, session: Session
     ) -> web.StreamResponse:
-        """The same with a real kube-apiserver."""
+        """For a real kube-apiserver."""
         transport = request.transport
         if PROTOCOL not in request.headers.getall(VERSIONS, ()) or transport is None:
             raise RequestRefused(403, f"none of the versions offered in {VERSIONS} is {PROTOCOL}")
@@ -257,7 +244,7 @@ class NodeRequestHandler:
             await writer.write(data)
 
         socket = SpdySocket(write, options, hold=transport.pause_reading, release=transport.resume_reading)
-        # From here on aiohttp parses nothing on this connection; the bytes go to this object.
+        # From here on aiohttp passes the bytes of this connection to the socket.
         request.protocol.set_parser(socket)  # type: ignore[arg-type]
         try:
             await socket.opened()
@@ -270,13 +257,13 @@ class NodeRequestHandler:
 
 
 class WebSocket:
-    """aiohttp's WebSocket, as ``talking`` wants it, whatever the subprotocol."""
+    """aiohttp's WebSocket as a ``MessageSocket``, for all subprotocols."""
 
     def __init__(self, socket: web.WebSocketResponse) -> None:
         self._socket = socket
         protocol = socket.ws_protocol or ""
         self._encoded = "base64." in protocol
-        self._wording = not protocol.startswith(("v4.", "v5."))
+        self._plain_errors = not protocol.startswith(("v4.", "v5."))
 
     async def receive(self) -> bytes | None:
         message = await self._socket.receive()
@@ -289,7 +276,7 @@ class WebSocket:
         return stream_channels.decoded(data) if self._encoded else data
 
     async def send(self, message: bytes) -> None:
-        if self._wording and message[:1] == bytes([stream_channels.ERROR]):
+        if self._plain_errors and message[:1] == bytes([stream_channels.ERROR]):
             message = bytes([stream_channels.ERROR]) + stream_channels.plain_outcome(message[1:])
             if len(message) == 1:
                 return

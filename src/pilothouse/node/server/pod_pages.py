@@ -1,7 +1,4 @@
-"""The pages about a node's pods: their list and their logs.
-
-Everything here says what there is, or raises ``RequestRefused`` with a status and a sentence. HTTP is somebody else's business.
-"""
+"""The pages about a node's pods: their list and their logs. Independent of HTTP."""
 
 from __future__ import annotations
 
@@ -18,7 +15,7 @@ from pilothouse.node.logs.log_reader import Ended, read_log
 
 
 class RequestRefused(Exception):
-    """What was asked can't be had."""
+    """A request that can't be served: HTTP status and message."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -26,16 +23,12 @@ class RequestRefused(Exception):
 
 
 class ContainerPath(msgspec.Struct, frozen=True):
-    """Which container."""
-
     namespace: str
     pod: str
     container: str
 
 
 class PodPages:
-    """The pages of one node."""
-
     def __init__(self, container_index: ContainerIndex, clock: Clock) -> None:
         self._index = container_index
         self._clock = clock
@@ -47,7 +40,6 @@ class PodPages:
             raise RequestRefused(400, str(problem)) from None
 
     def log(self, place: ContainerPath, params: Mapping[str, str]) -> AsyncGenerator[bytes, None]:
-        """The text of a container's log, as it comes."""
         try:
             options = LogOptions.parse(params, self._clock.now())
         except StatusError as problem:

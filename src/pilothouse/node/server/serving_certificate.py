@@ -1,13 +1,13 @@
 """The serving certificate of the node's server, and the authorities of client certificates that it accepts.
 
-    certificate = ServingCertificate(folder, "db-3", ["10.0.0.7"], api, clock, authorities=kubeconfigs_authority)
-    async with serving(host, port, certificate.context(), rooms):
+    certificate = ServingCertificate(folder, "db-3", ["10.0.0.7"], api, clock, authorities=authority)
+    async with serving(sock, certificate.context(), backends):
         await certificate.run()
 
-From its first moment a server has a certificate that it made itself, which is what a real kube-apiserver expects of a
-kubelet. A control plane of ours signs a better one, which bears the one name by which its API servers know this node. It is asked
-for as soon as the node runs, unless an earlier run or the API server of the same machine has left one, and again when it is in the last third of its life or its authority is replaced. Connections
-that are open are not disturbed.
+It begins with a self-signed certificate, as a real kube-apiserver expects of a kubelet. Our control plane
+signs one with the name by which its API servers know this node. It is requested at the start, unless one was
+left by an earlier run or by the API server of the same machine, and again in the last third of its lifetime
+or when its authority is replaced. Open connections stay.
 """
 
 from __future__ import annotations
@@ -33,14 +33,12 @@ from pilothouse.pki.signers import NODE, NODE_SERVING, NODES, serving_name
 INTERVAL = 60.0
 FIRST_RETRY = 1.0
 PATIENCE = 30.0
-"""Seconds that a decision about the request is waited for."""
-
+"""Seconds to wait for a decision about the request."""
+_NOT_ISSUED = "the certificate of its own server, for logs and exec, is not issued yet"
 log = logging.getLogger(__name__)
 
 
 class ServingCertificate:
-    """Keeps a server's certificate good."""
-
     def __init__(
         self,
         folder: Path,
@@ -51,7 +49,7 @@ class ServingCertificate:
         *,
         authorities: bytes,
     ) -> None:
-        """``authorities`` are those whose certificates callers may show, PEM, until the API server tells of others."""
+        """``authorities``: of client certificates (PEM), until the API server publishes others."""
         self._file = folder / "serving.pem"
         self._name = name
         self._addresses = addresses
@@ -60,18 +58,18 @@ class ServingCertificate:
         self._authorities = authorities
         self._context: ssl.SSLContext | None = None
         self._loaded = b""
-        """What the context has, PEM."""
+        """The certificate in the context, PEM."""
         self._issued = asyncio.Event()
-        self.problem = "the certificate of its own server, for logs and exec, is not issued yet"
+        self.problem = _NOT_ISSUED
         """Why API servers can't call this node yet; empty once they can."""
 
     def context(self) -> ssl.SSLContext:
-        """What to serve with; always the same, and kept up to date by ``run``. Raises ``OSError``."""
+        """The context to serve with, kept up to date by ``run``. Raises ``OSError``."""
         if self._context is None:
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
             context.minimum_version = ssl.TLSVersion.TLSv1_2
             context.verify_mode = ssl.CERT_OPTIONAL
-            # Each connection's certificate is checked afresh.
+            # Each connection's certificate is verified anew.
             context.num_tickets = 0
             context.options |= ssl.OP_NO_TICKET
             if self._authorities.strip():
@@ -81,11 +79,10 @@ class ServingCertificate:
         return self._context
 
     async def issued(self) -> None:
-        """Wait until the server has a certificate that the API server takes."""
+        """Wait until the server has a certificate that the API server accepts."""
         await self._issued.wait()
 
     async def run(self) -> None:
-        """Ask for what is better than what there is, until cancelled."""
         retry = FIRST_RETRY
         while True:
             try:
@@ -94,9 +91,7 @@ class ServingCertificate:
                 await asyncio.sleep(INTERVAL)
             except (TransportError, StatusError, CertificateDenied, UnusableError, OSError) as problem:
                 if not self._issued.is_set():
-                    self.problem = (
-                        f"the certificate of its own server, for logs and exec, is not issued yet: {problem}"
-                    )
+                    self.problem = f"{_NOT_ISSUED}: {problem}"
                 log.warning(
                     "no certificate for this node's server yet, so no logs and no exec: %s; again in %g s",
                     problem,
@@ -106,11 +101,11 @@ class ServingCertificate:
                 retry = min(2 * retry, INTERVAL)
 
     async def look(self) -> bool:
-        """Take up what the API server tells, and a new certificate if it is time; whether there is a new one."""
+        """Follow changed authorities, and request a certificate if it is due; whether there is a new one."""
         trusted = await authorities.published(self._api)
         if not trusted:
             self._is_issued()
-            return False  # A Kubernetes, whose API server takes what we made ourselves.
+            return False  # Kubernetes, whose API server accepts a self-signed one.
         context = self.context()
         if trusted != self._authorities:
             context.load_verify_locations(cadata=trusted.decode())
@@ -141,7 +136,7 @@ class ServingCertificate:
                 self._load(context)
                 return
         except (FileNotFoundError, UnusableError, ssl.SSLError):
-            pass  # There is none, or none that is any good.
+            pass  # Missing or unusable.
         maker = Authority.make(f"{self._name}-self-signed", self._now())
         self._write(maker.serving([serving_name(self._name), self._name, *self._addresses], self._now()))
         self._load(context)

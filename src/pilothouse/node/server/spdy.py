@@ -4,12 +4,9 @@
     for frame in frames.feed(data): ...             # StreamOpened, StreamData, Ping, StreamReset
     frames.accept(1), frames.data(3, b"hello"), frames.data(3, b"", last=True)
 
-Up to its newest releases kube-apiserver turns the WebSocket of a kubectl into SPDY before it asks a node. Our own API server does not,
-so this is for nodes in a real Kubernetes alone.
-
-Clients open streams and say in a header what each is for. Nobody there does flow control, so windows are not looked at. Headers
-are compressed in one go over the whole connection, so that none may be left out, and with a dictionary that the protocol's
-definition gives.
+kube-apiserver turns the WebSocket of kubectl into SPDY before it calls a node; our own API server does not,
+so this is only for nodes in a real Kubernetes. Flow control is not used. Headers are compressed as one stream
+per connection, with the protocol's dictionary, so each block must be decompressed.
 """
 
 from __future__ import annotations
@@ -28,21 +25,21 @@ _FIN: Final = 1
 _SYN_STREAM, _SYN_REPLY, _RST_STREAM, _PING, _GOAWAY, _HEADERS = 1, 2, 3, 6, 7, 8
 _HEAD: Final = struct.Struct(">HHI")
 _WORDS: Final = (
-    "options|head|post|put|delete|trace|accept|accept-charset|accept-encoding|accept-language|accept-ranges|age|allow|"
-    "authorization|cache-control|connection|content-base|content-encoding|content-language|content-length|"
-    "content-location|content-md5|content-range|content-type|date|etag|expect|expires|from|host|if-match|"
-    "if-modified-since|if-none-match|if-range|if-unmodified-since|last-modified|location|max-forwards|pragma|"
-    "proxy-authenticate|proxy-authorization|range|referer|retry-after|server|te|trailer|transfer-encoding|upgrade|"
-    "user-agent|vary|via|warning|www-authenticate|method|get|status|200 OK|version|HTTP/1.1|url|public|set-cookie|"
-    "keep-alive|origin"
+    "options|head|post|put|delete|trace|accept|accept-charset|accept-encoding|accept-language|accept-ranges|"
+    "age|allow|authorization|cache-control|connection|content-base|content-encoding|content-language|"
+    "content-length|content-location|content-md5|content-range|content-type|date|etag|expect|expires|from|"
+    "host|if-match|if-modified-since|if-none-match|if-range|if-unmodified-since|last-modified|location|"
+    "max-forwards|pragma|proxy-authenticate|proxy-authorization|range|referer|retry-after|server|te|trailer|"
+    "transfer-encoding|upgrade|user-agent|vary|via|warning|www-authenticate|method|get|status|200 OK|version|"
+    "HTTP/1.1|url|public|set-cookie|keep-alive|origin"
 )
 _REST: Final = (
     "100101201202205206300302303304305306307402405406407408409410411412413414415416417502504505"
-    "203 Non-Authoritative Information204 No Content301 Moved Permanently400 Bad Request401 Unauthorized403 Forbidden"
-    "404 Not Found500 Internal Server Error501 Not Implemented503 Service Unavailable"
+    "203 Non-Authoritative Information204 No Content301 Moved Permanently400 Bad Request401 Unauthorized"
+    "403 Forbidden404 Not Found500 Internal Server Error501 Not Implemented503 Service Unavailable"
     "Jan Feb Mar Apr May Jun Jul Aug Sept Oct Nov Dec 00:00:00 Mon, Tue, Wed, Thu, Fri, Sat, Sun, GMT"
-    "chunked,text/html,image/png,image/jpg,image/gif,application/xml,application/xhtml+xml,text/plain,text/javascript,public"
-    "privatemax-age=gzip,deflate,sdchcharset=utf-8charset=iso-8859-1,utf-,*,enq=0."
+    "chunked,text/html,image/png,image/jpg,image/gif,application/xml,application/xhtml+xml,text/plain,"
+    "text/javascript,publicprivatemax-age=gzip,deflate,sdchcharset=utf-8charset=iso-8859-1,utf-,*,enq=0."
 )
 DICTIONARY: Final = (
     b"".join(struct.pack(">I", len(word)) + word.encode() for word in _WORDS.split("|")) + _REST.encode()
@@ -50,12 +47,10 @@ DICTIONARY: Final = (
 
 
 class SpdyError(Exception):
-    """What came is no SPDY, or more than is taken."""
+    """Invalid SPDY, or more than the limits."""
 
 
 class StreamOpened(msgspec.Struct, frozen=True):
-    """The client opens a stream."""
-
     stream: int
     headers: dict[str, str]
 
@@ -69,13 +64,13 @@ class StreamData(msgspec.Struct, frozen=True):
 
 
 class Ping(msgspec.Struct, frozen=True):
-    """To be sent back as it came."""
+    """To be sent back unchanged."""
 
     frame: bytes
 
 
 class StreamReset(msgspec.Struct, frozen=True):
-    """The client gives up a stream, or with stream 0 the connection."""
+    """The client resets a stream; stream 0: closes the connection."""
 
     stream: int
 
@@ -84,15 +79,13 @@ Frame = StreamOpened | StreamData | Ping | StreamReset
 
 
 class SpdyFrames:
-    """One connection's frames, both ways."""
-
     def __init__(self) -> None:
         self._received = b""
         self._inflating = zlib.decompressobj(zdict=DICTIONARY)
         self._deflating = zlib.compressobj(zdict=DICTIONARY)
 
     def feed(self, data: bytes) -> Iterator[Frame]:
-        """The frames that are complete with these bytes. Raises ``SpdyError``."""
+        """The frames that these bytes complete. Raises ``SpdyError``."""
         self._received += data
         while len(self._received) >= _HEAD.size:
             first, kind, rest = _HEAD.unpack_from(self._received)
@@ -103,12 +96,11 @@ class SpdyFrames:
             if len(self._received) < whole:
                 return
             frame, self._received = self._received[:whole], self._received[whole:]
-            understood = self._understood(first, kind, flags, frame)
-            if understood is not None:
-                yield understood
+            if (parsed := self._parse(first, kind, flags, frame)) is not None:
+                yield parsed
 
     def accept(self, stream: int) -> bytes:
-        """The answer to one that was opened."""
+        """The reply to an opened stream."""
         headers = self._deflating.compress(struct.pack(">I", 0)) + self._deflating.flush(zlib.Z_SYNC_FLUSH)
         return _control(_SYN_REPLY, struct.pack(">I", stream) + headers)
 
@@ -116,10 +108,10 @@ class SpdyFrames:
         return struct.pack(">II", stream, (_FIN if last else 0) << 24 | len(data)) + data
 
     def goodbye(self, last: int) -> bytes:
-        """The connection ends; ``last`` is the last stream that was accepted."""
+        """GOAWAY; ``last`` is the last stream that was accepted."""
         return _control(_GOAWAY, struct.pack(">II", last, 0))
 
-    def _understood(self, first: int, kind: int, flags: int, frame: bytes) -> Frame | None:
+    def _parse(self, first: int, kind: int, flags: int, frame: bytes) -> Frame | None:
         payload = frame[_HEAD.size :]
         if not first & 0x8000:
             return StreamData((first << 16 | kind) & 0x7FFFFFFF, payload, bool(flags & _FIN))

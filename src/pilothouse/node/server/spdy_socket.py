@@ -1,9 +1,9 @@
-"""A SPDY connection with the interface of a WebSocket with channels, so that sessions need not know the difference.
+"""A SPDY connection with the interface of a WebSocket with channels, for sessions.
 
 socket = SpdySocket(write, options)
 socket.feed_data(data)                       # from the connection
-await socket.opened()                        # all streams are there that the options ask for
-await talk(socket, program, options)
+await socket.opened()                        # all streams that the options ask for
+await run_session(socket, program, options)
 await socket.close()
 """
 
@@ -20,7 +20,7 @@ from pilothouse.node.server.spdy import Ping, SpdyError, SpdyFrames, StreamData,
 PROTOCOL: Final = "v4.channel.k8s.io"
 OPENING_SECONDS: Final = 30.0
 MOST_HELD: Final = 1024 * 1024
-"""Received bytes that are not read yet; beyond that the client waits."""
+"""Received bytes that are not read yet; beyond that reading pauses."""
 _TYPE: Final = "streamtype"
 _CHANNELS: Final = {
     "stdin": stream_channels.STDIN,
@@ -32,8 +32,6 @@ _CHANNELS: Final = {
 
 
 class SpdySocket:
-    """One client's connection."""
-
     def __init__(
         self,
         write: Callable[[bytes], Awaitable[None]],
@@ -42,16 +40,14 @@ class SpdySocket:
         hold: Callable[[], None],
         release: Callable[[], None],
     ) -> None:
-        """``hold`` and ``release`` keep the client from sending, and let it again."""
+        """``hold`` and ``release`` pause and resume reading from the client."""
         self._write, self._hold, self._release = write, hold, release
         self._frames = SpdyFrames()
         self._wanted = expected(options)
         self._streams: dict[int, int] = {}
-        """Channels by stream."""
         self._ids: dict[int, int] = {}
-        """Streams by channel."""
         self._all_there = asyncio.Event()
-        self._heard: asyncio.Queue[bytes | None] = asyncio.Queue()
+        self._received: asyncio.Queue[bytes | None] = asyncio.Queue()
         self._held = 0
         self._holding = False
         self._sizes = b""
@@ -59,18 +55,17 @@ class SpdySocket:
         self._answering = asyncio.ensure_future(self._answer())
 
     def feed_data(self, data: bytes) -> tuple[bool, bytes]:
-        """Bytes have come; whether that was the end, and what is left of them."""
+        """Parse received bytes; whether the connection ends, and the rest (none)."""
         try:
             for frame in self._frames.feed(data):
-                self._take(frame)
+                self._handle(frame)
         except SpdyError:
             self.feed_eof()
             return True, b""
         return False, b""
 
     def feed_eof(self) -> None:
-        """Nothing more will come."""
-        self._heard.put_nowait(None)
+        self._received.put_nowait(None)
 
     async def opened(self) -> None:
         """Wait for all streams. Raises ``TimeoutError``."""
@@ -78,9 +73,9 @@ class SpdySocket:
             await self._all_there.wait()
 
     async def receive(self) -> bytes | None:
-        message = await self._heard.get()
+        message = await self._received.get()
         if message is None:
-            self._heard.put_nowait(None)
+            self._received.put_nowait(None)
             return None
         self._held -= len(message)
         if self._holding and self._held <= MOST_HELD // 2:
@@ -94,7 +89,6 @@ class SpdySocket:
             await self._write(self._frames.data(stream, message[1:]))
 
     async def close(self) -> None:
-        """End all streams, and with them the connection."""
         self._answering.cancel()
         try:
             for channel in (stream_channels.STDOUT, stream_channels.STDERR, stream_channels.ERROR):
@@ -105,14 +99,14 @@ class SpdySocket:
             return
 
     async def _answer(self) -> None:
-        """What is to be said at once, in turn."""
+        """Send replies to opened streams and pings, in order."""
         while True:
             await self._write(await self._answers.get())
             if self._answers.empty() and self._wanted <= set(self._ids):
-                # Only now: nothing goes over a stream before it was accepted.
+                # Only now: no data may precede a stream's reply.
                 self._all_there.set()
 
-    def _take(self, frame: StreamOpened | StreamData | Ping | StreamReset) -> None:
+    def _handle(self, frame: StreamOpened | StreamData | Ping | StreamReset) -> None:
         match frame:
             case StreamOpened(stream, headers):
                 channel = _CHANNELS.get(headers.get(_TYPE, ""))
@@ -121,13 +115,13 @@ class SpdySocket:
                 self._streams[stream], self._ids[channel] = channel, stream
                 self._answers.put_nowait(self._frames.accept(stream))
             case StreamData(stream, data, last):
-                self._hear(self._streams.get(stream), data, last)
+                self._receive_data(self._streams.get(stream), data, last)
             case Ping(answer):
                 self._answers.put_nowait(answer)
             case StreamReset(0):
                 self.feed_eof()
 
-    def _hear(self, channel: int | None, data: bytes, last: bool) -> None:
+    def _receive_data(self, channel: int | None, data: bytes, last: bool) -> None:
         if channel == stream_channels.STDIN:
             if data:
                 self._put(bytes([stream_channels.STDIN]) + data)
@@ -142,7 +136,7 @@ class SpdySocket:
 
     def _put(self, message: bytes) -> None:
         self._held += len(message)
-        self._heard.put_nowait(message)
+        self._received.put_nowait(message)
         if self._held > MOST_HELD and not self._holding:
             self._holding = True
             self._hold()

@@ -1,11 +1,12 @@
-"""Several streams over one WebSocket: ``v4.channel.k8s.io``, ``v5.channel.k8s.io`` and the older subprotocols.
+"""Several streams over one WebSocket: ``v4.channel.k8s.io``, ``v5.channel.k8s.io`` and the older
+subprotocols.
 
-    message = bytes([STDOUT]) + b"hello"        # each message: one byte that says which stream, then its data
-    message = bytes([CLOSE, STDIN])             # v5: no more of that stream
+    message = bytes([STDOUT]) + b"hello"        # a byte for the stream, then its data
+    message = bytes([CLOSE, STDIN])             # v5: the end of that stream
 
-The last message of a server is on ``ERROR``: a Status that says how the program ended. In ``channel.k8s.io``, which has
-no version, it is a sentence, and nothing at all for a program that ended well. Those with ``base64.`` in their names
-send text: a digit for the stream, then its data in base64.
+The server's last message is a Status on ``ERROR``. In ``channel.k8s.io``, without a version, it is a plain
+text, and none at all for success. Subprotocols with ``base64.`` send text: a digit for the stream, then its
+data in base64.
 """
 
 from __future__ import annotations
@@ -25,27 +26,23 @@ _NO_CHANNEL: Final = 254
 
 
 class StdinData(msgspec.Struct, frozen=True):
-    """Input of the client."""
-
     data: bytes
 
 
 class StdinClosed(msgspec.Struct, frozen=True):
-    """There will be no more input."""
+    """The end of the input."""
 
 
 class TerminalResized(msgspec.Struct, frozen=True, rename={"columns": "Width", "rows": "Height"}):
-    """The client's terminal was resized."""
-
     columns: int = 0
     rows: int = 0
 
 
-Heard = StdinData | StdinClosed | TerminalResized
+ClientMessage = StdinData | StdinClosed | TerminalResized
 
 
-def parse_message(message: bytes) -> Heard | None:
-    """What a client's message means; None if nothing. Raises ``ValueError`` for what no client says."""
+def parse_message(message: bytes) -> ClientMessage | None:
+    """Parse a client's message; None if it is empty. Raises ``ValueError``."""
     if not message:
         return None
     channel, data = message[0], message[1:]
@@ -64,7 +61,7 @@ def parse_message(message: bytes) -> Heard | None:
 
 
 def decoded(message: bytes) -> bytes:
-    """A message of a subprotocol in base64. What can't be decoded is one on no channel, which is refused."""
+    """Decode a message of a base64 subprotocol; an invalid one is on no channel, so refused."""
     if not message:
         return b""
     try:
@@ -74,18 +71,17 @@ def decoded(message: bytes) -> bytes:
 
 
 def encoded(message: bytes) -> str:
-    """A message for a subprotocol in base64."""
     return f"{message[0]}{base64.b64encode(message[1:]).decode()}"
 
 
 def plain_outcome(status: bytes) -> bytes:
-    """What a subprotocol without a version says of an end: a sentence, or nothing for a good one."""
+    """The outcome for a subprotocol without a version: a text, empty for success."""
     content = msgspec.json.decode(status)
     return b"" if content["status"] == "Success" else str(content["message"]).encode()
 
 
 def outcome(code: int) -> bytes:
-    """The Status of a program that ended so."""
+    """The Status of a program with this exit code."""
     if code == 0:
         return _status({"status": "Success"})
     return _status(
@@ -99,7 +95,7 @@ def outcome(code: int) -> bytes:
 
 
 def failure(message: str, reason: str = "InternalError", code: int = 500) -> bytes:
-    """The Status of a program that could not be run, or of which nothing is known."""
+    """The Status of a program that could not be run, or whose exit code is unknown."""
     return _status({"status": "Failure", "message": message, "reason": reason, "code": code})
 
 

@@ -2,23 +2,20 @@
 
     await run_session(socket, program, options)
 
-ProgramOutput goes out as fast as the client takes it, and a program that prints faster waits, as with any pipe. The talk ends when
-the program has ended and all it printed is sent; the last message says how. A client that goes away ends it too: what then
-becomes of the program is for whoever started it to say.
-
-A program that takes no more input is no client that has gone: it may have closed it, or ended just now, and what it still
-prints and how it ends is told all the same. Anything else that goes wrong here is told to the client, and raised.
+A program that prints faster than the client reads waits. The session ends when the program has ended and its
+output is sent, with a last message about its exit, or when the client disconnects. A program that reads no
+more input may still print. Other errors are reported to the client, and raised.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Protocol
+from typing import Any, Protocol
 
 from pilothouse.api.kubernetes.pods.stream_options import StreamOptions
 from pilothouse.node.server import stream_channels
-from pilothouse.node.server.stream_channels import Heard, StdinClosed, StdinData, TerminalResized
+from pilothouse.node.server.stream_channels import ClientMessage, StdinClosed, StdinData, TerminalResized
 
 PIECE = 32 * 1024
 
@@ -26,85 +23,79 @@ log = logging.getLogger(__name__)
 
 
 class MessageSocket(Protocol):
-    """The WebSocket, as far as it matters here."""
-
     async def receive(self) -> bytes | None:
-        """The next message; None once the client has gone."""
+        """The next message; None once the client has disconnected."""
 
     async def send(self, message: bytes) -> None:
-        """Raises ``ConnectionError`` once the client has gone."""
+        """Raises ``ConnectionError`` once the client has disconnected."""
 
 
 class ProgramOutput(Protocol):
-    """Something that is printed."""
-
     async def read(self, size: int, /) -> bytes:
-        """Some more of it; empty at the end."""
+        """The next piece; empty at the end."""
 
 
 class Program(Protocol):
-    """Something that runs and can be talked to."""
-
     @property
     def stdout(self) -> ProgramOutput | None:
-        """With a terminal, everything that it prints."""
+        """With a terminal, both output streams."""
 
     @property
     def stderr(self) -> ProgramOutput | None: ...
 
     async def type(self, data: bytes) -> None:
-        """Input for it; waits while it takes none. This and the next two may raise ``OSError`` if it takes no more."""
+        """Write to its stdin; waits while it reads none. This and the next two may raise ``OSError``."""
 
     async def end_input(self) -> None: ...
 
     def resize(self, rows: int, columns: int) -> None: ...
 
     async def exited(self) -> int:
-        """Its exit code."""
+        """Wait for its exit code."""
 
 
 async def run_session(socket: MessageSocket, program: Program, options: StreamOptions) -> bool:
-    """Pass everything on; false if the client went away before the program ended."""
-    hearing = asyncio.ensure_future(_hear(socket, program, options))
-    telling = asyncio.ensure_future(_tell(socket, program, options))
+    """Run the session; False if the client disconnected before the program ended."""
+    inputs = asyncio.ensure_future(_receive(socket, program, options))
+    outputs = asyncio.ensure_future(_send_output(socket, program, options))
     try:
-        await asyncio.wait((hearing, telling), return_when=asyncio.FIRST_COMPLETED)
-        if telling.done():
-            await telling
+        await asyncio.wait((inputs, outputs), return_when=asyncio.FIRST_COMPLETED)
+        if outputs.done():
+            await outputs
             return True
-        await hearing
+        await inputs
         return False
     except ConnectionError:
         return False
     except Exception as problem:
-        await socket.send(
-            bytes([stream_channels.ERROR]) + stream_channels.failure(f"the node broke this off: {problem!r}")
-        )
+        await _send_failure(socket, f"the node broke this off: {problem!r}")
         raise
     finally:
-        for task in (hearing, telling):
+        for task in (inputs, outputs):
             task.cancel()
-        await asyncio.gather(hearing, telling, return_exceptions=True)
+        await asyncio.gather(inputs, outputs, return_exceptions=True)
 
 
-async def _hear(socket: MessageSocket, program: Program, options: StreamOptions) -> None:
-    """Until the client has gone."""
+async def _send_failure(socket: MessageSocket, *failure: Any) -> None:
+    await socket.send(bytes([stream_channels.ERROR]) + stream_channels.failure(*failure))
+
+
+async def _receive(socket: MessageSocket, program: Program, options: StreamOptions) -> None:
+    """Pass on messages until the client has disconnected."""
     while (message := await socket.receive()) is not None:
         try:
-            heard = stream_channels.parse_message(message)
+            parsed = stream_channels.parse_message(message)
         except ValueError as problem:
-            await socket.send(
-                bytes([stream_channels.ERROR]) + stream_channels.failure(str(problem), "BadRequest", 400)
-            )
+            await _send_failure(socket, str(problem), "BadRequest", 400)
             return
         try:
-            await _pass_in(heard, program, options)
+            await _pass_in(parsed, program, options)
         except OSError as problem:
             log.debug("a program takes no more input: %s", problem)
 
 
-async def _pass_in(heard: Heard | None, program: Program, options: StreamOptions) -> None:
-    match heard:
+async def _pass_in(message: ClientMessage | None, program: Program, options: StreamOptions) -> None:
+    match message:
         case StdinData(data) if options.stdin:
             await program.type(data)
         case StdinClosed() if options.stdin:
@@ -113,8 +104,8 @@ async def _pass_in(heard: Heard | None, program: Program, options: StreamOptions
             program.resize(rows, columns)
 
 
-async def _tell(socket: MessageSocket, program: Program, options: StreamOptions) -> None:
-    """Until the program has ended. Raises ``ConnectionError`` if the client goes first."""
+async def _send_output(socket: MessageSocket, program: Program, options: StreamOptions) -> None:
+    """Send output until the program has ended. Raises ``ConnectionError`` if the client disconnects."""
     # Clients take the first message for the sign that all is connected.
     await socket.send(bytes([stream_channels.STDOUT]))
     gone = False
@@ -135,7 +126,7 @@ async def _tell(socket: MessageSocket, program: Program, options: StreamOptions)
 
 
 async def _pass_on(socket: MessageSocket, channel: int, stream: ProgramOutput, wanted: bool) -> None:
-    """Forward a stream. One that the client does not want is read and dropped, or the program would block."""
+    """Forward a stream. If the client does not want it, read and drop it, or the program would block."""
     prefix = bytes([channel])
     while data := await stream.read(PIECE):
         if wanted:

@@ -1,14 +1,15 @@
 """The backends of services: which address and port of this machine leads to which endpoints.
 
     table = backends(services, slices, pods, node="m1", addresses=("10.0.0.1", "127.0.0.1"))
-    table[ListenAddress("127.96.3.7", 5432)]         # Backend(owner, "shop/db:sql", (ServiceEndpoint("10.44.2.3", 5432),), affinity=0)
+    table[ListenAddress("127.96.3.7", 5432)]   # Backend(owner, "shop/db:sql", (ServiceEndpoint(…),))
 
-A service's own address leads to its endpoints, its node ports do so at the node's addresses, and a pod's host port leads to the
-pod. Endpoints are those that are ready; when none is, those that are about to go and still serve. A policy ``Local`` keeps to
-the endpoints on this node. What has no endpoint is not in the table: nobody listens there, and who calls is refused at once.
+A service's cluster IP leads to its endpoints, its node ports do so at the node's addresses, and a pod's host
+port leads to the pod. Endpoints are those that are ready, or if none is, those that terminate and still
+serve. The policy ``Local`` selects the endpoints on this node. Without endpoints there is no entry, so that
+connections are refused.
 
-TCP is forwarded. Ports of other protocols are told by ``unserved``, and services with addresses that none can have by ``misplaced``:
-the agent listens as root, perhaps, and does not do so wherever a Service says.
+Only TCP is forwarded; ``unserved`` reports other ports, ``misplaced`` services with addresses that none may
+have: the agent may be root, and must not listen wherever a Service says.
 """
 
 from __future__ import annotations
@@ -26,38 +27,30 @@ _LOOPBACK: Final = "127."
 
 
 class ListenAddress(NamedTuple):
-    """Where to listen."""
-
     address: str
     port: int
 
 
 class ServiceEndpoint(NamedTuple):
-    """Where to lead to."""
-
     address: str
     port: int
 
 
 class PortOwner(NamedTuple):
-    """Whose port it is."""
-
     kind: str
     namespace: str
     name: str
 
 
 class Backend(NamedTuple):
-    """What is behind a port."""
-
     owner: PortOwner
     name: str
-    """For people: namespace/service:port, or the pod."""
+    """For messages: namespace/service:port, or the pod."""
     endpoints: tuple[ServiceEndpoint, ...]
     affinity: int = 0
-    """For so many seconds after its last connection a client gets the same endpoint; 0 for any."""
+    """Seconds after its last connection in which a client gets the same endpoint; 0 for any."""
     created: float = 0.0
-    """When its owner was made, in seconds since 1970."""
+    """The creation time of its owner, in seconds since 1970."""
 
 
 def backends(
@@ -68,8 +61,8 @@ def backends(
     node: str,
     addresses: Sequence[str],
 ) -> dict[ListenAddress, Backend]:
-    """The whole table. ``pods`` are those of this node by their addresses, ``addresses`` the node's own. Of two that want the
-    same place, the first by name has it."""
+    """The whole table. ``pods`` are those of this node by address, ``addresses`` the node's own. Of two
+    owners of the same address and port, the first by name gets it."""
     by_service: dict[tuple[str, str], list[Object]] = {}
     for each in slices:
         if each.get("addressType") == "IPv4":
@@ -85,8 +78,7 @@ def backends(
 
 
 def reachable(slices: Iterable[Object], *, elsewhere: Container[str]) -> list[Object]:
-    """Slices without the loopback addresses of pods on other machines (``elsewhere`` are their nodes): here these are another
-    pod's, or nobody's."""
+    """Slices without loopback addresses of the nodes ``elsewhere``: here they are another pod's."""
     return [_reachable(each, elsewhere) for each in slices]
 
 
@@ -102,45 +94,39 @@ def _reachable(slice: Object, elsewhere: Container[str]) -> Object:
 
 
 def service_places(service: Object) -> list[ListenAddress]:
-    """A service's own address with each of its ports."""
+    """A service's cluster IP with each of its TCP ports."""
     if not _has_address(service):
         return []
-    return [
-        ListenAddress(service.spec["clusterIP"], int(port["port"]))
-        for port in service.spec.get("ports") or ()
-        if port.get("protocol", "TCP") == "TCP"
-    ]
+    return [ListenAddress(service.spec["clusterIP"], int(port["port"])) for port in _tcp_ports(service)]
 
 
 def unserved(services: Iterable[Object]) -> list[tuple[Object, str]]:
-    """Services with ports that are not forwarded here, each with a sentence about one."""
-    return [
-        (
-            service,
-            f"service {service.namespace}/{service.name}: port {port.get('port')}/{port.get('protocol')} is not forwarded: only TCP is",
-        )
-        for service in services
-        if _has_address(service)
-        for port in service.spec.get("ports") or ()
-        if port.get("protocol", "TCP") != "TCP"
-    ]
+    """Services with ports that are not forwarded here, each with a message about one."""
+    found = []
+    for service in filter(_has_address, services):
+        for port in service.spec.get("ports") or ():
+            if port.get("protocol", "TCP") != "TCP":
+                which = f"port {port.get('port')}/{port.get('protocol')}"
+                message = f"service {service.namespace}/{service.name}: {which} is not forwarded: only TCP is"
+                found.append((service, message))
+    return found
 
 
 def misplaced(
     services: Iterable[Object], *, ranges: Collection[IPv4Network], taken: Collection[IPv4Network]
 ) -> list[tuple[Object, str]]:
-    """Services at whose address nobody is to listen, each with a sentence about it. ``ranges`` are those of services, any if there
-    are none; ``taken`` is what belongs to the node and its pods."""
+    """Services whose cluster IP must not be listened at, each with a message. ``ranges`` are those of
+    services, any if there are none; ``taken`` belongs to the node and its pods."""
     found = []
-    for service in services:
-        if _has_address(service) and (why := _why_misplaced(service.spec["clusterIP"], ranges, taken)):
+    for service in filter(_has_address, services):
+        if why := _why_misplaced(service.spec["clusterIP"], ranges, taken):
             found.append((service, f"service {service.namespace}/{service.name} is not forwarded: {why}"))
     return found
 
 
 def _why_misplaced(text: str, ranges: Collection[IPv4Network], taken: Collection[IPv4Network]) -> str:
     try:
-        # The system would read more than this as an address of IPv4, such as ::ffff:127.0.0.1.
+        # Stricter than the system, which would accept ::ffff:127.0.0.1 too.
         address = IPv4Address(text)
     except AddressValueError:
         return f"its address, {text[:80]!r}, is none of IPv4"
@@ -154,10 +140,12 @@ def _why_misplaced(text: str, ranges: Collection[IPv4Network], taken: Collection
 
 
 def _has_address(service: Object) -> bool:
-    return service.spec.get("type") != "ExternalName" and service.spec.get("clusterIP", "") not in (
-        "",
-        HEADLESS,
-    )
+    address = service.spec.get("clusterIP", "")
+    return service.spec.get("type") != "ExternalName" and address not in ("", HEADLESS)
+
+
+def _tcp_ports(service: Object) -> Iterator[Mapping[str, Any]]:
+    return (port for port in service.spec.get("ports") or () if port.get("protocol", "TCP") == "TCP")
 
 
 def _of_service(
@@ -171,35 +159,22 @@ def _of_service(
         config = (spec.get("sessionAffinityConfig") or {}).get("clientIP") or {}
         affinity = int(config.get("timeoutSeconds") or _THREE_HOURS)
     ports = _ports(slices)
-    for port in spec.get("ports") or ():
-        if port.get("protocol", "TCP") != "TCP":
-            continue
+    for port in _tcp_ports(service):
         name = f"{service.namespace}/{service.name}:{port.get('name') or port.get('port')}"
-        owner = PortOwner("Service", *service.key)
-        inside = _chosen(
-            slices,
-            ports,
-            port.get("name") or "",
-            node if spec.get("internalTrafficPolicy") == "Local" else "",
-        )
-        if inside:
-            yield (
-                ListenAddress(spec["clusterIP"], int(port["port"])),
-                Backend(owner, name, inside, affinity, service.created),
-            )
-        if port.get("nodePort"):
-            only = node if spec.get("externalTrafficPolicy") == "Local" else ""
-            outside = _chosen(slices, ports, port.get("name") or "", only)
-            if outside:
-                for address in addresses:
-                    yield (
-                        ListenAddress(address, int(port["nodePort"])),
-                        Backend(owner, name, outside, affinity, service.created),
-                    )
+        for policy, number, listening in (
+            ("internalTrafficPolicy", port["port"], (spec["clusterIP"],)),
+            ("externalTrafficPolicy", port.get("nodePort"), addresses),
+        ):
+            only = node if spec.get(policy) == "Local" else ""
+            if number and (endpoints := _chosen(slices, ports, port.get("name") or "", only)):
+                owner = PortOwner("Service", *service.key)
+                backend = Backend(owner, name, endpoints, affinity, service.created)
+                for address in listening:
+                    yield ListenAddress(address, int(number)), backend
 
 
 def _ports(slices: Sequence[Object]) -> list[dict[str, int]]:
-    """Of each slice, the numbers of its ports by their names."""
+    """The port numbers of each slice, by name."""
     return [
         {
             one.get("name") or "": one["port"]
@@ -213,7 +188,7 @@ def _ports(slices: Sequence[Object]) -> list[dict[str, int]]:
 def _chosen(
     slices: Sequence[Object], ports: Sequence[Mapping[str, int]], port: str, only: str
 ) -> tuple[ServiceEndpoint, ...]:
-    """The endpoints of a port that connections may go to, in a fixed order. ``only``: those of this node; empty for all."""
+    """The endpoints for new connections to a port, sorted. ``only``: of this node; empty for all."""
     ready: set[ServiceEndpoint] = set()
     leaving: set[ServiceEndpoint] = set()
     for index, each in enumerate(slices):
@@ -224,9 +199,8 @@ def _chosen(
             if only and endpoint.get("nodeName") != only:
                 continue
             conditions: Mapping[str, Any] = endpoint.get("conditions") or {}
-            places = {
-                ServiceEndpoint(address, int(number)) for address in (endpoint.get("addresses") or ())[:1]
-            }
+            first = (endpoint.get("addresses") or ())[:1]
+            places = {ServiceEndpoint(address, int(number)) for address in first}
             if conditions.get("ready") is not False:
                 ready |= places
             elif conditions.get("serving") and conditions.get("terminating"):
@@ -243,14 +217,8 @@ def _of_pod(pod: Object, address: str, addresses: Sequence[str]) -> Iterator[tup
                 if not port.get("hostPort") or port.get("protocol", "TCP") != "TCP":
                     continue
                 asked = port.get("hostIP") or ""
+                owner, name = PortOwner("Pod", *pod.key), f"pod {pod.namespace}/{pod.name}"
                 target = ServiceEndpoint(address, int(port["containerPort"]))
                 for at in addresses if asked in _ANY else (asked,):
-                    yield (
-                        ListenAddress(at, int(port["hostPort"])),
-                        Backend(
-                            PortOwner("Pod", *pod.key),
-                            f"pod {pod.namespace}/{pod.name}",
-                            (target,),
-                            created=pod.created,
-                        ),
-                    )
+                    backend = Backend(owner, name, (target,), created=pod.created)
+                    yield ListenAddress(at, int(port["hostPort"])), backend

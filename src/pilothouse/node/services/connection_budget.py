@@ -1,14 +1,11 @@
-"""Limits the proxy's listeners and connections, and chooses the addresses that get a listener when there are too many.
+"""Limits the proxy's listeners and connections, and chooses which addresses get a listener.
 
-    budget = ConnectionBudget.of(open_files=1024)                  # ConnectionBudget(listeners=256, connections=256)
+    budget = ConnectionBudget.of(open_files=1024)     # ConnectionBudget(listeners=256, connections=256)
     served = within_budget(table, budget.listeners, listening)
 
-Every listener and each end of a connection is an open file of the agent, which needs some for everything else. Of all open files
-a quarter at most are listeners and half are ends of connections; the rest is the agent's.
-
-When there are more places than listeners, each namespace has an equal share of them, and what one does not need goes to the
-others: the namespace with the most places loses first. Within a namespace those that are listened at stay, and the older
-services come before the newer.
+Of the agent's open files at most a quarter are listeners, and half are ends of connections. If there are more
+addresses than listeners, namespaces get equal shares, and what one doesn't need goes to the others. Within a
+namespace current listeners stay, and older services precede newer ones.
 """
 
 from __future__ import annotations
@@ -24,26 +21,23 @@ _PER_CONNECTION: Final = 2
 
 
 class ConnectionBudget(NamedTuple):
-    """What the proxy may open."""
-
     listeners: int
     connections: int
 
     @classmethod
     def of(cls, open_files: int) -> ConnectionBudget:
-        """For a process that may have so many files open."""
         return cls(open_files // 4, open_files // 2 // _PER_CONNECTION)
 
     @classmethod
     def of_this_process(cls) -> ConnectionBudget:
-        """By this process's limit (``RLIMIT_NOFILE``)."""
+        """From this process's ``RLIMIT_NOFILE``."""
         return cls.of(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
 
 
 def within_budget(
     table: Mapping[ListenAddress, Backend], listeners: int, listening: Collection[ListenAddress]
 ) -> frozenset[ListenAddress]:
-    """The places of a table that may be listened at. ``listening`` are those that are."""
+    """The addresses of a table that get a listener; ``listening`` have one."""
     if len(table) <= listeners:
         return frozenset(table)
     wanted: dict[str, list[ListenAddress]] = {}
@@ -51,11 +45,11 @@ def within_budget(
         wanted.setdefault(backend.owner.namespace, []).append(at)
     served: set[ListenAddress] = set()
     left = listeners
-    # The most modest first: what they leave over is shared by those who want more.
-    modest = sorted(wanted.items(), key=lambda one: (len(one[1]), one[0]))
-    for index, (_, places) in enumerate(modest):
-        # Rounded up, so that with more namespaces than listeners the first ones still get theirs.
-        share = -(-left // (len(modest) - index))
+    # Ascending by demand: what the smaller ones leave is shared by the others.
+    demands = sorted(wanted.items(), key=lambda one: (len(one[1]), one[0]))
+    for index, (_, places) in enumerate(demands):
+        # Rounded up, so that with more namespaces than listeners the first ones get one.
+        share = -(-left // (len(demands) - index))
         places.sort(key=lambda at: (at not in listening, table[at].created, table[at].owner, at))
         served.update(places[:share])
         left -= min(share, len(places))

@@ -2,10 +2,9 @@
 
     server = await loop.create_server(lambda: ClientSide(route, tasks, opened, closed), sock=listening)
 
-An accepted connection waits until the other side is connected. Whatever comes before the two are joined, at most what one read brings, is
-kept and handed on then; nothing more is read meanwhile. A side that takes its time holds the other back (the transport's own
-marks), so memory is bounded whatever is sent. The end of one direction is handed on as such: a client that has sent all it has
-to say still gets the answer. A connection that breaks breaks the other, also when it does so before they are joined.
+Until the two are joined, at most one read of data is buffered. A slow side pauses the other (the transport's
+watermarks), so memory is bounded. The end of one direction is passed on as such: a client that has sent
+everything still gets the answer. A broken connection resets the other, also before they are joined.
 """
 
 from __future__ import annotations
@@ -17,19 +16,17 @@ from collections.abc import Awaitable, Callable
 from typing import cast
 
 Route = Callable[[str], Awaitable["ForwardingSide"]]
-"""A side that is connected to wherever a client of this address should go. Raises ``OSError`` if that can't be done."""
+"""Connects to an endpoint for a client of this address. Raises ``OSError``."""
 
 
 def reset(transport: asyncio.Transport) -> None:
-    """End a connection so that the other end learns that it broke, rather than that all was said."""
+    """Abort a connection with a reset, so that the peer knows that data is missing."""
     if (connection := transport.get_extra_info("socket")) is not None and not transport.is_closing():
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     transport.abort()
 
 
 class ForwardingSide(asyncio.Protocol):
-    """One end of a pair."""
-
     def __init__(self) -> None:
         self.transport: asyncio.Transport | None = None
         self.other: ForwardingSide | None = None
@@ -37,7 +34,7 @@ class ForwardingSide(asyncio.Protocol):
         self._ended = False
 
     def join(self, other: ForwardingSide) -> None:
-        """Be the other end of a connection. Both are connected; what either has said by now is handed on, also that it is gone."""
+        """Join two connected sides; what either has received by now is passed on, also its end."""
         here, there = self.transport, other.transport
         assert here is not None
         assert there is not None
@@ -46,13 +43,13 @@ class ForwardingSide(asyncio.Protocol):
             reset(there)
             return
         self.other, other.other = other, self
-        # Reading goes on before anything is written: what is written may fill the other side, and so pause it again.
+        # Resume reading before writing: what is written may fill the other side, and so pause it again.
         here.resume_reading()
         there.resume_reading()
         for side, across in ((self, there), (other, here)):
             early, side._early = side._early, b""
             across.write(early)
-        # An end may close both, so it comes after the bytes of both.
+        # Ends after data: an end may close both.
         for side, transport in ((self, here), (other, there)):
             if side._ended and not side.eof_received():
                 transport.close()
@@ -65,8 +62,8 @@ class ForwardingSide(asyncio.Protocol):
             self.other.transport.write(data)
         elif self.transport is not None:
             self._early += data
-            # Python before 3.11.4 reads from a connection that was paused as it was made, and takes it for paused nevertheless:
-            # pausing it once more would do nothing.
+            # Python before 3.11.4 reads from a connection that was paused as it was made, while it counts as
+            # paused: pausing it again would do nothing.
             self.transport.resume_reading()
             self.transport.pause_reading()
 
@@ -74,11 +71,11 @@ class ForwardingSide(asyncio.Protocol):
         self._ended = True
         other = self.other
         if other is None or other.transport is None:
-            # Not joined yet: the other side learns it then, and may have an answer.
+            # Not joined yet: the other side learns of it then, and may still answer.
             return True
         if other.transport.can_write_eof() and not other.transport.is_closing():
             other.transport.write_eof()
-        # Once both have ended there is nothing left to keep open.
+        # Both have ended.
         if other._ended:
             other.transport.close()
             return False
@@ -89,12 +86,9 @@ class ForwardingSide(asyncio.Protocol):
             self.other.transport.pause_reading()
 
     def resume_writing(self) -> None:
-        if (
-            self.other is not None
-            and self.other.transport is not None
-            and not self.other.transport.is_closing()
-        ):
-            self.other.transport.resume_reading()
+        other = self.other.transport if self.other is not None else None
+        if other is not None and not other.is_closing():
+            other.resume_reading()
 
     def connection_lost(self, problem: Exception | None) -> None:
         other, self.other = self.other, None
@@ -106,8 +100,6 @@ class ForwardingSide(asyncio.Protocol):
 
 
 class ClientSide(ForwardingSide):
-    """The end that a client is connected to."""
-
     def __init__(
         self,
         route: Route,

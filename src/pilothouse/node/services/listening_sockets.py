@@ -1,10 +1,10 @@
 """The listening sockets of this machine, from the kernel's tables.
 
     found = listening_sockets()
-    users_at("127.96.3.7", 5432, found)          # {1000}: the users whose sockets take connections to that place
+    users_at("127.96.3.7", 5432, found)      # {1000}: the users whose sockets accept connections there
 
-A program that listens on all addresses takes connections to every address that nobody listens at. The user is the one that made
-the socket, as this process's user namespace knows it.
+A socket on all addresses accepts connections to every address without a listener of its own. The user is the
+one that created the socket, as this process's user namespace maps it.
 """
 
 from __future__ import annotations
@@ -20,15 +20,13 @@ _ANY: Final = ("0.0.0.0", "::")
 
 
 class ListeningSocket(NamedTuple):
-    """One that takes connections."""
-
     address: str
     port: int
     user: int
 
 
 def listening_sockets(tables: Iterable[Path] = _TABLES) -> list[ListeningSocket]:
-    """All of this network namespace, for TCP."""
+    """All TCP listeners of this network namespace."""
     found: list[ListeningSocket] = []
     for table in tables:
         try:
@@ -41,7 +39,7 @@ def listening_sockets(tables: Iterable[Path] = _TABLES) -> list[ListeningSocket]
 
 
 def users_at(address: str, port: int, sockets: Collection[ListeningSocket]) -> frozenset[int]:
-    """Whose sockets take connections to a place, if nobody else does."""
+    """The users whose sockets accept connections to an address."""
     return frozenset(each.user for each in sockets if each.port == port and each.address in (address, *_ANY))
 
 
@@ -49,14 +47,14 @@ def _listening(lines: Iterable[str]) -> Iterator[ListeningSocket]:
     for line in lines:
         _, local, _, state, _, _, _, user, *_ = line.split()
         if state != _LISTENING:
-            # Those that listen come first, and connections may be very many.
+            # Listeners come first, and there may be very many connections.
             return
         address, _, port = local.partition(":")
         yield ListeningSocket(_address(address), int(port, 16), int(user))
 
 
 def _address(text: str) -> str:
-    """From words of four bytes, each in the machine's order (which is little-endian on all that we run on)."""
+    """Parse words of four bytes in the machine's byte order: little-endian on all supported ones."""
     raw = b"".join(bytes.fromhex(text[start : start + 8])[::-1] for start in range(0, len(text), 8))
     if len(raw) == 4:
         return str(IPv4Address(raw))

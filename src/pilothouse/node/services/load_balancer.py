@@ -4,8 +4,8 @@
     balance.order(backend, client="127.0.0.1")      # all of its endpoints, the one to try first in front
     balance.settled(backend, "127.0.0.1", endpoint)
 
-By chance, so that every endpoint gets its share whoever calls. With affinity, a client that was led to an endpoint before, and
-not too long ago, is led there again while it is ready. The rest follows, in case the first does not answer.
+The order is random. With affinity, the client's last endpoint comes first while it is ready and the affinity
+lasts.
 """
 
 from __future__ import annotations
@@ -17,19 +17,17 @@ from pilothouse.base.clock import Clock
 from pilothouse.node.services.backends import Backend, ServiceEndpoint
 
 MOST: Final = 10_000
-"""Clients remembered at a time; those that came first are forgotten first."""
+"""Clients remembered at a time; the oldest are dropped first."""
 
 
 class LoadBalancer:
-    """Chooses endpoints, and remembers who went where."""
-
     def __init__(self, clock: Clock, rng: Random) -> None:
         self._clock = clock
         self._rng = rng
         self._went: dict[tuple[str, str], tuple[ServiceEndpoint, float]] = {}
 
     def order(self, backend: Backend, client: str) -> list[ServiceEndpoint]:
-        """In which order endpoints are tried for a client."""
+        """The order in which endpoints are tried for a client."""
         endpoints = self._rng.sample(backend.endpoints, len(backend.endpoints))
         went = self._went.get((backend.name, client)) if backend.affinity else None
         if went is not None:
@@ -40,7 +38,7 @@ class LoadBalancer:
         return endpoints
 
     def settled(self, backend: Backend, client: str, endpoint: ServiceEndpoint) -> None:
-        """A client has been led to an endpoint."""
+        """Remember that a client was connected to an endpoint."""
         if not backend.affinity:
             return
         key = (backend.name, client)

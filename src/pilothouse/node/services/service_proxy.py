@@ -1,15 +1,13 @@
 """The service proxy: listens at the addresses of services, and forwards connections to their endpoints.
 
     proxy = ServiceProxy(clock, rng, ConnectionBudget.of_this_process())
-    await proxy.settle(table)        # listen at these places and no others
-    proxy.problems                   # {ListenAddress("127.96.3.7", 80): ListenProblem(owner, "shop/web:http can't be reached at …")}
+    await proxy.settle(table)        # listen at these addresses and no others
+    proxy.problems                   # {ListenAddress("127.96.3.7", 80): ListenProblem(owner, "shop/web …")}
     await proxy.close()
 
-What changes behind a place that is listened at counts from the next connection on; connections that are open stay with the
-endpoint they have, also when their service goes. A place that can't be had (another program is there, or another agent on this
-machine, which does the same) is tried again with each ``settle``. Places beyond the budget are in ``problems`` too.
-
-When there are as many connections as there may be, the newest one of the namespace that has most of them is reset for the next.
+New endpoints apply to new connections; open ones stay, also when their service is deleted. An address that
+can't be bound is retried with each ``settle``. Beyond the limit of connections, the newest one of the
+namespace with the most is reset.
 """
 
 from __future__ import annotations
@@ -38,7 +36,7 @@ log = logging.getLogger(__name__)
 
 
 class ListenProblem(NamedTuple):
-    """A place that can't be had, and whose it should be."""
+    """An address that can't be listened at, and its owner."""
 
     owner: PortOwner
     message: str
@@ -47,12 +45,10 @@ class ListenProblem(NamedTuple):
 
 
 class ServiceProxy:
-    """The listening places of one node."""
-
     def __init__(
         self, clock: Clock, rng: Random, budget: ConnectionBudget, store: SocketStore | None = None
     ) -> None:
-        """``store`` keeps listening sockets for the next agent; those of the one before are taken from it."""
+        """``store`` keeps listening sockets for the next agent, and has those of the previous one."""
         self._budget = budget
         self._store = store
         self._inherited = store.take() if store is not None else {}
@@ -63,9 +59,8 @@ class ServiceProxy:
         self._live: dict[asyncio.Transport, str] = {}
         """Connections of clients, the oldest first, and the namespace of each."""
         self._held: Counter[str] = Counter()
-        """How many of them each namespace has."""
+        """The number of connections per namespace."""
         self.problems: dict[ListenAddress, ListenProblem] = {}
-        """What can't be listened at, and why."""
 
     @property
     def listening(self) -> frozenset[ListenAddress]:
@@ -73,21 +68,20 @@ class ServiceProxy:
 
     @property
     def connections(self) -> int:
-        """Open at this time."""
         return len(self._live)
 
     @property
     def in_use(self) -> frozenset[ListenAddress]:
-        """What another program has."""
+        """The addresses that another program has."""
         return frozenset(at for at, problem in self.problems.items() if problem.in_use)
 
     async def settle(self, table: Mapping[ListenAddress, Backend]) -> None:
-        """Listen at the places of this table and no others."""
+        """Listen at the addresses of this table and no others."""
         self._table = dict(table)
         served = within_budget(table, self._budget.listeners, self._servers.keys())
         before = dict(self._servers)
         for at in self._servers.keys() - served:
-            _end(self._servers.pop(at))
+            _stop_listening(self._servers.pop(at))
         for at in self.problems.keys() - table.keys():
             del self.problems[at]
         for at, backend in table.items():
@@ -104,7 +98,7 @@ class ServiceProxy:
             self._store.keep(each.fileno() for server in self._servers.values() for each in server.sockets)
 
     async def close(self) -> None:
-        """Listen nowhere, and end what is open. What is in the store stays there, for the next agent."""
+        """Stop listening, and end open connections. The store keeps its sockets for the next agent."""
         self._table = {}
         self.problems.clear()
         while self._servers:
@@ -119,19 +113,18 @@ class ServiceProxy:
         try:
             server = await self._server(at, backend.owner.namespace)
         except OSError as problem:
-            said = f"{backend.name} can't be reached at {at.address}:{at.port}: {_told(at, problem)}"
-            self.problems[at] = ListenProblem(backend.owner, said, problem.errno == errno.EADDRINUSE)
+            message = f"{backend.name} can't be reached at {at.address}:{at.port}: {_reason(at, problem)}"
+            self.problems[at] = ListenProblem(backend.owner, message, problem.errno == errno.EADDRINUSE)
             return
         self.problems.pop(at, None)
         self._servers[at] = server
 
     async def _server(self, at: ListenAddress, namespace: str) -> asyncio.Server:
-        """Raises ``OSError`` if the place can't be had."""
         listening = self._inherited.pop(at, None) or _bound(at)
         try:
             return await asyncio.get_running_loop().create_server(
                 lambda: ClientSide(
-                    lambda client: self._lead(at, client),
+                    lambda client: self._connect(at, client),
                     self._tasks,
                     lambda transport: self._opened(transport, namespace),
                     self._closed,
@@ -161,13 +154,14 @@ class ServiceProxy:
 
     def _beyond(self, owner: PortOwner) -> str:
         return (
-            f"{owner.kind.lower()} {owner.namespace}/{owner.name}: not all of its ports are forwarded: this node listens at no more than "
-            f"{self._budget.listeners} ports, which namespaces share equally; give it fewer ports, or the node a higher limit of open "
-            f"files (LimitNOFILE, ulimit -n), of which a quarter may be listeners"
+            f"{owner.kind.lower()} {owner.namespace}/{owner.name}: not all of its ports are forwarded: this "
+            f"node listens at no more than {self._budget.listeners} ports, which namespaces share equally; "
+            f"give it fewer ports, or the node a higher limit of open files (LimitNOFILE, ulimit -n), of "
+            f"which a quarter may be listeners"
         )
 
-    async def _lead(self, at: ListenAddress, client: str) -> ForwardingSide:
-        """A side that is connected to an endpoint of a place. Raises ``OSError`` once none has answered."""
+    async def _connect(self, at: ListenAddress, client: str) -> ForwardingSide:
+        """Connect to an endpoint of an address. Raises ``OSError`` once none has answered."""
         backend = self._table.get(at)
         loop = asyncio.get_running_loop()
         for endpoint in self._balance.order(backend, client) if backend is not None else ():
@@ -183,8 +177,8 @@ class ServiceProxy:
         raise ConnectionRefusedError(f"no endpoint of {at} answers")
 
 
-def _end(server: asyncio.Server) -> None:
-    """Listen no longer, in the copy of a store either: until that is gone, who connects there would wait."""
+def _stop_listening(server: asyncio.Server) -> None:
+    """Stop listening, also in the store's copy: clients of that would wait until it is closed."""
     for each in server.sockets:
         each.shutdown(socket.SHUT_RD)
     server.close()
@@ -203,14 +197,14 @@ def _bound(at: ListenAddress) -> socket.socket:
     return listening
 
 
-def _told(at: ListenAddress, problem: OSError) -> str:
+def _reason(at: ListenAddress, problem: OSError) -> str:
     match problem.errno:
         case errno.EADDRINUSE:
             return "another program listens there, or at that port of all addresses (0.0.0.0)"
         case errno.EACCES:
             return (
-                f"port {at.port} is for root only; run the node as root, give the service a port from 1024 on, "
-                f"or lower net.ipv4.ip_unprivileged_port_start"
+                f"port {at.port} is for root only; run the node as root, give the service a port from 1024 "
+                f"on, or lower net.ipv4.ip_unprivileged_port_start"
             )
         case errno.EADDRNOTAVAIL:
             return "the address is not one of this machine"

@@ -1,15 +1,14 @@
 """Volumes: what a pod sees at its mount paths, and where that is stored.
 
-``pod_volumes`` is the entry: it prepares the volumes of a pod and keeps them up to date. They are made by:
-
+    pod_volumes                         the entry: prepares the volumes of a pod and keeps them up to date
     projected_files, atomic_directory, pod_tokens
-                                        config maps, secrets, pod fields and tokens as files, replaced atomically
+                                        config maps, secrets, pod fields and tokens as files
     host_paths, memory_directories      directories of the machine, and in memory
     claim_volumes                       persistent volumes: found, mounted, expanded
     volume_plan, volume_plan_executor, volume_controller
                                         provisions volumes for claims on this node, and deletes unused ones
     volume_backend, directory_backend, loop_backend, filesystems
-                                        how a persistent volume is stored: a directory, or a filesystem in a file
+                                        persistent volumes as directories, or as filesystems in files
     volume_owners, cluster_identity, mount_holders
                                         which control plane a volume belongs to, and which processes use it
     orphaned_volumes, removal           what is removed, and what never
@@ -17,5 +16,5 @@
     container_mounts, subpaths, ownership   where containers see them, and who may write
     volume_usage, pod_usage             how full they are
 
-Decisions are functions of the API's objects; the disk is changed in few places, each of which may be interrupted.
+Decisions are functions of the API's objects; changes to the disk may be interrupted at any point.
 """

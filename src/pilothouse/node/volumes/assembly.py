@@ -1,8 +1,6 @@
 """Builds the volumes of a node from their parts.
 
-    volumes = open_volumes(api, node="m1", data=Path("/var/lib/pilothouse/node"), allocatable={…}, clock=clock, rng=rng)
-
-Whether the agent is root is asked of the machine here, once; everything else is told.
+volumes = open_volumes(api, node="m1", data=Path("/var/lib/pilothouse/node"), clock=clock, rng=rng)
 """
 
 from __future__ import annotations
@@ -34,7 +32,7 @@ from pilothouse.runtime.event_recorder import EventCorrelator
 
 DEFAULT_TIER: Final = "default"
 COMPONENT: Final = "pilothouse-volumes"
-"""By whom events about claims are told."""
+"""The source of events about claims."""
 
 
 def open_volumes(
@@ -49,13 +47,13 @@ def open_volumes(
     refresh: float = REFRESH,
     private: Iterable[Path] = (),
 ) -> PodVolumes:
-    """``data`` is the node's own folder; ``tiers`` are folders for volumes beside the one in it, by name; ``private`` is what else no
-    path of the machine leads to."""
+    """``data`` is the node's own directory; ``tiers`` are further directories for volumes, by name;
+    ``private`` are further directories that no path of the machine may lead to."""
     data = data.absolute()
     root = os.geteuid() == 0
     backends: dict[str, VolumeBackend] = {DIRECTORY: DirectoryBackend(), LOOP: LoopBackend(root=root)}
-    every = {DEFAULT_TIER: data / "volumes"} | {name: path.absolute() for name, path in tiers.items()}
-    claims = ClaimVolumes(api, node, backends, every, VolumeOwners(node, data), root=root)
+    directories = {DEFAULT_TIER: data / "volumes"} | {name: path.absolute() for name, path in tiers.items()}
+    claims = ClaimVolumes(api, node, backends, directories, VolumeOwners(node, data), root=root)
     settings = VolumeSettings(
         pods=data / "pods",
         root=root,
@@ -68,12 +66,12 @@ def open_volumes(
     def record_event(about: Object, reason: str, message: str, warning: bool) -> None:
         events.record(about, reason, message, warning=warning)
 
-    runner = VolumePlanExecutor(api, node, backends, every, claims, record_event, clock)
+    runner = VolumePlanExecutor(api, node, backends, directories, claims, record_event, clock)
     volume_controller = VolumeController(api, node, runner, clock, rng)
 
-    async def keep() -> None:
+    async def run() -> None:
         await together({"events": events.run(), "volume_controller": volume_controller.run()})
 
     return PodVolumes(
-        api, settings, memory_directories(data, root=root), claims, PodTokens(api, clock, rng), clock, keep
+        api, settings, memory_directories(data, root=root), claims, PodTokens(api, clock, rng), clock, run
     )

@@ -1,14 +1,14 @@
-"""A directory whose files are replaced atomically, all at once.
+"""A directory whose files are replaced atomically, all at once, as kubelet does.
 
-    replace(folder, {"app.conf": ProjectedFile(b"…", 0o644), "tls/ca.crt": ProjectedFile(b"…", 0o600)}, FileOwner(None, None), stamp)
+    replace(folder, {"app.conf": ProjectedFile(b"…", 0o644)}, FileOwner(None, None), stamp)
 
     folder/app.conf     -> ..data/app.conf
     folder/tls          -> ..data/tls
     folder/..data       -> ..2026_11_15_10_00_00.1
     folder/..2026_11_15_10_00_00.1/app.conf, tls/ca.crt
 
-As in kubelet: files are written into a folder of their own, and the link ``..data`` is exchanged in one step. A reader thus has all old
-files or all new ones, and whoever watches sees one event. A crash leaves a folder that nothing leads to; the next exchange takes it away.
+Files are written into a new directory, and the link ``..data`` is renamed over in one step: readers have all
+old files or all new ones, and watchers see one event. The next exchange removes what a crash left.
 """
 
 from __future__ import annotations
@@ -23,10 +23,11 @@ import msgspec
 
 from pilothouse.node.files.directory_handles import (
     DIRECTORY,
+    closing_handle,
     make_directories,
-    open_beneath,
     open_directory,
     open_regular_beneath,
+    opened_beneath,
     remove_tree,
     walk,
 )
@@ -37,32 +38,29 @@ _NEXT: Final = "..data_next"
 
 
 class FileOwner(msgspec.Struct, frozen=True):
-    """To whom files are given; None leaves it to who writes them."""
+    """The owner of files; None leaves them to the agent."""
 
     uid: int | None = None
-    """Of secret files alone: the one user that the pod runs as."""
+    """Only of secret files: the single user that the pod runs as."""
     gid: int | None = None
     """The pod's ``fsGroup``."""
 
 
 def replace(folder: Path, files: Mapping[str, ProjectedFile], owner: FileOwner, stamp: str) -> bool:
-    """Have these files and no others; False if they were there already. ``stamp`` names this exchange, unlike any before."""
+    """Replace all files; False if they were the same. ``stamp`` names this exchange, and must be unique."""
     folder.mkdir(parents=True, exist_ok=True)
     with open_directory(folder) as top:
         names = {PurePosixPath(path).parts[0] for path in files}
         if _is_present(top, files, owner):
-            _link(top, names)  # Whoever exchanged them may not have come this far.
+            _link(top, names)  # An earlier exchange may have been interrupted before this.
             return False
         fresh = f"..{stamp}"
         remove_tree(top, fresh)
         os.mkdir(fresh, 0o755, dir_fd=top)
-        root = open_beneath(top, fresh, DIRECTORY)
-        try:
+        with opened_beneath(top, fresh, DIRECTORY) as root:
             os.fchmod(root, 0o755)
             for path, file in files.items():
                 _write(root, path, file, owner)
-        finally:
-            os.close(root)
         remove_tree(top, _NEXT)
         os.symlink(fresh, _NEXT, dir_fd=top)
         os.rename(_NEXT, DATA, src_dir_fd=top, dst_dir_fd=top)
@@ -75,18 +73,12 @@ def replace(folder: Path, files: Mapping[str, ProjectedFile], owner: FileOwner, 
 
 def _is_present(top: int, files: Mapping[str, ProjectedFile], owner: FileOwner) -> bool:
     try:
-        current = os.readlink(DATA, dir_fd=top)
-        root = open_beneath(top, current, DIRECTORY)
+        with opened_beneath(top, os.readlink(DATA, dir_fd=top), DIRECTORY) as root:
+            if sum(not entry.is_directory for entry in walk(root)) != len(files):
+                return False
+            return all(_is_same(root, path, file, owner) for path, file in files.items())
     except OSError:
         return False  # There is nothing yet, or something that is not ours.
-    try:
-        if sum(not entry.is_directory for entry in walk(root)) != len(files):
-            return False
-        return all(_is_same(root, path, file, owner) for path, file in files.items())
-    except OSError:
-        return False
-    finally:
-        os.close(root)
 
 
 def _is_same(root: int, path: str, file: ProjectedFile, owner: FileOwner) -> bool:
@@ -97,11 +89,8 @@ def _is_same(root: int, path: str, file: ProjectedFile, owner: FileOwner) -> boo
 
 def _write(root: int, path: str, file: ProjectedFile, owner: FileOwner) -> None:
     *above, name = PurePosixPath(path).parts
-    folder = make_directories(root, above)
-    try:
+    with closing_handle(make_directories(root, above)) as folder:
         handle = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=folder)
-    finally:
-        os.close(folder)
     with os.fdopen(handle, "wb") as out:
         out.write(file.content)
         uid = owner.uid if file.secret else None
@@ -111,15 +100,15 @@ def _write(root: int, path: str, file: ProjectedFile, owner: FileOwner) -> None:
 
 
 def _mode(file: ProjectedFile, owner: FileOwner) -> int:
-    """As kubelet has it: a token is its user's alone where that is one; files of a group can be read by it."""
+    """As kubelet: a token is readable only by the pod's single user or group; a group can read all files."""
     mode = file.mode
-    if (file.secret and owner.uid is not None) or (file.secret and owner.gid is not None):
+    if file.secret and (owner.uid is not None or owner.gid is not None):
         mode = 0o600
     return mode | 0o440 if owner.gid is not None else mode
 
 
 def _link(top: int, names: set[str]) -> None:
-    """Links for what is there, and none for what is not."""
+    """Make the links of ``names``, and remove all others."""
     for name in os.listdir(top):
         if not name.startswith("..") and (name not in names or not _leads_to_data(top, name)):
             remove_tree(top, name)

@@ -1,10 +1,11 @@
 """The status of a claim while its volume is provisioned, expanded or modified, in Kubernetes' words.
 
-    growing(claim.status, "640Mi", now)             # Resizing, and to which size
-    not_grown(claim.status, "640Mi", why, now)      # NodeResizeError, until a retry succeeds or the request changes
-    grown(claim.status, "640Mi")                    # it has that size
+    growing(claim.status, "640Mi", now)         # Resizing
+    not_grown(claim.status, "640Mi", why, now)  # NodeResizeError, until a retry succeeds or the request changes
+    grown(claim.status, "640Mi")                # resized
 
-``pilothouse.io/Provisioned`` is ours: while it is False, its message says why the node that was chosen can't make the volume.
+``pilothouse.io/Provisioned`` is ours: while it is False, its message says why the chosen node can't make the
+volume.
 """
 
 from __future__ import annotations
@@ -80,7 +81,7 @@ def not_modified(status: Status, attributes: str, message: str, now: float) -> T
 
 
 def says_so(status: Status, fields: Tree) -> bool:
-    """Whether a status has these fields already; when conditions were written doesn't matter."""
+    """Whether a status has these fields, whatever the times of its conditions."""
     for field, value in fields.items():
         if field == "conditions":
             if _texts(status.get(field)) != _texts(value):
@@ -91,29 +92,21 @@ def says_so(status: Status, fields: Tree) -> bool:
 
 
 def _texts(conditions: Any) -> list[tuple[Any, ...]]:
-    return [
-        tuple(one.get(name) or "" for name in ("type", "status", "reason", "message"))
-        for one in conditions or ()
-    ]
+    names = ("type", "status", "reason", "message")
+    return [tuple(one.get(name) or "" for name in names) for one in conditions or ()]
 
 
 def _with(status: Status, kind: str, value: str, reason: str, message: str, now: float) -> list[Tree]:
     before = next((one for one in status.get("conditions") or () if one["type"] == kind), None)
-    since = (
-        before["lastTransitionTime"]
-        if before and before["status"] == value and before.get("lastTransitionTime")
-        else None
-    )
+    since = before.get("lastTransitionTime") if before and before["status"] == value else None
     condition = {
         "type": kind,
         "status": value,
         "lastTransitionTime": since or format_time(now),
         "lastProbeTime": None,
+        **({"reason": reason} if reason else {}),
+        **({"message": message} if message else {}),
     }
-    if reason:
-        condition["reason"] = reason
-    if message:
-        condition["message"] = message
     return [*_without(status, (kind,)), condition]
 
 

@@ -1,11 +1,11 @@
-"""The identity of a node's control plane: the uid of the namespace ``kube-system``, as Kubernetes clusters are identified.
+"""The identity of a node's control plane: the uid of the namespace ``kube-system``.
 
     identity = await read_identity(api)
     identity.uid                                # "5f0c…": of this control plane, and of no other
     identity.may_take("77aa…")                  # whether it may take over volumes of that one
 
-A control plane that was restored from a backup has another uid than the one that the backup is of. Whose volumes it may
-take over is an annotation of the namespace, which only administrators write.
+A control plane restored from a backup has another uid than the original. Whose volumes it may take over is in
+an annotation of the namespace, which only administrators can write.
 """
 
 from __future__ import annotations
@@ -26,8 +26,6 @@ _FORBIDDEN: Final = 403
 
 
 class ClusterIdentity(msgspec.Struct, frozen=True):
-    """A control plane, as its volumes know it."""
-
     uid: str
     adopts: frozenset[str] = frozenset()
     """The uids of control planes whose volumes it may take over."""
@@ -37,23 +35,21 @@ class ClusterIdentity(msgspec.Struct, frozen=True):
 
 
 async def read_identity(api: Api) -> ClusterIdentity:
-    """Asked of the server each time: it may have been restored since. Raises VolumeBackendError, StatusError, TransportError."""
+    """Read each time: the server may have been restored. Raises VolumeBackendError, StatusError."""
     try:
         found = await api.find(Namespace, NAMESPACE)
     except StatusError as refusal:
         if refusal.code != _FORBIDDEN:
             raise
         raise VolumeBackendError(
-            f"the node may not read the namespace {NAMESPACE}, whose uid says which cluster a volume belongs to: "
-            "kubectl apply -f examples/kubernetes/node-storage.yaml"
+            f"the node may not read the namespace {NAMESPACE}, whose uid says which cluster a volume belongs "
+            "to: kubectl apply -f examples/kubernetes/node-storage.yaml"
         ) from None
     if found is None:
-        raise VolumeBackendError(
-            f"the namespace {NAMESPACE}, whose uid says which cluster a volume belongs to, is not there"
-        )
+        why = f"the namespace {NAMESPACE}, whose uid says which cluster a volume belongs to, is not there"
+        raise VolumeBackendError(why)
     return identity_of(found)
 
 
 def identity_of(namespace: Object) -> ClusterIdentity:
-    """As the namespace ``kube-system`` has it."""
     return ClusterIdentity(namespace.uid, adopted(namespace))

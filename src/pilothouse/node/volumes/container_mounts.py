@@ -2,12 +2,12 @@
 
     mounts(container, prepared, env, held=folder, private=PrivateDirectories(("/var/lib/pilothouse",)))
 
-Owners in a volume are shown as they are on disk, also to containers with ids of their own. In a path of the machine the node's own folders
-are covered by empty ones, and no part of it leads into them.
+File owners in a volume appear as they are on disk, also in user namespaces. In a path of the machine the
+node's own directories are covered by empty ones.
 
-A part of a volume (``subPath``) is opened without trusting what is in the volume, and then held fast: root binds what was opened to a folder of the
-node's own, so that whoever exchanges the path afterwards exchanges nothing. An agent that may not mount passes on where in the volume it was
-found, and what is mounted follows no link on that way.
+A ``subPath`` is resolved without trusting the volume's content. Root bind-mounts what was opened to a
+directory of the node's own, so that replacing the path has no effect. An agent that can't mount passes on the
+resolved path, and mounting follows no link on it.
 """
 
 from __future__ import annotations
@@ -17,12 +17,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-import msgspec
-
 from pilothouse.api.objects import Tree
-from pilothouse.node import interfaces
 from pilothouse.node.containers.environment import expanded
-from pilothouse.node.interfaces import VolumeNotReady
+from pilothouse.node.interfaces import PreparedVolume, VolumeNotReady
 from pilothouse.node.volumes.mount_table import BIND, at, mount, unmount
 from pilothouse.node.volumes.mount_table import mounts as mounted_now
 from pilothouse.node.volumes.private_directories import PrivateDirectories
@@ -32,23 +29,14 @@ from pilothouse.supervise.launch_spec import Mount
 _FAILED: Final = "CreateContainerConfigError"
 
 
-class MountableVolume(msgspec.Struct, frozen=True):
-    """A volume that can be mounted: ``node.parts.Prepared``."""
-
-    path: Path
-    read_only: bool = False
-    host: bool = False
-    """A path of the machine that somebody has named, not a volume that the node made."""
-
-
 def mounts(
     container: Tree,
-    prepared: Mapping[str, interfaces.PreparedVolume],
+    prepared: Mapping[str, PreparedVolume],
     env: Mapping[str, str],
     held: Path | None,
     private: PrivateDirectories,
 ) -> list[Mount]:
-    """The mounts of a container. ``held`` is the folder where parts of volumes are held fast, None if we may not. Raises VolumeNotReady."""
+    """``held``: the directory for bind mounts of subpaths; None without root. Raises VolumeNotReady."""
     found = []
     for index, each in enumerate(container.get("volumeMounts") or ()):
         volume = prepared.get(each["name"])
@@ -75,9 +63,8 @@ def mounts(
         )
         if volume.host:
             if private.hold(real):
-                raise VolumeNotReady(
-                    _FAILED, f"volumeMounts[{index}]: {real} belongs to the node itself and can't be mounted"
-                )
+                why = f"volumeMounts[{index}]: {real} belongs to the node itself and can't be mounted"
+                raise VolumeNotReady(_FAILED, why)
             found += [
                 Mount("private", os.path.join(each["mountPath"], below), kind="tmpfs", read_only=True)
                 for below in private.below(real)
@@ -86,22 +73,22 @@ def mounts(
 
 
 def _part(each: Tree, env: Mapping[str, str], index: int) -> str:
-    """The part of the volume that is asked for; empty for all of it."""
+    """The ``subPath`` of a mount; empty for the whole volume."""
     if not each.get("subPathExpr"):
         return each.get("subPath") or ""
     part = expanded(each["subPathExpr"], env)
     if "$(" in part:
-        unknown = f"volumeMounts[{index}].subPathExpr: {each['subPathExpr']!r} names a variable that the container doesn't have"
-        raise VolumeNotReady(_FAILED, unknown)
+        where, text = f"volumeMounts[{index}].subPathExpr", each["subPathExpr"]
+        raise VolumeNotReady(_FAILED, f"{where}: {text!r} names a variable that the container doesn't have")
     return part
 
 
 def _within(volume: Path, part: str, hold: Path | None, asked: Tree) -> tuple[Path, Path]:
-    """What to mount, and where it really is."""
+    """The path to mount, and where it really is."""
     try:
         with opened(volume, part) as handle:
             real = Path(os.readlink(f"/proc/self/fd/{handle}"))
-            return (real if hold is None else _held(handle, hold)), real
+            return (real if hold is None else _bind(handle, hold)), real
     except SubpathError as problem:
         raise VolumeNotReady(_FAILED, _unexpanded(str(problem), part, asked)) from None
     except OSError as problem:
@@ -110,7 +97,7 @@ def _within(volume: Path, part: str, hold: Path | None, asked: Tree) -> tuple[Pa
 
 
 def _unexpanded(message: str, part: str, asked: Tree) -> str:
-    """The message with the path as the manifest has it: a variable in it may be a Secret's."""
+    """The message with the path as the manifest writes it: a variable in it may hold a Secret's value."""
     written = asked.get("subPathExpr")
     if not written:
         return message
@@ -119,8 +106,8 @@ def _unexpanded(message: str, part: str, asked: Tree) -> str:
     return message
 
 
-def _held(handle: int, hold: Path) -> Path:
-    """Bind what is open to a place of our own; what was held there for an earlier start of the container is let go."""
+def _bind(handle: int, hold: Path) -> Path:
+    """Bind-mount what is open, in place of what an earlier start of the container had there."""
     source = f"/proc/self/fd/{handle}"
     while at(mounted_now(), hold) is not None:
         unmount(hold, lazily=True)

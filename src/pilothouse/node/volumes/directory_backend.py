@@ -1,4 +1,4 @@
-"""Volumes that are directories: made at once, as large as their disk. Their size is reported and not enforced."""
+"""Volumes that are directories, as large as their disk. Their size is reported, not enforced."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pilothouse.node.volumes.volume_backend import VolumeBackendError
 
 
 class DirectoryBackend:
-    """``pilothouse.io/directory``: a ``Keeper``."""
+    """``pilothouse.io/directory``: a ``VolumeBackend``."""
 
     inner: Final = "data"
 
@@ -21,14 +21,16 @@ class DirectoryBackend:
     async def make(self, folder: Path, size: int, parameters: Mapping[str, str]) -> str:
         inner = folder / self.inner
         try:
-            _make(inner)
+            # Closed to other users of the machine: files of pods may be set-user-id.
+            make_directory(folder, 0o700, own=True)
+            # All users of the pod may write, as in an emptyDir.
+            make_directory(inner, 0o777)
         except OSError as problem:
-            raise VolumeBackendError(
-                f"{problem.filename or inner}: {problem.strerror}", elsewhere=True
-            ) from None
+            why = f"{problem.filename or inner}: {problem.strerror}"
+            raise VolumeBackendError(why, elsewhere=True) from None
         return ""
 
-    async def bring(self, folder: Path) -> Path:
+    async def mount(self, folder: Path) -> Path:
         inner = folder / self.inner
         try:
             set_mode(folder, 0o700, own=True)
@@ -40,18 +42,11 @@ class DirectoryBackend:
             raise VolumeBackendError(f"its directory {inner} does not exist on this node")
         return inner
 
-    async def grow(self, folder: Path, size: int) -> None:
-        await self.bring(folder)
+    async def expand(self, folder: Path, size: int) -> None:
+        await self.mount(folder)
 
-    async def put_away(self, folder: Path) -> None:
+    async def unmount(self, folder: Path) -> None:
         return
 
     def device(self, folder: Path) -> str:
         return ""
-
-
-def _make(inner: Path) -> None:
-    # Closed to all others on the machine: a pod's files belong to real users there, and may be set-user-id.
-    make_directory(inner.parent, 0o700, own=True)
-    # Whoever runs in the pod may write, as in an emptyDir; what is in it is for those alone who have it mounted.
-    make_directory(inner, 0o777)

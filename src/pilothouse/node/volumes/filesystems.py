@@ -1,10 +1,10 @@
 """Filesystems in files: the supported types, their smallest sizes, how they are made and grown while mounted.
 
-    chosen("", 320 << 20, has=available)        # XFS, or what else is there that can be so small
+    chosen("", 320 << 20, has=available)        # XFS, or another one that is installed and can be so small
     await XFS.make(file), await XFS.grow(mounted)
 
-XFS and btrfs grow online with nothing but the right to mount; ext4 wants CAP_SYS_RESOURCE for it, which not every root has. Unless a class
-names one (``fsType``), the first that is installed and can be as small as the claim is taken, in this order.
+XFS and btrfs grow online with the right to mount; ext4 needs CAP_SYS_RESOURCE. Unless a class has ``fsType``,
+the first one that is installed and can be as small as the claim is chosen, in this order.
 """
 
 from __future__ import annotations
@@ -20,19 +20,17 @@ _MI: Final = 1 << 20
 
 
 class FilesystemError(Exception):
-    """No filesystem will do; the message says what would."""
+    """No filesystem is possible; the message says what to do."""
 
 
 class Filesystem(msgspec.Struct, frozen=True):
-    """A kind of filesystem."""
-
     name: str
     smallest: int
     package: str
     maker: tuple[str, ...]
-    """The program that makes it, to be followed by the file."""
+    """The command that makes it, followed by the file."""
     grower: tuple[str, ...]
-    """The program that has it fill its device, to be followed by the mount point, or by the device."""
+    """The command that grows it to its device, followed by the mount point or the device."""
     grows_by_device: bool = False
     grows_tail: tuple[str, ...] = ()
 
@@ -45,7 +43,7 @@ class Filesystem(msgspec.Struct, frozen=True):
         await run(*self.maker, file, patience=300)
 
     async def grow(self, mounted: str, device: str) -> None:
-        """Have it fill its device. Raises CommandError."""
+        """Grow it to the size of its device. Raises CommandError."""
         await run(*self.grower, *self.grows_tail, device if self.grows_by_device else mounted, patience=300)
 
 
@@ -65,7 +63,7 @@ KNOWN: Final = {one.name: one for one in (XFS, BTRFS, EXT4)}
 
 
 def chosen(asked: str, size: int, *, has: Callable[[str], bool] = available) -> Filesystem:
-    """The filesystem for a volume of so many bytes. Raises FilesystemError."""
+    """The filesystem for a volume of this size in bytes. Raises FilesystemError."""
     if asked:
         found = KNOWN.get(asked)
         if found is None:
@@ -84,7 +82,6 @@ def chosen(asked: str, size: int, *, has: Callable[[str], bool] = available) -> 
             return one
     packages = " or ".join(one.package for one in KNOWN.values() if one.smallest <= size)
     if not packages:
-        raise FilesystemError(
-            f"{size} bytes are too few for any filesystem: ask for {EXT4.smallest // _MI}Mi at least"
-        )
+        least = f"ask for {EXT4.smallest // _MI}Mi at least"
+        raise FilesystemError(f"{size} bytes are too few for any filesystem: {least}")
     raise FilesystemError(f"no filesystem of {size // _MI}Mi can be made on the node: install {packages}")

@@ -1,10 +1,10 @@
 """``hostPath`` volumes: files and directories of the machine.
 
-    checked({"path": "/var/log", "type": "Directory"}, "logs", private)      # Path("/var/log"), or VolumeNotReady
+    checked({"path": "/var/log", "type": "Directory"}, "logs", private)  # Path("/var/log"), or VolumeNotReady
 
-What is the node's own is refused. Nothing is made unless the type asks for it. What is made is made by handles, from the root down: a link on
-the way counts only if nobody but root and the agent's own user can have put it there. Else a pod that has a
-folder on that way mounted could choose where in the machine the node makes something.
+The node's own directories are refused. Missing paths are created only if the type says so, by handles from
+the root down: a link on the way is followed only if just root and the agent's user can have put it there.
+Else a pod that has a directory on that way mounted could choose where the node creates something.
 """
 
 from __future__ import annotations
@@ -38,18 +38,16 @@ _WRITABLE_BY_OTHERS: Final = stat.S_IWGRP | stat.S_IWOTH
 
 
 def checked(source: Tree, volume: str, private: PrivateDirectories) -> Path:
-    """The path, if it is of the type that is asked for. Raises VolumeNotReady."""
+    """The path, if it is of the requested type. Raises VolumeNotReady."""
     path, kind = Path(source["path"]), source.get("type") or ""
     try:
         held = private.hold(path)
     except OSError as problem:
-        # A link on the way was exchanged while it was read.
+        # A link on the way was replaced while it was read.
         raise _failed(volume, f"{problem.filename or path}: {problem.strerror}") from None
     if held:
-        raise VolumeNotReady(
-            "FailedMount",
-            f'volume "{volume}": {path} is in a folder of the node itself, which no pod may see; name another path',
-        )
+        why = f"{path} is in a folder of the node itself, which no pod may see; name another path"
+        raise VolumeNotReady("FailedMount", f'volume "{volume}": {why}')
     try:
         if kind in ("DirectoryOrCreate", "FileOrCreate") and not path.exists():
             _make(path, is_file=kind == "FileOrCreate")
@@ -66,9 +64,7 @@ def checked(source: Tree, volume: str, private: PrivateDirectories) -> Path:
 
 
 def _make(path: Path, *, is_file: bool) -> None:
-    """Have something at a path: folders that are missing on the way to a folder, or a file in a folder that
-    is there. Raises OSError.
-    """
+    """Create a path: a directory with all missing parents, or a file in an existing one. Raises OSError."""
     names, links, done = deque(path.parts[1:]), 0, "/"
     folder = os.open("/", DIRECTORY)
     try:
@@ -117,11 +113,8 @@ def _check_link(path: str, folder: os.stat_result, link: os.stat_result, links: 
         raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
     trusted = (0, os.geteuid())
     if link.st_uid not in trusted or folder.st_uid not in trusted or folder.st_mode & _WRITABLE_BY_OTHERS:
-        raise OSError(
-            errno.ELOOP,
-            "is a link that users other than root could have created: name the folder that it leads to",
-            path,
-        )
+        why = "is a link that users other than root could have created: name the folder that it leads to"
+        raise OSError(errno.ELOOP, why, path)
 
 
 def _failed(volume: str, message: str) -> VolumeNotReady:

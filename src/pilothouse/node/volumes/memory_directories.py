@@ -1,12 +1,13 @@
 """Directories in memory: for secrets, and for ``emptyDir`` with the medium ``Memory``.
 
     memory = memory_directories(data, root=True)
-    memory.folder(pod_uid)                                  # below it, whatever the pod needs in memory
-    memory.sized(pod_uid, "cache", 64 << 20)                # one that holds so much and no more
+    memory.folder(pod_uid)                                  # the pod's directory in memory
+    memory.sized(pod_uid, "cache", 64 << 20)                # one with a limit
 
-Root mounts a tmpfs of its own in the data folder, and another for each folder with a limit. Who may not mount uses a folder in the machine's own
-tmpfs (``/dev/shm``); there, limits are watched and not enforced. Every user of the machine can make folders there. Ours is one that we have made, or
-that is our user's and closed to all others; if somebody else has its name, we take a random one and write that down in the data folder.
+Root mounts a tmpfs in the data directory, and another for each directory with a limit. Other users have a
+directory in ``/dev/shm``, where limits are checked and not enforced. Any user can make directories there, so
+ours must belong to our user and be closed to others; if another user has its name, a random one is chosen and
+recorded in the data directory.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from pilothouse.node.volumes.mount_table import NO_DEVICES, NO_SUID, at, mount, 
 from pilothouse.node.volumes.removal import remove
 
 MOST_SECRETS: Final = 32 << 20
-"""Bytes that a pod's secrets and tokens may take together. The memory is the machine's, and no limit of the pod's counts it."""
+"""Bytes of a pod's secrets and tokens together: no limit of the pod counts this memory."""
 _PAGE: Final = 4096
 _SHARED: Final = Path("/dev/shm")
 
@@ -36,64 +37,62 @@ log = logging.getLogger(__name__)
 
 
 class MemoryDirectories:
-    """Where folders in memory are."""
-
     def __init__(self, top: Path, *, mounts: bool, elsewhere: Path | None = None) -> None:
-        """``mounts`` says whether we may mount. ``elsewhere``: the file that has another name of the folder, if it needs one."""
+        """``mounts``: whether we may mount. ``elsewhere``: the file with another name of the directory."""
         self._top = top
         self._mounts = mounts
         self._elsewhere = elsewhere
         if elsewhere is not None and elsewhere.is_file():
             self._top = top.with_name(Path(elsewhere.read_text()).name)
-        self._turn = Lock()
-        """Whoever lets go of the last folder must not do so under one that is being made."""
+        self._lock = Lock()
+        """The removal of an empty top must not race with a new directory in it."""
         self._secrets: dict[str, dict[str, int]] = {}
-        """What the files of each volume take, by pod."""
+        """The size of each volume's files, by pod."""
 
     def reserve(self, pod_uid: str, volume: str, sizes: Iterable[int]) -> None:
-        """Count the files of a volume, in place of those that it had. Raises VolumeNotReady if the pod's would be too many."""
-        # Each file takes whole pages, an inode and a link; each volume a few folders.
+        """Count the files of a volume anew. Raises VolumeNotReady beyond the pod's limit."""
+        # Each file takes whole pages, an inode and a link; each volume some directories.
         wanted = 4 * _PAGE + sum(-(-size // _PAGE) * _PAGE + _PAGE for size in sizes)
         held = self._secrets.setdefault(pod_uid, {})
         total = sum(size for name, size in held.items() if name != volume) + wanted
         if total > MOST_SECRETS:
             raise VolumeNotReady(
                 "FailedMount",
-                f'volume "{volume}": with it the secrets and tokens of the pod would take {total} bytes of the node\'s memory, '
-                f"and a pod's may take {MOST_SECRETS}; mount fewer or smaller ones",
+                f'volume "{volume}": with it the secrets and tokens of the pod would take {total} bytes of '
+                f"the node's memory, and a pod's may take {MOST_SECRETS}; mount fewer or smaller ones",
             )
         held[volume] = wanted
 
     def folder(self, pod_uid: str) -> Path:
-        """A pod's own folder in memory. Raises OSError."""
-        with self._turn:
-            self._made()
+        """A pod's directory in memory. Raises OSError."""
+        with self._lock:
+            self._make_top()
             folder = self._top / pod_uid
             folder.mkdir(exist_ok=True, mode=0o700)
         return folder
 
     def sized(self, pod_uid: str, name: str, size: int | None) -> Path:
-        """A folder for all users of the pod. Raises OSError."""
+        """A directory for all users of the pod. Raises OSError."""
         folder = self.folder(pod_uid) / name
         folder.mkdir(exist_ok=True)
         if self._mounts and at(mounts(), folder) is None:
-            # One of its own also without a limit: it must not take the room of others' secrets.
+            # Also without a limit: it must not take the space of secrets.
             limit = f"size={size}," if size else ""
             mount("tmpfs", folder, "tmpfs", NO_SUID | NO_DEVICES, f"{limit}mode=1777")
         return folder
 
     def release(self, pod_uid: str) -> None:
-        """Let go of all that a pod has in memory; with the last pod, of the memory itself."""
+        """Remove all that a pod has in memory; after the last pod, the tmpfs itself."""
         self._secrets.pop(pod_uid, None)
         if not self._mounts and not is_own(self._top):
             return
-        # Not in turn: a pod's emptyDir may have any number of files, and others wait for theirs.
+        # Outside of the lock: an emptyDir may have any number of files.
         remove(self._top / pod_uid)
-        with self._turn:
+        with self._lock:
             if self._top.exists() and not any(self._top.iterdir()):
                 remove(self._top)
 
-    def _made(self) -> None:
+    def _make_top(self) -> None:
         if not self._mounts:
             self._make_own()
             return
@@ -102,7 +101,7 @@ class MemoryDirectories:
             mount("tmpfs", self._top, "tmpfs", NO_SUID | NO_DEVICES, "mode=700")
 
     def _make_own(self) -> None:
-        """A folder beside those of other users."""
+        """Create our directory beside those of other users."""
         while True:
             try:
                 self._top.mkdir(mode=0o700)
@@ -125,7 +124,7 @@ class MemoryDirectories:
 
 
 def is_own(folder: Path) -> bool:
-    """Whether a folder is a folder, belongs to our user, and lets nobody else in."""
+    """Whether a directory belongs to our user, and is closed to others."""
     try:
         with open_directory(folder) as handle:
             found = os.fstat(handle)
@@ -135,7 +134,6 @@ def is_own(folder: Path) -> bool:
 
 
 def memory_directories(data: Path, *, root: bool) -> MemoryDirectories:
-    """The memory of a node with this data folder."""
     if root:
         return MemoryDirectories(data / "memory", mounts=True)
     mark = hashlib.sha256(os.fsencode(data.absolute())).hexdigest()[:16]

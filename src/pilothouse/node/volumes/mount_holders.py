@@ -1,10 +1,11 @@
-"""Finds processes in other mount namespaces that hold a directory mounted: containers, of any agent, that use a volume.
+"""Finds processes in other mount namespaces that have a directory mounted: containers, of any agent, that use
+a volume.
 
     for pid in mount_users(Path("/mnt/fast/pvc-1234")): ...
-    pods_folder_of(pid)                         # "/var/lib/pilothouse/node/pods": of the agent that has started it
+    pods_folder_of(pid)                 # "/var/lib/pilothouse/node/pods": of the agent that has started it
 
-A lock says whether an agent is alive; pods go on running without their agent. The kernel knows what each has mounted. One
-process is read for each mount namespace, so that it costs little on a machine with many.
+Pods keep running without their agent, so its lock doesn't say whether a volume is in use. One process is read
+for each mount namespace.
 """
 
 from __future__ import annotations
@@ -24,15 +25,14 @@ _SHIM: Final = b"pilothouse.supervise.shim.shim_main"
 
 
 class _Place(msgspec.Struct, frozen=True):
-    """Something in a filesystem: the filesystem's device, as ``major:minor``, and the path from its root."""
+    """A path in a filesystem: the device, as ``major:minor``, and the path from its root."""
 
     device: str
     root: str
 
     def holds(self, other: _Place) -> bool:
-        return other.device == self.device and (
-            other.root == self.root or other.root.startswith(self.root.rstrip("/") + "/")
-        )
+        within = other.root == self.root or other.root.startswith(self.root.rstrip("/") + "/")
+        return other.device == self.device and within
 
 
 class _Mount(msgspec.Struct, frozen=True):
@@ -41,7 +41,7 @@ class _Mount(msgspec.Struct, frozen=True):
 
 
 def mount_users(folder: Path) -> Iterator[int]:
-    """A process of each other mount namespace in which something beneath the folder is mounted, but where it is here too."""
+    """A process of each other mount namespace that has something in the directory mounted."""
     here = _mounts("self")
     places = _places(folder, here)
     known = set(here)
@@ -56,20 +56,20 @@ def mount_users(folder: Path) -> Iterator[int]:
 
 
 def pods_folder_of(pid: int) -> str:
-    """The folder of pods of the agent whose container a process is in; empty if it is in none of ours."""
+    """The pods directory of the agent whose container a process is in; empty if it is in none of ours."""
     folder = pod_folder_of(pid)
     return str(folder.parent) if folder is not None else ""
 
 
 def pod_folder_of(pid: int) -> Path | None:
-    """The folder of the pod whose container a process is in; None if it is in none of ours."""
+    """The directory of the pod whose container a process is in; None if it is in none of ours."""
     for _ in range(_MOST_PARENTS):
         try:
             arguments = (_PROC / str(pid) / "cmdline").read_bytes().split(b"\0")
             parent = _parent(pid)
         except OSError:
             return None
-        # The program of a container may have any arguments, but is not in our own mount namespace.
+        # A container's program may have any arguments, but is not in our own mount namespace.
         if any(_SHIM in each for each in arguments) and _namespace(str(pid)) == _namespace("self"):
             return _pod_folder(arguments)
         if parent <= 1:
@@ -79,19 +79,19 @@ def pod_folder_of(pid: int) -> Path | None:
 
 
 def _pod_folder(arguments: list[bytes]) -> Path | None:
-    """From the arguments of a shim, whose last one is ``PODS/<uid>/containers/<name>/<attempt>``."""
+    """From a shim's arguments, of which the last is ``PODS/<uid>/containers/<name>/<attempt>``."""
     folder = Path(os.fsdecode(next(filter(None, reversed(arguments)))))
     return folder.parents[2] if len(folder.parents) > 3 else None
 
 
 def _places(folder: Path, here: list[_Mount]) -> list[_Place]:
-    """Where the folder is, and the filesystems that are mounted in it."""
+    """Where the directory is, and the filesystems that are mounted in it."""
     path = os.path.realpath(folder)
     above = [each for each in here if path == each.target or path.startswith(each.target.rstrip("/") + "/")]
     within = [each for each in here if each.target.startswith(path + "/")]
     places = [each.place for each in within]
     if above:
-        # The one that was mounted last hides those before it.
+        # The last mount hides those before it.
         holder = max(enumerate(above), key=lambda each: (len(each[1].target), each[0]))[1]
         rest = os.path.relpath(path, holder.target)
         places.append(_Place(holder.place.device, os.path.normpath(os.path.join(holder.place.root, rest))))
@@ -111,7 +111,7 @@ def _mounts(process: str) -> list[_Mount]:
 
 
 def _namespace(process: str) -> str:
-    """Which mount namespace a process is in; empty if it has ended, or is another user's."""
+    """The mount namespace of a process; empty if it has ended, or is another user's."""
     try:
         return os.readlink(_PROC / process / "ns" / "mnt")
     except OSError:
@@ -120,5 +120,5 @@ def _namespace(process: str) -> str:
 
 def _parent(pid: int) -> int:
     content = (_PROC / str(pid) / "stat").read_bytes()
-    # The name, in parentheses, may hold anything, parentheses and spaces too.
+    # The name, in parentheses, may contain parentheses and spaces.
     return int(content[content.rindex(b")") + 2 :].split()[1])

@@ -1,9 +1,9 @@
-"""Orphaned volumes: directories of an agent that was killed before it announced the volume.
+"""Orphaned volumes: directories of an agent that was killed before it created the PersistentVolume.
 
     for folder in leftovers(found, claims, volumes): ...
 
-Once the server has had a PersistentVolume for a folder, the folder is marked, and from then on goes only with it, or never (``Retain``). One without
-the mark, without a PersistentVolume and without the claim that it was made for has never held anything of anybody's.
+Once a directory has a PersistentVolume it is marked, and removed only with it, or never (``Retain``). One
+without the mark, a PersistentVolume or its claim has never been used.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _PREFIX: Final = "pvc-"
 
 
 def folders(tiers: Iterable[Path]) -> Iterator[Path]:
-    """The folders of volumes, whole or not. Those of other users are none: others may be able to make folders there."""
+    """Our directories of volumes, complete or not. Other users may have made some too."""
     for tier in tiers:
         if tier.is_dir():
             yield from (one for one in tier.iterdir() if one.name.startswith(_PREFIX) and _is_own(one))
@@ -34,7 +34,7 @@ def _is_own(path: Path) -> bool:
 
 
 def mark(folder: Path) -> None:
-    """The server knows of the volume in this folder."""
+    """Mark that the volume of this directory has a PersistentVolume."""
     (folder / _MARK).touch()
 
 
@@ -43,11 +43,8 @@ def is_marked(folder: Path) -> bool:
 
 
 def leftovers(found: Iterable[Path], claims: Collection[str], volumes: Collection[str]) -> Iterator[Path]:
-    """Those folders that are nobody's, by the uids of all claims and the names of all volumes."""
+    """The orphans among the directories, given the uids of all claims and the names of all volumes."""
     for folder in found:
-        if (
-            folder.name not in volumes
-            and folder.name.removeprefix(_PREFIX) not in claims
-            and not is_marked(folder)
-        ):
+        known = folder.name in volumes or folder.name.removeprefix(_PREFIX) in claims
+        if not known and not is_marked(folder):
             yield folder

@@ -1,12 +1,11 @@
 """The service account tokens of pods, kept fresh.
 
     tokens = PodTokens(api, clock, rng)
-    await tokens.look()                     # of which accounts there is another by now
-    await tokens.all(pod, wishes)           # each as it is now; asked for anew once four fifths of its time have passed
+    await tokens.look()                     # which accounts were replaced
+    await tokens.all(pod, sources)          # current tokens, renewed after four fifths of their lifetime
 
-A token holds only while its pod and its account live: it is bound to them, not to their names. An account that was deleted and made
-again is another, and knows nothing of the earlier one's tokens; so they are asked for anew as soon as that is seen. An agent that was
-started anew asks for new ones.
+A token is bound to the uids of its pod and its account, so tokens are renewed as soon as an account was
+deleted and created again. A restarted agent requests new ones.
 """
 
 from __future__ import annotations
@@ -34,7 +33,6 @@ _SHARE: Final = 0.8
 _OLDEST: Final = 24 * 3600.0
 _JITTER: Final = 10.0
 
-
 log = logging.getLogger(__name__)
 
 
@@ -42,10 +40,10 @@ class _Account(NamedTuple):
     namespace: str
     name: str
     uid: str
-    """Empty where a token does not tell."""
+    """Empty if the token has none."""
 
 
-class _Held(msgspec.Struct, frozen=True):
+class _CachedToken(msgspec.Struct, frozen=True):
     token: str
     account: _Account
     renew: float
@@ -65,22 +63,20 @@ class _Claims(msgspec.Struct, frozen=True):
 
 
 class PodTokens:
-    """The tokens of this node's pods."""
-
     def __init__(self, api: Api, clock: Clock, rng: Random) -> None:
         self._api = api
         self._clock = clock
         self._rng = rng
-        self._held: dict[tuple[str, TokenSource], _Held] = {}
+        self._held: dict[tuple[str, TokenSource], _CachedToken] = {}
         self._unseen: set[_Account] = set()
-        """Those that the server does not let us see, which are not asked for time and again."""
+        """Accounts that the server does not let us read; not tried again."""
 
-    async def all(self, pod: Object, wishes: Iterable[TokenSource]) -> dict[TokenSource, str]:
-        """A token for each. Raises StatusError, TransportError."""
-        return {wish: await self._one(pod, wish) for wish in wishes}
+    async def all(self, pod: Object, sources: Iterable[TokenSource]) -> dict[TokenSource, str]:
+        """A token for each source. Raises StatusError, TransportError."""
+        return {source: await self._one(pod, source) for source in sources}
 
     async def look(self) -> None:
-        """See which accounts have been replaced. One that can't be seen counts as it was: its tokens are renewed in time."""
+        """Find replaced accounts. For one that can't be read, the cached tokens stay valid."""
         held = {each.account for each in self._held.values() if each.account.uid}
         self._unseen &= held
         outdated = {account for account in held - self._unseen if await self._replaced(account)}
@@ -91,51 +87,47 @@ class PodTokens:
     async def _replaced(self, account: _Account) -> bool:
         try:
             found = await self._api.find(ServiceAccount, account.name, account.namespace)
-        except StatusError as problem:
-            log.info("service account %s/%s can't be seen: %s", account.namespace, account.name, problem)
-            if problem.code == 403:
+        except (StatusError, TransportError, AccessError) as problem:
+            log.info("failed to read service account %s/%s: %s", account.namespace, account.name, problem)
+            if isinstance(problem, StatusError) and problem.code == 403:
                 self._unseen.add(account)
-            return False
-        except (TransportError, AccessError) as problem:
-            log.info("service account %s/%s can't be seen: %s", account.namespace, account.name, problem)
             return False
         return found is not None and found.uid != account.uid
 
     def forget(self, pod_uid: str) -> None:
-        """The pod is gone, and its tokens with it."""
         self._held = {key: held for key, held in self._held.items() if key[0] != pod_uid}
 
-    async def _one(self, pod: Object, wish: TokenSource) -> str:
+    async def _one(self, pod: Object, source: TokenSource) -> str:
         now = self._clock.now()
-        held = self._held.get((pod.uid, wish))
+        held = self._held.get((pod.uid, source))
         if held is not None and now < held.renew:
             return held.token
         try:
-            held = await self._minted(pod, wish, now)
+            held = await self._minted(pod, source, now)
         except (StatusError, TransportError, AccessError) as problem:
             if held is None or now >= held.expires:
                 raise
-            # The old one is good for a while, and is asked for again with the next look.
+            # The old one is still valid; the next refresh tries again.
             log.warning("no new token for pod %s/%s yet: %s", pod.namespace, pod.name, problem)
         else:
-            self._held[pod.uid, wish] = held
+            self._held[pod.uid, source] = held
         return held.token
 
-    async def _minted(self, pod: Object, wish: TokenSource, now: float) -> _Held:
+    async def _minted(self, pod: Object, source: TokenSource, now: float) -> _CachedToken:
         name = str(pod.spec.get("serviceAccountName") or "default")
-        audiences = [wish.audience] if wish.audience else []
+        audiences = [source.audience] if source.audience else []
         minted = await mint_token(
-            self._api, name, pod.namespace, audiences=audiences, seconds=wish.seconds, pod=pod
+            self._api, name, pod.namespace, audiences=audiences, seconds=source.seconds, pod=pod
         )
         expires = parse_time(minted.expires)
         life = max(expires - now, 0.0)
         renew = now + min(life * _SHARE, _OLDEST) - self._rng.uniform(0, min(_JITTER, life / 10))
         account = _Account(pod.namespace, name, account_uid(minted.token))
-        return _Held(minted.token, account, renew, expires)
+        return _CachedToken(minted.token, account, renew, expires)
 
 
 def account_uid(token: str) -> str:
-    """The uid of the account that a token was made for; empty if it does not say. The signature is the server's business."""
+    """The uid of a token's account; empty if it has none. The signature is not verified."""
     claims = token.split(".")[1:2]
     try:
         raw = base64.urlsafe_b64decode(f"{claims[0]}===") if claims else b"{}"

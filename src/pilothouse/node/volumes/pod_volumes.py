@@ -1,16 +1,16 @@
 """The volumes of this node's pods: made before their containers start, and kept up to date while they run.
 
-    volumes = PodVolumes(api, settings, memory, claims, PodTokens(api, clock, rng), clock, keeping)
+    volumes = PodVolumes(api, settings, memory, claims, PodTokens(api, clock, rng), clock, run_claims)
     prepared = await volumes.prepare(pod)
     volumes.mounts(pod, container, prepared, env=env)
     await volumes.release(pod.uid)
 
     PODS/<uid>/volumes/<name>       an emptyDir on disk; config maps and fields of the pod
-    PODS/<uid>/subpaths/…           parts of volumes, held fast
+    PODS/<uid>/subpaths/…           bind mounts of subpaths
     MEMORY/<uid>/<name>             secrets, tokens, and emptyDirs in memory
 
-``prepare`` may be called at any time and any number of times: it makes what is missing. While ``run`` runs, files follow the config maps, secrets and
-fields that they are made of (within half a minute), tokens are renewed, and a pod that outgrows the limit of an emptyDir or of its ephemeral storage is told of by ``excess``.
+``prepare`` is idempotent. ``run`` updates files from config maps, secrets and pod fields (within half a
+minute), renews tokens, and measures storage for ``excess``.
 """
 
 from __future__ import annotations
@@ -35,16 +35,14 @@ from pilothouse.client.access import AccessError
 from pilothouse.client.api import Api
 from pilothouse.client.transport import TransportError
 from pilothouse.meta.errors import StatusError
-from pilothouse.node import interfaces
 from pilothouse.node.containers.environment import CONFIG_MAP, Source
 from pilothouse.node.files.directory_handles import open_directory
 from pilothouse.node.files.directory_usage import DirectoryUsage
 from pilothouse.node.files.path_names import component
-from pilothouse.node.interfaces import VolumeNotReady
+from pilothouse.node.interfaces import PreparedVolume, VolumeNotReady
 from pilothouse.node.volumes import container_mounts, host_paths, ownership
 from pilothouse.node.volumes.atomic_directory import FileOwner, replace
 from pilothouse.node.volumes.claim_volumes import ClaimVolumes
-from pilothouse.node.volumes.container_mounts import MountableVolume
 from pilothouse.node.volumes.memory_directories import MemoryDirectories
 from pilothouse.node.volumes.pod_tokens import PodTokens
 from pilothouse.node.volumes.pod_usage import PodUsage
@@ -63,8 +61,8 @@ from pilothouse.supervise.cgroup_settings import Throttle
 from pilothouse.supervise.launch_spec import Mount
 
 REFRESH: Final = 20.0
-_REMOVING: Final = 8
-"""Pods whose files are removed at the same time."""
+_REMOVERS: Final = 8
+"""Pods whose files are removed concurrently."""
 _FAILED: Final = "FailedMount"
 Fetch = Callable[[str, Source], Awaitable[Object | None]]
 """The config map or secret of a namespace."""
@@ -73,22 +71,20 @@ log = logging.getLogger(__name__)
 
 
 class VolumeSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Where volumes of pods are kept, and what the agent may do."""
-
     pods: Path
-    """The folder with a folder for each pod."""
+    """A directory with one for each pod."""
     root: bool
-    """Whether we may mount, and give files to others."""
+    """Whether we may mount, and change owners."""
     allocatable: Mapping[str, str] = {}
-    """The node's, which a container without limits can have."""
+    """The node's, for containers without limits."""
     refresh: float = REFRESH
-    """Seconds between two looks at what files are made of."""
+    """Seconds between updates of files."""
     private: PrivateDirectories = PrivateDirectories(())
-    """What no ``hostPath`` leads to."""
+    """Directories that no ``hostPath`` may lead to."""
 
 
 class PodVolumes:
-    """``node.parts.Volumes``."""
+    """Implements ``interfaces.VolumeManager``."""
 
     def __init__(
         self,
@@ -98,33 +94,32 @@ class PodVolumes:
         claims: ClaimVolumes,
         tokens: PodTokens,
         clock: Clock,
-        keeping: Callable[[], Coroutine[Any, Any, None]],
+        run_claims: Callable[[], Coroutine[Any, Any, None]],
     ) -> None:
-        """``keeping`` is run beside it: it makes, grows and deletes the volumes of claims."""
+        """``run_claims`` provisions, expands and deletes the volumes of claims; it runs within ``run``."""
         self._api = api
         self._settings = settings
         self._memory = memory
         self._claims = claims
         self._tokens = tokens
         self._clock = clock
-        self._keeping = keeping
+        self._run_claims = run_claims
         self._pods: dict[str, Object] = {}
         self._usage = PodUsage(settings.pods)
         self._gauge = VolumeMeter(clock)
-        self._removing = DaemonThreads("removing", _REMOVING)
+        self._removers = DaemonThreads("removing", _REMOVERS)
         self._exchanges = 0
 
-    async def prepare(self, pod: Object) -> dict[str, MountableVolume]:
+    async def prepare(self, pod: Object) -> dict[str, PreparedVolume]:
         """All of a pod's volumes by name. Raises VolumeNotReady."""
-        found: dict[str, MountableVolume] = {}
+        found: dict[str, PreparedVolume] = {}
         for volume in pod.spec.get("volumes") or ():
             try:
                 found[volume["name"]] = await self._one(pod, volume)
             except OSError as problem:
                 where = problem.filename or self._settings.pods
-                raise VolumeNotReady(
-                    _FAILED, f'volume "{volume["name"]}": {where}: {problem.strerror}'
-                ) from None
+                why = f'volume "{volume["name"]}": {where}: {problem.strerror}'
+                raise VolumeNotReady(_FAILED, why) from None
             except (StatusError, TransportError, AccessError) as problem:
                 raise VolumeNotReady(_FAILED, f'volume "{volume["name"]}": {problem}') from None
         self._pods[pod.uid] = pod
@@ -134,45 +129,40 @@ class PodVolumes:
         self,
         pod: Object,
         container: Tree,
-        prepared: Mapping[str, interfaces.PreparedVolume],
+        prepared: Mapping[str, PreparedVolume],
         env: Mapping[str, str] = {},
     ) -> Sequence[Mount]:
-        """Where a container sees them; ``env`` is its environment, for ``subPathExpr``. Raises VolumeNotReady."""
-        held = (
-            self._folder(pod.uid) / "subpaths" / component(container["name"]) if self._settings.root else None
-        )
+        """The mounts of a container; ``env`` is for ``subPathExpr``. Raises VolumeNotReady."""
+        subpaths = self._folder(pod.uid) / "subpaths" / component(container["name"])
+        held = subpaths if self._settings.root else None
         return container_mounts.mounts(container, prepared, env, held, self._settings.private)
 
     async def release(self, pod_uid: str) -> None:
-        """The pod's containers have ended. Raises OSError if something can't be let go; then it is asked again."""
+        """Release the volumes of a pod whose containers have ended. Raises OSError, to be retried."""
         self._pods.pop(pod_uid, None)
         self._usage.forget(pod_uid)
         self._tokens.forget(pod_uid)
-        await self._removing.run(lambda: self._remove(pod_uid))
+        await self._removers.run(lambda: self._remove(pod_uid))
         await self._claims.release(pod_uid)
 
     def excess(self, pod_uid: str) -> str:
-        """Why a pod has to go: an emptyDir holds more than it may, or all of it together does. Empty if neither is so."""
         return self._usage.excess(pod_uid)
 
     async def disk_usage(self, pod_uid: str) -> DirectoryUsage:
-        """All that a pod has on the disk beside its claims. Raises OSError."""
         return await self._usage.disk_usage(pod_uid)
 
     def throttles(self, pod_uid: str) -> tuple[Throttle, ...]:
-        """How much a pod may read from its volumes and write to them."""
         return tuple(used.throttle for used in self._claims.of_pod(pod_uid) if used.throttle is not None)
 
     async def usage(self) -> list[MeasuredUsage]:
-        """How full the volumes of claims are that pods of this node use."""
+        """The usage of all claims' volumes on this node."""
         return await self._gauge.measure(self._claims.in_use)
 
     async def run(self) -> None:
-        """Keep everything up to date until cancelled."""
-        await together({"claims": self._keeping(), "files": self._follow(), "sizes": self._follow_sizes()})
+        await together({"claims": self._run_claims(), "files": self._follow(), "sizes": self._follow_sizes()})
 
     def close(self) -> None:
-        """The agent ends: others find no lock of ours any more. Pods keep their volumes."""
+        """Release the locks of volume owners. Pods keep their volumes."""
         self._claims.owners.close()
 
     async def _follow(self) -> None:
@@ -181,7 +171,7 @@ class PodVolumes:
             await self.refresh()
 
     async def _follow_sizes(self) -> None:
-        """Apart from files and tokens, and each pod by itself: a pod decides how long it takes to measure it."""
+        """Apart from files and tokens, and each pod by itself: a pod controls how long measuring it takes."""
         async with asyncio.TaskGroup() as group:
             while True:
                 await asyncio.sleep(self._settings.refresh)
@@ -189,11 +179,11 @@ class PodVolumes:
                     group.create_task(self._measure(pod))
 
     async def measure(self) -> None:
-        """Look once at what all pods keep on the disk."""
+        """Measure all pods once."""
         await asyncio.gather(*(self._measure(pod) for pod in tuple(self._pods.values())))
 
     async def refresh(self) -> None:
-        """Look once at all that may have changed. What can't be read stays as it is until the next time."""
+        """Update all files once. What can't be read stays as it is."""
         seen: dict[tuple[str, str, str], Object | None] = {}
 
         async def fetched(namespace: str, source: Source) -> Object | None:
@@ -211,7 +201,7 @@ class PodVolumes:
                 for volume in volumes:
                     if any(volume.get(kind) is not None for kind in KINDS):
                         files = await self._files(pod, volume, fetched)
-                        # Nothing is written for a pod that was let go meanwhile: nobody would take it away.
+                        # The pod may have been released meanwhile: nothing would remove what is written now.
                         if uid in self._pods:
                             self._write(pod, volume, files)
             except (StatusError, TransportError, AccessError, VolumeNotReady, OSError) as problem:
@@ -231,24 +221,25 @@ class PodVolumes:
         }
         await self._usage.measure(pod, limited)
 
-    async def _one(self, pod: Object, volume: Tree) -> MountableVolume:
+    async def _one(self, pod: Object, volume: Tree) -> PreparedVolume:
         group = ownership.group_of(pod) if self._settings.root else None
         if volume.get("emptyDir") is not None:
             path = self._empty_dir(pod, volume, make=True)
             if group is not None:
-                await self._claims.giving.run(lambda: ownership.give(path, group, only_on_mismatch=True))
-            return MountableVolume(path)
+                await self._claims.group_threads.run(
+                    lambda: ownership.set_group(path, group, only_on_mismatch=True)
+                )
+            return PreparedVolume(path)
         if volume.get("hostPath") is not None:
             path = host_paths.checked(volume["hostPath"], volume["name"], self._settings.private)
-            return MountableVolume(path, host=True)
+            return PreparedVolume(path, host=True)
         if (claim := volume.get("persistentVolumeClaim")) is not None:
             return await self._claims.prepare(pod, claim["claimName"], read_only=bool(claim.get("readOnly")))
         if any(volume.get(kind) is not None for kind in KINDS):
             return self._write(pod, volume, await self._files(pod, volume, self._fetched))
         kind = next((key for key in volume if key != "name"), "no source")
-        raise VolumeNotReady(
-            _FAILED, f'volume "{volume["name"]}": volume type {kind} is not supported on this node'
-        )
+        why = f'volume "{volume["name"]}": volume type {kind} is not supported on this node'
+        raise VolumeNotReady(_FAILED, why)
 
     def _empty_dir(self, pod: Object, volume: Tree, *, make: bool = False) -> Path:
         source, name = volume["emptyDir"], volume["name"]
@@ -270,19 +261,18 @@ class PodVolumes:
         tokens = await self._tokens.all(pod, tokens_needed(volume))
         return payload(pod, volume, sources, tokens, self._settings.allocatable)
 
-    def _write(self, pod: Object, volume: Tree, files: Mapping[str, ProjectedFile]) -> MountableVolume:
+    def _write(self, pod: Object, volume: Tree, files: Mapping[str, ProjectedFile]) -> PreparedVolume:
         secret = any(kind in ("secret", "serviceAccountToken") for kind, _ in sources_of(volume))
         if secret:
             self._memory.reserve(pod.uid, volume["name"], (len(file.content) for file in files.values()))
         above = self._memory.folder(component(pod.uid)) if secret else self._folder(pod.uid) / "volumes"
         folder = above / component(volume["name"])
-        owner = (
-            FileOwner(ownership.user_of(pod), ownership.group_of(pod)) if self._settings.root else FileOwner()
-        )
+        is_root = self._settings.root
+        owner = FileOwner(ownership.user_of(pod), ownership.group_of(pod)) if is_root else FileOwner()
         self._exchanges += 1
         stamp = f"{self._clock.now():.6f}.{self._exchanges}"
         replace(folder, files, owner, stamp)
-        return MountableVolume(folder, read_only=True)
+        return PreparedVolume(folder, read_only=True)
 
     async def _fetched(self, namespace: str, source: Source) -> Object | None:
         kind, name = source

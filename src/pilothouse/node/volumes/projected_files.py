@@ -1,17 +1,17 @@
 """The files of a volume from config maps, secrets, pod fields or tokens, or several of these.
 
-    needed(volume)                                  # the config maps and secrets, and the tokens, that it is made of
+    needed(volume)                                  # its config maps and secrets
     files = payload(pod, volume, sources, tokens, allocatable)
     files["app.conf"].content
 
-What is missing and not optional is ``VolumeNotReady``, in kubelet's words.
+A missing source that isn't optional raises ``VolumeNotReady``, with kubelet's message.
 """
 
 from __future__ import annotations
 
 import base64
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -32,17 +32,13 @@ _FAILED: Final = "FailedMount"
 
 
 class ProjectedFile(msgspec.Struct, frozen=True):
-    """One file."""
-
     content: bytes
     mode: int
     secret: bool = False
-    """Whether it is a token: readable by nobody but who runs the pod, where that is one user."""
+    """Whether it is a token: readable only by the pod's user, if it has a single one."""
 
 
 class TokenSource(msgspec.Struct, frozen=True):
-    """A token that a volume asks for."""
-
     path: str
     audience: str = ""
     seconds: int = 3600
@@ -52,7 +48,7 @@ Tokens = Mapping[TokenSource, str]
 
 
 def sources_of(volume: Tree) -> list[tuple[str, Tree]]:
-    """The parts of a volume of files, each with its kind: one, or those that are projected into it."""
+    """The sources of a volume of files, each with its kind."""
     for kind in KINDS[:3]:
         if volume.get(kind) is not None:
             return [(kind, volume[kind])]
@@ -76,11 +72,11 @@ def needed(volume: Tree) -> set[Source]:
 
 
 def tokens_needed(volume: Tree) -> set[TokenSource]:
-    return {
-        TokenSource(source["path"], source.get("audience") or "", source.get("expirationSeconds") or 3600)
-        for kind, source in sources_of(volume)
-        if kind == "serviceAccountToken"
-    }
+    return {_token_source(source) for kind, source in sources_of(volume) if kind == "serviceAccountToken"}
+
+
+def _token_source(source: Tree) -> TokenSource:
+    return TokenSource(source["path"], source.get("audience") or "", source.get("expirationSeconds") or 3600)
 
 
 def payload(
@@ -95,26 +91,22 @@ def payload(
         for kind, source in sources_of(volume):
             match kind:
                 case "configMap" | "secret":
-                    found = _held(kind, source, sources)
+                    found = _found(kind, source, sources)
                     files |= _items(kind, source, found, default) if found is not None else {}
                 case "downwardAPI":
                     files |= _fields(pod, source, default, allocatable)
                 case "serviceAccountToken":
-                    wish = TokenSource(
-                        source["path"], source.get("audience") or "", source.get("expirationSeconds") or 3600
-                    )
-                    files[wish.path] = ProjectedFile(tokens[wish].encode(), default, secret=True)
+                    token = _token_source(source)
+                    files[token.path] = ProjectedFile(tokens[token].encode(), default, secret=True)
                 case other:
-                    raise VolumeNotReady(
-                        _FAILED,
-                        f"volume {volume['name']}: projected source {other} is not supported on this node",
-                    )
+                    why = f"volume {volume['name']}: projected source {other} is not supported on this node"
+                    raise VolumeNotReady(_FAILED, why)
     except NotReady as problem:
         raise VolumeNotReady(_FAILED, f'volume "{volume["name"]}": {problem.message}') from None
     return files
 
 
-def _held(kind: str, source: Tree, sources: Sources) -> Object | None:
+def _found(kind: str, source: Tree, sources: Sources) -> Object | None:
     name = source.get("secretName") or source.get("name", "")
     found = sources.get((CONFIG_MAP if kind == "configMap" else SECRET, name))
     if found is None and not source.get("optional"):
@@ -161,17 +153,13 @@ def _fields(
 
 
 def _field(pod: Object, path: str) -> str:
-    """A field as a volume has it: all labels and annotations are possible there, one a line."""
-    held: Mapping[str, Any] | None = None
-    if path == "metadata.labels":
-        held = pod.labels
-    elif path == "metadata.annotations":
-        held = pod.annotations
-    if held is None:
+    """A field as a volume has it: also all labels or annotations, one a line."""
+    if path not in ("metadata.labels", "metadata.annotations"):
         return field_value(pod, path, address="", host="")
+    held = pod.labels if path == "metadata.labels" else pod.annotations
     return "\n".join(f"{key}={_quoted(str(held[key]))}" for key in sorted(held))
 
 
 def _quoted(value: str) -> str:
-    """As Go's ``%q`` has it, which programs that read such files know."""
+    """As Go's ``%q``, which programs that read such files expect."""
     return msgspec.json.encode(value).decode()

@@ -1,7 +1,7 @@
 """Removes directories, and nothing beyond them.
 
-Whatever is mounted at or below the folder is unmounted first, and if that fails nothing is removed: what is mounted there is somebody
-else's, a database's files perhaps. Links are removed, never followed, not even those that take a folder's place meanwhile.
+Whatever is mounted at or below the directory is unmounted first, and if that fails nothing is removed: it may
+be a database's files. Links are removed, never followed, even if they replace a directory meanwhile.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pilothouse.node.volumes.mount_table import unmount_below
 
 
 def remove(folder: Path) -> None:
-    """Does nothing if there is no such folder. Raises OSError."""
+    """Does nothing if the directory is missing. Raises OSError."""
     unmount_below(folder)
     try:
         with open_directory(folder.parent, follow=True) as above:

@@ -1,11 +1,10 @@
-"""Mounts a path below a volume: ``subPath`` and ``subPathExpr``.
+"""Opens a path below a volume: ``subPath`` and ``subPathExpr``.
 
-    with opened(volume, "data/pg") as handle: ...       # a handle on it, whatever happens to the path meanwhile
+    with opened(volume, "data/pg") as handle: ...   # a handle on it, whatever happens to the path meanwhile
 
-What is in a volume is the pod's to write, links included, so a path in it is not to be trusted. The kernel
-follows it from a handle on the volume, and links only as far as they stay beneath that. What comes out is a
-handle too: it stays what was looked at even if somebody exchanges the path for a link the moment after.
-Folders that are missing are made, with the rights of the volume's own.
+The pod can write to the volume, links included, so a path in it is not trusted. The kernel resolves it from a
+handle on the volume, and follows links only beneath that. Missing directories are created, with the mode of
+the volume's own.
 """
 
 from __future__ import annotations
@@ -18,7 +17,13 @@ from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
 from typing import Final
 
-from pilothouse.node.files.directory_handles import DIRECTORY, open_beneath, open_directory
+from pilothouse.node.files.directory_handles import (
+    DIRECTORY,
+    closing_handle,
+    open_beneath,
+    open_directory,
+    opened_beneath,
+)
 
 _REFUSED: Final = {
     errno.EXDEV: "leads out of the volume, by a link",
@@ -28,12 +33,12 @@ _REFUSED: Final = {
 
 
 class SubpathError(Exception):
-    """A path that leads out of its volume, or nowhere."""
+    """A path leads out of its volume, or nowhere."""
 
 
 @contextmanager
 def opened(volume: Path, path: str) -> Iterator[int]:
-    """A handle on a part of a volume. Raises SubpathError, OSError."""
+    """A handle on a path in a volume. Raises SubpathError, OSError."""
     pure = PurePosixPath(path)
     if pure.is_absolute() or ".." in pure.parts:
         raise SubpathError(f"subPath {path!r} must be a relative path without '..'")
@@ -44,10 +49,8 @@ def opened(volume: Path, path: str) -> Iterator[int]:
             if problem.errno not in _REFUSED:
                 raise
             raise SubpathError(f"subPath {path!r} {_REFUSED[problem.errno]}") from None
-    try:
+    with closing_handle(handle):
         yield handle
-    finally:
-        os.close(handle)
 
 
 def _open_or_make(top: int, names: tuple[str, ...]) -> int:
@@ -58,11 +61,9 @@ def _open_or_make(top: int, names: tuple[str, ...]) -> int:
         try:
             handle = open_beneath(top, part, os.O_PATH, follow=True)
         except FileNotFoundError:
-            above = open_beneath(top, "/".join(names[: count - 1]) or ".", DIRECTORY, follow=True)
-            try:
-                handle = _made(above, names[count - 1], mode)
-            finally:
-                os.close(above)
+            above = "/".join(names[: count - 1]) or "."
+            with opened_beneath(top, above, DIRECTORY, follow=True) as folder:
+                handle = _made(folder, names[count - 1], mode)
         if count < len(names):
             os.close(handle)
     return handle
@@ -74,5 +75,5 @@ def _made(folder: int, name: str, mode: int) -> int:
         handle = open_beneath(folder, name, DIRECTORY)
         os.fchmod(handle, mode)
         return handle
-    # Somebody was faster, or it is a link to nothing: then ELOOP says so.
+    # Another process made it, or it is a dangling link, for which this raises ELOOP.
     return open_beneath(folder, name, DIRECTORY)

@@ -1,9 +1,9 @@
 """The I/O limits of a volume: the parameters of a VolumeAttributesClass.
 
-    throttle({"iops": "500", "throughput": "20Mi"}, "7:0")      # at most 500 reads and 500 writes, and 20 MiB each way, a second
+    throttle({"iops": "500", "throughput": "20Mi"}, "7:0")  # 500 reads and writes, 20 MiB each way a second
 
-``readIops``, ``writeIops``, ``readThroughput`` and ``writeThroughput`` set one side alone. The limits are those of the pods that use the volume, on the block device
-that is the volume's alone: so there are none for directories, which share their disk with everything else.
+``readIops``, ``writeIops``, ``readThroughput`` and ``writeThroughput`` set one side. Limits apply to the
+volume's own block device, so directories have none.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ _PARAMETERS: Final = {
 
 
 class ThrottleError(ValueError):
-    """Parameters that mean nothing."""
+    """Invalid parameters."""
 
 
 def throttle(parameters: Mapping[str, str], device: str) -> Throttle:
     """The limits on a device, ``major:minor``. Raises ThrottleError."""
     found: dict[str, int] = {}
-    # What names one side goes before what names both.
+    # Parameters of one side override those of both.
     for name in sorted(parameters, key=lambda name: len(_PARAMETERS.get(name, ())), reverse=True):
         if name not in _PARAMETERS:
             raise ThrottleError(f"parameters.{name} is not known; there are {', '.join(_PARAMETERS)}")

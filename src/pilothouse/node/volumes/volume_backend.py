@@ -1,12 +1,12 @@
 """The interface of volume backends: how persistent volumes are stored on a node.
 
-    TIER/pvc-1234/volume.json       what it is: written last, so that a volume with this file is whole
-    TIER/pvc-1234/owner.json        whose it is (``volume_owners``)
+    TIER/pvc-1234/volume.json       its record, written last: a volume with this file is complete
+    TIER/pvc-1234/owner.json        its owner (``volume_owners``)
     TIER/pvc-1234/data/             of a directory volume: the files
     TIER/pvc-1234/disk, mount/      of a loop volume: the file with its filesystem, and where that is mounted
 
-A tier is a folder of the machine, on whatever disk it likes. The volume's path, in the PersistentVolume's ``spec.local.path``, is all that
-is needed to find everything else, and is only believed if it lies in one of this node's tiers.
+A tier is a directory of the machine. The path in ``spec.local.path`` of a PersistentVolume leads to
+everything else, and is trusted only within this node's tiers.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _RECORD: Final = "volume.json"
 
 
 class VolumeBackendError(Exception):
-    """A volume that can't be made, mounted or grown; the message says what would help."""
+    """A volume can't be made, mounted or expanded; the message says what to do."""
 
     def __init__(self, message: str, *, elsewhere: bool = False) -> None:
         """``elsewhere``: another node may be able to."""
@@ -33,51 +33,47 @@ class VolumeBackendError(Exception):
 
 
 class VolumeRecord(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a volume is."""
-
     name: str
     provisioner: str
     claim: str
-    """The uid of the claim for which it was made."""
+    """The uid of the claim that it was made for."""
     size: int
     filesystem: str = ""
 
 
 class VolumeBackend(Protocol):
-    """One way to keep volumes."""
-
     @property
     def inner(self) -> str:
-        """The name of the folder, in a volume's own, that pods see."""
+        """The name of the subdirectory that pods see."""
 
     def obstacle(self) -> str:
-        """Why this node can keep no such volumes at all; empty if it can."""
+        """Why this node can have no such volumes; empty if it can."""
 
     async def make(self, folder: Path, size: int, parameters: Mapping[str, str]) -> str:
-        """Have what the volume needs in its folder; returns the filesystem's name. What an earlier try left is used or replaced. Raises VolumeBackendError."""
+        """Create the volume in its directory; returns the filesystem's name. Remains of an earlier attempt
+        are used or replaced. Raises VolumeBackendError."""
 
-    async def bring(self, folder: Path) -> Path:
-        """Have it mounted; the path that pods see. Raises VolumeBackendError."""
+    async def mount(self, folder: Path) -> Path:
+        """Mount it; returns the path that pods see. Raises VolumeBackendError."""
 
-    async def grow(self, folder: Path, size: int) -> None:
-        """Have it hold so many bytes, at least. Raises VolumeBackendError."""
+    async def expand(self, folder: Path, size: int) -> None:
+        """Expand it to at least this size in bytes. Raises VolumeBackendError."""
 
-    async def put_away(self, folder: Path) -> None:
-        """No pod uses it any more. Raises VolumeBackendError."""
+    async def unmount(self, folder: Path) -> None:
+        """Unmount it, when no pod uses it. Raises VolumeBackendError."""
 
     def device(self, folder: Path) -> str:
-        """``major:minor`` of the block device that is the volume's alone; empty if there is none."""
+        """``major:minor`` of the volume's own block device; empty if there is none."""
 
 
 def read_record(folder: Path) -> VolumeRecord | None:
-    """None if the volume is not whole, or not there. What another user has put there is no volume. Raises VolumeBackendError."""
+    """The record; None if the volume is incomplete. Raises VolumeBackendError."""
     try:
         with open_directory(folder) as handle:
             owner = os.fstat(handle).st_uid
         if owner != os.geteuid():
-            raise VolumeBackendError(
-                f"{folder} was made by user {owner}, not by the node: remove it", elsewhere=True
-            )
+            why = f"{folder} was made by user {owner}, not by the node: remove it"
+            raise VolumeBackendError(why, elsewhere=True)
         return msgspec.json.decode((folder / _RECORD).read_bytes(), type=VolumeRecord)
     except FileNotFoundError:
         return None
@@ -93,36 +89,33 @@ def write_record(folder: Path, record: VolumeRecord) -> None:
         out.flush()
         os.fsync(out.fileno())
     draft.rename(folder / _RECORD)
-    handle = os.open(folder, os.O_RDONLY)
-    try:
+    with open_directory(folder) as handle:
         os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def folder_of(path: str, tiers: Mapping[str, Path]) -> Path | None:
-    """The folder of the volume with this path, if it is one of ours."""
+    """The directory of the volume with this path; None if it is in none of the tiers."""
     folder = Path(path).parent
     return folder if folder.parent in tiers.values() and ".." not in Path(path).parts else None
 
 
 def outside_tiers(path: str, tiers: Mapping[str, Path]) -> str:
-    """Why a volume of ours with this path can't be used."""
+    """The error for a volume of ours whose path is in none of the tiers."""
     known = ", ".join(str(tier) for tier in tiers.values())
     return (
-        f"its path {path} is in none of this node's tiers ({known}): it was made by a node with another data folder, or "
-        "with a --tier that this one was not started with; a control plane that takes another's place is restored to the same data folder"
+        f"its path {path} is in none of this node's tiers ({known}): it was made by a node with another data "
+        "folder, or with a --tier that this one was not started with; a control plane that takes another's "
+        "place is restored to the same data folder"
     )
 
 
 def free_bytes(folder: Path) -> int:
-    """What a filesystem has left for us."""
     found = os.statvfs(folder)
     return found.f_bavail * found.f_frsize
 
 
 def amount_text(size: int) -> str:
-    """Bytes as people write them: in the largest unit of which there is one at least, rounded down to a tenth."""
+    """A size in the largest unit of which there is at least one, rounded down to a tenth."""
     for unit, name in ((1 << 40, "Ti"), (1 << 30, "Gi"), (1 << 20, "Mi"), (1 << 10, "Ki")):
         if size >= unit:
             return f"{size * 10 // unit / 10:g}{name}"

@@ -3,9 +3,8 @@
     volume_controller = VolumeController(api, "m1", executor, clock, rng)
     await volume_controller.run()
 
-Each step (see ``plan_volumes``) is run by itself, so that a filesystem that takes its time holds up nobody else, and no two are run for one volume at once.
-One that fails is tried again after a pause that grows; the claim says why in a condition, and an event tells it. A step is over once our own
-caches have seen what it wrote.
+Steps (see ``plan_volumes``) run concurrently, at most one for each volume. A failed step is retried with a
+back-off; a condition of the claim and an event say why. A step is over once our caches have its writes.
 """
 
 from __future__ import annotations
@@ -39,32 +38,29 @@ _AGAIN: Final = Backoff(first=1.0, factor=2.0, longest=60.0)
 _SEEN: Final = 10.0
 """Seconds to wait for our own writes to come back."""
 _FILLING: Final = 30.0
-"""Seconds between two words about claims or volumes that can't be read."""
+"""Seconds between warnings about claims or volumes that can't be read."""
 
 log = logging.getLogger(__name__)
 
 
 class VolumeController:
-    """Keeps the volumes of this node in step with what claims ask for."""
-
     def __init__(self, api: Api, node: str, runner: VolumePlanExecutor, clock: Clock, rng: Random) -> None:
         self._node = node
         self._runner = runner
         self._clock = clock
         self._claims = Informer(api, PersistentVolumeClaim, rng, clock)
         self._volumes = Informer(api, PersistentVolume, rng, clock)
-        self._news = asyncio.Event()
+        self._changed = asyncio.Event()
         self._under_way: set[str] = set()
         self._failures: dict[str, tuple[int, float]] = {}
-        """By the uid of claim or volume: how often in a row, and when to try again by the monotonic clock."""
+        """By uid of claim or volume: failures in a row, and the monotonic time of the next attempt."""
 
     @property
     def problem(self) -> str:
-        """Why we may be behind; empty while all is well."""
+        """Why the caches may be behind; empty if they aren't."""
         return self._claims.problem or self._volumes.problem
 
     async def run(self) -> None:
-        """Until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._claims.run())
             group.create_task(self._volumes.run())
@@ -74,14 +70,14 @@ class VolumeController:
                 {claim.uid for claim in self._claims.cache.list()},
                 {volume.name for volume in self._volumes.cache.list()},
             )
-            self._claims.follow(self._news.set)
-            self._volumes.follow(self._news.set)
+            self._claims.follow(self._changed.set)
+            self._volumes.follow(self._changed.set)
             while True:
-                self._news.clear()
+                self._changed.clear()
                 pause = self._begin(group.create_task)
                 try:
                     async with asyncio.timeout(pause):
-                        await self._news.wait()
+                        await self._changed.wait()
                 except TimeoutError:
                     continue
 
@@ -95,10 +91,10 @@ class VolumeController:
                 log.warning("no volumes are made here while %s can't be followed: %s", kind, why)
 
     def _begin(self, start: Callable[..., asyncio.Task[None]]) -> float | None:
-        """Begin what can be begun; the seconds until something is to be tried again."""
+        """Begin the steps that are due; returns the seconds until the next retry."""
         now, pauses, wanted = self._clock.monotonic(), [], set()
         for step in plan_volumes(self._node, self._claims.cache.list(), self._volumes.cache.list()):
-            key = _key(step)
+            key = _subject(step).uid
             wanted.add(key)
             _, due = self._failures.get(key, (0, now))
             if key in self._under_way:
@@ -120,18 +116,18 @@ class VolumeController:
         except (VolumeBackendError, StatusError, TransportError, AccessError, OSError) as problem:
             failures = self._failures.get(key, (0, 0.0))[0] + 1
             self._failures[key] = failures, self._clock.monotonic() + _AGAIN.after(failures)
-            log.warning("%s: %s", _told(step), problem)
-            await self._say(step, problem)
+            log.warning("%s: %s", _description(step), problem)
+            await self._report(step, problem)
         finally:
             self._under_way.discard(key)
-            self._news.set()
+            self._changed.set()
 
-    async def _say(self, step: VolumeStep, problem: Exception) -> None:
+    async def _report(self, step: VolumeStep, problem: Exception) -> None:
         try:
-            for written in await self._runner.complain(step, problem):
+            for written in await self._runner.report(step, problem):
                 await self._seen(written)
         except (StatusError, TransportError, AccessError) as another:
-            log.warning("%s: failed to report the problem: %s", _told(step), another)
+            log.warning("%s: failed to report the problem: %s", _description(step), another)
 
     async def _seen(self, written: Object) -> None:
         informer = self._volumes if written.kind == "PersistentVolume" else self._claims
@@ -142,13 +138,10 @@ class VolumeController:
             log.info("our own write of %s has not come back within %.0f s", written, _SEEN)
 
 
-def _key(step: VolumeStep) -> str:
-    """What a step is about: there is one at a time."""
-    return (
-        step.claim.uid if isinstance(step, ProvisionVolume | ExpandVolume | ModifyVolume) else step.volume.uid
-    )
+def _subject(step: VolumeStep) -> Object:
+    return step.claim if isinstance(step, ProvisionVolume | ExpandVolume | ModifyVolume) else step.volume
 
 
-def _told(step: VolumeStep) -> str:
-    about = step.claim if isinstance(step, ProvisionVolume | ExpandVolume | ModifyVolume) else step.volume
+def _description(step: VolumeStep) -> str:
+    about = _subject(step)
     return f"{type(step).__name__.lower()} {about.kind} {'/'.join(filter(None, about.key))}"

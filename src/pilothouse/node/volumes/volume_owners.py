@@ -1,23 +1,22 @@
 """The owner of a volume, its control plane: recorded in the volume's directory and checked before every use.
 
     owners = VolumeOwners("n1", Path("/var/lib/pilothouse/node"))
-    owners.acquire(folder, identity, pod.uid)   # ours from here on, and locked; VolumeOwned says whose it is
+    owners.acquire(folder, identity, pod.uid)   # ours from here on, and locked; else VolumeOwned
     owners.release_user(pod.uid)                # a lock goes with its last user
 
     TIER/pvc-1234/owner.json                    beside what pods see of a volume, and not in it
 
-Control planes can be copied: a backup is restored beside the original, a data folder is copied. Both then know the same
-volumes, by the same paths. Two things keep the second from the first one's data:
+When a backup is restored beside the original, or a data directory copied, two control planes know the same
+volumes by the same paths. Two things protect the data:
 
-* ``owner.json`` has the uid of the control plane. Another one leaves the volume alone, unless an administrator has said that
-  it takes over from the first (``ClusterIdentity.adopts``); then the uid is replaced, and the first is the other.
-* An agent holds a lock on the folder of each volume that it uses. While one has it, or a container of one still has the volume
-  mounted, no other agent gets it, whichever uid it has.
+* ``owner.json`` has the uid of the control plane. Another one refuses the volume, unless an administrator
+  allows it to take over (``ClusterIdentity.adopts``); then the uid is replaced.
+* An agent locks the directory of each volume that it uses. While an agent has the lock, or one of its
+  containers has the volume mounted, no other agent gets it, whatever its uid.
 
-A folder of the machine that somebody gave to a PersistentVolume (``local``) is seen by its pods whole: its owner is an
-extended attribute, where the filesystem has those. It is not locked, since its pods could lock it too.
-
-A volume without an owner was made before there was one; the first agent to use it owns it, under the same lock.
+The owner of a ``local`` directory of the machine, which its pods see as a whole, is an extended attribute
+where the filesystem has those. It is not locked, since its pods could lock it too. A volume without an owner
+belongs to the first agent that uses it.
 """
 
 from __future__ import annotations
@@ -32,17 +31,21 @@ from typing import Final
 import msgspec
 
 from pilothouse.api.local_volumes import ADOPTS_VOLUMES_OF
-from pilothouse.node.files.directory_handles import DIRECTORY, open_directory, open_regular_beneath
+from pilothouse.node.files.directory_handles import (
+    DIRECTORY,
+    closing_handle,
+    open_directory,
+    open_regular_beneath,
+)
 from pilothouse.node.volumes.cluster_identity import NAMESPACE, ClusterIdentity
 from pilothouse.node.volumes.mount_holders import mount_users, pods_folder_of
 from pilothouse.node.volumes.volume_backend import VolumeBackendError
 
 AGENT_LOCK: Final = "agent.lock"
-"""In a node's data folder, held by its agent."""
 _WITHOUT_ATTRIBUTES: Final = frozenset(
     {errno.ENODATA, errno.ENOTSUP, errno.EPERM, errno.EACCES, errno.EROFS, errno.ENOSPC, errno.EDQUOT}
 )
-"""What filesystems say that have no attributes, or none for us; without one, only what is in use is refused."""
+"""Errors of filesystems without attributes, or none for us; then only the check for users remains."""
 _OWNER: Final = "owner.json"
 _DRAFT: Final = "owner.json.draft"
 
@@ -52,38 +55,33 @@ class VolumeOwned(VolumeBackendError):
 
 
 class VolumeOwner(msgspec.Struct, frozen=True):
-    """Whose a volume is."""
-
     cluster: str
     """The uid of the control plane."""
     node: str
     data: str
-    """The data folder of the agent that used it last."""
+    """The data directory of the agent that used it last."""
 
 
 class _Held(msgspec.Struct):
-    """A folder that we have locked."""
+    """A directory that we have locked."""
 
     handle: int
     users: set[str]
 
 
 class VolumeOwners:
-    """Of one agent. Its methods may be called from any thread."""
+    """The owners of one agent's volumes. Thread-safe."""
 
     def __init__(self, node: str, data: Path) -> None:
         self._node = node
         self._data = data.absolute()
         self._held: dict[Path, _Held] = {}
-        self._turn = Lock()
+        self._lock = Lock()
         self._is_closed = False
 
     def acquire(self, folder: Path, identity: ClusterIdentity, user: str) -> None:
-        """Have a volume for our own until its last user has released it. Does nothing if there is no such folder.
-
-        Raises VolumeBackendError, OSError.
-        """
-        with self._turn:
+        """Take a volume, if it exists, until its last user releases it. Raises VolumeBackendError."""
+        with self._lock:
             if self._is_closed:
                 raise VolumeBackendError("the node agent is shutting down")
             if (held := self._held.get(folder)) is not None:
@@ -102,8 +100,7 @@ class VolumeOwners:
             self._held[folder] = _Held(handle, {user})
 
     def release(self, folder: Path, user: str) -> None:
-        """A user needs it no more."""
-        with self._turn:
+        with self._lock:
             if (held := self._held.get(folder)) is None:
                 return
             held.users.discard(user)
@@ -111,25 +108,24 @@ class VolumeOwners:
                 _unlock(self._held.pop(folder))
 
     def release_user(self, user: str) -> None:
-        """A user needs none of them any more."""
         for folder in [folder for folder, held in self._held.items() if user in held.users]:
             self.release(folder, user)
 
     def close(self) -> None:
-        """For good: no volume is acquired any more."""
-        with self._turn:
+        """Release all locks; nothing can be acquired afterwards."""
+        with self._lock:
             self._is_closed = True
             while self._held:
                 _unlock(self._held.popitem()[1])
 
     def acquire_path(self, path: Path, identity: ClusterIdentity) -> None:
-        """Have a folder of the machine for our own. Raises VolumeOwned, OSError."""
+        """Take a directory of the machine. Raises VolumeOwned, OSError."""
         if not path.is_dir():
             return
-        with self._turn, open_directory(path, follow=True) as handle:
+        with self._lock, open_directory(path, follow=True) as handle:
             owner = _read_attribute(handle, path)
             if owner is not None and not self._is_mine(owner):
-                # Where the data folder is ours, the control plane before us had it, and is no more.
+                # With our own data directory, the earlier control plane is gone.
                 _check_owner(path, owner, identity)
             ours = VolumeOwner(identity.uid, self._node, str(self._data))
             if owner != ours:
@@ -137,7 +133,7 @@ class VolumeOwners:
                 _write_attribute(handle, ours)
 
     def is_ours(self, folder: Path, identity: ClusterIdentity) -> bool:
-        """Whether a volume is this control plane's and no other agent's, or nobody's, as far as is written. Raises OSError."""
+        """Whether the recorded owner is this agent, or there is none. Raises OSError."""
         try:
             with open_directory(folder) as handle:
                 owner = _read(handle, folder)
@@ -146,15 +142,14 @@ class VolumeOwners:
         return owner is None or (owner.cluster == identity.uid and self._is_mine(owner))
 
     def _own(self, handle: int, folder: Path, identity: ClusterIdentity) -> None:
-        # Looked at before it is locked: not even for a moment does another control plane find its own volume locked by us.
+        # Checked before the lock: another control plane must not find its own volume locked by us.
         _check_owner(folder, _read(handle, folder), identity)
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             whose = _whose(_read(handle, folder))
-            raise VolumeOwned(
-                f"{folder} is in use by another node agent on this machine{whose}: stop that one first (pilothouse down)"
-            ) from None
+            where = f"{folder} is in use by another node agent on this machine{whose}"
+            raise VolumeOwned(f"{where}: stop that one first (pilothouse down)") from None
         owner = _read(handle, folder)
         _check_owner(folder, owner, identity)
         ours = VolumeOwner(identity.uid, self._node, str(self._data))
@@ -165,32 +160,27 @@ class VolumeOwners:
     def _check_alone(
         self, folder: Path, owner: VolumeOwner | None, identity: ClusterIdentity, *, closed: bool
     ) -> None:
-        """Nothing of another agent may use it; nor may there be another with the same identity.
-
-        ``closed``: only agents have business there, so that whoever uses it is taken for one of theirs.
-        """
+        """Check that no other agent uses it, and that none has the same identity. ``closed``: only agents
+        have access, so that any user is an agent's."""
         if owner is not None and self._is_mine(owner):
             return
         if owner is not None and agent_lives(Path(owner.data)):
-            raise VolumeOwned(
-                f"{folder} belongs to the node agent whose data is in {owner.data}, which is running: "
-                "stop it first (pilothouse down)"
-            )
+            whose = f"{folder} belongs to the node agent whose data is in {owner.data}"
+            raise VolumeOwned(f"{whose}, which is running: stop it first (pilothouse down)")
         if owner is not None and owner.cluster == identity.uid and os.path.isdir(f"{owner.data}/pods"):
             raise VolumeOwned(
-                f"{folder} belongs to the node whose data is in {owner.data}, and this one, with the same control plane's "
-                f"uid, has its data in {self._data}: one is a copy of the other. Remove the one that should not continue"
+                f"{folder} belongs to the node whose data is in {owner.data}, and this one, with the same "
+                f"control plane's uid, has its data in {self._data}: one is a copy of the other. Remove the "
+                f"one that should not continue"
             )
         for pid in mount_users(folder):
             pods = pods_folder_of(pid)
             if pods != str(self._data / "pods") and (pods or closed):
-                raise VolumeOwned(
-                    f"{folder} is in use by process {pid}, in a container of another node agent{_whose(owner)}: "
-                    "stop its pods first (pilothouse down)"
-                )
+                user = f"process {pid}, in a container of another node agent{_whose(owner)}"
+                raise VolumeOwned(f"{folder} is in use by {user}: stop its pods first (pilothouse down)")
 
     def _is_mine(self, owner: VolumeOwner) -> bool:
-        """Whether the data folder is ours, under whatever path."""
+        """Whether the data directory is ours, by any path."""
         if owner.data == str(self._data):
             return True
         try:
@@ -200,7 +190,7 @@ class VolumeOwners:
 
 
 def read_owner(folder: Path) -> VolumeOwner | None:
-    """Whose a volume is; None if that is not written, or can't be read."""
+    """The owner of a volume; None if there is none, or it can't be read."""
     try:
         with open_directory(folder) as handle:
             return _read(handle, folder)
@@ -209,18 +199,17 @@ def read_owner(folder: Path) -> VolumeOwner | None:
 
 
 def agent_lives(data: Path) -> bool:
-    """Whether a node agent has this data folder, as far as we can see."""
+    """Whether a node agent has locked this data directory."""
     try:
         handle = os.open(data / AGENT_LOCK, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
         return False
-    try:
-        # Shared: those who only look are not taken for holders by each other.
-        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(handle)
+    with closing_handle(handle):
+        try:
+            # Shared, so that concurrent checks don't see each other.
+            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
     return False
 
 
@@ -228,14 +217,15 @@ def _check_owner(folder: Path, owner: VolumeOwner | None, identity: ClusterIdent
     if owner is None or identity.may_take(owner.cluster):
         return
     raise VolumeOwned(
-        f"{folder} belongs to another control plane: its {NAMESPACE} has the uid {owner.cluster}, and its node's "
-        f"data is in {owner.data}; this one has the uid {identity.uid}. If the other is gone for good, take its volumes "
-        f"over: kubectl annotate namespace {NAMESPACE} {ADOPTS_VOLUMES_OF}={owner.cluster}"
+        f"{folder} belongs to another control plane: its {NAMESPACE} has the uid {owner.cluster}, and its "
+        f"node's data is in {owner.data}; this one has the uid {identity.uid}. If the other is gone for "
+        f"good, take its volumes over: kubectl annotate namespace {NAMESPACE} "
+        f"{ADOPTS_VOLUMES_OF}={owner.cluster}"
     )
 
 
 def _unlock(held: _Held) -> None:
-    # Not by closing alone: a process that was forked a moment ago has the handle too, until it executes its program.
+    # Closing isn't enough: a process forked a moment ago has the handle too, until it executes its program.
     fcntl.flock(held.handle, fcntl.LOCK_UN)
     os.close(held.handle)
 
@@ -245,10 +235,7 @@ def _whose(owner: VolumeOwner | None) -> str:
 
 
 def owned_folder(path: Path) -> Path | None:
-    """The folder of the volume that a path of the machine leads into; None if it leads into none.
-
-    The outermost one: what is in a volume, a pod may have made.
-    """
+    """The outermost volume's directory in a path of the machine. Pods may have made inner ones."""
     real = Path(os.path.realpath(path))
     return next((each for each in reversed(real.parents) if _is_volume(each)), None)
 
@@ -273,7 +260,7 @@ def _read(handle: int, folder: Path) -> VolumeOwner | None:
 
 
 def _attribute() -> str:
-    """Root's is seen by nobody else; others have none but that of the file's user."""
+    """Only root sees ``trusted``; others have ``user``."""
     return "trusted.pilothouse.owner" if os.geteuid() == 0 else "user.pilothouse.owner"
 
 
@@ -297,16 +284,9 @@ def _write_attribute(handle: int, owner: VolumeOwner) -> None:
 
 
 def _write(folder: int, owner: VolumeOwner) -> None:
-    draft = os.open(
-        _DRAFT,
-        os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC,
-        0o600,
-        dir_fd=folder,
-    )
-    try:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+    with closing_handle(os.open(_DRAFT, flags, 0o600, dir_fd=folder)) as draft:
         os.write(draft, msgspec.json.encode(owner))
         os.fsync(draft)
-    finally:
-        os.close(draft)
     os.rename(_DRAFT, _OWNER, src_dir_fd=folder, dst_dir_fd=folder)
     os.fsync(folder)

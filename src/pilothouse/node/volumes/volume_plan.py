@@ -2,11 +2,10 @@
 
     for step in plan_volumes("m1", claims, volumes): ...
 
-A claim whose pod is to run here, and whose class names one of our provisioners, gets a volume (``ProvisionVolume``). A volume of ours grows when its claim asks for more
-(``ExpandVolume``), gets other limits when its claim names another VolumeAttributesClass (``ModifyVolume``), and goes when its claim is gone and its policy
-says so (``DeleteVolume``); one that is to be kept is let go without its data (``ReleaseVolume``). Whether we can is found out by trying.
-
-All of it may be asked for again and again: a step that was run, or run half, before its outcome is seen does no harm a second time.
+A claim whose pod is scheduled here, and whose class has one of our provisioners, gets a volume. A volume is
+expanded when its claim asks for more, modified when its claim names another VolumeAttributesClass, and
+deleted when its claim is gone and its policy is ``Delete``; otherwise only its object is released. Steps are
+idempotent.
 """
 
 from __future__ import annotations
@@ -30,36 +29,30 @@ from pilothouse.base.quantity import Quantity, parse_quantity
 
 
 class ProvisionVolume(msgspec.Struct, frozen=True):
-    """Give a claim a volume."""
-
     claim: Object
     provisioner: str
 
 
 class ExpandVolume(msgspec.Struct, frozen=True):
-    """Have a volume hold more."""
-
     claim: Object
     volume: Object
     size: str
 
 
 class ModifyVolume(msgspec.Struct, frozen=True):
-    """Have a volume be as a VolumeAttributesClass says."""
-
     claim: Object
     volume: Object
     attributes: str
 
 
 class DeleteVolume(msgspec.Struct, frozen=True):
-    """Delete a volume, with all that is on it."""
+    """Delete a volume and its data."""
 
     volume: Object
 
 
 class ReleaseVolume(msgspec.Struct, frozen=True):
-    """Let a volume's object go, and keep what is on it."""
+    """Release a volume's object, and keep its data."""
 
     volume: Object
 
@@ -68,7 +61,6 @@ VolumeStep = ProvisionVolume | ExpandVolume | ModifyVolume | DeleteVolume | Rele
 
 
 def plan_volumes(node: str, claims: Iterable[Object], volumes: Iterable[Object]) -> Iterator[VolumeStep]:
-    """What the node of this name has to do."""
     mine = {volume.name: volume for volume in volumes if is_ours(volume, node)}
     known = {claim.uid: claim for claim in claims}
     for claim in known.values():
@@ -76,20 +68,20 @@ def plan_volumes(node: str, claims: Iterable[Object], volumes: Iterable[Object])
             continue
         bound = mine.get(str(claim.spec.get("volumeName") or ""))
         if bound is not None and _has(bound, claim) and claim.status.get("phase") == "Bound":
-            yield from _changed(claim, bound)
+            yield from _changes(claim, bound)
         elif (provisioner := wanted_of(claim, node)) and volume_name(claim.uid) not in mine:
             yield ProvisionVolume(claim, provisioner)
     for volume in mine.values():
-        yield from _ended(volume, known)
+        yield from _removal(volume, known)
 
 
 def is_ours(volume: Object, node: str) -> bool:
-    """Whether this node keeps a volume."""
+    """Whether a volume is on this node, by one of our provisioners."""
     return volume.annotations.get(NODE) == node and volume.annotations.get(PROVISIONED_BY) in PROVISIONERS
 
 
 def wanted_of(claim: Object, node: str) -> str:
-    """Which of our provisioners a claim waits for on this node; empty if for none."""
+    """The provisioner of ours that a claim waits for on this node; empty if none."""
     if claim.spec.get("volumeName") or claim.status.get("phase", "Pending") != "Pending":
         return ""
     if claim.annotations.get(SELECTED_NODE) != node:
@@ -102,8 +94,8 @@ def _has(volume: Object, claim: Object) -> bool:
     return (volume.spec.get("claimRef") or {}).get("uid") == claim.uid
 
 
-def _changed(claim: Object, volume: Object) -> Iterator[VolumeStep]:
-    """What a claim asks of the volume that it has."""
+def _changes(claim: Object, volume: Object) -> Iterator[VolumeStep]:
+    """What a claim asks of its volume."""
     has = _amount(claim.at("status", "capacity", "storage"))
     asked = claim.at("spec", "resources", "requests", "storage")
     capacity = volume.at("spec", "capacity", "storage")
@@ -115,7 +107,7 @@ def _changed(claim: Object, volume: Object) -> Iterator[VolumeStep]:
         yield ModifyVolume(claim, volume, attributes)
 
 
-def _ended(volume: Object, claims: Mapping[str, Object]) -> Iterator[VolumeStep]:
+def _removal(volume: Object, claims: Mapping[str, Object]) -> Iterator[VolumeStep]:
     uid = str((volume.spec.get("claimRef") or {}).get("uid") or "")
     if uid in claims:
         return
@@ -136,7 +128,6 @@ def persistent_volume(
     filesystem: str,
     provisioner: str,
 ) -> Tree:
-    """The volume's object."""
     annotations = {PROVISIONED_BY: provisioner, NODE: node}
     source: dict[str, Any] = {"path": path}
     if filesystem:

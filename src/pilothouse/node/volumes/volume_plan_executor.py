@@ -1,10 +1,11 @@
-"""Executes the steps of a volume plan: the disk first, then the API, so that only existing volumes are announced.
+"""Executes the steps of a volume plan: the disk first, then the API, so that only existing volumes are
+announced.
 
-    runner = VolumePlanExecutor(api, "m1", backends, tiers, claims, record_event, clock)
-    for written in await runner.run(step): ...        # the objects that were written
-    await runner.complain(step, problem)
+    executor = VolumePlanExecutor(api, "m1", backends, tiers, claims, record_event, clock)
+    for written in await executor.run(step): ...        # the objects that were written
+    await executor.report(step, problem)
 
-Each is a few steps that may all have been done before: by an earlier agent, which was killed in between, or a moment ago.
+Each part of a step may have been done before, by a killed agent or a moment ago.
 """
 
 from __future__ import annotations
@@ -60,17 +61,17 @@ from pilothouse.node.volumes.volume_plan import (
 )
 
 RecordEvent = Callable[[Object, str, str, bool], None]
-"""About an object: a reason, a message, and whether it is a warning."""
+"""Object, reason, message, whether it is a warning."""
 _OLD_CLASS: Final = "volume.beta.kubernetes.io/storage-class"
 _TIER: Final = "tier"
-_STEP: Final = "errand"
-"""As whom a step uses a volume."""
+_STEP: Final = "step"
+"""The user of a volume while a step runs."""
 
 log = logging.getLogger(__name__)
 
 
 class VolumePlanExecutor:
-    """Runs steps. All raise VolumeBackendError, StatusError, TransportError or OSError."""
+    """Runs steps. All methods raise VolumeBackendError, StatusError, TransportError or OSError."""
 
     def __init__(
         self,
@@ -91,33 +92,32 @@ class VolumePlanExecutor:
         self._clock = clock
 
     async def run(self, step: VolumeStep) -> list[Object]:
-        """The objects that were written."""
+        """Run a step; returns the objects that were written."""
         match step:
             case ProvisionVolume():
-                return await self._make(step)
+                return await self._provision(step)
             case ExpandVolume():
-                return await self._grow(step)
+                return await self._expand(step)
             case ModifyVolume():
                 return await self._modify(step)
             case DeleteVolume(volume) | ReleaseVolume(volume):
                 try:
-                    return await (
-                        self._reclaim(volume) if isinstance(step, DeleteVolume) else self._let_go(volume)
-                    )
+                    is_deletion = isinstance(step, DeleteVolume)
+                    return await (self._delete(volume) if is_deletion else self._release(volume))
                 except StatusError as refusal:
-                    # Another client was faster: the volume is gone, or no longer this node's.
+                    # Another client has already deleted or released it.
                     if refusal.code in (403, 404, 409) and await self._is_gone(volume):
                         return []
                     raise
 
-    async def complain(self, step: VolumeStep, problem: Exception) -> list[Object]:
-        """Say on the claim, and in an event, what is wrong."""
+    async def report(self, step: VolumeStep, problem: Exception) -> list[Object]:
+        """Report a failure in the claim's status and in an event."""
         message, now = str(problem), self._clock.now()
         match step:
             case ProvisionVolume(claim):
-                said = f"node {self._node}: {message}"
-                self._event(claim, "ProvisioningFailed", said, True)
-                fields = claim_statuses.not_provisioned(claim.status, "ProvisioningFailed", said, now)
+                text = f"node {self._node}: {message}"
+                self._event(claim, "ProvisioningFailed", text, True)
+                fields = claim_statuses.not_provisioned(claim.status, "ProvisioningFailed", text, now)
             case ExpandVolume(planned, _, size):
                 self._event(planned, "VolumeResizeFailed", message, True)
                 fresh = await self._fresh(planned)
@@ -133,14 +133,14 @@ class VolumePlanExecutor:
                 if not (isinstance(problem, StatusError) and problem.code == 409):
                     self._event(volume, "VolumeFailedDelete", message, True)
                 return []
-        return [] if claim_statuses.says_so(claim.status, fields) else [await self._say(claim, fields)]
+        return await self._write_status(claim, fields)
 
     async def _fresh(self, claim: Object) -> Object | None:
-        """A claim as the server has it: the step that failed may have written to it. None if it is gone."""
+        """The claim as stored now: the step that failed may have written to it. None if it is gone."""
         fresh = await self._api.find(PersistentVolumeClaim, claim.name, claim.namespace)
         return fresh if fresh is not None and fresh.uid == claim.uid else None
 
-    async def _make(self, step: ProvisionVolume) -> list[Object]:
+    async def _provision(self, step: ProvisionVolume) -> list[Object]:
         claim = step.claim
         if not is_uid(claim.uid):
             raise VolumeBackendError(f"metadata.uid: {claim.uid[:80]!r} is not valid as a directory name")
@@ -148,15 +148,14 @@ class VolumePlanExecutor:
         provisioner = self._provisioner(storage_class)
         node = await self._api.get(Node, self._node)
         if not allows(storage_class, node.labels):
-            raise VolumeBackendError(
-                f"class {storage_class.name} has no volumes on this node: its allowedTopologies are elsewhere",
-                elsewhere=True,
+            why = (
+                f"class {storage_class.name} has no volumes on this node: its allowedTopologies are elsewhere"
             )
+            raise VolumeBackendError(why, elsewhere=True)
         parameters = storage_class.get("parameters") or {}
         if claim.spec.get("volumeMode") == "Block":
-            raise VolumeBackendError(
-                "it asks for a block device (volumeMode: Block), and our volumes are filesystems"
-            )
+            why = "it asks for a block device (volumeMode: Block), and our volumes are filesystems"
+            raise VolumeBackendError(why)
         if claim.spec.get("dataSource") or claim.spec.get("dataSourceRef"):
             raise VolumeBackendError("dataSource is not supported: volumes of this provisioner begin empty")
         folder = self._tier(parameters) / volume_name(claim.uid)
@@ -165,18 +164,13 @@ class VolumePlanExecutor:
             raise VolumeBackendError(obstacle, elsewhere=True)
         await asyncio.to_thread(_make_folder, folder)
         async with self._acquired(folder):
-            path, record = await self._made(claim, backend, provisioner, parameters, folder)
-            volume = await self._announced(claim, storage_class, node, path, record)
+            path, record = await self._create(claim, backend, provisioner, parameters, folder)
+            volume = await self._announce(claim, storage_class, node, path, record)
             await asyncio.to_thread(mark, folder)
         self._event(claim, "ProvisioningSucceeded", f"Successfully provisioned volume {volume.name}", False)
-        fields = claim_statuses.provisioned(claim.status)
-        return (
-            [volume]
-            if claim_statuses.says_so(claim.status, fields)
-            else [volume, await self._say(claim, fields)]
-        )
+        return [volume, *await self._write_status(claim, claim_statuses.provisioned(claim.status))]
 
-    async def _made(
+    async def _create(
         self,
         claim: Object,
         backend: VolumeBackend,
@@ -195,7 +189,7 @@ class VolumePlanExecutor:
 
     @asynccontextmanager
     async def _acquired(self, folder: Path) -> AsyncIterator[None]:
-        """The volume is ours meanwhile. Raises VolumeBackendError if it is another control plane's."""
+        """Own the volume meanwhile. Raises VolumeBackendError if it is another control plane's."""
         identity, owners = await read_identity(self._api), self._claims.owners
         await asyncio.to_thread(owners.acquire, folder, identity, _STEP)
         try:
@@ -204,27 +198,27 @@ class VolumePlanExecutor:
             owners.release(folder, _STEP)
 
     async def sweep(self, claims: Collection[str], volumes: Collection[str]) -> None:
-        """Take away what was begun for claims that are gone, by the uids of all claims and the names of all volumes."""
+        """Remove what was begun for deleted claims. ``claims`` are uids, ``volumes`` are names."""
         try:
             found = await self._own_folders()
         except (VolumeBackendError, StatusError, TransportError, AccessError) as problem:
-            log.warning("failed to clean up after claims that are gone: %s", problem)
+            log.warning("failed to list volumes of deleted claims: %s", problem)
             return
         for folder in found:
             if folder.name in volumes and not is_marked(folder):
                 await asyncio.to_thread(mark, folder)
         for folder in leftovers(found, claims, volumes):
-            log.info("%s was created for a claim that is gone, and is removed", folder)
+            log.info("removing %s, which was begun for a deleted claim", folder)
             try:
                 async with self._acquired(folder):
                     for backend in self._backends.values():
-                        await backend.put_away(folder)
+                        await backend.unmount(folder)
                     await asyncio.to_thread(remove, folder)
             except (VolumeBackendError, StatusError, TransportError, AccessError, OSError) as problem:
-                log.warning("%s can't be removed: %s", folder, problem)
+                log.warning("failed to remove %s: %s", folder, problem)
 
     async def _own_folders(self) -> list[Path]:
-        """Of volumes that are not another control plane's."""
+        """The directories of volumes that are not another control plane's."""
         identity, owners = await read_identity(self._api), self._claims.owners
 
         def look() -> list[Path]:
@@ -243,22 +237,19 @@ class VolumePlanExecutor:
         name = parameters.get(_TIER) or "default"
         if name not in self._tiers:
             known = ", ".join(sorted(self._tiers))
-            raise VolumeBackendError(
-                f"the class asks for the tier {name!r}, and this node has {known}: start it with --tier {name}=FOLDER",
-                elsewhere=True,
-            )
+            why = f"the class asks for the tier {name!r}, and this node has {known}"
+            raise VolumeBackendError(f"{why}: start it with --tier {name}=FOLDER", elsewhere=True)
         return self._tiers[name]
 
     def _provisioner(self, storage_class: Object) -> str:
-        """The class decides: what a claim says of it in an annotation, whoever made the claim could have written."""
+        """The class's own provisioner: the author of a claim could write anything into its annotation."""
         provisioner = str(storage_class.get("provisioner") or "")
         if provisioner not in self._backends:
-            raise VolumeBackendError(
-                f"class {storage_class.name} is of {provisioner}, not of this node's provisioners"
-            )
+            why = f"class {storage_class.name} is of {provisioner}, not of this node's provisioners"
+            raise VolumeBackendError(why)
         return provisioner
 
-    async def _announced(
+    async def _announce(
         self, claim: Object, storage_class: Object, node: Object, path: Path, record: VolumeRecord
     ) -> Object:
         """The PersistentVolume, created here or by an earlier attempt."""
@@ -278,54 +269,44 @@ class VolumePlanExecutor:
                 raise
             return await self._api.get(PersistentVolume, body["metadata"]["name"])
 
-    async def _grow(self, step: ExpandVolume) -> list[Object]:
+    async def _expand(self, step: ExpandVolume) -> list[Object]:
         claim, volume, size = step.claim, step.volume, step.size
-        backend, folder = self._kept(volume)
-        await self._check_growth(claim)
+        backend, folder = self._location(volume)
+        storage_class = await self._class(claim)
+        if not storage_class.get("allowVolumeExpansion"):
+            why = f"class {storage_class.name} does not let claims grow: set allowVolumeExpansion: true in it"
+            raise VolumeBackendError(why)
         status = claim_statuses.growing(claim.status, size, self._clock.now())
-        if not claim_statuses.says_so(claim.status, status):
-            claim = await self._say(claim, status)
+        for written in await self._write_status(claim, status):
+            claim = written
         async with self._acquired(folder):
-            await backend.grow(folder, parse_quantity(size).to_int())
+            await backend.expand(folder, parse_quantity(size).to_int())
         if volume.at("spec", "capacity", "storage") != size:
             fields = {"spec": {"capacity": {"storage": size}}}
             volume = await self._api.patch(PersistentVolume, volume.name, "", fields)
-        claim = await self._say(claim, claim_statuses.grown(claim.status, size))
+        claim = await self._patch_status(claim, claim_statuses.grown(claim.status, size))
         self._claims.grew(volume.name, size)
-        self._event(
-            claim,
-            "FileSystemResizeSuccessful",
-            f'MountVolume.NodeExpandVolume succeeded for volume "{volume.name}": {size}',
-            False,
-        )
+        message = f'MountVolume.NodeExpandVolume succeeded for volume "{volume.name}": {size}'
+        self._event(claim, "FileSystemResizeSuccessful", message, False)
         return [volume, claim]
-
-    async def _check_growth(self, claim: Object) -> None:
-        storage_class = await self._class(claim)
-        if not storage_class.get("allowVolumeExpansion"):
-            raise VolumeBackendError(
-                f"class {storage_class.name} does not let claims grow: set allowVolumeExpansion: true in it"
-            )
 
     async def _modify(self, step: ModifyVolume) -> list[Object]:
         claim, volume, name = step.claim, step.volume, step.attributes
-        backend, folder = self._kept(volume)
+        backend, folder = self._location(volume)
         attributes = await self._api.find(VolumeAttributesClass, name)
         if attributes is None:
             raise VolumeBackendError(f'volumeattributesclass.storage.k8s.io "{name}" not found')
         provisioner = volume.annotations[PROVISIONED_BY]
         if attributes.get("driverName") != provisioner:
             driver = attributes.get("driverName")
-            raise VolumeBackendError(
-                f"class {name} is for volumes of {driver}, and this is one of {provisioner}"
-            )
+            why = f"class {name} is for volumes of {driver}, and this is one of {provisioner}"
+            raise VolumeBackendError(why)
         async with self._acquired(folder):
-            await backend.bring(folder)
+            await backend.mount(folder)
             device = backend.device(folder)
         if not device:
-            raise VolumeBackendError(
-                "a directory shares its disk with everything else: only loop volumes can have limits"
-            )
+            why = "a directory shares its disk with everything else: only loop volumes can have limits"
+            raise VolumeBackendError(why)
         try:
             limits = throttle(attributes.get("parameters") or {}, device)
         except ThrottleError as problem:
@@ -334,17 +315,13 @@ class VolumePlanExecutor:
             fields = {"spec": {"volumeAttributesClassName": name}}
             volume = await self._api.patch(PersistentVolume, volume.name, "", fields)
         self._claims.throttled(volume.name, limits)
-        claim = await self._say(claim, claim_statuses.modified(claim.status, name))
-        self._event(
-            claim,
-            "VolumeModifySuccessful",
-            f"modified volume {volume.name} with vac {name} successfully",
-            False,
-        )
+        claim = await self._patch_status(claim, claim_statuses.modified(claim.status, name))
+        message = f"modified volume {volume.name} with vac {name} successfully"
+        self._event(claim, "VolumeModifySuccessful", message, False)
         return [volume, claim]
 
-    async def _reclaim(self, volume: Object) -> list[Object]:
-        """Asked of the server itself before anything is deleted: a cache may be behind."""
+    async def _delete(self, volume: Object) -> list[Object]:
+        """Reads the volume from the server before anything is deleted: a cache may be behind."""
         fresh = await self._api.find(PersistentVolume, volume.name)
         if fresh is None or fresh.uid != volume.uid or fresh.status.get("phase") != "Released":
             return []
@@ -352,19 +329,19 @@ class VolumePlanExecutor:
             return []
         if any(used.volume == volume.name for used in self._claims.in_use):
             raise VolumeBackendError(f"persistentvolume {volume.name} is still attached to node {self._node}")
-        backend, folder = self._kept(fresh)
+        backend, folder = self._location(fresh)
         async with self._acquired(folder):
-            await backend.put_away(folder)
+            await backend.unmount(folder)
             await asyncio.to_thread(remove, folder)
         await self._api.delete(PersistentVolume, volume.name, uid=volume.uid)
-        return await self._let_go(volume)
+        return await self._release(volume)
 
     async def _is_gone(self, volume: Object) -> bool:
         fresh = await self._api.find(PersistentVolume, volume.name)
         return fresh is None or fresh.uid != volume.uid
 
-    async def _let_go(self, volume: Object) -> list[Object]:
-        """Take our finalizer away."""
+    async def _release(self, volume: Object) -> list[Object]:
+        """Remove our finalizer."""
         fresh = await self._api.find(PersistentVolume, volume.name)
         if fresh is None or fresh.uid != volume.uid or FINALIZER not in fresh.finalizers:
             return []
@@ -372,15 +349,21 @@ class VolumePlanExecutor:
         fields: Tree = {"metadata": {"finalizers": kept or None, "resourceVersion": fresh.resource_version}}
         return [await self._api.patch(PersistentVolume, volume.name, "", fields)]
 
-    def _kept(self, volume: Object) -> tuple[VolumeBackend, Path]:
+    def _location(self, volume: Object) -> tuple[VolumeBackend, Path]:
         path = str(volume.at("spec", "local", "path", default=""))
         folder = folder_of(path, self._tiers)
         if folder is None:
             raise VolumeBackendError(outside_tiers(path, self._tiers))
         return self._backends[volume.annotations[PROVISIONED_BY]], folder
 
-    async def _say(self, claim: Object, status: Tree) -> Object:
-        """Write into a claim's status; only if it is what it was when we decided."""
+    async def _write_status(self, claim: Object, status: Tree) -> list[Object]:
+        """Write fields of a claim's status that differ; returns the claim if it was written."""
+        if claim_statuses.says_so(claim.status, status):
+            return []
+        return [await self._patch_status(claim, status)]
+
+    async def _patch_status(self, claim: Object, status: Tree) -> Object:
+        """Write a claim's status, unless it has changed since we decided."""
         body = {"metadata": {"resourceVersion": claim.resource_version}, "status": status}
         return await self._api.patch(
             PersistentVolumeClaim, claim.name, claim.namespace, body, subresource="status"
@@ -388,10 +371,9 @@ class VolumePlanExecutor:
 
 
 def _make_folder(folder: Path) -> None:
-    """Closed to all others on the machine: a pod's files belong to real users there, and may be set-user-id."""
+    """Closed to other users of the machine: files of pods may be set-user-id."""
     try:
         make_directory(folder, 0o700, own=True)
     except OSError as problem:
-        raise VolumeBackendError(
-            f"{problem.filename or folder}: {problem.strerror}", elsewhere=True
-        ) from None
+        why = f"{problem.filename or folder}: {problem.strerror}"
+        raise VolumeBackendError(why, elsewhere=True) from None

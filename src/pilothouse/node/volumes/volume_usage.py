@@ -1,9 +1,9 @@
 """The usage of volumes, as kubelet's metrics.
 
-    for line in metrics(await volumes.usage()): ...         # kubelet_volume_stats_used_bytes{namespace="default",…} 1234
+    for line in metrics(await volumes.usage()): ...     # kubelet_volume_stats_used_bytes{namespace=…} 1234
 
-A loop volume is a filesystem, and is asked. A directory shares one: what its files take is counted, and what it has is what its claim says, or what the
-disk has left if that is less.
+A loop volume's filesystem reports its usage. For a directory the files are counted, and its capacity is the
+claim's, or what the disk has left if that is less.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from pilothouse.node.files.walk_limits import Meter, WalkLimit
 from pilothouse.node.volumes.claim_volumes import VolumeInUse
 
 _COUNTING: Final = 60.0
-"""Seconds for which a count of a directory is good."""
+"""Seconds for which a count of a directory is valid."""
 _PATIENCE: Final = 5.0
-"""Seconds for which a count is waited for."""
+"""Seconds to wait for a count."""
 _COUNTED: Final = WalkLimit(depth=4096, entries=10_000_000, seconds=120.0)
 
 log = logging.getLogger(__name__)
@@ -59,19 +59,18 @@ METRICS = {
 
 
 class VolumeMeter:
-    """Measures volumes. To count a directory takes a look at each of its files, so it is done once a minute at most, in one thread for
-    all of them. Who asks meanwhile gets the count before that, and waits ``_PATIENCE`` seconds at most.
-    """
+    """Measures volumes. Directories are counted at most once a minute, in one thread; meanwhile the last
+    count is returned, after ``_PATIENCE`` seconds at most."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._counted: dict[str, tuple[float, MeasuredUsage | None]] = {}
-        """When it was begun, and what came of it; None if it could not be counted."""
+        """When the count began, and its result; None if it failed."""
         self._counting: dict[str, asyncio.Task[None]] = {}
         self._threads = DaemonThreads("counting", 1)
 
     async def measure(self, volumes: Iterable[VolumeInUse]) -> list[MeasuredUsage]:
-        """Those that can be measured. One that can't be is logged: it is none that a pod could use either, or its files have no end."""
+        """The usage of all volumes that can be measured; errors are logged."""
         found = await asyncio.gather(*(self._one(volume) for volume in volumes))
         return [one for one in found if one is not None]
 
@@ -98,7 +97,7 @@ def _measured(volume: VolumeInUse) -> MeasuredUsage | None:
     try:
         return measured(volume)
     except OSError as problem:
-        log.warning("can't measure the usage of %s: %s", volume.path, problem.strerror)
+        log.warning("failed to measure the usage of %s: %s", volume.path, problem.strerror)
         return None
 
 
@@ -127,10 +126,10 @@ def measured(volume: VolumeInUse) -> MeasuredUsage:
 
 
 def metrics(usage: Iterable[MeasuredUsage]) -> Iterator[str]:
-    """The lines of a metrics page."""
     every = list(usage)
     for name, (field, text) in METRICS.items():
         yield f"# HELP {name} {text}"
         yield f"# TYPE {name} gauge"
         for one in every:
-            yield f'{name}{{namespace="{one.namespace}",persistentvolumeclaim="{one.claim}"}} {getattr(one, field)}'
+            labels = f'namespace="{one.namespace}",persistentvolumeclaim="{one.claim}"'
+            yield f"{name}{{{labels}}} {getattr(one, field)}"

@@ -1,12 +1,12 @@
 """The clients that are attached to a container, through the socket in its directory.
 
-A frame is one byte for the channel, four bytes of length, big-endian, and that many bytes. The channels have the numbers of
-Kubernetes' streams: 0 standard input, 1 output, 2 error output, 3 the exit status (exit.json's text; the last frame), 4 the size of
-the terminal ("ROWS COLUMNS"), 5 the end of standard input (no bytes).
+A frame is a byte for the channel, four bytes of length, big-endian, and the data. Channels have the numbers
+of Kubernetes' streams: 0 stdin, 1 stdout, 2 stderr, 3 the exit status (exit.json's text; the last frame), 4
+the size of the terminal ("ROWS COLUMNS"), 5 the end of stdin (no data).
 
-Only processes of the shim's own user and of root are accepted: the directory's mode keeps others out, and their credentials are checked.
-
-The program waits for a slow client as long as that reads 256 KiB a second; a slower one falls behind and is disconnected.
+Only processes of the shim's own user and of root are accepted: others are kept out by the directory's mode
+and by a check of their credentials. The program waits for a slow client as long as that reads 256 KiB a
+second; a slower one falls behind and is disconnected.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ import time
 STDIN, STDOUT, STDERR, EXIT, RESIZE, CLOSE_STDIN = range(6)
 
 LATE = 256 * 1024
-"""Bytes a client may be behind before the program waits for it; and that it has to take in each PATIENCE, in seconds, for that."""
+"""Bytes a client may be behind before the program waits, and that it must read in each PATIENCE."""
 PATIENCE = 1.0
 LOST = 4 * 1024 * 1024
-"""Bytes a client may be behind before it is cut off."""
+"""Bytes a client may be behind before it is disconnected."""
 TYPED_AHEAD = 64 * 1024
-"""Bytes of standard input held for a program that does not read them; then its clients wait."""
+"""Bytes of stdin that are buffered; then clients wait."""
 LONGEST_FRAME = 1024 * 1024
 _CREDENTIALS = struct.Struct("iII")
-"""Of the other end of a socket: process, user, group."""
+"""Of the peer: process, user, group."""
 
 
 def frame(channel: int, data: bytes) -> bytes:
@@ -38,7 +38,7 @@ def frame(channel: int, data: bytes) -> bytes:
 
 
 class AttachInput:
-    """The writing end of a container's standard input; -1 if it has none."""
+    """The write end of a container's stdin; -1 if it has none."""
 
     def __init__(self, descriptor: int, *, once: bool, terminal: bool) -> None:
         self.descriptor = descriptor
@@ -58,14 +58,14 @@ class AttachInput:
                 self.waiting = self.waiting[os.write(self.descriptor, self.waiting) :]
         except BlockingIOError:
             return
-        except OSError:  # The program has closed its end; it wants nothing more.
+        except OSError:  # The program has closed its end.
             self.waiting = b""
             self._closing = True
         if self._closing:
             self._close()
 
     def end(self) -> None:
-        """No more input, once what was given has been read. A terminal is told so by its end-of-file character."""
+        """End the input, once what is buffered has been read; of a terminal by its end-of-file character."""
         if self.terminal:
             self.take(b"\x04")
         elif self.descriptor >= 0:
@@ -83,27 +83,25 @@ class AttachInput:
 
 
 class AttachClient:
-    """One connection."""
-
     def __init__(self, connection: _socket.socket) -> None:
         self.connection = connection
         self.received = b""
         self.sending = bytearray()
         self.typed = False
         self.late_since = 0.0
-        """When it fell behind, or last took enough to be waited for further; 0 if it is up to date."""
+        """When it fell behind, or last read enough to be waited for; 0 if it is up to date."""
         self.taken = 0
         """Bytes since then."""
 
 
 class AttachClients:
-    """All connections, and the socket they come to."""
+    """All connections, and their listening socket."""
 
     def __init__(self, path: str, stdin: AttachInput) -> None:
         self.stdin = stdin
         self._clients: dict[int, AttachClient] = {}
         self.took = 0.0
-        """When anyone last took something."""
+        """When a client last read something."""
         self.listener = _socket.socket(
             _socket.AF_UNIX, _socket.SOCK_STREAM | _socket.SOCK_NONBLOCK | _socket.SOCK_CLOEXEC
         )
@@ -111,7 +109,7 @@ class AttachClients:
         self.listener.listen(16)
 
     def interests(self) -> list[tuple[int, int]]:
-        """Which descriptors to wait for, and what."""
+        """The descriptors to poll, and the events."""
         wanted = [(self.listener.fileno(), select.POLLIN)]
         crowded = len(self.stdin.waiting) >= TYPED_AHEAD
         for descriptor, client in self._clients.items():
@@ -122,7 +120,7 @@ class AttachClients:
         return wanted
 
     def happened(self, descriptor: int, events: int) -> None:
-        """One of the interests came true."""
+        """Handle a polled event."""
         if descriptor == self.listener.fileno():
             self._welcome()
         elif descriptor == self.stdin.descriptor:
@@ -143,7 +141,7 @@ class AttachClients:
 
     @property
     def waited_for(self) -> bool:
-        """Whether someone should be given the time to catch up."""
+        """Whether a client gets time to catch up."""
         now = time.monotonic()
         return any(
             client.late_since and now - client.late_since < PATIENCE for client in self._clients.values()
@@ -157,7 +155,7 @@ class AttachClients:
         try:
             # The documented accept is in `socket`, which is more than a shim may have in memory.
             descriptor = self.listener._accept()[0]  # type: ignore[attr-defined]
-        except OSError:  # It has gone again, or there are too many: the next round sees.
+        except OSError:  # It has gone, or there are too many: retried in the next round.
             return
         os.set_blocking(descriptor, False)
         connection = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM, 0, descriptor)

@@ -1,28 +1,36 @@
 """The exec helper: runs one more program inside a container, and reports its exit code.
 
-It is a child of the shim, minimal like it, and ends with the program that it runs. Standard streams are the program's. Argument: the
-shim's pid, with which it ends. Descriptors: 3 to read the order from, 4 to answer on, 5 the caller's control socket. The answer is
-empty once the program has been loaded, else a line with one word and a message. When the program has ended, its exit code (128 + n
-for signal n) is written to the control socket. When the other end of that is closed or sends anything, or on SIGTERM, the program is killed.
+It is a child of the shim, minimal like it, and ends with the program that it runs. Standard streams are the
+program's. Argument: the shim's pid, with which it ends. Descriptors: 3 to read the order from, 4 to answer
+on, 5 the caller's control socket. The answer is empty once the program has been loaded, else a line with one
+word and a message. The exit code (128 + n for signal n) is written to the control socket. When the other end
+of that is closed or sends anything, or on SIGTERM, the program is killed.
 """
 
 from __future__ import annotations
 
 import _signal
-import marshal
 import os
 import select
 import sys
 
 from pilothouse.supervise.shim import kernel, process_setup
 from pilothouse.supervise.shim.isolation import isolate_interpreter
+from pilothouse.supervise.shim.launch_order import load_order
 from pilothouse.supervise.shim.namespaces import enter_user_namespace, outer_user_namespace
 from pilothouse.supervise.shim.start_errors import ProgramStartError
 from pilothouse.supervise.shim.terminal import open_terminal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from pilothouse.supervise.shim.launch_types import EntryShape
+    from pilothouse.supervise.launch_spec import LaunchSpec
+
+    class ExecOrder(LaunchSpec, frozen=True, kw_only=True):
+        """The container's launch, with another program."""
+
+        pid: int
+        confined: bool
+
 
 _MOUNTS = ("mnt", kernel.CLONE_NEWNS)
 _NAMES = (
@@ -36,14 +44,13 @@ _ORDER, _ANSWER, _CONTROL = 3, 4, 5
 
 
 def main() -> None:
-    """As the module says."""
     kernel.prctl(kernel.PR_SET_PDEATHSIG, _signal.SIGTERM)
     if os.getppid() != int(sys.argv[1]):
         os._exit(1)
     for descriptor in (_ORDER, _ANSWER, _CONTROL):
         os.set_inheritable(descriptor, False)
     with os.fdopen(_ORDER, "rb") as file:
-        entry: EntryShape = marshal.load(file)
+        entry: ExecOrder = load_order(file.read())
     try:
         code = _run(entry, _ANSWER)
     except ProgramStartError as refusal:
@@ -54,20 +61,20 @@ def main() -> None:
         code = 126
     try:
         os.write(_CONTROL, b"%d" % code)
-    except OSError:  # Nobody wants to know any more.
+    except OSError:  # The caller has gone.
         pass
     os._exit(0)
 
 
-def _run(entry: EntryShape, answer: int) -> int:
-    process_setup.join(entry["cgroups"])
-    process_setup.set_oom_score(entry["oom_score_adj"])
-    if entry["confined"]:
-        # The child is in the container's PID namespace before it is its program: what it has open is not for those in there.
+def _run(entry: ExecOrder, answer: int) -> int:
+    process_setup.join(entry.cgroups)
+    process_setup.set_oom_score(entry.oom_score_adj)
+    if entry.confined:
+        # The child enters the container's PID namespace before it execs, with our descriptors.
         kernel.prctl(kernel.PR_SET_DUMPABLE, 0)
-    if not entry["tty"]:
-        process_setup.give_stdio(entry["user"], _first_id(entry["pid"]))
-    namespaces = _Namespaces(entry["pid"])
+    if not entry.tty:
+        process_setup.give_stdio(entry.user, _first_id(entry.pid))
+    namespaces = _Namespaces(entry.pid)
     namespaces.enter_first()
     _signal.pthread_sigmask(_signal.SIG_BLOCK, (_signal.SIGTERM,))
     pid = os.fork()
@@ -88,7 +95,7 @@ def _run(entry: EntryShape, answer: int) -> int:
 
 
 def _wait_or_kill(pid: int) -> None:
-    """Until the program has ended, or nobody waits for it: then it is killed."""
+    """Wait until the program has ended; kill it when the caller has gone."""
     pidfd = os.pidfd_open(pid)
     poller = select.poll()
     poller.register(pidfd, select.POLLIN)
@@ -101,19 +108,20 @@ def _wait_or_kill(pid: int) -> None:
 class _Namespaces:
     """Those namespaces of a container's process that aren't ours already, opened.
 
-    The process is held by whoever asked, so that its pid is not another's meanwhile. A PID namespace begins with the next fork, so the
-    helper enters that one; it stays outside of the container's files, and only its child enters these. Root's namespaces take root's
-    rights, so the child enters the user namespace last; without privileges the helper has to enter it first, since it is what gives
-    rights over the others. There the container has one more below it, for its mounts (see `lock_mounts`), which the child enters.
+    The caller holds the process, so that its pid is not reused meanwhile. A PID namespace begins with the
+    next fork, so the helper enters that one; only its child enters the mount namespace. Root's namespaces
+    need root's rights, so the child enters the user namespace last; without privileges the helper enters it
+    first, since it gives rights over the others. There the container has one more below it, for its mounts
+    (see `lock_mounts`), which the child enters.
     """
 
     def __init__(self, pid: int) -> None:
         self._privileged = os.geteuid() == 0
         self.mapped = False
-        """Whether the user namespace knows one user."""
+        """Whether the user namespace maps one user."""
         self._open: dict[int, int] = {}
         self._outer = -1
-        """The user namespace that those of names and processes belong to, if that is another one than that of the mounts."""
+        """The owner of the UTS and PID namespaces, if it is not that of the mounts."""
         try:
             for name, kind in (_MOUNTS, *_NAMES, _PROCESSES, _USER):
                 if os.stat(f"/proc/{pid}/ns/{name}").st_ino != os.stat(f"/proc/self/ns/{name}").st_ino:
@@ -127,7 +135,7 @@ class _Namespaces:
             raise _cant_enter(error) from None
 
     def enter_first(self) -> None:
-        """What the helper itself has to be in."""
+        """Enter what the helper itself has to be in."""
         if self._outer >= 0:
             try:
                 kernel.setns(self._outer, kernel.CLONE_NEWUSER)
@@ -138,7 +146,7 @@ class _Namespaces:
         self._enter(_PROCESSES)
 
     def enter(self) -> None:
-        """All others. The container's files are what we see then."""
+        """Enter all others. From here on we see the container's files."""
         isolate_interpreter()
         self._enter(*_NAMES, *((_MOUNTS, _USER) if self._privileged else (_USER, _MOUNTS)))
 
@@ -184,24 +192,24 @@ def _knows_many(pid: int) -> bool:
         return sum(int(line.split()[2]) for line in file) > 1
 
 
-def _child(entry: EntryShape, namespaces: _Namespaces, answer: int) -> None:
+def _child(entry: ExecOrder, namespaces: _Namespaces, answer: int) -> None:
     """Does not return."""
     try:
         namespaces.enter()
         mapped = namespaces.mapped
         os.setsid()
-        if entry["tty"]:
-            open_terminal(0, None if mapped else entry["user"])
-        if entry["confined"] and not mapped:
+        if entry.tty:
+            open_terminal(0, None if mapped else entry.user)
+        if entry.confined and not mapped:
             kernel.join_session_keyring()
-        late, seccomp = entry["no_new_privileges"], entry["seccomp"]
+        late, seccomp = entry.no_new_privileges, entry.seccomp
         process_setup.become_user(
-            entry["user"], entry["capabilities"], mapped=mapped, seccomp=b"" if late else seccomp
+            entry.user, entry.capabilities, mapped=mapped, seccomp=b"" if late else seccomp
         )
         process_setup.die_with_parent()
-        process_setup.become(entry["argv"], entry["env"], entry["cwd"], entry["umask"], late, seccomp)
+        process_setup.become(entry.argv, entry.env, entry.cwd, entry.umask, late, seccomp)
     except ProgramStartError as refusal:
         os.write(answer, f"{refusal.reason}\n{refusal.message}".encode(errors="replace"))
-    except BaseException as error:  # noqa: BLE001 (whatever it is, the interpreter must not report it itself: see `isolation`)
+    except BaseException as error:  # noqa: BLE001 (the interpreter must not report it: see `isolation`)
         os.write(answer, f"StartFailed\n{type(error).__name__}: {error}".encode(errors="replace"))
     os._exit(126)

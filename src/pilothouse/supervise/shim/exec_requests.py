@@ -1,8 +1,9 @@
 """Requests to run another program inside the container, through the socket `enter.sock` in its directory.
 
-One message a connection: the helper's command line, marshalled, and six descriptors: the program's standard streams, the order, where
-to answer, and a control socket (see `exec_helper`). The helper is the shim's child and not the caller's, so that it shares the
-Landlock domain of the container's program, outside of which it could not see that program's processes.
+One message a connection: the helper's command line, marshalled, and six descriptors: the program's standard
+streams, the order, where to answer, and a control socket (see `exec_helper`). The helper is the shim's child,
+so that it shares the Landlock domain of the container's program, outside of which it could not see that
+program's processes.
 """
 
 from __future__ import annotations
@@ -15,18 +16,16 @@ import struct
 import sys
 
 SECONDS = 5.0
-"""How long a request may take to come in once its connection is there."""
+"""Seconds for a request to arrive on its connection."""
 _DESCRIPTORS = 6
 _SIZE = 65536
 _FREE = 32
-"""Descriptors are moved here and up, out of the way of the numbers that the helper has them by."""
+"""Descriptors are moved here and up, out of the way of the helper's numbers."""
 _CREDENTIALS = struct.Struct("iII")
-"""Of the other end of a socket: process, user, group."""
+"""Of the peer: process, user, group."""
 
 
 class ExecRequests:
-    """The socket that requests come to."""
-
     def __init__(self, path: str) -> None:
         self.listener = _socket.socket(
             _socket.AF_UNIX, _socket.SOCK_STREAM | _socket.SOCK_NONBLOCK | _socket.SOCK_CLOEXEC
@@ -35,11 +34,11 @@ class ExecRequests:
         self.listener.listen(64)
 
     def accept(self) -> None:
-        """Start the helper that a request asks for."""
+        """Start the helper for a request."""
         try:
             # The documented accept is in `socket`, which is more than a shim may have in memory.
             descriptor = self.listener._accept()[0]  # type: ignore[attr-defined]
-        except OSError:  # It has gone again, or there are too many: the next round sees.
+        except OSError:  # It has gone, or there are too many: retried in the next round.
             return
         connection = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM, 0, descriptor)
         passed: list[int] = []
@@ -64,20 +63,20 @@ class ExecRequests:
 
 
 def _refuse(passed: list[int], why: str) -> None:
-    """Who asked hears it where the helper would have answered."""
+    """Report an error where the helper would have answered."""
     os.write(2, f"enter.sock: {why}\n".encode())
     if len(passed) == _DESCRIPTORS:
         try:
             os.write(passed[4], f"StartFailed\nthe container's shim can't start a program: {why}".encode())
-        except OSError:  # Nobody waits any more.
+        except OSError:  # The caller has gone.
             pass
 
 
 def _spawn(argv: list[str], passed: list[int]) -> None:
-    """With the descriptors as 0, 1, 2, and so on."""
+    """Start the helper with the descriptors as 0, 1, 2, and so on."""
     moved = [fcntl.fcntl(each, fcntl.F_DUPFD_CLOEXEC, _FREE) for each in passed]
     try:
-        # What we run ourselves, under our own name: it may be a copy, or have been replaced meanwhile.
+        # Our own program, under its name: it may be a copy, or have been replaced meanwhile.
         os.posix_spawn(
             "/proc/self/exe",
             [sys.executable, *argv[1:]],

@@ -1,20 +1,23 @@
-"""A container's view: a root of its own, in which little of the machine is shown, and the container's mounts in it.
+"""A container's view: a root of its own, in which little of the machine is shown, and the container's mounts
+in it.
 
     /            a tmpfs, filled as `rootfs` says; nothing else of the machine can be reached
-    /proc        of the container's own PID namespace, /sys read-only, both masked as the OCI runtime specification has it
+    /proc        of the container's own PID namespace, /sys read-only, both masked as in the OCI runtime spec
     /dev         its own, with the devices that programs expect; /dev/shm too
-    /data        a mount that was asked for; the machine has no such folder, and gets none
+    /data        a requested mount; the machine has no such directory, and gets none
 
-A *mirror* makes a mount point inside a folder of the machine: a tmpfs over the folder, with all that is in it bound into it. A folder with
-very many entries gets an overlay instead, where the kernel lets us. Mount points inside a mount that was asked for are made in
-what is mounted there, as container runtimes do; an image, which no container changes, gets a mirror.
+A *mirror* makes a mount point inside a directory of the machine: a tmpfs over it, with all that is in it
+bound into it. A directory with very many entries gets an overlay instead, where the kernel allows it. Mount
+points inside a requested mount are made in what is mounted there, as container runtimes do; an image, which
+no container changes, gets a mirror.
 
-**The machine's tree is let go before anything is done by a path that the container can change.** All that will be mounted is copied
-first, as trees that are mounted nowhere (`open_tree`); then the root is exchanged; then they are put in place. So a link that another
-container of the pod puts into a shared volume leads to something of this container, or nowhere.
+**The machine's tree is unmounted before anything is done by a path that the container can change.** All that
+will be mounted is first cloned, as detached trees (`open_tree`); then the root is pivoted; then they are
+attached. So a link that another container of the pod puts into a shared volume leads to something of this
+container, or nowhere.
 
-Everything is built by the one who may: under root with the machine's own ids, and only then does the program enter its user namespace.
-It has no rights over its mounts, its name, its processes' namespace.
+Under root everything is built with the machine's ids, and only then does the program enter its user
+namespace, without rights over its mounts, its hostname and its PID namespace.
 """
 
 from __future__ import annotations
@@ -25,6 +28,7 @@ import os
 import stat
 
 from pilothouse.supervise.shim import kernel
+from pilothouse.supervise.shim.launch_order import Fields
 from pilothouse.supervise.shim.mounts import (
     ancestors,
     kept_flags,
@@ -41,13 +45,13 @@ from pilothouse.supervise.shim.start_errors import HELP, ProgramStartError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from pilothouse.supervise.shim.launch_types import HomeShape, MountShape, ViewShape
+    from pilothouse.supervise.launch_spec import FilesystemView, Mount
 
 MANY = 256
-"""Entries from which on a folder gets an overlay rather than a mirror."""
+"""Entries from which on a directory gets an overlay rather than a mirror."""
 
 _MACHINE = "/.machine"
-"""Where the machine's own tree is while the root is exchanged."""
+"""The machine's tree while the root is pivoted."""
 
 OURS, MACHINES, IMAGE, VOLUME = "ours", "the machine's", "image", "volume"
 _NOTHING = -1
@@ -55,35 +59,39 @@ _TMPFS = kernel.MS_NOSUID | kernel.MS_NODEV
 
 
 def build(
-    view: ViewShape, folder: str, cgroups: list[str], user_namespace: int = -1, home: HomeShape | None = None
+    view: FilesystemView,
+    folder: str,
+    cgroups: tuple[str, ...],
+    user_namespace: int = -1,
+    home: tuple[str, int, int] | None = None,
 ) -> None:
-    """In the calling process, the first of its PID namespace, whose mount and UTS namespaces are still as the machine's.
+    """Build the view in the calling process, the first of its PID namespace, with its own mount and UTS
+    namespaces.
 
-    `folder` is the container's own. Mounts that are to be mapped are so by `user_namespace`. `home` is made unless it is there.
+    `folder` is the container's own. Mounts with `mapped` are id-mapped by `user_namespace`. `home` is created
+    if missing.
     """
     try:
-        _socket.sethostname(view["hostname"])
+        _socket.sethostname(view.hostname)
     except OSError as error:
-        raise ProgramStartError(
-            "ViewRefused", f"can't be named {view['hostname']}: {error.strerror}{_help(error)}"
-        ) from None
-    mounts = view["mounts"]
-    if not any(os.path.normpath(each["target"]) == "/dev/shm" for each in mounts):
-        mounts = [_SHM, *mounts]
-    tree = _Tree(read_only=view["read_only_root"])
+        why = f"can't be named {view.hostname}: {error.strerror}{_help(error)}"
+        raise ProgramStartError("ViewRefused", why) from None
+    mounts = view.mounts
+    if not any(os.path.normpath(each.target) == "/dev/shm" for each in mounts):
+        mounts = (_SHM, *mounts)
+    tree = _Tree(read_only=view.read_only_root)
     try:
         kernel.mount("none", "/", flags=kernel.MS_REC | kernel.MS_SLAVE)
-        hiding = _HiddenFolders(view["hidden"])
+        hiding = _HiddenFolders(view.hidden)
         sources = [_copy_source(each, user_namespace, hiding) for each in mounts]
-        tree.begin(folder, view["hostname"], view["machine"], cgroups)
-        if view["masked"]:
+        tree.begin(folder, view.hostname, view.machine, cgroups)
+        if view.masked:
             mask()
         if home is not None:
             tree.make_home(home)
     except OSError as error:
-        raise ProgramStartError(
-            "ViewRefused", f"can't make its view, at {error.filename}: {error.strerror}{_help(error)}"
-        ) from None
+        why = f"can't make its view, at {error.filename}: {error.strerror}{_help(error)}"
+        raise ProgramStartError("ViewRefused", why) from None
     tree.prepare(mounts, sources)
     for each, source in zip(mounts, sources, strict=True):
         tree.place(each, source)
@@ -91,17 +99,17 @@ def build(
     tree.finish()
 
 
-_SHM: MountShape = {
-    "source": "shm",
-    "target": "/dev/shm",
-    "part": "",
-    "foreign": False,
-    "kind": "tmpfs",
-    "read_only": False,
-    "size": None,
-    "is_file": False,
-    "mapped": False,
-}
+_SHM: Mount = Fields(
+    source="shm",
+    target="/dev/shm",
+    part="",
+    foreign=False,
+    kind="tmpfs",
+    read_only=False,
+    size=None,
+    is_file=False,
+    mapped=False,
+)
 
 
 def _help(error: OSError) -> str:
@@ -110,22 +118,21 @@ def _help(error: OSError) -> str:
     return f"; {HELP}" if error.errno in (errno.EPERM, errno.EACCES) else ""
 
 
-def _copy_source(mount: MountShape, user_namespace: int, hiding: _HiddenFolders) -> int:
-    """A copy of what will be mounted, as a tree that is mounted nowhere yet."""
-    if mount["kind"] == "tmpfs":
+def _copy_source(mount: Mount, user_namespace: int, hiding: _HiddenFolders) -> int:
+    """A clone of what will be mounted, as a detached tree."""
+    if mount.kind == "tmpfs":
         return _NOTHING
-    source = mount["source"]
-    mapped = mount["mapped"] and user_namespace >= 0
+    source = mount.source
+    mapped = mount.mapped and user_namespace >= 0
     held = -1
     try:
-        # Held, so that what is checked is what is mounted, whatever becomes of its path.
-        held = (
-            _open_part(source, mount["part"]) if mount["part"] else os.open(source, os.O_PATH | os.O_CLOEXEC)
-        )
+        # Held, so that what is checked is what is mounted, even if the path changes.
+        part = mount.part
+        held = _open_part(source, part) if part else os.open(source, os.O_PATH | os.O_CLOEXEC)
         source = f"/proc/self/fd/{held}"
         hiding.shown(os.readlink(source), mount)
         kind = os.stat(source).st_mode
-        flags = kernel.MOUNT_ATTR_NOSUID | (kernel.MOUNT_ATTR_RDONLY if mount["read_only"] else 0)
+        flags = kernel.MOUNT_ATTR_NOSUID | (kernel.MOUNT_ATTR_RDONLY if mount.read_only else 0)
         if not (stat.S_ISCHR(kind) or stat.S_ISBLK(kind)):
             flags |= kernel.MOUNT_ATTR_NODEV
         return kernel.clone_mount(source, flags, user_namespace=user_namespace if mapped else -1)
@@ -133,20 +140,20 @@ def _copy_source(mount: MountShape, user_namespace: int, hiding: _HiddenFolders)
         if mapped and error.errno in (errno.EINVAL, errno.EPERM):
             raise ProgramStartError(
                 "IdMapRefused",
-                f"{mount['target']}: the filesystem of {mount['source']}, or one that is mounted below it, can't be shown with other "
-                "owners (an id-mapped mount), which a container with ids of its own needs",
+                f"{mount.target}: the filesystem of {mount.source}, or one that is mounted below it, "
+                "can't be shown with other owners (an id-mapped mount), which a container with ids of its "
+                "own needs",
             ) from None
-        raise ProgramStartError(
-            "MountFailed",
-            f"{mount['target']}: its source {mount['source']}{'/' if mount['part'] else ''}{mount['part']}: {error.strerror}",
-        ) from None
+        where = f"{mount.source}{'/' if mount.part else ''}{mount.part}"
+        why = f"{mount.target}: its source {where}: {error.strerror}"
+        raise ProgramStartError("MountFailed", why) from None
     finally:
         if held >= 0:
             os.close(held)
 
 
 def _open_part(source: str, part: str) -> int:
-    """What is at a path in a folder, one name after the other, none of them a link. Raises OSError."""
+    """Open a path in a directory name by name, none of them a link. Raises OSError."""
     held = os.open(source, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     for name in part.split("/"):
         try:
@@ -161,7 +168,7 @@ def _open_part(source: str, part: str) -> int:
 
 
 def _make_folders(path: str) -> None:
-    """As `os.makedirs`, which calls itself for each folder above: a path may have a thousand."""
+    """As `os.makedirs`, without its recursion: a path may have a thousand names."""
     missing = []
     while not os.path.isdir(path):
         missing.append(path)
@@ -171,20 +178,18 @@ def _make_folders(path: str) -> None:
 
 
 class _HiddenFolders:
-    """Folders that must not be seen, wherever something above them is shown."""
+    """Directories that must not be seen, wherever something above them is shown."""
 
-    def __init__(self, hidden: list[str]) -> None:
+    def __init__(self, hidden: tuple[str, ...]) -> None:
         self._hidden = [os.path.realpath(path) for path in hidden]
         self._shown: list[tuple[str, str]] = []
 
-    def shown(self, source: str, mount: MountShape) -> None:
-        """A path of the machine will be seen at a mount's target. Raises ProgramStartError if a user has named what is hidden."""
-        if mount["foreign"] and any(source == path or source.startswith(path + "/") for path in self._hidden):
-            raise ProgramStartError(
-                "MountFailed",
-                f"{mount['target']}: {source} is a folder of the node itself, which no pod sees",
-            )
-        self._shown.append((source, mount["target"]))
+    def shown(self, source: str, mount: Mount) -> None:
+        """Note what a target will show. Raises ProgramStartError if a user named a hidden path."""
+        if mount.foreign and any(source == path or source.startswith(path + "/") for path in self._hidden):
+            why = f"{mount.target}: {source} is a folder of the node itself, which no pod sees"
+            raise ProgramStartError("MountFailed", why)
+        self._shown.append((source, mount.target))
 
     def cover(self, machines: list[str]) -> None:
         for source, target in [*((path, path) for path in machines), *self._shown]:
@@ -201,17 +206,17 @@ class _Tree:
     def __init__(self, *, read_only: bool) -> None:
         self._read_only = read_only
         self._regions = {"/": OURS}
-        """Whose a path, and all below it, is: one may be changed, another must not be touched."""
+        """The owner of a path and all below it: what may be changed, and what not."""
         self._closing: list[str] = []
         """Mounts of our own that become read-only in the end."""
 
     @property
     def shown(self) -> list[str]:
-        """Where something of the machine is shown."""
+        """The paths that show something of the machine."""
         return [path for path, whose in self._regions.items() if whose == MACHINES]
 
-    def begin(self, folder: str, hostname: str, machine: list[str], cgroups: list[str]) -> None:
-        """The root, made beside the machine's and then put in its place."""
+    def begin(self, folder: str, hostname: str, machine: tuple[str, ...], cgroups: tuple[str, ...]) -> None:
+        """Make the root beside the machine's, then pivot to it."""
         root, own = f"{folder}/root", f"{folder}/own"
         kernel.mount("tmpfs", root, "tmpfs", _TMPFS, "mode=755")
         self._regions.update(dict.fromkeys(make_root(root, own, hostname), MACHINES))
@@ -232,7 +237,7 @@ class _Tree:
             self._closing += ["/", *(f"/{name}" for name, _ in DISK if "/" not in name)]
 
     def _show(self, root: str, path: str) -> None:
-        """A file or folder of the machine at its own path, read-only, and the links that lead there."""
+        """Show a path of the machine read-only, and the links that lead there."""
         for way in links_and_ends(path):
             if self._whose(way) == MACHINES:
                 continue
@@ -248,52 +253,50 @@ class _Tree:
             kernel.attach_mount(kernel.clone_mount(way, READ_ONLY), root + way)
             self._regions[way] = MACHINES
 
-    def make_home(self, home: HomeShape) -> None:
-        """While there is no volume yet: what is made and given away is the container's own."""
-        path = home["path"]
+    def make_home(self, home: tuple[str, int, int]) -> None:
+        """Before there is any volume: what is created and given away is the container's own."""
+        path, uid, gid = home
         if self._whose(path) == OURS and not os.path.lexists(path):
             _make_folders(path)
-            os.chown(path, home["uid"], home["gid"], follow_symlinks=False)
+            os.chown(path, uid, gid, follow_symlinks=False)
 
-    def prepare(self, mounts: list[MountShape], sources: list[int]) -> None:
-        """Make what will be mounted on, before anything is: folders that are covered later would be so with mounts in them."""
+    def prepare(self, mounts: tuple[Mount, ...], sources: list[int]) -> None:
+        """Make mount points before anything is mounted: a mirror made later would cover mounts."""
         targets: list[str] = []
         for mount, source in zip(mounts, sources, strict=True):
-            target = os.path.realpath(mount["target"])
+            target = os.path.realpath(mount.target)
             if not any(target.startswith(other + "/") for other in targets):
                 try:
                     self._make_target(target, is_file=_is_file(source))
                 except OSError as error:
-                    raise ProgramStartError(
-                        "MountFailed", f"{mount['target']}: can't make a place for it: {error.strerror}"
-                    ) from None
+                    why = f"{mount.target}: can't make a place for it: {error.strerror}"
+                    raise ProgramStartError("MountFailed", why) from None
             targets.append(target)
 
-    def place(self, mount: MountShape, source: int) -> None:
-        """One of the mounts that were asked for."""
-        asked = mount["target"]
+    def place(self, mount: Mount, source: int) -> None:
+        """Attach a requested mount."""
+        asked = mount.target
         try:
             target = os.path.realpath(asked)
             if target == "/":
                 raise ProgramStartError("MountFailed", f"{asked}: it would hide everything else")
             self._make_target(target, is_file=_is_file(source))
             if source == _NOTHING:
-                options = "mode=755" if mount["read_only"] else "mode=1777"
-                if mount["size"] is not None:
-                    options += f",size={mount['size']}"
+                options = "mode=755" if mount.read_only else "mode=1777"
+                if mount.size is not None:
+                    options += f",size={mount.size}"
                 kernel.mount("tmpfs", target, "tmpfs", _TMPFS, options)
             else:
                 kernel.attach_mount(source, target)
-            if target in self._closing:  # What is there now is another mount.
+            if target in self._closing:  # It is covered by this mount.
                 self._closing.remove(target)
-            if mount["read_only"] and source == _NOTHING:
-                self._closing.append(target)  # Once all is there that goes into it.
+            if mount.read_only and source == _NOTHING:
+                self._closing.append(target)  # Once everything is mounted in it.
             self._regions[target] = IMAGE if _is_image(mount) else VOLUME
         except OSError as error:
-            what = "a tmpfs" if source == _NOTHING else mount["source"]
-            raise ProgramStartError(
-                "MountFailed", f"{asked}: can't mount {what} there: {error.strerror}"
-            ) from None
+            what = "a tmpfs" if source == _NOTHING else mount.source
+            why = f"{asked}: can't mount {what} there: {error.strerror}"
+            raise ProgramStartError("MountFailed", why) from None
 
     def finish(self) -> None:
         for path in self._closing:
@@ -302,17 +305,16 @@ class _Tree:
                 kernel.mount("none", path, flags=flags | kept_flags(path))
 
     def _is_covered(self, path: str) -> bool:
-        """Whether a mount that was asked for lies over it, as one on /tmp does over all that is in /tmp."""
+        """Whether a requested mount covers it, as one on /tmp covers all in /tmp."""
         return any(self._regions.get(above) in (IMAGE, VOLUME) for above in ancestors(path))
 
     def _make_target(self, target: str, *, is_file: bool) -> None:
-        """See to it that there is something to mount on."""
+        """Make a mount point."""
         if os.path.lexists(target):
             if os.path.isdir(target) == is_file:
-                raise ProgramStartError(
-                    "MountFailed",
-                    f"{target}: a {'file' if is_file else 'folder'} can't be mounted over a {'folder' if is_file else 'file'}",
-                )
+                kind, other = ("file", "folder") if is_file else ("folder", "file")
+                why = f"{target}: a {kind} can't be mounted over a {other}"
+                raise ProgramStartError("MountFailed", why)
             return
         ancestor = os.path.dirname(target)
         while not os.path.isdir(ancestor):
@@ -331,7 +333,7 @@ class _Tree:
         return self._regions[path]
 
     def _cover(self, path: str) -> None:
-        """Make a folder of the machine ours to change, in this view alone."""
+        """Make a directory of the machine changeable, in this view alone."""
         machine = os.open(path, os.O_PATH | os.O_CLOEXEC)
         try:
             below = mounts_below(path)
@@ -349,7 +351,7 @@ class _Tree:
             self._closing.append(path)
 
     def _bind_mounts(self, machine: int, path: str, points: list[str]) -> None:
-        """What is mounted in a folder that an overlay was laid over, which does not have it."""
+        """Bind what is mounted in a directory below an overlay, which does not include it."""
         done = "/"
         for point in sorted(points, key=lambda each: each.split("/")):
             if point == path or point.startswith(done + "/"):
@@ -360,7 +362,7 @@ class _Tree:
             done = point
 
     def _bind_all(self, machine: int, into: str) -> None:
-        """Every entry of the machine's folder, which is shown read-only, bound into ours."""
+        """Bind every entry of the machine's directory, read-only, into ours."""
         held = f"/proc/self/fd/{machine}"
         for entry in os.listdir(held):
             source, target = f"{held}/{entry}", f"{into}/{entry}"
@@ -374,14 +376,14 @@ class _Tree:
                 else:
                     os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC))
                 kernel.attach_mount(kernel.clone_mount(source, READ_ONLY), target)
-            except FileNotFoundError:  # It has gone meanwhile.
+            except FileNotFoundError:  # Removed meanwhile.
                 continue
             self._regions.setdefault(target, MACHINES)
 
 
-def _is_image(mount: MountShape) -> bool:
-    """Files of the node itself that nobody writes: all that is a pod's has its owners mapped, or was named by somebody."""
-    return mount["kind"] == "bind" and mount["read_only"] and not mount["mapped"] and not mount["foreign"]
+def _is_image(mount: Mount) -> bool:
+    """Files of the node itself, which are never written: a pod's own are id-mapped, or named by a user."""
+    return mount.kind == "bind" and mount.read_only and not mount.mapped and not mount.foreign
 
 
 def _is_file(source: int) -> bool:

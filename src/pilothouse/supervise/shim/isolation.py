@@ -1,7 +1,7 @@
-"""Keeps the interpreter from reading a container's files while it is inside the container and before it execs.
+"""Keeps the interpreter from reading a container's files between entering its mount namespace and `exec`.
 
-Between entering a container's mount namespace and `exec`, this process has rights that the program must not have. A module
-that it imports then, a codec that it looks up, or a source line that it quotes in a traceback would be the container's own.
+In between, this process has rights that the program must not have. A module that it imports, a codec that it
+looks up, or a source line that it quotes in a traceback would be the container's own.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import sys
 
 
 def isolate_interpreter() -> None:
-    """Import nothing more, quote no source, and end at once on an exception that nothing catches."""
+    """Import nothing more, quote no source, and exit at once on an uncaught exception."""
     sys.path.clear()
     sys.path_hooks.clear()
     sys.meta_path.clear()

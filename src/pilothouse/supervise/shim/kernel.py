@@ -48,7 +48,7 @@ _SECCOMP_MODE_FILTER = 2
 _LANDLOCK_CREATE_RULESET_VERSION = 0x1
 _LANDLOCK_SCOPE_ABSTRACT_UNIX_SOCKET = 0x1
 _LANDLOCK_WITH_SCOPES = 6
-"""The first version of Landlock's interface that has scopes: Linux 6.12."""
+"""The first Landlock ABI with scopes: Linux 6.12."""
 _KEYCTL_JOIN_SESSION_KEYRING = 1
 
 _OPEN_TREE, _MOVE_MOUNT, _MOUNT_SETATTR = 428, 429, 442
@@ -83,21 +83,17 @@ def prctl(option: int, value: int = 0, third: int = 0) -> None:
 
 
 def mount(source: str, target: str, kind: str = "", flags: int = 0, options: str = "") -> None:
-    _checked(
-        _libc.mount(
-            os.fsencode(source), os.fsencode(target), kind.encode(), flags, os.fsencode(options) or None
-        ),
-        target,
-    )
+    names = os.fsencode(source), os.fsencode(target), kind.encode()
+    _checked(_libc.mount(*names, flags, os.fsencode(options) or None), target)
 
 
 def unmount(target: str) -> None:
-    """At once for everyone who looks; for good when the last user is done."""
+    """Detach: at once for lookups, finally when the last user is done."""
     _checked(_libc.umount2(os.fsencode(target), MNT_DETACH), target)
 
 
 def clone_mount(source: str, flags: int, *, user_namespace: int = -1, recursive: bool = True) -> int:
-    """A copy of a part of the tree that is mounted nowhere yet, by its descriptor. With a user namespace, owners are mapped as there.
+    """Clone a part of the tree, detached; returns its descriptor. With a user namespace it is id-mapped.
 
     Raises OSError; EINVAL or EPERM with a user namespace mean that a filesystem in it can't be mapped.
     """
@@ -135,20 +131,20 @@ def attach_mount(tree: int, target: str) -> None:
 
 
 def make_read_only(target: str) -> None:
-    """A mount and all below it."""
+    """Make a mount and all below it read-only."""
     _set_attributes(_AT_FDCWD, target, _AT_RECURSIVE, MOUNT_ATTR_RDONLY)
 
 
 def create_files_as(uid: int, gid: int) -> None:
-    """Files that this process makes belong to these from here on; what it may do stays as it is."""
+    """Files that this process creates belong to these from here on; its rights stay."""
     _libc.setfsgid(ctypes.c_uint(gid))
     _libc.setfsuid(ctypes.c_uint(uid))
-    # A change away from root takes the rights over files out of the effective set, not out of the permitted one.
+    # Leaving root clears the rights over files from the effective set, not from the permitted one.
     raise_capabilities()
 
 
 def _set_attributes(folder: int, path: str, lookup: int, flags: int, user_namespace: int = 0) -> None:
-    # Nothing that is mounted on the machine later appears in it.
+    # Private: later mounts of the machine don't appear in it.
     attributes = (ctypes.c_uint64 * 4)(flags, 0, _MS_PRIVATE, user_namespace)
     _called(
         _MOUNT_SETATTR,
@@ -169,7 +165,7 @@ def pivot_root(new: str, old: str) -> None:
 
 
 def scope_abstract_sockets() -> bool:
-    """From here on only abstract sockets of this process and its descendants can be reached; False if the kernel can't."""
+    """Allow only abstract sockets of this process and its descendants; False if the kernel can't."""
     version = _libc.syscall(
         ctypes.c_long(_LANDLOCK_CREATE_RULESET),
         None,
@@ -193,7 +189,7 @@ def scope_abstract_sockets() -> bool:
 
 
 def join_session_keyring() -> None:
-    """Leave the machine's keys behind: a new, empty session keyring. Does nothing where the kernel has no keys."""
+    """Join a new, empty session keyring, without the machine's keys, if the kernel has keys."""
     number = _KEYCTL.get(os.uname().machine)
     if number is not None:
         _libc.syscall(ctypes.c_long(number), ctypes.c_int(_KEYCTL_JOIN_SESSION_KEYRING), None)
@@ -204,17 +200,10 @@ class _FilterProgram(ctypes.Structure):
 
 
 def filter_system_calls(program: bytes) -> None:
-    """Have the kernel ask a BPF program about every further system call."""
+    """Install a seccomp filter: a BPF program."""
     filters = _FilterProgram(len(program) // 8, program)
-    _checked(
-        _libc.prctl(
-            PR_SET_SECCOMP,
-            _SECCOMP_MODE_FILTER,
-            ctypes.cast(ctypes.byref(filters), ctypes.c_void_p).value or 0,
-            0,
-            0,
-        )
-    )
+    pointer = ctypes.cast(ctypes.byref(filters), ctypes.c_void_p).value or 0
+    _checked(_libc.prctl(PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, pointer, 0, 0))
 
 
 def _called(number: int, *arguments: object, subject: str = "") -> int:
@@ -224,14 +213,14 @@ def _called(number: int, *arguments: object, subject: str = "") -> int:
 
 
 def raise_capabilities() -> None:
-    """Make all effective that are permitted."""
+    """Make all permitted capabilities effective."""
     with open("/proc/self/status") as status:
         permitted = next(int(line.split()[1], 16) for line in status if line.startswith("CapPrm"))
     set_capabilities(permitted)
 
 
 def set_capabilities(kept: int) -> None:
-    """Effective and permitted; none is inheritable, which would only ever matter to a file with capabilities."""
+    """Set the effective and permitted capabilities. Inheritable ones only matter to files."""
     header = (ctypes.c_uint32 * 2)(_CAPABILITIES_V3, 0)
     low, high = kept & 0xFFFFFFFF, kept >> 32
     data = (ctypes.c_uint32 * 6)(low, low, 0, high, high, 0)

@@ -3,9 +3,9 @@
     2026-11-15T10:00:00.123456789Z stdout F a whole line
     2026-11-15T10:00:00.123456789Z stderr P a part of a line that is too long, or not complete yet
 
-The program must never wait for a disk. Its output goes into a queue, from which a thread writes the files. A program faster
-than the disk is slowed down to its pace; but when the disk takes nothing for a second, or is full, output is dropped, and a line in
-the log says how much. Lines are never split between files.
+The program must never wait for a disk: its output is queued, and a thread writes the files. A program faster
+than the disk is slowed down; but when the disk takes nothing for a second, or is full, output is dropped, and
+a line in the log says how much. Lines are never split between files.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ LONGEST = 16 * 1024
 """A line without end is passed on in parts of about this many bytes."""
 QUEUED = 1024 * 1024
 RATE = 16 * 1024 * 1024
-"""Bytes of records a second that a program may go on writing. The work is ours, and no limit of the container's counts it."""
+"""Sustained bytes of records a second: the work is the shim's, which no limit of the container counts."""
 BURST = 64 * 1024 * 1024
 LEAST_COST = 16 * 1024
-"""As how many bytes each reading counts: one byte at a time would cost us far more than who writes it."""
+"""Bytes that each read counts as at least: reading single bytes costs more than writing them."""
 PATIENCE = 1.0
-"""Seconds without any progress after which the disk counts as stuck."""
+"""Seconds without progress after which the disk counts as stuck."""
 
 
 class LineSplitter:
-    """Bytes of one stream made into records. No I/O."""
+    """Splits the bytes of one stream into records. No I/O."""
 
     def __init__(self, stream: str) -> None:
         self._whole = f" {stream} F ".encode()
@@ -37,7 +37,7 @@ class LineSplitter:
         self._rest = b""
 
     def feed(self, data: bytes, moment: bytes) -> bytes:
-        """The records that are complete with `data`; `moment` is the time as text."""
+        """The records that `data` completes; `moment` is the time as text."""
         prefix = moment + self._whole
         head, newline, tail = data.rpartition(b"\n")
         done = b""
@@ -52,13 +52,13 @@ class LineSplitter:
         return done
 
     def end(self, moment: bytes) -> bytes:
-        """What was left without a newline."""
+        """The rest without a newline."""
         rest, self._rest = self._rest, b""
         return moment + self._whole + rest + b"\n" if rest else b""
 
 
 class Timestamps:
-    """The time as text with nine digits; the seconds are spelled out once each."""
+    """The time as text with nine digits; seconds are formatted once."""
 
     def __init__(self) -> None:
         self._second = -1
@@ -73,7 +73,7 @@ class Timestamps:
 
 
 class LogRateLimit:
-    """How much output may still be taken now; it grows again with time. No I/O."""
+    """How much output may be read now; it grows with time. No I/O."""
 
     def __init__(self, now: float) -> None:
         self._left = float(BURST)
@@ -85,7 +85,7 @@ class LogRateLimit:
         return self._left <= 0
 
     def spend(self, records: int) -> None:
-        """One reading, and the bytes of records that came of it."""
+        """Count one read, and the bytes of its records."""
         self._left -= max(records, LEAST_COST)
 
 
@@ -111,7 +111,7 @@ class LogFiles:
             self._max_bytes = sys.maxsize  # A device or pipe: never to be renamed.
 
     def write(self, records: bytes) -> tuple[bytes, str]:
-        """Whole records; those for which there was no room, and why. What is in the file is whole in any case."""
+        """Write whole records; returns those that were not written, and why."""
         try:
             if self._descriptor < 0:
                 self.open()
@@ -129,7 +129,7 @@ class LogFiles:
         return b"", ""
 
     def _append(self, records: bytes) -> tuple[int, str]:
-        """How many bytes of them, and why not all."""
+        """The number of bytes written, and why not all."""
         written, why = 0, ""
         try:
             while written < len(records):
@@ -143,7 +143,7 @@ class LogFiles:
         return written, why
 
     def _fitting(self, records: bytes) -> bytes:
-        """Those that still go into this file; an empty one takes at least one."""
+        """The records that fit into this file; an empty one takes at least one."""
         room = self._max_bytes - self._size
         if len(records) <= room:
             return records
@@ -169,7 +169,7 @@ class LogFiles:
 
 
 class LogWriter:
-    """A queue before files, emptied by a thread of its own. `accept` never blocks."""
+    """A queue before files, emptied by a thread. `accept` never blocks."""
 
     def __init__(self, files: LogFiles, moments: Timestamps) -> None:
         self._files = files
@@ -183,12 +183,12 @@ class LogWriter:
         self._dropped = 0
 
     def begin(self) -> None:
-        """No fork may come after this."""
+        """Start the thread. No fork may follow."""
         _thread.start_new_thread(self._drain, ())
 
     @property
     def full(self) -> bool:
-        """Whether to leave the output where it is for now; not for long if the disk takes nothing."""
+        """Whether to leave the output unread for now; not for long if the disk is stuck."""
         return self._queued >= QUEUED and self.stalled < PATIENCE
 
     @property
@@ -197,7 +197,7 @@ class LogWriter:
 
     @property
     def stalled(self) -> float:
-        """For how many seconds the disk has taken nothing, though there was something to take."""
+        """Seconds for which the disk has taken nothing, though something is queued."""
         return time.monotonic() - max(self._progress, self._files.moved) if self._queued else 0.0
 
     def accept(self, records: bytes) -> None:
@@ -218,14 +218,14 @@ class LogWriter:
             self._work.release()
 
     def finish(self) -> None:
-        """Nothing more comes: tell what is missing at the end, if there is room for that by now."""
+        """Report what was dropped at the end, if there is room."""
         if self._dropped:
             notice = self._notice(self._dropped, "the disk took nothing for too long")
             self._dropped = 0
             self.accept(notice)
 
     def _drain(self) -> None:
-        """In a thread of its own. What could not be written is told before what can be written next."""
+        """Runs in the thread. Reports what could not be written before the next records."""
         unwritten, why = 0, ""
         while True:
             self._work.acquire()

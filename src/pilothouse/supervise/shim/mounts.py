@@ -12,24 +12,28 @@ DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 
 # fmt: off
 _MASKED = (
-    "/proc/asound", "/proc/acpi", "/proc/interrupts", "/proc/kcore", "/proc/keys", "/proc/latency_stats", "/proc/sched_debug",
-    "/proc/scsi", "/proc/timer_list", "/proc/timer_stats", "/sys/devices/virtual/powercap", "/sys/firmware", "/sys/kernel/debug",
-    "/sys/kernel/security", "/sys/kernel/tracing",
+    "/proc/asound", "/proc/acpi", "/proc/interrupts", "/proc/kcore", "/proc/keys", "/proc/latency_stats",
+    "/proc/sched_debug", "/proc/scsi", "/proc/timer_list", "/proc/timer_stats",
+    "/sys/devices/virtual/powercap", "/sys/firmware", "/sys/kernel/debug", "/sys/kernel/security",
+    "/sys/kernel/tracing",
 )
 _READ_ONLY = ("/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger")
 # fmt: on
 
 TERMINALS = 64
-"""How many a container can have: the machine has some 3,000 for all, and one program could take them."""
+"""The limit for a container: the machine has some 3,000 for all."""
 
 _COVERS = "/.covers"
 _QUIET = kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC
+_RDONLY_QUIET = (
+    kernel.MOUNT_ATTR_RDONLY | kernel.MOUNT_ATTR_NOSUID | kernel.MOUNT_ATTR_NODEV | kernel.MOUNT_ATTR_NOEXEC
+)
 
 
 def make_devices(folder: str) -> None:
-    """The devices that every program may expect, and no others; terminals and message queues of its own.
+    """Make the devices that programs expect, and no others, with terminals and message queues of its own.
 
-    A device is bound read-only: it can be written to as ever, but not changed or removed for the whole machine.
+    A device is bound read-only: it can be written to, but not changed or removed.
     """
     os.mkdir(folder)
     kernel.mount("tmpfs", folder, "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, "mode=755,size=64m")
@@ -48,7 +52,7 @@ def make_devices(folder: str) -> None:
 
 
 def _mount_if_known(kind: str, target: str, options: str) -> None:
-    """Kernels can be built without these; the folder is empty then."""
+    """Kernels can be built without these; then the directory stays empty."""
     try:
         kernel.mount(kind, target, kind, kernel.MS_NOSUID | kernel.MS_NOEXEC, options)
     except OSError as error:
@@ -57,28 +61,22 @@ def _mount_if_known(kind: str, target: str, options: str) -> None:
 
 
 def mount_proc(target: str) -> None:
-    """Of our own PID namespace. Raises OSError where something above us does not let us."""
+    """Mount /proc of our PID namespace. Raises OSError where an outer container forbids it."""
     kernel.mount("proc", target, "proc", _QUIET)
 
 
-def mount_sys(target: str, cgroups: list[str]) -> None:
-    """The machine's, read-only; of its cgroups only those that the container is in, where their trees are mounted."""
-    flags = (
-        kernel.MOUNT_ATTR_RDONLY
-        | kernel.MOUNT_ATTR_NOSUID
-        | kernel.MOUNT_ATTR_NODEV
-        | kernel.MOUNT_ATTR_NOEXEC
-    )
+def mount_sys(target: str, cgroups: tuple[str, ...]) -> None:
+    """Mount the machine's /sys read-only, with only the container's own cgroups."""
     trees = cgroup_trees()
     groups = [
-        (tree, kernel.clone_mount(folder, flags, recursive=False))
+        (tree, kernel.clone_mount(folder, _RDONLY_QUIET, recursive=False))
         for folder in cgroups
         if (tree := _tree_of(folder, trees))
     ]
     try:
-        system = kernel.clone_mount("/sys", flags, recursive=False)
-    except OSError:  # In a user namespace what is mounted below can't be left out, only covered.
-        system = kernel.clone_mount("/sys", flags)
+        system = kernel.clone_mount("/sys", _RDONLY_QUIET, recursive=False)
+    except OSError:  # In a user namespace, mounts below can't be left out, only covered.
+        system = kernel.clone_mount("/sys", _RDONLY_QUIET)
     kernel.attach_mount(system, target)
     place = f"{target}/fs/cgroup"
     if not os.path.isdir(place):
@@ -96,7 +94,7 @@ def mount_sys(target: str, cgroups: list[str]) -> None:
 
 
 def cgroup_trees() -> list[str]:
-    """Where the machine's cgroups are mounted, below /sys/fs/cgroup."""
+    """The cgroup mounts of the machine, below /sys/fs/cgroup."""
     found = []
     with open("/proc/self/mountinfo", "rb") as file:
         for line in file:
@@ -107,37 +105,30 @@ def cgroup_trees() -> list[str]:
 
 
 def _tree_of(folder: str, trees: list[str]) -> str:
-    """The tree that a cgroup is in; empty if it is in none that is mounted at its usual place."""
+    """The tree of a cgroup; empty if it is not mounted at its usual place."""
     above = [tree for tree in trees if folder.startswith(tree + "/")]
     return max(above, key=len, default="")
 
 
 def mask() -> None:
-    """Cover what speaks of the whole machine, in the root that we have by now."""
+    """Mask what is about the whole machine, in the current root."""
     for path in _MASKED:
         try:
             if os.path.isdir(path):
                 kernel.mount("tmpfs", path, "tmpfs", _QUIET | kernel.MS_RDONLY, "size=0,mode=555")
             elif os.path.exists(path):
-                kernel.attach_mount(
-                    kernel.clone_mount("/dev/null", kernel.MOUNT_ATTR_RDONLY, recursive=False), path
-                )
+                null = kernel.clone_mount("/dev/null", kernel.MOUNT_ATTR_RDONLY, recursive=False)
+                kernel.attach_mount(null, path)
         except FileNotFoundError:
             continue
     for path in _READ_ONLY:
         if os.path.exists(path):
-            flags = (
-                kernel.MOUNT_ATTR_RDONLY
-                | kernel.MOUNT_ATTR_NOSUID
-                | kernel.MOUNT_ATTR_NODEV
-                | kernel.MOUNT_ATTR_NOEXEC
-            )
-            kernel.attach_mount(kernel.clone_mount(path, flags), path)
+            kernel.attach_mount(kernel.clone_mount(path, _RDONLY_QUIET), path)
 
 
 def overlay(path: str) -> bool:
-    """Lay an empty writable layer over a folder; False if the kernel won't."""
-    if "," in path or ":" in path or "\\" in path:  # They mean something in mount options.
+    """Mount an overlay with an empty writable layer over a directory; False if the kernel refuses."""
+    if "," in path or ":" in path or "\\" in path:  # Special in mount options.
         return False
     os.mkdir(_COVERS, 0o700)
     kernel.mount("tmpfs", _COVERS, "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV)
@@ -148,9 +139,8 @@ def overlay(path: str) -> bool:
         options = f"lowerdir={path},upperdir={_COVERS}/upper,workdir={_COVERS}/work"
         for more in ("", ",userxattr"):
             try:
-                kernel.mount(
-                    "overlay", path, "overlay", kernel.MS_NOSUID | kernel.MS_NODEV, options=options + more
-                )
+                flags = kernel.MS_NOSUID | kernel.MS_NODEV
+                kernel.mount("overlay", path, "overlay", flags, options=options + more)
             except OSError:
                 continue
             return True
@@ -182,7 +172,7 @@ def mounts_below(path: str) -> list[str]:
 
 
 def _plain(point: bytes) -> str:
-    """A mount point without the octal escapes in which the kernel writes blanks and the like."""
+    """A mount point without the kernel's octal escapes."""
     for escape, plain in ((b"\\040", b" "), (b"\\011", b"\t"), (b"\\012", b"\n"), (b"\\134", b"\\")):
         point = point.replace(escape, plain)
     return os.fsdecode(point)

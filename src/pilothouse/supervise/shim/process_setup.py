@@ -1,6 +1,7 @@
 """The last steps before exec: cgroups, user, capabilities, seccomp filter, signals.
 
-Runs in the child, between fork and exec, and in processes that enter a container. Every failure is a ProgramStartError.
+Runs in the child, between fork and exec, and in processes that enter a container. Every failure is a
+ProgramStartError.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from pilothouse.supervise.shim.start_errors import ProgramStartError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from pilothouse.supervise.shim.launch_types import UserShape
+    from pilothouse.supervise.launch_spec import ProcessUser
 
 # fmt: off
 CAPABILITIES = (
@@ -34,24 +35,23 @@ _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 def die_with_parent() -> None:
-    """A change of user forgets this: say it again after one."""
+    """Must be repeated after a change of user, which resets it."""
     kernel.prctl(kernel.PR_SET_PDEATHSIG, _signal.SIGKILL)
 
 
-def join(cgroups: list[str]) -> None:
-    """Be in these from here on, so that everything is counted and limited from the first instruction."""
+def join(cgroups: tuple[str, ...]) -> None:
+    """Join these cgroups, so that everything is counted and limited from the first instruction."""
     for folder in cgroups:
         try:
             with open(f"{folder}/cgroup.procs", "w") as file:
                 file.write("0")
         except OSError as error:
-            raise ProgramStartError(
-                "CgroupRefused", f"can't enter the cgroup {folder}: {error.strerror}"
-            ) from None
+            why = f"can't enter the cgroup {folder}: {error.strerror}"
+            raise ProgramStartError("CgroupRefused", why) from None
 
 
 def set_oom_score(value: int | None) -> None:
-    """How readily the kernel kills it when memory runs out. Below our own only with privileges: then it stays ours."""
+    """Set the OOM score. Without privileges it can't be below our own, and then stays."""
     if value is not None:
         try:
             with open("/proc/self/oom_score_adj", "w") as file:
@@ -66,22 +66,20 @@ def take_stdio(stdin: int, stdout: int, stderr: int) -> None:
         os.dup2(descriptor, number)
 
 
-def give_stdio(user: UserShape | None, first: int) -> None:
-    """Make the pipes `user`'s, who could not open `/dev/stdout` else. Its ids begin at the machine's `first`; only root can do so."""
+def give_stdio(user: ProcessUser | None, first: int) -> None:
+    """Make the pipes `user`'s, for `/dev/stdout`. `first`: the machine's id of its 0. Needs root."""
     if user is None or os.geteuid() != 0:
         return
     for number in range(3):
         if stat.S_ISFIFO(os.fstat(number).st_mode):
-            os.fchown(number, first + user["uid"], first + user["gid"])
+            os.fchown(number, first + user.uid, first + user.gid)
 
 
 def become_user(
-    user: UserShape | None, capabilities: list[str] | None, *, mapped: bool, seccomp: bytes = b""
+    user: ProcessUser | None, capabilities: tuple[str, ...] | None, *, mapped: bool, seccomp: bytes = b""
 ) -> None:
-    """`mapped`: we are in a user namespace that knows one user only, and are that one already.
-
-    `seccomp` is what may be set only while we have capabilities: for a program that may gain privileges.
-    """
+    """`mapped`: we are in a user namespace that maps one user, and are that one already. `seccomp`: a filter
+    that must be set while we have capabilities, for a program that may gain privileges."""
     kept = _mask(capabilities)
     if kept is not None:
         kernel.prctl(kernel.PR_CAP_AMBIENT, kernel.PR_CAP_AMBIENT_CLEAR_ALL)
@@ -91,17 +89,15 @@ def become_user(
     if seccomp:
         kernel.filter_system_calls(seccomp)
     if user is not None and not mapped:
-        uid, gid, groups = user["uid"], user["gid"], user["groups"]
+        uid, gid, groups = user.uid, user.gid, user.groups
         if (uid, gid) != (os.getuid(), os.getgid()) or set(groups) - set(os.getgroups()) or os.getuid() == 0:
             try:
                 os.setgroups(list(groups))
                 os.setresgid(gid, gid, gid)
                 os.setresuid(uid, uid, uid)
             except OSError as error:
-                raise ProgramStartError(
-                    "UserRefused",
-                    f"can't run as user {uid}, group {gid}: {error.strerror}; {_user_help(error)}",
-                ) from None
+                why = f"can't run as user {uid}, group {gid}: {error.strerror}; {_user_help(error)}"
+                raise ProgramStartError("UserRefused", why) from None
     if kept is not None and os.getuid() == 0:
         _limit(kept)
 
@@ -113,24 +109,28 @@ def _user_help(error: OSError) -> str:
 
 
 def limit_open_files(count: int) -> None:
-    """How many files may be open unless more are asked for; no more than may be at all."""
+    """Set the soft limit of open files, at most to the hard limit."""
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     soft = count if hard == resource.RLIM_INFINITY else min(count, hard)
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def become(
-    argv: list[str], env: dict[str, str], cwd: str, umask: int, no_new_privileges: bool, seccomp: bytes = b""
+    argv: tuple[str, ...],
+    env: dict[str, str],
+    cwd: str,
+    umask: int,
+    no_new_privileges: bool,
+    seccomp: bytes = b"",
 ) -> None:
-    """Does not return. `seccomp` goes with `no_new_privileges`; it judges what we do from then on, so it comes last."""
+    """Does not return. `seccomp` goes with `no_new_privileges`, and filters our own calls too."""
     if not argv:
         raise ProgramStartError("ProgramNotFound", "no program is named")
     try:
         os.chdir(cwd)
     except OSError as error:
-        raise ProgramStartError(
-            "WorkingDirectoryRefused", f"working directory {cwd}: {error.strerror}"
-        ) from None
+        why = f"working directory {cwd}: {error.strerror}"
+        raise ProgramStartError("WorkingDirectoryRefused", why) from None
     os.umask(umask)
     for number in range(1, _signal.NSIG):
         if number not in (_signal.SIGKILL, _signal.SIGSTOP) and _signal.getsignal(number) is not None:
@@ -147,29 +147,28 @@ def become(
         except (FileNotFoundError, NotADirectoryError):
             continue
         except OSError as error:
-            # As a shell does: a file that can't be run does not hide one further along the path that can.
+            # As in a shell: a file that can't be run does not hide one further along the path.
             failed = error
-    raise _told(failed, argv[0], env.get("PATH", _PATH))
+    raise _exec_error(failed, argv[0], env.get("PATH", _PATH))
 
 
 def _candidates(program: str, path: str) -> list[str]:
     return [program] if "/" in program else [f"{folder or '.'}/{program}" for folder in path.split(":")]
 
 
-def _told(failed: OSError | None, program: str, path: str) -> ProgramStartError:
+def _exec_error(failed: OSError | None, program: str, path: str) -> ProgramStartError:
     if failed is None:
         where = "" if "/" in program else f" in {path}"
         return ProgramStartError("ProgramNotFound", f"{program}: there is no such program{where}")
     if failed.errno == errno.E2BIG:
-        return ProgramStartError(
-            "TooBig", f"{program}: arguments and environment are larger than the kernel takes"
-        )
+        why = f"{program}: arguments and environment are larger than the kernel takes"
+        return ProgramStartError("TooBig", why)
     if failed.errno in (errno.EACCES, errno.ENOEXEC, errno.EPERM):
         return ProgramStartError("NotExecutable", f"{program} can't be executed: {failed.strerror}")
     return ProgramStartError("StartFailed", f"{program}: {failed.strerror}")
 
 
-def _mask(capabilities: list[str] | None) -> int | None:
+def _mask(capabilities: tuple[str, ...] | None) -> int | None:
     if capabilities is None:
         return None
     mask = 0
@@ -185,7 +184,7 @@ def _drop(number: int) -> None:
     try:
         kernel.prctl(kernel.PR_CAPBSET_DROP, number)
     except OSError as error:
-        # EINVAL: an older kernel, which does not know it. EPERM: we are nobody, and have none to pass on.
+        # EINVAL: unknown to an older kernel. EPERM: we are not root, and have none to pass on.
         if error.errno not in (errno.EINVAL, errno.EPERM):
             raise
 

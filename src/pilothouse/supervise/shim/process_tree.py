@@ -1,4 +1,4 @@
-"""The descendants of a process, and the members of its session. A snapshot: processes come and go meanwhile."""
+"""The descendants of a process, and the members of its session, at one moment."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ import os
 
 
 def children(pid: int) -> list[int]:
-    """Dead ones that haven't been buried too."""
+    """The children of a process, including zombies."""
     try:
         found: list[int] = []
         for thread in os.listdir(f"/proc/{pid}/task"):
             with open(f"/proc/{pid}/task/{thread}/children") as file:
                 found += [int(each) for each in file.read().split()]
         return found
-    except OSError:  # It ended meanwhile.
+    except OSError:  # It has ended.
         return []
 
 
 def kill_below(pid: int) -> None:
-    """All that descends from a process, but not itself."""
+    """Kill all descendants of a process, but not itself."""
     for child in children(pid):
         below = children(child)
         _kill(child)
@@ -29,10 +29,10 @@ def kill_below(pid: int) -> None:
 
 
 def kill_session(leader: int, ticks: int) -> None:
-    """Whoever is in the session that a process began at that moment, and is left.
+    """Kill what is left of the session that a process began at that time.
 
-    While one of them lives the session's number is given to no other process; if there is one with it that began at another
-    moment, then that one has made a session of its own, and none of ours is left.
+    While a member lives, the session's number is not reused as a pid. So if a process with it began at
+    another time, it has a session of its own, and none of ours is left.
     """
     members = []
     for entry in os.listdir("/proc"):

@@ -19,49 +19,49 @@ from pilothouse.supervise.shim.terminal import receive_terminal, terminal_channe
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from pilothouse.supervise.shim.launch_types import LaunchShape
+    from pilothouse.supervise.launch_spec import LaunchSpec
 
 DRAIN_SECONDS = 2.0
-"""How long output may still come once all processes are gone: someone outside has been handed a descriptor."""
+"""Seconds for output after all processes have ended: another process may hold a descriptor."""
 FLUSH_SECONDS = 5.0
-"""How long a disk that takes nothing may hold up the exit record."""
+"""Seconds for which a stuck disk may delay the exit record."""
 FAREWELL_SECONDS = 30.0
-"""How long those attached have to take what they haven't read yet, if they read at all."""
+"""Seconds for attached clients to read the rest, if they read at all."""
 SOCKETS = ("attach.sock", "enter.sock")
 TICK_MS = 100
 HELD_UP_MS = 5
-"""How soon to look again whether the log or those attached have caught up, which no descriptor tells."""
+"""Milliseconds between checks whether the log or clients have caught up, which no descriptor reports."""
 
 
 class MonitoredProgram:
-    """The ends of its standard streams, and its process once there is one."""
+    """The ends of its standard streams, and its process once it runs."""
 
-    def __init__(self, launch: LaunchShape, files: LogFiles) -> None:
+    def __init__(self, launch: LaunchSpec, files: LogFiles) -> None:
         self.files = files
         self.pid = 0
         self.pidfd = -1
         self.started = 0.0
-        self.oom_before = oom_kills(launch["cgroups"])
+        self.oom_before = oom_kills(launch.cgroups)
         self._open_streams(launch)
         for name in SOCKETS:
-            if os.path.exists(name):  # Of a start that failed.
+            if os.path.exists(name):  # Of a failed start.
                 os.unlink(name)
         self.clients = AttachClients("attach.sock", self.input)
         self.entries = ExecRequests("enter.sock")
 
-    def _open_streams(self, launch: LaunchShape) -> None:
+    def _open_streams(self, launch: LaunchSpec) -> None:
         self.outputs: dict[int, tuple[int, LineSplitter]]
-        if launch["tty"]:
+        if launch.tty:
             self._terminal, inner = terminal_channel()
-            self._typed = launch["stdin"]
+            self._typed = launch.stdin
             self.inner = (inner, inner, inner)
             self.outputs = {}
-            self.input = AttachInput(-1, once=launch["stdin_once"], terminal=True)
+            self.input = AttachInput(-1, once=launch.stdin_once, terminal=True)
             return
         out, out_inner = os.pipe()
         err, err_inner = os.pipe()
         writer = -1
-        if launch["stdin"]:
+        if launch.stdin:
             reader, writer = os.pipe()
             os.set_blocking(writer, False)
         else:
@@ -73,10 +73,10 @@ class MonitoredProgram:
         }
         for descriptor in self.outputs:
             os.set_blocking(descriptor, False)
-        self.input = AttachInput(writer, once=launch["stdin_once"], terminal=False)
+        self.input = AttachInput(writer, once=launch.stdin_once, terminal=False)
 
     def follows(self, pid: int) -> None:
-        """In the parent: it runs, and its ends of the streams are its own."""
+        """In the parent: the program runs; close its ends of the streams."""
         if self.input.terminal:
             master = receive_terminal(self._terminal)
             os.set_blocking(master, False)
@@ -89,8 +89,8 @@ class MonitoredProgram:
             os.close(descriptor)
 
 
-def follow(program: MonitoredProgram, launch: LaunchShape) -> None:
-    """Until it has ended and that is on disk."""
+def follow(program: MonitoredProgram, launch: LaunchSpec) -> None:
+    """Monitor it until it has ended and the exit record is on disk."""
     moments = Timestamps()
     log = LogWriter(program.files, moments)
     log.begin()
@@ -107,8 +107,8 @@ def follow(program: MonitoredProgram, launch: LaunchShape) -> None:
     while status is None:
         for descriptor, events in pump.poll([(each, select.POLLIN) for each in watched], None):
             if descriptor == wake:
-                _swallow(wake)
-                _reap_strangers(program.pid)
+                _empty_pipe(wake)
+                _reap_orphans(program.pid)
             elif descriptor == watched[0]:
                 program.entries.accept()
             elif descriptor == program.pidfd:
@@ -127,12 +127,11 @@ def follow(program: MonitoredProgram, launch: LaunchShape) -> None:
     while not log.empty and log.stalled < FLUSH_SECONDS:
         time.sleep(0.001)
 
-    record = _exit_record(
-        status, oom_kills(launch["cgroups"]) > program.oom_before, program.started, finished
-    )
+    oom = oom_kills(launch.cgroups) > program.oom_before
+    record = _exit_record(status, oom, program.started, finished)
     for name in SOCKETS:
         try:
-            # First: what is known to have ended can't be attached to.
+            # First: what has ended can't be attached to.
             os.unlink(name)
         except OSError as error:
             os.write(2, f"{name}: {error.strerror}\n".encode())
@@ -146,7 +145,7 @@ def follow(program: MonitoredProgram, launch: LaunchShape) -> None:
 
 
 class _Pump:
-    """What comes out of the program goes to the log and to those attached."""
+    """Copies the program's output to the log and to attached clients."""
 
     def __init__(
         self, program: MonitoredProgram, log: LogWriter, clients: AttachClients, moments: Timestamps
@@ -158,7 +157,7 @@ class _Pump:
         self._allowance = LogRateLimit(time.monotonic())
 
     def poll(self, others: list[tuple[int, int]], timeout: int | None) -> list[tuple[int, int]]:
-        """What has happened, of the program's output, of those attached, and of `others`; waits at most so many milliseconds."""
+        """Poll the program's output, the clients, and `others`, for at most `timeout` milliseconds."""
         wanted: dict[int, int] = dict(others)
         if self._log.full or self._clients.waited_for or self._allowance.is_spent(time.monotonic()):
             timeout = HELD_UP_MS
@@ -183,7 +182,7 @@ class _Pump:
             data = os.read(descriptor, 65536)
         except BlockingIOError:
             return
-        except OSError:  # A terminal whose last user has gone says EIO.
+        except OSError:  # EIO of a terminal whose last user has closed it.
             data = b""
         if not data:
             del self._outputs[descriptor]
@@ -199,8 +198,8 @@ class _Pump:
             self._log.accept(lines.end(self._moments.now()))
 
 
-def oom_kills(cgroups: list[str]) -> int:
-    """How often the kernel has killed in these cgroups for want of memory: v2's file, else v1's."""
+def oom_kills(cgroups: tuple[str, ...]) -> int:
+    """The number of OOM kills in these cgroups: v2's file, else v1's."""
     total = 0
     for folder in cgroups:
         for name in ("memory.events", "memory.oom_control"):
@@ -213,10 +212,8 @@ def oom_kills(cgroups: list[str]) -> int:
 
 
 def kill_descendants() -> None:
-    """All that is left of the program. Orphans come to us, so whoever has no children left has left nothing behind.
-
-    What is in a PID namespace is gone already, with its first process.
-    """
+    """Kill all that is left of the program, until we have no children: orphans are reparented to us. A PID
+    namespace's processes are gone already, with its first process."""
     while True:
         kill_below(os.getpid())
         try:
@@ -227,8 +224,8 @@ def kill_descendants() -> None:
         time.sleep(0.001)
 
 
-def _reap_strangers(program: int) -> None:
-    """Orphans that came to us. The program itself is left for its pidfd to tell."""
+def _reap_orphans(program: int) -> None:
+    """Reap orphans. The program itself is left to its pidfd."""
     while True:
         try:
             seen = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
@@ -239,7 +236,7 @@ def _reap_strangers(program: int) -> None:
         os.waitpid(seen.si_pid, os.WNOHANG)
 
 
-def _swallow(descriptor: int) -> None:
+def _empty_pipe(descriptor: int) -> None:
     try:
         while os.read(descriptor, 4096):
             pass
@@ -257,7 +254,7 @@ def _exit_record(status: int, oom: bool, started: float, finished: float) -> byt
 
 
 def _write_exit(record: bytes) -> None:
-    """Over the space that was reserved for it. A disk that fails is tried again: without this record nothing is known."""
+    """Overwrite the reserved file. A failing disk is retried: without this record nothing is known."""
     while True:
         try:
             descriptor = os.open("exit.json.new", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -268,7 +265,7 @@ def _write_exit(record: bytes) -> None:
             finally:
                 os.close(descriptor)
             os.rename("exit.json.new", "exit.json")
-        except FileNotFoundError:  # The whole folder has been removed: nobody wants to know.
+        except FileNotFoundError:  # The directory was removed.
             return
         except OSError as error:
             os.write(2, f"exit.json: {error.strerror}\n".encode())

@@ -1,7 +1,7 @@
 """The root filesystem of a container: an allow-list of the machine's files, and directories of its own.
 
     /usr, /bin, /lib…    the machine's programs and libraries, read-only
-    /etc                 the container's own; in it, read-only, those files of the machine that programs look up
+    /etc                 the container's own, with read-only files of the machine that programs look up
     /tmp /var /home /root    directories of the container's own, on disk, removed with it
     /run /mnt /opt /srv /media   empty directories in memory
 
@@ -27,13 +27,14 @@ PROGRAMS = ("usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32")
 
 # fmt: off
 _ETC = frozenset((
-    "alternatives", "bash.bashrc", "bindresvport.blacklist", "ca-certificates", "ca-certificates.conf", "crypto-policies",
-    "debian_version", "ethertypes", "fonts", "gai.conf", "group", "host.conf", "inputrc", "libaudit.conf", "localtime",
-    "magic", "magic.mime", "mailcap", "mime.types", "mke2fs.conf", "mtab", "netconfig", "networks", "nsswitch.conf",
-    "passwd", "perl", "profile", "protocols", "resolv.conf", "rpc", "services", "sgml", "shells", "skel",
-    "terminfo", "timezone", "xattr.conf", "xdg", "xml",
-    # Of these, only what everybody may know.
-    "ssl/certs", "ssl/openssl.cnf", "pki/ca-trust", "pki/java", "pki/tls/cert.pem", "pki/tls/certs", "pki/tls/openssl.cnf",
+    "alternatives", "bash.bashrc", "bindresvport.blacklist", "ca-certificates", "ca-certificates.conf",
+    "crypto-policies", "debian_version", "ethertypes", "fonts", "gai.conf", "group", "host.conf", "inputrc",
+    "libaudit.conf", "localtime", "magic", "magic.mime", "mailcap", "mime.types", "mke2fs.conf", "mtab",
+    "netconfig", "networks", "nsswitch.conf", "passwd", "perl", "profile", "protocols", "resolv.conf", "rpc",
+    "services", "sgml", "shells", "skel", "terminfo", "timezone", "xattr.conf", "xdg", "xml",
+    # Of these, only what is public.
+    "ssl/certs", "ssl/openssl.cnf", "pki/ca-trust", "pki/java", "pki/tls/cert.pem", "pki/tls/certs",
+    "pki/tls/openssl.cnf",
 ))
 _ETC_PREFIXES = ("java-", "java", "jvm-", "ld.so.", "ld-musl-", "locale", "lsb-release", "python3")
 _ETC_SUFFIXES = ("-release",)
@@ -67,15 +68,13 @@ DISK = (
     ("var/spool", 0o755),
     ("var/tmp", 0o1777),
 )
-"""On disk, in the container's own folder."""
+"""On disk, in the container's own directory."""
 _LINKS = (("var/run", "/run"), ("var/lock", "/run/lock"))
 
 
 def make_root(root: str, own: str, hostname: str) -> Iterator[str]:
-    """Fill `root`, an empty folder, as the module says; `own` is a folder on disk for what the container writes.
-
-    Yields the paths, as they will be known inside, at which something of the machine is shown.
-    """
+    """Fill `root`, an empty directory; `own` is a directory on disk for what the container writes. Yields the
+    paths, as seen inside, at which something of the machine is shown."""
     for name, mode in FOLDERS:
         _folder(f"{root}/{name}", mode)
     for name, mode in DISK:
@@ -106,14 +105,14 @@ def _etc() -> list[str]:
 
 
 def _show(source: str, target: str) -> bool:
-    """A file or folder of the machine, read-only; a link into what is shown anyway stays a link. False if nothing is mounted."""
+    """Show a path read-only; a link into what is shown anyway stays one. False if nothing is mounted."""
     real = os.path.realpath(source)
     if os.path.islink(source) and real.startswith(("/usr/", "/proc/")):
         os.symlink(os.readlink(source), target)
         return False
     try:
         mode = os.stat(real).st_mode
-    except (FileNotFoundError, PermissionError):  # Not there, or not for us to see.
+    except (FileNotFoundError, PermissionError):  # Missing, or not accessible.
         return False
     if stat.S_ISDIR(mode):
         os.mkdir(target, 0o755)
@@ -126,7 +125,7 @@ def _show(source: str, target: str) -> bool:
 
 
 def links_and_ends(path: str) -> Iterator[str]:
-    """Every symbolic link on the way to a path of the machine, and where it leads in the end; none of them through another link."""
+    """Every symbolic link on the way to a path of the machine, and its end, all resolved."""
     done, rest, followed = "/", _names(path), 0
     while rest:
         name = rest.pop(0)

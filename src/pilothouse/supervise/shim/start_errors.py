@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class ProgramStartError(Exception):
-    """What `LaunchError` is outside the shim."""
+    """`LaunchError`, inside the shim."""
 
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(message)
@@ -14,6 +14,7 @@ class ProgramStartError(Exception):
 
 HELP = (
     "run the node as root, or allow unprivileged user namespaces: sysctl user.max_user_namespaces, "
-    "kernel.unprivileged_userns_clone=1, kernel.apparmor_restrict_unprivileged_userns=0, whichever this machine has"
+    "kernel.unprivileged_userns_clone=1, kernel.apparmor_restrict_unprivileged_userns=0, whichever this "
+    "machine has"
 )
-"""What helps where the kernel refuses a view."""
+"""Advice where the kernel refuses a view."""

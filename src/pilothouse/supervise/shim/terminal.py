@@ -1,8 +1,9 @@
-"""A terminal for a program, opened inside its view, so that it has a name there; its master end goes to the program's monitor.
+"""A terminal for a program, opened inside its view, so that it has a name there; its master end goes to the
+monitor.
 
-ours, theirs = terminal_channel()        # before the fork
-open_terminal(theirs, user)              # in the child, inside its view: the terminal is its standard streams
-master = receive_terminal(ours)          # outside
+    ours, theirs = terminal_channel()    # before the fork
+    open_terminal(theirs, user)          # in the child, inside its view: the terminal is its standard streams
+    master = receive_terminal(ours)      # outside
 """
 
 from __future__ import annotations
@@ -15,20 +16,20 @@ import termios
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from pilothouse.supervise.shim.launch_types import UserShape
+    from pilothouse.supervise.launch_spec import ProcessUser
 
 
 def terminal_channel() -> tuple[int, int]:
-    """Two ends, by which a terminal can be passed on."""
+    """A socket pair, through which a terminal can be passed."""
     ours, theirs = _socket.socketpair()
     return ours.detach(), theirs.detach()
 
 
-def open_terminal(channel: int, user: UserShape | None) -> None:
-    """As the leader of a session, which the caller has made. The terminal becomes 0, 1 and 2, and `user`'s."""
+def open_terminal(channel: int, user: ProcessUser | None) -> None:
+    """Open a terminal as 0, 1 and 2, owned by `user`. The caller is the leader of a session."""
     master, slave = os.openpty()
     if user is not None:
-        os.fchown(slave, user["uid"], user["gid"])
+        os.fchown(slave, user.uid, user.gid)
     rights = (_socket.SOL_SOCKET, _socket.SCM_RIGHTS, master.to_bytes(4, sys.byteorder))
     sending = _socket.socket(fileno=os.dup(channel))
     sending.sendmsg([b"+"], [rights])
