@@ -131,7 +131,12 @@ _Condition = tuple[str, str, str, str]
 def _available(observed: ObservedCluster) -> _Condition:
     health = observed.latest_health.status
     if health in ("Green", "Yellow") and (closed := _why_unreachable(observed)):
-        return "Available", "False", "NoNodeReady", f"The cluster's health is {health}, but {closed.removesuffix('.')}."
+        return (
+            "Available",
+            "False",
+            "NoNodeReady",
+            f"The cluster's health is {health}, but {closed.removesuffix('.')}.",
+        )
     read_only = ""
     if (short := shortage(observed)) is not None and short.reason == READ_ONLY:
         read_only = f", but {short.gist}"
