@@ -60,10 +60,10 @@ def audit(output: str, kubeconfig: Path | None, data: Path | None, **asked: Any)
     reached = access(kubeconfig, data)
     try:
         with (
-            waiting_for(reached.url) as answered,
+            waiting_for(reached.url) as end_wait,
             send_request(reached, PATH, _params(asked), agent="pilothouse-audit") as answer,
         ):
-            answered()
+            end_wait()
             for warning in answer.warnings:
                 _warn(warning)
             shown = _show(iter(answer), output)

@@ -78,10 +78,10 @@ def _ask(method: str, path: str, kubeconfig: Path | None, data: Path | None) -> 
     reached = access(kubeconfig, data)
     try:
         with (
-            waiting_for(reached.url) as answered,
+            waiting_for(reached.url) as end_wait,
             send_request(reached, path, {}, agent="pilothouse-encryption", method=method) as answer,
         ):
-            answered()
+            end_wait()
             return [json.loads(line) for line in answer]
     except RequestFailed as problem:
         raise click.ClickException(str(problem)) from None

@@ -100,6 +100,10 @@ async def test_a_control_plane_comes_back_as_it_was(tmp_path, flags, before, aft
                     each for each in _content(listed) if each["metadata"]["name"] != "later"
                 ]
                 assert all(int(each["metadata"]["resourceVersion"]) > remembered for each in found["items"])
+            original, restored = (_kube_system(each) for each in (lists["/api/v1/namespaces"], found))
+            assert (
+                restored["annotations"]["pilothouse.io/restored-from"] == original["uid"] != restored["uid"]
+            )
             for version in (remembered - 1, remembered, remembered + 1000):
                 async with http.watch(CONFIG_MAPS, resourceVersion=version) as watch:
                     event = await watch.next()
@@ -109,15 +113,23 @@ async def test_a_control_plane_comes_back_as_it_was(tmp_path, flags, before, aft
             assert int(written["metadata"]["resourceVersion"]) > remembered + 10**9
 
 
+def _kube_system(listed: dict) -> dict:
+    """The metadata of the namespace whose uid is the control plane's."""
+    return next(each["metadata"] for each in listed["items"] if each["metadata"]["name"] == "kube-system")
+
+
 def _content(listed: dict) -> list[dict]:
-    """Items as they are but for their revision, and for the uid that is the control plane's."""
+    """Items as they are but for their revision, and for what is of the control plane: its uid, and its origin."""
     return [
         {**item, "metadata": {**item["metadata"], **_changed(item["metadata"])}} for item in listed["items"]
     ]
 
 
 def _changed(metadata: dict) -> dict:
-    return {"resourceVersion": "", **({"uid": ""} if metadata["name"] == "kube-system" else {})}
+    return {
+        "resourceVersion": "",
+        **({"uid": "", "annotations": {}} if metadata["name"] == "kube-system" else {}),
+    }
 
 
 async def test_a_backup_of_sealed_secrets_stays_sealed(tmp_path):
