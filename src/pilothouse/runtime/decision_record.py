@@ -1,6 +1,6 @@
 """Decision objects: what is recorded of a decision, and when.
 
-    tree = record(controller, seen, world, result, author=..., attempts=...)
+    tree = record(controller, seen, world, result, manager=..., attempts=...)
     if worth_writing(tree, before):
         ...
 
