@@ -41,9 +41,9 @@ def nodes(schema: Schema, path: str = "") -> Iterator[tuple[str, Schema]]:
     for name, child in schema.properties.items():
         yield f"{path}.{name}", child
         yield from nodes(child, f"{path}.{name}")
-    for child, mark in ((schema.items, "[]"), (schema.additional, "{}")):
-        if child is not None:
-            yield from nodes(child, path + mark)
+    for inner, mark in ((schema.items, "[]"), (schema.additional, "{}")):
+        if inner is not None:
+            yield from nodes(inner, path + mark)
 
 
 def test_names_scopes_and_versions() -> None:

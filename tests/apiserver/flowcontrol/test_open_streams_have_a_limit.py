@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from contextlib import ExitStack
 
 import pytest
@@ -49,13 +50,13 @@ class Opened:
 
 
 @pytest.fixture
-async def opened():
+async def opened() -> AsyncIterator[Opened]:
     made = Opened(StreamLimit("sessions", of_user=3, of_namespace=5))
     yield made
     await made.end()
 
 
-async def test_a_user_has_so_many_and_others_have_theirs(opened):
+async def test_a_user_has_so_many_and_others_have_theirs(opened: Opened) -> None:
     for _ in range(3):
         await opened.add(ALICE)
     with pytest.raises(StatusError) as refused:
@@ -67,7 +68,7 @@ async def test_a_user_has_so_many_and_others_have_theirs(opened):
     await opened.add(ALICE)
 
 
-async def test_accounts_of_a_namespace_are_counted_together(opened):
+async def test_accounts_of_a_namespace_are_counted_together(opened: Opened) -> None:
     for number in range(5):
         await opened.add(account("a", f"u{number}"))
     with pytest.raises(StatusError, match="the service accounts of namespace a have 5"):
@@ -75,7 +76,7 @@ async def test_accounts_of_a_namespace_are_counted_together(opened):
     await opened.add(account("b", "u"))
 
 
-async def test_pods_of_one_account_have_their_own(opened):
+async def test_pods_of_one_account_have_their_own(opened: Opened) -> None:
     for _ in range(3):
         await opened.add(account("a", "db", "db-0"))
     await opened.add(account("a", "db", "db-1"))
@@ -83,19 +84,19 @@ async def test_pods_of_one_account_have_their_own(opened):
         await opened.add(account("a", "db", "db-0"))
 
 
-async def test_an_impersonator_uses_its_own(opened):
+async def test_an_impersonator_uses_its_own(opened: Opened) -> None:
     for number in range(3):
         await opened.add(ALICE, User(f"somebody-{number}"))
     with pytest.raises(StatusError):
         await opened.add(ALICE, BOB)
 
 
-async def test_the_system_has_no_limit(opened):
+async def test_the_system_has_no_limit(opened: Opened) -> None:
     for _ in range(20):
         await opened.add(ROOT)
 
 
-def test_watches_of_a_server_are_limited():
+def test_watches_of_a_server_are_limited() -> None:
     with CoreServer() as server:
         for obj in (
             cluster_role("watcher", rule("list watch", "configmaps")),

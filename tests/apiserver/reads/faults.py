@@ -42,7 +42,7 @@ class FaultyStore(MemoryStore):
         await self.progress()
 
     @asynccontextmanager
-    async def watch(self, prefix: str, *, after: int) -> AsyncIterator[AsyncIterator[Batch]]:  # type: ignore[override]
+    async def watch(self, prefix: str, *, after: int) -> AsyncIterator[AsyncIterator[Batch]]:
         self._check_reachable()
         self.watches += 1
         async with super().watch(prefix, after=after) as batches:

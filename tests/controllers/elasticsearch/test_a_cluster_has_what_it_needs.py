@@ -217,11 +217,9 @@ def test_a_node_that_starts_is_nothing_amiss_and_its_pilots_words_are_told() -> 
     harness.run_until_idle(test)
     starting(harness, "es-test-mixed-0", reason="NotReady", message="It has not answered yet.")
     harness.step(elasticsearch_clusters, test)
-    found = harness.of(test.noun, "test")
+    progressing = harness.of(test.noun, "test").condition("Progressing") or {}
     assert harness.condition(test, "Degraded") == ("False", "AsAsked")
-    assert (
-        "es-test-mixed-0 is not ready: It has not answered yet." in found.condition("Progressing")["message"]
-    )  # type: ignore[index]
+    assert "es-test-mixed-0 is not ready: It has not answered yet." in progressing["message"]
 
 
 WORDS = "java.lang.IllegalArgumentException: unknown setting [cluster.nmae] did you mean [cluster.name]?"

@@ -19,7 +19,7 @@ users = st.lists(
             "limits": st.dictionaries(st.sampled_from("ab"), st.integers(1, 2), max_size=2),
         },
     ),
-    unique_by=lambda user: user["name"],
+    unique_by=lambda user: str(user["name"]),
     max_size=3,
 )
 free = st.recursive(
@@ -161,7 +161,7 @@ def test_a_quick_look_says_nothing_that_the_sets_of_fields_deny(
 def test_a_value_of_ones_own_is_within_ones_fields_and_one_shared_is_not() -> None:
     node = topology(SCHEMA)
     old, new = database({"replicas": 1, "engine": "pg"}), database({"replicas": 2, "engine": "pg"})
-    mine = {"f:spec": {".": {}, "f:replicas": {}, "f:engine": {}}}
+    mine: dict[str, Any] = {"f:spec": {".": {}, "f:replicas": {}, "f:engine": {}}}
     assert changes_only(old, new, node, mine, [{"f:spec": {"f:engine": {}}}])
     assert not changes_only(old, new, node, mine, [{"f:spec": {"f:replicas": {}}}])
     assert not changes_only(old, new, node, {"f:spec": {"f:engine": {}}}, [])
@@ -171,7 +171,7 @@ def test_a_value_in_an_item_of_ones_own_is_within_ones_fields_unless_the_item_mo
     node = topology(SCHEMA)
     old = database({"users": [{"name": "u1", "role": "ro"}, {"name": "u2", "role": "ro"}]})
     new = database({"users": [{"name": "u1", "role": "ro"}, {"name": "u2", "role": "rw"}]})
-    item = {".": {}, "f:name": {}, "f:role": {}}
+    item: dict[str, Any] = {".": {}, "f:name": {}, "f:role": {}}
     mine = {"f:spec": {".": {}, "f:users": {".": {}, 'k:{"name":"u1"}': item, 'k:{"name":"u2"}': item}}}
     assert changes_only(old, new, node, mine, [])
     assert not changes_only(
@@ -184,7 +184,7 @@ def test_a_value_in_an_item_of_ones_own_is_within_ones_fields_unless_the_item_mo
 
 def test_a_value_that_no_schema_describes_is_within_ones_fields_unless_it_becomes_a_map() -> None:
     node = topology(Schema(type="object", properties={"status": Schema(preserve_unknown=True)}))
-    mine = {"f:status": {".": {}, "f:seen": {}}}
+    mine: dict[str, Any] = {"f:status": {".": {}, "f:seen": {}}}
     assert changes_only({"status": {"seen": 1}}, {"status": {"seen": 2}}, node, mine, [])
     assert changes_only({"status": {"seen": [1]}}, {"status": {"seen": [2]}}, node, mine, [])
     assert not changes_only({"status": {"seen": 1}}, {"status": {"seen": {"a": 1}}}, node, mine, [])
