@@ -11,7 +11,7 @@ from tests.kit.core import CoreServer
 from tests.kit.rbac_objects import bind, cluster_role, place, rule
 
 from pilothouse.apiserver.flowcontrol.stream_limits import WATCHES_OF_USER, StreamLimit
-from pilothouse.apiserver.server.messages import Request, StreamingResponse, StreamSink, User
+from pilothouse.apiserver.server.messages import Request, StreamChunk, StreamingResponse, StreamSink, User
 from pilothouse.meta.errors import StatusError
 
 ALICE, BOB = User("alice", groups=("system:authenticated",)), User("bob", groups=("system:authenticated",))
@@ -22,6 +22,18 @@ def account(namespace: str, name: str, pod: str = "") -> User:
     groups = ("system:serviceaccounts", f"system:serviceaccounts:{namespace}")
     extra = {"authentication.kubernetes.io/pod-name": (pod,)} if pod else {}
     return User(f"system:serviceaccount:{namespace}:{name}", groups=groups, extra=extra)
+
+
+class Unread:
+    """A sink that nothing is written to."""
+
+    closed = False
+
+    def write(self, chunk: StreamChunk) -> None:
+        raise AssertionError(chunk)
+
+    def buffered(self) -> int:
+        return 0
 
 
 async def endless(sink: StreamSink) -> None:
@@ -40,7 +52,7 @@ class Opened:
         self._limit.check(request)
         answer = self._limit.counted(request, StreamingResponse(endless))
         assert isinstance(answer, StreamingResponse)
-        self._running.append(asyncio.ensure_future(answer.run(None)))  # type: ignore[arg-type]
+        self._running.append(asyncio.ensure_future(answer.run(Unread())))
         await asyncio.sleep(0)
 
     async def end(self) -> None:

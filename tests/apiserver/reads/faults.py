@@ -21,7 +21,7 @@ class FaultyStore(MemoryStore):
         self._cuts: list[bool] = []
 
     @property
-    def current(self) -> int | None:  # type: ignore[override]
+    def current(self) -> int | None:  # type: ignore[override]  # One writer among others does not know it.
         return None if self.shared else super().current
 
     async def revision(self) -> int:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from hypothesis import assume, given, settings
@@ -47,13 +48,17 @@ histories = st.lists(
 )
 
 
+def _replace_spec(spec: dict[str, Any], obj: dict[str, Any]) -> None:
+    obj["spec"] = spec
+
+
 def after(history: list[tuple[str, str, dict[str, Any]]]) -> Databases:
     db = Databases()
     for verb, manager, spec in history:
         if verb == "apply":
             db.apply(manager, force=True, **copy(spec))
         else:
-            db.update(manager, lambda obj, spec=spec: obj.update(spec=copy(spec)))  # type: ignore[misc]
+            db.update(manager, partial(_replace_spec, copy(spec)))
     return db
 
 

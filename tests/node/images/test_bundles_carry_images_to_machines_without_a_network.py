@@ -9,6 +9,7 @@ import sys
 import tarfile
 from collections.abc import Callable, Generator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.cli.running import pilothouse
@@ -102,7 +103,7 @@ def entry(path: str, content: bytes = b"", **fields: object) -> Member:
     return member, content
 
 
-def index_with(change: Callable[[dict[str, object]], object]) -> Callable[[list[Member]], object]:
+def index_with(change: Callable[[dict[str, Any]], object]) -> Callable[[list[Member]], object]:
     def changed(members: list[Member]) -> None:
         index = json.loads(members[0][1])
         change(index)
@@ -268,7 +269,7 @@ NASTY: dict[str, tuple[Callable[[list[Member]], object], str]] = {
     ),
     "too many bytes": (lambda all_: all_.append(entry(f"{LAST}/x", b"x" * 5000)), "more than 4000 bytes"),
     "a digest that is not the files'": (
-        index_with(lambda index: index["images"][1].update(digest="sha256:" + "0" * 64)),  # type: ignore[index]
+        index_with(lambda index: index["images"][1].update(digest="sha256:" + "0" * 64)),
         "damaged, or was changed",
     ),
 }
@@ -286,23 +287,23 @@ UNREADABLE: dict[str, tuple[Callable[[list[Member]], object], str]] = {
     "a later version": (index_with(lambda index: index.update(version=2)), "index.json can't be read"),
     "no images": (index_with(lambda index: index.update(images=[])), "has no images"),
     "an image twice": (
-        index_with(lambda index: index.update(images=index["images"] * 2)),  # type: ignore[operator]
+        index_with(lambda index: index.update(images=index["images"] * 2)),
         "has an image twice",
     ),
     "a name that is a path": (
-        index_with(lambda index: index["images"][0].update(name="../../x:1")),  # type: ignore[index]
+        index_with(lambda index: index["images"][0].update(name="../../x:1")),
         "images[0]: '../../x:1' is no image reference",
     ),
     "a name of the host's": (
-        index_with(lambda index: index["images"][0].update(name="host/sh:1")),  # type: ignore[index]
+        index_with(lambda index: index["images"][0].update(name="host/sh:1")),
         "programs of the node itself",
     ),
     "a name without a tag": (
-        index_with(lambda index: index["images"][0].update(name="redis")),  # type: ignore[index]
+        index_with(lambda index: index["images"][0].update(name="redis")),
         "'redis' has no tag",
     ),
     "a place over the machine's files": (
-        index_with(lambda index: index["images"][1]["manifest"].update(mountAt="/usr")),  # type: ignore[index]
+        index_with(lambda index: index["images"][1]["manifest"].update(mountAt="/usr")),
         "images[1]: mountAt: '/usr' would hide",
     ),
 }

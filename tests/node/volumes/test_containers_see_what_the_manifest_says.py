@@ -24,8 +24,8 @@ from pilothouse.node.volumes.mount_table import unmount_below
 async def node(tmp_path: Path) -> AsyncIterator[RealNode]:
     async with real_node(tmp_path, agent=False) as one:
         clock, data = SystemClock(), one.settings.data
-        one.images = ImageStore(data / "images", clock)  # type: ignore[assignment]
-        one.volumes = open_volumes(  # type: ignore[assignment]
+        one.images = ImageStore(data / "images", clock)
+        one.volumes = open_volumes(
             one.api, node=one.settings.name, data=data, clock=clock, rng=random.Random(1), refresh=0.2
         )
         await one.api.create(ServiceAccount, {"metadata": {"name": "default", "namespace": "default"}})
