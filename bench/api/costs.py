@@ -19,7 +19,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from bench.api.access import Access
@@ -127,14 +127,33 @@ def _short(frame: str) -> str:
     return re.sub(r":\d+\)$", ")", re.sub(r"\((?:\S*/)?(?:site-packages|src)/", "(", frame))
 
 
-def main() -> None:
+def arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
+    """What the command line asks for."""
     parser = argparse.ArgumentParser(prog="python -m bench.api.costs", description="CPU time a request.")
-    parser.add_argument("loads", nargs="*", choices=LOADS, default=list(LOADS), help="all of them by default")
+    # Without choices: Python 3.11 takes the list of no arguments, or of the default, for one of them.
+    parser.add_argument(
+        "loads",
+        nargs="*",
+        type=_load,
+        default=list(LOADS),
+        metavar="LOAD",
+        help=f"{', '.join(LOADS)}; default: all",
+    )
     parser.add_argument("--store", choices=("sqlite", "etcd", "kube"), default="sqlite")
     parser.add_argument("--kind", choices=sorted(KINDS), default="configmaps")
     parser.add_argument("--seconds", type=int, default=4)
     parser.add_argument("--spy", type=Path, help="write py-spy's stacks to this file (one load only)")
-    chosen = parser.parse_args()
+    return parser.parse_args(argv)
+
+
+def _load(name: str) -> str:
+    if name not in LOADS:
+        raise argparse.ArgumentTypeError(f"{name!r} is not one of {', '.join(LOADS)}")
+    return name
+
+
+def main() -> None:
+    chosen = arguments()
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     with (

@@ -37,7 +37,7 @@ def measured(runs: int = 3) -> dict[str, float]:
     scenario = Scenario("bench", (stateful_sets, garbage, service_accounts), users, settled, pilots=10)
     found: dict[str, float] = {}
     try:
-        for name, profile in (("in the calm", NO_FAULTS), ("in the connection", FREQUENT_FAULTS)):
+        for name, profile in (("without faults", NO_FAULTS), ("with frequent faults", FREQUENT_FAULTS)):
             rates = []
             for seed in range(runs):
                 began = time.process_time()

@@ -4,25 +4,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pilothouse.base.duration import DurationError, format_duration, human_age, parse_duration
+from pilothouse.base.duration import DurationError, human_age, parse_duration
 
 
 @pytest.mark.parametrize(
-    ("text", "seconds", "printed"),
+    ("text", "seconds"),
     [
-        ("1h30m", 5400.0, "1h30m0s"),
-        ("1.5s", 1.5, "1.5s"),
-        ("-250ms", -0.25, "-250ms"),
-        ("0", 0.0, "0s"),
-        ("100ns", 1e-7, "100ns"),
-        ("2m3.5s", 123.5, "2m3.5s"),
-        ("10us", 1e-5, "10µs"),
-        ("+5m", 300.0, "5m0s"),
+        ("1h30m", 5400.0),
+        ("1.5s", 1.5),
+        ("-250ms", -0.25),
+        ("0", 0.0),
+        ("100ns", 1e-7),
+        ("2m3.5s", 123.5),
+        ("10us", 1e-5),
+        ("+5m", 300.0),
     ],
 )
-def test_go_durations(text: str, seconds: float, printed: str) -> None:
+def test_go_durations(text: str, seconds: float) -> None:
     assert parse_duration(text) == seconds
-    assert format_duration(seconds) == printed
 
 
 @pytest.mark.parametrize("text", ["", "1", "5 m", "1d", "m", "1h-3m", "1h30", "-", ".s", "99999999999h"])
@@ -32,9 +31,8 @@ def test_what_is_no_duration_is_refused_by_name(text: str) -> None:
 
 
 @given(st.integers(-(10**12), 10**12))
-def test_whole_milliseconds_survive_printing(millis: int) -> None:
-    seconds = millis / 1000
-    assert parse_duration(format_duration(seconds)) == pytest.approx(seconds, abs=1e-6)
+def test_milliseconds_are_read_exactly(millis: int) -> None:
+    assert parse_duration(f"{millis}ms") == pytest.approx(millis / 1000, abs=1e-6)
 
 
 @pytest.mark.parametrize(

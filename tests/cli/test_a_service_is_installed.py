@@ -71,12 +71,12 @@ def test_mistakes_are_reported_before_anything_is_written(tmp_path: Path) -> Non
     assert done.returncode == 2
     assert "No such option '--lisen'" in done.stderr
     done = pilothouse("install-service", "up", "--dry-run", "--", "--audit-log-path", "audit.log")
-    assert "in a service, paths begin with /" in done.stderr
+    assert "in a service, the path must be absolute" in done.stderr
     done = pilothouse("install-service", "node", "--dry-run", "--", "--data", str(tmp_path))
     assert done.returncode == 1
     assert f"there is no {tmp_path}/node.kubeconfig: join first" in done.stderr
     done = pilothouse("install-service", "up", "--dry-run", "--name", "../evil")
-    assert "is no name of a service" in done.stderr
+    assert "is not a valid name of a service" in done.stderr
 
 
 def test_a_machine_without_systemd_is_told_so() -> None:
@@ -84,7 +84,7 @@ def test_a_machine_without_systemd_is_told_so() -> None:
         pytest.skip("systemd runs this machine, where a service would be installed")
     done = pilothouse("install-service", "up", "--user")
     assert done.returncode == 1
-    assert "not run by systemd" in done.stderr
+    assert "systemd does not run on this machine" in done.stderr
     assert not unit_file("pilothouse", user=True).exists()
 
 

@@ -93,7 +93,7 @@ def test_an_image_that_no_node_will_see_is_imported_with_a_warning(folder: Path,
     unused = folder / "unused"
     done = run(folder, "image", "import", "files:1", str(files), "--data", str(unused))
     assert done.returncode == 0
-    assert f"Warning: no node of yours runs on {unused}" in done.stderr
+    assert f"Warning: no node is running on {unused}" in done.stderr
 
 
 def test_where_several_run_one_has_to_be_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -141,7 +141,7 @@ async def test_down_finds_what_a_killed_up_left_and_says_for_whom_it_waits(tmp_p
         done = run(tmp_path, "down")
         assert done.returncode == 0, done.stderr
         assert (
-            f"using {plane.data}, where `pilothouse up` ran until it was killed; nothing of yours"
+            f"using {plane.data}, where `pilothouse up` ran until it was killed; nothing is known to run there"
             in done.stderr
         )
         assert "waiting for 1 pod to stop: default/web-0 (up to 4 s)" in done.stderr

@@ -62,6 +62,26 @@ def test_a_data_folder_that_is_a_file(tmp_path: Path) -> None:
     assert "is not a folder" in fails("--data", str(tmp_path / "data"))
 
 
+@pytest.mark.parametrize(
+    "command",
+    [("up",), ("status",), ("down",), ("why", "pod/web-0"), ("image", "list"), ("token", "list"), ("leave",)],
+)
+@pytest.mark.parametrize("by_flag", [True, False])
+def test_every_command_refuses_a_file_as_its_data_folder(
+    tmp_path: Path, command: tuple[str, ...], by_flag: bool
+) -> None:
+    file = tmp_path / "data"
+    file.write_text("not ours\n")
+    if by_flag:
+        done = pilothouse(*command, "--data", str(file))
+    else:
+        done = pilothouse(*command, PILOTHOUSE_DATA=str(file))
+    assert (done.returncode, done.stdout) == (1, "")
+    (line,) = done.stderr.splitlines()
+    assert f"the data folder {file} is not a folder but a file; give --data a folder such as /" in line
+    assert file.read_text() == "not ours\n"
+
+
 def test_a_data_folder_in_use(tmp_path: Path) -> None:
     with Server(tmp_path / "data") as server:
         assert str(server.process.pid) in fails("--data", str(tmp_path / "data"))
@@ -104,7 +124,8 @@ def test_a_client_authority_that_is_none(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "said"), [("missing", "does not exist; make it, or mount its disk"), ("file", "is no folder")]
+    ("name", "said"),
+    [("missing", "does not exist; create it, or mount its disk"), ("file", "is not a folder")],
 )
 def test_a_tier_that_is_not_there(tmp_path: Path, name: str, said: str) -> None:
     (tmp_path / "file").touch()
@@ -117,8 +138,8 @@ def test_a_tier_that_is_not_there(tmp_path: Path, name: str, said: str) -> None:
 @pytest.mark.parametrize(
     ("path", "said"),
     [
-        ("opt", "write the whole path, from / on"),
-        ("/no/such/folder", "there is no such file or folder"),
+        ("opt", "the path must be absolute"),
+        ("/no/such/folder", "no such file or folder"),
         ("/", "every container has its own"),
         ("/etc/../etc", "every container has its own"),
         ("/proc/self", "these are never shown to all containers"),

@@ -110,7 +110,7 @@ def test_acting_as_somebody_else_and_odd_servers(tmp_path: Path) -> None:
                     "interactiveMode": "Always",
                 }
             },
-            "nobody is there to be asked",
+            "there is no terminal to ask at",
         ),
         (
             {"insecure-skip-tls-verify": True, "certificate-authority-data": "cGVt"},
@@ -152,5 +152,5 @@ def test_a_pod_finds_its_server(tmp_path: Path) -> None:
     access = in_cluster.load(environ, tmp_path)
     assert (access.url, access.token, access.namespace) == ("https://[fd00::1]:443", "secret", "db")
     assert (access.token_file, access.authority) == (tmp_path / "token", b"pem")
-    with pytest.raises(AccessError, match="this is no pod"):
+    with pytest.raises(AccessError, match="not running in a pod"):
         in_cluster.load({}, tmp_path)

@@ -113,11 +113,40 @@ async def test_a_plain_refusal_of_a_write_is_final(api: Api, server: Scripted) -
     assert len(server.asked) == 1
 
 
-async def test_nobody_there_is_told_as_such() -> None:
-    async with HttpTransport.open(Access("https://127.0.0.1:1"), SystemClock(), agent="test") as transport:
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+async def test_a_server_that_is_not_there_is_reported_as_such(host: str) -> None:
+    async with HttpTransport.open(Access(f"https://{host}:1"), SystemClock(), agent="test") as transport:
         api = Api(transport, Random(1), manager="test")
-        with pytest.raises(NotSent, match=r"127\.0\.0\.1:1 can't be reached"):
+        with pytest.raises(NotSent) as caught:
             await api.create(ConfigMap, BODY, deadline=0.5)
+        assert str(caught.value) == f"https://{host}:1 can't be reached: Connection refused"
+
+
+class Unreachable:
+    """A transport to a server that refuses connections."""
+
+    def __init__(self) -> None:
+        self.attempts = 0
+
+    async def request(self, call: ClientRequest) -> ClientResponse:
+        self.attempts += 1
+        raise NotSent("connection refused")
+
+    @asynccontextmanager
+    async def stream(self, call: ClientRequest) -> AsyncIterator[ResponseStreamReader]:
+        raise NotSent("connection refused")
+        yield ResponseStreamReader(200, {}, _nothing())
+
+
+@pytest.mark.looptime
+async def test_a_command_does_not_wait_for_a_server_that_is_not_there() -> None:
+    waiting, command = Unreachable(), Unreachable()
+    with pytest.raises(NotSent):
+        await Api(waiting, Random(1), manager="test").get(ConfigMap, "a", "n")
+    with pytest.raises(NotSent):
+        await Api(command, Random(1), manager="test", wait_for_server=False).get(ConfigMap, "a", "n")
+    assert waiting.attempts > 1
+    assert command.attempts == 1
 
 
 class Silent:
@@ -157,14 +186,14 @@ def leading(*left: float) -> LeadershipFence:
 
 
 async def test_nothing_is_sent_once_the_term_is_over(api: Api, server: Scripted) -> None:
-    with pytest.raises(NotSent, match="the term of leading is over"):
+    with pytest.raises(NotSent, match="this process no longer leads"):
         await api.create(ConfigMap, BODY, fence=leading(0.0))
     assert server.asked == []
 
 
 async def test_nothing_is_sent_again_once_the_term_is_over(api: Api, server: Scripted) -> None:
     server.answers += [Reply(cut=True), Reply(200, OBJECT)]
-    with pytest.raises(NotSent, match="the term of leading is over"):
+    with pytest.raises(NotSent, match="this process no longer leads"):
         await api.apply(ConfigMap, BODY, fence=leading(10.0, -1.0))
     assert len(server.asked) == 1
 

@@ -196,7 +196,7 @@ async def test_kinds_are_discovered(api: Api) -> None:
     assert found.find("StatefulSet", group="apps", version="v1") == StatefulSet
     verbs = next(each.verbs for each in found.served if each.noun == Pod)
     assert {"create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"} <= verbs
-    with pytest.raises(NoSuchKind, match=r"serves no Pod in apps"):
+    with pytest.raises(NoSuchKind, match=r"does not serve Pod in apps"):
         found.find("Pod", group="apps")
 
 

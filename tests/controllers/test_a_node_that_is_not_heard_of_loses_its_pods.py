@@ -7,8 +7,9 @@ from typing import Any
 from tests.kit.scheduling_objects import NOW, pod, seen
 
 from pilothouse.api.objects import Object, Tree
+from pilothouse.api.tolerations import NOT_READY, UNREACHABLE
 from pilothouse.base.rfc3339 import format_time
-from pilothouse.controllers.node_lifecycle import GRACE, NOT_READY, UNREACHABLE, node_lifecycle
+from pilothouse.controllers.node_lifecycle import GRACE, node_lifecycle
 from pilothouse.runtime.intents import Delete, Intent, PatchObject, RequeueAfter, SetStatus, Wait
 
 

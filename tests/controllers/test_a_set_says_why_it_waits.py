@@ -32,6 +32,10 @@ UNSCHEDULABLE = {
     "reason": "Unschedulable",
     "message": "no node has 2 CPUs left",
 }
+ON_NO_READY_NODE = {
+    **UNSCHEDULABLE,
+    "message": "0/1 nodes are available: 1 node(s) had untolerated taint {node.kubernetes.io/not-ready: }.",
+}
 UNPROVISIONED = {
     "type": "PodScheduled",
     "status": "False",
@@ -66,11 +70,18 @@ def waited(pod_status: dict[str, Any], pod_spec: dict[str, Any] | None = None, *
             "add a node",
         ),
         (
+            {"phase": "Pending", "conditions": [ON_NO_READY_NODE]},
+            {},
+            "Unschedulable",
+            "untolerated taint {node.kubernetes.io/not-ready: }",
+            "see why these nodes take no pods: kubectl describe nodes",
+        ),
+        (
             {"phase": "Pending", "conditions": [UNPROVISIONED]},
             {},
             "WaitingForVolumes",
             'persistentvolumeclaim "data-web-0" can\'t be provisioned: node n1: the disk is full',
-            "see to the pod's claims: kubectl describe pvc -n default",
+            "check the pod's claims: kubectl describe pvc -n default",
         ),
         (
             {"phase": "Pending"},
@@ -153,7 +164,7 @@ def test_a_pod_that_is_not_up_is_named_with_its_trouble(
         ("couldn't find key port in ConfigMap default/settings", True),
         ("Secret password can't be read: the server is away", True),
         ('container "secret keeper" has runAsNonRoot and would run as root; set runAsUser to a user', False),
-        ('container "app" has no command, and its image "x" names none; set command', False),
+        ('image "x" has no entrypoint, and container "app" no command; set command', False),
     ],
 )
 def test_only_who_lacks_a_config_map_or_secret_is_told_to_make_it(message: str, about_a_source: bool) -> None:
@@ -161,8 +172,36 @@ def test_only_who_lacks_a_config_map_or_secret_is_told_to_make_it(message: str, 
     status = {"phase": "Pending", "containerStatuses": [{"name": "app", **state}]}
     wait = waited(status, {"nodeName": "n1"})
     assert message in wait.because
-    assert ("make the ConfigMap or Secret" in wait.remedy) == about_a_source
+    assert ("create the ConfigMap or Secret" in wait.remedy) == about_a_source
     assert ("kubectl describe pod web-0" in wait.remedy) != about_a_source
+
+
+@pytest.mark.parametrize(
+    ("message", "remedy"),
+    [
+        ('volume "v": secret "password" not found', "create Secret password in namespace default"),
+        ('volume "v": configmap "settings" not found', "create ConfigMap settings in namespace default"),
+        ('persistentvolumeclaim "data" not found', "create PersistentVolumeClaim data in namespace default"),
+        ('volume "v": /data: Permission denied', "see to what the volume is made of"),
+    ],
+)
+def test_what_a_volume_lacks_is_named_where_help_is(message: str, remedy: str) -> None:
+    state = {"state": {"waiting": {"reason": "FailedMount", "message": message}}}
+    status = {"phase": "Pending", "containerStatuses": [{"name": "app", **state}]}
+    assert remedy in waited(status, {"nodeName": "n1"}).remedy
+
+
+def test_tolerations_are_no_help_where_no_node_is_ready() -> None:
+    wait = waited({"phase": "Pending", "conditions": [ON_NO_READY_NODE]})
+    assert "tolerations" not in wait.remedy
+    mixed = {
+        **UNSCHEDULABLE,
+        "message": "0/2 nodes are available: 1 Insufficient cpu, "
+        "1 node(s) had untolerated taint {node.kubernetes.io/unreachable: }.",
+    }
+    wait = waited({"phase": "Pending", "conditions": [mixed]})
+    assert "kubectl describe nodes" in wait.remedy
+    assert "ask for less" in wait.remedy
 
 
 def test_a_pod_that_does_not_go_is_named_with_what_keeps_it() -> None:

@@ -255,6 +255,29 @@ def test_who_can_not_be_placed_is_told_once_in_a_condition_and_an_event() -> Non
     assert [type(one) for one in again] == [Wait]
 
 
+def troubled(name: str, kind: str, status: str, message: str, key: str) -> Tree:
+    """A node with a condition, and the taint that follows from it."""
+    found = node(name, taints=[{"key": f"node.kubernetes.io/{key}", "effect": "NoSchedule"}])
+    found["status"]["conditions"] = [{"type": kind, "status": status, "message": message}]
+    return found
+
+
+def test_a_node_that_is_not_ready_is_named_with_what_it_says_of_itself() -> None:
+    intents = seen(
+        scheduling,
+        pod("p"),
+        troubled("n1", "Ready", "False", "volumes stopped: OSError: no space", "not-ready"),
+        troubled("n2", "Ready", "Unknown", "The node stopped reporting its status.", "unreachable"),
+        troubled("n3", "DiskPressure", "True", "kubelet has disk pressure", "disk-pressure"),
+    )
+    (wait,) = (intent for intent in intents if isinstance(intent, Wait))
+    assert wait.remedy == (
+        "node n1 has to become ready: volumes stopped: OSError: no space; "
+        "node n2 has to become ready: The node stopped reporting its status.; "
+        "node n3 has to be rid of its DiskPressure: kubelet has disk pressure"
+    )
+
+
 @pytest.mark.parametrize(
     "spec", [{"on": "n9"}, {"schedulerName": "mine"}], ids=["bound already", "another scheduler's"]
 )

@@ -214,7 +214,7 @@ def test_nothing_known_says_why() -> None:
 
 def test_that_no_manager_leads_is_told() -> None:
     nobody = told(a_set(decisions=(WAITING,)), leader=LeaseHolder("kube-system/m"))
-    assert "No controller-manager leads: nobody holds the lease kube-system/m" in nobody
+    assert "No controller-manager leads: the lease kube-system/m has no holder" in nobody
     gone = told(a_set(), leader=LeaseHolder("kube-system/m", "m1", ago(300), 15))
     assert "m1 holds the lease kube-system/m but last renewed it 5m" in gone
     assert "--controllers" not in gone

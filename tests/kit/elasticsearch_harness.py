@@ -29,8 +29,8 @@ from pilothouse.controllers.elasticsearch.cluster_controller import elasticsearc
 from pilothouse.controllers.elasticsearch.desired.pilot_specs import new_pilot_spec
 from pilothouse.controllers.pilots.pilot_creation import pilot_creator
 from pilothouse.controllers.stateful_sets.stateful_set_controller import stateful_sets
-from pilothouse.meta.conditions import with_condition
 from pilothouse.runtime.intents import Intent, PatchObject, Update
+from pilothouse.sim.pilot_reports import ReportedInstance, cluster_report, pilot_report
 
 PILOT_CREATOR = pilot_creator({ElasticsearchCluster: new_pilot_spec})
 _MOST_ROUNDS = 300
@@ -160,38 +160,28 @@ class ElasticsearchHarness(ControllerHarness):
         if report.get("silent"):
             return None
         is_up = pod is not None and healthy(pod) and report.get("ready", True)
-        status: Tree = dict(pilot.status)
-        conditions = status.get("conditions")
-        if is_up and pod is not None:
-            digest = configuration_hash(pilot.spec)
-            is_edited = in_force(pilot.spec, pilot.annotations) != digest
-            if report.get("stuck") or (is_edited and pilot.at("status", "configuration")):
-                digest = str(pilot.at("status", "configuration", "hash"))
-            version = report.get("version", pod.annotations[VERSION])
-            start = (pod.uid, digest, version)
-            if self._starts.get(pilot.name) != start or "lastStartedTime" not in status:
-                self._starts[pilot.name] = start
-                status["lastStartedTime"] = format_time(self.now)
-            status["configuration"] = {"generation": pilot.generation, "hash": digest}
-            documents = report.get("documents", 0 if pilot.spec.get("decommission") else 10)
-            status["elasticsearch"] = {**(status.get("elasticsearch") or {}), "version": version}
-            if documents is not None:
-                status["elasticsearch"]["documents"] = documents
-            if "volume" in report:
-                status["volume"] = {"path": "/data", **DiskUsage(*report["volume"]).tree()}
-            if pilot.spec.get("decommission"):
-                empty = report.get("decommissioned", documents == 0)
-                decommissioned = {
-                    "type": "Decommissioned",
-                    "status": "True" if empty else "False",
-                    "observedGeneration": pilot.generation,
-                }
-                conditions = with_condition(conditions, decommissioned, now=format_time(self.now))
-        ready = {"type": "Ready", "status": "True" if is_up else "False", "reason": report.get("reason", "")}
-        if is_up or pilot.status:
-            conditions = with_condition(conditions, ready, now=format_time(self.now))
-        if conditions is not None:
-            status["conditions"] = conditions
+        ready = (report.get("reason", ""), "")
+        if not is_up or pod is None:
+            return pilot_report(pilot, None, ready=ready, now=self.now)
+        digest = configuration_hash(pilot.spec)
+        is_edited = in_force(pilot.spec, pilot.annotations) != digest
+        if report.get("stuck") or (is_edited and pilot.at("status", "configuration")):
+            digest = str(pilot.at("status", "configuration", "hash"))
+        version = report.get("version", pod.annotations[VERSION])
+        start = (pod.uid, digest, version)
+        started = pilot.status.get("lastStartedTime")
+        if self._starts.get(pilot.name) != start or started is None:
+            self._starts[pilot.name] = start
+            started = format_time(self.now)
+        section = {**(pilot.status.get("elasticsearch") or {}), "version": version}
+        documents = report.get("documents", 0 if pilot.spec.get("decommission") else 10)
+        if documents is not None:
+            section["documents"] = documents
+        empty = report.get("decommissioned", documents == 0)
+        instance = ReportedInstance(started, pilot.generation, digest, section, is_empty=empty)
+        status = pilot_report(pilot, instance, ready=ready, now=self.now)
+        if "volume" in report:
+            status["volume"] = {"path": "/data", **DiskUsage(*report["volume"]).tree()}
         return status
 
     def _lead(self, cluster: Object, leader: Object, up: list[Object]) -> None:
@@ -217,14 +207,11 @@ class ElasticsearchHarness(ControllerHarness):
             facts["readOnlyIndices"] = self.read_only
         if self.without_vote:
             facts["withoutVote"] = self.without_vote
-        known = dict(leader.at("status", "elasticsearch", "cluster", default={}))
-        seen = known.pop("observedTime", "")
         acquired = self.of(Lease, name).spec["acquireTime"]
-        if known == facts and seen >= acquired[:19]:
-            return
-        facts["observedTime"] = format_time(self.now)
-        elasticsearch = {**leader.status["elasticsearch"], "cluster": facts}
-        self.change(leader, lambda tree: tree["status"].update(elasticsearch=elasticsearch))
+        reported = cluster_report(leader, facts, acquired=acquired[:19], now=self.now)
+        elasticsearch = {**leader.status["elasticsearch"], "cluster": reported}
+        if elasticsearch != leader.status["elasticsearch"]:
+            self.change(leader, lambda tree: tree["status"].update(elasticsearch=elasticsearch))
 
 
 def _set_status(status: Tree, tree: Tree) -> None:

@@ -93,6 +93,20 @@ async def test_of_a_body_without_end_the_beginning_is_read() -> None:
         assert server.sent < MANY
 
 
+async def test_why_an_answer_is_bad_is_told_by_the_first_line_of_it() -> None:
+    answer = b"HTTP/1.1 500 Oh\r\n\r\n\n  no master is elected\x1b[31m \r\nsecond line\n"
+    async with Server(answer).listening() as server:
+        said = "HTTP probe failed with statuscode: 500"
+        assert (await asked(server)).output == f"{said}: no master is elected^[[31m"
+        # What another host says is not read to those who may create pods.
+        assert (await asked(server, host="127.0.0.1")).output == said
+
+
+async def test_of_a_bad_answer_without_end_the_beginning_is_told() -> None:
+    async with Server(b"HTTP/1.1 500 Oh\r\n\r\n", b"x").listening() as server:
+        assert (await asked(server)).output == f"HTTP probe failed with statuscode: 500: {'x' * 200}"
+
+
 async def test_bytes_are_counted_below_tls(tmp_path: Path) -> None:
     """Whatever a server sends within its encryption, the connection is left after so many bytes."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

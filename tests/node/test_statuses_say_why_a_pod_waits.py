@@ -88,6 +88,19 @@ def test_a_missing_config_map_is_named(stage: Stage) -> None:
     stage.play(scene)
 
 
+def test_an_image_without_an_entrypoint_is_named_with_what_gives_it_one(stage: Stage) -> None:
+    async def scene() -> None:
+        stage.images.known["files:1"] = PlainImage(entrypoint=())
+        container = {"name": "app", "image": "files:1"}
+        await stage.pod({"containers": [container]})
+        pod = await stage.until(lambda pod: reason(pod) == "CreateContainerConfigError")
+        assert 'image "files:1" has no entrypoint' in waiting(pod)
+        assert "set command" in waiting(pod)
+        assert "`pilothouse image import --entrypoint`" in waiting(pod)
+
+    stage.play(scene)
+
+
 def test_a_missing_secret_is_named(stage: Stage) -> None:
     async def scene() -> None:
         await stage.pod({"containers": [app(envFrom=[{"secretRef": {"name": "keys"}}])]})

@@ -149,7 +149,7 @@ async def test_copies_that_have_nowhere_to_go_are_named_and_not_called_nothing(
     seen = await observe(1)
     assert seen.left == ""
     assert (seen.status["shards"], seen.status["documents"]) == (4, 5001)
-    assert "whole on the nodes that stay. 4 copies of shards (5001 documents) are still here" in seen.surplus
+    assert "on the nodes that stay. 4 copies of shards (5001 documents) are still here" in seen.surplus
 
 
 async def test_shards_that_have_moved_count_until_the_node_has_let_go_of_them(

@@ -67,7 +67,7 @@ async def test_a_password_that_is_not_taken_is_told_with_what_to_do(tmp_path: Pa
     async with a_node(secrets) as port:
         (secrets.users / "elastic").write_text("another")
         node = ElasticsearchClient("127.0.0.1", port, secrets=secrets)
-        with pytest.raises(NodeRequestFailed, match="does not take the password of elastic") as refused:
+        with pytest.raises(NodeRequestFailed, match="rejects the password of elastic") as refused:
             await node.get("/")
         assert refused.value.code == 401
         (secrets.users / "elastic").write_text(f"{PASSWORD}\n")

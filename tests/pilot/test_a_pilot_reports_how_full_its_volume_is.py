@@ -99,7 +99,7 @@ def test_nearly_full_is_degraded_with_the_folder_and_what_helps(
 
 
 def test_a_database_that_refuses_writes_says_so_first() -> None:
-    seen = Observation(ready=True, writes_refused="Redis takes no writes: no room")
+    seen = Observation(ready=True, writes_refused="Redis refuses writes: no space")
     assert degraded(status_after(10 * GIB, seen=seen)) == ("True", "WritesRefused", seen.writes_refused)
 
 

@@ -96,7 +96,7 @@ async def test_from_a_file_an_url_and_the_image(
         ("elder", "elder", "was built for Elasticsearch version 7.0.0 but version 8.17.0 is running"),
         ("climber", "climber", "resolving outside of plugin directory"),
         ("absent", "absent", "absent.zip"),
-        ("goodbye", "farewell", "holds the plugin farewell: name it so"),
+        ("goodbye", "farewell", "contains the plugin farewell: use that name"),
     ],
 )
 async def test_one_that_can_not_be_installed_is_told_in_the_installers_words(

@@ -39,7 +39,7 @@ def yellow(unassigned: int = 2, *, settled: bool = True) -> Tree:
 
 def test_what_the_nodes_have_against_a_shard_is_told() -> None:
     assert explanation(ANSWER) == (
-        f"the replica of shard 1 of logs has no place: es-demo-data-1, es-demo-data-2: {FULL}; "
+        f"the replica of shard 1 of logs can't be allocated: es-demo-data-1, es-demo-data-2: {FULL}; "
         "es-demo-data-0: it has a copy already"
     )
 
@@ -47,7 +47,7 @@ def test_what_the_nodes_have_against_a_shard_is_told() -> None:
 def test_where_no_node_is_named_elasticsearch_has_the_word() -> None:
     answer = {**ANSWER, "primary": True, "node_allocation_decisions": []}
     assert explanation(answer).startswith(
-        "the primary of shard 1 of logs has no place: Elasticsearch isn't allowed"
+        "the primary of shard 1 of logs can't be allocated: Elasticsearch isn't allowed"
     )
     assert explanation({}) == ""
 

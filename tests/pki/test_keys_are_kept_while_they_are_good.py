@@ -127,8 +127,18 @@ def test_the_authority_is_never_replaced_silently(tmp_path: Path) -> None:
     (tmp_path / "ca.key").unlink()
     with pytest.raises(UnusableError, match=r"ca\.key is missing"):
         Keyring(tmp_path).authority(NOW)
+    (tmp_path / "ca.key").touch()
+    with pytest.raises(UnusableError, match=r"ca\.key is empty"):
+        Keyring(tmp_path).authority(NOW)
     (tmp_path / "ca.key").write_text("garbage")
     with pytest.raises(UnusableError, match=r"ca\.crt and .*ca\.key"):
+        Keyring(tmp_path).authority(NOW)
+
+
+def test_an_empty_certificate_is_no_leave_to_make_another_authority(tmp_path: Path) -> None:
+    Keyring(tmp_path).authority(NOW)
+    (tmp_path / "ca.crt").write_bytes(b"")
+    with pytest.raises(UnusableError, match=r"ca\.crt is empty"):
         Keyring(tmp_path).authority(NOW)
 
 

@@ -116,4 +116,4 @@ async def test_what_can_not_be_is_told_on_the_claim(real: RealPlane) -> None:
         found = [one["message"] for one in conditions if one["type"] == "pilothouse.io/Provisioned"]
         return found[0] if found else ""
 
-    assert "node m1: there is no room for 900Ti" in await eventually(told, seconds=60)
+    assert "node m1: there is not enough space for 900Ti" in await eventually(told, seconds=60)

@@ -8,7 +8,6 @@ from tests.runtime.conftest import Bench
 from pilothouse.api.kind_names import ConfigMap, CoreEvent
 from pilothouse.client.fence import LeadershipFence
 from pilothouse.runtime.decision_log import DecisionLog
-from pilothouse.runtime.decision_record import RecordAuthor
 from pilothouse.runtime.election import LeadershipLost
 
 
@@ -23,7 +22,7 @@ def free() -> LeadershipFence | None:
 def test_events_are_written_in_the_next_term(bench: Bench) -> None:
     async def scenario(bench: Bench) -> None:
         one = await bench.api.create(ConfigMap, {"metadata": {"name": "a", "namespace": "default"}})
-        decision_log = DecisionLog(bench.api, bench.clock, author=RecordAuthor("m1"), component="test")
+        decision_log = DecisionLog(bench.api, bench.clock, manager="m1", component="test")
         decision_log.record_event(one, "Made", "it was made", False)
         with pytest.raises(LeadershipLost):
             await decision_log.run(deposed)

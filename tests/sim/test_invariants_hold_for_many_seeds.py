@@ -10,10 +10,11 @@ import pytest
 from pilothouse.sim.scenarios import SCENARIOS
 from pilothouse.sim.simulation import Failed, shrunk, simulate, simulate_twice
 
-QUICK = 300
+SOAK = "PILOTHOUSE_SOAK" in os.environ
+QUICK = 150
 """Seeds in all, shared among the scenarios."""
-LONG = 2000
-AGAIN = 1 if os.environ.get("PILOTHOUSE_SOAK") else 10
+LONG = 2000 if SOAK else 500
+AGAIN = 1 if SOAK else 10
 """Of the long ones, in a soak every seed is run twice; else one in ten."""
 _AT_ONCE = 17
 

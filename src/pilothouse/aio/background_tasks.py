@@ -4,9 +4,8 @@
     async with tasks.running():
         tasks.problem                # "" or "compactor stopped: OSError: disk full"
 
-Each task is a coroutine function that runs until cancelled. One that fails or ends is logged with its
-traceback and restarted with back-off. It counts as failed until it has run for a while, so that one that
-fails repeatedly is never reported healthy in between.
+A task that fails or ends is logged and restarted with back-off. It counts as failed until it has run for
+``STEADY`` seconds, so that one that fails repeatedly is never reported healthy in between.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ log = logging.getLogger(__name__)
 
 
 class BackgroundTasks:
-    """Tasks by name, each restarted when it ends."""
+    """Coroutine functions that run until cancelled, by name."""
 
     def __init__(self, parts: Mapping[str, Part]) -> None:
         self._parts = dict(parts)
@@ -39,7 +38,6 @@ class BackgroundTasks:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Run the tasks within the context."""
         tasks = [asyncio.create_task(self._keep(name, part)) for name, part in self._parts.items()]
         try:
             yield

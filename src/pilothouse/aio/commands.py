@@ -1,8 +1,6 @@
-"""Runs programs of the machine to their end.
+"""Runs programs to their end; kills one that takes longer than ``patience`` or whose caller is cancelled.
 
-    await run("mkfs.xfs", "-q", str(file), patience=60)     # its output; raises CommandError with its errors
-
-A program that takes longer than ``patience`` is killed, and so is one whose caller is cancelled.
+await run("mkfs.xfs", "-q", str(file), patience=60)     # its output; raises CommandError with its errors
 """
 
 from __future__ import annotations
@@ -14,7 +12,7 @@ from collections.abc import Mapping
 from typing import Final
 
 _PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-_TOLD: Final = 300
+_LONGEST_MESSAGE: Final = 300
 
 
 class CommandError(Exception):
@@ -63,5 +61,7 @@ async def run(
     if process.returncode != 0:
         lines = (complaints.strip() or out).decode(errors="replace")
         said = " ".join(lines.split())
-        raise CommandError(f"{program}: {said[-_TOLD:] or f'exit code {process.returncode}'}", lines)
+        raise CommandError(
+            f"{program}: {said[-_LONGEST_MESSAGE:] or f'exit code {process.returncode}'}", lines
+        )
     return out.decode(errors="replace")

@@ -1,10 +1,7 @@
 """Long loops that yield to the event loop.
 
-    await yielding(ten_thousand, take)
-
-A loop that runs for seconds lets no lease be renewed and no health check be answered. So after a fixed number
-of items the event loop gets a turn; a short loop runs without any. It is a number and not a time, so that a
-run in virtual time is always the same.
+A loop that runs for seconds lets no lease be renewed and no health check be answered. The event loop gets its
+turn after a number of items, not after a time, so that a run in virtual time is always the same.
 """
 
 from __future__ import annotations
@@ -20,7 +17,7 @@ STRETCH: Final = 200
 
 
 async def yielding(things: Iterable[T], take: Callable[[T], object], *, stretch: int = STRETCH) -> None:
-    """Call ``take`` with each item, in order."""
+    """Call ``take`` with each item, in order; every ``stretch`` items the event loop gets a turn."""
     taken = 0
     for thing in things:
         if taken == stretch:

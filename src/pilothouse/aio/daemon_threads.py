@@ -1,11 +1,9 @@
-"""Daemon threads for blocking work, which do not delay the end of the process.
+"""Daemon threads for blocking work that may take minutes; they do not delay the end of the process.
 
     walks = DaemonThreads("measuring", 2)
     size = await walks.run(lambda: sum(file.stat().st_size for file in folder.rglob("*")))
 
-The loop's default executor is shared by all short work; work that may take minutes would occupy its threads.
-Each ``DaemonThreads`` has its own, and only its callers wait for one another. A cancelled caller returns at
-once; its work runs on to its end and occupies its thread until then.
+The loop's default executor is for short work, which must not wait for threads that are occupied for minutes.
 """
 
 from __future__ import annotations
@@ -14,6 +12,7 @@ import asyncio
 import errno
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from threading import Thread
 from typing import TypeVar
 
@@ -21,14 +20,17 @@ _T = TypeVar("_T")
 
 
 class DaemonThreads:
-    """At most so many threads at a time; callers are served in order."""
+    """At most ``count`` threads at a time; callers are served in order."""
 
     def __init__(self, name: str, count: int) -> None:
         self._name = name
         self._places = asyncio.Semaphore(count)
 
     async def run(self, work: Callable[[], _T]) -> _T:
-        """Return or raise what ``work`` does. Raises OSError (EAGAIN) if no thread can be started."""
+        """Return or raise what ``work`` does. Raises OSError (EAGAIN) if no thread can be started.
+
+        A cancelled caller returns at once; its work runs to its end and occupies its thread until then.
+        """
         await self._places.acquire()
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[_T] = loop.create_future()
@@ -40,12 +42,9 @@ class DaemonThreads:
 
         def compute() -> None:
             try:
-                found = work()
-            except BaseException as problem:  # noqa: BLE001 (raised where it was asked for)
-                raised = problem
-                settle = lambda: answer.set_exception(raised)  # noqa: E731
-            else:
-                settle = lambda: answer.set_result(found)  # noqa: E731
+                settle = partial(answer.set_result, work())
+            except BaseException as problem:  # noqa: BLE001 (raised in the caller)
+                settle = partial(answer.set_exception, problem)
             with suppress(RuntimeError):  # The loop is closed: no caller is left.
                 loop.call_soon_threadsafe(finish, settle)
 

@@ -1,11 +1,8 @@
-"""A debouncer: runs a function soon after a request, and not too often.
+"""A debouncer: runs a function soon after a request, at most once an interval.
 
-    tick = Debouncer(flush, interval=0.002)
-    tick.poke()   # flush() runs in this turn of the loop, unless it ran less than 2 ms ago
-    tick.poke()   # scheduled already: no effect
-
-A quiet system reacts at once; a busy one does the work of an interval in a single run. So latency grows only
-under load.
+tick = Debouncer(flush, interval=0.002)
+tick.poke()   # flush() runs in this turn of the loop, unless it ran less than 2 ms ago
+tick.poke()   # scheduled already: no effect
 """
 
 from __future__ import annotations
@@ -15,7 +12,7 @@ from collections.abc import Callable
 
 
 class Debouncer:
-    """Runs ``act`` after a ``poke``, at most once an interval."""
+    """Runs ``act`` after a ``poke``: at once when idle, so that latency grows only under load."""
 
     __slots__ = ("_act", "_handle", "_interval", "_last")
 
@@ -26,7 +23,6 @@ class Debouncer:
         self._last = float("-inf")
 
     def poke(self) -> None:
-        """Schedule a run of ``act``."""
         if self._handle is not None:
             return
         loop = asyncio.get_running_loop()
@@ -37,7 +33,6 @@ class Debouncer:
             self._handle = loop.call_at(due, self._run)
 
     def cancel(self) -> None:
-        """Cancel a scheduled run."""
         if self._handle is not None:
             self._handle.cancel()
             self._handle = None

@@ -1,16 +1,13 @@
 """Group commit: many writers on the loop, one committing thread, one durable commit for all waiting writers.
 
-    commits = GroupCommit(commit, applied, ...) # commit(items): blocking, in the thread; applied(items): on the loop
-    await commits.submit(item)                  # returns once a commit that holds the item has returned and been applied
-    await commits.between(chore)                # a blocking call in the same thread, between two commits
+    commits = GroupCommit(commit, applied, failed)   # commit runs in the thread, the others on the loop
+    await commits.submit(item)                       # until a commit that holds the item was applied
+    await commits.between(chore)                     # a blocking call in the thread, between two commits
 
-Items submitted while a commit is under way form the next group, so the slower the disk, the larger the
-groups. Items are committed in the order of their submission. A group is sent at the end of the loop's turn,
-so that every writer that was woken by the last commit can join.
-
-``applied`` runs before any of the group's waiters, so watchers and caches know of a write no later than its
-writer. A commit that raises fails every waiting item, also those of the next group, since they may depend on
-the failed ones; ``failed`` is called first.
+Items submitted during a commit form the next group, in order: the slower the disk, the larger the groups. A
+group is sent at the end of the loop's turn, so that every writer that the last commit woke can join it.
+``applied`` runs before any waiter, so watchers and caches know of a write no later than its writer. A commit
+that raises calls ``failed`` and fails every waiting item, since later ones may depend on the failed ones.
 """
 
 from __future__ import annotations
@@ -20,6 +17,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from queue import SimpleQueue
 from time import perf_counter
 from typing import Generic, TypeVar
@@ -68,7 +66,7 @@ class GroupCommit(Generic[T]):
         self._thread.start()
 
     def submit(self, item: T) -> asyncio.Future[None]:
-        """Commit an item; returns when it is durable and applied."""
+        """Returns when the item is durable and applied."""
         if self._closing:
             raise Closed
         future: asyncio.Future[None] = self._loop.create_future()
@@ -96,7 +94,7 @@ class GroupCommit(Generic[T]):
         await asyncio.sleep(0)
 
     def _schedule(self) -> None:
-        if not self._busy and not self._scheduled:
+        if (self._pending or self._chores) and not self._busy and not self._scheduled:
             self._scheduled = True
             self._loop.call_soon(self._dispatch)
 
@@ -117,7 +115,7 @@ class GroupCommit(Generic[T]):
             self._jobs.put(lambda: self._run_commit(group))
 
     def _work(self) -> None:
-        """The thread: take a job, run its blocking part, and pass the rest to the loop."""
+        """The thread: run the blocking part of each job, and pass the rest to the loop."""
         while (job := self._jobs.get()) is not None:
             after = job()
             # The loop was closed first: no one waits for the result.
@@ -129,7 +127,7 @@ class GroupCommit(Generic[T]):
         began = perf_counter()
         try:
             self._commit(items)
-        except Exception as error:  # noqa: BLE001 - handed to everyone who waits
+        except Exception as error:  # noqa: BLE001 (raised in every waiter)
             failure = error
             return lambda: self._finish_failed(group, failure)
         took = perf_counter() - began
@@ -145,34 +143,27 @@ class GroupCommit(Generic[T]):
         for _, future in group:
             if not future.done():
                 future.set_result(None)
-        if self._pending or self._chores:
-            self._schedule()
+        self._schedule()
 
     def _finish_failed(self, group: list[tuple[T, asyncio.Future[None]]], error: Exception) -> None:
         self._busy = False
         self._pending[:0] = group
         self._failed(error)
         self._fail_pending(error)
-        if self._chores:
-            self._schedule()
+        self._schedule()
 
     def _run_chore(self, chore: Callable[[], object], future: asyncio.Future[object]) -> Callable[[], None]:
         try:
-            result = chore()
-        except Exception as error:  # noqa: BLE001 - handed to the caller
-            failure = error
-            return lambda: self._finish_chore(future, None, failure)
-        return lambda: self._finish_chore(future, result, None)
+            settle = partial(future.set_result, chore())
+        except Exception as error:  # noqa: BLE001 (raised in the caller)
+            settle = partial(future.set_exception, error)
+        return lambda: self._finish_chore(future, settle)
 
-    def _finish_chore(self, future: asyncio.Future[object], result: object, error: Exception | None) -> None:
+    def _finish_chore(self, future: asyncio.Future[object], settle: Callable[[], None]) -> None:
         self._busy = False
         if not future.done():
-            if error is None:
-                future.set_result(result)
-            else:
-                future.set_exception(error)
-        if self._pending or self._chores:
-            self._schedule()
+            settle()
+        self._schedule()
 
     def _fail_pending(self, error: Exception) -> None:
         pending, self._pending = self._pending, []

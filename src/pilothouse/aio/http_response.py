@@ -5,13 +5,9 @@
     while piece := await response.read_piece():
         ...
 
-Whatever the peer sends, reading it is bounded work: the heads of a response and of the interim (1xx) ones
-before it have at most ``max_head`` bytes together, there are at most ``MAX_INTERIM`` of these, and a body
-comes in pieces of one read each, so that no more of it is in memory than its reader takes. Time limits are
+Work is bounded whatever the peer sends: the heads of a response and of at most ``MAX_INTERIM`` interim (1xx)
+ones before it have ``max_head`` bytes together, and a body comes in pieces of one read each. Time limits are
 the caller's.
-
-Anything but HTTP raises ``MalformedResponse``; a connection that ends before the response does raises
-``TruncatedResponse``. Both are ``HTTPResponseError``.
 """
 
 from __future__ import annotations
@@ -51,7 +47,7 @@ class Source(Protocol):
     """The source of a response, such as an ``asyncio.StreamReader``."""
 
     async def read(self, n: int, /) -> bytes:
-        """Up to so many bytes, as soon as there are any; empty at the end."""
+        """Up to ``n`` bytes, as soon as there are any; empty at the end."""
 
 
 class HTTPResponse:
@@ -67,7 +63,6 @@ class HTTPResponse:
         self._body = _framing(status, fields)
 
     def header(self, name: str, default: str = "") -> str:
-        """The first value of a header."""
         return self._fields.get(name.lower(), (default,))[0]
 
     async def read_piece(self) -> bytes:
@@ -85,7 +80,7 @@ class HTTPResponse:
                 raise TruncatedResponse("the connection was closed within the response's body")
 
     async def read(self, limit: int) -> bytes:
-        """The body, up to so many bytes. Raises ``HTTPResponseError``."""
+        """The first ``limit`` bytes of the body. Raises ``HTTPResponseError``."""
         found = bytearray()
         while len(found) < limit and (piece := await self.read_piece()):
             found += piece

@@ -1,9 +1,7 @@
-"""Locks by key.
+"""Locks by key; waiters are served in order.
 
-    async with turns.of("pods/a"):
-        ...
-
-An uncontended key costs a look-up and no waiting. Waiters are served in order.
+async with locks.of("pods/a"):
+    ...
 """
 
 from __future__ import annotations
@@ -16,7 +14,7 @@ from typing import Final
 
 
 class _AtOnce:
-    """An awaitable that is done; unlike a coroutine it can be awaited again."""
+    """A completed awaitable: makes an uncontended lock free of a coroutine. It can be awaited repeatedly."""
 
     def __await__(self) -> Generator[None, None, None]:
         yield from ()
@@ -32,12 +30,11 @@ class KeyedLocks:
         self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
 
     def of(self, key: str) -> KeyedLock:
-        """The lock of a key, as an async context."""
         return KeyedLock(self._waiting, key)
 
 
 class KeyedLock:
-    """An async context that is entered when the lock is acquired."""
+    """The lock of one key, for ``async with``."""
 
     __slots__ = ("_key", "_waiting")
 

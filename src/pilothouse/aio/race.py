@@ -1,11 +1,7 @@
 """Awaits work unless something else happens first.
 
-    if not await unless(server.finish(grace), hurried.wait()):
-        ...                                 # interrupted: finishing was cancelled
-
-Neither runs on when this returns or is cancelled. A failure of either is raised, also one of work that fails
-while it is cancelled, since no one else would see it. If the caller is cancelled, only the cancellation is
-raised.
+if not await unless(server.finish(grace), hurried.wait()):
+    ...                                 # interrupted: finishing was cancelled
 """
 
 from __future__ import annotations
@@ -15,7 +11,10 @@ from collections.abc import Awaitable
 
 
 async def unless(work: Awaitable[object], interruption: Awaitable[object]) -> bool:
-    """True if the work was done. When either ends, the other is cancelled."""
+    """True if the work was done. When either ends, or the caller is cancelled, the other is cancelled.
+
+    A failure of either is raised, also that of work that fails while it is cancelled.
+    """
     doing, waiting = asyncio.ensure_future(work), asyncio.ensure_future(interruption)
     try:
         _, left = await asyncio.wait((doing, waiting), return_when=asyncio.FIRST_COMPLETED)

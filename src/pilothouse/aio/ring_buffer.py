@@ -2,15 +2,12 @@
 
     ring = RingBuffer[str](horizon=10, bounds=Bounds(count=1000))
     ring.append(11, "a", at=now)
-    ring.append(14, "b", at=now)
-    ring.after(11)   # ["b"]
-    ring.after(10)   # ["a", "b"]
-    ring.after(9)    # None: that part was dropped
+    ring.append(14, "b", at=now)     # positions only grow, and may skip
+    ring.after(11)                   # ["b"]
+    ring.after(9)                    # None: values after 9 were dropped
 
-Positions only grow, and may skip. ``horizon`` is the position up to which values were dropped: everything
-after it is present, so an answer is complete or None. The oldest values beyond a bound on number, weight or
-age are dropped; the newest few are kept even if they weigh more, so that one huge value does not drop all
-readers.
+The oldest values beyond a bound on number, weight or age are dropped; all after ``horizon`` are present. The
+newest few are kept even if they weigh more, so that one huge value does not drop all readers.
 """
 
 from __future__ import annotations
@@ -24,8 +21,6 @@ T = TypeVar("T")
 
 
 class Bounds(msgspec.Struct, frozen=True):
-    """The bounds of a ring buffer."""
-
     count: int = 10_000
     weight: int = 16 * 1024 * 1024
     age: float = 300.0
@@ -42,8 +37,6 @@ class _Slot(msgspec.Struct, frozen=True, gc=False):
 
 
 class RingBuffer(Generic[T]):
-    """Values in order of position, the oldest dropped first."""
-
     __slots__ = ("_bounds", "_first", "_positions", "_slots", "_values", "_weight", "horizon")
 
     def __init__(self, horizon: int, bounds: Bounds) -> None:
@@ -59,7 +52,6 @@ class RingBuffer(Generic[T]):
         return len(self._positions) - self._first
 
     def append(self, position: int, value: T, *, at: float, weight: int = 0) -> None:
-        """Add a value at a position above all others."""
         self._positions.append(position)
         self._values.append(value)
         self._slots.append(_Slot(weight, at))

@@ -3,8 +3,7 @@
     shared = SharedCall(store.revision)
     await shared()   # with a hundred callers at once: one or two calls of store.revision
 
-A caller that arrives during a call can't use its answer, which may be older than the question. It waits for
-the next call, together with all that arrived meanwhile.
+A caller that arrives during a call waits for the next one, together with all that arrived meanwhile.
 """
 
 from __future__ import annotations
@@ -17,8 +16,6 @@ T = TypeVar("T")
 
 
 class SharedCall(Generic[T]):
-    """Joins concurrent calls of a coroutine function without arguments."""
-
     __slots__ = ("_call", "_running", "_waiting")
 
     def __init__(self, call: Callable[[], Awaitable[T]]) -> None:
@@ -30,8 +27,8 @@ class SharedCall(Generic[T]):
         task = self._waiting
         if task is None:
             task = self._waiting = asyncio.get_running_loop().create_task(self._after(self._running))
-            task.add_done_callback(_look)
-        # One caller that gives up must not take the call away from the others.
+            task.add_done_callback(_retrieve_failure)
+        # One caller that is cancelled must not cancel the call of the others.
         return await asyncio.shield(task)
 
     async def _after(self, running: asyncio.Task[T] | None) -> T:
@@ -42,7 +39,7 @@ class SharedCall(Generic[T]):
         return await self._call()
 
 
-def _look(task: asyncio.Task[T]) -> None:
-    """Retrieve a failure even if all callers are gone, so that asyncio does not log it as never retrieved."""
+def _retrieve_failure(task: asyncio.Task[T]) -> None:
+    """For a call whose callers are all cancelled: asyncio would log its failure as never retrieved."""
     if not task.cancelled():
         task.exception()

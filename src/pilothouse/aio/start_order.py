@@ -1,15 +1,13 @@
 """Groups of tasks that start in order and stop in reverse order, each within a time limit.
 
     parts = Ordered([
-        StartGroup("health", [serve], patience=2),
         StartGroup("caches", [follow], patience=2, ready=caches.synced),
         StartGroup("decisions", [decide], patience=10),
     ])
-    await parts.run()                # until cancelled, or until a part ends
+    await parts.run()                # until cancelled, or until a task ends
 
 A group starts when the previous ones are ready. On cancellation, or when a task fails or ends, the last group
-is cancelled first and has ``patience`` seconds to finish; tasks that have not ended by then are logged and
-abandoned. A task's failure is raised once everything has stopped.
+is cancelled first; tasks that have not ended after ``patience`` seconds are logged and abandoned.
 """
 
 from __future__ import annotations
@@ -35,34 +33,30 @@ class StartGroup:
     name: str
     parts: Sequence[Part]
     patience: float
-    """Seconds that they have for stopping."""
+    """Seconds to stop in."""
     ready: Part = _at_once
     """Returns when the next group may start."""
 
 
 class Ordered:
-    """Groups, first to last."""
-
     def __init__(self, groups: Sequence[StartGroup]) -> None:
         self._groups = tuple(groups)
 
     async def run(self) -> None:
-        """Run all groups until cancelled. A task that fails or ends stops the others; its failure is raised."""
-        started: list[tuple[StartGroup, Sequence[asyncio.Future[None]]]] = []
+        """Run all groups until cancelled or a task ends. A failure is raised once everything has stopped."""
+        started: list[tuple[StartGroup, list[asyncio.Future[None]]]] = []
+        running: list[asyncio.Future[None]] = []
         ended: set[asyncio.Future[None]] = set()
         try:
             for group in self._groups:
-                tasks: Sequence[asyncio.Future[None]] = [
-                    asyncio.ensure_future(part()) for part in group.parts
-                ]
+                tasks: list[asyncio.Future[None]] = [asyncio.ensure_future(part()) for part in group.parts]
                 started.append((group, tasks))
-                everything = [task for _, running in started for task in running]
-                ended = await _until(group.ready, everything)
+                running += tasks
+                ended = await _until(group.ready, running)
                 if ended:
                     break
             else:
-                everything = [task for _, running in started for task in running]
-                ended, _ = await asyncio.wait(everything, return_when=asyncio.FIRST_COMPLETED)
+                ended, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
         finally:
             for group, tasks in reversed(started):
                 await _stop(group, tasks)
@@ -87,8 +81,6 @@ async def _stop(group: StartGroup, tasks: Sequence[asyncio.Future[None]]) -> Non
     for task in tasks:
         task.cancel()
     left = [task for task in tasks if not task.done()]
-    if not left:
-        return
-    _, late = await asyncio.wait(left, timeout=group.patience)
+    _, late = await asyncio.wait(left, timeout=group.patience) if left else ((), ())
     if late:
         log.error("%s: %d parts did not stop within %gs", group.name, len(late), group.patience)

@@ -1,9 +1,6 @@
 """Runs several coroutines together until the first fails.
 
-    await together({"decision log": decision_log.run(), "stateful-sets": engine.run()})
-
-All run until the first fails or the caller is cancelled; then the others are cancelled, and the first failure
-is raised itself, not wrapped in a group. Failures during the cancellation are added to it as notes.
+await together({"decision log": decision_log.run(), "stateful-sets": engine.run()})
 """
 
 from __future__ import annotations
@@ -14,7 +11,10 @@ from typing import Any
 
 
 async def together(parts: Mapping[str, Coroutine[Any, Any, None]]) -> None:
-    """Run all coroutines, as tasks of these names."""
+    """Run all coroutines, as tasks of these names, until the first fails or the caller is cancelled.
+
+    The first failure is raised itself, not in a group; failures during the cancellation are notes on it.
+    """
     try:
         async with asyncio.TaskGroup() as group:
             for name, part in parts.items():

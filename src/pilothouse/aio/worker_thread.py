@@ -1,15 +1,10 @@
-"""Runs long computations in a thread beside the event loop, one at a time, with owners in turn.
+"""Runs long computations in a thread beside the event loop, one at a time.
 
-    worker = WorkerThread()
     value = await worker.run("alice", lambda: sorted(large))      # the loop runs meanwhile
-
-Python runs one thread at a time, so more threads would not finish sooner and would slow down the loop. Each
-owner with waiting work gets one computation per round: a hundred of one owner delay the first of another by
-one.
-
-A computation accesses objects of the loop through the loop:
-
     found = on_loop(cache.find, key)          # in the worker: runs on the loop; elsewhere: a plain call
+
+Python runs one thread at a time, so more threads would only slow down the loop. Owners take turns: a hundred
+computations of one owner delay the first of another by one.
 """
 
 from __future__ import annotations
@@ -50,16 +45,13 @@ def on_loop(function: Callable[..., _T], *args: object) -> _T:
 
 
 class WorkerThread:
-    """One thread for the computations of any number of owners."""
-
     def __init__(self) -> None:
         self._busy = False
         self._waiting: dict[Hashable, deque[asyncio.Future[None]]] = {}
         """By owner, the next one first."""
 
     async def run(self, owner: Hashable, work: Callable[[], _T]) -> _T:
-        """Return or raise what ``work`` does. A computation can't be interrupted: a cancellation takes effect
-        when it ends."""
+        """Return or raise what ``work`` does. It is never interrupted: a cancellation waits for it."""
         await self._turn(owner)
         loop = asyncio.get_running_loop()
         context = contextvars.copy_context()
@@ -72,7 +64,7 @@ class WorkerThread:
         try:
             return await asyncio.shield(running)
         except asyncio.CancelledError:
-            # It may still ask for what its caller is about to let go.
+            # The computation may still use what its caller is about to close.
             await asyncio.wait([running])
             raise
 

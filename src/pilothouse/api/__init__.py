@@ -1,1 +1,1 @@
-"""The nouns: every kind served, one module per group and version, with defaults, validation and conversion. No I/O."""
+"""Every kind served: fields, defaults, validation and conversion, a module per group and version. No I/O."""

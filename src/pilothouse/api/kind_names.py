@@ -1,15 +1,15 @@
-"""The kinds by name, for those who ask an API server about them.
+"""Kinds by name, for clients of an API server.
 
     Pod.path("default", "web-0")                # "/api/v1/namespaces/default/pods/web-0"
     StatefulSet.path("default", "web", "status")
 
-A ``KindName`` is what a client has to know of a kind: how it is spelt in paths and objects. Fields, defaults and validation
-are the server's business (``meta.kind.Kind``).
+A ``KindName`` is how paths and objects spell a kind; ``meta.kind.Kind`` has what the server knows of it.
 """
 
 from __future__ import annotations
 
 import re
+from functools import partial
 from typing import Final
 from urllib.parse import quote
 
@@ -40,7 +40,7 @@ class KindName(msgspec.Struct, frozen=True, cache_hash=True):
         return f"{self.plural}.{self.group}" if self.group else self.plural
 
     def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
-        """Where it is served: all of it, a namespace's, or one object. Raises ``StatusError`` for a name that none can have."""
+        """The path of all objects, a namespace's, or one. Raises ``StatusError`` for an impossible name."""
         if "/" in name or "/" in namespace:
             # A server takes what is quoted for a separator, too: this would be the path of something else.
             raise errors.not_found(self.plural, self.group, name)
@@ -50,11 +50,17 @@ class KindName(msgspec.Struct, frozen=True, cache_hash=True):
 
 
 def _step(part: str) -> str:
-    """A step of a path; most names need no quoting, and to see that takes less than to quote them."""
+    """A step of a path. Most names need no quoting, and checking is cheaper than quoting."""
     if not part:
         return ""
     return f"/{part}" if _PLAIN.fullmatch(part) else f"/{quote(part, safe='')}"
 
+
+_storage: Final = partial(KindName, "storage.k8s.io", "v1")
+_rbac: Final = partial(KindName, "rbac.authorization.k8s.io", "v1")
+_navigator: Final = partial(KindName, "navigator.jetstack.io", "v1beta1")
+_k0s: Final = partial(KindName, "autopilot.k0sproject.io", "v1beta2")
+_openstorage: Final = partial(KindName, "autopilot.libopenstorage.org", "v1alpha1")
 
 Namespace: Final = KindName("", "v1", "Namespace", "namespaces", namespaced=False)
 Node: Final = KindName("", "v1", "Node", "nodes", namespaced=False)
@@ -78,88 +84,45 @@ ControllerRevision: Final = KindName("apps", "v1", "ControllerRevision", "contro
 PodDisruptionBudget: Final = KindName("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets")
 Lease: Final = KindName("coordination.k8s.io", "v1", "Lease", "leases")
 EndpointSlice: Final = KindName("discovery.k8s.io", "v1", "EndpointSlice", "endpointslices")
-StorageClass: Final = KindName("storage.k8s.io", "v1", "StorageClass", "storageclasses", namespaced=False)
-VolumeAttributesClass: Final = KindName(
-    "storage.k8s.io", "v1", "VolumeAttributesClass", "volumeattributesclasses", namespaced=False
-)
+StorageClass: Final = _storage("StorageClass", "storageclasses", namespaced=False)
+VolumeAttributesClass: Final = _storage("VolumeAttributesClass", "volumeattributesclasses", namespaced=False)
 CertificateSigningRequest: Final = KindName(
     "certificates.k8s.io", "v1", "CertificateSigningRequest", "certificatesigningrequests", namespaced=False
 )
 CustomResourceDefinition: Final = KindName(
     "apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions", namespaced=False
 )
-Role: Final = KindName("rbac.authorization.k8s.io", "v1", "Role", "roles")
-RoleBinding: Final = KindName("rbac.authorization.k8s.io", "v1", "RoleBinding", "rolebindings")
-ClusterRole: Final = KindName(
-    "rbac.authorization.k8s.io", "v1", "ClusterRole", "clusterroles", namespaced=False
-)
-ClusterRoleBinding: Final = KindName(
-    "rbac.authorization.k8s.io", "v1", "ClusterRoleBinding", "clusterrolebindings", namespaced=False
-)
-Pilot: Final = KindName("navigator.jetstack.io", "v1beta1", "Pilot", "pilots")
-ElasticsearchCluster: Final = KindName(
-    "navigator.jetstack.io", "v1beta1", "ElasticsearchCluster", "elasticsearchclusters"
-)
-CassandraCluster: Final = KindName(
-    "navigator.jetstack.io", "v1beta1", "CassandraCluster", "cassandraclusters"
-)
+Role: Final = _rbac("Role", "roles")
+RoleBinding: Final = _rbac("RoleBinding", "rolebindings")
+ClusterRole: Final = _rbac("ClusterRole", "clusterroles", namespaced=False)
+ClusterRoleBinding: Final = _rbac("ClusterRoleBinding", "clusterrolebindings", namespaced=False)
+Pilot: Final = _navigator("Pilot", "pilots")
+ElasticsearchCluster: Final = _navigator("ElasticsearchCluster", "elasticsearchclusters")
+CassandraCluster: Final = _navigator("CassandraCluster", "cassandraclusters")
 Decision: Final = KindName("pilothouse.io", "v1alpha1", "Decision", "decisions")
-Plan: Final = KindName("autopilot.k0sproject.io", "v1beta2", "Plan", "plans", namespaced=False)
-ControlNode: Final = KindName(
-    "autopilot.k0sproject.io", "v1beta2", "ControlNode", "controlnodes", namespaced=False
-)
-UpdateConfig: Final = KindName(
-    "autopilot.k0sproject.io", "v1beta2", "UpdateConfig", "updateconfigs", namespaced=False
-)
-AutopilotRule: Final = KindName(
-    "autopilot.libopenstorage.org", "v1alpha1", "AutopilotRule", "autopilotrules", namespaced=False
-)
-AutopilotRuleObject: Final = KindName(
-    "autopilot.libopenstorage.org", "v1alpha1", "AutopilotRuleObject", "autopilotruleobjects"
-)
-ActionApproval: Final = KindName(
-    "autopilot.libopenstorage.org", "v1alpha1", "ActionApproval", "actionapprovals"
-)
-ApplicationPolicy: Final = KindName(
-    "autopilot.libopenstorage.org", "v1alpha1", "ApplicationPolicy", "applicationpolicies", namespaced=False
-)
-ApplicationAction: Final = KindName(
-    "autopilot.libopenstorage.org", "v1alpha1", "ApplicationAction", "applicationactions"
-)
+Plan: Final = _k0s("Plan", "plans", namespaced=False)
+ControlNode: Final = _k0s("ControlNode", "controlnodes", namespaced=False)
+UpdateConfig: Final = _k0s("UpdateConfig", "updateconfigs", namespaced=False)
+AutopilotRule: Final = _openstorage("AutopilotRule", "autopilotrules", namespaced=False)
+AutopilotRuleObject: Final = _openstorage("AutopilotRuleObject", "autopilotruleobjects")
+ActionApproval: Final = _openstorage("ActionApproval", "actionapprovals")
+ApplicationPolicy: Final = _openstorage("ApplicationPolicy", "applicationpolicies", namespaced=False)
+ApplicationAction: Final = _openstorage("ApplicationAction", "applicationactions")
 
 KNOWN: Final = {(noun.api_version, noun.kind): noun for noun in vars().values() if isinstance(noun, KindName)}
-"""Those above, by apiVersion and kind."""
+"""The kinds above, by apiVersion and kind."""
 
-CONDITIONED: Final = frozenset(
-    {
-        Namespace,
-        Node,
-        Pod,
-        Service,
-        PersistentVolumeClaim,
-        StatefulSet,
-        Deployment,
-        ReplicaSet,
-        DaemonSet,
-        Job,
-        PodDisruptionBudget,
-        CertificateSigningRequest,
-        CustomResourceDefinition,
-        Pilot,
-        ElasticsearchCluster,
-        CassandraCluster,
-        Plan,
-        UpdateConfig,
-        AutopilotRule,
-        ApplicationPolicy,
-        ApplicationAction,
-    }
-)
-"""Those whose status has conditions."""
+CONDITIONED: Final = frozenset({
+    Namespace, Node, Pod, Service, PersistentVolumeClaim, StatefulSet, Deployment, ReplicaSet, DaemonSet,
+    Job, PodDisruptionBudget, CertificateSigningRequest, CustomResourceDefinition, Pilot,
+    ElasticsearchCluster, CassandraCluster, Plan, UpdateConfig, AutopilotRule, ApplicationPolicy,
+    ApplicationAction,
+})  # fmt: skip
+"""Kinds whose status has conditions."""
 
 
 def noun_of(api_version: str, kind: str) -> KindName:
-    """The noun that an object names. One that is not listed here is taken to be namespaced and regular."""
+    """The kind that an object names; an unknown one is taken to be namespaced and regular."""
     known = KNOWN.get((api_version, kind))
     if known is not None:
         return known

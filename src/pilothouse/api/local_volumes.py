@@ -1,17 +1,19 @@
-"""The marks by which claims and volumes of a node's own storage are known: node agents write them, the API server checks them.
+"""Labels and annotations of claims and volumes on a node's own storage; Kubernetes' names where it has them.
 
-A claim says where its volume is wanted, and of whom; a volume says on which node it is, and who made it. Kubernetes' own names
-where it has them.
+Node agents write them, the API server checks them.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
+from pilothouse.api.objects import Object
+from pilothouse.base.rfc3339 import parse_time
+
 DIRECTORY: Final = "pilothouse.io/directory"
 LOOP: Final = "pilothouse.io/loop"
 PROVISIONERS: Final = frozenset({DIRECTORY, LOOP})
-"""Those that every node is."""
+"""The provisioners that every node runs."""
 
 SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
 ASKED_FOR: Final = (
@@ -20,17 +22,40 @@ ASKED_FOR: Final = (
 )
 PROVISIONED_BY: Final = "pv.kubernetes.io/provisioned-by"
 NODE: Final = "pilothouse.io/node"
-"""The annotation of a volume that says on which node it is."""
+"""The annotation of a volume with its node."""
 FINALIZER: Final = "pilothouse.io/volume"
-"""Keeps a volume's object until its data is gone, or is known to stay."""
+"""Keeps a volume's object until its data is deleted, or is known to stay."""
 
 ADOPTS_VOLUMES_OF: Final = "pilothouse.io/adopts-volumes-of"
-"""The annotation of the namespace kube-system with the uids, separated by commas, of control planes whose volumes this one takes over."""
+"""The annotation of the namespace kube-system with the comma-separated uids of control planes whose volumes
+this one takes over."""
+
+RESTORED_FROM: Final = "pilothouse.io/restored-from"
+"""The annotation of the namespace kube-system with the uid of the control plane whose backup this one was restored from."""
+RESTORED_AT: Final = "pilothouse.io/restored-at"
+"""The annotation of the namespace kube-system that says when that was."""
 
 PROVISIONED: Final = "pilothouse.io/Provisioned"
-"""The condition of a claim that, while it is False, says why the node that was chosen can't make its volume."""
+"""The condition of a claim that, while False, says why the chosen node can't create its volume."""
 
 
 def volume_name(claim_uid: str) -> str:
-    """What the volume of a claim is called, as every provisioner calls it."""
+    """The name of a claim's volume, as provisioners build it."""
     return f"pvc-{claim_uid}"
+
+
+def adopted(kube_system: Object) -> frozenset[str]:
+    """The uids of the control planes whose volumes this one takes over."""
+    uids = str(kube_system.annotations.get(ADOPTS_VOLUMES_OF) or "").split(",")
+    return frozenset(filter(None, map(str.strip, uids)))
+
+
+def original_of(volume: Object, kube_system: Object) -> str:
+    """The uid of the control plane that a volume belongs to, if this one was restored from a backup of it and
+    does not take over its volumes; else empty."""
+    original = str(kube_system.annotations.get(RESTORED_FROM) or "")
+    restored = str(kube_system.annotations.get(RESTORED_AT) or "")
+    if not original or not restored or original in adopted(kube_system):
+        return ""
+    ours = volume.annotations.get(PROVISIONED_BY) in PROVISIONERS
+    return original if ours and volume.created <= parse_time(restored) else ""

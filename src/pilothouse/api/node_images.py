@@ -1,8 +1,8 @@
-"""What a Node says of the images that it has, and which image a reference means there.
+"""The images that a Node has.
 
-    lacks(node, "docker.elastic.co/elasticsearch/elasticsearch:8.17.0")     # True if the node fetches nothing and has none
+    lacks(node, "docker.elastic.co/elasticsearch/elasticsearch:8.17.0")     # True if it has and pulls none
 
-Only nodes of ours are known to lack an image: others fetch what they don't have.
+Only our own nodes are known to lack an image: others pull what they don't have.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from typing import Final
 from pilothouse.api.objects import Object
 
 DATA_FOLDER: Final = "pilothouse.io/data-folder"
-"""The annotation of a Node with the folder that ``pilothouse image import --data`` takes on its machine."""
+"""The annotation of a Node with the folder for ``pilothouse image import --data`` on its machine."""
 MOST_IMAGES: Final = 50
-"""How many images a Node lists, the largest, as with kubelet."""
+"""How many images a Node lists, largest first, as kubelet does."""
 USUAL_DATA_FOLDER: Final = "/var/lib/pilothouse"
 _RUNTIME: Final = "pilothouse://"
 _HOST: Final = "host/"
 
 
 def lacks(node: Object, image: str) -> bool:
-    """Whether a node certainly does not have an image, and does not fetch it either."""
+    """True if a node certainly doesn't have an image and doesn't pull it."""
     runtime = str(node.at("status", "nodeInfo", "containerRuntimeVersion") or "")
     listed = node.status.get("images") or ()
     if not runtime.startswith(_RUNTIME) or image.startswith(_HOST) or len(listed) >= MOST_IMAGES:
@@ -34,20 +34,20 @@ def lacks(node: Object, image: str) -> bool:
 
 
 def importing(image: str, node: Object, *flags: str) -> str:
-    """The command that brings an image to a node, typed on its machine; FILE is for the reader to replace."""
+    """The command that imports an image on a node's machine; the reader replaces FILE."""
     folder = node.annotations.get(DATA_FOLDER, USUAL_DATA_FOLDER)
     where = ("--data", shlex.quote(folder)) if folder != USUAL_DATA_FOLDER else ()
     return " ".join(("pilothouse image import", short_name(image), "FILE", *flags, *where))
 
 
 def short_name(image: str) -> str:
-    """The name and tag under which an image is found whatever its registry."""
+    """The name and tag of an image, whatever its registry."""
     name, tag, _ = _parts(image)
     return f"{name.rpartition('/')[2]}:{tag}"
 
 
 def _names(image: str) -> tuple[str, ...]:
-    """What a node that has the image lists, one of them at least."""
+    """What a node that has the image lists, at least one of them."""
     name, tag, digest = _parts(image)
     end = f"@{digest}" if digest else f":{tag}"
     return f"{name}{end}", f"{name.rpartition('/')[2]}{end}"

@@ -1,18 +1,13 @@
-"""Objects as they come from a server: immutable, cheap to keep, decoded when looked into.
+"""Objects as they come from a server: immutable, kept as bytes, decoded on access.
 
     pod = Object(Pod, body)                # bytes; or Object.of(tree)
     pod.name, pod.labels.get("app"), pod.spec["nodeName"], pod.at("status", "phase", default="Pending")
     pod.controller                         # the reference to its controlling owner, or None
     pilot = Object(Pilot, body).as_type(v1beta1.Pilot)
 
-An ``Object`` is made of the bytes that came, of which only the metadata is decoded at first; the first look decodes the
-rest. A decoded tree takes several times the room of its text, so a cache gives its objects a ``Trees``, which lets only the
-latest ones stay decoded: ten thousand objects remain close to the size of their text, however many are looked into.
-
-Trees are shared by everyone who holds the object and must not be changed: ``thawed`` gives a tree of one's own, and what
-should be different goes into an intent.
-
-Two objects are equal if they are the same version of the same thing (uid and resourceVersion).
+Only metadata is decoded at first. A decoded tree takes several times the memory of its text, so a cache's
+``Trees`` keeps only the latest ones decoded. Trees are shared and must not be changed: ``thawed`` returns a
+copy. Objects are equal if they have the same uid and resourceVersion.
 """
 
 from __future__ import annotations
@@ -25,7 +20,7 @@ import msgspec
 
 from pilothouse.api.kind_names import KindName, noun_of
 from pilothouse.base.rfc3339 import parse_time
-from pilothouse.meta.conditions import find_condition
+from pilothouse.meta.conditions import condition_is, find_condition
 
 Tree = dict[str, Any]
 T = TypeVar("T")
@@ -34,7 +29,7 @@ _NOTHING: Mapping[str, Any] = {}
 
 
 class Metadata(msgspec.Struct, frozen=True, rename="camel"):
-    """The part of ``metadata`` that everyone asks for."""
+    """The part of ``metadata`` that is always decoded."""
 
     name: str = ""
     namespace: str = ""
@@ -58,15 +53,15 @@ _decoder = msgspec.json.Decoder(Tree)
 
 
 class Trees:
-    """The objects of a cache that are decoded at this time, at most so many. They leave out who manages which field
-    (``metadata.managedFields``), often half of an object, in which caches have no interest."""
+    """The decoded objects of a cache, at most so many. They leave out ``metadata.managedFields``, often half
+    of an object, which caches don't need."""
 
     def __init__(self, limit: int = 1000) -> None:
         self._limit = limit
         self._decoded: deque[Object] = deque()
 
     def took(self, obj: Object) -> None:
-        """An object has been decoded."""
+        """Records that an object was decoded."""
         self._decoded.append(obj)
         if len(self._decoded) > self._limit:
             self._decoded.popleft().forget_tree()
@@ -80,10 +75,10 @@ class Object:
     def __init__(
         self, noun: KindName, body: bytes | Tree, trees: Trees | None = None, *, arrived: float = 0.0
     ) -> None:
-        """Of bytes, or of a tree that nobody changes from here on. Raises ``msgspec.DecodeError`` for what is no object."""
+        """From bytes, or from a tree that is not changed any more. Raises ``msgspec.DecodeError``."""
         self.noun = noun
         self.arrived = arrived
-        """When a cache got this version, by its own clock: seconds since 1970, 0 if no cache has it."""
+        """When a cache received this version, by its clock, in seconds since 1970; 0 without a cache."""
         self._trees = trees
         self._raw = body if isinstance(body, bytes) else b""
         self._tree = None if isinstance(body, bytes) else body
@@ -92,12 +87,12 @@ class Object:
 
     @classmethod
     def of(cls, tree: Tree, *, arrived: float = 0.0) -> Object:
-        """Of a tree that says itself what it is."""
+        """From a tree with ``apiVersion`` and ``kind``."""
         return cls(noun_of(tree.get("apiVersion", ""), tree.get("kind", "")), tree, arrived=arrived)
 
     @property
     def tree(self) -> Tree:
-        """All of it, to look at and not to change. It has ``apiVersion`` and ``kind``, whatever came."""
+        """The whole object, read-only, with ``apiVersion`` and ``kind`` filled in."""
         if self._tree is None:
             self._tree = self._decoded()
             if self._trees is not None:
@@ -105,19 +100,19 @@ class Object:
         return self._tree
 
     def thawed(self) -> Tree:
-        """A tree of one's own, to change and send back."""
+        """A copy of the tree, to change and send back."""
         if self._raw:
             return self._decoded()
         return _decoder.decode(msgspec.json.encode(self._tree))
 
     def as_type(self, cls: type[T]) -> T:
-        """The object as one of the Structs of ``pilothouse.api``. Raises ``msgspec.ValidationError``."""
+        """The object as a Struct of ``pilothouse.api``. Raises ``msgspec.ValidationError``."""
         if self._raw:
             return msgspec.json.decode(self._raw, type=cls)
         return msgspec.convert(self._tree, cls)
 
     def forget_tree(self) -> None:
-        """Keep the bytes alone, until the next look."""
+        """Drop the tree until the next access."""
         if self._raw:
             self._tree = None
 
@@ -126,7 +121,7 @@ class Object:
         if self._trees is not None:
             decoded.get("metadata", {}).pop("managedFields", None)
         if decoded.get("kind") != self.kind:
-            # The items of a list of Kubernetes' own kinds lack both; those of which only the metadata came have another.
+            # Items of lists of native kinds lack both; partial metadata has another kind.
             decoded |= {"apiVersion": self.api_version, "kind": self.kind}
         return decoded
 
@@ -162,7 +157,7 @@ class Object:
 
     @property
     def revision(self) -> int:
-        """The resourceVersion as the number that it is; 0 if the object never was on a server."""
+        """The resourceVersion as a number; 0 if the object has none."""
         return int(self.metadata.resource_version or 0)
 
     @property
@@ -188,23 +183,23 @@ class Object:
 
     @property
     def controller(self) -> Mapping[str, Any] | None:
-        """The owner reference that says who controls it."""
+        """The owner reference with ``controller: true``."""
         return next((owner for owner in self.owners if owner.get("controller")), None)
 
     @property
     def created(self) -> float:
-        """When it was made, in seconds since 1970."""
+        """The creation time, in seconds since 1970."""
         text = self.metadata.creation_timestamp
         return parse_time(text) if text else 0.0
 
     @property
     def deletion_timestamp(self) -> str | None:
-        """When it is asked to go, as RFC 3339 text; None if it was not."""
+        """When its deletion was requested, as RFC 3339 text, or None."""
         return self.metadata.deletion_timestamp
 
     @property
     def deleting(self) -> bool:
-        """True once somebody has asked for its deletion."""
+        """True once its deletion was requested."""
         return self.metadata.deletion_timestamp is not None
 
     @property
@@ -225,11 +220,11 @@ class Object:
         return self.tree[field]
 
     def get(self, field: str, default: Any = None) -> Any:
-        """A field of the tree's first level."""
+        """A top-level field of the tree."""
         return self.tree.get(field, default)
 
     def at(self, *path: str, default: Any = None) -> Any:
-        """The value at a path of field names, or the default where the path ends early or in null."""
+        """The value at a path of field names, or the default if it is absent or null."""
         found: Any = self.tree
         for field in path:
             if not isinstance(found, Mapping) or (found := found.get(field)) is None:
@@ -246,12 +241,11 @@ class Object:
         return find_condition(self.status.get("conditions"), kind)
 
     def is_true(self, kind: str) -> bool:
-        """True if the status condition of this type is."""
-        found = self.condition(kind)
-        return found is not None and found.get("status") == "True"
+        """True if the status condition of this type is True."""
+        return condition_is(self.status.get("conditions"), kind)
 
     def owned_by(self, owner: Object) -> bool:
-        """True if this very owner controls it."""
+        """True if this owner, by uid, controls it."""
         reference = self.controller
         return reference is not None and reference.get("uid") == owner.uid
 
@@ -272,7 +266,7 @@ class Object:
 
 
 def owner_reference(owner: Object, *, controller: bool = True, blocks: bool = True) -> Tree:
-    """The reference by which an object says that this one owns it."""
+    """An owner reference to this object."""
     return {
         "apiVersion": owner.api_version,
         "kind": owner.kind,

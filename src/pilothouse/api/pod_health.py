@@ -1,10 +1,10 @@
-"""What a pod's status says of its health, and in words, why it is not ready.
+"""A pod's health by its status, and why it is not ready, as a sentence.
 
     ready(pod), healthy(pod), ended(pod)
-    available_in(pod, 10, now=world.now)        # seconds until it has been ready for ten; None if it is not ready
-    why = trouble(pod)                          # Unschedulable: pod web-1 has no node: no node has 2 CPUs left
+    available_in(pod, 10, now=world.now)        # seconds until it has been ready for ten; None if not ready
+    why = trouble(pod)                          # Unschedulable: pod web-1 has no node: no node fits
 
-The sentences hold nothing that moves with time, so that the same trouble is told in the same words.
+Sentences have no times in them, so that the same trouble has the same text.
 """
 
 from __future__ import annotations
@@ -20,25 +20,39 @@ from pilothouse.base.error_lines import error_lines
 from pilothouse.base.rfc3339 import parse_time
 
 WAITING_FOR_VOLUMES: Final = "WaitingForVolumes"
-"""The reason of PodScheduled=False while a node is chosen and the volumes are being made there."""
+"""Reason of PodScheduled=False while a node is chosen and the volumes are being created there."""
 NODE_NOT_READY: Final = "NodeNotReady"
-"""The reason of Ready=False while the pod's node is not counted on."""
+"""Reason of Ready=False while the pod's node is not ready."""
 _AT_ONCE: Final = 5.0
-"""Seconds in which a pod whose container ends is seen not to be ready."""
+"""Seconds within which the end of a pod's container shows in its Ready condition."""
 _STARTING: Final = ("", "ContainerCreating", "PodInitializing")
 _REMEDIES: Final = {
     "CrashLoopBackOff": "see why it exits: kubectl logs {pod} -n {namespace} -c {container} --previous",
-    "ImagePullBackOff": "correct the image's name, or bring the image to the node",
-    "ErrImagePull": "correct the image's name, or bring the image to the node",
-    "ErrImageNeverPull": "bring what is missing to the node",
+    "ImagePullBackOff": "correct the image's name, or import the image on the node",
+    "ErrImagePull": "correct the image's name, or import the image on the node",
+    "ErrImageNeverPull": "install what is missing on the node",
     "InvalidImageName": "correct the image's name",
-    "FailedMount": "see to what the volume is made of: the claim, ConfigMap or Secret that is named",
-    "NodeStorageError": "make room on the disk of the node's data folder",
-    "NodePorts": "take another port, or end whoever has it",
-    "PodTerminating": "wait until the earlier pod of this name has ended, or see why it does not",
+    "FailedMount": "check the claim, ConfigMap or Secret that the volume refers to",
+    "NodeStorageError": "free space on the disk of the node's data folder",
+    "NodePorts": "use another port, or stop the program that has it",
+    "PodTerminating": "wait until the earlier pod of this name has ended, or check why it does not",
 }
 _MISSING_SOURCE: Final = re.compile(r"(^|\bin )(configmap|secret)s? ", re.IGNORECASE)
-"""How the message of a CreateContainerConfigError begins, or where it says a key is missing, if it is about one of these."""
+"""How the message of a CreateContainerConfigError about one of these begins, or names a missing key."""
+
+
+_NODE_TAINT: Final = re.compile(r"\d+ node\(s\) had untolerated taint {node\.kubernetes\.io/[^}]*}(, )?")
+"""In the message of an unschedulable pod: nodes that take no pods for a condition of their own."""
+
+
+_MISSING_OBJECT: Final = re.compile(
+    r'\b(?P<kind>persistentvolumeclaim|configmap|secret) "(?P<name>[^"]+)" not found'
+)
+_KINDS: Final = {
+    "persistentvolumeclaim": "PersistentVolumeClaim",
+    "configmap": "ConfigMap",
+    "secret": "Secret",
+}
 
 
 class Trouble(msgspec.Struct, frozen=True):
@@ -50,22 +64,22 @@ class Trouble(msgspec.Struct, frozen=True):
 
 
 def ready(pod: Object) -> bool:
-    """True if it runs and says that it can serve."""
+    """True if it runs and is ready."""
     return pod.status.get("phase") == "Running" and pod.is_true("Ready")
 
 
 def healthy(pod: Object) -> bool:
-    """True if it is ready and nobody has asked for its end."""
+    """True if it is ready and not being deleted."""
     return ready(pod) and not pod.deleting
 
 
 def ended(pod: Object) -> bool:
-    """True if its containers have run and won't again."""
+    """True if its containers have ended for good."""
     return pod.status.get("phase") in ("Failed", "Succeeded")
 
 
 def available_in(pod: Object, min_ready_seconds: int, *, now: float) -> float | None:
-    """Seconds until it has been ready for so long: 0 if it has been. None if it isn't ready, or nobody knows since when."""
+    """Seconds until it has been ready for so long, 0 if it has; None if not ready, or if unknown."""
     if not ready(pod):
         return None
     if min_ready_seconds <= 0:
@@ -80,7 +94,7 @@ def available(pod: Object, min_ready_seconds: int, *, now: float) -> bool:
 
 
 def ready_since(pod: Object) -> float | None:
-    """When it last became ready, or ceased to be."""
+    """When it last became ready or unready."""
     condition = pod.condition("Ready") or {}
     try:
         return Object.of({"status": condition}).moment("status", "lastTransitionTime")
@@ -89,7 +103,7 @@ def ready_since(pod: Object) -> float | None:
 
 
 def trouble(pod: Object, node: Object | None = None) -> Trouble:
-    """Why this pod, which is not healthy, is not. ``node`` is where it runs, if that is known."""
+    """Why an unhealthy pod is not healthy. ``node`` is its node, if known."""
     name, phase = f"pod {pod.name}", pod.status.get("phase") or "Pending"
     if pod.deleting:
         return _ending(pod, node)
@@ -100,6 +114,8 @@ def trouble(pod: Object, node: Object | None = None) -> Trouble:
         )
     if not pod.spec.get("nodeName"):
         return _without_node(pod)
+    if node is not None and not node.is_true("Ready"):
+        return _on_failed_node(pod, node)
     for status in _containers(pod):
         found = _container_trouble(pod, status)
         if found is not None:
@@ -107,9 +123,8 @@ def trouble(pod: Object, node: Object | None = None) -> Trouble:
     if phase == "Running":
         condition = pod.condition("Ready") or {}
         if condition.get("reason") == NODE_NOT_READY:
-            node = pod.spec["nodeName"]
-            remedy = f"bring node {node} back, or if it is gone for good: kubectl delete node {node}"
-            return Trouble(NODE_NOT_READY, f"{name} is on node {node}, which is not ready", remedy)
+            place = pod.spec["nodeName"]
+            return Trouble(NODE_NOT_READY, f"{name} is on node {place}, which is not ready", _back(place))
         said = _words(condition.get("reason"), condition.get("message"))
         sentence = f"{name} runs but is not ready{said and f': {said}'}{_ended_before(pod, condition)}"
         return Trouble(
@@ -125,6 +140,23 @@ def trouble(pod: Object, node: Object | None = None) -> Trouble:
     )
 
 
+def _on_failed_node(pod: Object, node: Object) -> Trouble:
+    condition = node.condition("Ready") or {}
+    said = str(condition.get("message") or "it has not reported yet")
+    remedy = (
+        f"see to what the node reports: kubectl describe node {node.name}"
+        if condition.get("status") == "False"
+        else _back(node.name)
+    )
+    return Trouble(
+        NODE_NOT_READY, f"pod {pod.name} is on node {node.name}, which is not ready: {said}", remedy
+    )
+
+
+def _back(node: str) -> str:
+    return f"bring node {node} back, or if it is gone for good: kubectl delete node {node}"
+
+
 def _ending(pod: Object, on: Object | None) -> Trouble:
     sentence = f"pod {pod.name} is being deleted"
     if pod.finalizers:
@@ -132,13 +164,13 @@ def _ending(pod: Object, on: Object | None) -> Trouble:
         return Trouble(
             "PodTerminating",
             f"{sentence} and kept by its finalizers: {kept}",
-            f"whoever put {kept} there has to remove it",
+            f"have the controllers that set {kept} remove them",
         )
     node = pod.spec.get("nodeName")
     if not node:
         return Trouble("PodTerminating", sentence)
     if on is not None and on.is_true("Ready"):
-        due = f"; node {node} kills what still runs of it at {pod.deletion_timestamp}"
+        due = f"; node {node} kills its remaining containers at {pod.deletion_timestamp}"
         remedy = f"wait for that, or end it sooner: {_kubectl('delete', pod)} --grace-period=1"
         return Trouble("PodTerminating", f"{sentence}{due}", remedy)
     remedy = f"if node {node} is gone for good: {_kubectl('delete', pod)} --force"
@@ -149,16 +181,25 @@ def _without_node(pod: Object) -> Trouble:
     gates = [str(gate.get("name")) for gate in pod.spec.get("schedulingGates") or ()]
     if gates:
         sentence = f"pod {pod.name} is held back by its scheduling gates: {', '.join(gates)}"
-        return Trouble("SchedulingGated", sentence, "whoever put the gates there has to remove them")
+        return Trouble("SchedulingGated", sentence, "have the controllers that set the gates remove them")
     condition = pod.condition("PodScheduled") or {}
     if condition.get("status") == "False":
         said = str(condition.get("message") or "no node fits")
         if condition.get("reason") == WAITING_FOR_VOLUMES or "persistentvolumeclaim" in said.lower():
-            remedy = f"see to the pod's claims: kubectl describe pvc -n {pod.namespace}"
+            remedy = f"check the pod's claims: kubectl describe pvc -n {pod.namespace}"
             return Trouble(WAITING_FOR_VOLUMES, f"pod {pod.name} has no node yet: {said}", remedy)
-        remedy = "add a node that fits, or ask for less in the pod template (requests, selectors, affinity, tolerations)"
-        return Trouble("Unschedulable", f"pod {pod.name} has no node: {said}", remedy)
-    return Trouble("PodPending", f"pod {pod.name} has no node yet", "a scheduler has to run")
+        return Trouble("Unschedulable", f"pod {pod.name} has no node: {said}", _fit(said))
+    return Trouble("PodPending", f"pod {pod.name} has no node yet", "check that a scheduler is running")
+
+
+def _fit(said: str) -> str:
+    """What would help a pod that fits no node, for these reasons."""
+    rest = _NODE_TAINT.sub("", said)
+    others = "add a node that fits, or ask for less in the pod template (requests, selectors, affinity, tolerations)"
+    if rest == said:
+        return others
+    nodes = "see why these nodes take no pods: kubectl describe nodes"
+    return f"{nodes}; {others}" if re.search(r": \d", rest) else nodes
 
 
 def _containers(pod: Object) -> Iterator[Mapping[str, Any]]:
@@ -191,7 +232,7 @@ def _container_trouble(pod: Object, status: Mapping[str, Any]) -> Trouble | None
 
 
 def failed_container(pod: Object) -> tuple[str, bool] | None:
-    """The first container that ended with a code and left no message of its own, and whether that was its previous run."""
+    """The first container that failed without a message, and whether that was its previous run."""
     for status in _containers(pod):
         if status.get("ready"):
             continue
@@ -203,7 +244,7 @@ def failed_container(pod: Object) -> tuple[str, bool] | None:
 
 
 def _ended_before(pod: Object, condition: Mapping[str, Any]) -> str:
-    """How a container ended that was started again and has not been ready since; empty if there is none."""
+    """How a restarted container ended that has not been ready since, or empty."""
     for status in pod.status.get("containerStatuses") or ():
         last = (status.get("lastState") or {}).get("terminated") or {}
         since = condition.get("lastTransitionTime")
@@ -216,9 +257,12 @@ def _ended_before(pod: Object, condition: Mapping[str, Any]) -> str:
 
 
 def _remedy(pod: Object, reason: str, message: str) -> str:
-    # A user whom the agent can't become, or no command, has this reason too: then the message says what would help.
+    # An unknown user or a missing command has this reason too; then the message says what helps.
     if reason == "CreateContainerConfigError" and _MISSING_SOURCE.search(message):
-        return "make the ConfigMap or Secret that the container refers to, with the key that it names"
+        return "create the ConfigMap or Secret that the container refers to, with the key that it names"
+    if reason == "FailedMount" and (missing := _MISSING_OBJECT.search(message)):
+        kind = _KINDS[missing["kind"]]
+        return f"create {kind} {missing['name']} in namespace {pod.namespace}, or correct its name in the pod's volumes"
     return _REMEDIES.get(reason, f"see more: {_kubectl('describe', pod)}")
 
 

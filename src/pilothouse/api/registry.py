@@ -1,4 +1,4 @@
-"""Every kind that is served without asking: ours, and the part of Kubernetes that they need."""
+"""Every kind that is served by default: ours, and the part of Kubernetes that they need."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pilothouse.meta.kind import Resource
 
 
 def own_resources() -> tuple[Resource, ...]:
-    """The kinds that are ours, which a real Kubernetes gets as CRDs."""
+    """Our own kinds, which a real Kubernetes gets as CRDs."""
     return (
         *navigator.resources(),
         *k0s.resources(),
@@ -17,5 +17,4 @@ def own_resources() -> tuple[Resource, ...]:
 
 
 def resources() -> tuple[Resource, ...]:
-    """All kinds."""
     return (*own_resources(), *kubernetes.resources())

@@ -1,8 +1,8 @@
-"""Which taints of a node a pod puts up with.
+"""Which of a node's taints a pod tolerates.
 
     any(fits(toleration, taint) for toleration in pod.spec["tolerations"])
 
-A toleration without a key is for every taint, one without an effect for every effect.
+A toleration without a key matches every taint, one without an effect every effect.
 """
 
 from __future__ import annotations
@@ -14,6 +14,17 @@ from pilothouse.api.objects import Object
 
 Taint = Mapping[str, Any]
 UNSCHEDULABLE: Final = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
+NOT_READY: Final = "node.kubernetes.io/not-ready"
+UNREACHABLE: Final = "node.kubernetes.io/unreachable"
+CONDITION_TAINTS: Final = {
+    NOT_READY: "Ready",
+    UNREACHABLE: "Ready",
+    "node.kubernetes.io/memory-pressure": "MemoryPressure",
+    "node.kubernetes.io/disk-pressure": "DiskPressure",
+    "node.kubernetes.io/pid-pressure": "PIDPressure",
+    "node.kubernetes.io/network-unavailable": "NetworkUnavailable",
+}
+"""Keys of the taints that follow from a condition of the node."""
 
 
 def tolerates(pod: Object, taint: Taint) -> bool:
@@ -21,7 +32,7 @@ def tolerates(pod: Object, taint: Taint) -> bool:
 
 
 def fits(toleration: Mapping[str, Any], taint: Taint) -> bool:
-    """True if the toleration is meant for this taint."""
+    """True if the toleration matches this taint."""
     if toleration.get("effect") and toleration["effect"] != taint.get("effect"):
         return False
     if toleration.get("key") and toleration["key"] != taint.get("key"):
@@ -32,14 +43,14 @@ def fits(toleration: Mapping[str, Any], taint: Taint) -> bool:
 
 
 def forbidding(pod: Object, node: Object) -> Iterator[Taint]:
-    """The taints that keep the pod away."""
+    """The taints that keep the pod off the node."""
     for taint in node.spec.get("taints") or ():
         if taint.get("effect") in ("NoSchedule", "NoExecute") and not tolerates(pod, taint):
             yield taint
 
 
 def discouraging(pod: Object, node: Object) -> int:
-    """How many taints would rather not have the pod there."""
+    """How many ``PreferNoSchedule`` taints the pod doesn't tolerate."""
     return sum(
         taint.get("effect") == "PreferNoSchedule" and not tolerates(pod, taint)
         for taint in node.spec.get("taints") or ()

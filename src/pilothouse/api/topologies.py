@@ -1,6 +1,6 @@
-"""Where the volumes of a storage class may be: its ``allowedTopologies``.
+"""``allowedTopologies`` of a storage class.
 
-allows(storage_class, node.labels)      # True, if the class names no topologies, or one of them has these labels
+allows(storage_class, node.labels)      # True if the class has no topologies, or one matches the labels
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pilothouse.api.objects import Object
 
 
 def allows(storage_class: Object, labels: Mapping[str, str]) -> bool:
-    """Whether a node with these labels may have volumes of a class."""
+    """True if a node with these labels may have volumes of a class."""
     topologies = storage_class.get("allowedTopologies") or ()
     return not topologies or any(_within(one, labels) for one in topologies)
 

@@ -1,8 +1,7 @@
-"""The API server: a Kubernetes-style API over a store.
+"""The API server: a Kubernetes-style API over a store. It validates, stores and serves; it reconciles
+nothing.
 
-``request_handler`` answers requests and knows no sockets; ``server`` listens. A request passes
-``authentication``, ``authorization`` and ``flowcontrol``, is answered by a verb of ``endpoints``, which asks
-``admission`` and the strategies of ``registry``, and reads and writes through ``storage``. The server
-validates, stores and serves; it reconciles nothing, so it never imports controllers, the runtime or the
-client.
+``server`` listens, ``request_handler`` answers. A request passes ``authentication``, ``authorization`` and
+``flowcontrol``; a verb of ``endpoints`` answers it with ``admission`` and the strategies of ``registry``,
+over ``storage``.
 """

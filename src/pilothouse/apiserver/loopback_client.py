@@ -1,10 +1,10 @@
-"""The server's own requests to itself, by the same way that everybody's go, without a connection.
+"""The server's own requests to itself.
 
     client = LoopbackClient(core)
     pod = await client.find(Pod, "default", "web-0")
     await client.patch(pod, {"status": {...}}, "status")
 
-It may do everything: what it writes is validated, defaulted and watched like any other write.
+They need no connection, but are otherwise handled like any client's.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _JSON, _MERGE = "application/json", "application/merge-patch+json"
 
 
 class Refused(Exception):
-    """The server does not do it."""
+    """The server refused the request."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -35,8 +35,6 @@ class Refused(Exception):
 
 
 class LoopbackClient:
-    """Asks one server."""
-
     def __init__(self, core: RequestHandler) -> None:
         self._core = core
 
@@ -82,8 +80,8 @@ class LoopbackClient:
     ) -> bytes:
         headers = {"Accept": _JSON, "Content-Type": content}
         sent = msgspec.json.encode(body) if body is not None else b""
-        asked = urlencode(query or {})
-        request = Request(method, path, asked, headers, sent, _SELF, warnings=[], annotations={})
+        encoded = urlencode(query or {})
+        request = Request(method, path, encoded, headers, sent, _SELF, warnings=[], annotations={})
         answer = await self._core.answer(request)
         assert isinstance(answer, Response), path
         received = bytes(answer.body)

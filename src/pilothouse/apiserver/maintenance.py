@@ -1,11 +1,10 @@
-"""What operators ask of a running server: a backup, and how secrets are kept.
+"""Operations for administrators.
 
-    GET  /pilothouse/v1/backup                  every key and value at one revision, as a backup file
-    GET  /pilothouse/v1/encryption              how many values are kept under which key
-    POST /pilothouse/v1/encryption/rewrite      keep them all under the first key; a line of JSON after each page
+    GET  /pilothouse/v1/backup                  every key and value at one revision, keys included
+    GET  /pilothouse/v1/encryption              how many values are encrypted with which key
+    POST /pilothouse/v1/encryption/rewrite      encrypt all with the first key; streams progress as JSON
 
-They are paths, not resources: rights to them are granted by path, and at first nobody but administrators has
-any. A backup holds everything that the server knows, keys included.
+They are paths, not resources, so RBAC grants them by path.
 """
 
 from __future__ import annotations
@@ -49,8 +48,6 @@ log = logging.getLogger(__name__)
 
 
 class Maintenance:
-    """Answers at its paths."""
-
     def __init__(
         self,
         store: EncryptedStore,
@@ -60,7 +57,7 @@ class Maintenance:
         without: tuple[str, ...],
         besides: Callable[[], Mapping[str, bytes]],
     ) -> None:
-        """A backup holds what is below ``prefixes``, except ``without``, and what ``besides`` gives."""
+        """A backup has what is below ``prefixes``, except ``without``, and what ``besides`` returns."""
         self._store = store
         self._clock = clock
         self._prefixes = prefixes
@@ -72,7 +69,7 @@ class Maintenance:
         return {BACKUP: self.backup, ENCRYPTION: self.encryption, REWRITE: self.rewrite}
 
     async def backup(self, request: Request) -> Answer:
-        """Everything, as it is stored: what is encrypted stays so, and the rest is encrypted."""
+        """Everything as stored; plain values are encrypted."""
         _allow(request, "GET")
         kept: Store = self._store.inner
         try:
@@ -96,7 +93,7 @@ class Maintenance:
         return StreamingResponse(run, "application/octet-stream", ends=True)
 
     async def encryption(self, request: Request) -> Answer:
-        """Which keys there are, and how many values are kept under each."""
+        """The keys, and how many values are encrypted with each."""
         _allow(request, "GET")
         try:
             census = await self._store.census()
@@ -105,7 +102,7 @@ class Maintenance:
         return Response(200, codec.dump({"keys": self._store.keys, **msgspec.to_builtins(census)}))
 
     async def rewrite(self, request: Request) -> Answer:
-        """Seal everything with the first key."""
+        """Encrypt everything with the first key."""
         _allow(request, "POST")
         if not self._store.keys:
             raise errors.bad_request(
@@ -128,10 +125,10 @@ class Maintenance:
 
 
 async def _pour(pieces: AsyncIterator[bytes], sink: StreamSink) -> None:
-    """Write as fast as the client takes it, letting others have their turn after each piece."""
+    """Write at the client's pace, yielding to other tasks after each piece."""
     async for piece in pieces:
         await asyncio.sleep(0)
-        while sink.buffered() > _HELD_BACK and not sink.closed:  # noqa: ASYNC110 - a sink is looked at, not waited for
+        while sink.buffered() > _HELD_BACK and not sink.closed:  # noqa: ASYNC110 - sinks can only be polled
             await asyncio.sleep(_PAUSE)
         if sink.closed:
             return

@@ -4,8 +4,7 @@
     async with handler.running():
         answer = await handler.answer(Request("GET", "/api/v1/namespaces/default", user=admin))
 
-``answer`` never raises: every failure becomes a Status. The user is authenticated before; every request is
-authorized here.
+``answer`` authorizes the authenticated user and never raises: every failure becomes a Status.
 """
 
 from __future__ import annotations
@@ -43,10 +42,7 @@ from pilothouse.apiserver.authorization.rbac.aggregation import Aggregation
 from pilothouse.apiserver.authorization.rbac.escalation import Escalation
 from pilothouse.apiserver.authorization.rbac.rbac_authorizer import RBACAuthorizer
 from pilothouse.apiserver.authorization.rbac.role_reconciliation import make_roles
-from pilothouse.apiserver.authorization.restriction.node_claims import (
-    ControlPlaneNetwork,
-    NodeClaims,
-)
+from pilothouse.apiserver.authorization.restriction.node_claims import ControlPlaneNetwork, NodeClaims
 from pilothouse.apiserver.authorization.restriction.restriction_authorizer import Restriction
 from pilothouse.apiserver.bootstrap import make_namespaces
 from pilothouse.apiserver.discovery import tables, version
@@ -60,20 +56,14 @@ from pilothouse.apiserver.endpoints.create import CreateEndpoint
 from pilothouse.apiserver.endpoints.delete import DeleteEndpoint
 from pilothouse.apiserver.endpoints.error_responses import refusal
 from pilothouse.apiserver.endpoints.get import GetEndpoint
-from pilothouse.apiserver.endpoints.large_writes import LargeWrites
 from pilothouse.apiserver.endpoints.list import ListEndpoint
-from pilothouse.apiserver.endpoints.negotiation import TABLE, AnswerEndpoint, negotiate
 from pilothouse.apiserver.endpoints.patch import PatchEndpoint
 from pilothouse.apiserver.endpoints.request_info import fits, locate, subresource_verbs, verb_of
 from pilothouse.apiserver.endpoints.scale import ScaleEndpoint
 from pilothouse.apiserver.endpoints.update import UpdateEndpoint
 from pilothouse.apiserver.endpoints.watch import WatchEndpoint
 from pilothouse.apiserver.endpoints.write_pipeline import WritePipeline
-from pilothouse.apiserver.flowcontrol.stream_limits import (
-    WATCHES_OF_NAMESPACE,
-    WATCHES_OF_USER,
-    StreamLimit,
-)
+from pilothouse.apiserver.flowcontrol.stream_limits import WATCHES_OF_NAMESPACE, WATCHES_OF_USER, StreamLimit
 from pilothouse.apiserver.metrics.request_metrics import RequestCounters
 from pilothouse.apiserver.registry.access_reviews import AccessReviews
 from pilothouse.apiserver.registry.address_allocation import AddressAllocator
@@ -84,10 +74,12 @@ from pilothouse.apiserver.registry.service_ranges import CLUSTER_RANGE, NODE_MAS
 from pilothouse.apiserver.registry.strategies import build_strategies
 from pilothouse.apiserver.registry.strategy import STANDARD
 from pilothouse.apiserver.server.messages import TEXT, Answer, Request, Response, StreamingResponse
+from pilothouse.apiserver.server.negotiation import TABLE, AnswerEndpoint, negotiate
 from pilothouse.apiserver.server.websockets import EventFrames, over_websocket, upgrade_of
 from pilothouse.apiserver.storage import codec
 from pilothouse.apiserver.storage.compaction import Compactor
 from pilothouse.apiserver.storage.consistency_check import ConsistencyChecker
+from pilothouse.apiserver.storage.large_writes import LargeWrites
 from pilothouse.apiserver.storage.objects import ObjectStorage
 from pilothouse.apiserver.storage.watch_cache import WatchCache
 from pilothouse.base.clock import Clock
@@ -100,6 +92,9 @@ from pilothouse.pki.jwt import SigningKey
 from pilothouse.store.interface import Store
 
 _READ_VERBS = {"GET": "get", "HEAD": "get"}
+_FIXED_PATHS = (
+    *("/api", "/api/v1", "/apis", "/healthz", "/livez", "/openapi/v2", "/openapi/v3", "/readyz", "/version"),
+)
 _WRITE_VERBS = frozenset({"create", "update", "patch", "delete", "deletecollection"})
 
 Page = Callable[[Request], Awaitable[Answer]]
@@ -217,11 +212,11 @@ class RequestHandler:
         self._watch_limit = StreamLimit("watches", of_user=WATCHES_OF_USER, of_namespace=WATCHES_OF_NAMESPACE)
 
     def serve(self, path: str, page: Page) -> None:
-        """Answer a path that is no resource's. It is authorized like every other path."""
+        """Serve a non-resource path. It is authorized like every other path."""
         self._pages[path] = page
 
     def prompt(self, requests: RequestCounters) -> CachedReads:
-        """The reads that need no waiting; they are counted in ``requests``."""
+        """The synchronous reads; they are counted in ``requests``."""
         return CachedReads(self.catalog, self.cache, self._authorizer, requests)
 
     @asynccontextmanager
@@ -248,7 +243,6 @@ class RequestHandler:
         return self._parts.problem
 
     async def answer(self, request: Request) -> Answer:
-        """Answer any request."""
         try:
             return await self._route(request)
         except StatusError as problem:
@@ -258,12 +252,10 @@ class RequestHandler:
         except Exception:
             log.exception("%s %s failed", request.method, request.path)
             request.crashed = True
-            return refusal(
-                errors.internal("the server met a condition that it did not expect; its log says more")
-            )
+            return refusal(errors.internal("unexpected error; the log of the server has details"))
 
     def check_head(self, request: Request) -> None:
-        """Raise for a request that is refused whatever its body is, so that its body is not waited for."""
+        """Raise for a request that is refused whatever its body, before the body is received."""
         user = request.user
         impersonate(request, self._authorizer)
         place = locate(request.path)
@@ -342,12 +334,12 @@ class RequestHandler:
         return over_websocket(answer, upgrade, EventFrames())
 
     def _still_allowed(self, call: ResourceRequest) -> Callable[[], bool] | None:
-        """What is asked before each event, if the watch's user may lose the right to it; else None."""
+        """The check before each event, if the watch's user may lose access; else None."""
         user = call.request.user
         if not call.strategy.rechecks_watches or not self._restriction.confines(user):
             return None
-        asked = attributes_of(call.request, call.verb, locate(call.request.path), call.params)
-        return lambda: self._restriction.remains(user) and self._authorizer.decide(user, asked).allowed
+        attributes = attributes_of(call.request, call.verb, locate(call.request.path), call.params)
+        return lambda: self._restriction.remains(user) and self._authorizer.decide(user, attributes).allowed
 
     async def _subresource(self, call: ResourceRequest) -> Answer:
         kind = call.served.kind
@@ -372,7 +364,7 @@ class RequestHandler:
         raise errors.method_not_allowed(call.verb, kind.plural, kind.group)
 
     async def _path(self, request: Request) -> Answer:
-        """Answer a path that is no resource's: discovery, OpenAPI, version."""
+        """Non-resource paths: discovery, OpenAPI, version."""
         self._permits.demand(request, _attributes_of_path(request))
         if request.path in version.PATHS:
             return version.answer()
@@ -386,18 +378,7 @@ class RequestHandler:
         return _page_not_found()
 
     def _paths(self) -> list[str]:
-        paths = [
-            "/api",
-            "/api/v1",
-            "/apis",
-            "/healthz",
-            "/livez",
-            "/openapi/v2",
-            "/openapi/v3",
-            "/readyz",
-            "/version",
-            *self._pages,
-        ]
+        paths = [*_FIXED_PATHS, *self._pages]
         for group, versions in self.catalog.groups().items():
             if group:
                 paths += [f"/apis/{group}", *(f"/apis/{group}/{each}" for each in versions)]
@@ -428,7 +409,7 @@ def _page_not_found() -> Response:
 
 
 def _check_answerable(call: ResourceRequest) -> None:
-    """Refuse, before anything is written, a form of answer that can't be rendered."""
+    """Refuse a response form that can't be rendered before anything is written."""
     endpoint = AnswerEndpoint.LIST if call.verb == "deletecollection" else AnswerEndpoint.OBJECT
     form = negotiate(call.request, AnswerEndpoint.REVIEW if call.served.kind.virtual else endpoint)
     if form.transform == TABLE:

@@ -1,13 +1,12 @@
-"""The instances that share a store, known to each other.
+"""The server instances that share a store.
 
-    instances = ServerInstances(store, lambda: ServerInstance("host-1-5f3a", "https://10.0.0.7:6443", authority))
+    instances = ServerInstances(store, lambda: ServerInstance("host-1", "https://10.0.0.7:6443", authority))
     async with instances.announced():
         await instances.others()        # who else runs
         await instances.absent()        # who has run, and does not
 
-Each keeps two keys of its own, below a prefix that the API does not serve. One goes away by itself soon after
-nobody renews it: the instance runs. The other stays for a month: the instance has something to tell, and
-whoever asks all of them for it has to know that one is missing.
+Each has two keys that the API does not serve: one that expires soon unless renewed (the instance runs), and
+one that lasts a month (the instance has records that are missing while it is away).
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ log = logging.getLogger(__name__)
 
 
 class ServerInstance(msgspec.Struct, frozen=True):
-    """One server: its name, where others reach it, and the authority of its certificate (PEM)."""
+    """One server: its name, its address for others, and the authority of its certificate (PEM)."""
 
     id: str
     url: str
@@ -59,10 +58,8 @@ async def _listed(store: Store, prefix: str) -> list[ServerInstance]:
 
 
 class ServerInstances:
-    """This instance among the others."""
-
     def __init__(self, store: Store, me: Callable[[], ServerInstance]) -> None:
-        """``me`` is asked each time: its authorities may change."""
+        """``me`` is called each time: its authorities may change."""
         self._store = store
         self._me = me
         self._id = me().id
@@ -71,7 +68,7 @@ class ServerInstances:
 
     @asynccontextmanager
     async def announced(self) -> AsyncIterator[None]:
-        """The others know of this one while the context is open, and that it was there for a month after."""
+        """The others know this one while the context is open, and for a month that it has run."""
         await self._known.put(self._value())
         await self._running.put(self._value())
         try:
@@ -105,7 +102,7 @@ class ServerInstances:
 
 
 class _Sign:
-    """A key that one instance writes, and that goes away when it is not renewed."""
+    """A key that one instance writes, and that expires unless renewed."""
 
     def __init__(self, store: Store, key: str, lifetime: float) -> None:
         self._store = store
@@ -123,8 +120,7 @@ class _Sign:
             else:
                 self._revision = await self._store.create(self._key, value, ttl=self._lifetime)
         except Conflict as changed:
-            # It expired while the store could not be reached, a write was made whose answer was lost, or an
-            # earlier run has left it.
+            # It expired while the store was unreachable, a response was lost, or an earlier run left it.
             self._revision = changed.current.revision if changed.current else 0
             await self.put(value)
 

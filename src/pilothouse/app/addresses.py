@@ -34,7 +34,6 @@ def split_listen(text: str) -> tuple[str, int]:
 
 
 def is_everywhere(host: str) -> bool:
-    """Whether a host means all of the machine's addresses."""
     try:
         return ip_address(host).is_unspecified
     except ValueError:
@@ -74,7 +73,7 @@ def place(url: str) -> tuple[str, int]:
 
 
 def names(host: str, *others: str) -> frozenset[str]:
-    """Every name and address for the serving certificate, with those that are given."""
+    """Every name and address for the serving certificate, with ``others``."""
     found = {*_ALWAYS, *_host_names(), *others}
     if is_everywhere(host):
         found.update(filter(None, [outward_address()]))
@@ -98,8 +97,7 @@ def _host_names() -> list[str]:
 
 def address_towards(url: str) -> str:
     """The address for calls to a server; for one on this machine, ``outward_address``."""
-    parts = urlsplit(url)
-    address = outward_address((parts.hostname or "", parts.port or 443))
+    address = outward_address(place(url))
     return address if address and not ip_address(address).is_loopback else outward_address()
 
 

@@ -12,7 +12,7 @@ from pilothouse.apiserver.admission.pod_security.configuration_file import (
     AdmissionFileError,
     read_admission_configuration,
 )
-from pilothouse.app.options import StartError, read_file
+from pilothouse.app.options import StartError, read_text
 
 
 def pod_security(file: Path | None) -> PodSecurityConfiguration:
@@ -20,13 +20,6 @@ def pod_security(file: Path | None) -> PodSecurityConfiguration:
     if file is None:
         return DEFAULT_CONFIGURATION
     try:
-        return read_admission_configuration(_read(file), file, _read)
+        return read_admission_configuration(read_text(file), file, read_text)
     except AdmissionFileError as problem:
         raise StartError(f"the admission configuration can't be used:\n{problem}") from None
-
-
-def _read(file: Path) -> str:
-    try:
-        return read_file(file).decode()
-    except UnicodeDecodeError as problem:
-        raise StartError(f"{file} is not UTF-8: {problem}") from None

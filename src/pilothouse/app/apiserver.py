@@ -1,9 +1,9 @@
-"""Composes an API server from its parts and runs it until told to stop.
+"""Composes an API server from its parts and runs it until it is told to stop.
 
     await run(ApiServerOptions(data=Path("data"), port=0), announce=print)
 
-Order of start: data folder, store, keys, core, listening; only then is the administrator's kubeconfig written
-and readiness announced. Stopping is the reverse, see ``graceful_shutdown``.
+The order of start is: data folder, store, keys, core, listening; only then is the administrator's kubeconfig
+written and readiness announced. Stopping is the reverse, see ``graceful_shutdown``.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from pilothouse.app.certificate_renewal import CertificateRenewal
 from pilothouse.app.data_folder import DataFolder
 from pilothouse.app.graceful_shutdown import ShutdownRequest
 from pilothouse.app.inherited_sockets import inherited_sockets
-from pilothouse.app.options import ApiServerOptions, StartError, explain, read_file
+from pilothouse.app.options import ApiServerOptions, StartError, explain, read_text
 from pilothouse.app.parent_pipe import stop_when_closed
 from pilothouse.app.server_identity import ServerIdentity
 from pilothouse.app.server_metrics import Monitoring
@@ -78,8 +78,6 @@ async def run(options: ApiServerOptions, announce: Callable[[str], None]) -> Non
 
 @dataclass(frozen=True)
 class ApiServer:
-    """A server that runs."""
-
     url: str
     folder: DataFolder
     core: RequestHandler
@@ -111,8 +109,7 @@ async def serving(options: ApiServerOptions) -> AsyncIterator[ApiServer]:
             keyring = Keyring(folder.pki)
             keys = key_store(options, keyring, store)
             identity = ServerIdentity(options, folder, keyring, await keys.authorities(_now(clock)), clock)
-            # Not only when the first node is called: who looks into a pod because the disk is full could not
-            # be let in then.
+            # Not only at the first call of a node: on a full disk no certificate could be made then.
             identity.peer()
             name = folder.instance()
             trail = audit_setup.open_trail(options.audit, name, clock)
@@ -225,9 +222,7 @@ def _tokens(file: Path | None) -> Tokens:
     if file is None:
         return {}
     try:
-        return read_tokens(read_file(file).decode(), str(file))
-    except UnicodeDecodeError as problem:
-        raise StartError(f"{file} is not UTF-8: {problem}") from None
+        return read_tokens(read_text(file), str(file))
     except TokenFileError as problem:
         raise StartError(str(problem)) from None
 
@@ -254,7 +249,7 @@ def _network_page(options: ApiServerOptions) -> Page:
 
 
 def _watch_over(health: Health, store: Store, core: RequestHandler) -> None:
-    """The readiness checks besides that the process runs."""
+    """The readiness checks besides that of the process."""
 
     async def store_answers() -> str:
         try:

@@ -1,10 +1,8 @@
 """Composes the audit log of a server: recording requests, and serving the records.
 
-    trail = open_trail(options.audit, name, clock)
-    async with recording(trail), without_peers() as peers:
-        serve_page(core, trail, peers, clock)
-
-The trail is opened first and closed last, so that it sees every request.
+trail = open_trail(options.audit, name, clock)
+async with recording(trail), without_peers() as peers:
+    serve_page(core, trail, peers, clock)
 """
 
 from __future__ import annotations
@@ -21,7 +19,7 @@ from pilothouse.apiserver.audit.records import AuditRecorder
 from pilothouse.apiserver.audit.trail import AuditTrail
 from pilothouse.apiserver.request_handler import RequestHandler
 from pilothouse.apiserver.server_instances import ServerInstance, ServerInstances
-from pilothouse.app.options import AuditOptions, StartError, explain, read_file
+from pilothouse.app.options import AuditOptions, StartError, explain, read_text
 from pilothouse.base.clock import Clock
 from pilothouse.pki.keyring import Pair
 from pilothouse.store.interface import Store
@@ -30,7 +28,7 @@ from pilothouse.store.interface import Store
 def open_trail(options: AuditOptions, instance: str, clock: Clock) -> AuditTrail | None:
     """The audit log of the options, if they ask for one.
 
-    A path that can't be right keeps the server from starting. A disk that is full does not: it may have room
+    A path that can't be right keeps the server from starting; a full disk does not, since it may have room
     again.
     """
     if options.log_path is None:
@@ -50,16 +48,13 @@ def _policy(options: AuditOptions) -> AuditPolicy:
     if options.policy_file is None:
         return DEFAULT
     try:
-        return read_policy(read_file(options.policy_file).decode(), str(options.policy_file))
-    except UnicodeDecodeError as problem:
-        raise StartError(f"{options.policy_file} is not UTF-8: {problem}") from None
+        return read_policy(read_text(options.policy_file), str(options.policy_file))
     except PolicyFileError as problem:
         raise StartError(f"the audit policy can't be used:\n{problem}") from None
 
 
 @asynccontextmanager
 async def recording(trail: AuditTrail | None) -> AsyncIterator[None]:
-    """Write records while the context is open."""
     if trail is None:
         yield
     else:
@@ -73,10 +68,7 @@ async def known_to_peers(
 ) -> AsyncIterator[PeerTrails]:
     """The other instances on a store that several share; they know of this one while the context is open."""
     instances = ServerInstances(store, me)
-    async with (
-        instances.announced(),
-        AuditPeers.open(instances, credential) as peers,
-    ):
+    async with instances.announced(), AuditPeers.open(instances, credential) as peers:
         yield peers
 
 
@@ -87,5 +79,4 @@ async def without_peers() -> AsyncIterator[PeerTrails]:
 
 
 def serve_page(core: RequestHandler, trail: AuditTrail | None, peers: PeerTrails, clock: Clock) -> None:
-    """Serve the audit records."""
     core.serve(PATH, AuditPage(trail, peers, resolver(core.catalog), clock).answer)

@@ -21,8 +21,6 @@ _PATIENCE = 60.0
 
 @dataclass(frozen=True)
 class SavedBackup:
-    """The content of a backup file."""
-
     header: Header
     entries: int
     size: int

@@ -2,11 +2,9 @@
 
     made = await create(access, [url], lifetime=86400.0, description="the new rack", node="db-3")
     str(made)                            # for `pilothouse join`
-    await list_tokens(access)
-    await revoke(access, "abcdef")
 
-A token is a Secret; the API server decides what it permits. Used and expired tokens are deleted
-whenever another one is created.
+A token is a Secret; the API server decides what it permits. Used and expired tokens are deleted whenever
+another one is created.
 """
 
 from __future__ import annotations
@@ -38,7 +36,7 @@ _LETTERS = string.ascii_lowercase + string.digits
 
 @dataclass(frozen=True)
 class BootstrapToken:
-    """What is known of a token, without its secret."""
+    """A token without its secret."""
 
     identifier: str
     expires: float | None
@@ -48,25 +46,26 @@ class BootstrapToken:
     """The only node that it is for; empty for any node that does not exist yet."""
 
     def state(self, now: float) -> str:
-        """The state in one word."""
         if self.used_by:
             return "used"
-        return "expired" if self.expires is not None and now >= self.expires else "good"
+        return "expired" if self.expires is not None and now >= self.expires else "valid"
 
 
 async def create(
     access: Access, urls: Sequence[str], *, lifetime: float | None, description: str, node: str = ""
 ) -> JoinToken:
-    """A token with which one machine joins the servers at ``urls``, as the node of that name if given.
+    """A token with which one machine joins the servers at ``urls``, as this node if given.
     Raises ``StatusError``, ``TransportError``."""
     async with _reached(access) as api:
         now = SystemClock().now()
         for old in await _all(api):
-            if _token_of(old).state(now) != "good":
+            if _token_of(old).state(now) != "valid":
                 await api.delete(Secret, old.name, _NAMESPACE, uid=old.uid)
         trusted = await server_authorities.published(api)
         if not trusted:
-            raise AccessError(f"{access.url} is no pilothouse API server: machines join it by its own means")
+            raise AccessError(
+                f"{access.url} is not a pilothouse API server; machines join it by its own means"
+            )
         identifier, secret = _random(6), _random(16)
         content = {
             "token-id": identifier,
@@ -91,13 +90,12 @@ async def create(
 
 
 async def list_tokens(access: Access) -> list[BootstrapToken]:
-    """All tokens."""
     async with _reached(access) as api:
         return [_token_of(each) for each in await _all(api)]
 
 
 async def revoke(access: Access, identifier: str) -> bool:
-    """Revoke a token. Returns whether it existed."""
+    """Returns whether it existed."""
     async with _reached(access) as api:
         found = await api.find(Secret, f"bootstrap-token-{identifier}", _NAMESPACE)
         if found is None:
@@ -109,7 +107,7 @@ async def revoke(access: Access, identifier: str) -> bool:
 @asynccontextmanager
 async def _reached(access: Access) -> AsyncIterator[Api]:
     async with HttpTransport.open(access, SystemClock(), agent=_AGENT) as transport:
-        yield Api(transport, random.Random(), manager=_AGENT)
+        yield Api(transport, random.Random(), manager=_AGENT, wait_for_server=False)
 
 
 async def _all(api: Api) -> list[Object]:

@@ -2,10 +2,9 @@
 
     certificates(folder, now)                                   # which exist, and until when they are valid
     renew(folder, now)                                          # renew them, whatever their age
-    await take_step("prepare", folder, "sqlite", EtcdOptions(), EncryptionKeys(), now)
 
-A running server notices within a minute, and uses them for new connections. If servers share an etcd, their
-authorities are stored there, and a step is taken there, once for all of them.
+A running server notices within a minute, and uses them for new connections. Servers that share an etcd have
+their authorities there, and a step of the rotation is taken there, once for all of them.
 """
 
 from __future__ import annotations
@@ -106,7 +105,7 @@ async def _step_in_store(
             await store.update(keys.AUTHORITY, encode(there), revision=entry.revision)
         except Conflict:
             raise StartError(
-                "someone else took a step at the same time; check the state before you try again"
+                "another command took a step at the same time; check the state before you try again"
             ) from None
     return there
 

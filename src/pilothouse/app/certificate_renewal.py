@@ -1,11 +1,9 @@
 """Renews certificates while the server runs.
 
 It renews certificates that are about to expire, and loads what was replaced: files on disk, or the
-authorities, which all instances that share them change at the same time. New connections get the new
-certificate; open ones continue, unless an authority is no longer trusted: then clients with certificates have
-to reconnect. It keeps the kubeconfigs valid too.
-
-Unusable files are logged, and the server continues with what it has.
+authorities, which all instances that share them change at the same time. Open connections continue, unless an
+authority is no longer trusted: then clients with certificates have to reconnect. Unusable files are logged,
+and the server continues with what it has.
 """
 
 from __future__ import annotations
@@ -30,8 +28,6 @@ log = logging.getLogger(__name__)
 
 
 class CertificateRenewal:
-    """Keeps a TLS context up to date with its certificates."""
-
     def __init__(
         self,
         identity: ServerIdentity,
@@ -72,7 +68,6 @@ class CertificateRenewal:
         return True
 
     async def run(self) -> None:
-        """Check periodically, until cancelled."""
         while True:
             await asyncio.sleep(INTERVAL)
             await self.renew()

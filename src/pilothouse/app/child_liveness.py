@@ -4,13 +4,9 @@
     silence = await heartbeat.hung()        # returns once the child has been silent for too long
 
 The parent writes ``ASK`` to its end of a socket pair, once a period; the child's event loop answers with
-``ANSWER`` (``parent_pipe``). Only these two processes hold an end, so no other program can ask or answer, and
-no load from clients can delay an answer as it could at a port. A child may withhold its answer if it runs but
-is useless: a node does while connections wait at its port and it accepts none.
-
-Only periods in which the parent itself ran count: after a period that took much longer than it should (the
-parent was stopped, or the machine was suspended or overloaded) counting starts again. Time is monotonic, so
-changes of the clock do not matter.
+``ANSWER`` (``parent_pipe``), which no load from clients can delay as at a port. A child may withhold its
+answer if it runs but is useless, as a node that accepts no connections. After a period that took much longer
+than it should (the parent was stopped, or the machine suspended or overloaded) counting starts again.
 """
 
 from __future__ import annotations
@@ -38,8 +34,6 @@ class Liveness:
 
 
 class Heartbeat:
-    """Probes of one child and its answers."""
-
     def __init__(self, ours: socket.socket, liveness: Liveness, is_starting: Callable[[], bool]) -> None:
         self._ours = ours
         self._liveness = liveness
@@ -68,8 +62,7 @@ class Heartbeat:
         return self._liveness.failures
 
     def _ask(self) -> None:
-        # A full buffer holds enough probes; a closed socket means that the child has exited, which its
-        # supervisor notices.
+        # A full buffer holds enough probes; a closed socket means that the child has exited.
         with contextlib.suppress(BlockingIOError, ConnectionError):
             self._ours.send(ASK)
 

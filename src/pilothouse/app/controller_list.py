@@ -46,7 +46,6 @@ class ControllerTimeouts:
 
 
 PATIENCE: Final = ControllerTimeouts()
-"""The defaults."""
 
 
 def all_controllers(authority: str, patience: ControllerTimeouts = PATIENCE) -> tuple[Controller, ...]:

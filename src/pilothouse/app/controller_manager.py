@@ -3,8 +3,8 @@
     await run(ManagerOptions(access=load(kubeconfig)), announce=print)
     await rehearse(ManagerOptions(access=load(kubeconfig)), say=print, watch=False)
 
-It runs until SIGTERM or SIGINT, and starts no processes, so it can use the fast event loop. Controllers stop
-first, then the lease is released, so that another manager takes over at once.
+It runs until SIGTERM or SIGINT. Controllers stop first, then the lease is released, so that another manager
+takes over at once.
 """
 
 from __future__ import annotations
@@ -47,8 +47,6 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class ManagerOptions:
-    """The flags of the command."""
-
     access: Access
     controllers: tuple[str, ...] = ("*",)
     elect: bool = True
@@ -85,8 +83,7 @@ async def run(options: ManagerOptions, *, announce: Print) -> None:
             manager = Manager(api, controllers, informers, NoElection(), clock, identity=identity)
         parts = [StartGroup("controllers", [manager.run], _PATIENCE)]
         if leadership is not None:
-            # A manager that leads from the start fills its caches once, not again because they are older than
-            # its term.
+            # Before the caches are filled: caches that are older than its term would be filled again.
             parts.insert(0, StartGroup("election", [leadership.run], _PATIENCE, ready=leadership.begun))
         host, _ = options.listen
         async with serving(
@@ -101,10 +98,9 @@ async def run(options: ManagerOptions, *, announce: Print) -> None:
 
 
 async def rehearse(options: ManagerOptions, *, say: Print, watch: bool) -> None:
-    """Decide about all objects, report what would be done, and write nothing; with ``watch``, continue until
-    stopped.
+    """Decide about all objects, report what would be done, and write nothing; with ``watch``, until stopped.
 
-    No lease is taken, so it may be done beside those that run. Raises as ``run`` does.
+    No lease is taken, so it may run beside other managers. Raises as ``run`` does.
     """
     stop = ShutdownRequest.on_signals(asyncio.get_running_loop())
     clock, rng = SystemClock(), random.Random()

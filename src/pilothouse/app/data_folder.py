@@ -10,19 +10,18 @@
       pki/               authority, certificates and keys
       store/             the objects, where they are stored in SQLite
 
-A program that knows only older layouts refuses a newer folder, before it touches anything. A newer program
-migrates an older folder step by step: ``STEPS[0]`` leads from layout 1 to 2, and so on. A step may be
-interrupted and is then repeated, so each must be idempotent; the number is written after it.
+A program refuses a folder with a newer layout, before it touches anything, and migrates one with an older:
+``STEPS[0]`` leads from layout 1 to 2, and so on. A step that is interrupted is repeated, so each must be
+idempotent; the number is written after it.
 """
 
 from __future__ import annotations
 
 import socket
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
-from pilothouse.app.options import StartError
+from pilothouse.app.options import StartError, data_path_problem
 from pilothouse.base.uids import new_uid
 from pilothouse.pki.private_files import private_folder, write_private
 
@@ -31,41 +30,20 @@ STEPS: tuple[Step, ...] = ()
 """Empty: there is only one layout so far."""
 
 
-@dataclass(frozen=True)
 class DataFolder:
     """A data folder with the current layout."""
 
-    path: Path
-
-    @property
-    def pki(self) -> Path:
-        return self.path / "pki"
-
-    @property
-    def store(self) -> Path:
-        return self.path / "store"
-
-    @property
-    def admin_kubeconfig(self) -> Path:
-        return self.path / "admin.kubeconfig"
-
-    @property
-    def manager_kubeconfig(self) -> Path:
-        return self.path / "controller-manager.kubeconfig"
-
-    @property
-    def node_kubeconfig(self) -> Path:
-        return self.path / "node.kubeconfig"
-
-    @property
-    def node(self) -> Path:
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.pki = path / "pki"
+        self.store = path / "store"
+        self.admin_kubeconfig = path / "admin.kubeconfig"
+        self.manager_kubeconfig = path / "controller-manager.kubeconfig"
+        self.node_kubeconfig = path / "node.kubeconfig"
+        self.node = path / "node"
         """The data of the node on this machine."""
-        return self.path / "node"
-
-    @property
-    def node_serving(self) -> Path:
+        self.node_serving = self.node / "serving" / "serving.pem"
         """Certificate and key of that node's own server."""
-        return self.node / "serving" / "serving.pem"
 
     def instance(self) -> str:
         """The name of the server on this folder: the host name and a random suffix, created at first use."""
@@ -79,8 +57,8 @@ class DataFolder:
         """Create the folder if it does not exist, check that it is a data folder, and migrate it."""
         mark = path / "format"
         try:
-            if path.exists() and not path.is_dir():
-                raise StartError(f"{path} is not a folder")
+            if problem := data_path_problem(path):
+                raise StartError(problem)
             if mark.exists():
                 _migrate(mark, steps)
             elif path.exists():
@@ -88,8 +66,8 @@ class DataFolder:
             private_folder(path)
             if not mark.exists():
                 cls(path).mark(steps)
-        except OSError as problem:
-            raise StartError(f"the data folder {path} can't be used: {problem.strerror or problem}") from None
+        except OSError as error:
+            raise StartError(f"the data folder {path} can't be used: {error.strerror or error}") from None
         return cls(path)
 
     def mark(self, steps: Sequence[Step] = STEPS) -> None:
@@ -98,7 +76,6 @@ class DataFolder:
 
 
 def _migrate(mark: Path, steps: Sequence[Step]) -> None:
-    """Migrate a folder to the newest layout."""
     text = mark.read_text(errors="replace").strip()
     newest = 1 + len(steps)
     if not text.isdecimal() or int(text) < 1:

@@ -1,7 +1,7 @@
 """The default storage classes of a control plane on one machine.
 
 ``directory``, the default, is a folder of the node; ``loop`` a filesystem of the claim's size in a file. They
-are created once: if a user changes or deletes them, they stay so.
+are created once: users may change or delete them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _DEFAULT = "storageclass.kubernetes.io/is-default-class"
 
 
 def create_default_classes(folder: DataFolder) -> None:
-    """Create them at the first start. Raises ``RequestFailed``."""
+    """Raises ``RequestFailed``."""
     mark = folder.path / _MADE
     if mark.exists():
         return

@@ -2,8 +2,8 @@
 
     bring_down(Path("/var/lib/pilothouse"), keep=False, patience=180, say=print)
 
-It signals the process that holds the folder, even one that has just started. While it stops pods that were
-left running it holds the folder itself, so that no ``up`` starts meanwhile.
+It signals the process that holds the folder. While it stops pods that were left running it holds the folder
+itself, so that no ``up`` starts meanwhile.
 """
 
 from __future__ import annotations
@@ -66,14 +66,14 @@ class _Stopping:
         """Whether the process that was told to stop keeps its pods running."""
 
     def see(self, holder: FolderHolder) -> None:
-        """Tell the holder to stop, once. Raises ``NotDown`` if another process has taken over since."""
+        """Ask the holder to stop, once. Raises ``NotDown`` if another process has taken over since."""
         self.found = True
         if holder.process is None or holder.process == self._told or not holder.lives:
             return
         if self._told is not None:
             raise NotDown(
                 f"process {self._told.pid} has ended, but another `pilothouse up`, process "
-                f"{holder.process.pid}, has taken {self._path} since; `pilothouse down --data {self._path}` "
+                f"{holder.process.pid}, uses {self._path} now; `pilothouse down --data {self._path}` "
                 "stops that one"
             )
         self._told = holder.process

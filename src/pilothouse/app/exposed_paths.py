@@ -1,10 +1,9 @@
-"""Paths of the machine that every container sees, as ``--expose-path`` names them.
+"""Paths of the machine that every container sees read-only, as ``--expose-path`` names them.
 
     checked_paths((Path("/opt/java"),), private=(Path("/var/lib/pilothouse"),))       # or StartError
 
-They are shown read-only. What is a container's own everywhere (`/tmp`, `/proc`), the machine's devices and
-sockets, and what would show the node's own folders are refused: a pod that needs those uses a
-``hostPath``.
+Refused are folders that every container has of its own (`/tmp`, `/proc`), the machine's devices and sockets,
+and the node's own folders: a pod that needs those uses a ``hostPath``.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from typing import Final
 from pilothouse.app.options import StartError
 
 _OWN: Final = ("/", "/etc", "/home", "/root", "/tmp", "/var")
-"""Of which every container has its own; parts of them may be shown."""
+"""Every container has its own; parts of them may be shown."""
 _NEVER: Final = ("/dev", "/proc", "/run", "/sys", "/var/run")
 
 
@@ -34,12 +33,12 @@ def checked_paths(paths: Iterable[Path], private: Iterable[Path]) -> tuple[Path,
 
 def _problem(path: Path, private: list[str]) -> str:
     if not path.is_absolute():
-        return "write the whole path, from / on"
+        return "the path must be absolute"
     if not path.exists():
-        return "there is no such file or folder"
+        return "no such file or folder"
     for each in {os.path.normpath(path), os.path.realpath(path)}:
         if each in _OWN:
-            return "every container has its own; name what it needs in there"
+            return "every container has its own; name a path below it"
         if any(_is_in(each, never) for never in _NEVER):
             return "these are never shown to all containers; use a hostPath volume in the pod that needs it"
         if any(_is_in(each, own) or _is_in(own, each) for own in private):

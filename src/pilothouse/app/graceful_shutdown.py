@@ -1,19 +1,16 @@
-"""Stopping a server without an interruption for its clients.
+"""Stopping a server without an interruption for its clients, who find another instance before it is gone.
 
     stop = ShutdownRequest.on_signals(asyncio.get_running_loop())
     await stop.asked.wait()
     await stop.drain(server, delay=5.0, grace=30.0)
 
-Three steps, so that clients find another instance before this one is gone:
-
-1. *Leaving*: ``/readyz`` fails, so that load balancers send no further clients; everything is served as
-  before for ``delay`` seconds, but each response closes its connection.
+1. *Leaving*: ``/readyz`` fails; everything is served for ``delay`` seconds, but each response closes its
+   connection.
 2. *Closing*: no further connections. Watches get all pending events and, if they accept bookmarks, a
-  bookmark; then they end. A client continues from there at another instance, and misses nothing.
+   bookmark; then they end. A client continues from there at another instance, and misses nothing.
 3. *Finishing*: requests in flight get ``grace`` seconds for their answers; what is left is cut off.
 
-The first SIGTERM or SIGINT starts this. A second one skips the remaining waits. A third kills the process, as
-if it had no handler.
+A second SIGTERM or SIGINT skips the remaining waits. A third kills the process.
 """
 
 from __future__ import annotations
@@ -31,8 +28,6 @@ log = logging.getLogger(__name__)
 
 
 class GracefulServer(Protocol):
-    """A server that can be stopped in steps."""
-
     def leave(self) -> None:
         """Stop being ready, and close connections as they are used."""
 
@@ -41,8 +36,6 @@ class GracefulServer(Protocol):
 
 
 class ShutdownRequest:
-    """The request to stop a process, and whether it is urgent."""
-
     def __init__(self) -> None:
         self.asked = asyncio.Event()
         self.hurried = asyncio.Event()
@@ -65,10 +58,9 @@ class ShutdownRequest:
         return stop
 
     async def drain(self, server: GracefulServer, *, delay: float, grace: float) -> None:
-        """Take the three steps."""
         server.leave()
         if delay:
-            log.info("told to stop: no longer ready, serving for another %g s", delay)
+            log.info("stopping: no longer ready, serving for another %g s", delay)
             await unless(asyncio.sleep(delay), self.hurried.wait())
         if not await unless(server.finish(grace), self.hurried.wait()):
             await server.finish(0)

@@ -1,12 +1,11 @@
-"""Listening sockets that outlive the process that serves them: ``up`` opens them once and passes them to each
-start of a child process.
+"""Listening sockets that outlive the process that serves them: ``up`` passes them to each start of a child.
 
     held = bind_sockets("127.0.0.1", 6443)               # in ``up``
     flags_of(held)                                       # ("--listen-fd", "7")
     sockets = inherited_sockets((7,))                    # in the child
 
-So a port is never free while its process is restarted: otherwise any pod on the host network could bind it in
-between and keep the process from coming back. Clients that connect meanwhile wait to be accepted.
+Otherwise any pod on the host network could bind the port while the process is restarted. Clients that connect
+meanwhile wait to be accepted.
 """
 
 from __future__ import annotations

@@ -5,9 +5,8 @@
 
 A single instance creates its keys in its data folder. If several share an etcd, the first one writes its keys
 to the store, below a prefix that the API does not serve, and the others read them from there: so each accepts
-what any other has signed. Keys given by flags are used instead, and not stored.
-
-The authorities may change while a server runs, so they are read repeatedly; the key that signs tokens stays.
+what any other has signed. The authorities may change while a server runs, so they are read repeatedly; the
+key that signs tokens stays.
 """
 
 from __future__ import annotations
@@ -43,8 +42,6 @@ class GivenKeys:
 
 
 class KeyStore:
-    """The keys, from a folder or a shared store."""
-
     def __init__(self, keyring: Keyring, given: GivenKeys, *, shared: Store | None) -> None:
         """``shared`` is the store that instances share; None if there is only one instance."""
         self._keyring = keyring

@@ -2,15 +2,10 @@
 
     await leave(DepartureOptions(data=folder, admin=access, patience=300), say=print)
 
-1. While the agent runs: the Node is cordoned and its pods are evicted, as disruption budgets allow. The
-  node's own certificate permits that.
-2. The agent is stopped, and pods that still run are stopped.
-3. The Node object is deleted, if an administrator's kubeconfig is given: a node may not do that itself, or it
-  could come back without its taints.
-4. Kubeconfig, key and certificate are removed, and the node's data. Volumes and images stay unless a flag
-  says otherwise.
-
-It can be interrupted anywhere and run again.
+With its own certificate the node is cordoned and its pods are evicted, as disruption budgets allow. The agent
+and the remaining pods are stopped. The Node object is deleted, if an administrator's kubeconfig is given: a
+node may not do that itself, or it could come back without its taints. Then its credentials and data are
+removed; volumes and images stay unless a flag says otherwise. It can be interrupted anywhere and run again.
 """
 
 from __future__ import annotations
@@ -60,8 +55,6 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True, kw_only=True)
 class DepartureOptions:
-    """The flags of the command."""
-
     data: Path
     admin: Access | None = None
     """An administrator's kubeconfig, to delete the Node."""
@@ -74,7 +67,7 @@ class DepartureOptions:
 
 
 async def leave(options: DepartureOptions, *, say: Say) -> None:
-    """Do all of it. Raises ``StartError``; what was done until then stays done."""
+    """Raises ``StartError``; what was done until then stays done."""
     identity = NodeCredentials(options.data)
     name = _name(identity)
     clock = SystemClock()
@@ -91,7 +84,7 @@ async def leave(options: DepartureOptions, *, say: Say) -> None:
     with _without_agent(options.data):
         await _end_pods(options.data, options.patience)
         if options.admin is not None:
-            async with _reached(options.admin, clock) as api:
+            async with _reached(options.admin, clock, wait_for_server=False) as api:
                 if (found := await api.find(Node, name)) is not None:
                     await api.delete(Node, name, uid=found.uid)
                     say(f"deleted the Node {name}")
@@ -121,7 +114,9 @@ def _name(identity: NodeCredentials) -> str:
     try:
         return identity.name
     except (ValueError, LookupError, TypeError):
-        raise StartError(f"{identity.kubeconfig_file} is not as `pilothouse join` wrote it") from None
+        raise StartError(
+            f"{identity.kubeconfig_file} is not a kubeconfig that `pilothouse join` wrote"
+        ) from None
 
 
 def _running_agent(data: Path) -> plane_registry.RegistryEntry | None:
@@ -136,8 +131,7 @@ def _running_agent(data: Path) -> plane_registry.RegistryEntry | None:
 def _without_agent(data: Path) -> Iterator[None]:
     """Keep agents from starting on the folder. Raises ``StartError`` if one runs."""
     try:
-        # The lock is removed with the rest; an agent that starts then creates another, and finds no
-        # kubeconfig.
+        # The lock is removed with the rest; an agent that starts then finds no kubeconfig.
         lock = os.open(DataFolder(data).node / "agent.lock", os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
     except FileNotFoundError:
         yield
@@ -158,9 +152,11 @@ async def _drain(
 ) -> None:
     """Raises ``StartError`` if pods are left, unless forced."""
     try:
-        async with _reached(load(identity.kubeconfig_file), clock) as api:
+        access = load(identity.kubeconfig_file)
+        async with _reached(access, clock, wait_for_server=False) as api:
             await api.patch(Node, name, "", {"spec": {"unschedulable": True}})
-            say(f"cordoned {name}")
+        say(f"cordoned {name}")
+        async with _reached(access, clock) as api:
             left = await _evict_all(api, name, clock, options.patience, say)
     except (StatusError, TransportError) as problem:
         if options.force:
@@ -258,6 +254,6 @@ def _remove_files(options: DepartureOptions, identity: NodeCredentials, say: Say
 
 
 @asynccontextmanager
-async def _reached(access: Access, clock: Clock) -> AsyncIterator[Api]:
+async def _reached(access: Access, clock: Clock, *, wait_for_server: bool = True) -> AsyncIterator[Api]:
     async with HttpTransport.open(access, clock, agent=AGENT) as transport:
-        yield Api(transport, random.Random(), manager=AGENT)
+        yield Api(transport, random.Random(), manager=AGENT, wait_for_server=wait_for_server)

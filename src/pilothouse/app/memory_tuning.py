@@ -1,9 +1,8 @@
 """Memory settings of a long-running server.
 
-Objects created during the start live as long as the process. Scanning them again and again would be wasted:
-the garbage collector is off until the start is over, and then skips these objects (``gc.freeze``). Memory
-that the start has freed goes back to the system, as do large blocks that are freed later. Code that only the
-start has run is unmapped.
+Objects created during the start live as long as the process: the garbage collector is off until the start is
+over, and then skips them (``gc.freeze``). Memory that the start has freed goes back to the system, and code
+that only the start has run is unmapped.
 """
 
 from __future__ import annotations
@@ -22,8 +21,8 @@ _MADV_DONTNEED = 4
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 _SOON = 4.0
 _LARGE = 512 * 1024
-"""Twice what the TLS layer takes for each read and gives back right after it. If such a block came from
-the system each time, that would cost a request more than all of its parsing."""
+"""Twice what the TLS layer takes for each read and frees right after it: to get such a block from the system
+each time would cost a request more than all of its parsing."""
 
 
 def start_quietly() -> None:
@@ -60,11 +59,10 @@ def clean_mappings(smaps: str) -> Iterator[tuple[int, int]]:
 
 
 def _unmap_code() -> None:
-    """Unmap the parts of program and libraries that the start has touched.
+    """Unmap the parts of program and libraries that the start has touched; few are needed again.
 
-    Most are not needed again, such as what makes certificates. They stay in the system's page cache; whatever
-    is needed is mapped again at its next use. What the loader has adjusted to where it lies would be lost, so
-    that is left alone.
+    They stay in the page cache, and are mapped again at their next use. Mappings that the loader has modified
+    would be lost, and are left alone.
     """
     madvise = getattr(ctypes.CDLL(None), "madvise", None)
     if madvise is None or not _ACCOUNT.exists():

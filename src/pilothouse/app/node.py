@@ -1,9 +1,9 @@
-"""Composes a node from its parts and runs it until told to stop.
+"""Composes a node from its parts and runs it until it is told to stop.
 
     await run(NodeOptions(access=load(kubeconfig), settings=settings), announce=print)
 
-It runs on the stock event loop until SIGTERM or SIGINT. Pods keep running and are adopted by the next
-agent, unless the settings say otherwise; SIGUSR1 keeps them running in any case.
+Pods keep running and are adopted by the next agent, unless the settings say otherwise; SIGUSR1 keeps them
+running in any case.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from pilothouse.aio.task_group import together
 from pilothouse.app import memory_tuning
 from pilothouse.app.graceful_shutdown import ShutdownRequest
 from pilothouse.app.inherited_sockets import inherited_sockets
+from pilothouse.app.node_announcement import announce_readiness
 from pilothouse.app.open_files import raise_open_files
 from pilothouse.app.options import StartError, explain
 from pilothouse.app.parent_pipe import when_closed
@@ -69,8 +70,6 @@ AGENT = f"pilothouse-node/{pilothouse.__version__}"
 
 @dataclass(frozen=True, kw_only=True)
 class NodeOptions:
-    """The flags of the command."""
-
     access: Access
     settings: NodeSettings
     host: str = "127.0.0.1"
@@ -103,7 +102,7 @@ async def run(options: NodeOptions, *, announce: Callable[[str], None]) -> None:
 
     loop.add_signal_handler(signal.SIGUSR1, leave_pods)
     if options.lifeline is not None:
-        # The supervisor, which decides about the pods, is gone: the next agent adopts them.
+        # Without its supervisor, which decides about the pods, it leaves them to the next agent.
         when_closed(
             options.lifeline, leave_pods, is_healthy=lambda: not any(each.is_deaf() for each in listeners)
         )
@@ -136,7 +135,7 @@ async def run(options: NodeOptions, *, announce: Callable[[str], None]) -> None:
             work = {
                 "agent": agent.run(),
                 "serving certificate": certificate.run(),
-                "announcing": _announce(agent, certificate, settings, announce),
+                "announcing": announce_readiness(agent.registration, certificate.issued, settings, announce),
             }
             if options.joined is not None:
                 work["renewing"] = NodeCertificateRenewal(api, settings.name, options.joined, clock).run()
@@ -166,7 +165,7 @@ def _door(options: NodeOptions) -> socket.socket:
 def _rooms(
     agent: Agent, settings: NodeSettings, api: Api, clock: Clock, figures: MetricsPages
 ) -> ServerBackends:
-    """What the node's own server has to tell."""
+    """The backends of the node's own server."""
     pages = PodPages(agent.container_index, clock)
     return ServerBackends(
         pages,
@@ -200,8 +199,8 @@ def _volumes(settings: NodeSettings, api: Api, clock: Clock) -> PodVolumes:
 def _group(settings: NodeSettings) -> str:
     """The control group above those of all pods.
 
-    It is that of the data folder: a control plane that was restored on the same machine has pods of the same
-    uids, on a node of the same name, and what one ends in its groups must not be the other's.
+    It depends on the data folder: a control plane that was restored on the same machine has pods of the same
+    uids, on a node of the same name.
     """
     mark = hashlib.sha256(os.fsencode(settings.data.absolute())).hexdigest()[:8]
     return f"pilothouse/{settings.name}-{mark}"
@@ -210,7 +209,6 @@ def _group(settings: NodeSettings) -> str:
 async def _parts(
     settings: NodeSettings, api: Api, clock: Clock, volumes: PodVolumes, store: SocketStore | None
 ) -> NodeParts:
-    """Build the agent."""
     group = _group(settings)
     groups = cgroups.find(group)
     try:
@@ -246,12 +244,3 @@ def _network(
         raise StartError(str(problem)) from None
     except OSError as problem:
         raise StartError(f"{settings.data} can't be written: {explain(problem)}") from None
-
-
-async def _announce(
-    agent: Agent, certificate: ServingCertificate, settings: NodeSettings, announce: Callable[[str], None]
-) -> None:
-    await certificate.issued()
-    agent.registration.refresh()
-    await agent.registration.registered()
-    announce(f"node {settings.name} is ready at {settings.address}")

@@ -18,10 +18,7 @@ def default_node_name() -> str:
 
 
 def kept_node_name(kubeconfig: Path) -> str:
-    """The name of the node of a data folder; empty if there is none.
-
-    It stays when the host name changes: volumes belong to the node of this name.
-    """
+    """The name of the node of a data folder, since volumes belong to it; empty if there is none."""
     try:
         user = json.loads(kubeconfig.read_bytes())["users"][0]["name"]
     except FileNotFoundError:

@@ -1,7 +1,4 @@
-"""How many files this process may have open: as many as the system lets it.
-
-before = raise_open_files()             # 1024: what a program that is started from here should begin with
-"""
+"""How many files this process may have open."""
 
 from __future__ import annotations
 

@@ -37,8 +37,6 @@ class AuditOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class ApiServerOptions:
-    """How to run an API server."""
-
     data: Path
     host: str = "127.0.0.1"
     port: int = 6443
@@ -124,6 +122,27 @@ def default_data() -> Path:
     home = os.environ.get("XDG_DATA_HOME")
     base = Path(home) if home and Path(home).is_absolute() else Path.home() / ".local" / "share"
     return base / "pilothouse"
+
+
+def data_path_problem(path: Path) -> str:
+    """Why there can be no data folder at a path; empty if there is one, or can be."""
+    try:
+        if not path.exists() or path.is_dir():
+            return ""
+    except OSError as problem:
+        return f"the data folder {path} can't be used: {explain(problem)}"
+    return (
+        f"the data folder {path} is not a folder but a file; give --data a folder such as "
+        f"{default_data()}, or a path that does not exist yet"
+    )
+
+
+def read_text(file: Path) -> str:
+    """A text file that a flag names. Raises ``StartError``."""
+    try:
+        return read_file(file).decode()
+    except UnicodeDecodeError as problem:
+        raise StartError(f"{file} is not UTF-8: {problem}") from None
 
 
 def read_file(file: Path) -> bytes:

@@ -33,7 +33,6 @@ def await_begin(descriptor: int) -> None:
 
 
 def stop_when_closed(stop: ShutdownRequest, descriptor: int) -> None:
-    """Ask for a stop when the other end is closed."""
     when_closed(descriptor, stop.asked.set)
 
 
@@ -66,7 +65,7 @@ def when_closed(
 
 
 def _exit() -> None:
-    """What it waits for, such as the server, may be gone as well; and the next ``up`` waits for its end."""
+    """What it waits for, such as the server, may be gone too; and the next ``up`` waits for its end."""
     log.warning(
         "the supervisor of this process is gone, and it did not stop within %g s: exiting",
         ORPHAN_SECONDS,

@@ -1,8 +1,8 @@
-"""A pilot, composed of its parts and run until its database has exited.
+"""Composes a pilot from its parts and runs it until its database has exited.
 
     code = await run(PilotOptions(application="redis", access=access, instance=instance))
 
-It runs on asyncio's own event loop, since it starts a child process and has to see its exit.
+It runs on asyncio's own event loop, since it has to see the exit of a child process.
 """
 
 from __future__ import annotations
@@ -31,8 +31,6 @@ LIVE_PORT = 12000
 
 @dataclass(frozen=True, kw_only=True)
 class PilotOptions:
-    """The flags of the command."""
-
     application: str
     access: Access
     instance: InstanceEnvironment

@@ -1,13 +1,11 @@
 """Finds the data folder for a command that was not given one.
 
-    find(CONTROL_PLANE)             # FoundPlane(data=…, origin="where `pilothouse up` runs", …); raises NoPlane
+    find(CONTROL_PLANE)             # FoundPlane(data=…, origin="where `pilothouse up` runs"); raises NoPlane
 
-Searched in this order: ``PILOTHOUSE_DATA``; running planes of this user (``plane_registry``); then, of planes
-that do not run: one that was killed, the ``.data`` of the checkout that this program is part of, and the
-default data folder. If several run, the user has to name one.
-
-A folder that is found, rather than named, has to belong to this user or to root, and be writable by no one
-else: the kubeconfig in it says which server the command trusts.
+In this order: ``PILOTHOUSE_DATA``; running planes of this user (``plane_registry``), of which there must be
+one; a plane that was killed; the ``.data`` of the checkout that this program is part of; the default data
+folder. A folder that is found has to belong to this user or to root, and be writable by no one else: the
+kubeconfig in it says which server the command trusts.
 """
 
 from __future__ import annotations
@@ -20,7 +18,7 @@ from pathlib import Path
 from typing import Final
 
 import pilothouse
-from pilothouse.app.options import StartError, default_data
+from pilothouse.app.options import StartError, data_path_problem, default_data
 from pilothouse.app.plane_registry import RegistryEntry, Role, entries, is_trusted
 
 VARIABLE: Final = "PILOTHOUSE_DATA"
@@ -66,6 +64,8 @@ def find(wanted: WantedPlane, environ: Mapping[str, str] = os.environ) -> FoundP
     """The folder to use. Raises ``NoPlane``."""
     if named := environ.get(VARIABLE):
         data = Path(named).absolute()
+        if problem := data_path_problem(data):
+            raise NoPlane(f"{VARIABLE}: {problem}")
         return FoundPlane(data, f"which {VARIABLE} names", runs_on(data, wanted))
     if (running := find_running(wanted)) is not None:
         return running

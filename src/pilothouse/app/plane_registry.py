@@ -3,13 +3,10 @@
     with registered(Path("/srv/plane"), "up", print): ... # for as long as it runs
     entries()                                           # what other commands of the same user see
 
-One file per data folder and role, in a folder that belongs to the user alone: ``/run/pilothouse`` for root,
-the user's state folder for others, or the one that ``PILOTHOUSE_RUNTIME_DIR`` names. The process that runs
-holds a lock on its file. So one that was killed leaves an entry that is not running, and no process id has to
-be trusted.
-
-Root never reads what another user could have written: a folder or a file that does not belong to this user or
-to root, that others may write, or that is a link, is ignored.
+One file per data folder and role, in a folder that belongs to the user alone, locked by the process that
+runs: so one that was killed leaves an entry that is not running, and no process id has to be trusted. A
+folder or file that does not belong to this user or to root, that others may write, or that is a link, is
+ignored.
 """
 
 from __future__ import annotations
@@ -52,7 +49,6 @@ class RegistryEntry:
 
 
 def runtime_folder(environ: Mapping[str, str] = os.environ) -> Path:
-    """Where the entries of this user are."""
     if named := environ.get(VARIABLE):
         return Path(named)
     if os.geteuid() == 0:

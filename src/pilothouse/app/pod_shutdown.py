@@ -1,7 +1,4 @@
-"""Stops all pods of a node: within their grace periods, or at once if the user is in a hurry.
-
-await end_all(folder.node, stop)
-"""
+"""Stops all pods of a node: within their grace periods, or at once if the user is in a hurry."""
 
 from __future__ import annotations
 

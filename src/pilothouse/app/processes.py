@@ -6,13 +6,10 @@
     supervisor.begin()                      # what the process waits for is ready
     await supervisor.stop(grace=30)
 
-A process that exits is restarted, with back-off, and that is reported. Its stdout and stderr go to a log. It
-runs in a process group of its own, so that Ctrl-C at the terminal reaches only its supervisor. It holds one
-end of a socket pair, its *lifeline*: a byte in it says "begin", and end-of-file says that the supervisor is
-gone, so that the process stops by itself. So nothing is left running if the supervisor is killed.
-
-The same socket pair carries liveness probes (``child_liveness``): a process that hangs writes the stacks of
-its threads to its log if it can, is killed, and is restarted as if it had exited.
+A process that exits is restarted, with back-off. It runs in a process group of its own, so that Ctrl-C
+reaches only its supervisor. It holds one end of a socket pair, its *lifeline*: a byte says "begin", and
+end-of-file that the supervisor is gone, so that the process stops by itself. It also carries liveness probes
+(``child_liveness``): a process that hangs writes the stacks of its threads to its log, and is killed.
 """
 
 from __future__ import annotations
@@ -36,6 +33,8 @@ STEADY = 60.0
 """Seconds after which the back-off of a restarted process is reset."""
 PAGES = "health and metrics are at "
 """How a controller-manager announces the address of its pages."""
+WHY_NOT_READY = " is not ready: "
+"""How a node announces why it is not ready yet, after its name."""
 HUNG_SECONDS = 5.0
 """How long a hung process has to exit before it is killed."""
 LARGEST_LOG = 10 * 1024 * 1024
@@ -51,8 +50,6 @@ class ProcessFailed(Exception):
 
 @dataclass(frozen=True)
 class ProcessSpec:
-    """How to run a process."""
-
     name: str
     argv: Argv
     waits: bool = False
@@ -68,8 +65,6 @@ class ProcessSpec:
 
 @dataclass
 class ProcessHealth:
-    """The state of a process, for reports."""
-
     name: str
     pid: int = 0
     since: float = 0.0
@@ -82,8 +77,6 @@ class ProcessHealth:
 
 
 class ProcessSupervisor:
-    """Runs one process, and restarts it."""
-
     def __init__(
         self, spec: ProcessSpec, log: Path, say: Callable[[str], None], changed: Callable[[], None]
     ) -> None:
@@ -165,7 +158,6 @@ class ProcessSupervisor:
             await process.wait()
 
     async def _either(self, *events: asyncio.Event) -> None:
-        """Wait for one of them."""
         waiting = [asyncio.ensure_future(event.wait()) for event in events]
         await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
         for each in waiting:

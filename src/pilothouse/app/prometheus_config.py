@@ -3,10 +3,9 @@
     files = unpack(access, Path("credentials"), token_file=None)
     scrape_config(access.url, files, managers=["127.0.0.1:10257"])        # {"scrape_configs": [...]}
 
-Prometheus reads certificates, keys and tokens from files, so those of a kubeconfig are unpacked into a
-folder. The server lists its peers, nodes and pilots for Prometheus' HTTP discovery (that for Kubernetes is
-left out of Debian's build). Nodes are scraped through the server, pilots at their pods' addresses,
-without TLS.
+Prometheus reads credentials from files, so those of a kubeconfig are unpacked into a folder. The server lists
+its peers, nodes and pilots for Prometheus' HTTP discovery (Debian's build has none for Kubernetes). Nodes are
+scraped through the server, pilots at their pods' addresses, without TLS.
 """
 
 from __future__ import annotations
@@ -43,10 +42,7 @@ class Files(msgspec.Struct, frozen=True):
 
 
 def unpack(access: Access, folder: Path, token_file: Path | None) -> Files:
-    """Write what a kubeconfig holds to files that are the owner's alone.
-
-    With a ``token_file`` that token is used instead of the kubeconfig's user, and stays where it is.
-    """
+    """Write the credentials of a kubeconfig to private files; a ``token_file`` replaces its user."""
     folder = private_folder(folder.absolute())
 
     def file(name: str, content: bytes) -> Path | None:
@@ -64,7 +60,7 @@ def unpack(access: Access, folder: Path, token_file: Path | None) -> Files:
 
 
 def scrape_config(url: str, files: Files, managers: Sequence[str] = ()) -> dict[str, Any]:
-    """All jobs. ``managers`` are the addresses at which controller-managers show their figures."""
+    """All jobs. ``managers`` are the addresses of the metrics of controller-managers."""
     address = urlsplit(url)
     host = f"[{address.hostname}]" if ":" in (address.hostname or "") else address.hostname
     target = f"{host}:{address.port or 443}"

@@ -1,7 +1,5 @@
 """Restores a control plane from a backup: its objects into a store, its keys into a folder or that store.
 
-    restored = await restore(file, data, "sqlite", EtcdOptions(), EncryptionKeys(), adopts_volumes=False)
-
 The backup is verified before anything is written, and compared with the result at the end. A data folder gets
 its ``format`` last: until then no server accepts it. Everything is as before except the identity
 (``restored_identity``).
@@ -39,8 +37,6 @@ from pilothouse.store.restore import Lifetime, NotEmpty, differences, restore_en
 
 @dataclass(frozen=True)
 class Restored:
-    """The result of a restore."""
-
     backup: SavedBackup
     keys: int
     """How many of its entries are keys of the control plane."""
@@ -56,11 +52,10 @@ async def restore(
     *,
     adopts_volumes: bool,
 ) -> Restored:
-    """``sealing`` opens the control plane's keys where they go into a folder; everything else stays as it is.
-
+    """``sealing`` decrypts the control plane's keys for a folder; everything else stays encrypted.
     ``adopts_volumes``: it replaces the original, which must not run.
 
-    Raises ``StartError`` with what is wrong; then nothing has been made that a server would take for good.
+    Raises ``StartError``; then nothing is left that a server would use.
     """
     try:
         backup = await asyncio.to_thread(check, file)
@@ -81,7 +76,7 @@ async def restore(
 
 def _identity(file: Path, adopts_volumes: bool) -> RestoredIdentity:
     """Raises ``StartError`` if it would take over the volumes of a running control plane."""
-    identity = RestoredIdentity.of(_read(file), adopts_volumes=adopts_volumes)
+    identity = RestoredIdentity.of(_read(file), adopts_volumes=adopts_volumes, now=time.time())
     if data := living_owner(_read(file), identity):
         raise StartError(
             f"a node agent of the control plane in the backup {file} is running here, on {data}, and uses "
@@ -141,7 +136,7 @@ async def _into_store(file: Path, backup: SavedBackup, etcd: EtcdOptions, identi
 async def _compare(store: Store, entries: Iterator[Saved]) -> None:
     if wrong := await differences(store, entries, SAVED):
         named = "; ".join(wrong[:3]) + ("; …" if len(wrong) > 3 else "")
-        raise StoreError(f"the store does not hold what was put into it: {named}")
+        raise StoreError(f"the store does not hold what was restored into it: {named}")
 
 
 def _entries(file: Path, identity: RestoredIdentity) -> Iterator[Saved]:

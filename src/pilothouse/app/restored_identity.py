@@ -1,11 +1,7 @@
 """The identity of a restored control plane: never that of the original.
 
-    identity = RestoredIdentity.of(entries, adopts_volumes=False)
-    identity.given(saved)                       # kube-system with another uid; other entries unchanged
-    living_owner(entries, identity)             # the folder of a node agent that uses its volumes
-
-Volumes refer to their control plane by this uid (``node.volumes.volume_owners``). A restored one leaves those
-of the original alone, or takes them over if it replaces it.
+Volumes refer to their control plane by the uid of kube-system (``node.volumes.volume_owners``). A restored
+one leaves those of the original alone, or takes them over if it replaces it.
 """
 
 from __future__ import annotations
@@ -17,8 +13,15 @@ from typing import Any, Final
 
 import msgspec
 
-from pilothouse.api.local_volumes import ADOPTS_VOLUMES_OF, PROVISIONED_BY, PROVISIONERS
+from pilothouse.api.local_volumes import (
+    ADOPTS_VOLUMES_OF,
+    PROVISIONED_BY,
+    PROVISIONERS,
+    RESTORED_AT,
+    RESTORED_FROM,
+)
 from pilothouse.apiserver.discovery.catalog import ROOT
+from pilothouse.base.rfc3339 import format_time
 from pilothouse.base.uids import new_uid
 from pilothouse.node.volumes.cluster_identity import NAMESPACE
 from pilothouse.node.volumes.volume_owners import agent_lives, read_owner
@@ -30,16 +33,16 @@ _VOLUMES: Final = f"{ROOT}persistentvolumes/"
 
 @dataclass(frozen=True)
 class RestoredIdentity:
-    """The uid of a restored control plane."""
-
     uid: str
     original: str
     """The uid of the original; empty if it had none."""
     adopts: tuple[str, ...] = ()
     """The uids of the control planes whose volumes it takes over."""
+    restored: str = ""
+    """When it was restored."""
 
     @classmethod
-    def of(cls, entries: Iterable[Saved], *, adopts_volumes: bool) -> RestoredIdentity:
+    def of(cls, entries: Iterable[Saved], *, adopts_volumes: bool, now: float) -> RestoredIdentity:
         """A random one."""
         found = next((saved for saved in entries if saved.key == _KEY), None)
         if found is None:
@@ -47,7 +50,8 @@ class RestoredIdentity:
         metadata = msgspec.json.decode(found.value)["metadata"]
         before = str((metadata.get("annotations") or {}).get(ADOPTS_VOLUMES_OF) or "").split(",")
         adopts = dict.fromkeys((metadata["uid"], *filter(None, map(str.strip, before))))
-        return cls(new_uid(), metadata["uid"], tuple(adopts) if adopts_volumes else ())
+        taken = tuple(adopts) if adopts_volumes else ()
+        return cls(new_uid(), metadata["uid"], taken, format_time(now))
 
     def given(self, saved: Saved) -> Saved:
         """An entry as the restored control plane has it."""
@@ -63,9 +67,11 @@ class RestoredIdentity:
         }
         if self.adopts:
             annotations[ADOPTS_VOLUMES_OF] = ",".join(self.adopts)
-        metadata.pop("annotations", None)
-        if annotations:
-            metadata["annotations"] = annotations
+        metadata["annotations"] = {
+            **annotations,
+            RESTORED_FROM: self.original,
+            RESTORED_AT: self.restored,
+        }
         return Saved(saved.key, msgspec.json.encode(tree))
 
 

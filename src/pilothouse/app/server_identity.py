@@ -1,11 +1,10 @@
-"""The certificates of a server, whom it trusts, and the kubeconfigs of its administrator and controllers.
+"""The certificates of a server, the authorities that it trusts, and the kubeconfigs that it writes.
 
     identity = ServerIdentity(options, folder, keyring, authorities, clock)
     context = identity.tls()
     identity.admit(url)
 
-Asking again is how things are renewed: what is about to expire, or was signed by an authority that no longer
-signs, is made again on the way.
+Each call renews what is about to expire, or was signed by an authority that no longer signs.
 """
 
 from __future__ import annotations
@@ -52,12 +51,11 @@ class ServerIdentity:
         """The authority that signs."""
         if self.authority.expiring(self.now()):
             raise UnusableError(
-                "the authority's certificate is not valid at this time; set the clock right, or replace it: "
+                "the authority's certificate is not valid at this time; correct the clock, or replace it: "
                 "see `pilothouse certs rotate-ca --help`"
             )
 
     def adopt(self, authorities: Authorities) -> None:
-        """Use these authorities from here on."""
         self.authority = Authority(authorities.current)
         self._authorities = authorities
 
@@ -87,7 +85,7 @@ class ServerIdentity:
         return context
 
     def tls(self) -> ssl.SSLContext:
-        """A context with the certificate. Clients' may be our own authorities' or, where given, another's."""
+        """Trusts client certificates of our own authorities and of ``--client-ca-file``."""
         pair = self.pair()
         try:
             context = tls_context(pair.certificate, pair.key, self._authorities.trusted)

@@ -28,7 +28,7 @@ from pilothouse.store.timed_store import TimedStore
 
 
 class Monitoring:
-    """Flow control and metrics of a server. ``store`` is the one that its core uses."""
+    """``store`` is the one that the core uses."""
 
     def __init__(self, options: ApiServerOptions, core: RequestHandler, store: TimedStore) -> None:
         self._core = core

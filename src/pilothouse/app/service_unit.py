@@ -2,10 +2,9 @@
 
     service_unit("node", ["/usr/bin/pilothouse", "node", "--data", "/var/lib/pilothouse"], user=False)
 
-systemd stops only the main process (``KillMode=process``), which stops its pods itself or leaves them
-running for its next start. For the same reason the unit has no mount namespace
-of its own (``ProtectSystem``, ``PrivateTmp`` and the like): the volumes that one agent mounts have to be
-there for the next. Filters of system calls would be inherited by pods.
+systemd stops only the main process (``KillMode=process``), which stops its pods itself or leaves them running
+for its next start. So the unit has no mount namespace of its own (``ProtectSystem``, ``PrivateTmp``): the
+next agent needs the volumes that one has mounted. Filters of system calls would be inherited by pods.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@
         …
 
 Every client that reaches the port may read, pods on the same machine too, so pages contain only health and
-counts: no names of objects, no values. It is read-only. Idle connections can't use up the process's files:
-with ``MOST_CONNECTIONS`` open, the oldest is closed for the next.
+counts. With ``MOST_CONNECTIONS`` open, the oldest is closed for the next, so that idle connections can't use
+up the process's files.
 """
 
 from __future__ import annotations
@@ -25,8 +25,6 @@ MOST_CONNECTIONS = 64
 
 @dataclass(frozen=True, slots=True)
 class StatusPage:
-    """The response to a GET."""
-
     status: int
     text: str
     content_type: str = TEXT
@@ -52,7 +50,7 @@ async def serving(host: str, port: int, pages: Mapping[str, Callable[[], StatusP
             there = "\n".join(sorted(pages))
             return _response(StatusPage(404, f"{request.path} not found; there is\n{there}\n"))
         if request.method not in ("GET", "HEAD"):
-            return _response(StatusPage(405, "pages can be read, with GET, and nothing else\n"))
+            return _response(StatusPage(405, "only GET is supported\n"))
         return _response(make())
 
     runner = web.ServerRunner(_BoundedServer(answer))

@@ -1,8 +1,4 @@
-"""The progress of a stop: which pods still run, and how long they may take.
-
-progress = StopProgress(folder.node, say)
-progress.look(time.monotonic())             # call it repeatedly; it reports changes
-"""
+"""The progress of a stop: which pods still run, and how long they may take."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""What a server keeps, put together: its store, its keys, and what operators ask about both.
-
-async with opened_store(options, folder) as store:
-    keys = key_store(options, keyring, store)
-    serve_maintenance(core, store, keys, clock)
-"""
+"""Composes the store of a server, its keys, and the maintenance pages about both."""
 
 from __future__ import annotations
 
@@ -29,29 +24,26 @@ from pilothouse.store.factory import StoreOptions, opened
 from pilothouse.store.restore import MARK, continued
 
 OWN = "/pilothouse/"
-"""Below this lies what the API does not serve."""
+"""The prefix of keys that the API does not serve."""
 SAVED = (OWN, ROOT)
-"""What a backup holds,"""
 NOT_SAVED = (INSTANCES, MARK, ADDRESS_BOOK)
-"""except this: it says something about the store and its servers of the moment."""
-
+"""A backup has ``SAVED`` without these, which are about this store and its servers."""
 SEALED = (*SECRETS, PREFIX)
-"""What is sealed where there are keys for that: secrets, and the control plane's own keys, which open
-everything."""
+"""Encrypted, if there are keys for that: secrets, and the control plane's own keys."""
 
 log = logging.getLogger(__name__)
 
 
 @asynccontextmanager
 async def opened_store(options: ApiServerOptions, folder: DataFolder) -> AsyncIterator[EncryptedStore]:
-    """The store that a server works on, with secrets sealed."""
+    """The store of a server, with secrets encrypted."""
     keys = sealing_keys(options.encryption_key_file)
     async with opened(StoreOptions(kind=options.store, folder=folder.store, etcd=options.etcd)) as store:
         yield EncryptedStore(await continued(store), keys, SEALED)
 
 
 def sealing_keys(file: Path | None) -> EncryptionKeys:
-    """The keys that secrets are sealed with; none without a file."""
+    """The keys that secrets are encrypted with; none without a file."""
     if file is None:
         return EncryptionKeys()
     try:
@@ -61,7 +53,7 @@ def sealing_keys(file: Path | None) -> EncryptionKeys:
 
 
 def key_store(options: ApiServerOptions, keyring: Keyring, store: EncryptedStore) -> KeyStore:
-    """Where the control plane's keys are: with its instances in common, where there may be several."""
+    """The control plane's keys, shared by its instances if there may be several."""
     given = GivenKeys(
         signing=options.signing_key_file,
         certificate=options.cluster_signing_cert_file,
@@ -71,7 +63,6 @@ def key_store(options: ApiServerOptions, keyring: Keyring, store: EncryptedStore
 
 
 def serve_maintenance(core: RequestHandler, store: EncryptedStore, keys: KeyStore, clock: Clock) -> None:
-    """Have operators answered."""
     maintenance = Maintenance(
         store,
         clock,
@@ -84,11 +75,12 @@ def serve_maintenance(core: RequestHandler, store: EncryptedStore, keys: KeyStor
 
 
 async def warn_of_missing_keys(store: EncryptedStore) -> None:
-    """Say at the start what will not be readable."""
+    """Log an error for each key that is needed and missing."""
     census = await store.census()
     for name in census.missing:
         log.error(
-            "%d values are sealed with the key %r, which --encryption-key-file does not give: they can't be read",
+            "%d values are sealed with the key %r, which --encryption-key-file does not give: "
+            "they can't be read",
             census.sealed[name],
             name,
         )

@@ -3,12 +3,8 @@
     await run(UpOptions(data=Path("data"), ...), say=print, welcome=print_welcome)
 
 API server, controller-manager and node are child processes (``processes``). The node is started together with
-the server, loads its modules and then waits until it is told that the server answers. The first start creates
-the authority, the kubeconfigs and the default storage classes; each later one uses those that exist, and the
-node adopts the pods that still run.
-
-They stop in reverse order: the node first, with its pods unless they are to be kept, then the manager, which
-releases its lease, then the server.
+the server, loads its modules and then waits until the server answers. They stop in reverse order: the node
+first, with its pods unless they are to be kept, then the manager, which releases its lease, then the server.
 """
 
 from __future__ import annotations
@@ -32,7 +28,14 @@ from pilothouse.app.graceful_shutdown import ShutdownRequest
 from pilothouse.app.inherited_sockets import bind_sockets, flags_of
 from pilothouse.app.options import StartError
 from pilothouse.app.plane_registry import registered
-from pilothouse.app.processes import PAGES, ProcessFailed, ProcessSpec, ProcessSupervisor, truncate_log
+from pilothouse.app.processes import (
+    PAGES,
+    WHY_NOT_READY,
+    ProcessFailed,
+    ProcessSpec,
+    ProcessSupervisor,
+    truncate_log,
+)
 from pilothouse.app.up_state import ProcessReport, UpReport
 from pilothouse.client.access import AccessError
 from pilothouse.client.single_request import RequestFailed
@@ -57,8 +60,6 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True, kw_only=True)
 class UpOptions:
-    """The flags of the command."""
-
     data: Path
     host: str = "127.0.0.1"
     port: int = 6443
@@ -104,14 +105,10 @@ async def run(options: UpOptions, *, say: Say, welcome: Callable[[UpReport, Data
 
 @dataclass
 class _PodPolicy:
-    """What happens to the pods when ``up`` stops."""
-
     keep: bool
 
 
 class _Common(TypedDict):
-    """What is the same for all processes."""
-
     inherits: tuple[int, ...]
     liveness: Liveness
 
@@ -195,12 +192,10 @@ class _Up:
                 await self._supervisors["controller-manager"].ready()
                 await self._supervisors["node"].ready()
         except TimeoutError:
-            late = (
-                ", ".join(name for name, each in self._supervisors.items() if not each.health.lines)
-                or "the node"
-            )
+            late = [name for name, each in self._supervisors.items() if not each.health.lines] or ["the node"]
             raise TimeoutError(
-                f"{late} was not ready after {READY_SECONDS:g} s; see the logs in {self._log('node').parent}"
+                f"{', '.join(late)} was not ready after {READY_SECONDS:g} s; "
+                f"see the logs in {self._log('node').parent}"
             ) from None
         self._ready = time.time() - self._options.began
         memory_tuning.settle()
@@ -266,8 +261,7 @@ class _Up:
         listen = f"{host}:{self._port}"
         flags = ["--data", str(self._folder.path), "--listen", listen, "--local-node", self._options.node]
         if not self._supervisors["apiserver"].health.starts:
-            # At the first start no node runs on the folder. When only the server is restarted, the node keeps
-            # running.
+            # Only at the first start: when the server alone is restarted, the node keeps running.
             flags.append("--local-node-absent")
         return command_of(
             "apiserver", *flags, *self._options.server_flags, *flags_of(self._sockets["apiserver"])
@@ -325,7 +319,13 @@ class _Up:
                 for each in healths
             ),
             manager=self._manager_address(),
+            node_problem=self._node_problem(),
         )
+
+    def _node_problem(self) -> str:
+        """Why the node is not ready, as it last said; empty if it is, or has not said anything yet."""
+        lines = self._supervisors["node"].health.lines
+        return lines[-1].partition(WHY_NOT_READY)[2] if lines else ""
 
     def _manager_address(self) -> str:
         found = (line.partition(PAGES)[2] for line in self._supervisors["controller-manager"].health.lines)
@@ -346,6 +346,5 @@ def _family(host: str) -> int:
 
 
 def command_of(role: str, *flags: str) -> tuple[str, ...]:
-    """What starts a role."""
     # -P: no module is imported from the current folder, which may belong to anyone.
     return (sys.executable, "-P", "-m", "pilothouse", role, "--lifeline", "{lifeline}", *flags)

@@ -5,9 +5,8 @@
     running(folder)                                 # the report of one that runs, else None
     holder(folder)                                  # the process that holds the lock
 
-The lock is held by ``up`` and by each of its child processes. So the folder is not free before the last of
-them has ended, even if ``up`` itself was killed; a report without a lock is a stale one. The lock file names
-the process of ``up``, before it writes the first report and starts anything.
+``up`` and each of its child processes hold the lock: the folder is not free before the last of them has
+ended, even if ``up`` itself was killed. The lock file names the process of ``up``, before it starts anything.
 """
 
 from __future__ import annotations
@@ -36,8 +35,6 @@ _LOOK_SECONDS = 0.05
 
 @dataclass(frozen=True)
 class ProcessReport:
-    """One of the processes."""
-
     name: str
     state: str
     pid: int
@@ -49,18 +46,18 @@ class ProcessReport:
 
 @dataclass(frozen=True)
 class UpReport:
-    """An ``up`` at one moment."""
-
     pid: int
     since: float
     url: str
     node: str
     keep: bool
     ready: float
-    """Seconds from its start until the node was ready; 0 before that."""
+    """Seconds from its start until all processes had started; 0 before that."""
     roles: tuple[ProcessReport, ...]
     manager: str = ""
     """The address of the controller-manager's metrics, as HOST:PORT; empty until it is known."""
+    node_problem: str = ""
+    """Why the node is not ready; empty if it is, or has not started yet."""
 
 
 class FolderHolder(msgspec.Struct, frozen=True):
@@ -154,7 +151,7 @@ def running(folder: Path) -> UpReport | None:
 
 @contextmanager
 def _lock_file(folder: Path) -> Iterator[int | None]:
-    """Open; None where there never was an ``up``."""
+    """None where there never was an ``up``."""
     try:
         descriptor = _opened(folder / _LOCK)
     except FileNotFoundError:

@@ -19,7 +19,7 @@ from pilothouse.diagnosis.findings import Findings
 async def diagnose(access: Access, kind: str, name: str, namespace: str) -> Findings:
     """Read about an object. Raises ``NoSuchKind``, ``StatusError``, ``TransportError``."""
     async with HttpTransport.open(access, SystemClock(), agent="pilothouse-why") as transport:
-        api = Api(transport, random.Random(), manager="pilothouse-why")
+        api = Api(transport, random.Random(), manager="pilothouse-why", wait_for_server=False)
         noun = (await discover(api)).called(kind)
         controllers = all_controllers(access.authority.decode())
         return await collect(api, noun, name, namespace or access.namespace, controllers, LEASE)

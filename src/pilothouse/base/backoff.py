@@ -10,8 +10,6 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """Delays that grow by a factor up to a limit."""
-
     first: float
     factor: float
     longest: float

@@ -1,10 +1,7 @@
 """Durations as Go writes them (``1h30m``), and ages as kubectl prints them (``5d``, ``3m20s``).
 
-Durations are floats of seconds throughout Pilothouse; text exists only at the edges.
-
-    parse_duration("1h30m")      # 5400.0
-    format_duration(5400)        # "1h30m0s"
-    human_age(200)               # "3m20s"
+parse_duration("1h30m")      # 5400.0
+human_age(200)               # "3m20s"
 """
 
 from __future__ import annotations
@@ -60,21 +57,6 @@ def parse_duration(text: str) -> float:
     return float(-total if text[0] == "-" else total)
 
 
-def format_duration(seconds: float) -> str:
-    """The text Go prints: ``1h30m0s``, ``1.5s``, ``250ms``, ``0s``."""
-    nanos = round(abs(seconds) * 10**9)
-    sign = "-" if seconds < 0 and nanos else ""
-    if nanos == 0:
-        return "0s"
-    for size, unit in ((1, "ns"), (10**3, "µs"), (10**6, "ms")):
-        if nanos < size * 1000:
-            return f"{sign}{_trimmed(nanos, size)}{unit}"
-    minutes, rest = divmod(nanos, 60 * 10**9)
-    hours, minutes = divmod(minutes, 60)
-    leading = f"{hours}h{minutes}m" if hours else f"{minutes}m" if minutes else ""
-    return f"{sign}{leading}{_trimmed(rest, 10**9)}s"
-
-
 def human_age(seconds: float) -> str:
     """An age as kubectl shows it: exact when young, coarse when old, never more than two units."""
     whole = int(seconds)
@@ -103,12 +85,3 @@ def _two_units(seconds: int, large: int, large_unit: str, small: int, small_unit
     count, rest = divmod(seconds, large)
     remainder = rest // small
     return f"{count}{large_unit}{remainder}{small_unit}" if remainder else f"{count}{large_unit}"
-
-
-def _trimmed(nanos: int, size: int) -> str:
-    """``nanos / size`` without trailing zeros."""
-    whole, rest = divmod(nanos, size)
-    if not rest:
-        return str(whole)
-    digits = str(rest).rjust(len(str(size)) - 1, "0").rstrip("0")
-    return f"{whole}.{digits}"

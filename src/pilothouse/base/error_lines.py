@@ -1,10 +1,10 @@
 """The lines of a program's output that say why it ended.
 
-    error_lines(["INFO started", "java.lang.IllegalArgumentException: unknown setting [a]", "\\tat org.example.Main"])
-    # "java.lang.IllegalArgumentException: unknown setting [a]"
+    error_lines(["INFO started", "IllegalArgumentException: unknown setting [a]", "\\tat org.example.Main"])
+    # "IllegalArgumentException: unknown setting [a]"
 
-From the last line that reports an error on, without stack frames and log prefixes. Of output that reports
-none, the last line. A log record in JSON is read as its message.
+From the last line that reports an error on, without stack frames and log prefixes; without such a line, the
+last line. A log record in JSON is read as its message.
 """
 
 from __future__ import annotations

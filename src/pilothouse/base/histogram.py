@@ -1,10 +1,8 @@
-"""Histograms: plain numbers in a list, cheap enough for every request.
+"""Histograms: plain numbers in a list, cheap enough for every request; without locks, for one thread.
 
-    took = Histogram((0.001, 0.01, 0.1))
-    took.observe(0.004)
-    took.counts, took.sum          # [0, 1, 0, 0], 0.004
-
-A histogram belongs to one thread: there are no locks.
+took = Histogram((0.001, 0.01, 0.1))
+took.observe(0.004)
+took.counts, took.sum          # [0, 1, 0, 0], 0.004
 """
 
 from __future__ import annotations
@@ -14,8 +12,7 @@ from collections.abc import Sequence
 
 
 class Histogram:
-    """Counts by bucket. A value belongs to the first bound that it does not exceed; the last count is for
-    larger values."""
+    """Counts values at the first bound that they do not exceed; the last count is of larger values."""
 
     __slots__ = ("bounds", "counts", "sum")
 

@@ -1,7 +1,5 @@
 """Rate limits for repeated log records.
 
-    handler.addFilter(RepeatLimit())
-
 A client can flood the log through messages that are logged for each connection or request: a listener without
 free file descriptors logs thousands of tracebacks a second. So ``MOST`` records of one message from one
 logger pass in ``PERIOD`` seconds, and the first one after that says how many were dropped.
@@ -20,8 +18,6 @@ _KEY_LENGTH: Final = 100
 
 
 class _Window:
-    """The records of one message in the current period."""
-
     def __init__(self, since: float) -> None:
         self.since = since
         self.passed = 0

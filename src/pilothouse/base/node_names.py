@@ -1,8 +1,5 @@
 """Valid names of nodes: lowercase RFC 1123 subdomains, as in Kubernetes.
 
-    why_no_node_name("db-3.example")      # ""
-    why_no_node_name("*")                 # why not
-
 A node's name is part of its user name, of the name in its serving certificate and of paths: so all code that
 handles those applies this rule.
 """
@@ -20,7 +17,6 @@ _NAME: Final = re.compile(rf"{_LABEL}(\.{_LABEL})*")
 
 @lru_cache(maxsize=4096)
 def is_node_name(name: str) -> bool:
-    """True if the name is valid."""
     return len(name) <= LONGEST and _NAME.fullmatch(name) is not None
 
 
@@ -29,6 +25,6 @@ def why_no_node_name(name: str) -> str:
     if is_node_name(name):
         return ""
     return (
-        f"{name[: LONGEST + 1]!r} is no name for a node: it has up to {LONGEST} lower-case letters, digits, '-' and '.', with a "
-        "letter or digit at both ends and beside each '.'"
+        f"{name[: LONGEST + 1]!r} is no name for a node: it has up to {LONGEST} lower-case letters, digits, "
+        "'-' and '.', with a letter or digit at both ends and beside each '.'"
     )

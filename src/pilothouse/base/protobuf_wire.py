@@ -3,8 +3,7 @@
     data = tag(1, BYTES) + delimited(b"web-0") + tag(2, VARINT) + varint(7)
     list(fields(data))     # [(1, b"web-0"), (2, 7)]
 
-The input is not trusted: whatever it holds, the outcome is a field or a ``ValueError`` that names the offset. Lengths are
-checked before they are believed, and the nesting of groups is bounded.
+The input is not trusted: reading it returns a field or raises a ``ValueError`` that names the offset.
 """
 
 from __future__ import annotations
@@ -17,8 +16,7 @@ VARINT, FIXED64, BYTES, GROUP, END_GROUP, FIXED32 = range(6)
 MAX_DEPTH: Final = 64
 
 WireField = tuple[int, int, Any, int, int]
-"""A field's number, its wire type, its value, and where the value begins and ends in the data.
-
+"""A field's number, wire type, value, and the value's start and end in the data.
 The value is an int for ``VARINT`` and bytes for the others; a group is skipped and has none."""
 
 _MASK: Final = 0xFFFF_FFFF_FFFF_FFFF
@@ -107,7 +105,7 @@ def read_field(data: bytes, at: int, end: int) -> WireField:
 
 
 def _after_group(data: bytes, number: int, at: int, end: int) -> int:
-    """The offset after a group. Kubernetes has none; one inside an unknown field is skipped like the rest of it."""
+    """The offset after a group. Kubernetes has none; one inside an unknown field is skipped with it."""
     open_groups = [number]
     while open_groups:
         begun = at

@@ -26,18 +26,9 @@ _LONGEST: Final = 64
 _LARGEST_EXPONENT: Final = 48
 _LARGEST_BINARY: Final = (2**63 - 1) * NANO
 
-_DECIMAL_EXPONENTS: Final = {
-    "n": -9,
-    "u": -6,
-    "m": -3,
-    "": 0,
-    "k": 3,
-    "M": 6,
-    "G": 9,
-    "T": 12,
-    "P": 15,
-    "E": 18,
-}
+_DECIMAL_EXPONENTS: Final = dict(
+    zip(("n", "u", "m", "", "k", "M", "G", "T", "P", "E"), range(-9, 19, 3), strict=True)
+)
 _DECIMAL_SUFFIXES: Final = {exponent: suffix for suffix, exponent in _DECIMAL_EXPONENTS.items()}
 _BINARY_SUFFIXES: Final = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
 
@@ -53,7 +44,8 @@ class QuantityError(ValueError):
 
     def __init__(self, text: object) -> None:
         super().__init__(
-            f"{text!r} is not a quantity: expected a number with an optional suffix, such as 500m, 2, 1.5Gi or 12e6"
+            f"{text!r} is not a quantity: expected a number with an optional suffix, such as 500m, 2, 1.5Gi "
+            "or 12e6"
         )
 
 

@@ -10,12 +10,14 @@ import click
 
 from pilothouse.base.terminal_text import escape_control_characters
 from pilothouse.cli.server_access import access, server_flags
+from pilothouse.cli.waiting import waiting_for
 
 PATH = "/pilothouse/v1/audit"
 _INSTANCE = "pilothouse.io/instance"
 _FOLLOWED = "10"
 """How many past records --follow shows first."""
 _ROW = "{:<27}  {:<24}  {:<16}  {:<44}  {:<4}  {:<15}  {}"
+_HEAD = _ROW.format("TIME", "USER", "VERB", "OBJECT", "CODE", "FROM", "SERVED BY")
 
 
 @click.command()
@@ -44,21 +46,29 @@ _ROW = "{:<27}  {:<24}  {:<16}  {:<44}  {:<4}  {:<15}  {}"
     "--output",
     type=click.Choice(["table", "json"]),
     default="table",
-    help="json prints one record a line.",
+    help="json prints one record per line.",
 )
 @server_flags
 def audit(output: str, kubeconfig: Path | None, data: Path | None, **asked: Any) -> None:
-    """Show who asked the API for what, when, from where, and what came of it.
+    """Show which requests the API got, when, from whom and from where, and the results.
 
-    The records of all instances of the server are shown, in order of time.
+    The records of all instances of the server are shown, in order of time. If none matches, the exit code is
+    0 and standard error says so.
     """
     from pilothouse.client.single_request import RequestFailed, send_request
 
+    reached = access(kubeconfig, data)
     try:
-        with send_request(access(kubeconfig, data), PATH, _params(asked), agent="pilothouse-audit") as answer:
+        with (
+            waiting_for(reached.url) as answered,
+            send_request(reached, PATH, _params(asked), agent="pilothouse-audit") as answer,
+        ):
+            answered()
             for warning in answer.warnings:
                 _warn(warning)
-            _show(iter(answer), output)
+            shown = _show(iter(answer), output)
+            if not shown and not asked["follow"]:
+                click.echo("No audit records found.", err=True)
     except RequestFailed as problem:
         raise click.ClickException(str(problem)) from None
     except KeyboardInterrupt:
@@ -78,20 +88,25 @@ def _params(asked: dict[str, Any]) -> dict[str, str]:
     return params
 
 
-def _show(lines: Iterator[bytes], output: str) -> None:
+def _show(lines: Iterator[bytes], output: str) -> int:
+    """Print the records as they come. Returns how many there were."""
     import msgspec
 
-    if output == "table":
-        click.echo(_ROW.format("TIME", "USER", "VERB", "OBJECT", "CODE", "FROM", "SERVED BY"))
+    shown = 0
     for line in lines:
         record = msgspec.json.decode(line)
         if record.get("kind") == "Status":
             if record.get("status") == "Failure":
                 _warn(record.get("message", ""))
-        elif output == "json":
+            continue
+        if output == "json":
             click.echo(line, nl=False)
         else:
+            if not shown:
+                click.echo(_HEAD)
             click.echo(escape_control_characters(_row(record)))
+        shown += 1
+    return shown
 
 
 def _row(record: dict[str, Any]) -> str:

@@ -18,12 +18,13 @@ from pilothouse.cli.store_flags import (
     etcd_options,
     store_flag,
 )
+from pilothouse.cli.waiting import waiting_for
 
 if TYPE_CHECKING:
     from pilothouse.app.restored_identity import RestoredIdentity
 
 _MIB = 1024 * 1024
-_NO_VOLUMES = "Volumes are not in it: what databases have stored stays on the disks of the nodes. Back that up with the databases' own tools."
+_NO_VOLUMES = "Volumes are not included: the data of databases stays on the disks of the nodes. Back it up with the databases' own tools."
 
 
 @click.command()
@@ -34,15 +35,17 @@ def backup(file: Path, kubeconfig: Path | None, data: Path | None) -> None:
     included.
 
     The server keeps serving. FILE must not exist; it is complete and verified when it appears. Unless the
-    server has encryption keys, anybody who can read FILE can impersonate anyone: keep it as safe as the data
+    server has encryption keys, anyone who can read FILE can impersonate any user: keep it as safe as the data
     folder.
     """
     from pilothouse.app.backup import save
     from pilothouse.client.single_request import RequestFailed
     from pilothouse.store.backup_file import BackupError
 
+    reached = access(kubeconfig, data)
     try:
-        saved = save(access(kubeconfig, data), file)
+        with waiting_for(reached.url):
+            saved = save(reached, file)
     except (BackupError, RequestFailed) as problem:
         raise click.ClickException(str(problem)) from None
     except OSError as problem:
@@ -55,11 +58,11 @@ def backup(file: Path, kubeconfig: Path | None, data: Path | None) -> None:
     if header.keys:
         names = ", ".join(header.keys)
         click.echo(
-            f"Secrets in it are encrypted, and so are the control plane's keys. To restore it one needs: {names}."
+            f"Secrets in it are encrypted, and so are the control plane's keys. To restore it, these keys are needed: {names}."
         )
     else:
         click.echo(
-            "Secrets in it are not encrypted, nor are the control plane's keys: who reads it can impersonate anyone."
+            "Secrets in it are not encrypted, nor are the control plane's keys: anyone who can read it can impersonate any user."
         )
 
 
@@ -83,7 +86,7 @@ def restore(
 
     With SQLite, a data folder; with etcd, keys in an etcd that has none below the prefix. Existing data
     is never overwritten. Start servers afterwards as usual, with the same --encryption-key-file as before.
-    Clients that were connected to the old ones are told to read everything again.
+    Clients that were connected to the old ones have to list everything again.
 
     It is another control plane: it neither mounts nor deletes volumes of the one that was backed up, unless it
     replaces that one (--adopt-volumes).

@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 _NEXT = {
     "prepare": (
         "Within a minute every running server trusts both authorities, and has written both into its admin.kubeconfig.\n"
-        "Give {trust} to all other clients. When they have it: pilothouse certs rotate-ca switch"
+        "Distribute {trust} to all other clients, then run: pilothouse certs rotate-ca switch"
     ),
     "switch": (
-        "Within a minute every running server shows certificates of the new authority, and still accepts the old one's.\n"
-        "Have all client certificates made again. When they are: pilothouse certs rotate-ca finish"
+        "Within a minute every running server has certificates of the new authority, and still accepts those of the old one.\n"
+        "Reissue all client certificates, then run: pilothouse certs rotate-ca finish"
     ),
-    "finish": "Within a minute no running server accepts what the old authority has signed.",
+    "finish": "Within a minute no running server accepts certificates of the old authority.",
 }
 
 
@@ -67,7 +67,7 @@ def list_(data: Path, output: str) -> None:
 def renew(data: Path) -> None:
     """Renew the server's and the administrator's certificates, whatever their age.
 
-    A running server takes them up within a minute.
+    A running server loads them within a minute.
     """
     from pilothouse.app.certificate_files import renew as run
 
@@ -91,11 +91,11 @@ def rotate_ca(step: Any, data: Path, store: Any, encryption_key_file: Path | Non
     """Rotate the CA in three steps, without locking clients out.
 
     \b
-    prepare   make a new authority, and trust both
+    prepare   create a new authority, and trust both
     switch    sign with the new one, and still trust both
     finish    trust the new one alone
 
-    Between two steps everybody needs time to follow; each step says what has to happen before the next.
+    Clients need time between two steps; each step says what has to happen before the next.
     """
     etcd = etcd_options(flags)
     check_store(store, etcd)

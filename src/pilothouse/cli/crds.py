@@ -44,7 +44,7 @@ def crds(conversion_webhook: str, conversion_ca_file: Path | None, output: str) 
 
     from pilothouse.api.applications.registry import InvalidApplication
     from pilothouse.api.registry import own_resources
-    from pilothouse.apiserver.endpoints.yaml_encoding import write
+    from pilothouse.apiserver.server.yaml_encoding import write
     from pilothouse.meta.crd import crd_manifest, webhook_conversion
 
     conversion: dict[str, Any] | None = None

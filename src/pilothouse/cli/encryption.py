@@ -9,13 +9,14 @@ from typing import Any
 import click
 
 from pilothouse.cli.server_access import access, server_flags
+from pilothouse.cli.waiting import waiting_for
 
 _PATH = "/pilothouse/v1/encryption"
 
 
 @click.group()
 def encryption() -> None:
-    """Look after the keys that secrets are encrypted with in the store.
+    """Manage the keys that secrets are encrypted with in the store.
 
     To rotate a key: add a new one as the second in the key file of every server and restart them, one after
     the other; move it to the first place and restart them again; `pilothouse encryption rewrite`; remove the
@@ -55,16 +56,16 @@ def status(kubeconfig: Path | None, data: Path | None) -> None:
 @encryption.command()
 @server_flags
 def rewrite(kubeconfig: Path | None, data: Path | None) -> None:
-    """Have a running server encrypt every secret with its first key that is not yet.
+    """Have a running server encrypt with its first key every secret that is not.
 
-    Of Secrets only the resourceVersion changes. It may be interrupted and run again.
+    Only the resourceVersion of a Secret changes. The command can be interrupted and run again.
     """
     said = _ask("POST", f"{_PATH}/rewrite", kubeconfig, data)
     last = said[-1] if said else {}
     if not last.get("done"):
-        why = last.get("error", "the server broke off")
-        raise click.ClickException(f"not all values were rewritten: {why}; the command can be given again")
-    click.echo(f"{last['rewritten']} of {last['seen']} values were rewritten; the others had been before")
+        why = last.get("error", "the server closed the connection")
+        raise click.ClickException(f"not all values were rewritten: {why}; run the command again")
+    click.echo(f"{last['rewritten']} of {last['seen']} values were rewritten; the others were up to date")
     for problem in last["failed"]:
         click.echo(f"not rewritten: {problem}", err=True)
     if last["failed"]:
@@ -74,10 +75,13 @@ def rewrite(kubeconfig: Path | None, data: Path | None) -> None:
 def _ask(method: str, path: str, kubeconfig: Path | None, data: Path | None) -> list[dict[str, Any]]:
     from pilothouse.client.single_request import RequestFailed, send_request
 
+    reached = access(kubeconfig, data)
     try:
-        with send_request(
-            access(kubeconfig, data), path, {}, agent="pilothouse-encryption", method=method
-        ) as answer:
+        with (
+            waiting_for(reached.url) as answered,
+            send_request(reached, path, {}, agent="pilothouse-encryption", method=method) as answer,
+        ):
+            answered()
             return [json.loads(line) for line in answer]
     except RequestFailed as problem:
         raise click.ClickException(str(problem)) from None

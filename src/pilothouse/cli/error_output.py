@@ -10,7 +10,7 @@ import click
 
 @contextmanager
 def errors_in_one_line(server: str) -> Iterator[None]:
-    """Turn what a client raises into an error of the command."""
+    """Turn what a client raises into an error of the command, which names the server once."""
     from pilothouse.client.access import AccessError
     from pilothouse.client.certificate_requests import CertificateDenied
     from pilothouse.client.transport import TransportError
@@ -22,4 +22,4 @@ def errors_in_one_line(server: str) -> Iterator[None]:
         raise click.ClickException(str(problem)) from None
     except (TransportError, StatusError) as problem:
         said = str(problem)
-        raise click.ClickException(said if said.startswith(server) else f"{server}: {said}") from None
+        raise click.ClickException(said if server in said else f"{server}: {said}") from None

@@ -22,9 +22,9 @@ _DATA = "Data folder of the node, or of `pilothouse up`."
 
 @click.group()
 def image() -> None:
-    """Look after the images on this machine.
+    """Manage the images on this machine.
 
-    Nodes fetch nothing from registries: an image is an archive or a folder that is imported here under the
+    Nodes do not pull images from registries: an image is an archive or a folder that is imported here under the
     name that pods use for it. Programs that are installed on the machine need no import: a pod names them as
     host/PROGRAM.
     """
@@ -38,29 +38,29 @@ def image() -> None:
     "--entrypoint",
     multiple=True,
     metavar="WORD",
-    help="The program, and what always follows it; one word each.",
+    help="The program and its fixed arguments; one word per flag.",
 )
 @click.option(
     "--cmd",
     multiple=True,
     metavar="WORD",
-    help="What follows the program unless a pod gives args; one word each.",
+    help="Arguments of the program unless a pod sets args; one word per flag.",
 )
-@click.option("--env", multiple=True, metavar="NAME=VALUE", help="A variable of its environment.")
-@click.option("--user", default="", metavar="UID[:GID]", help="Who runs it, unless a pod says otherwise.")
-@click.option("--working-dir", default="", metavar="PATH", help="Where it starts.")
+@click.option("--env", multiple=True, metavar="NAME=VALUE", help="Environment variable of the program.")
+@click.option("--user", default="", metavar="UID[:GID]", help="User of the program, unless a pod sets one.")
+@click.option("--working-dir", default="", metavar="PATH", help="Working directory of the program.")
 @click.option(
     "--mount-at",
     default="",
     metavar="PATH",
-    help="Where pods see the files; /opt/NAME if nothing says otherwise.",
+    help="Where pods see the files. Default: as image.json says, or /opt/NAME.",
 )
 @click.option(
     "--strip-components",
     "strip",
     type=click.IntRange(0),
     default=0,
-    help="Leave out so many leading folders, as tar does.",
+    help="Strip this number of leading folders, as tar does.",
 )
 def import_(
     name: str,
@@ -74,9 +74,9 @@ def import_(
     mount_at: str,
     strip: int,
 ) -> None:
-    """Bring an archive (.tar, .tar.gz, .tar.xz, .zip) or a folder to this machine, as the image NAME:TAG.
+    """Import an archive (.tar, .tar.gz, .tar.xz, .zip) or a folder as the image NAME:TAG.
 
-    What the image says of itself is in a file image.json at its top; the flags go before it. An image of the
+    The image may have a file image.json with its settings at its top; the flags override it. An image of the
     same name is replaced; running containers keep the files that they have.
     """
     from pilothouse.node.images.image_manifest import ImageManifest, ManifestError
@@ -95,16 +95,16 @@ def import_(
         library = _library(data)
         record = library.import_(name, source, given, strip=strip)
     except (ImageStoreError, ManifestError, ImageReferenceError, UnpackError) as problem:
-        raise click.ClickException(f"{source} is not imported: {problem}") from None
+        raise click.ClickException(f"{source} was not imported: {problem}") from None
     except OSError as problem:
         raise click.ClickException(
-            f"{source} is not imported: {problem.filename or data}: {problem.strerror or problem}"
+            f"{source} was not imported: {problem.filename or data}: {problem.strerror or problem}"
         ) from None
     click.echo(_imported(record))
     if source.is_file() and not strip and (folder := library.only_folder(record)) not in _PLAIN_FOLDERS:
         click.echo(
-            f"all of it is in the folder {folder}, which pods see at {record.manifest.mount_at}/{folder}; "
-            f"to have what is in it at {record.manifest.mount_at}, import it again with --strip-components 1",
+            f"all files are in the folder {folder}, which pods see at {record.manifest.mount_at}/{folder}; "
+            f"to have them at {record.manifest.mount_at}, import again with --strip-components 1",
             err=True,
         )
     _warn_if_unused(data)
@@ -128,10 +128,10 @@ def bundle(target: Path, names: tuple[str, ...], data: Path) -> None:
     try:
         index = write_bundle(target, names, _library(data))
     except (ImageStoreError, ImageReferenceError, ImageMissing) as problem:
-        raise click.ClickException(f"{target} is not made: {problem}") from None
+        raise click.ClickException(f"{target} was not written: {problem}") from None
     except OSError as problem:
         raise click.ClickException(
-            f"{target} is not made: {problem.filename or target}: {problem.strerror or problem}"
+            f"{target} was not written: {problem.filename or target}: {problem.strerror or problem}"
         ) from None
     for listed in index.images:
         click.echo(f"packed {listed.name}: {listed.digest}")
@@ -158,7 +158,7 @@ def import_bundle(source: Path, data: Path, replace: bool) -> None:
     try:
         for name, record in bring(source, _library(data), replace=replace):
             brought += record is not None
-            click.echo(_imported(record) if record else f"{name} is here already")
+            click.echo(_imported(record) if record else f"{name} already exists")
     except (ImageStoreError, UnpackError, ImageMissing) as problem:
         raise click.ClickException(_broken_off(source, brought, str(problem))) from None
     except OSError as problem:
@@ -204,7 +204,7 @@ def remove(name: str, data: Path) -> None:
         raise click.ClickException(str(problem)) from None
     except OSError as problem:
         raise click.ClickException(
-            f"{name} is not removed: {problem.filename or data}: {problem.strerror or problem}"
+            f"{name} was not removed: {problem.filename or data}: {problem.strerror or problem}"
         ) from None
     click.echo(f"removed {record.name}")
 
@@ -228,7 +228,7 @@ def _warn_if_unused(data: Path) -> None:
     except StartError:
         return
     click.echo(
-        f"Warning: no node of yours runs on {data}: pods see the image once one does (`pilothouse up --data {data}`)",
+        f"Warning: no node is running on {data}; pods can use the image once one is (`pilothouse up --data {data}`)",
         err=True,
     )
 
@@ -238,8 +238,8 @@ def _imported(record: ImageRecord) -> str:
 
 
 def _broken_off(source: Path, brought: int, why: str) -> str:
-    so_far = "the images above are, the others are not" if brought else "none of its images is"
-    return f"{source} is not imported ({so_far}): {why}"
+    so_far = "only the images above were" if brought else "none of its images was"
+    return f"{source} was not imported ({so_far}): {why}"
 
 
 def _row(record: ImageRecord) -> tuple[str, ...]:

@@ -37,16 +37,16 @@ def install_service(
 
     pilothouse install-service up -- --listen 0.0.0.0:6443
 
-    What follows -- are flags of the command that the service runs. A machine joins first, with `pilothouse
+    Flags after -- are passed to the command that the service runs. Join the machine first, with `pilothouse
     join --no-run`. An existing unit is replaced.
     """
     from pilothouse.app.service_unit import service_unit, unit_file
 
     if not _NAME.fullmatch(name):
-        raise click.BadParameter(f"{name!r} is no name of a service", param_hint="--name")
+        raise click.BadParameter(f"{name!r} is not a valid name of a service", param_hint="--name")
     if os.geteuid() != 0 and not user and not dry_run:
         raise click.UsageError(
-            "only root installs a service of the machine; --user installs one of yours, --dry-run prints it"
+            "only root can install a system service; --user installs a user service, --dry-run prints the unit"
         )
     command = [*_program(), role, *_checked(role, flags)]
     try:
@@ -60,8 +60,7 @@ def install_service(
         return
     if not _SYSTEMD.is_dir():
         raise click.ClickException(
-            f"this machine is not run by systemd (there is no {_SYSTEMD}), so nothing is installed; --dry-run prints the unit, whose "
-            "ExecStart is what another service manager has to run"
+            f"systemd does not run on this machine (there is no {_SYSTEMD}), so nothing was installed; --dry-run prints the unit, whose ExecStart another service manager can run"
         )
     file = unit_file(name, user=user, config_home=os.environ.get("XDG_CONFIG_HOME", ""))
     try:
@@ -75,12 +74,10 @@ def install_service(
     _systemctl(user, "enable", *([] if no_start else ["--now"]), f"{name}.service")
     scope = " --user" if user else ""
     click.echo(f"{'enabled' if no_start else 'started'} {name}; `systemctl{scope} status {name}` shows it,")
-    click.echo(f"`journalctl{scope} -u {name}` what it says; to take it away again:")
+    click.echo(f"`journalctl{scope} -u {name}` shows its log; to remove it:")
     click.echo(f"  systemctl{scope} disable --now {name} && rm {file}")
     if user:
-        click.echo(
-            "It runs while you are logged in; from the machine's start on after: loginctl enable-linger"
-        )
+        click.echo("It runs while you are logged in; to have it run from boot on: loginctl enable-linger")
 
 
 def _checked(role: str, flags: tuple[str, ...]) -> list[str]:
@@ -91,7 +88,9 @@ def _checked(role: str, flags: tuple[str, ...]) -> list[str]:
     data = Path(params["data"]).absolute()
     for flag, value in params.items():
         if isinstance(value, Path) and not value.is_absolute() and flag != "data":
-            raise click.UsageError(f"--{flag.replace('_', '-')} {value}: in a service, paths begin with /")
+            raise click.UsageError(
+                f"--{flag.replace('_', '-')} {value}: in a service, the path must be absolute"
+            )
     if role == "node" and not params["kubeconfig"] and not (data / "node.kubeconfig").exists():
         raise click.ClickException(
             f"there is no {data / 'node.kubeconfig'}: join first, with `pilothouse join --no-run --data {data} TOKEN`"

@@ -39,7 +39,7 @@ _LONGEST: Final = 2**16
 def join(
     token: str, token_file: str, data: Path, name: str, no_run: bool, verbose: int, **flags: Any
 ) -> None:
-    """Join this machine to the control plane that TOKEN is for, and run the node until told to stop.
+    """Join this machine to the control plane that TOKEN is for, and run the node until it is stopped.
 
     TOKEN is printed by `pilothouse token create` and valid for one machine; - reads it from standard input. By
     default it is read from --token-file or the variable PILOTHOUSE_TOKEN. Prints one line when the Node is
@@ -64,14 +64,13 @@ def join(
         raise click.ClickException(str(problem)) from None
     if identity.kubeconfig_file.exists():
         raise click.ClickException(
-            f"{identity.kubeconfig_file} is there already: this machine is a node. `pilothouse node` runs it; to have it "
-            "join anew, remove that file first"
+            f"{identity.kubeconfig_file} exists already: this machine is a node. `pilothouse node` runs it; to join again, remove that file first"
         )
-    click.echo(f"asking {' or '.join(parsed.urls)} to be its node {chosen} …", err=True)
+    click.echo(f"asking {' or '.join(parsed.urls)} to join as node {chosen} …", err=True)
     with errors_in_one_line(parsed.url):
         asyncio.run(join_as(parsed, chosen, identity, SystemClock()))
-    later = "run it with:" if no_run else "it runs here, and from its next start on with:"
-    click.echo(f"this machine is the node {chosen} of {parsed.url} now; {later}")
+    later = "run it with:" if no_run else "it runs now; from the next start on, run it with:"
+    click.echo(f"this machine is now node {chosen} of {parsed.url}; {later}")
     click.echo(f"  pilothouse node --data {identity.folder}")
     if not no_run:
         run_node(None, None, {**flags, "data": data, "name": chosen})
@@ -89,11 +88,11 @@ def _read_token(given: str, file: str) -> str:
             with open(file) as opened:
                 return opened.read(_LONGEST).strip()
         except (OSError, UnicodeDecodeError) as problem:
-            why = problem.strerror if isinstance(problem, OSError) else "it is no text"
+            why = problem.strerror if isinstance(problem, OSError) else "it is not text"
             raise click.ClickException(f"--token-file {file} can't be read: {why}") from None
     if given:
         click.echo(
-            "other users of this machine can see TOKEN on the command line while it joins; keep it from them with "
+            "other users of this machine can see TOKEN on the command line while it joins; to hide it, use "
             f"--token-file FILE, - for standard input, or {VARIABLE} in the environment",
             err=True,
         )

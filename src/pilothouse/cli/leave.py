@@ -20,7 +20,7 @@ from pilothouse.cli.plane import plane_flag
 @click.option(
     "--kubeconfig",
     type=FILE,
-    help="An administrator's kubeconfig, with which the Node is deleted too: a node may not delete itself.",
+    help="An administrator's kubeconfig, to delete the Node too: a node may not delete itself.",
 )
 @click.option(
     "--timeout",
@@ -37,7 +37,7 @@ from pilothouse.cli.plane import plane_flag
 @click.option("--remove-volumes", is_flag=True, help="Remove the data of volumes on this machine for good.")
 @click.option("--remove-images", is_flag=True, help="Remove the images that were imported here.")
 def leave(data: Path, kubeconfig: Path | None, timeout: float, **flags: Any) -> None:
-    """Take this machine out of the control plane that it joined.
+    """Remove this machine from the control plane that it joined.
 
     Its pods are evicted, as by `kubectl drain`, the agent is stopped, and its key, certificate and kubeconfig
     are removed. Volumes stay where they are unless --remove-volumes is given; folders of --tier are never

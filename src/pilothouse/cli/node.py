@@ -18,7 +18,7 @@ from pilothouse.cli.store_flags import data_flag
 @kubeconfig_flag("node.kubeconfig in the data folder, which `pilothouse join` writes")
 @data_flag("Folder for the node's identity, its pods, images and volumes.")
 @click.option(
-    "--name", default="", help="What the node is called; else the name it joined under, or the host name."
+    "--name", default="", help="Name of the node. Default: the name it joined under, or the host name."
 )
 @node_flags
 @lifeline_flag

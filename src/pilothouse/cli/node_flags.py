@@ -84,7 +84,7 @@ max_pods_flag = click.option(
     type=click.IntRange(1, 65535),
     default=110,
     show_default=True,
-    help="How many pods the node runs; any more fail with the reason OutOfpods.",
+    help="Maximum number of pods; further ones fail with the reason OutOfpods.",
 )
 isolation_flags = several(
     click.option(
@@ -99,13 +99,13 @@ isolation_flags = several(
         "--user-namespace-ids",
         type=IdCount(),
         metavar="FIRST:COUNT",
-        help="The user and group ids of this machine that pods have theirs from, 65536 each, where the node is root; else "
+        help="User and group ids of this machine for pods, 65536 each, if the node is root. Default: "
         "1879048192:268435456.",
     ),
     click.option(
         "--allow-host-users",
         is_flag=True,
-        help="Run pods with this machine's own user ids, root's too, where its kernel or filesystem can't give them others.",
+        help="Run pods with this machine's own user ids, root included, if its kernel or filesystem can't map ids.",
     ),
 )
 node_flags = several(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from ipaddress import IPv4Network
 from pathlib import Path
 from typing import Any, Final
@@ -11,6 +12,21 @@ import click
 from pilothouse.base.duration import DurationError, parse_duration
 
 FILE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
+
+
+class DataPath(click.Path):
+    """The path of a data folder, which need not exist."""
+
+    def __init__(self) -> None:
+        super().__init__(path_type=Path)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        from pilothouse.app.options import data_path_problem
+
+        path = Path(os.fsdecode(super().convert(value, param, ctx)))
+        if problem := data_path_problem(path):
+            raise click.ClickException(problem)
+        return path
 
 
 class Duration(click.ParamType[float]):
@@ -31,7 +47,7 @@ class Duration(click.ParamType[float]):
         if seconds < 0:
             self.fail(f"{value!r} is negative", param, ctx)
         if seconds < self._minimum:
-            self.fail(f"{value!r} is too short: it has to be {self._minimum:g}s at least", param, ctx)
+            self.fail(f"{value!r} is too short: it must be at least {self._minimum:g}s", param, ctx)
         return seconds
 
 
@@ -47,7 +63,7 @@ class Tier(click.ParamType[tuple[str, Path]]):
             return value
         name, equals, folder = value.partition("=")
         if not equals or not name or not folder.startswith("/"):
-            self.fail(f"{value!r} is not a tier: write NAME=FOLDER, the folder from / on", param, ctx)
+            self.fail(f"{value!r} is not a tier: write NAME=FOLDER, with an absolute path", param, ctx)
         if name == "default":
             self.fail("the tier default is in the data folder: choose another name", param, ctx)
         return name, Path(folder)
@@ -66,7 +82,7 @@ class IdCount(click.ParamType[tuple[int, int]]):
         first, _, count = value.partition(":")
         if not (first.isdecimal() and count.isdecimal()):
             self.fail(
-                f"{value!r} is no range of ids: write FIRST:COUNT, as in 1879048192:268435456", param, ctx
+                f"{value!r} is not a range of ids: write FIRST:COUNT, as in 1879048192:268435456", param, ctx
             )
         low, size = int(first), int(count)
         if low < 65536 or size < 65536 or low + size > 2**32 - 1:

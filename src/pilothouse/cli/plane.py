@@ -15,6 +15,7 @@ import click
 from pilothouse.app.plane_discovery import VARIABLE, NoPlane, WantedPlane, find
 from pilothouse.base.terminal_text import escape_control_characters
 from pilothouse.cli.flags import Command
+from pilothouse.cli.parameters import DataPath
 
 if TYPE_CHECKING:
     from pilothouse.app.plane_discovery import FoundPlane
@@ -35,14 +36,14 @@ def plane_flag(wanted: WantedPlane, text: str) -> Callable[[Command], Command]:
 
     return click.option(
         "--data",
-        type=click.Path(path_type=Path),
+        type=DataPath(),
         callback=choose,
-        show_default=f"{VARIABLE}, else where one of yours runs",
+        show_default=f"{VARIABLE}, else that of the running one",
         help=text,
     )
 
 
 def announce(found: FoundPlane) -> None:
     """Say which folder is used, beside the output."""
-    idle = "" if found.running else "; nothing of yours is known to run there"
+    idle = "" if found.running else "; nothing is known to run there"
     click.echo(escape_control_characters(f"using {found.data}, {found.origin}{idle}"), err=True)

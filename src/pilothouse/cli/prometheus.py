@@ -34,7 +34,7 @@ CREDENTIALS = Path("pilothouse-credentials")
     type=Listen(),
     multiple=True,
     metavar="HOST:PORT",
-    help="Address of a controller-manager's metrics (its --listen). May be repeated. That of a local `up` is known.",
+    help="Address of a controller-manager's metrics (its --listen). May be repeated. That of a local `up` is found by itself.",
 )
 def prometheus_config(
     kubeconfig: Path | None,
@@ -50,7 +50,7 @@ def prometheus_config(
     """
     reached = access(kubeconfig, data)
 
-    from pilothouse.apiserver.endpoints.yaml_encoding import write
+    from pilothouse.apiserver.server.yaml_encoding import write
     from pilothouse.app.addresses import plain_url
     from pilothouse.app.prometheus_config import scrape_config, unpack
 
@@ -68,7 +68,7 @@ def prometheus_config(
     config = scrape_config(reached.url, files, named)
     click.echo(write(msgspec.json.encode(config)).decode(), nl=False)
     if not named:
-        click.echo("no controller-manager is known: say with --manager HOST:PORT where it listens", err=True)
+        click.echo("no controller-manager is known: give its address with --manager HOST:PORT", err=True)
     for file in files.written:
         click.echo(f"Prometheus must be able to read {file}", err=True)
 

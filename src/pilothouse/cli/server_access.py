@@ -19,7 +19,7 @@ import click
 from pilothouse.app.plane_discovery import CONTROL_PLANE, VARIABLE, NoPlane, find, find_running
 from pilothouse.base.terminal_text import escape_control_characters
 from pilothouse.cli.flags import Command, several
-from pilothouse.cli.parameters import FILE
+from pilothouse.cli.parameters import FILE, DataPath
 from pilothouse.cli.plane import announce
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ server_flags = several(
     ),
     click.option(
         "--data",
-        type=click.Path(path_type=Path),
+        type=DataPath(),
         help="The server's data folder, whose admin.kubeconfig is used.",
     ),
 )

@@ -36,14 +36,14 @@ audit_flags = several(
         type=click.IntRange(0),
         default=30,
         show_default=True,
-        help="Days for which rotated files are kept; 0 means for ever.",
+        help="Days for which rotated files are kept; 0 means no limit.",
     ),
 )
 """``--audit-…``; read with ``audit_options``."""
 sealing_flag = click.option(
     "--encryption-key-file",
     type=FILE,
-    help="Keys with which Secrets are encrypted in the store, one a line: NAME:BASE64. The first one encrypts.",
+    help="Keys with which Secrets are encrypted in the store, one per line: NAME:BASE64. The first one encrypts.",
 )
 """``--encryption-key-file`` of a server."""
 

@@ -26,9 +26,9 @@ _WELL = {"running", "Running", "Ready", "Succeeded"}
 
 
 @click.command()
-@plane_flag(UP, "Data folder of the `up`.")
+@plane_flag(UP, "Data folder of `pilothouse up`.")
 @click.option(
-    "--once", is_flag=True, help="Print it once, as is done anyway where the output is no terminal."
+    "--once", is_flag=True, help="Print it once and exit, as is the default if the output is not a terminal."
 )
 def status(data: Path, once: bool) -> None:
     """Show what `pilothouse up` runs, its nodes and its pods. At a terminal the table follows changes until
@@ -74,13 +74,13 @@ def _shown(seen: ClusterOverview) -> Group:
 
     parts: list[Text | Table] = [Text(seen.headline, style="bold" if seen.up else "")]
     if seen.roles:
-        columns: Row = ("ROLE", "STATE", "PID", "AGE", "RESTARTS", "MEMORY", "LAST END")
+        columns: Row = ("ROLE", "STATE", "PID", "AGE", "RESTARTS", "MEMORY", "LAST EXIT")
         # Where every process is the first of its kind, there is nothing to say.
         shown = len(columns) if any(row[-1] for row in seen.roles) else len(columns) - 1
         parts.append(_table(columns[:shown], tuple(row[:shown] for row in seen.roles), state=1))
     if seen.problem:
         parts.append(
-            Text(f"The server can't be asked: {escape_control_characters(seen.problem)}", style="red")
+            Text(f"The server does not answer: {escape_control_characters(seen.problem)}", style="red")
         )
     if seen.nodes:
         parts.append(_table(("NODE", "STATUS", "PODS", "AGE"), seen.nodes, state=1))
@@ -88,7 +88,7 @@ def _shown(seen: ClusterOverview) -> Group:
         columns = ("NAMESPACE", "POD", "READY", "STATUS", "RESTARTS", "AGE", "NODE")
         parts.append(_table(columns, seen.pods[:_MOST_PODS], state=3))
     if len(seen.pods) > _MOST_PODS:
-        parts.append(Text(f"… and {len(seen.pods) - _MOST_PODS} more that are well or follow"))
+        parts.append(Text(f"… and {len(seen.pods) - _MOST_PODS} more"))
     return Group(*parts)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import click
@@ -11,7 +10,7 @@ import click
 from pilothouse.app.options import default_data
 from pilothouse.app.plane_discovery import VARIABLE
 from pilothouse.cli.flags import Command, several
-from pilothouse.cli.parameters import FILE, Network, Urls
+from pilothouse.cli.parameters import FILE, DataPath, Network, Urls
 from pilothouse.store.factory import BACKENDS, EtcdOptions, StoreKind, StoreOptions
 
 
@@ -19,7 +18,7 @@ def data_flag(text: str) -> Callable[[Command], Command]:
     """``--data`` of commands that make the folder if need be, with a help text."""
     return click.option(
         "--data",
-        type=click.Path(path_type=Path),
+        type=DataPath(),
         envvar=VARIABLE,
         default=default_data,
         show_default=f"{VARIABLE}, else /var/lib/pilothouse for root and the user's data folder for others",
@@ -67,7 +66,7 @@ def encryption_flag(command: Command) -> Command:
     return click.option(
         "--encryption-key-file",
         type=FILE,
-        help="The servers' own, if they have one: the keys may be encrypted with it.",
+        help="Key file of the servers, if they have one: the keys may be encrypted with it.",
     )(command)
 
 

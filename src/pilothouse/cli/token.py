@@ -9,6 +9,7 @@ import click
 from pilothouse.cli.error_output import errors_in_one_line
 from pilothouse.cli.parameters import Duration
 from pilothouse.cli.server_access import access, server_flags
+from pilothouse.cli.waiting import waiting_for
 
 
 @click.group()
@@ -18,7 +19,11 @@ def token() -> None:
 
 @token.command()
 @click.option(
-    "--ttl", type=Duration(), default="24h", show_default=True, help="How long it is valid; 0 means for ever."
+    "--ttl",
+    type=Duration(),
+    default="24h",
+    show_default=True,
+    help="How long it is valid; 0 means without limit.",
 )
 @click.option("--description", default="", help="What it is for; `token list` shows it.")
 @click.option(
@@ -62,12 +67,12 @@ def create(
 
     from pilothouse.app.bootstrap_tokens import create as make
 
-    with errors_in_one_line(reached.url):
+    with waiting_for(reached.url), errors_in_one_line(reached.url):
         made = asyncio.run(make(reached, urls, lifetime=ttl or None, description=description, node=node))
     click.echo(str(made))
     if not node:
         click.echo(
-            "whoever has this token can be a node of any free name; with --node NAME it is good for that name alone",
+            "this token is valid for a node of any free name; with --node NAME it is valid for that name only",
             err=True,
         )
     if (url := next(filter(_is_local, urls), "")) != "":
@@ -75,8 +80,8 @@ def create(
 
         port = url.rpartition(":")[2]
         click.echo(
-            f"{url} can be reached from this machine alone. For a token that works elsewhere, start the server with "
-            f"--listen 0.0.0.0:{port} and name an address that others reach: --server https://"
+            f"{url} can be reached only from this machine. For a token that works elsewhere, start the server with "
+            f"--listen 0.0.0.0:{port} and give an address that others can reach: --server https://"
             f"{outward_address() or 'ADDRESS'}:{port}",
             err=True,
         )
@@ -94,7 +99,7 @@ def list_(kubeconfig: Path | None, data: Path | None) -> None:
     from pilothouse.app.bootstrap_tokens import list_tokens
     from pilothouse.base.duration import human_age
 
-    with errors_in_one_line(reached.url):
+    with waiting_for(reached.url), errors_in_one_line(reached.url):
         found = asyncio.run(list_tokens(reached))
     now = time.time()
     rows = [("TOKEN", "STATE", "EXPIRES IN", "NODE", "USED BY", "DESCRIPTION")]
@@ -112,7 +117,7 @@ def list_(kubeconfig: Path | None, data: Path | None) -> None:
 @click.argument("identifier", metavar="TOKEN")
 @server_flags
 def delete(identifier: str, kubeconfig: Path | None, data: Path | None) -> None:
-    """Revoke a token, given its six letters as `token list` shows them, or the whole of it."""
+    """Revoke a token, given as `token list` shows it, or as a whole."""
     reached = access(kubeconfig, data)
 
     import asyncio
@@ -120,11 +125,11 @@ def delete(identifier: str, kubeconfig: Path | None, data: Path | None) -> None:
     from pilothouse.app.bootstrap_tokens import revoke
 
     name = identifier.removeprefix("pilothouse://").partition(".")[0]
-    with errors_in_one_line(reached.url):
+    with waiting_for(reached.url), errors_in_one_line(reached.url):
         found = asyncio.run(revoke(reached, name))
     if not found:
-        raise click.ClickException(f"there is no token {name}; see `pilothouse token list`")
-    click.echo(f"token {name} is good no longer")
+        raise click.ClickException(f"token {name} not found; see `pilothouse token list`")
+    click.echo(f"token {name} revoked")
 
 
 def _has_host_and_port(url: str) -> bool:

@@ -72,9 +72,7 @@ if TYPE_CHECKING:
     help="Interval of the health checks of each process. One that fails three in a row is killed and started "
     "again; 0s disables the checks.",
 )
-@click.option(
-    "--keep", is_flag=True, help="Leave pods running when told to stop; the next `up` takes them up."
-)
+@click.option("--keep", is_flag=True, help="Leave pods running on stop; the next `up` adopts them.")
 def up(
     data: Path,
     listen: tuple[str, int],
@@ -95,8 +93,8 @@ def up(
 ) -> None:
     """Run a whole control plane: API server, controllers, and this machine as a node.
 
-    Ctrl-C, or `pilothouse down`, stops all of it, pods too; what they keep stays, and the next `up` goes on
-    from there.
+    Ctrl-C, or `pilothouse down`, stops all of it, pods too. The data stays, and the next `up` continues
+    with it.
     """
     import asyncio
 
@@ -113,11 +111,11 @@ def up(
     for tier, place in tiers:
         # Not created here: if its disk is not mounted, volumes would end up on another.
         if not place.is_dir():
-            what = "is no folder" if place.exists() else "does not exist; make it, or mount its disk"
+            what = "is not a folder" if place.exists() else "does not exist; create it, or mount its disk"
             raise click.BadParameter(f"the folder of {tier}, {place}, {what}", param_hint="--tier")
         if not os.access(place, os.W_OK | os.X_OK):
             raise click.BadParameter(
-                f"the folder of {tier}, {place}, can't be written by you", param_hint="--tier"
+                f"the folder of {tier}, {place}, is not writable for you", param_hint="--tier"
             )
         if problem := tier_problem(place):
             raise click.BadParameter(problem, param_hint="--tier")
@@ -178,8 +176,13 @@ def _welcome(report: UpReport, folder: DataFolder) -> None:
     example = Path("examples/kubernetes/hello.yaml")
     data = "" if _is_default(folder.path) else f" --data {folder.path}"
     program = _program()
+    node = (
+        f"the node {report.node} is not ready: {escape_control_characters(report.node_problem)}"
+        if report.node_problem
+        else f"the node {report.node} was ready after {report.ready:.1f} s."
+    )
     lines = [
-        f"Pilothouse is up at {report.url}; the node {report.node} was ready after {report.ready:.1f} s.",
+        f"Pilothouse is up at {report.url}; {node}",
         "",
         "In another terminal:",
         f"  export KUBECONFIG={folder.admin_kubeconfig}",
@@ -224,8 +227,8 @@ def _process_start() -> float:
 
 
 @click.command()
-@plane_flag(UP, "Data folder of the `up`.")
-@click.option("--keep", is_flag=True, help="Leave pods running; the next `up` takes them up.")
+@plane_flag(UP, "Data folder of `pilothouse up`.")
+@click.option("--keep", is_flag=True, help="Leave pods running; the next `up` adopts them.")
 @click.option(
     "--timeout", type=int, default=180, show_default=True, help="Seconds to wait for all processes to stop."
 )

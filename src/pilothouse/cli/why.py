@@ -6,7 +6,9 @@ from pathlib import Path
 
 import click
 
+from pilothouse.cli.error_output import errors_in_one_line
 from pilothouse.cli.server_access import access, server_flags
+from pilothouse.cli.waiting import waiting_for
 
 
 @click.command()
@@ -36,7 +38,7 @@ def why(
     kubeconfig: Path | None,
     data: Path | None,
 ) -> None:
-    """Explain why an object is as it is: what is wrong, since when, and what would help.
+    """Explain the state of an object: what is wrong, since when, and what would help.
 
     pilothouse why statefulset/web -n shop
 
@@ -44,10 +46,10 @@ def why(
     """
     if "/" in kind:
         if name:
-            raise click.UsageError(f"{kind} has a name already; write KIND NAME or KIND/NAME")
+            raise click.UsageError(f"{kind} already has a name; write KIND NAME or KIND/NAME")
         kind, _, name = kind.partition("/")
     if not kind or not name:
-        raise click.UsageError("which one? Write KIND NAME or KIND/NAME, such as statefulset/web")
+        raise click.UsageError("no object is given; write KIND NAME or KIND/NAME, such as statefulset/web")
     reached = access(kubeconfig, data)
 
     import asyncio
@@ -55,17 +57,13 @@ def why(
     import msgspec
 
     from pilothouse.app.why import diagnose, explain
-    from pilothouse.client.access import AccessError
     from pilothouse.client.discovery import NoSuchKind
-    from pilothouse.client.transport import TransportError
-    from pilothouse.meta.errors import StatusError
 
     try:
-        findings = asyncio.run(diagnose(reached, kind, name, namespace))
+        with waiting_for(reached.url), errors_in_one_line(reached.url):
+            findings = asyncio.run(diagnose(reached, kind, name, namespace))
     except NoSuchKind as problem:
         raise click.ClickException(str(problem)) from None
-    except (TransportError, StatusError, AccessError) as problem:
-        raise click.ClickException(f"{reached.url}: {problem}") from None
     if output == "json":
         click.echo(msgspec.json.format(msgspec.json.encode(findings)))
     else:

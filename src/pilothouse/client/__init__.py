@@ -1,10 +1,7 @@
-"""How everyone talks to an API server, ours or Kubernetes'. Knows neither stores nor the server's inside.
+"""The client of an API server, ours or Kubernetes'.
 
-transport        requests and streams: over HTTP (``http_transport``), or to a server in the same process (``in_process``)
-api              the verbs, with retries and typed failures, on the kinds and objects of ``pilothouse.api``
-watch_machine    a view of a collection that is never silently dead: the state machine; ``watcher`` drives it
-informer         the view as an indexed cache that reports changes; ``shared_informers`` shares them
-leader_election  who leads: the state machine; ``leader_lease`` drives it
-access           where the server is and with which credentials; ``kubeconfig`` and ``in_cluster`` read it
-single_request   one blocking request, for commands
+``transport`` sends requests (``http_transport``, ``in_process``); ``api`` has the verbs. ``watch_machine``
+and ``watcher`` follow a collection, ``informer`` caches it, ``shared_informers`` shares caches.
+``leader_election`` and ``leader_lease`` elect a leader. ``access`` (``kubeconfig``, ``in_cluster``) has
+address and credentials. ``single_request`` is one blocking request, for commands.
 """

@@ -1,9 +1,9 @@
-"""Where a server is, whom to trust, and who one is: what a kubeconfig or a pod's files come to.
+"""Where a server is, whom to trust, and with which credentials.
 
     access = Access("https://10.0.0.1:6443", authority=pem, token_file=Path("/run/token"))
     access.tls()
 
-What is given as a file is named here as well as read, so that a process that lives for long notices a new content.
+The paths of files are kept beside their content, so that long-lived clients notice changes.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from urllib.parse import quote
 
 
 class AccessError(Exception):
-    """What is needed to reach a server can't be had; the message says where and why."""
+    """Address or credentials can't be loaded; the message says where and why."""
 
 
 @dataclass(frozen=True)
 class Login:
-    """A program that gives out credentials (a kubeconfig's ``exec``)."""
+    """A program that returns credentials (a kubeconfig's ``exec``)."""
 
     command: str
     args: tuple[str, ...] = ()
@@ -36,7 +36,7 @@ class Login:
 
 @dataclass(frozen=True)
 class Impersonation:
-    """Somebody else, in whose name requests are made."""
+    """The user that requests impersonate."""
 
     user: str
     uid: str = ""
@@ -57,11 +57,9 @@ class Impersonation:
 
 @dataclass(frozen=True)
 class Access:
-    """How to reach a server, and as whom."""
-
     url: str
     others: tuple[str, ...] = ()
-    """Further addresses of the same API, asked when one can't be reached."""
+    """Further addresses of the same API, used when one can't be reached."""
     authority: bytes = b""
     """PEM; empty for those that the machine trusts."""
     certificate: bytes = b""
@@ -77,14 +75,13 @@ class Access:
     server_name: str = ""
     """The name that the server's certificate is for, where it is not the address."""
     insecure: bool = False
-    """Trust whoever answers."""
+    """Trust any server."""
     proxy: str = ""
     namespace: str = "default"
     """Where objects are meant to be when nothing else is said."""
 
     @property
     def urls(self) -> tuple[str, ...]:
-        """All addresses."""
         return self.url, *self.others
 
     def tls(self) -> ssl.SSLContext:
@@ -95,7 +92,7 @@ class Access:
 def tls_context(
     authority: bytes, certificate: bytes = b"", key: bytes = b"", *, insecure: bool = False
 ) -> ssl.SSLContext:
-    """A client's context. Raises ``AccessError`` for what is no PEM, or does not belong together."""
+    """A client's context. Raises ``AccessError`` for invalid PEM, or a key that does not match."""
     try:
         context = ssl.create_default_context(cadata=authority.decode() or None)
         if insecure:

@@ -1,4 +1,4 @@
-"""The verbs of an API: what can be asked of a server, ours or Kubernetes', about objects.
+"""The verbs of an API server, ours or Kubernetes'.
 
     api = Api(transport, random.Random(), manager="pilothouse-controller-manager")
     pod = await api.get(Pod, "web-0", "default")
@@ -6,10 +6,9 @@
     await api.apply(StatefulSet, {"metadata": {"name": "db", "namespace": "default"}, "spec": {...}})
     await api.delete(Pod, "web-0", "default", uid=pod.uid)
 
-Objects are sent as trees, as ``Object`` or as Structs of ``pilothouse.api``, and come back as ``Object``. A refusal is a
-``StatusError`` with the server's code, reason and causes; no answer is a ``TransportError``, which for a write that may
-have happened is ``OutcomeUnknown`` (see ``retrying``). Every call takes a ``deadline``, every write the options of
-``WriteOptionsSent``.
+Objects are sent as trees, ``Object`` or Structs of ``pilothouse.api``, and returned as ``Object``. An error
+response is a ``StatusError``, no response a ``TransportError``, or ``OutcomeUnknown`` for a write that may
+have happened (``retries``).
 """
 
 from __future__ import annotations
@@ -54,8 +53,6 @@ Lines = AsyncIterator[list[bytes]]
 
 
 class Patch(StrEnum):
-    """The kinds of patches."""
-
     JSON = "application/json-patch+json"
     MERGE = "application/merge-patch+json"
     STRATEGIC = "application/strategic-merge-patch+json"
@@ -63,14 +60,14 @@ class Patch(StrEnum):
 
 
 class WriteOptionsSent(TypedDict, total=False):
-    """What may be said with every write."""
+    """The options of every write."""
 
     dry_run: bool
     """Everything but the storing."""
     manager: str
     """Who the fields are credited to, where it is not the client's own name."""
     validation: Literal["Ignore", "Warn", "Strict"]
-    """What happens to fields that nobody knows."""
+    """What happens to unknown fields."""
     fence: LeadershipFence | None
     """The leadership under which it is made."""
     deadline: float
@@ -106,7 +103,7 @@ class _Version(msgspec.Struct, rename="camel"):
 
 @dataclass(frozen=True, slots=True)
 class ServerVersion:
-    """Which API a server has, and whose it is."""
+    """The version of a server, and whether it is ours."""
 
     text: str
 
@@ -117,12 +114,12 @@ class ServerVersion:
 
 
 class Api:
-    """A server, as its clients see it."""
-
-    def __init__(self, transport: Transport, rng: Random, *, manager: str) -> None:
-        """``manager`` is who fields are credited to."""
+    def __init__(
+        self, transport: Transport, rng: Random, *, manager: str, wait_for_server: bool = True
+    ) -> None:
+        """``manager`` is the field manager. ``wait_for_server``: retry while the server can't be reached."""
         self._transport = transport
-        self._retrying = RetryingTransport(transport, rng)
+        self._retrying = RetryingTransport(transport, rng, wait_for_server=wait_for_server)
         self._manager = manager
 
     async def get(
@@ -158,7 +155,7 @@ class Api:
         page: int = PAGE,
         deadline: float = DEADLINE,
     ) -> ListPage:
-        """All of a collection, as it was at one moment. A list that the server can't finish is begun anew."""
+        """All of a collection, as of one revision. A list that expires is restarted."""
         query = {"labelSelector": labels, "fieldSelector": fields, "limit": str(page)}
         for attempt in range(_RESTARTS):
             objects: list[Object] = []
@@ -185,9 +182,9 @@ class Api:
         trees: Trees | None = None,
         partial: bool = False,
     ) -> ListPage:
-        """One part of a list, by the parameters of the protocol; empty ones are left out.
+        """One page of a list, by the protocol's parameters; empty ones are left out.
 
-        ``trees`` is a cache's; ``partial`` asks for the metadata alone.
+        ``trees`` is a cache's; ``partial`` requests metadata only.
         """
         accept = _PARTIAL_LIST if partial else JSON
         call = ClientRequest(
@@ -209,7 +206,7 @@ class Api:
     async def watch(
         self, noun: KindName, namespace: str, query: dict[str, str], *, partial: bool = False
     ) -> AsyncIterator[Lines]:
-        """The lines of a watch, undecoded; ``watcher`` makes something of them. Nothing is retried."""
+        """The lines of a watch, undecoded; see ``watcher``. Nothing is retried."""
         call = ClientRequest(
             "GET",
             noun.path(namespace),
@@ -220,7 +217,7 @@ class Api:
             if stream.status != 200:
                 body = await stream.read(LONGEST_OBJECT)
                 raise error_of(stream.status, body, retry_after=stream.headers.get("Retry-After"))
-            # Closed here, and not when somebody gets round to collecting it.
+            # Closed here, not at garbage collection.
             async with aclosing(stream.lines()) as lines:
                 yield lines
 
@@ -261,7 +258,8 @@ class Api:
         subresource: str = "",
         **options: Unpack[WriteOptionsSent],
     ) -> Object:
-        """Have the fields of ``body``, and no others of this manager. 409 names who else holds one, unless forced."""
+        """Server-side apply: own the fields of ``body`` and no others. 409 names other owners, unless
+        forced."""
         namespace, name = _identity(body)
         tree = msgspec.to_builtins(body)
         tree = {"apiVersion": noun.api_version, "kind": noun.kind, **tree}
@@ -290,7 +288,7 @@ class Api:
         grace: int | None = None,
         **options: Unpack[WriteOptionsSent],
     ) -> Object | None:
-        """Ask an object to go, if it still is the one with this uid and resourceVersion.
+        """Delete an object, if it still has this uid and resourceVersion.
 
         Returns it if it lives on for a while (finalizers, grace), else None.
         """
@@ -323,7 +321,7 @@ class Api:
     async def fetch(
         self, path: str, *, accept: str = JSON, deadline: float = DEADLINE, longest: int = LONGEST_OBJECT
     ) -> bytes:
-        """What there is at any path."""
+        """The body at any path."""
         call = ClientRequest("GET", path, headers={"Accept": accept}, longest=longest)
         return (await self.read(call, deadline)).body
 
@@ -343,18 +341,18 @@ class Api:
         idempotent: bool = False,
     ) -> ClientResponse:
         """Any request that changes something. An idempotent one may be sent twice."""
-        asked = dict(query or {})
+        parameters = dict(query or {})
         if method != "DELETE":
-            asked["fieldManager"] = options.get("manager") or self._manager
-            asked["fieldValidation"] = options.get("validation", "")
+            parameters["fieldManager"] = options.get("manager") or self._manager
+            parameters["fieldValidation"] = options.get("validation", "")
         if options.get("dry_run"):
-            asked["dryRun"] = "All"
+            parameters["dryRun"] = "All"
         headers = {"Accept": JSON, "Content-Type": str(content_type)}
         left = always
         if fence := options.get("fence"):
             headers[HEADER] = str(fence)
             left = fence.left
-        call = ClientRequest(method, path, _given(asked), headers, content)
+        call = ClientRequest(method, path, _given(parameters), headers, content)
         deadline = options.get("deadline", DEADLINE)
         return await self._retrying.send(call, idempotent=idempotent, deadline=deadline, left=left)
 
@@ -371,7 +369,7 @@ def _object(noun: KindName, answer: ClientResponse) -> Object:
     try:
         return Object(noun, answer.body)
     except ValueError as problem:
-        raise BadAnswer(f"the server's answer is no {noun.kind}: {problem}") from None
+        raise BadAnswer(f"the server's answer is not a {noun.kind}: {problem}") from None
 
 
 def encoded(body: Body) -> bytes:
@@ -380,7 +378,6 @@ def encoded(body: Body) -> bytes:
 
 
 def _identity(body: Body) -> tuple[str, str]:
-    """Namespace and name."""
     if isinstance(body, Object):
         return body.key
     metadata: Any = body["metadata"] if isinstance(body, dict) else msgspec.to_builtins(body)["metadata"]
@@ -388,7 +385,7 @@ def _identity(body: Body) -> tuple[str, str]:
 
 
 def deletion(uid: str, revision: str, propagation: str, grace: int | None, *, dry_run: bool = False) -> Tree:
-    """``DeleteOptions``. Where a delete has a body, Kubernetes takes no notice of the query, ``dryRun`` included."""
+    """``DeleteOptions``. If a delete has a body, Kubernetes ignores the query, ``dryRun`` included."""
     options: Tree = {"apiVersion": "v1", "kind": "DeleteOptions"}
     if preconditions := _given({"uid": uid, "resourceVersion": revision}):
         options["preconditions"] = preconditions

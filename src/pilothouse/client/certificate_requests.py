@@ -1,9 +1,8 @@
-"""A certificate asked for, and waited for until somebody has decided and signed.
+"""Requests a certificate and waits until it is approved and signed.
 
-    certificate = await obtain(api, CertificateRequest(NODE_CLIENT, "client auth", request.pem, "node-csr-"), patience=60.0)
+    certificate = await obtain(api, CertificateRequest(NODE_CLIENT, "client auth", pem, "csr-"), patience=60)
 
-Each attempt is a CertificateSigningRequest of its own. Which signer gives what to whom is the server's business and that of
-whoever approves; what they say against it is the message of ``CertificateDenied``.
+Each attempt is a CertificateSigningRequest of its own.
 """
 
 from __future__ import annotations
@@ -24,13 +23,11 @@ _UNSEEN = 6
 
 
 class CertificateDenied(Exception):
-    """There will be no certificate; the message says why, and what a person can do."""
+    """The request was denied or failed; the message says why, and what a person can do."""
 
 
 @dataclass(frozen=True)
 class CertificateRequest:
-    """What is asked of a signer."""
-
     signer: str
     purpose: str
     """``client auth`` or ``server auth``."""
@@ -43,7 +40,8 @@ class CertificateRequest:
 
 
 async def obtain(api: Api, wanted: CertificateRequest, *, patience: float) -> bytes:
-    """The certificate, PEM. Raises ``CertificateDenied``; ``StatusError`` and ``TransportError`` if it can't be asked for."""
+    """The certificate, PEM. Raises ``CertificateDenied``; ``StatusError`` or ``TransportError`` if the
+    request fails."""
     spec = {
         "request": b64encode(wanted.request).decode(),
         "signerName": wanted.signer,

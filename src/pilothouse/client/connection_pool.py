@@ -1,14 +1,11 @@
-"""Connections to one server, each for one request at a time, kept for the next.
+"""Connections to one server, each for one request at a time.
 
     connections = ConnectionPool("https://10.0.0.1:6443", server_name="", agent="pilothouse/0.1")
     answer = await connections.exchange(call, shown)
     connections.close()
 
-Requests that are answered at once go through it: a controller makes thousands of them a second, and a general HTTP library
-takes several times as long for each (ADR 20). Watches, and requests through a proxy, use that library (``http_transport``).
-
-A request is sent once. A connection is kept with the TLS context that it was made with, and not used with another. Idle
-connections are closed after ``IDLE_SECONDS``.
+Far faster per request than a general HTTP library (ADR 20), which ``http_transport`` uses for watches and
+proxies. A request is sent once. A connection belongs to the TLS context that it was made with.
 """
 
 from __future__ import annotations
@@ -19,18 +16,16 @@ from functools import lru_cache
 from typing import Final, cast
 from urllib.parse import urlencode, urlsplit
 
+from pilothouse.client.connect_errors import CONNECT_SECONDS, unreachable
 from pilothouse.client.credentials import ClientIdentity
 from pilothouse.client.http_parser import AnswerReader, AnswerTooLong, MalformedAnswer
 from pilothouse.client.transport import BadAnswer, ClientRequest, ClientResponse, Interrupted, NotSent
 
-CONNECT_SECONDS: Final = 10.0
 IDLE_SECONDS: Final = 15.0
 """Less than servers wait for another request, so that it is mostly not they who close."""
 
 
 class ConnectionPool:
-    """The connections to one server."""
-
     def __init__(self, url: str, *, server_name: str, agent: str) -> None:
         parts = urlsplit(url)
         self._url = f"{parts.scheme}://{parts.netloc}"
@@ -65,7 +60,7 @@ class ConnectionPool:
         return answer
 
     def close(self) -> None:
-        """Close those that are not in use, now, and the others after it."""
+        """Close idle connections now, others after their request."""
         self._closed = True
         if self._sweeping is not None:
             self._sweeping.cancel()
@@ -87,7 +82,7 @@ class ConnectionPool:
         return text.encode() + call.body
 
     def _free(self, tls: ssl.SSLContext) -> PooledConnection | None:
-        """One that can be used; the last used first, so that the others are let go when there are too many."""
+        """An idle connection, the last used first, so that surplus ones time out."""
         while self._kept:
             connection = self._kept.pop()
             if connection.usable and connection.tls is tls:
@@ -106,10 +101,8 @@ class ConnectionPool:
                     ssl=tls,
                     server_hostname=self._server_name,
                 )
-        except TimeoutError:
-            raise NotSent(f"{self._url} can't be reached within {CONNECT_SECONDS:g} s") from None
         except OSError as problem:
-            raise NotSent(f"{self._url} can't be reached: {problem}") from problem
+            raise NotSent(unreachable(self._url, problem)) from problem
         return connection
 
     def _keep(self, connection: PooledConnection) -> None:
@@ -132,13 +125,11 @@ class ConnectionPool:
 
 @lru_cache(maxsize=256)
 def _query(parameters: tuple[tuple[str, str], ...]) -> str:
-    """Those of one writer are mostly the same."""
+    """Cached, as one writer's parameters repeat."""
     return urlencode(parameters)
 
 
 class PooledConnection(asyncio.Protocol):
-    """One connection."""
-
     def __init__(self, loop: asyncio.AbstractEventLoop, tls: ssl.SSLContext | None) -> None:
         self._loop = loop
         self.tls = tls

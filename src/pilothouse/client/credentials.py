@@ -1,13 +1,13 @@
-"""What a long-lived client shows to the server, kept up to date.
+"""The credentials of a long-lived client, kept up to date.
 
     credentials = ClientCredentials(access, SystemClock())
     shown = await credentials.current()
     shown.tls, shown.headers
-    credentials.refused(shown)      # the server answered 401: a login is made anew
+    credentials.refused(shown)      # the server answered 401: log in again
 
-Files are looked at before each request, which costs a few microseconds, and read when they changed: a rotated token or
-certificate is used at once. A file that is being replaced, or spoilt, leaves what was last good in use; the log says so.
-A login program is run when what it gave is about to expire.
+Files are checked before each request, which takes microseconds, and read when they changed. While a file is
+invalid, the last good content is used and a message is logged. A login program runs again before its
+credential expires.
 """
 
 from __future__ import annotations
@@ -32,28 +32,26 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, eq=False)
 class ClientIdentity:
-    """What goes with a request. Connections made with another context are not used for it."""
+    """The credentials of a request. Connections of another context are not used for it."""
 
     tls: ssl.SSLContext
     headers: tuple[tuple[str, str], ...]
 
 
 class ClientCredentials:
-    """The current credentials of one access."""
-
     def __init__(self, access: Access, clock: Clock) -> None:
         self._access = access
         self._clock = clock
         named = (access.authority_file, access.certificate_file, access.key_file, access.token_file)
         self._files = tuple(file for file in named if file is not None)
-        # What ``access`` holds may have been read a while ago, so that the first look reads anew.
+        # ``access`` may have been read a while ago, so the first check reads again.
         self._marks: Marks = ()
         self._given: Credential | None = None
         self._shown: ClientIdentity | None = None
         self._login = asyncio.Lock()
 
     async def current(self) -> ClientIdentity:
-        """What to show now. Raises ``AccessError`` if it can't be had."""
+        """The current credentials. Raises ``AccessError``."""
         self._look()
         if self._access.login is not None and self._is_stale():
             async with self._login:
@@ -66,7 +64,7 @@ class ClientCredentials:
         return self._shown
 
     def refused(self, shown: ClientIdentity) -> bool:
-        """The server did not accept this. True if there is a way to get something else to show."""
+        """The server did not accept these. True if there may be others."""
         if self._access.login is None:
             return False
         if self._shown is shown:
@@ -78,7 +76,7 @@ class ClientCredentials:
         return given is None or (given.expires is not None and given.expires - EARLY <= self._clock.now())
 
     def _look(self) -> None:
-        """Take in files that have changed."""
+        """Read files that have changed."""
         marks = tuple(_mark(file) for file in self._files)
         if marks == self._marks:
             return

@@ -1,11 +1,10 @@
-"""What a server serves, found by asking it.
+"""The kinds that a server serves, in its preferred versions.
 
     discovery = await discover(api)
     discovery.find("Database"), discovery.find("databases", group="nav.example.io")
     discovery.called("sts")                     # as people call it
 
-Where several versions of a kind are served, it is the one that the server prefers. Servers since 1.30 answer in two
-requests; of others each group and version is asked.
+Servers since 1.30 need two requests; others one per group and version.
 """
 
 from __future__ import annotations
@@ -36,14 +35,14 @@ class DiscoveredKind:
     """What else people call it: the singular, and short names."""
 
     def is_called(self, word: str) -> bool:
-        """Whether a person means it: by kind, plural, singular or short name, with or without the group."""
+        """Whether a word means it: kind, plural, singular or short name, with or without the group."""
         name, _, group = word.lower().partition(".")
         known = {self.noun.kind.lower(), self.noun.plural, *self.nicknames}
         return name in known and (not group or group == self.noun.group)
 
 
 class DiscoveredKinds:
-    """What a server served when it was asked; versions in the order in which it prefers them."""
+    """The kinds of a server; versions in its order of preference."""
 
     def __init__(self, served: tuple[DiscoveredKind, ...]) -> None:
         self.served = served
@@ -58,14 +57,15 @@ class DiscoveredKinds:
                 and version in (None, noun.version)
             ):
                 return noun
-        raise NoSuchKind(f"the server serves no {name}{_within(group, version)}")
+        raise NoSuchKind(f"the server does not serve {name}{_within(group, version)}")
 
     def called(self, word: str) -> KindName:
-        """What a person means by a word such as ``sts``, ``StatefulSet`` or ``statefulset.apps``. Raises ``NoSuchKind``."""
+        """The kind of a word such as ``sts``, ``StatefulSet`` or ``statefulset.apps``. Raises
+        ``NoSuchKind``."""
         for each in self.served:
             if each.is_called(word):
                 return each.noun
-        raise NoSuchKind(f"the server serves no {word}; `kubectl api-resources` lists what it serves")
+        raise NoSuchKind(f"the server does not serve {word}; `kubectl api-resources` lists what it serves")
 
 
 def _within(group: str | None, version: str | None) -> str:

@@ -1,9 +1,9 @@
-"""Credentials from a program, as a kubeconfig's ``exec`` asks for (``ExecCredential``).
+"""Credentials from a program, as in a kubeconfig's ``exec`` (``ExecCredential``). Blocks.
 
     credential = log_in(login, access)
     credential.token, credential.expires
 
-It blocks; a caller with an event loop runs it in a thread. The program gets no terminal: there is no user to prompt.
+The program gets no terminal: there is no user to prompt.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _INFO = "KUBERNETES_EXEC_INFO"
 
 @dataclass(frozen=True)
 class Credential:
-    """What the program gave. ``expires`` is a moment, or None if it holds for as long as the process."""
+    """The program's result. ``expires`` is None if it holds for the life of the process."""
 
     token: str = ""
     certificate: bytes = b""
@@ -59,7 +59,7 @@ def log_in(login: Login, access: Access) -> Credential:
 
 
 def logged_in(access: Access) -> Access:
-    """The same, with what its login program gives, if it has one. Raises ``AccessError``."""
+    """The same access with the credentials of its login program, if it has one. Raises ``AccessError``."""
     if access.login is None:
         return access
     given = log_in(access.login, access)

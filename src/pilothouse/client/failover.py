@@ -1,11 +1,10 @@
-"""One API at several addresses: when one can't be reached, another is asked.
+"""One API at several addresses: when one can't be reached, the next is used.
 
     transport = Failover([way_to_one, way_to_two])
-    await transport.request(call)           # at the one that answered last; if nothing gets there, at the next
+    await transport.request(call)           # at the one that answered last; if unreachable, at the next
 
-The servers share a store, so that any of them will do, and a client continues at another where it left off. A request is sent to
-a second one only if nothing of it has reached the first. One that timed out is not repeated; the next goes elsewhere. Streams
-from a server that is left are cut off at once: else a watch would wait for a machine that is gone.
+A request is repeated elsewhere only if nothing of it was sent; after a timeout the next request goes
+elsewhere. Streams from an abandoned server are cut off, as a watch would wait for a machine that is gone.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from pilothouse.client.transport import (
 )
 
 PATIENCE: Final = 2.0
-"""Seconds after which a request that is given up counts against its server: a quick change of mind does not."""
+"""Seconds after which an abandoned request counts against its server."""
 
 T = TypeVar("T")
 
@@ -43,8 +42,6 @@ class ServerEndpoint(Transport, Protocol):
 
 
 class Failover:
-    """The ways to the servers of one API, of which one is taken at a time."""
-
     def __init__(self, ways: Sequence[ServerEndpoint], *, patience: float = PATIENCE) -> None:
         self._ways = ways
         self._patience = patience
@@ -52,19 +49,19 @@ class Failover:
 
     @property
     def url(self) -> str:
-        """Of the server that is asked at present."""
+        """Of the server in use."""
         return self._ways[self._taken].url
 
     async def request(self, call: ClientRequest) -> ClientResponse:
-        return await self._asked(lambda way: way.request(call))
+        return await self._first_reached(lambda way: way.request(call))
 
     @asynccontextmanager
     async def stream(self, call: ClientRequest) -> AsyncIterator[ResponseStreamReader]:
         async with AsyncExitStack() as stack:
-            yield await self._asked(lambda way: stack.enter_async_context(way.stream(call)))
+            yield await self._first_reached(lambda way: stack.enter_async_context(way.stream(call)))
 
-    async def _asked(self, ask: Callable[[ServerEndpoint], Awaitable[T]]) -> T:
-        """What the first says that is reached."""
+    async def _first_reached(self, ask: Callable[[ServerEndpoint], Awaitable[T]]) -> T:
+        """The result of the first server that is reached."""
         for way in self._in_turn():
             began = asyncio.get_running_loop().time()
             try:
@@ -77,7 +74,7 @@ class Failover:
         raise NotSent(f"none of {', '.join(way.url for way in self._ways)} can be reached")
 
     def _in_turn(self) -> Sequence[ServerEndpoint]:
-        """Each once, beginning with the one that is taken at present."""
+        """All endpoints, from the current one on."""
         return [*self._ways[self._taken :], *self._ways[: self._taken]]
 
     def _given_up(self, way: ServerEndpoint, began: float) -> None:
@@ -89,5 +86,5 @@ class Failover:
         if self._ways[self._taken] is not way:
             return  # Others have come to the same conclusion.
         self._taken = (self._taken + 1) % len(self._ways)
-        log.warning("%s; %s is asked from here on", why, self.url)
+        log.warning("%s; using %s from here on", why, self.url)
         way.hang_up()

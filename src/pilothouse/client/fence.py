@@ -2,9 +2,8 @@
 
     await api.update(Pod, pod, fence=LeadershipFence("kube-system", "controller-manager", 7, lease.uid))
 
-Our server refuses the write (409, reason ``Fenced``) once the Lease has moved on to another transition, or is another one. A server that does
-not know the header ignores it; there the leader's own deadline is what keeps it from writing late (see ``leases``): ``left``
-is asked before each attempt, and no attempt is waited for any longer (``retrying``).
+Our server refuses the write (409, ``Fenced``) once the Lease is in another transition. Other servers ignore
+the header; there ``left``, the rest of the term, limits every attempt (``retries``).
 """
 
 from __future__ import annotations

@@ -1,13 +1,12 @@
-"""HTTP answers, read from the bytes of a connection as they come.
+"""Parses HTTP/1.1 responses incrementally, on connections with one request at a time.
 
     reading = AnswerReader(bodiless=False, longest=2**25)
-    reading.feed(data)             # an ClientResponse once it is complete, None until then
+    reading.feed(data)             # a ClientResponse once it is complete, None until then
     reading.closed()               # no more will come; that may be how an answer ends
     reading.keeps                  # whether the connection can be used again
 
-As much of HTTP/1.1 as a server may use towards a client that sends one request at a time: lengths, chunks, answers that end
-with the connection, interim answers, gzip. What is not well-formed is ``MalformedAnswer``: nothing is guessed. A body that is longer than
-it may be, as it is sent or unpacked, is ``AnswerTooLong`` as soon as that is known; no more of it is kept than that.
+Lengths, chunks, connection close, interim responses, gzip. Malformed input is ``MalformedAnswer``. A body
+that is too long, compressed or unpacked, is ``AnswerTooLong`` as soon as that is known.
 """
 
 from __future__ import annotations
@@ -35,12 +34,10 @@ class MalformedAnswer(Exception):
 
 
 class AnswerTooLong(MalformedAnswer):
-    """There is more than may be; the message says how much that is."""
+    """The body exceeds the limit, which the message names."""
 
 
 class AnswerReader:
-    """One answer, on its way."""
-
     def __init__(self, *, bodiless: bool, longest: int) -> None:
         """``bodiless`` is an answer to HEAD. ``longest`` are the bytes that a body may have."""
         self._bodiless = bodiless
@@ -109,7 +106,7 @@ class AnswerReader:
         self._frame(status, minor=match[1])
 
     def _frame(self, status: int, *, minor: bytes) -> None:
-        """How it ends, and what then."""
+        """Determine how the body is delimited."""
         headers = self._headers
         options = ",".join(headers.getall("Connection", ())).lower()
         self.keeps = "close" not in options and (minor == b"1" or "keep-alive" in options)

@@ -1,11 +1,10 @@
-"""The transport over the network: TLS, connections that are kept, credentials that may change.
+"""The transport over the network.
 
     async with HttpTransport.open(access, SystemClock(), agent="pilothouse-pilot/0.1") as transport:
         answer = await transport.request(ClientRequest("GET", "/version"))
 
-Requests go through ``connection_pool``, which takes a fraction of the time (ADR 20); watches, and requests through a proxy, go
-through aiohttp. A 401 for the credentials of a login program makes it run once more. Connections are kept by the TLS context
-that they were made with, so that after a change of certificate the old ones are not used again.
+Requests use ``connection_pool`` (ADR 20); watches and requests through a proxy use aiohttp. After a 401 a
+login program runs once more. Connections are kept per TLS context, so a new certificate is used at once.
 """
 
 from __future__ import annotations
@@ -21,7 +20,8 @@ from yarl import URL
 
 from pilothouse.base.clock import Clock
 from pilothouse.client.access import Access
-from pilothouse.client.connection_pool import CONNECT_SECONDS, ConnectionPool
+from pilothouse.client.connect_errors import CONNECT_SECONDS, unreachable
+from pilothouse.client.connection_pool import ConnectionPool
 from pilothouse.client.credentials import ClientCredentials, ClientIdentity
 from pilothouse.client.failover import Failover
 from pilothouse.client.transport import (
@@ -43,19 +43,17 @@ _BROKEN = (aiohttp.ClientError, OSError, TimeoutError)
 async def _sent_once(
     request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
 ) -> aiohttp.ClientResponse:
-    """Keep the library from sending a PUT or DELETE again by itself when a connection that was kept turns out to be
-    broken: the second answer might be a conflict with the first, or that the object is gone already."""
+    """Stop aiohttp from resending a PUT or DELETE on a broken kept connection: the second response might be a
+    conflict with the first, or a 404."""
     try:
         return await handler(request)
     except _UNSENT as problem:
-        raise NotSent(f"{request.url.origin()} can't be reached: {_described(problem)}") from problem
+        raise NotSent(unreachable(str(request.url.origin()), _cause(problem))) from problem
     except _BROKEN as problem:
         raise _interrupted(request.url, problem) from problem
 
 
 class HttpTransport:
-    """Requests to one server."""
-
     def __init__(
         self,
         access: Access,
@@ -76,7 +74,7 @@ class HttpTransport:
     @classmethod
     @asynccontextmanager
     async def open(cls, access: Access, clock: Clock, *, agent: str) -> AsyncIterator[Transport]:
-        """To the server, or to whichever of several can be reached. Connections are closed with the context."""
+        """To the server, or to a reachable one of several. Connections are closed with the context."""
         async with AsyncExitStack() as stack:
             ways = [
                 await stack.enter_async_context(cls.to_one(replace(access, url=url, others=()), clock, agent))
@@ -178,16 +176,15 @@ class HttpTransport:
             )
         except aiohttp.ClientError as problem:
             # ``_sent_once`` handles what goes wrong once there is a connection.
-            raise NotSent(f"{access.url} can't be asked: {_described(problem)}") from problem
+            raise NotSent(unreachable(access.url, _cause(problem))) from problem
 
 
 def _interrupted(url: URL, problem: Exception) -> Interrupted:
-    return Interrupted(f"the connection to {url.origin()} broke: {_described(problem)}")
+    return Interrupted(f"the connection to {url.origin()} broke: {str(problem) or type(problem).__name__}")
 
 
-def _described(problem: Exception) -> str:
+def _cause(problem: Exception) -> Exception:
+    """What the library has wrapped."""
     if isinstance(problem, aiohttp.ClientConnectorCertificateError):
-        return str(problem.certificate_error)
-    if isinstance(problem, aiohttp.ClientConnectorError):
-        return str(problem.os_error)
-    return str(problem) or type(problem).__name__
+        return problem.certificate_error
+    return problem.os_error if isinstance(problem, aiohttp.ClientConnectorError) else problem

@@ -1,4 +1,4 @@
-"""Who a pod is, and where its API server: the environment and files that every pod is given.
+"""Access from within a pod, by its environment and mounted files.
 
     access = load(os.environ)
 
@@ -15,7 +15,7 @@ from pilothouse.client.access import Access, AccessError
 FOLDER = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 OTHER_SERVERS = "PILOTHOUSE_OTHER_API_SERVERS"
-"""By which a node of ours tells a pod where else the same API is to be had: URLs, with commas between them."""
+"""Set by our nodes: further URLs of the same API, separated by commas."""
 
 
 def is_available(environ: Mapping[str, str], folder: Path = FOLDER) -> bool:
@@ -28,7 +28,7 @@ def load(environ: Mapping[str, str], folder: Path = FOLDER) -> Access:
     host, port = environ.get("KUBERNETES_SERVICE_HOST"), environ.get("KUBERNETES_SERVICE_PORT")
     if not host or not port:
         raise AccessError(
-            "this is no pod: KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are not set; give a kubeconfig"
+            "not running in a pod: KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are not set; give a kubeconfig"
         )
     token = _read(folder / "token").decode().strip()
     namespace = folder / "namespace"

@@ -1,11 +1,10 @@
-"""The transport to a server in the same process: no sockets, no threads, no time passes on the way.
+"""The transport to a server in the same process: no sockets, no threads.
 
     request = functools.partial(Request, user=admin)    # the server's own
     transport = InProcessTransport(request, core.answer)
 
-It takes whatever has the shape of the API server's core, which it does not know: something that makes requests, and
-something that answers them with a whole response or a stream that writes into a sink. The simulator's virtual time runs
-through it unhindered.
+The server is typed by shape only: a request factory, and a handler that returns a response or a stream that
+writes into a sink. Virtual time works through it.
 """
 
 from __future__ import annotations
@@ -38,8 +37,6 @@ class MakeRequest(Protocol[AskedCo]):
 
 
 class WholeAnswer(Protocol):
-    """A whole answer."""
-
     @property
     def status(self) -> int: ...
     @property
@@ -64,8 +61,6 @@ class StreamedAnswer(Protocol):
 
 
 class InProcessTransport(Generic[AskedT]):
-    """Requests to one server."""
-
     def __init__(
         self,
         request: MakeRequest[AskedT],
@@ -78,15 +73,15 @@ class InProcessTransport(Generic[AskedT]):
         self._agent = agent
 
     async def request(self, call: ClientRequest) -> ClientResponse:
-        asked = self._asked(call)
-        answer = await self._answer(asked)
+        request = self._request_of(call)
+        answer = await self._answer(request)
         if not _is_whole(answer):
             raise TypeError(f"{call.method} {call.path} is answered by a stream")
-        return ClientResponse(answer.status, _headers(answer), bytes(answer.body), tuple(asked.warnings))
+        return ClientResponse(answer.status, _headers(answer), bytes(answer.body), tuple(request.warnings))
 
     @asynccontextmanager
     async def stream(self, call: ClientRequest) -> AsyncIterator[ResponseStreamReader]:
-        answer = await self._answer(self._asked(call))
+        answer = await self._answer(self._request_of(call))
         if _is_whole(answer):
             yield ResponseStreamReader(answer.status, _headers(answer), _at_once(bytes(answer.body)))
             return
@@ -97,10 +92,10 @@ class InProcessTransport(Generic[AskedT]):
         finally:
             pipe.closed = True
             writing.cancel()
-            # A failure of its own has been told to the reader, if there still was one.
+            # The reader has received its failure, if there still was one.
             await asyncio.gather(writing, return_exceptions=True)
 
-    def _asked(self, call: ClientRequest) -> AskedT:
+    def _request_of(self, call: ClientRequest) -> AskedT:
         headers = CIMultiDict(call.headers)
         headers.setdefault("User-Agent", self._agent)
         return self._make(
@@ -141,7 +136,7 @@ class Pipe:
             self._ended = True
             self._news.set()
 
-    # It is its own iterator, and no generator: one that is left behind by its reader has to be closed by somebody.
+    # Its own iterator: an abandoned generator would have to be closed.
 
     def __aiter__(self) -> Pipe:
         return self

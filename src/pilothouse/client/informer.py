@@ -7,15 +7,11 @@
         await informer.synced()
         informer.cache.list("default")
 
-Subscribers are called in order, once the cache has the change; a relist is reported as the differences that it makes. A relist
-takes effect in one step, however many objects it has; while thousands are prepared for it, and reported after it, other tasks
-run. A writer waits ``until`` the cache has seen its revision, and then reads what it wrote: a revision is seen once everything of
-this collection up to it is in the cache. Where a selector narrows the view, a write that is out of view is seen with the next
-bookmark only, within a minute or so.
-
-No news of an object may mean that it has not changed, or that nothing arrived at all. ``heard`` distinguishes the two: it is the
-stretch of time over which every change of the collection has arrived. It starts again after each gap, and after each pause that
-is longer than that of a live server.
+Subscribers are called in order after the cache has changed; a relist takes effect in one step and is reported
+as differences, while other tasks run in between. ``until`` waits for the cache to reach a revision, to read
+one's own writes; with a selector, writes out of view are seen with the next bookmark, within a minute or so.
+``heard`` is the interval in which no change can have been missed; it restarts after each gap and each pause
+longer than a live server's.
 """
 
 from __future__ import annotations
@@ -44,8 +40,6 @@ log = logging.getLogger(__name__)
 
 
 class Informer:
-    """One view of one collection."""
-
     def __init__(
         self,
         api: Api,
@@ -61,8 +55,8 @@ class Informer:
         partial: bool = False,
         trees: Trees | None = None,
     ) -> None:
-        """``partial`` keeps the metadata alone. ``trees`` is shared with the caches that have a common bound; without
-        it the cache has one of its own."""
+        """``partial`` keeps metadata only. ``trees`` is shared by caches with a common bound; the default is
+        private."""
         self.noun = noun
         self.cache = ObjectCache(indexes)
         self._watcher = WatchRunner(
@@ -89,12 +83,12 @@ class Informer:
 
     @property
     def heard(self) -> WatchFreshness:
-        """Over which time every change has come."""
+        """The interval in which every change was received."""
         return self._heard
 
     @property
     def as_of(self) -> float:
-        """When the reading was begun that last filled the cache, by the loop's clock: it has all that there was then."""
+        """When the list that last filled the cache was started, by the loop's clock."""
         return self._as_of
 
     @property
@@ -116,24 +110,24 @@ class Informer:
         return self._synced.is_set() and self._revision >= revision
 
     def subscribe(self, subscriber: Subscriber, *, replay: bool = True) -> Callable[[], None]:
-        """Call back for each change, beginning with what is there unless that is not wanted. Returns what ends it."""
+        """Call back for each change, and for present objects unless disabled. Returns the unsubscribe
+        function."""
         self._subscribers.append(subscriber)
         if replay:
             for obj in self.cache.list():
-                self._tell(subscriber, CacheChange(None, obj))
+                self._notify(subscriber, CacheChange(None, obj))
         return lambda: self._subscribers.remove(subscriber)
 
     def follow(self, advanced: Callable[[], None]) -> Callable[[], None]:
-        """Call back when the cache has advanced, after the changes. Returns what ends it."""
+        """Call back when the cache has advanced, after the changes. Returns the unsubscribe function."""
         self._followers.append(advanced)
         return lambda: self._followers.remove(advanced)
 
     def restart(self) -> None:
-        """List again. What is in the cache stays until then."""
+        """List again. The cache is kept until then."""
         self._watcher.restart()
 
     async def synced(self) -> None:
-        """Wait until the cache has been filled."""
         await self._synced.wait()
 
     async def until(self, revision: int) -> None:
@@ -145,7 +139,6 @@ class Informer:
         await future
 
     async def run(self) -> None:
-        """Follow the collection until cancelled."""
         await self._watcher.run(self._take)
 
     async def _take(self, changes: list[Change]) -> None:
@@ -186,9 +179,9 @@ class Informer:
     def _publish(self, difference: CacheChange | None) -> None:
         if difference is not None:
             for subscriber in tuple(self._subscribers):
-                self._tell(subscriber, difference)
+                self._notify(subscriber, difference)
 
-    def _tell(self, subscriber: Subscriber, difference: CacheChange) -> None:
+    def _notify(self, subscriber: Subscriber, difference: CacheChange) -> None:
         try:
             subscriber(difference)
         except Exception:

@@ -1,10 +1,10 @@
-"""What a machine is handed to join: where the server is, by which hash to know it, and a bootstrap token.
+"""What a machine needs to join: server addresses, CA hashes and a bootstrap token, as one word.
 
     token = JoinToken.parse("pilothouse://abcdef.0123456789abcdef@10.0.0.5:6443/sha256:3f2c…")
     token.urls, token.bearer, token.pins
     str(token)
 
-Where several servers have one API, all of them may be in it. It is one word that can be pasted into a shell. Whoever has it can join one machine, so it is handed over like a password.
+It can join one machine, so it is a secret like a password.
 """
 
 from __future__ import annotations
@@ -20,23 +20,21 @@ _FORM = "pilothouse://ID.SECRET@HOST:PORT[,HOST:PORT…]/sha256:HASH, as `piloth
 
 
 class JoinTokenError(ValueError):
-    """A text that is no token to join with; the message says what is wrong, and never repeats the secret."""
+    """An invalid join token; the message says what is wrong, and never repeats the secret."""
 
 
 @dataclass(frozen=True)
 class JoinToken:
-    """A server, and a way in."""
-
     url: str
     bearer: str
     pins: tuple[str, ...]
     """SHA-256 of the keys of the authorities that may vouch for the server, in hexadecimal."""
     others: tuple[str, ...] = ()
-    """Where else the same API is to be had."""
+    """Further addresses of the same API."""
 
     @property
     def identifier(self) -> str:
-        """What it is called in `token list`; no secret."""
+        """Its public name, as in `token list`."""
         return self.bearer.partition(".")[0]
 
     @property

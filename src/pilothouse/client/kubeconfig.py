@@ -1,12 +1,11 @@
-"""Kubeconfig files: which server, whom to trust, who one is.
+"""Kubeconfig files.
 
     access = load(find(None, default=data / "admin.kubeconfig"))
     access.url, access.tls()
 
-The file is the one named, else the first that exists of those in ``KUBECONFIG``, else ``~/.kube/config``, else the default.
-Certificates and tokens may be inline or files beside the kubeconfig; ``exec`` names a program that gives them out. What else
-a file may ask for (passwords, plain HTTP) is an error that says so: a credential goes to a server by TLS or nowhere. A cluster
-may name further addresses of its API in an extension, ``SERVERS``.
+The file is the one named, else the first existing of ``KUBECONFIG``, else ``~/.kube/config``, else the
+default. Credentials may be inline, files or from ``exec``; passwords and plain HTTP are errors, as
+credentials are sent over TLS only. The extension ``SERVERS`` has further addresses of a cluster.
 """
 
 from __future__ import annotations
@@ -56,8 +55,6 @@ def load(path: Path) -> Access:
 
 
 class _Reader:
-    """Finds its way in one file."""
-
     def __init__(self, path: Path) -> None:
         self._path = path
 
@@ -102,7 +99,7 @@ class _Reader:
         )
 
     def _others(self, cluster: dict[str, Any], url: str) -> tuple[str, ...]:
-        """Further addresses, in an extension of ours that other programs pass over."""
+        """Further addresses, in an extension of ours that other programs ignore."""
         for each in cluster.get("extensions") or []:
             entry = self._mapping(each, "the cluster's extensions[]")
             if entry.get("name") == SERVERS:
@@ -122,7 +119,7 @@ class _Reader:
                 f"exec.apiVersion {version!r} is not supported: expected {' or '.join(_LOGIN_VERSIONS)}"
             )
         if config.get("interactiveMode") == "Always":
-            raise self._wrong("exec.interactiveMode Always is not supported: nobody is there to be asked")
+            raise self._wrong("exec.interactiveMode Always is not supported: there is no terminal to ask at")
         command = str(config.get("command") or "")
         if not command:
             raise self._wrong("exec.command is missing")

@@ -1,4 +1,4 @@
-"""Who leads: the machine that says what to do with a Lease, and what the answers mean.
+"""The state machine of leader election with a Lease; ``leader_lease`` does its I/O.
 
     election = LeaderElector("host-1_f3a9", LeaseTiming(), Random(7), time.time)
     election.next(now)                 # ReadLease(): read the Lease
@@ -7,16 +7,13 @@
     election.wrote(lease, sent, now)   # it counts from before it was sent
     election.term(now)                 # LeaderTerm(transitions=0, uid=…, until=…), for as long as it holds
 
-It does no I/O; ``leases`` carries out what it asks. All moments are of a monotonic clock, save those in the Lease, which
-are for people to read. So it does not matter what any machine thinks the time is:
+Times are monotonic, except in the Lease, so wall clocks do not matter:
 
-* A leader leads until ``renew`` seconds after it *sent* its last renewal that was accepted. It then stops by itself,
-  whether it can reach the server or not.
-* Others count from when they *saw* a change of the Lease, which was later than it was sent, and wait for longer
-  (``lease``). So one has stopped before the next begins, as long as clocks run equally fast within the difference.
-* Every beginning is a transition of its own, also of a holder that comes back: what was sent in an earlier term carries
-  an earlier number, and our server refuses it (``fence``). So does it refuse what names another Lease, if somebody has
-  deleted it and it was made again by one who does not know how far the first had counted.
+* A leader leads until ``renew`` seconds after it *sent* its last accepted renewal, then stops by itself.
+* Others wait ``lease`` seconds, which is longer, after they *saw* the Lease change. So one has stopped before
+  the next starts, unless clocks differ in rate by more than that.
+* Every term is a new transition, also of the same holder: our server refuses writes of an earlier term, and
+  of a Lease that was deleted and created again (``fence``).
 """
 
 from __future__ import annotations
@@ -35,7 +32,8 @@ _SPREAD = (0.8, 1.2)
 
 @dataclass(frozen=True)
 class LeaseTiming:
-    """Seconds: how long a lease keeps others out, how long its holder relies on a renewal, how often it is tried."""
+    """Seconds: how long a lease excludes others, how long its holder relies on a renewal, how often it
+    renews."""
 
     lease: float = 15.0
     renew: float = 10.0
@@ -51,7 +49,7 @@ class LeaseTiming:
 
 @dataclass(frozen=True, slots=True)
 class LeaderTerm:
-    """A time of leading: from one transition of the Lease, until a moment that renewals push on."""
+    """A term of leadership: a transition of the Lease, and an end that renewals extend."""
 
     transitions: int
     uid: str
@@ -59,20 +57,20 @@ class LeaderTerm:
     until: float
 
     def is_of(self, other: LeaderTerm) -> bool:
-        """True if it is the same, renewed or not."""
+        """Whether it is the same term, renewed or not."""
         return (self.transitions, self.uid) == (other.transitions, other.uid)
 
 
 @dataclass(frozen=True, slots=True)
 class ReadLease:
-    """Read the Lease; tell ``looked`` or ``failed``. An answer after so many seconds is of no use."""
+    """Read the Lease; call ``looked`` or ``failed``. Later answers than so many seconds are useless."""
 
     within: float
 
 
 @dataclass(frozen=True, slots=True)
 class WriteLease:
-    """Have the Lease with this spec, over the version that is known or none; tell ``wrote`` or ``failed``."""
+    """Write this spec over the known version, or create it; call ``wrote`` or ``failed``."""
 
     spec: Tree
     over: Object | None
@@ -81,16 +79,12 @@ class WriteLease:
 
 @dataclass(frozen=True, slots=True)
 class WaitForLease:
-    """Do nothing for so many seconds."""
-
     seconds: float
 
 
 class LeaderElector:
-    """One candidate."""
-
     def __init__(self, identity: str, timing: LeaseTiming, rng: Random, wall: Callable[[], float]) -> None:
-        """``identity`` is of this process alone, never used again; ``wall`` tells the time of day."""
+        """``identity`` is unique to this process and never reused; ``wall`` is the wall clock."""
         self.identity = identity
         self._timing = timing
         self._rng = rng
@@ -101,7 +95,7 @@ class LeaderElector:
         self._changed = 0.0
         self._has_looked = False
         self._has_moved = False
-        """The Lease has changed since it was first seen: somebody is there who changes it."""
+        """The Lease has changed since it was first seen, so its holder is alive."""
         self._transitions = -1
         """The highest that was ever seen."""
         self._due = 0.0
@@ -109,20 +103,19 @@ class LeaderElector:
 
     @property
     def holder(self) -> str:
-        """Who holds the Lease as it was last seen; empty if nobody."""
+        """The last seen holder of the Lease, or empty."""
         return _holder(self._lease)
 
     @property
     def leader(self) -> str:
-        """Who is known to lead: a holder that has been seen to do something. A Lease may have been left behind."""
+        """The known leader: a holder that was seen to renew, as a Lease may be left over."""
         return self.holder if self._has_moved else ""
 
     def term(self, now: float) -> LeaderTerm | None:
-        """The term that this one leads in, if it does at this moment."""
+        """The current term of this candidate, if it leads."""
         return self._term if self._term is not None and now < self._term.until else None
 
     def next(self, now: float) -> ReadLease | WriteLease | WaitForLease:
-        """What to do at this moment."""
         self._term = self.term(now)
         if now < self._due:
             end = self._due if self._term is None else min(self._due, self._term.until)
@@ -138,7 +131,7 @@ class LeaderElector:
         return WaitForLease(self._due - now)
 
     def looked(self, lease: Object | None, now: float) -> None:
-        """The Lease is so, or there is none."""
+        """The Lease was read; None if there is none."""
         known = self._lease
         if lease is None or known is None or lease.spec != known.spec or lease.uid != known.uid:
             self._changed = now
@@ -153,7 +146,7 @@ class LeaderElector:
             self._term = None
 
     def wrote(self, lease: Object, sent: float, now: float) -> None:
-        """What was asked to be written at ``sent`` is written."""
+        """The write sent at ``sent`` succeeded."""
         self._know(lease)
         self._changed = now
         self._has_moved = True
@@ -161,17 +154,17 @@ class LeaderElector:
         self._due = sent + self._pause()
 
     def failed(self, now: float) -> None:
-        """A request was refused, or nobody knows what came of it."""
+        """A request failed, or its outcome is unknown."""
         self._is_current = False
         self._due = now + self._pause()
 
     def resign(self) -> None:
-        """Lead no more. The Lease is left as it is, until ``vacated``."""
+        """Stop leading. The Lease stays until ``vacated``."""
         self._term = None
         self._is_current = False
 
     def vacated(self, lease: Object | None) -> WriteLease | None:
-        """How to say that nobody leads, given the Lease as it is; None if it is not this one's to say."""
+        """How to release the Lease, given its state; None if it is not this candidate's."""
         if lease is None or _holder(lease) != self.identity:
             return None
         spec = {**lease.spec, "leaseDurationSeconds": 1, "renewTime": self._moment()}
@@ -208,7 +201,7 @@ class LeaderElector:
         }
 
     def _patience(self, now: float) -> float:
-        """A leader whose request hangs has time for another."""
+        """Short enough that a leader whose request hangs has time for another."""
         if self._term is None:
             return self._timing.renew
         return min(self._timing.renew / 2, self._term.until - now)

@@ -1,4 +1,4 @@
-"""Leading by a Lease: one of many processes decides, the others stand by.
+"""Leader election by a Lease: one of many processes leads, the others stand by.
 
     leadership = Leadership(api, "kube-system", "controller-manager", identity, SystemClock(), Random())
     leadership.subscribe(gained=begin, lost=stop)
@@ -8,8 +8,8 @@
     …
     running.cancel(); await leadership.release()             # once nothing is decided any more
 
-Losing the lease ends decisions, not the process: it stands by, and may lead again. ``fence`` looks at the clock each time
-it is read, so that a process that was paused knows at once that its time is over, whatever its tasks have noticed yet.
+A process that loses the lease stands by and may lead again. ``fence`` checks the clock on each read, so a
+process that was paused knows at once that its term is over.
 """
 
 from __future__ import annotations
@@ -46,8 +46,6 @@ log = logging.getLogger(__name__)
 
 
 class Leadership:
-    """One candidate for one Lease."""
-
     def __init__(
         self,
         api: Api,
@@ -60,7 +58,8 @@ class Leadership:
         *,
         owner: Tree | None = None,
     ) -> None:
-        """``identity`` is of this process alone (``unique_identity``); ``owner`` is a reference to what the Lease goes with."""
+        """``identity`` is unique to this process (``unique_identity``); ``owner`` is an owner reference for
+        the Lease."""
         self._api = api
         self._namespace = namespace
         self._name = name
@@ -68,7 +67,7 @@ class Leadership:
         self._clock = clock
         self._election = LeaderElector(identity, timing, rng, clock.now)
         self._subscribers: list[tuple[Gained, Lost]] = []
-        self._told: LeadershipFence | None = None
+        self._reported: LeadershipFence | None = None
         self._begun = asyncio.Event()
         self.problem = ""
         """Why the Lease can't be read or written; empty while it can."""
@@ -91,12 +90,12 @@ class Leadership:
 
     @property
     def holder(self) -> str:
-        """Who leads, as far as is known; empty if nobody."""
+        """The known holder, or empty."""
         return self._election.holder
 
     @property
     def leader(self) -> str:
-        """Who leads and has been seen to; empty if nobody has. A holder may have died before anyone looked."""
+        """The leader that was seen to renew; empty if none: a holder may have died before."""
         return self._election.leader
 
     def subscribe(self, gained: Gained, lost: Lost) -> None:
@@ -104,26 +103,25 @@ class Leadership:
         self._subscribers.append((gained, lost))
 
     async def begun(self) -> None:
-        """Wait until the Lease has been tried for once, whatever came of it."""
+        """Wait until the Lease has been tried once."""
         await self._begun.wait()
 
     async def run(self) -> None:
-        """Stand by and lead, until cancelled."""
         while True:
             act = self._election.next(self._clock.monotonic())
-            self._tell()
+            self._notify()
             match act:
                 case WaitForLease(seconds):
                     self._begun.set()
                     await asyncio.sleep(seconds)
                 case _:
                     await self._carry_out(act)
-            self._tell()
+            self._notify()
 
     async def release(self) -> None:
-        """Have another begin at once instead of when the lease runs out. Nothing may be decided any more."""
+        """Let another candidate start at once. Call it when nothing is decided any more."""
         self._election.resign()
-        self._tell()
+        self._notify()
         try:
             # Whether the last renewal came through is not known if it was cut off.
             act = self._election.vacated(await self._api.find(Lease, self._name, self._namespace))
@@ -161,16 +159,16 @@ class Leadership:
         body = {**act.over.tree, "spec": act.spec}
         return await self._api.update(Lease, body, deadline=act.within)
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         """Report a change since the last time."""
         fence = self.fence
-        if fence == self._told:
+        if fence == self._reported:
             return
-        if self._told is not None:
+        if self._reported is not None:
             log.info("no longer leading by %s", self._described)
             for _, lost in self._subscribers:
                 lost()
-        self._told = fence
+        self._reported = fence
         if fence is not None:
             log.info("leading by %s, transition %d", self._described, fence.transitions)
             for gained, _ in self._subscribers:

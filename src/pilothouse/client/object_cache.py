@@ -1,13 +1,12 @@
-"""Objects of one collection, kept with indexes.
+"""Objects of one collection, with indexes.
 
     cache = ObjectCache({"zone": lambda node: [node.labels["zone"]]})
     cache.get("default", "web-0")
     cache.list("default")                       # of a namespace, or of all
     cache.by(OWNER, uid), cache.by("spec.nodeName", "n1"), cache.by("zone", "a")
 
-An index function names the values under which an object is found; objects without a value are not in that index. Indexes by
-owners, and by any dotted path of fields, are there for the asking: the first question makes one, and from then on it is
-kept. Results are fresh lists of shared, immutable objects.
+An index function returns the values under which an object is found. Indexes by owner and by dotted field path
+are built on first use and kept. Results are new lists of shared, immutable objects.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ Objects = list[Object]
 
 NAMESPACE = "namespace"
 OWNER = "metadata.controller"
-"""The index of objects by the uid of the owner that controls them; those that nobody controls are under the empty text."""
+"""The index by the uid of the controlling owner; objects without one are under the empty text."""
 OWNERS = "metadata.ownerReferences"
 """The index of objects by the uids of all their owners."""
 
@@ -52,7 +51,7 @@ def by_label(key: str) -> IndexFunction:
 
 
 def values(obj: Object, index: str) -> tuple[str, ...]:
-    """Under which values an index has an object: an index is a dotted path of fields, ``OWNER`` or ``OWNERS``."""
+    """The values of an object in an index: a dotted path of fields, ``OWNER`` or ``OWNERS``."""
     if index == OWNER:
         owner = obj.controller
         return ("" if owner is None else str(owner.get("uid", "")),)
@@ -63,8 +62,6 @@ def values(obj: Object, index: str) -> tuple[str, ...]:
 
 
 class ObjectCache:
-    """The objects and where to find them."""
-
     def __init__(self, indexes: Mapping[str, IndexFunction] | None = None) -> None:
         self._objects: dict[Key, Object] = {}
         self._functions: dict[str, IndexFunction] = {}
@@ -73,7 +70,7 @@ class ObjectCache:
             self.index(name, function)
 
     def index(self, name: str, function: IndexFunction) -> None:
-        """Have one more index, over what is there and what will come."""
+        """Add an index."""
         if name in self._indexes:
             raise ValueError(f"there is an index called {name!r} already")
         self._functions[name] = function
@@ -88,11 +85,9 @@ class ObjectCache:
         return self._objects.get((namespace, name))
 
     def list(self, namespace: str = "") -> Objects:
-        """Those of a namespace, or all."""
         return self.by(NAMESPACE, namespace) if namespace else list(self._objects.values())
 
     def by(self, index: str, value: str) -> Objects:
-        """Those that an index finds under a value."""
         if index not in self._indexes:
             self.index(index, partial(values, index=index))
         return list(self._indexes[index].get(value, {}).values())
@@ -101,7 +96,7 @@ class ObjectCache:
         return len(self._objects)
 
     def put(self, obj: Object) -> CacheChange | None:
-        """Take in a version of an object; None if the one known is as new."""
+        """Store a version of an object; None if the known one is as new."""
         old = self._objects.get(obj.key)
         if old is not None:
             if old.uid == obj.uid and old.revision >= obj.revision:
@@ -111,7 +106,7 @@ class ObjectCache:
         return CacheChange(old, obj)
 
     def remove(self, obj: Object) -> CacheChange | None:
-        """Take out an object that was gone as of its revision; None if it is not there, or a newer one is."""
+        """Remove an object as of its revision; None if it is absent or newer."""
         old = self._objects.get(obj.key)
         if old is None or old.revision > obj.revision:
             return None
@@ -119,8 +114,8 @@ class ObjectCache:
         return CacheChange(old, None)
 
     async def replace(self, objects: Collection[Object]) -> Differences:
-        """Have these and no others, in one step once all are at hand. Others have their turn before it, and find what was
-        there; who puts in something meanwhile loses it."""
+        """Replace all objects in one step. Other tasks run before it and see the old ones; a ``put``
+        meanwhile is lost."""
         fresh = ObjectCache(self._functions)
         known = self._objects
 

@@ -1,16 +1,15 @@
-"""Requests that are tried again, where that can't do harm, until their deadline.
+"""Retries requests, where that is safe, until their deadline.
 
     retrying = RetryingTransport(transport, random.Random())
     answer = await retrying.send(ClientRequest("GET", "/version"), idempotent=True, deadline=30.0)
 
-* A server that says when to come back (429 or 503 with ``Retry-After``) has not carried the request out: it is sent again
-  after that time, whatever it is. A pod's disruption budget is no such case: evictions that it forbids are the caller's.
-* A request that was not sent is sent again.
-* A request that was cut off, or met a 503 without more, is sent again only if it is idempotent, so that a second time
-  changes nothing and the answer means the same. Otherwise ``OutcomeUnknown`` is raised: read before you write again.
+* 429 or 503 with ``Retry-After``: not carried out, so retried after that time. Except evictions that a
+  disruption budget forbids.
+* Not sent: retried, unless ``wait_for_server`` is False: a command at a terminal fails at once.
+* Cut off, or a plain 503: retried only if idempotent, else ``OutcomeUnknown``: read before you write again.
 
-Every request has a deadline, waits included. A wait that would go past it is not begun. What is written in a term of leading has
-the end of the term as a deadline too: that is looked at before each attempt, since it may have been renewed, or lost.
+A wait that would pass the deadline is not started. Writes under leadership also end with its term, which is
+checked before each attempt.
 """
 
 from __future__ import annotations
@@ -50,17 +49,18 @@ class DeadlineExceeded(TransportError):
 class RetryingTransport:
     """Sends requests until they are answered for good."""
 
-    def __init__(self, transport: Transport, rng: Random) -> None:
+    def __init__(self, transport: Transport, rng: Random, *, wait_for_server: bool = True) -> None:
         self._transport = transport
         self._rng = rng
+        self._wait_for_server = wait_for_server
         self._warned: dict[str, None] = {}
 
     async def send(
         self, call: ClientRequest, *, idempotent: bool, deadline: float, left: Callable[[], float] = always
     ) -> ClientResponse:
-        """An answer of success. Raises ``StatusError`` for any other, ``TransportError`` when there is none.
+        """A successful response. Raises ``StatusError`` for any other, ``TransportError`` without one.
 
-        ``left`` returns for how many seconds requests may still be sent at all.
+        ``left`` returns for how many seconds requests may still be sent.
         """
         loop = asyncio.get_running_loop()
         began = loop.time()
@@ -68,7 +68,7 @@ class RetryingTransport:
         while True:
             lasting = left()
             if lasting <= 0:
-                raise NotSent(f"{call.method} {call.path} is not sent: the term of leading is over")
+                raise NotSent(f"{call.method} {call.path} is not sent: this process no longer leads")
             end = min(began + deadline, loop.time() + lasting)
             try:
                 async with asyncio.timeout_at(end):
@@ -86,9 +86,9 @@ class RetryingTransport:
                 problem: Exception = broken
                 pause = self._pause(attempt)
             except NotSent as unsent:
-                problem, pause = unsent, self._pause(attempt)
+                problem, pause = unsent, self._pause(attempt) if self._wait_for_server else -1
             else:
-                self._tell(answer)
+                self._log_warnings(answer)
                 if answer.status < 300:
                     return answer
                 refusal = error_of(answer.status, answer.body, retry_after=answer.headers.get("Retry-After"))
@@ -104,14 +104,14 @@ class RetryingTransport:
         return longest * self._rng.uniform(0.5, 1.0)
 
     def _pause_after(self, refusal: StatusError, attempt: int, idempotent: bool) -> float:
-        """Seconds after which to try again; negative if that is not to be."""
+        """Seconds before the next attempt; negative for none."""
         if refusal.code not in (429, 503) or any(c.reason == "DisruptionBudget" for c in refusal.causes):
             return -1
         if refusal.retry_after:
             return max(float(refusal.retry_after), self._pause(attempt))
         return self._pause(attempt) if idempotent else -1
 
-    def _tell(self, answer: ClientResponse) -> None:
+    def _log_warnings(self, answer: ClientResponse) -> None:
         """Log each warning once."""
         for text in answer.warnings:
             if text not in self._warned:

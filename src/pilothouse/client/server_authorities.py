@@ -1,10 +1,9 @@
-"""The authorities that sign the certificates of a server of ours, which it publishes.
+"""The CAs of a server of ours, as it publishes them.
 
-    trusted = await recognised(token.urls, token.pins, clock, agent="join")  # from an unknown server, verified by the hash
-    latest = await published(api)                                # from a server that is trusted already
+    trusted = await recognised(token.urls, token.pins, clock, agent="join")  # verified by hash
+    latest = await published(api)                                            # from a trusted server
 
-The authority of a control plane may be exchanged while machines depend on it. A client that asks regularly learns the
-next one before it signs anything.
+A client that asks regularly learns the next CA of a rotation before it signs anything.
 """
 
 from __future__ import annotations
@@ -23,32 +22,31 @@ from pilothouse.pki.pinning import PAGE, fingerprints, pinned
 
 
 async def recognised(urls: Sequence[str], pins: Collection[str], clock: Clock, *, agent: str) -> bytes:
-    """The authorities, PEM, with one of these hashes, of the first server that answers. Raises ``AccessError`` if none has.
+    """The CAs, PEM, with one of these hashes, of the first server that answers. Raises ``AccessError`` if
+    none has.
 
-    No credentials are sent: the server is not known before its answer has been compared.
+    No credentials are sent, as the server is not verified yet.
     """
     url, *others = urls
     access = Access(url, others=tuple(others), insecure=True)
     async with HttpTransport.open(access, clock, agent=agent) as transport:
         found = await published(Api(transport, random.Random(), manager=agent))
     if not found:
-        raise AccessError(
-            f"{url} does not say by which authority it is known; is it a pilothouse API server?"
-        )
+        raise AccessError(f"{url} does not publish its certificate authority; is it a pilothouse API server?")
     try:
         known = pinned(found, pins)
     except UnusableError as problem:
         raise AccessError(f"{url}{PAGE}: {problem}") from None
     if not known:
         raise AccessError(
-            f"whoever answers at {url} is not the server that the token is for: its authority's hash is "
+            f"the server at {url} is not the one that the token is for: its authority's hash is "
             f"{' or '.join(fingerprints(found))}, the token's is {' or '.join(pins)}"
         )
     return known
 
 
 async def published(api: Api) -> bytes:
-    """The server's authorities, PEM, the one that signs first; nothing if it is none of ours."""
+    """The server's authorities, PEM, the signing one first; empty if it is not ours."""
     try:
         return await api.fetch(PAGE, accept="application/x-pem-file", longest=LONGEST_UNTRUSTED)
     except StatusError as refusal:

@@ -1,12 +1,11 @@
-"""Informers shared in a process: one watch for each view, however many use it.
+"""Informers shared in a process: one watch per view.
 
     informers = SharedInformers(api, Random(), SystemClock())
     async with informers.running():
         pods = informers.get(Pod, labels="app=db")
         await pods.synced()
 
-All who ask for the same view get the same informer. It starts when it is first asked for, or with the context, and runs
-until the context ends or it is dropped.
+An informer starts with the context or at its first ``get``, and runs until the context ends or it is dropped.
 """
 
 from __future__ import annotations
@@ -26,8 +25,6 @@ View = tuple[KindName, str, str, str, bool]
 
 
 class SharedInformers:
-    """The views of one process."""
-
     def __init__(self, api: Api, rng: Random, clock: Clock, *, streaming: bool = True) -> None:
         self._api = api
         self._rng = rng
@@ -47,7 +44,8 @@ class SharedInformers:
         fields: str = "",
         partial: bool = False,
     ) -> Informer:
-        """The informer of a view: a namespace or all, by selectors or without; ``partial`` is the metadata alone."""
+        """The informer of a view: a namespace or all, with selectors or without; ``partial`` has metadata
+        only."""
         view = (noun, namespace, labels, fields, partial)
         if (known := self._informers.get(view)) is not None:
             return known
@@ -68,34 +66,26 @@ class SharedInformers:
             self._start(self._group, informer)
         return informer
 
-    def drop(
-        self,
-        noun: KindName,
-        namespace: str = "",
-        *,
-        labels: str = "",
-        fields: str = "",
-        partial: bool = False,
-    ) -> None:
-        """Follow a view no more: the server has no such kind any more, say. Who asks for it later gets another informer."""
-        informer = self._informers.pop((noun, namespace, labels, fields, partial), None)
+    def drop(self, noun: KindName, *, partial: bool = False) -> None:
+        """Stop following all objects of a kind. A later ``get`` makes another informer."""
+        informer = self._informers.pop((noun, "", "", "", partial), None)
         if informer is not None and (task := self._tasks.pop(informer, None)) is not None:
             task.cancel()
 
     @property
     def problem(self) -> str:
-        """What is wrong with which; empty while all is well."""
+        """The problems of the informers, or empty."""
         found = ((informer.noun.resource, informer.problem) for informer in self._informers.values())
         return "; ".join(f"{name}: {problem}" for name, problem in found if problem)
 
     async def synced(self) -> None:
-        """Wait until every cache asked for so far has been filled."""
+        """Wait until every present cache has been filled."""
         for informer in tuple(self._informers.values()):
             await informer.synced()
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """They are kept up to date within the context."""
+        """Run the informers within the context."""
         async with asyncio.TaskGroup() as group:
             self._group = group
             try:

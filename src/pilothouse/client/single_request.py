@@ -1,10 +1,10 @@
-"""One question to a server, for commands that ask one thing and end.
+"""One blocking request, for commands.
 
     with send_request(access, "/pilothouse/v1/audit", {"user": "alice"}, agent="audit") as answer:
         for line in answer: ...
         answer.warnings
 
-It blocks, and needs nothing but the standard library, so that a command starts quickly.
+Standard library only, so that a command starts quickly.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import Final
 from urllib.parse import urlencode, urlsplit
 
 from pilothouse.client.access import Access, AccessError
+from pilothouse.client.connect_errors import CONNECT_SECONDS, unreachable
 from pilothouse.client.exec_login import logged_in
 from pilothouse.client.warning_headers import warning_texts
 
@@ -28,24 +29,23 @@ class RequestFailed(Exception):
     """No answer, or a refusal; the message is the server's where it gave one."""
 
     def __init__(self, message: str, status: int = 0) -> None:
-        """``status`` is that of the answer; 0 if there was none."""
+        """``status`` is that of the response; 0 without one."""
         super().__init__(message)
         self.status = status
 
 
 class SingleRequest:
-    """An answer that is being read."""
+    """A response that is being read."""
 
     def __init__(self, response: HTTPResponse) -> None:
         self._response = response
 
     def __iter__(self) -> Iterator[bytes]:
-        """The lines, as they come."""
         try:
             while line := self._response.readline():
                 yield line
         except (OSError, HTTPException) as problem:
-            raise RequestFailed(f"the answer broke off: {problem}") from None
+            raise RequestFailed(f"the response ended early: {problem}") from None
 
     def pieces(self, size: int = 1 << 20) -> Iterator[bytes]:
         """The bytes, as they come, ``size`` at a time."""
@@ -53,7 +53,7 @@ class SingleRequest:
             while piece := self._response.read(size):
                 yield piece
         except (OSError, HTTPException) as problem:
-            raise RequestFailed(f"the answer broke off: {problem}") from None
+            raise RequestFailed(f"the response ended early: {problem}") from None
 
     @property
     def warnings(self) -> list[str]:
@@ -72,7 +72,8 @@ def send_request(
     body: bytes = b"",
     patience: float | None = None,
 ) -> Iterator[SingleRequest]:
-    """A request that succeeded, with a body of JSON if there is one. Raises ``RequestFailed`` if it doesn't, or if nothing comes for ``patience`` seconds."""
+    """A successful response; ``body`` is sent as JSON. Raises ``RequestFailed`` for any other, or after
+    ``patience`` seconds without data."""
     try:
         access = logged_in(access)
         connection = _connection(access, patience)
@@ -89,13 +90,17 @@ def send_request(
         headers += access.impersonation.headers()
     try:
         try:
+            connection.connect()
+        except (OSError, HTTPException) as problem:
+            raise RequestFailed(unreachable(access.url, problem)) from None
+        try:
             connection.putrequest(method, f"{urlsplit(access.url).path}{path}?{urlencode(params)}")
             for name, value in headers:
                 connection.putheader(name, value)
             connection.endheaders(body or None)
             response = connection.getresponse()
         except (OSError, HTTPException) as problem:
-            raise RequestFailed(f"{access.url} can't be reached: {problem}") from None
+            raise RequestFailed(f"{access.url} does not answer: {problem}") from None
         if response.status not in (200, 201):
             raise RequestFailed(_refusal(response), response.status)
         yield SingleRequest(response)
@@ -109,13 +114,15 @@ class _Connection(HTTPConnection):
     default_port = 443
 
     def __init__(self, host: str, port: int, name: str, tls: ssl.SSLContext, patience: float | None) -> None:
-        super().__init__(host, port, timeout=patience)
+        super().__init__(host, port, timeout=CONNECT_SECONDS)
         self._name = name
         self._tls = tls
+        self._patience = patience
 
     def connect(self) -> None:
         super().connect()
         self.sock = self._tls.wrap_socket(self.sock, server_hostname=self._name)
+        self.sock.settimeout(self._patience)
 
 
 def _connection(access: Access, patience: float | None) -> HTTPConnection:

@@ -27,8 +27,6 @@ class _Listed(msgspec.Struct):
 
 
 class StatusBody(msgspec.Struct):
-    """A ``Status`` object."""
-
     kind: str = ""
     status: str = ""
     message: str = ""

@@ -1,11 +1,11 @@
-"""What can be asked of an object besides the object itself: how many, where, on whose behalf, and to go.
+"""Subresources: scale, eviction, binding, token.
 
     await scale(api, StatefulSet, "db", "default", 5)
     await evict(api, "db-0", "default", uid=pod.uid)
     await bind(api, "db-0", "default", "node-1")
     token, expires = await mint_token(api, "db", "default", seconds=3600, pod=pod)
 
-``status`` is not here: it is read and written with the verbs of ``Api``, which take a subresource.
+For ``status`` the verbs of ``Api`` take a parameter.
 """
 
 from __future__ import annotations
@@ -22,21 +22,15 @@ from pilothouse.client.transport import ClientRequest
 
 
 class DesiredReplicas(msgspec.Struct, frozen=True):
-    """How many there should be."""
-
     replicas: int = 0
 
 
 class ObservedReplicas(msgspec.Struct, frozen=True):
-    """How many there are, and how to find them."""
-
     replicas: int = 0
     selector: str = ""
 
 
 class ScaleObject(msgspec.Struct, frozen=True):
-    """How many there should be, and are."""
-
     spec: DesiredReplicas = DesiredReplicas()
     status: ObservedReplicas = ObservedReplicas()
 
@@ -65,7 +59,7 @@ async def scale(
     replicas: int | None = None,
     **options: Unpack[WriteOptionsSent],
 ) -> ScaleObject:
-    """How many there are; with ``replicas``, after having asked for so many."""
+    """The scale; with ``replicas``, after setting it."""
     path = noun.path(namespace, name, "scale")
     if replicas is None:
         answer = await api.read(ClientRequest("GET", path), options.get("deadline", DEADLINE))
@@ -84,7 +78,7 @@ async def evict(
     grace: int | None = None,
     **options: Unpack[WriteOptionsSent],
 ) -> None:
-    """Have a pod go, if its disruption budget lets it; else 429 with the cause ``DisruptionBudget``."""
+    """Evict a pod, if its disruption budget allows it; else 429 with the cause ``DisruptionBudget``."""
     body = {
         "apiVersion": "policy/v1",
         "kind": "Eviction",
@@ -97,7 +91,7 @@ async def evict(
 async def bind(
     api: Api, name: str, namespace: str, node: str, *, uid: str = "", **options: Unpack[WriteOptionsSent]
 ) -> None:
-    """Have a pod run on a node."""
+    """Assign a pod to a node."""
     named = {"name": name, "namespace": namespace}
     body = {
         "apiVersion": "v1",
@@ -118,7 +112,7 @@ async def mint_token(
     pod: Object | None = None,
     deadline: float = DEADLINE,
 ) -> Token:
-    """A token of a service account; with ``pod``, one that holds only while that pod lives."""
+    """A token of a service account; with ``pod``, one that is valid only while that pod exists."""
     spec: Tree = {"audiences": list(audiences), "expirationSeconds": seconds}
     if pod is not None:
         spec["boundObjectRef"] = {"apiVersion": "v1", "kind": "Pod", "name": pod.name, "uid": pod.uid}

@@ -1,11 +1,11 @@
-"""Requests and streams to an API server, whatever lies between.
+"""Requests and streams to an API server.
 
     answer = await transport.request(ClientRequest("GET", "/api/v1/namespaces/default"))
     async with transport.stream(ClientRequest("GET", "/api/v1/pods", query={"watch": "1"})) as stream:
         async for data in stream.chunks: ...
 
-``http_transport`` goes over the network, ``in_process`` to a server in the same process. A transport retries nothing and judges
-no status. When no answer comes it says which of two cases it is: nothing was sent, or the outcome is unknown.
+A transport retries nothing and raises for no status. Without a response it reports whether the request was
+not sent, or its outcome is unknown.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Interrupted(TransportError):
 
 
 class BadAnswer(TransportError):
-    """What answered does not speak the protocol; a proxy in between, perhaps."""
+    """The response is not of the protocol; perhaps a proxy's."""
 
 
 LONGEST_OBJECT: Final = 2**25
@@ -39,12 +39,10 @@ LONGEST_OBJECT: Final = 2**25
 LONGEST_LIST: Final = 2**30
 """Of a list that is read in one piece: a server may leave out to page it."""
 LONGEST_UNTRUSTED: Final = 2**20
-"""From a server that may be anybody, for a few certificates."""
+"""From a server that is not verified yet, for a few certificates."""
 
 
 class ClientRequest(msgspec.Struct, frozen=True):
-    """A request."""
-
     method: str
     path: str
     """Percent-encoded where it has to be; without the query."""
@@ -83,7 +81,8 @@ class ResponseStreamReader:
         return bytes(found)
 
     async def lines(self) -> AsyncGenerator[list[bytes], None]:
-        """Whole lines of any length, as many at a time as have come; a last one that has no end is dropped."""
+        """Whole lines of any length, as many at a time as have arrived; an unfinished last line is
+        dropped."""
         rest: list[bytes] = []
         async for data in self.chunks:
             *ended, open_end = data.split(b"\n")
@@ -100,7 +99,7 @@ class Transport(Protocol):
     """The way to a server."""
 
     async def request(self, call: ClientRequest) -> ClientResponse:
-        """Raises ``TransportError``, or ``AccessError`` if there is nothing to show to the server."""
+        """Raises ``TransportError``, or ``AccessError`` without credentials."""
 
     def stream(self, call: ClientRequest) -> AbstractAsyncContextManager[ResponseStreamReader]:
         """Open until the context ends. Entering raises what ``request`` raises."""

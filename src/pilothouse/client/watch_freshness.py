@@ -1,19 +1,16 @@
-"""Since when, and until when, everything that happened to a collection has been heard.
+"""The interval in which every change of a collection has been received.
 
     heard = NOTHING.again(100.0).again(110.0)
-    heard                                # since 100, until 110: nothing that happened between the two was missed
+    heard                                # since 100, until 110: nothing in between was missed
 
-A judgement by silence needs it. An object without news for two minutes may have been unchanged for two minutes; or the server was
-away, and no write could be made or reported.
+Needed to judge by silence: an object without news may be unchanged, or the server was down. A server that
+hangs breaks no connection, but a live one sends at least a bookmark each minute, so
 
-A server that hangs breaks no connection: it only sends nothing for a while. A live one sends something at least once a minute, be it
-a bookmark, so
+* after a longer pause the interval starts again, as after a disconnect;
+* a shorter pause that held several heartbeats may have been either. It counts once senders had time for
+  another heartbeat; if another such pause follows, there was nothing to send.
 
-* after a longer pause the stretch starts again, as after a break;
-* a shorter one, in which several heartbeats would have been due, may have been either. It counts once those whose heartbeats it could
-  have held back have had their time to send another. If the next is another such pause, there was nothing to send.
-
-Only a server that hangs again and again, and lives for a moment each minute, is taken for one where nothing happens.
+Only a server that hangs repeatedly and lives for a moment each minute is mistaken for an idle one.
 """
 
 from __future__ import annotations
@@ -24,24 +21,24 @@ from typing import Final
 import msgspec
 
 LONGEST: Final = 75.0
-"""Seconds for which a server that lives may say nothing: Kubernetes' and ours send a bookmark each minute, some a little late."""
+"""Seconds for which a live server may be silent: it sends a bookmark each minute, perhaps a little late."""
 USUAL: Final = 25.0
-"""Seconds in which who lives has been heard of: signs of life are given every ten, and may fail once."""
+"""Seconds within which a live sender has been heard: heartbeats come every ten, and one may fail."""
 
 
 class WatchFreshness(msgspec.Struct, frozen=True):
-    """A stretch of time without a gap, in seconds since 1970."""
+    """An interval without a gap, in seconds since 1970."""
 
     since: float
     until: float
-    """Up to when silence says something about who is silent."""
+    """Until when silence is evidence about a sender."""
     last: float
     """When something was last heard: a change, or a bookmark that says there was none."""
     resumed: float
     """The end of the last pause that may have been the server's."""
 
     def again(self, now: float) -> WatchFreshness:
-        """With what is heard now."""
+        """Extended by something received now."""
         pause = now - self.last
         if not 0 <= pause <= LONGEST:
             return WatchFreshness(now, now, now, now)

@@ -1,7 +1,4 @@
-"""The lines of a watch, decoded: what happened to which object.
-
-for event in decode(lines, Pod, trees): ...
-"""
+"""Decodes the lines of a watch."""
 
 from __future__ import annotations
 
@@ -22,14 +19,14 @@ class BadLine(ValueError):
 
 
 class WatchEvent(msgspec.Struct, frozen=True):
-    """An object is there, in this version; or, if it is ``gone``, was there until this revision."""
+    """An object in this version; or, if ``gone``, its removal at this revision."""
 
     object: Object
     gone: bool = False
 
 
 class Bookmark(msgspec.Struct, frozen=True):
-    """Everything up to this revision has been told. ``complete`` ends the objects that a watch began with."""
+    """Everything up to this revision was sent. ``complete`` ends the initial objects."""
 
     revision: int
     complete: bool = False

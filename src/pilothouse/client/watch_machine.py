@@ -1,30 +1,23 @@
-"""A view of a collection that is never silently dead: the machine that says what to ask next and what the answers mean.
+"""The state machine of a reliable watch; ``watcher`` does its I/O.
 
     watch = WatchMachine(Pod, Random(7), Trees())
-    watch.next()                       # StartWatch(initial=True, …): the objects that there are, then what changes
+    watch.next()                       # StartWatch(initial=True, …): present objects, then changes
     watch.took(lines)                  # [Restarted([...])], later [Applied(pod), Deleted(pod), Marked(90)]
     watch.ended()                      # the stream is over
     watch.next()                       # StartWatch(revision=90, …): where it left off
 
-It does no I/O and knows no clock; ``watcher`` carries out what it asks. Its states:
+States:
 
-* ``StreamingState``: one watch brings the objects that there are, a bookmark that ends them, then changes. It is the way that
-  costs the server least. A server that refuses it, or does not know what is meant (an ordinary bookmark, or silence), is
-  asked the other way from then on.
-* ``ListingState``: the objects come in pages. Pages that can't be continued (410) are thrown away and begun anew.
-* ``WatchingState``: changes after a revision. Whatever ends a watch (its time, silence, a broken connection), the next goes on
-  where it stopped; only if the server has forgotten that place (410), or refuses, is everything read anew.
-* ``WaitingState``: after a failure, before the next request. Pauses double with each failure in a row, and are spread by
-  chance; a failure counts until a watch has brought something.
+* ``StreamingState``: one watch sends the objects, a bookmark, then changes; cheapest for the server. If the
+  server does not support it, lists are used from then on.
+* ``ListingState``: the objects come in pages. On a 410 the list is restarted.
+* ``WatchingState``: changes after a revision. Whatever ends a watch, the next resumes there; after a 410, or
+  a refusal, everything is read again.
+* ``WaitingState``: after a failure. Pauses double, with jitter; a watch that delivers something resets them.
 
-What is handed on:
-
-* ``Restarted``: these are all objects there are, at one moment, in place of whatever was known. It comes first and after
-  each gap, never in pieces.
-* ``Applied``, ``Deleted``: in the order of revisions; what is older than what was handed on before is dropped.
-* ``Marked``: nothing changed up to this revision.
-
-Reads are always current, never "any version will do": what is handed on never goes back in time.
+Events: ``Restarted`` has all objects of one moment; it comes first and after each gap. ``Applied`` and
+``Deleted`` come in order of revision; older ones are dropped. ``Marked``: nothing changed up to this
+revision. Reads are always current, so events never go back in time.
 """
 
 from __future__ import annotations
@@ -42,7 +35,7 @@ from pilothouse.meta.errors import StatusError
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.8, 30.0
 SHORTEST, LONGEST = 300, 600
-"""Seconds that a watch is asked to last; by chance, so that clients don't come back all at once."""
+"""Requested seconds of a watch; random, so that clients don't reconnect all at once."""
 SILENCE = 150.0
 """Seconds without a line after which a watch counts as dead. Servers send a bookmark about every minute."""
 PAGE = 500
@@ -52,7 +45,7 @@ _PASSING = frozenset({429, 500, 502, 503, 504})
 
 @dataclass(frozen=True, slots=True)
 class StreamingState:
-    """WaitingState for the bookmark that ends the initial objects."""
+    """Waiting for the bookmark that ends the initial objects."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +63,7 @@ class WatchingState(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class WaitingState:
-    """For so many seconds, then on with ``then``."""
+    """For so many seconds, then continue with ``then``."""
 
     seconds: float
     then: StreamingState | ListingState | WatchingState
@@ -81,7 +74,7 @@ State = StreamingState | ListingState | WatchingState | WaitingState
 
 @dataclass(frozen=True, slots=True)
 class ReadPage:
-    """Ask for a page of the list; tell ``WatchMachine.page``."""
+    """Request a page of the list; call ``WatchMachine.page``."""
 
     token: str
     limit: int = PAGE
@@ -92,8 +85,8 @@ class ReadPage:
 
 @dataclass(frozen=True, slots=True)
 class StartWatch:
-    """Open a watch; tell ``WatchMachine.took`` for as long as it ``is_open``, then ``WatchMachine.ended``, or ``WatchMachine.silent`` after
-    so many seconds without a line."""
+    """Open a watch; call ``WatchMachine.took`` while it ``is_open``, then ``ended``, or ``silent`` after so
+    many seconds without a line."""
 
     seconds: int
     revision: int = 0
@@ -109,7 +102,7 @@ class StartWatch:
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """Wait; tell ``WatchMachine.rested``."""
+    """Wait; call ``WatchMachine.rested``."""
 
     seconds: float
 
@@ -128,7 +121,7 @@ class Applied(msgspec.Struct, frozen=True):
 
 
 class Deleted(msgspec.Struct, frozen=True):
-    """An object went, or left the view; it is as it last was, with the revision of its end."""
+    """An object was removed, or left the view; as it last was, with the revision of its end."""
 
     object: Object
 
@@ -143,8 +136,6 @@ Change = Restarted | Applied | Deleted | Marked
 
 
 class WatchMachine:
-    """The view of one collection."""
-
     def __init__(self, noun: KindName, rng: Random, trees: Trees, *, streaming: bool = True) -> None:
         """Without ``streaming`` the objects are always listed."""
         self._noun = noun
@@ -157,13 +148,13 @@ class WatchMachine:
         self.is_open = False
         """A stream is being read, and what it says counts."""
         self.beginnings = 0
-        """How often it was begun anew, or gone on with after a failure. A watch whose time is up is gone on with at once."""
+        """How often it was restarted, or resumed after a failure. A watch that reached its time limit is
+        resumed at once."""
         self.problem = ""
         """What went wrong, until something good has come since."""
         self.state: State = self._begin
 
     def next(self) -> ReadPage | StartWatch | Pause:
-        """What to do now."""
         self._heard = False
         self.is_open = isinstance(self.state, StreamingState | WatchingState)
         match self.state:
@@ -182,7 +173,6 @@ class WatchMachine:
                 return Pause(seconds)
 
     def page(self, objects: Iterable[Object], revision: int, token: str) -> list[Change]:
-        """A page has come."""
         for each in objects:
             self._gathering[each.key] = each
         if token:
@@ -191,12 +181,11 @@ class WatchMachine:
         return [self._complete(revision)]
 
     def opened(self) -> None:
-        """The server has begun to answer. On a collection where nothing happens that is all there is to hear for long."""
+        """The response has started. On an idle collection nothing more arrives for long."""
         if isinstance(self.state, WatchingState):
             self.problem = ""
 
     def took(self, lines: Iterable[bytes]) -> list[Change]:
-        """Lines of a watch have come."""
         changes: list[Change] = []
         try:
             for line in decode(lines, self._noun, self._trees):
@@ -211,24 +200,23 @@ class WatchMachine:
         return changes
 
     def ended(self) -> None:
-        """The server has ended the stream."""
         if isinstance(self.state, WatchingState) and self._heard:
             self.is_open = False  # It has lasted as long as it should.
         else:
             self._fail(self._resumed(), "a watch ended before it had said anything")
 
     def silent(self) -> None:
-        """Nothing has come for so long that the stream must be dead."""
+        """Nothing has arrived for so long that the stream must be dead."""
         if isinstance(self.state, StreamingState):
             self._begin = ListingState()
         self._fail(self._resumed(), "a watch has been silent for too long")
 
     def broke(self, why: str) -> None:
-        """No answer, or a stream that was cut off."""
+        """No response, or a stream that was cut off."""
         self._fail(self._resumed(), why)
 
     def refused(self, refusal: StatusError) -> None:
-        """The server said no, to a request or in the middle of a stream."""
+        """The server returned an error, as a response or within a stream."""
         match self.state:
             case StreamingState() if refusal.code in (400, 422):
                 self._list_instead()
@@ -242,11 +230,10 @@ class WatchMachine:
                 self._fail(self._begin, refusal.message, at_least=float(refusal.retry_after))
 
     def restart(self) -> None:
-        """Read everything anew. The watch may be well, and yet late."""
+        """Read everything again, even if the watch is alive."""
         self._go_on(self._begin)
 
     def rested(self) -> None:
-        """The pause is over."""
         if isinstance(self.state, WaitingState):
             self.beginnings += 1
             self.state = self.state.then
@@ -283,7 +270,7 @@ class WatchMachine:
         return Restarted(objects, revision)
 
     def _resumed(self) -> StreamingState | ListingState | WatchingState:
-        """Where to go on after a failure that says nothing about what is known."""
+        """The state after a failure that does not affect what is known."""
         return self.state if isinstance(self.state, WatchingState) else self._begin
 
     def _list_instead(self) -> None:

@@ -1,10 +1,9 @@
-"""Carries out what ``watching`` asks: the requests, the waits, the time limits.
+"""Carries out what ``watch_machine`` requests.
 
     watcher = WatchRunner(api, Pod, Random(), Trees(), namespace="default")
     await watcher.run(deliver)          # deliver([Restarted([...])]), later deliver([Applied(pod), ...])
 
-It goes on until it is cancelled, whatever happens to the server; ``problem`` says what is wrong meanwhile. Who can't rely on
-what a watch has brought so far lists again with ``restart``.
+It runs until cancelled; ``problem`` is the current failure. ``restart`` makes it list again.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from pilothouse.meta.errors import StatusError
 OPENING = 30.0
 """Seconds that a server may take to begin with its answer."""
 LEEWAY = 10.0
-"""Seconds by which a server may overrun the duration that it was asked for."""
+"""Seconds by which a server may exceed the requested duration."""
 
 Deliver = Callable[[list[Change]], Awaitable[None]]
 
@@ -36,8 +35,6 @@ log = logging.getLogger(__name__)
 
 
 class WatchRunner:
-    """Follows one collection."""
-
     def __init__(
         self,
         api: Api,
@@ -51,8 +48,8 @@ class WatchRunner:
         streaming: bool = True,
         partial: bool = False,
     ) -> None:
-        """What is watched is one namespace, or all; labels and fields are selectors; ``partial`` is the metadata alone.
-        See ``WatchMachine`` for the others."""
+        """One namespace or all; labels and fields are selectors; ``partial`` has metadata only. See
+        ``WatchMachine``."""
         self._api = api
         self._noun = noun
         self._watch = WatchMachine(noun, rng, trees, streaming=streaming)
@@ -67,22 +64,22 @@ class WatchRunner:
 
     @property
     def problem(self) -> str:
-        """Why nothing is heard; empty while all is well."""
+        """Why nothing is received, or empty."""
         return self._watch.problem
 
     @property
     def beginnings(self) -> int:
-        """How often the collection has been followed from the beginning, or again after a failure."""
+        """How often the watch was restarted, or resumed after a failure."""
         return self._watch.beginnings
 
     def restart(self) -> None:
-        """List again, at once unless the server is being given a pause."""
+        """List again, at once unless in a pause."""
         self._relist = True
         if self._patience is not None and not self._patience.expired():
             self._patience.reschedule(asyncio.get_running_loop().time())
 
     async def run(self, deliver: Deliver) -> None:
-        """Hand on what happens, as many changes at a time as have come. Endless."""
+        """Deliver changes, as many at a time as have arrived. Endless."""
         while True:
             try:
                 await self._step(deliver)
@@ -143,7 +140,7 @@ class WatchRunner:
                     await self._hand_on(batch, deliver)
 
     async def _hand_on(self, lines: Sequence[bytes], deliver: Deliver) -> None:
-        """There may be thousands at once, and others have to have their turn."""
+        """There may be thousands at once, so other tasks run in between."""
         for start in range(0, len(lines), STRETCH):
             if start:
                 await asyncio.sleep(0)

@@ -22,7 +22,8 @@ def cassandra_clusters(cluster: Object, world: Snapshot) -> Iterator[Intent]:
         "type": "Progressing",
         "status": "False",
         "reason": UNATTENDED,
-        "message": "No controller acts on Cassandra clusters yet: nothing is created, changed or deleted for this one.",
+        "message": "No controller acts on Cassandra clusters yet: nothing is created, changed or deleted for "
+        "this one.",
         "observedGeneration": cluster.generation,
     }
     conditions = with_condition(cluster.status.get("conditions"), condition, now=format_time(world.now))

@@ -1,12 +1,7 @@
 """Deletes certificate signing requests that are no longer needed, as kube-controller-manager does.
 
-* One whose certificate was issued, an hour after its approval: its client has fetched the certificate by
-  then.
-* One that was denied, or could not be signed, an hour after that.
-* One that is still pending, a day after its creation.
-* One whose certificate has expired.
-
-One that is approved and waits for its signer stays.
+An hour after its certificate was issued, it was denied, or could not be signed; a day after its creation if
+it is still pending; and when its certificate has expired. An approved one that waits for its signer stays.
 """
 
 from __future__ import annotations
@@ -62,11 +57,11 @@ def _ends(request: Object) -> Iterator[tuple[float, str]]:
                 continue
         yield _written_at(condition, request) + SETTLED_SECONDS, reason
     if issued and (until := _valid_until(issued)) is not None:
-        yield until, "its certificate has run out"
+        yield until, "its certificate has expired"
 
 
 def _written_at(condition: dict[str, str], request: Object) -> float:
-    """When a condition was last written; a request without a date is as old as itself."""
+    """When a condition was last written; without a date, when the request was created."""
     given = condition.get("lastUpdateTime") or condition.get("lastTransitionTime")
     try:
         return parse_time(given) if given else request.created

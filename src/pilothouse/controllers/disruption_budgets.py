@@ -1,7 +1,5 @@
 """PodDisruptionBudgets: how many of the selected pods may be evicted right now.
 
-    intents = disruption_budgets(budget, world)         # one SetStatus, or none
-
 The API server spends from ``status.disruptionsAllowed`` when it evicts a pod, and notes the pod in
 ``status.disruptedPods``; such a pod counts as down at once, although its deletion may be observed later. If
 it is not deleted after two minutes the eviction has failed and the pod counts again.
@@ -81,10 +79,8 @@ def disruption_budgets(budget: Object, world: Snapshot) -> Iterator[Intent]:
     yield from _stayed(budget, pods, disrupted)
     if disrupted:
         first = min(_moment(time) for time in disrupted.values())
-        yield RequeueAfter(
-            max(0.0, first + DELETION_TIMEOUT - world.now),
-            because="an evicted pod should be deleted by then",
-        )
+        left = max(0.0, first + DELETION_TIMEOUT - world.now)
+        yield RequeueAfter(left, because="an evicted pod should be deleted by then")
     yield from remarks
 
 
@@ -163,7 +159,10 @@ def _stayed(budget: Object, pods: Sequence[Object], disrupted: Mapping[str, str]
     listed = budget.status.get("disruptedPods") or {}
     for pod in pods:
         if pod.name in listed and pod.name not in disrupted and not pod.deleting:
-            because = f"pod {pod.name} was evicted within budget {budget.name} but has not been deleted; it counts again"
+            because = (
+                f"pod {pod.name} was evicted within budget {budget.name} but has not been deleted; "
+                "it counts again"
+            )
             yield RecordEvent(pod, because=because, event="NotDeleted", warning=True)
 
 
@@ -178,6 +177,8 @@ def _moment(text: Any) -> float:
 def _status(budget: Object, demand: Demand, healthy: int, disrupted: Mapping[str, str], now: float) -> Tree:
     # Without pods nothing is allowed, so that the first ones are safe until the next decision.
     allowed = max(0, healthy - demand.healthy) if demand.expected > 0 else 0
+    reason = "SufficientPods" if allowed else "InsufficientPods"
+    is_allowed = "True" if allowed else "False"
     status: Tree = {
         **budget.status,
         "observedGeneration": budget.generation,
@@ -186,14 +187,7 @@ def _status(budget: Object, demand: Demand, healthy: int, disrupted: Mapping[str
         "currentHealthy": healthy,
         "disruptionsAllowed": allowed,
         "disruptedPods": dict(disrupted),
-        "conditions": _condition(
-            budget,
-            "True" if allowed else "False",
-            "SufficientPods" if allowed else "InsufficientPods",
-            "",
-            budget.generation,
-            now,
-        ),
+        "conditions": _condition(budget, is_allowed, reason, "", budget.generation, now),
     }
     if not disrupted:
         del status["disruptedPods"]
@@ -230,24 +224,14 @@ def _condition(
 def _remarks(budget: Object, pods: Sequence[Object], demand: Demand) -> Iterator[Wait]:
     """What is questionable about the budget; reported once per status."""
     if budget.spec.get("minAvailable") is None and budget.spec.get("maxUnavailable") is None:
-        yield Wait(
-            "NothingAsked",
-            because="the budget has neither spec.minAvailable nor spec.maxUnavailable, so none of its pods "
-            "can be evicted",
-            remedy="set one of the two",
-        )
+        neither = "the budget has neither spec.minAvailable nor spec.maxUnavailable"
+        because = f"{neither}, so none of its pods can be evicted"
+        yield Wait("NothingAsked", because=because, remedy="set one of the two")
     elif not pods:
-        yield Wait(
-            "NoPods",
-            because="no pod matches spec.selector",
-            remedy="correct the selector, or create the pods",
-        )
-    elif demand.unmanaged:
-        yield Wait(
-            "UnmanagedPods",
-            because="no controller for "
-            + ", ".join(demand.unmanaged[:3])
-            + (f" and {len(demand.unmanaged) - 3} more" if len(demand.unmanaged) > 3 else "")
-            + ", so these pods are not part of the expected number",
-            remedy="set spec.minAvailable to a number",
-        )
+        remedy = "correct the selector, or create the pods"
+        yield Wait("NoPods", because="no pod matches spec.selector", remedy=remedy)
+    elif unmanaged := demand.unmanaged:
+        more = f" and {len(unmanaged) - 3} more" if len(unmanaged) > 3 else ""
+        names = f"{', '.join(unmanaged[:3])}{more}"
+        because = f"no controller for {names}, so these pods are not part of the expected number"
+        yield Wait("UnmanagedPods", because=because, remedy="set spec.minAvailable to a number")

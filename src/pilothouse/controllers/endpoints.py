@@ -1,12 +1,9 @@
 """The endpoints of a service: the addresses of its pods, in an Endpoints object and in EndpointSlices.
 
-A service with a selector is backed by the pods that it selects and that have an address. In slices each pod
-says whether it is *ready*, whether it is *serving* (ready, even if terminating) and whether it is
-*terminating*; the older Endpoints object has ready addresses and others. ``publishNotReadyAddresses`` counts
-every pod as ready: the names of a database's members have to resolve before they are.
-
-Addresses are sorted, slices are numbered, and unchanged objects are not written again: a thousand changes of
-pods that change no address cost nothing.
+In slices each selected pod with an address says whether it is *ready*, *serving* (ready, even if terminating)
+and *terminating*; the older Endpoints object has ready addresses and others. ``publishNotReadyAddresses``
+counts every pod as ready: the names of a database's members have to resolve before they are. Addresses are
+sorted and slices numbered, so that a change of pods that changes no address writes nothing.
 """
 
 from __future__ import annotations
@@ -33,7 +30,6 @@ _MOST_IN_ALL: Final = 1000
 
 
 def services_of_pod(pod: Object, world: Snapshot) -> Names:
-    """The services that select a pod."""
     for service in world.all(Service, pod.namespace):
         selector = service.spec.get("selector")
         if selector and all(pod.labels.get(key) == value for key, value in selector.items()):
@@ -41,14 +37,11 @@ def services_of_pod(pod: Object, world: Snapshot) -> Names:
 
 
 def service_of_slice(slice: Object, world: Snapshot) -> Names:
-    """The service of a slice."""
     if name := slice.labels.get(_OF_SERVICE):
         yield slice.namespace, name
 
 
 class ServicePod(NamedTuple):
-    """A pod behind a service."""
-
     pod: Object
     address: str
     ready: bool
@@ -84,7 +77,7 @@ def _members(service: Object, pods: Sequence[Object]) -> Iterator[ServicePod]:
 
 
 def _ipv4(pod: Object) -> str:
-    """The pod's address of the service's family, as slices require; empty if it has none."""
+    """Empty if it has none: slices are of one family."""
     listed = (str(one.get("ip", "")) for one in pod.at("status", "podIPs", default=()))
     for text in (str(pod.at("status", "podIP", default="")), *listed):
         try:
@@ -137,11 +130,8 @@ def _object(service: Object, members: Sequence[ServicePod], world: Snapshot) -> 
         others = [
             _address(member, service.name) for member in group if not member.ready and not member.terminating
         ]
-        subset: Tree = {}
-        if addresses:
-            subset["addresses"] = addresses
-        if others:
-            subset["notReadyAddresses"] = others
+        listed = {"addresses": addresses, "notReadyAddresses": others}
+        subset: Tree = {name: found for name, found in listed.items() if found}
         if subset:
             named = [{key: value for key, value in port.items() if value != ""} for port in ports]
             subsets.append({**subset, "ports": named} if named else subset)
@@ -169,9 +159,9 @@ def _ensure(found: Object | None, tree: Tree, fields: Sequence[str], because: st
     same = all((found.get(field) or []) == tree[field] for field in fields)
     if same and dict(found.labels) == labels:
         return
-    meta = {**found.meta, "labels": labels}
+    changed = {field: tree[field] for field in fields}
     yield Update(
-        found, {**found.tree, "metadata": meta, **{field: tree[field] for field in fields}}, because=because
+        found, {**found.tree, "metadata": {**found.meta, "labels": labels}, **changed}, because=because
     )
 
 
@@ -217,36 +207,21 @@ def _target(port: Mapping[str, Any], pod: Object) -> int | None:
 
 
 def _endpoint(member: ServicePod, service: str) -> Tree:
-    pod = member.pod
-    endpoint: Tree = {
-        "addresses": [member.address],
-        "conditions": {
-            "ready": member.ready,
-            "serving": member.serving,
-            "terminating": member.terminating,
-        },
-        "targetRef": {"kind": "Pod", "name": pod.name, "namespace": pod.namespace, "uid": pod.uid},
-    }
-    if node := pod.spec.get("nodeName"):
-        endpoint["nodeName"] = node
-    if hostname := _hostname(pod, service):
-        endpoint["hostname"] = hostname
-    return endpoint
+    conditions = {"ready": member.ready, "serving": member.serving, "terminating": member.terminating}
+    return {"addresses": [member.address], "conditions": conditions, **_target_of(member.pod, service)}
 
 
 def _address(member: ServicePod, service: str) -> Tree:
-    pod = member.pod
-    address: Tree = {
-        "ip": member.address,
-        "targetRef": {"kind": "Pod", "name": pod.name, "namespace": pod.namespace, "uid": pod.uid},
+    return {"ip": member.address, **_target_of(member.pod, service)}
+
+
+def _target_of(pod: Object, service: str) -> Tree:
+    """The pod behind an address, its node, and its DNS name if this is its governing service."""
+    target: Tree = {
+        "targetRef": {"kind": "Pod", "name": pod.name, "namespace": pod.namespace, "uid": pod.uid}
     }
     if node := pod.spec.get("nodeName"):
-        address["nodeName"] = node
-    if hostname := _hostname(pod, service):
-        address["hostname"] = hostname
-    return address
-
-
-def _hostname(pod: Object, service: str) -> str:
-    """The DNS name of a pod within its service, if that is its governing service."""
-    return str(pod.spec.get("hostname", "")) if pod.spec.get("subdomain") == service else ""
+        target["nodeName"] = node
+    if pod.spec.get("subdomain") == service and (hostname := pod.spec.get("hostname")):
+        target["hostname"] = str(hostname)
+    return target

@@ -1,15 +1,10 @@
 """The garbage collector: deletes objects whose owners are gone.
 
-    metadata:
-      ownerReferences: [{apiVersion: apps/v1, kind: StatefulSet, name: web, uid: 6d1f…, controller: true}]
-
 An object lives as long as one of its owners does. Owners are identified by uid: a later object of the same
-name is not the owner. The deletion of the owner chose the propagation policy:
-
-* *background*: the owner is deleted at once, and its dependents follow;
-* *foreground*: the owner waits, with the finalizer ``foregroundDeletion``, until the dependents that block it
-  are gone;
-* *orphan*: the owner waits, with the finalizer ``orphan``, until no object names it as an owner.
+name is not the owner. The deletion of the owner chose the propagation policy: *background*, the owner is
+deleted at once, and its dependents follow; *foreground*, the owner waits, with the finalizer
+``foregroundDeletion``, until the dependents that block it are gone; *orphan*, the owner waits, with the
+finalizer ``orphan``, until no object names it as an owner.
 
 A missing owner in a cache proves nothing, since each kind is watched on its own: before anything is deleted,
 the server is asked whether the owner exists after all.
@@ -94,11 +89,8 @@ def garbage(one: Object, world: Snapshot) -> Iterator[Intent]:
             because=f"{_names(owners.waiting)} waits for its dependents, and this one has dependents itself",
         )
     elif owners.waiting or owners.absent:
-        because = (
-            f"{_names(owners.waiting)} is being deleted and waits for it"
-            if owners.waiting
-            else f"{_names(owners.absent)} is gone"
-        )
+        waits = f"{_names(owners.waiting)} is being deleted and waits for it"
+        because = waits if owners.waiting else f"{_names(owners.absent)} is gone"
         yield Delete(one, propagation=_own_way(one), unless=owners.missing(one), because=because)
 
 

@@ -71,7 +71,7 @@ def a_claim_that_nobody_owns_stays(
         return None
     if _namespace_goes(facts, before):
         return None
-    return f"claim {before.name} is deleted, and belonged to nobody"
+    return f"claim {before.name} is deleted, and had no owner"
 
 
 @invariant(ConfigMap, Secret)
@@ -203,7 +203,6 @@ PROMISES: Final[Mapping[str, tuple[Invariant, ...]]] = {
 
 
 def every() -> tuple[Invariant, ...]:
-    """All of them."""
     return tuple(each for promises in PROMISES.values() for each in promises)
 
 

@@ -1,13 +1,12 @@
-"""A namespace that is to go takes everything in it along.
+"""Deletes everything in a namespace that is being deleted.
 
-The deletion of a namespace puts it into the phase ``Terminating``, in which nothing new is let in. What is
-there is deleted, kind by kind; when the server has nothing left of any kind, the finalizer ``kubernetes`` is
-taken off, and with it the namespace. Until then its conditions say what remains, and which finalizers hold
-it.
+In the phase ``Terminating`` nothing new is let in. The content is deleted kind by kind; when the server has
+nothing left of any kind, the finalizer ``kubernetes`` is removed, and with it the namespace. Until then its
+conditions say what remains, and which finalizers hold it.
 
-The API server does not begin with that while something in the namespace is protected against deletion, but it
-may have come to be protected since. So kinds that can be protected are asked first: while one of them
-refuses, nothing else is deleted, and ``NamespaceDeletionContentFailure`` says who refuses and why.
+Objects may have become protected against deletion since the API server accepted the namespace's deletion. So
+kinds that can be protected come first: while one of them refuses, nothing else is deleted, and
+``NamespaceDeletionContentFailure`` says which object refuses and why.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ _LATER: Final = 15.0
 
 
 def its_namespace(changed: Object, world: Snapshot) -> Names:
-    """The namespace that an object is in, if that is to go."""
+    """The namespace of an object, if it is being deleted."""
     if changed.namespace:
         found = world.find(Namespace, "", changed.namespace)
         if found is not None and found.deleting:
@@ -47,10 +46,10 @@ def its_namespace(changed: Object, world: Snapshot) -> Names:
 
 @controller(Namespace, also={EVERY: its_namespace}, standalone=True)
 def namespaces(namespace: Object, world: Snapshot) -> Iterator[Intent]:
-    """A namespace that is to go is emptied first."""
+    """Empty a namespace that is being deleted."""
     if not namespace.deleting or FINALIZER not in namespace.spec.get("finalizers", ()):
         return
-    # What fails ends the round, so that nothing goes where something that is protected has been overlooked.
+    # A failure ends the round, so that nothing is deleted if a protected object was overlooked.
     nouns = sorted((noun for noun in world.nouns if noun.namespaced), key=lambda noun: not _protectable(noun))
     remaining = [one for noun in nouns for one in world.all(noun, namespace.name)]
     refusals = [
@@ -69,7 +68,7 @@ def namespaces(namespace: Object, world: Snapshot) -> Iterator[Intent]:
     begun = namespace.condition(REMAINING) is not None and not namespace.is_true(REFUSED)
     present = {(one.api_version, one.kind) for one in remaining if not one.deleting}
     for noun in nouns:
-        # Nothing new is let in, so that what is not seen of a kind yet is met by the first round.
+        # Nothing new is let in, so the first round covers objects that are not in the caches yet.
         if not begun or (noun.api_version, noun.kind) in present:
             yield DeleteAll(noun, namespace.name, because=f"the namespace {namespace.name} is being deleted")
     yield SetStatus(
@@ -82,7 +81,7 @@ def namespaces(namespace: Object, world: Snapshot) -> Iterator[Intent]:
         yield Wait(
             "ContentRemains",
             because=_told(remaining),
-            remedy=f"have whoever set them remove the finalizers {', '.join(held)}" if held else "",
+            remedy=f"have their controllers remove the finalizers {', '.join(held)}" if held else "",
             seconds=_LATER,
         )
         return
@@ -102,7 +101,7 @@ def _protectable(noun: KindName) -> bool:
 
 
 def _refusal(noun: KindName, one: Object) -> str:
-    """What our API server would answer to who asks for its deletion, if it would refuse."""
+    """What our API server would answer to its deletion, if it would refuse."""
     why = "" if one.deleting else protected(one.tree)
     return why and f'{noun.resource} "{one.name}" is forbidden: {why}'
 
@@ -110,42 +109,28 @@ def _refusal(noun: KindName, one: Object) -> str:
 def _conditions(namespace: Object, remaining: list[Object], now: float, refused: str) -> list[Tree]:
     kinds = Counter(one.kind for one in remaining)
     held = Counter(finalizer for one in remaining for finalizer in one.finalizers)
+    failed = f"Nothing is deleted, since deletion is refused: {refused}"
     conditions: list[Tree] = list(namespace.status.get("conditions") or ())
-    moment = format_time(now)
-    for kind, status, reason, message in (
+    for kind, is_true, reason, message in (
         (
             "NamespaceDeletionDiscoveryFailure",
-            "False",
+            False,
             "ResourcesDiscovered",
             "All resources successfully discovered",
         ),
-        (REFUSED, "True", "ContentDeletionFailed", f"Nothing is deleted while something refuses: {refused}")
+        (REFUSED, True, "ContentDeletionFailed", failed)
         if refused
-        else (REFUSED, "False", "ContentDeleted", "All content is asked to go, or gone"),
+        else (REFUSED, False, "ContentDeleted", "All content is deleted or being deleted"),
+        (REMAINING, True, "SomeResourcesRemain", f"Remaining: {_counted(kinds)}")
+        if kinds
+        else (REMAINING, False, "ContentRemoved", "All content is gone"),
+        (HELD, True, "SomeFinalizersRemain", f"Held by finalizers: {_counted(held)}")
+        if held
+        else (HELD, False, "ContentHasNoFinalizers", "No finalizer holds any content"),
     ):
-        conditions = with_condition(
-            conditions, {"type": kind, "status": status, "reason": reason, "message": message}, now=moment
-        )
-    conditions = with_condition(
-        conditions,
-        {
-            "type": REMAINING,
-            "status": "True" if kinds else "False",
-            "reason": "SomeResourcesRemain" if kinds else "ContentRemoved",
-            "message": "Remaining: " + _counted(kinds) if kinds else "All content is gone",
-        },
-        now=moment,
-    )
-    return with_condition(
-        conditions,
-        {
-            "type": HELD,
-            "status": "True" if held else "False",
-            "reason": "SomeFinalizersRemain" if held else "ContentHasNoFinalizers",
-            "message": "Held by finalizers: " + _counted(held) if held else "No finalizer holds any content",
-        },
-        now=moment,
-    )
+        condition = {"type": kind, "status": str(is_true), "reason": reason, "message": message}
+        conditions = with_condition(conditions, condition, now=format_time(now))
+    return conditions
 
 
 def _told(remaining: list[Object]) -> str:

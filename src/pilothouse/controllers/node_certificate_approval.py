@@ -1,19 +1,15 @@
 """Approves the certificate signing requests of nodes that join or renew.
 
-A request for a client certificate is approved if it has exactly the subject and usages of that signer, no
-other names, and comes from
+A client certificate with exactly the subject and usages of that signer, and no other names, is approved for
 
 * a client with a bootstrap token (a group ``system:bootstrappers`` or ``system:bootstrappers:…``), for a node
   that does not exist yet: it joins. If the token names a node, only for that one; if not, for none that got a
   certificate within the last hour, and may be about to register; or
 * the node that the certificate is for: it renews.
 
-A request for the certificate of a node's own server is approved if it comes from that node and is for the one
-name that only that node's server has. Other names and addresses may belong to others: the same authority
-signs for the API server.
-
-Everything else is for people: ``kubectl certificate approve``. Nothing is denied here. The API server signs
-what is approved.
+A serving certificate is approved for the node itself and the one name that only its server has: the same
+authority signs for the API server, so any other name may belong to it. Everything else is left to people
+(``kubectl certificate approve``); nothing is denied.
 """
 
 from __future__ import annotations

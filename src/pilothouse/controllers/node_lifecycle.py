@@ -1,24 +1,17 @@
 """The node lifecycle controller: taints nodes that stop reporting, and evicts their pods.
 
-A node renews its lease in ``kube-node-lease`` every few seconds. What counts is when an update of the lease
-*arrives* here, never the time that is written in it: the clock of a node does not matter. Nor does time count
-in which nothing could have arrived: a manager that has just started, or whose API server was away, waits for
-the whole grace period again. So a node that has not reported since the control plane was started gets no
-further pods, and has the grace period to come back. ``client.watch_freshness`` says how a server that hangs
-is noticed.
+A node renews its lease in ``kube-node-lease`` every few seconds. What counts is when an update *arrives*
+here, not the time in it, so the clocks of nodes do not matter. Time in which nothing could arrive (a manager
+that has just started, an API server that was away: ``client.watch_freshness``) does not count.
 
-* No report for the grace period: the conditions become ``Unknown``, and the taint ``unreachable`` keeps
-  further pods away.
-* The node reports that it is not ready: the taint ``not-ready``.
+* No report for the grace period: the conditions become ``Unknown``, and the taint ``unreachable`` is set; the
+  node reports that it is not ready: the taint ``not-ready``.
 * While a node has either, its pods are not ready, so that services skip them, and each is deleted when its
-  toleration of the taint ends: by default after 300 seconds.
-* Reporting again and ready: the taints are removed.
+  toleration of the taint ends: by default after 300 seconds. Reporting again and ready, the taints go.
 * If no node at all reports, the fault is more likely on our side: no pod is deleted, and no toleration starts
   to run.
-
-Problems that a node reports keep further pods away too, each with its taint: pressure on memory, disk or
-PIDs, no network, cordoned. A taint ``NoExecute`` of anyone else also evicts the pods that don't tolerate it,
-or whose toleration ends.
+* Pressure on memory, disk or PIDs, no network and cordoning are taints too, which keep further pods away. A
+  taint ``NoExecute`` of anyone else also evicts the pods that don't tolerate it.
 """
 
 from __future__ import annotations
@@ -29,7 +22,7 @@ from typing import Any, Final
 from pilothouse.api.kind_names import Lease, Node, Pod
 from pilothouse.api.objects import Object, Tree
 from pilothouse.api.pod_health import NODE_NOT_READY
-from pilothouse.api.tolerations import fits
+from pilothouse.api.tolerations import CONDITION_TAINTS, NOT_READY, UNREACHABLE, fits
 from pilothouse.base.rfc3339 import format_time, parse_time
 from pilothouse.meta.conditions import condition_is, find_condition, with_condition
 from pilothouse.runtime.controller import Names, controller
@@ -40,16 +33,9 @@ LEASES: Final = "kube-node-lease"
 GRACE: Final = 50.0
 _LOOK: Final = 1.0
 TOLERATED: Final = 300.0
-UNREACHABLE: Final = "node.kubernetes.io/unreachable"
-NOT_READY: Final = "node.kubernetes.io/not-ready"
 _OURS: Final = frozenset({UNREACHABLE, NOT_READY})
 _SILENT: Final = "NodeStatusUnknown"
-_SAID: Final = {
-    "MemoryPressure": "node.kubernetes.io/memory-pressure",
-    "DiskPressure": "node.kubernetes.io/disk-pressure",
-    "PIDPressure": "node.kubernetes.io/pid-pressure",
-    "NetworkUnavailable": "node.kubernetes.io/network-unavailable",
-}
+_SAID: Final = {kind: key for key, kind in CONDITION_TAINTS.items() if kind != "Ready"}
 """Taints by the conditions that a node reports."""
 _CORDONED: Final = "node.kubernetes.io/unschedulable"
 _KEPT: Final = frozenset({UNREACHABLE, NOT_READY, _CORDONED, *_SAID.values()})
@@ -57,18 +43,16 @@ _KEPT: Final = frozenset({UNREACHABLE, NOT_READY, _CORDONED, *_SAID.values()})
 
 
 def its_node(pod: Object, world: Snapshot) -> Names:
-    """The node that a pod is bound to."""
     if name := pod.spec.get("nodeName"):
         yield "", name
 
 
-def of_that_name(lease: Object, world: Snapshot) -> Names:
-    """The node of a lease."""
+def node_of_lease(lease: Object, world: Snapshot) -> Names:
     if lease.namespace == LEASES:
         yield "", lease.name
 
 
-@controller(Node, also={Lease: of_that_name, Pod: its_node}, standalone=True)
+@controller(Node, also={Lease: node_of_lease, Pod: its_node}, standalone=True)
 def node_lifecycle(node: Object, world: Snapshot) -> Iterator[Intent]:
     """Taint a node that does not report, and evict its pods."""
     silent = _silence(node, world)
@@ -82,8 +66,7 @@ def node_lifecycle(node: Object, world: Snapshot) -> Iterator[Intent]:
         yield RequeueAfter(max(_LOOK, GRACE - silent), because="waiting for the next heartbeat")
     trouble = _trouble(status)
     deaf = trouble == UNREACHABLE and not _anyone_heard(world)
-    # Others may have written Unknown too: the silence is observed here, or was when the tolerations started
-    # to run.
+    # Others may have written Unknown too: the silence is observed here, or was when tolerations began to run.
     unproven = trouble == UNREACHABLE and silent < GRACE and not _evicts(node)
     taints = _tainted(node, _wanted(node, status, trouble, evicting=not (deaf or unproven)), world.now)
     if taints != list(node.spec.get("taints") or ()):
@@ -93,8 +76,7 @@ def node_lifecycle(node: Object, world: Snapshot) -> Iterator[Intent]:
     if deaf:
         yield Wait(
             "NobodyHeard",
-            because="no node at all reports, so its pods stay: the fault is more likely on the side of the "
-            "control plane",
+            because="no node reports, so its pods are not evicted: the fault is more likely in the control plane",
             remedy="check that the nodes run and reach the API server",
             seconds=GRACE,
         )
@@ -106,8 +88,7 @@ def node_lifecycle(node: Object, world: Snapshot) -> Iterator[Intent]:
 
 
 def _silence(node: Object, world: Snapshot) -> float:
-    """For how many seconds a node has not reported."""
-    # A node without a lease counts from its last status.
+    """Seconds; a node without a lease counts from its last status."""
     return world.silence(Lease, LEASES, node.name, node.arrived)
 
 
@@ -139,18 +120,14 @@ def _silenced(node: Object, now: float) -> Tree:
     """The status of a node that does not report."""
     conditions = list(node.status.get("conditions") or ())
     known = {condition.get("type"): condition for condition in conditions}
+    silent = {
+        "status": "Unknown",
+        "reason": _SILENT,
+        "message": "The node stopped reporting its status.",
+    }
     for kind in ("Ready", "MemoryPressure", "DiskPressure", "PIDPressure"):
         if known.get(kind, {}).get("status") != "Unknown":
-            conditions = with_condition(
-                conditions,
-                {
-                    "type": kind,
-                    "status": "Unknown",
-                    "reason": _SILENT,
-                    "message": "The node stopped reporting its status.",
-                },
-                now=format_time(now),
-            )
+            conditions = with_condition(conditions, {"type": kind, **silent}, now=format_time(now))
     return {**node.status, "conditions": conditions}
 
 

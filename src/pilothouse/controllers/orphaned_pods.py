@@ -25,7 +25,6 @@ REASON: Final = "DeletionByPodGC"
 
 
 def on_node(node: Object, world: Snapshot) -> Names:
-    """The pods of a node."""
     return [pod.key for pod in world.where(Pod, "spec.nodeName", node.name)]
 
 

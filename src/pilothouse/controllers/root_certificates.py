@@ -1,8 +1,5 @@
-"""Every namespace has a config map ``kube-root-ca.crt``: the authorities that pods verify the API server
-with.
-
-controllers = [root_certificates(authority_pem), ...]
-"""
+"""Keeps a config map ``kube-root-ca.crt`` in every namespace: the authorities that pods verify the API server
+with."""
 
 from __future__ import annotations
 
@@ -19,13 +16,12 @@ FILE = "ca.crt"
 
 
 def its_namespace(config_map: Object, world: Snapshot) -> Names:
-    """The namespace of the config map."""
     if config_map.name == NAME:
         yield "", config_map.namespace
 
 
 def root_certificates(authority: str) -> Controller:
-    """The controller that distributes these certificates (PEM)."""
+    """``authority``: PEM."""
 
     @controller(Namespace, also={ConfigMap: its_namespace}, name="root-certificates", standalone=True)
     def decide(namespace: Object, world: Snapshot) -> Iterator[Intent]:
@@ -35,21 +31,18 @@ def root_certificates(authority: str) -> Controller:
         found = world.find(ConfigMap, namespace.name, NAME)
         data = {FILE: authority}
         if found is None:
-            yield Create(
-                {
-                    "apiVersion": ConfigMap.api_version,
-                    "kind": ConfigMap.kind,
-                    "metadata": {
-                        "name": NAME,
-                        "namespace": namespace.name,
-                        "annotations": {
-                            "kubernetes.io/description": "Certificates by which pods know the API server."
-                        },
-                    },
-                    "data": data,
+            description = "Certificates by which pods know the API server."
+            config_map = {
+                "apiVersion": ConfigMap.api_version,
+                "kind": ConfigMap.kind,
+                "metadata": {
+                    "name": NAME,
+                    "namespace": namespace.name,
+                    "annotations": {"kubernetes.io/description": description},
                 },
-                because=f"the namespace {namespace.name} has no {NAME}",
-            )
+                "data": data,
+            }
+            yield Create(config_map, because=f"the namespace {namespace.name} has no {NAME}")
         elif found.get("data") != data or found.get("binaryData"):
             stray = {name: None for name in found.get("data") or {} if name != FILE}
             yield PatchObject(

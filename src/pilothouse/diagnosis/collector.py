@@ -17,15 +17,18 @@ from pilothouse.api.kind_names import (
     Decision,
     KindName,
     Lease,
+    Namespace,
     Node,
+    PersistentVolume,
     PersistentVolumeClaim,
     Pilot,
     Pod,
     StatefulSet,
     noun_of,
 )
+from pilothouse.api.local_volumes import ADOPTS_VOLUMES_OF, original_of
 from pilothouse.api.objects import Object, Tree
-from pilothouse.api.pod_health import failed_container, ready, trouble
+from pilothouse.api.pod_health import Trouble, failed_container, ready, trouble
 from pilothouse.base.error_lines import error_lines
 from pilothouse.base.rfc3339 import format_time, parse_time
 from pilothouse.client.api import Api
@@ -34,6 +37,7 @@ from pilothouse.diagnosis.findings import Findings, LeaseHolder, ObjectFindings,
 from pilothouse.meta.errors import StatusError
 from pilothouse.runtime.controller import EVERY, Controller
 
+KUBE_SYSTEM = "kube-system"
 _MAX_EVENTS = 5
 _DEPENDENT_KINDS = (Pod, StatefulSet, PersistentVolumeClaim, Pilot)
 """Kinds that are searched for dependents."""
@@ -96,7 +100,9 @@ async def _read(
 ) -> ObjectFindings:
     problem = None
     if one.noun == Pod and (one.deleting or not ready(one)):
-        problem = trouble(one, await _node_of(api, one) if one.deleting else None)
+        problem = trouble(one, await _node_of(api, one))
+    elif one.noun in (PersistentVolume, PersistentVolumeClaim):
+        problem = await _volume_trouble(api, one)
     return ObjectFindings(
         one.api_version,
         one.kind,
@@ -110,7 +116,9 @@ async def _read(
         events=await _events(api, one),
         problem=problem.sentence if problem is not None else "",
         remedy=problem.remedy if problem is not None else "",
-        log_errors=await _log_errors(api, one) if problem is not None and with_log else "",
+        log_errors=await _log_errors(api, one)
+        if one.noun == Pod and problem is not None and with_log
+        else "",
     )
 
 
@@ -129,6 +137,27 @@ async def _log_errors(api: Api, pod: Object) -> str:
         # The pod may be gone, its node unreachable, or the caller not allowed to read logs.
         return ""
     return error_lines(answer.body.decode(errors="replace").splitlines())
+
+
+async def _volume_trouble(api: Api, one: Object) -> Trouble | None:
+    """Why the volume, or that of the claim, is not this control plane's; None if it is."""
+    name = one.spec.get("volumeName") if one.noun == PersistentVolumeClaim else one.name
+    try:
+        volume = await api.find(PersistentVolume, name) if name else None
+        kube_system = await api.find(Namespace, KUBE_SYSTEM) if volume is not None else None
+    except StatusError as refusal:
+        if refusal.code == 403:  # The caller may be limited to a namespace.
+            return None
+        raise
+    if volume is None or kube_system is None or not (original := original_of(volume, kube_system)):
+        return None
+    return Trouble(
+        "VolumeOfOriginal",
+        f"volume {volume.name} belongs to the control plane that this one was restored from (its {KUBE_SYSTEM} has "
+        f"the uid {original}): it is neither mounted, expanded nor deleted here",
+        f"if that control plane is gone for good: kubectl annotate namespace {KUBE_SYSTEM} "
+        f"{ADOPTS_VOLUMES_OF}={original}",
+    )
 
 
 def _deletion_requested(one: Object) -> str:

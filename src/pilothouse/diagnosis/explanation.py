@@ -247,7 +247,7 @@ def _no_leader(findings: Findings, now: float) -> str:
         return ""
     if not leader.name:
         return (
-            f"No controller-manager leads: nobody holds the lease {leader.lease}. If a controller-manager "
+            f"No controller-manager leads: the lease {leader.lease} has no holder. If a controller-manager "
             f"runs, it runs without leader election or with another lease; if not, {remedy}."
         )
     if leader.renewed and now - parse_time(leader.renewed) > _STALE * max(leader.seconds, 1):

@@ -25,7 +25,7 @@ class ObjectFindings(msgspec.Struct, frozen=True, rename="camel", omit_defaults=
     events: tuple[Tree, ...] = ()
     """The most recent ones, newest first."""
     problem: str = ""
-    """Why a pod is not ready."""
+    """Why a pod is not ready, or a volume is another control plane's."""
     remedy: str = ""
     log_errors: str = ""
     """The error lines at the end of the log of a container that failed without a termination message."""

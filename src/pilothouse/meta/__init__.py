@@ -1,14 +1,5 @@
-"""The grammar of objects. No I/O.
+"""Kinds, schemas and object metadata, independent of any group. No I/O.
 
-=========  ==========================================================================================
-schema     what an object of a kind may look like: model, validation, defaults, pruning
-cel        the expressions of validation rules, and what they cost
-openapi    the documents that describe the kinds to clients
-apply      how objects are changed: server-side apply, managed fields, patches
-=========  ==========================================================================================
-
-Beside them: kinds, metadata, names, field paths, selectors, conditions, versions, errors.
-
-Objects are plain ``dict`` trees as JSON decodes them. The code that decodes an object owns it and may change it in place;
-an object that came out of a cache or a store is bytes, so nothing shared can be changed by accident.
+Objects are plain ``dict`` trees as decoded from JSON. The code that decodes an object owns it and may change
+it in place; caches and stores hold bytes, so shared objects can't be changed by accident.
 """

@@ -1,11 +1,10 @@
-"""Conditions: what a controller says about an object, one entry per type.
+"""Status conditions: lists of ``{type, status, reason, message, lastTransitionTime}``, one entry per type.
 
-    status["conditions"] = with_condition(
-        status.get("conditions"), {"type": "Ready", "status": "True", "reason": "AllUp", "message": ""}, now=moment
-    )
+    ready = {"type": "Ready", "status": "True", "reason": "AllUp", "message": ""}
+    status["conditions"] = with_condition(status.get("conditions"), ready, now=moment)
 
-``lastTransitionTime`` is when ``status`` last changed its value, so it is kept while only reason or message change.
-Lists are returned anew, the given ones left alone; an unchanged list is returned as it is.
+``lastTransitionTime`` changes only with ``status``. Functions return new lists, or the same list if nothing
+changed.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ Condition = dict[str, Any]
 
 
 def find_condition(conditions: Iterable[Mapping[str, Any]] | None, kind: str) -> Mapping[str, Any] | None:
-    """The condition of this type, if there is one."""
+    """The condition of this type, or None."""
     for condition in conditions or ():
         if condition.get("type") == kind:
             return condition
@@ -33,7 +32,7 @@ def condition_is(conditions: Iterable[Mapping[str, Any]] | None, kind: str, stat
 def with_condition(
     conditions: Sequence[Condition] | None, condition: Mapping[str, Any], *, now: str
 ) -> list[Condition]:
-    """The list with this condition set. ``now`` is RFC 3339 text; a ``lastTransitionTime`` given wins over it."""
+    """The list with this condition set, at ``now`` (RFC 3339) unless it has a ``lastTransitionTime``."""
     old = list(conditions or ())
     for index, present in enumerate(old):
         if present.get("type") != condition["type"]:

@@ -1,10 +1,10 @@
-"""Our kinds as CustomResourceDefinitions, for a cluster whose API server is Kubernetes' own.
+"""Our kinds as CustomResourceDefinitions, for a real Kubernetes API server.
 
     crd_manifest(PILOTS)                       # the stored version alone
     crd_manifest(PILOTS, versions="all")       # every version, with the conversion that the caller adds
 
-The schema is written out in full, as a CRD can't refer to components, and ``metadata`` is left to the server, which allows nothing
-else. Columns that are functions have no counterpart there and are left out; so is ``validate``, which our controllers' webhook brings.
+Schemas are inlined, since a CRD can't refer to components, and ``metadata`` is left to the server. Columns
+that are functions are left out, and so is ``validate``: our controllers' webhook does that.
 """
 
 from __future__ import annotations
@@ -33,14 +33,13 @@ def crd_manifest(
     stored = resource.stored
     names: Json = {
         "kind": stored.name,
-        "listKind": stored.list_kind or f"{stored.name}List",
+        "listKind": stored.list_name,
         "plural": stored.plural,
         "singular": stored.singular or stored.name.lower(),
     }
-    if stored.short_names:
-        names["shortNames"] = list(stored.short_names)
-    if stored.categories:
-        names["categories"] = list(stored.categories)
+    for field, given in (("shortNames", stored.short_names), ("categories", stored.categories)):
+        if given:
+            names[field] = list(given)
     spec: Json = {
         "group": resource.group,
         "names": names,
@@ -58,14 +57,11 @@ def crd_manifest(
 
 
 def webhook_conversion(url: str, authority: bytes) -> Json:
-    """The ``conversion`` that has a webhook at ``url`` convert; ``authority``, PEM, is whom its certificate is signed by."""
+    """The ``conversion`` by a webhook at ``url``; ``authority`` is the PEM of its CA."""
     client: Json = {"url": url}
     if authority:
         client["caBundle"] = b64encode(authority).decode()
-    return {
-        "strategy": "Webhook",
-        "webhook": {"clientConfig": client, "conversionReviewVersions": ["v1"]},
-    }
+    return {"strategy": "Webhook", "webhook": {"clientConfig": client, "conversionReviewVersions": ["v1"]}}
 
 
 def _version(kind: Kind, stored: bool, descriptions: bool) -> Json:
@@ -78,10 +74,7 @@ def _version(kind: Kind, stored: bool, descriptions: bool) -> Json:
     if kind.status:
         subresources["status"] = {}
     if kind.scale is not None:
-        subresources["scale"] = {
-            "specReplicasPath": kind.scale.spec,
-            "statusReplicasPath": kind.scale.status,
-        }
+        subresources["scale"] = {"specReplicasPath": kind.scale.spec, "statusReplicasPath": kind.scale.status}
         if kind.scale.selector:
             subresources["scale"]["labelSelectorPath"] = kind.scale.selector
     if subresources:
@@ -89,33 +82,30 @@ def _version(kind: Kind, stored: bool, descriptions: bool) -> Json:
     columns = [_column(column) for column in kind.columns if column.path and column.format != "name"]
     if columns:
         said["additionalPrinterColumns"] = columns
-    # A CRD names a selectable field by its path alone, so only those labels that are the path itself carry over.
+    # A CRD names a selectable field by its path, so only labels equal to their path carry over.
     selectable = [{"jsonPath": path} for label, path in kind.selectable.items() if path == f".{label}"]
-    # kube-apiserver refuses versions that have different schemas and the same selectable fields, so one version has them.
+    # kube-apiserver refuses the same selectable fields in versions with different schemas.
     if selectable and stored:
         said["selectableFields"] = selectable
     return said
 
 
 def crd_schema(schema: Schema, *, descriptions: bool = True) -> Json:
-    """A kind's schema as a CRD takes it: spelt out, with ``metadata`` left to the server."""
+    """A kind's schema as a CRD takes it: inlined, without ``metadata``."""
     properties = {**schema.properties, "metadata": Schema(type="object")}
     return _fit_for_crd(to_json(replace(schema, properties=properties)), descriptions)
 
 
 def _column(column: Column) -> Json:
     said: Json = {"name": column.name, "type": column.type, "jsonPath": column.path}
-    if column.format:
-        said["format"] = column.format
-    if column.description:
-        said["description"] = column.description
-    if column.priority:
-        said["priority"] = column.priority
+    for field in ("format", "description", "priority"):
+        if given := getattr(column, field):
+            said[field] = given
     return said
 
 
 _FOREIGN: Final = ("x-kubernetes-patch-merge-key", "x-kubernetes-patch-strategy")
-"""Strategic merge is for Kubernetes' own kinds; a CRD doesn't know these keywords."""
+"""Strategic merge keywords, which CRDs don't have."""
 
 
 def _fit_for_crd(raw: Json, descriptions: bool) -> Json:

@@ -1,7 +1,6 @@
-"""Every way a request can fail, as a Kubernetes ``Status``.
+"""Request failures as Kubernetes ``Status`` objects, to be raised anywhere below the HTTP edge.
 
-Code, reason and details are part of the protocol and stable; messages are for people. Raise one of these anywhere
-below the HTTP edge: the edge turns it into the response.
+Code, reason and details are protocol and stable; messages are for people.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ class StatusCauseDetail(NamedTuple):
 
 
 class StatusError(Exception):
-    """A failure that the client is told about, as a ``Status`` object with this HTTP code."""
+    """A failure that the client gets as a ``Status`` object with this HTTP code."""
 
     def __init__(
         self,
@@ -58,13 +57,8 @@ class StatusError(Exception):
     def to_dict(self) -> dict[str, Any]:
         """The ``Status`` object."""
         details: dict[str, Any] = {}
-        for field, value in (
-            ("name", self.name),
-            ("group", self.group),
-            ("kind", self.kind),
-            ("uid", self.uid),
-        ):
-            if value:
+        for field in ("name", "group", "kind", "uid"):
+            if value := getattr(self, field):
                 details[field] = value
         if self.causes:
             details["causes"] = [cause.to_dict() for cause in self.causes]
@@ -112,7 +106,7 @@ def not_found(resource: str, group: str, name: str) -> StatusError:
 
 
 def not_served(resource: str, group: str, subresource: str = "") -> StatusError:
-    """The address itself is unknown, whether or not there is such an object; ``subresource`` is what the kind lacks."""
+    """The path is unknown, whatever the object; ``subresource`` is the one that the kind lacks."""
     message = "the server could not find the requested resource"
     if subresource:
         message += f': {qualified(resource, group)} have no subresource "{subresource}"'
@@ -144,7 +138,7 @@ MODIFIED = "the object has been modified; please apply your changes to the lates
 
 
 def apply_conflict(causes: Sequence[StatusCauseDetail]) -> StatusError:
-    """Server-side apply met fields that other managers own; each cause says ``conflict with "manager"`` and a field."""
+    """Fields that other managers own; each cause has ``conflict with "manager"`` and a field."""
     if len(causes) == 1:
         detail = f"1 conflict: {causes[0].message}: {causes[0].field}"
     else:
@@ -168,9 +162,8 @@ def too_large(message: str) -> StatusError:
 
 
 def unsupported_media_type(accepted: Iterable[str]) -> StatusError:
-    message = "the body of the request was in an unknown format - accepted media types include: " + ", ".join(
-        accepted
-    )
+    listed = ", ".join(accepted)
+    message = f"the body of the request was in an unknown format - accepted media types include: {listed}"
     return StatusError(415, "UnsupportedMediaType", message)
 
 
@@ -189,7 +182,7 @@ def invalid(kind: str, group: str, name: str, problems: Sequence[FieldError]) ->
 
 
 def unprocessable(message: str) -> StatusError:
-    """422 without details, as a JSON patch that can't be applied gets it."""
+    """422 without details, for a JSON patch that can't be applied."""
     return StatusError(422, "Invalid", message)
 
 
@@ -206,7 +199,7 @@ def unavailable(message: str, retry_after: int = 1) -> StatusError:
 
 
 def insufficient_storage(message: str) -> StatusError:
-    """507: it helps to delete something, and not to try again."""
+    """507: deleting something helps, retrying does not."""
     return StatusError(507, "InsufficientStorage", message)
 
 

@@ -1,10 +1,9 @@
-"""What can be wrong with a field, said the way Kubernetes says it.
-
-A ``FieldError`` is one problem at one path. Validation returns all of them; ``errors.invalid`` turns a list of them
-into the 422 that a client sees, with one cause each.
+"""Field errors in Kubernetes' words.
 
     FieldError.not_supported("spec.engine", "zz", ["pg", "mysql"])
     # spec.engine: Unsupported value: "zz": supported values: "pg", "mysql"
+
+Validation returns all problems; ``errors.invalid`` turns them into a 422 with one cause each.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ TYPE_INVALID = "FieldValueTypeInvalid"
 NOT_FOUND = "FieldValueNotFound"
 
 MOST_PROBLEMS = 1000
-"""So many problems of one object are told, and no more are looked for: each is longer than the field that it is about."""
+"""Validation stops after this many problems of an object: each is longer than its field."""
 
 _HEADLINES = {
     REQUIRED: "Required value",
@@ -39,7 +38,7 @@ _HEADLINES = {
     NOT_FOUND: "Not found",
 }
 WITHHELD = "<redacted>"
-"""Stands for a value that must not be told."""
+"""Replaces a confidential value."""
 _WITHOUT_VALUE = {REQUIRED, FORBIDDEN, TOO_LONG, TOO_MANY}
 
 
@@ -63,7 +62,7 @@ class FieldError(NamedTuple):
         return f"{self.path}: {self.message}"
 
     def withheld(self) -> FieldError:
-        """The same problem without the value, which is nobody else's business."""
+        """The same problem without the value."""
         quoted = msgspec.json.encode(self.value).decode()
         return self._replace(value=WITHHELD, detail=self.detail.replace(quoted, f'"{WITHHELD}"'))
 
@@ -106,7 +105,7 @@ class FieldError(NamedTuple):
 
 
 def child(path: str, name: str) -> str:
-    """The path of a field inside ``path``; the root's path is the empty string."""
+    """The path of a field inside ``path``; the root's path is empty."""
     return f"{path}.{name}" if path else name
 
 

@@ -1,4 +1,4 @@
-"""The JSONPath that Kubernetes uses in printer columns, scale paths and selectable fields.
+"""The JSONPath of Kubernetes' printer columns, scale paths and selectable fields.
 
     ready = compile_path('.status.conditions[?(@.type=="Ready")].status')
     ready({"status": {"conditions": [{"type": "Ready", "status": "True"}]}})     # ["True"]
@@ -6,8 +6,8 @@
     phase = compile_first(".status.phase")
     phase({})                                                                    # None
 
-A path is compiled once into a chain of small functions from values to values; what isn't there yields nothing. Plain
-dotted paths, which are nearly all, become one loop of dictionary lookups.
+A path is compiled into a chain of functions; missing values yield nothing. Plain dotted paths, nearly all of
+them, become one loop of dictionary lookups.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _COMPARISONS: Final[dict[str, Callable[[Any, Any], Any]]] = {
 
 
 class PathError(ValueError):
-    """The text is not a JSONPath that we know."""
+    """The text is no JSONPath, or one with unsupported syntax."""
 
     def __init__(self, text: str, at: int, expected: str) -> None:
         super().__init__(f"{text!r} is not a JSONPath: expected {expected} at position {at}")
@@ -56,15 +56,7 @@ def compile_path(text: str) -> Path:
             return [] if value is _MISSING else [value]
 
         return find
-    steps = _Parser(_unwrapped(text)).steps()
-
-    def walk(obj: Any) -> list[Any]:
-        values = [obj]
-        for step in steps:
-            values = step(values)
-        return values
-
-    return walk
+    return _walk(_Parser(_unwrapped(text)).steps())
 
 
 def compile_first(text: str) -> Callable[[Any], Any]:
@@ -88,7 +80,7 @@ def compile_first(text: str) -> Callable[[Any], Any]:
 
 
 def plain_fields(text: str) -> tuple[str, ...] | None:
-    """The names of a plain dotted path (``.spec.replicas``), None for any other path."""
+    """The names of a plain dotted path (``.spec.replicas``); None for any other path."""
     text = _unwrapped(text)
     if not _PLAIN.fullmatch(text):
         return None
@@ -109,7 +101,7 @@ def _unescaped(text: str) -> str:
 
 
 class _Missing:
-    """What a plain path yields where there is nothing; null is something."""
+    """What a plain path yields for a missing value; null is a value."""
 
 
 _MISSING: Final = _Missing()
@@ -136,7 +128,7 @@ def _plain(fields: tuple[str, ...]) -> Callable[[Any], Any]:
 
 
 class _Parser:
-    """Recursive descent over the text; each method leaves ``_at`` behind what it took."""
+    """Recursive descent parser; ``_at`` is the position after what was read."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -246,15 +238,7 @@ class _Parser:
     def _operand(self) -> Path:
         self._skip_space()
         if self._take("@") or self._take("$"):
-            steps = self._operand_chain()
-
-            def walk(item: Any) -> list[Any]:
-                values = [item]
-                for step in steps:
-                    values = step(values)
-                return values
-
-            return walk
+            return _walk(self._operand_chain())
         literal = self._literal()
         return lambda item: [literal]
 
@@ -294,6 +278,16 @@ class _Parser:
 
     def _expected(self, what: str) -> PathError:
         return PathError(self._text, self._at, what)
+
+
+def _walk(steps: list[Step]) -> Path:
+    def walk(obj: Any) -> list[Any]:
+        values = [obj]
+        for step in steps:
+            values = step(values)
+        return values
+
+    return walk
 
 
 def _field(name: str) -> Step:

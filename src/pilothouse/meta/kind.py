@@ -1,10 +1,10 @@
-"""A kind: everything the server, the command line and the documentation know about one version of one noun.
+"""A kind: what server, command line and documentation know about one version of a resource.
 
     DATABASE = Kind(group="nav.example.io", version="v1", name="Database", plural="databases", schema=schema)
     DATABASES = Resource(kinds=(DATABASE, old_version), storage="v1")
 
-A ``Kind`` is a version; a ``Resource`` joins the versions that share one storage. Both are immutable. Kubernetes' own
-kinds, ours and a user's CRDs are all made of the same two classes.
+A ``Kind`` is a version; a ``Resource`` joins the versions that share one storage. Both are immutable.
+Kubernetes' kinds, ours and users' CRDs are all made of these two classes.
 """
 
 from __future__ import annotations
@@ -53,41 +53,17 @@ class Subresource:
     group: str
     version: str
     kind: str
-    """Group, version and kind of what is sent and answered there."""
+    """Group, version and kind of request and response."""
     verbs: tuple[str, ...]
-
-
-def _no_problems(new: Object, old: Object | None) -> Iterable[FieldError]:
-    return ()
-
-
-def _no_warnings(new: Object, old: Object | None) -> Iterable[str]:
-    return ()
-
-
-def _unchanged(obj: Object) -> None:
-    return None
 
 
 def _unprotected(obj: Object) -> str:
     return ""
 
 
-def _never(obj: Object) -> bool:
-    return False
-
-
-def _at_once(obj: Object, asked: int | None) -> int:
-    return 0
-
-
-def _unchanged_update(new: Object, old: Object) -> None:
-    return None
-
-
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Kind:
-    """One version of a noun."""
+    """One version of a resource."""
 
     group: str
     version: str
@@ -96,7 +72,7 @@ class Kind:
     schema: Schema
     singular: str = ""
     list_kind: str = ""
-    """The kind of a list; empty means the kind's name and ``List``."""
+    """The kind of a list; by default the kind's name and ``List``."""
     served: bool = True
     """False for a version that is only stored or only convertible."""
     short_names: tuple[str, ...] = ()
@@ -105,64 +81,62 @@ class Kind:
     verbs: tuple[str, ...] = VERBS
 
     native: bool = False
-    """A Kubernetes built-in: strategic merge and protobuf bodies are taken, a wrong type is a 400, not a 422."""
+    """A Kubernetes built-in: takes strategic merge and protobuf; a wrong type is a 400, not a 422."""
     confidential: bool = False
-    """What it holds is secret: errors name its fields and never quote their values."""
+    """Secret contents: errors name its fields and never quote their values."""
     unattended: str = ""
-    """Why nothing comes of its objects, for a kind that no controller acts on: each says so, in a condition and when it is
-    created."""
+    """For a kind without a controller: why nothing happens, for a condition and a warning on create."""
     message: str = ""
     """The protobuf message of a native kind (``k8s.io.api.core.v1.Pod``)."""
     status: bool = False
-    """Has a ``/status`` subresource, so that the main endpoint leaves ``status`` alone."""
+    """Has a ``/status`` subresource, so that the main endpoint ignores ``status``."""
     status_metadata: tuple[str, ...] = ()
-    """What of ``metadata`` a write of ``/status`` sets too: labels and annotations, of most of Kubernetes' kinds."""
+    """Parts of ``metadata`` that a write of ``/status`` sets too."""
     born_with_status: bool = False
-    """Takes ``status`` when it is created, though it has ``/status`` (a Node registers with its status)."""
+    """Accepts ``status`` on create, despite ``/status`` (a Node registers with its status)."""
     scale: ScalePaths | None = None
     subresources: tuple[Subresource, ...] = ()
     virtual: bool = False
     """Answered, never stored (TokenReview and the access reviews)."""
     generation: bool = True
-    """Counts ``metadata.generation``; several of Kubernetes' kinds do not."""
+    """Counts ``metadata.generation``; several native kinds do not."""
     columns: tuple[Column, ...] = ()
     selectable: Mapping[str, str] = field(default_factory=dict)
-    """Field selectors beyond ``metadata.name`` and ``metadata.namespace``: label to JSONPath (``.spec.engine``), or to
-    several with ``|`` between them, of which the first that is not empty counts."""
+    """Field selectors beyond ``metadata.name`` and ``metadata.namespace``: label to JSONPath
+    (``.spec.engine``), or to several separated by ``|``, of which the first non-empty counts."""
     deprecation: str = ""
-    """The warning that each request to this version gets."""
+    """The warning on each request to this version."""
 
-    default: Callable[[Object], None] = _unchanged
-    """Fills in, in place, what depends on other fields; schema defaults are filled in before."""
-    prepare_create: Callable[[Object], None] = _unchanged
-    """What the server itself sets on a new object (a Namespace's phase, a Secret's ``stringData`` folded in)."""
-    prepare_update: Callable[[Object, Object], None] = _unchanged_update
-    """What the server itself sets or keeps on update, given the new and the stored object."""
-    prepare_delete: Callable[[Object], None] = _unchanged
-    """What the server itself sets when an object begins to go (a Namespace's phase)."""
+    default: Callable[[Object], None] = lambda obj: None
+    """Fills in, in place, what depends on other fields, after the schema's defaults."""
+    prepare_create: Callable[[Object], None] = lambda obj: None
+    """What the server sets on create (a Namespace's phase, a Secret's ``stringData``)."""
+    prepare_update: Callable[[Object, Object], None] = lambda new, old: None
+    """What the server sets or keeps on update, given the new and the stored object."""
+    prepare_delete: Callable[[Object], None] = lambda obj: None
+    """What the server sets when an object starts terminating (a Namespace's phase)."""
     protected: Callable[[Object], str] = _unprotected
-    """Why an object may not be deleted as it is, and what would have to be done first; empty if it may."""
-    held: Callable[[Object], bool] = _never
-    """Something besides ``metadata.finalizers`` keeps a terminating object (a Namespace's ``spec.finalizers``)."""
-    grace: Callable[[Object, int | None], int] = _at_once
-    """Seconds that an object lives on after a delete, given how many were asked for (a Pod's grace period)."""
-    validate: Callable[[Object, Object | None], Iterable[FieldError]] = _no_problems
+    """Why an object may not be deleted, and what to do first; empty if it may."""
+    held: Callable[[Object], bool] = lambda obj: False
+    """True if something besides ``metadata.finalizers`` keeps a terminating object (Namespaces)."""
+    grace: Callable[[Object, int | None], int] = lambda obj, asked: 0
+    """Grace period in seconds of a delete, given the number asked for (Pods)."""
+    validate: Callable[[Object, Object | None], Iterable[FieldError]] = lambda new, old: ()
     """Problems that a schema can't express; the second argument is the stored object on update, else None."""
-    warnings: Callable[[Object, Object | None], Iterable[str]] = _no_warnings
-    """What a client is warned of when it writes an object that is taken, such as a deprecated field; the second argument is
-    the stored object on update, else None."""
+    warnings: Callable[[Object, Object | None], Iterable[str]] = lambda new, old: ()
+    """Warnings for an accepted write, such as a deprecated field; the arguments are those of ``validate``."""
     validate_name: Callable[[str], str] | None = None
-    """What is wrong with a name, or the empty string; None means an RFC 1123 subdomain."""
+    """What is wrong with a name, or empty; None means an RFC 1123 subdomain."""
     unconditional_update: bool = False
-    """PUT without a resourceVersion is taken as "whatever is there" (most of Kubernetes' kinds allow it)."""
+    """PUT without a resourceVersion overwrites (most native kinds allow it)."""
     create_on_update: bool = False
-    """PUT to a missing object creates it (Kubernetes allows it for a few kinds, such as Lease)."""
+    """PUT to a missing object creates it (a few native kinds, such as Lease)."""
     time_to_live: Callable[[Object], float] | None = None
-    """Seconds after which the store forgets the object (Events), 0 for never."""
+    """Seconds until the store drops the object (Events); 0 for never."""
 
     @cached_property
     def protectable(self) -> bool:
-        """Whether some of its objects may be protected against deletion."""
+        """Whether any of its objects may be protected against deletion."""
         return self.protected is not _unprotected
 
     @property
@@ -179,12 +153,12 @@ class Kind:
 
     @cached_property
     def prefix(self) -> bytes:
-        """How each object of this kind begins when encoded; what follows is inside ``metadata``."""
+        """How each encoded object of this kind begins; what follows is inside ``metadata``."""
         return f'{{"apiVersion":"{self.api_version}","kind":"{self.name}","metadata":{{'.encode()
 
 
 Converter = Callable[[Object, str, str], Object]
-"""``convert(object, from_version, to_version)``: a new object, the old one left alone."""
+"""``convert(object, from_version, to_version)`` returns a new object."""
 
 
 def relabel(group: str) -> Converter:
@@ -198,20 +172,19 @@ def relabel(group: str) -> Converter:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Resource:
-    """The versions of a noun that share one storage. The first kind is the preferred version."""
+    """The versions of a kind that share one storage. The first one is preferred."""
 
     kinds: tuple[Kind, ...]
     storage: str
-    """The version that is written to the store."""
+    """The stored version."""
     convert: Converter | None = None
-    """None where only ``apiVersion`` differs between versions."""
+    """None if versions differ in ``apiVersion`` only."""
     refresh: Callable[[Object], None] | None = None
-    """Brings a stored object up to its schema of today, in place; None where what is stored is up to it."""
+    """Updates a stored object to today's schema, in place; None if there is nothing to update."""
     key: str = ""
-    """The store's prefix below the root, where it is not ``<group>/<plural>`` (two groups that share Events)."""
+    """The store's prefix below the root, if not ``<group>/<plural>`` (two groups share Events)."""
     stored_as: Kind | None = None
-    """The kind that is written to the store where it is not one of ``kinds`` but another group's (Events again).
-    ``storage`` is then a name that none of ``kinds`` has."""
+    """The stored kind, if it is another group's (Events). ``storage`` then is a name that no version has."""
 
     @property
     def group(self) -> str:
@@ -227,7 +200,7 @@ class Resource:
 
     @cached_property
     def schemas(self) -> Mapping[str, Schema]:
-        """The schema of each version that is served, by ``apiVersion``."""
+        """The schema of each served version, by ``apiVersion``."""
         return {kind.api_version: kind.schema for kind in self.kinds if kind.served}
 
     @cached_property
@@ -238,3 +211,8 @@ class Resource:
     def path(self) -> str:
         """The store's prefix below the root, without slashes around it."""
         return self.key or (f"{self.group}/{self.plural}" if self.group else self.plural)
+
+
+def single(kind: Kind) -> Resource:
+    """The resource of a kind that has one version."""
+    return Resource(kinds=(kind,), storage=kind.version)

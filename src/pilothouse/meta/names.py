@@ -1,12 +1,9 @@
-"""What things may be called, and what ``metadata`` may say.
-
-A rule is a function from text to what is wrong with it, or the empty string:
+"""Rules for names, and validation of ``metadata``.
 
     subdomain("db-1.example.com")     # ""
     subdomain("A_b")                  # "a lowercase RFC 1123 subdomain must consist of …"
 
-``validate_object_meta`` applies the rules to an object's metadata; each problem carries its path. What is merely
-unwise is a warning, not a problem (``finalizer_warnings``).
+``validate_object_meta`` applies the rules to an object's metadata; ``finalizer_warnings`` are only warnings.
 """
 
 from __future__ import annotations
@@ -22,7 +19,7 @@ import msgspec
 from pilothouse.meta.fields import MOST_PROBLEMS, FieldError, child, element
 
 Rule = Callable[[str], str]
-"""What is wrong with a name, or the empty string."""
+"""Returns what is wrong with a name, or the empty string."""
 
 ANNOTATIONS_LIMIT: Final = 256 * 1024
 _SUFFIX_ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"
@@ -35,15 +32,10 @@ _LABEL_1035: Final = "[a-z]([-a-z0-9]*[a-z0-9])?"
 _QUALIFIED: Final = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
 _VALUE: Final = f"({_QUALIFIED})?"
 
-_IS_LABEL: Final = re.compile(_LABEL).fullmatch
-_IS_SUBDOMAIN: Final = re.compile(_SUBDOMAIN).fullmatch
-_IS_LABEL_1035: Final = re.compile(_LABEL_1035).fullmatch
 _IS_QUALIFIED: Final = re.compile(_QUALIFIED).fullmatch
-_IS_VALUE: Final = re.compile(_VALUE).fullmatch
-
 _QUALIFIED_TEXT: Final = (
-    "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character "
-    f"(e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '{_QUALIFIED}')"
+    "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric "
+    f"character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '{_QUALIFIED}')"
 )
 _EMPTY: Final = "must be non-empty"
 _NAMES: Final = ("name", "generateName", "namespace")
@@ -53,45 +45,54 @@ def _too_long(limit: int) -> str:
     return f"must be no more than {limit} bytes"
 
 
-def subdomain(name: str) -> str:
-    """Most objects' names: an RFC 1123 subdomain of at most 253 characters."""
-    if len(name) > 253:
-        return _too_long(253)
-    if _IS_SUBDOMAIN(name):
-        return ""
-    return (
-        "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start "
-        f"and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '{_SUBDOMAIN}')"
-    )
+def _matching(pattern: str, limit: int, text: str) -> Rule:
+    """A rule for names of at most ``limit`` characters; ``text`` says what they have to be like."""
+    matches = re.compile(pattern).fullmatch
+
+    def rule(name: str) -> str:
+        if len(name) > limit:
+            return _too_long(limit)
+        return "" if matches(name) else text
+
+    return rule
 
 
-def label(name: str) -> str:
-    """Namespaces and whatever becomes one part of a DNS name: an RFC 1123 label."""
-    if len(name) > 63:
-        return _too_long(63)
-    if _IS_LABEL(name):
-        return ""
-    return (
-        "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end "
-        f"with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '{_LABEL}')"
-    )
-
-
-def label_1035(name: str) -> str:
-    """Services: an RFC 1035 label, which starts with a letter."""
-    if len(name) > 63:
-        return _too_long(63)
-    if _IS_LABEL_1035(name):
-        return ""
-    return (
-        "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic "
-        "character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation "
-        f"is '{_LABEL_1035}')"
-    )
+subdomain: Final = _matching(
+    _SUBDOMAIN,
+    253,
+    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', "
+    "and must start and end with an alphanumeric character "
+    f"(e.g. 'example.com', regex used for validation is '{_SUBDOMAIN}')",
+)
+"""Names of most objects: an RFC 1123 subdomain of at most 253 characters."""
+label: Final = _matching(
+    _LABEL,
+    63,
+    "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', "
+    "and must start and end with an alphanumeric character "
+    f"(e.g. 'my-name',  or '123-abc', regex used for validation is '{_LABEL}')",
+)
+"""Namespaces and other parts of DNS names: an RFC 1123 label."""
+label_1035: Final = _matching(
+    _LABEL_1035,
+    63,
+    "a DNS-1035 label must consist of lower case alphanumeric characters or '-', "
+    "start with an alphabetic character, and end with an alphanumeric character "
+    f"(e.g. 'my-name',  or 'abc-123', regex used for validation is '{_LABEL_1035}')",
+)
+"""Services: an RFC 1035 label, which starts with a letter."""
+label_value: Final = _matching(
+    _VALUE,
+    63,
+    "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', "
+    "and must start and end with an alphanumeric character "
+    f"(e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is '{_VALUE}')",
+)
+"""The value of a label; may be empty."""
 
 
 def path_segment(name: str) -> str:
-    """RBAC's objects: anything that is one segment of a URL path."""
+    """Names of RBAC objects: any single segment of a URL path."""
     if name in (".", ".."):
         return f"may not be '{name}'"
     for character in "/%":
@@ -104,7 +105,10 @@ def qualified_name(name: str) -> str:
     """Label keys, annotation keys, finalizers: ``name`` or ``example.com/name``."""
     prefix, slash, last = name.rpartition("/")
     if "/" in prefix:
-        return f"a qualified name {_QUALIFIED_TEXT} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
+        return (
+            f"a qualified name {_QUALIFIED_TEXT} with an optional DNS subdomain prefix and '/' (e.g. "
+            "'example.com/MyName')"
+        )
     if slash:
         problem = subdomain(prefix) if prefix else _EMPTY
         if problem:
@@ -116,21 +120,8 @@ def qualified_name(name: str) -> str:
     return "" if _IS_QUALIFIED(last) else f"name part {_QUALIFIED_TEXT}"
 
 
-def label_value(value: str) -> str:
-    """The value of a label; may be empty."""
-    if len(value) > 63:
-        return _too_long(63)
-    if _IS_VALUE(value):
-        return ""
-    return (
-        "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start "
-        "and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for "
-        f"validation is '{_VALUE}')"
-    )
-
-
 def generate_name(prefix: str, source: random.Random) -> str:
-    """A name that begins with ``prefix`` and is unlikely to be taken."""
+    """A name with this prefix that is unlikely to exist."""
     suffix = "".join(source.choices(_SUFFIX_ALPHABET, k=_SUFFIX_LENGTH))
     return prefix[: _GENERATED_LENGTH - _SUFFIX_LENGTH] + suffix
 
@@ -142,10 +133,10 @@ def validate_object_meta(
     name_rule: Rule | None = None,
     live: Mapping[str, Any] | None = None,
 ) -> list[FieldError]:
-    """Every problem of an object's metadata. Call it with the generated name already filled in.
+    """All problems of an object's metadata, with the generated name filled in.
 
-    ``live`` is the metadata before an update. What is the same there was looked at when it was written; a rule that has
-    become stricter since then must not stand in the way of a change to something else.
+    ``live`` is the metadata before an update: unchanged parts are not checked again, because rules may have
+    become stricter since.
     """
     problems: list[FieldError] = []
     before: Mapping[str, Any] = live or {}
@@ -181,7 +172,7 @@ def validate_labels(labels: Any, path: str) -> Iterator[FieldError]:
 
 
 def validate_annotations(annotations: Any, path: str) -> Iterator[FieldError]:
-    """Problems of a map of annotations: keys like a label's in any case, 256 KiB in all."""
+    """Problems of annotations: keys like a label's in any case, 256 KiB in all."""
     if not isinstance(annotations, dict):
         yield FieldError.type_invalid(path, annotations, "must be a map of strings")
         return
@@ -198,7 +189,7 @@ def validate_annotations(annotations: Any, path: str) -> Iterator[FieldError]:
 
 
 def finalizer_warnings(meta: Mapping[str, Any], live: Mapping[str, Any] | None) -> list[str]:
-    """Finalizers that a write adds and that somebody else might use as well. ``live`` is the metadata before it."""
+    """Warnings for added finalizers whose names may clash. ``live`` is the metadata before the write."""
     there = {*_OWN_FINALIZERS, *((live or {}).get("finalizers") or ())}
     added = {
         each: None for each in meta.get("finalizers") or () if isinstance(each, str) and each not in there
@@ -213,7 +204,7 @@ def finalizer_warnings(meta: Mapping[str, Any], live: Mapping[str, Any] | None) 
 
 
 def dedupe_owner_references(meta: dict[str, Any]) -> list[str]:
-    """Drop owner references that repeat an earlier one, in place; a warning if there were any."""
+    """Drop repeated owner references, in place; a warning if there were any."""
     owners = meta.get("ownerReferences")
     if not isinstance(owners, list) or len(owners) < 2:
         return []

@@ -1,10 +1,9 @@
-"""What every object has: ``apiVersion``, ``kind`` and ``metadata``.
+"""``apiVersion``, ``kind`` and ``metadata``, which every object has.
 
     class Database(ApiObject): ...                     # a kind of our own, as a Struct
-    object_schema({"spec": spec, "status": status})    # a kind whose parts are schemas already, such as a CRD's
+    object_schema({"spec": spec, "status": status})    # a kind given as schemas, such as a CRD's
 
-``OBJECT_META`` is the one schema of ``metadata``, whatever the kind; its list types are those that apply and
-strategic merge rely on.
+``OBJECT_META`` is the schema of every ``metadata``; apply and strategic merge rely on its list types.
 """
 
 from __future__ import annotations
@@ -59,13 +58,13 @@ class ObjectMeta(Fields):
 
     name: Annotated[str, doc("Unique within the namespace and kind; it can't be changed.")] = ""
     generate_name: Annotated[
-        str, doc("If no name is given: what the server's own choice of name begins with.")
+        str, doc("The prefix of a name that the server generates if no name is given.")
     ] = ""
-    namespace: Annotated[str, doc("The space in which the name is unique; empty for cluster-wide kinds.")] = (
-        ""
-    )
-    self_link: Annotated[str, doc("Of historical interest; never filled in.")] = ""
-    uid: Annotated[str, doc("Unique over space and time; given by the server.")] = ""
+    namespace: Annotated[
+        str, doc("The namespace in which the name is unique; empty for cluster-wide kinds.")
+    ] = ""
+    self_link: Annotated[str, doc("Deprecated; never set.")] = ""
+    uid: Annotated[str, doc("Unique over space and time; set by the server.")] = ""
     resource_version: Annotated[
         str,
         doc("Changes with every write; opaque to clients, who send it back to detect conflicting writes."),
@@ -75,10 +74,11 @@ class ObjectMeta(Fields):
         Time | None, doc("CreationTimestamp is a timestamp of when the server created the object.")
     ] = None
     deletion_timestamp: Annotated[
-        Time | None, doc("When the object was asked to go; it goes when its last finalizer is removed.")
+        Time | None,
+        doc("When the deletion of the object was requested; it is removed with its last finalizer."),
     ] = None
     deletion_grace_period_seconds: Annotated[
-        int | None, doc("How long the object may take to end gracefully.")
+        int | None, doc("How long the object may take to terminate gracefully.")
     ] = None
     labels: Annotated[dict[str, str], doc("Short keys and values to select objects by.")] = field(
         default_factory=dict
@@ -98,7 +98,7 @@ class ObjectMeta(Fields):
     finalizers: Annotated[
         tuple[str, ...],
         doc(
-            "Who has to tidy up before the object may go; each removes its own entry.",
+            "Names of controllers that have to clean up before the object is deleted; each removes its own entry.",
             list_type="set",
             merge_strategy="merge",
         ),
@@ -114,7 +114,7 @@ class ListMeta(Fields):
 
     __component__ = f"{PACKAGE}.ListMeta"
 
-    self_link: Annotated[str, doc("Of historical interest; never filled in.")] = ""
+    self_link: Annotated[str, doc("Deprecated; never set.")] = ""
     resource_version: Annotated[str, doc("The state of the store that the list shows.")] = ""
     continue_: Annotated[str, doc("Ask for the next page with this token.")] = field(
         name="continue", default=""
@@ -142,10 +142,10 @@ _API_OBJECT: Final = schema_of(ApiObject)
 
 
 def object_schema(schema: Schema | Mapping[str, Schema]) -> Schema:
-    """A kind's schema with ``apiVersion``, ``kind`` and ``metadata`` put in front of its own properties.
+    """A kind's schema with ``apiVersion``, ``kind`` and ``metadata`` before its own properties.
 
-    ``schema`` is the kind's properties, or a whole object schema whose other traits (description, required, rules,
-    preserved unknown fields) are kept. Limits that it puts on ``metadata`` (a pattern for the name, say) are kept too.
+    ``schema`` is the properties, or a whole object schema: its description, required fields, rules, and
+    limits on ``metadata`` are kept.
     """
     whole = schema if isinstance(schema, Schema) else Schema(type="object", properties=schema)
     own = dict(whole.properties)
@@ -159,7 +159,7 @@ def object_schema(schema: Schema | Mapping[str, Schema]) -> Schema:
 
 
 def _limited(metadata: Schema, limits: Schema) -> Schema:
-    """``metadata`` with the limits that a CRD may put on ``name`` and ``generateName``; it is no shared component then."""
+    """``metadata`` with a CRD's limits on ``name`` and ``generateName``, no longer a shared component."""
     properties = dict(metadata.properties)
     for name, limit in limits.properties.items():
         if name in properties:

@@ -1,18 +1,14 @@
-"""Kubernetes' protobuf bodies, read into the objects that the same body in JSON would give.
+"""Reads Kubernetes' protobuf bodies into objects equal to the same body in JSON.
 
     envelope = unwrap(body)                      # Envelope(api_version="v1", kind="Namespace", raw=b"...")
     decode(envelope.raw, "k8s.io.api.core.v1.Namespace", messages)
     # {"metadata": {"name": "t"}}
 
-A body is the four bytes ``k8s\\0`` and a message that names the kind and carries the object's own message. What a
-message's fields are called and how they travel comes from a table, so this module knows the wire and no kinds.
-
-The input is not trusted: whatever it holds, the outcome is an object or a ``ValueError`` that names the offset. Nesting
-is bounded, lengths are checked before they are believed, and fields that the table doesn't know are skipped.
-
-Two facts of Kubernetes' encoder shape the result. Fields that are not pointers in its types are always written, so an empty
-string mostly means *absent*: a zero is dropped unless the table says that it is kept. And some structs are inlined in
-JSON though not on the wire; their fields land in the parent.
+A body is ``k8s\\0`` and a message with the kind and the object's own message; a table names fields and their
+types. The input is untrusted: the result is an object or a ``ValueError`` with the offset; nesting and
+lengths are checked, and unknown fields are skipped. Kubernetes always writes fields that are no pointers, so
+a zero is dropped unless the table keeps it. Structs that are inlined in JSON but not on the wire land in the
+parent.
 """
 
 from __future__ import annotations
@@ -40,7 +36,7 @@ class Field(NamedTuple):
 
     name: str
     type: str
-    """A scalar, ``time``, ``microtime``, ``quantity``, ``int-or-string``, ``raw`` (JSON in bytes), or empty."""
+    """A scalar, ``time``, ``microtime``, ``quantity``, ``int-or-string``, ``raw`` (JSON bytes), or empty."""
     message: str = ""
     """The message that the field holds, if its type is empty."""
     repeated: bool = False
@@ -55,11 +51,11 @@ class Message(NamedTuple):
 
     fields: Mapping[int, Field]
     transparent: bool = False
-    """Stands for the first of its fields (in the order given) that is set."""
+    """Stands for the first set field, in the given order."""
 
 
 class Envelope(NamedTuple):
-    """What a body says about itself, and the object's own message."""
+    """The kind that a body names, and the object's own message."""
 
     api_version: str
     kind: str
@@ -104,7 +100,7 @@ def decode(raw: bytes, message: str, messages: Mapping[str, Message]) -> dict[st
 
 
 class _Wire:
-    """One body being read. Offsets in errors count from the start of the data given."""
+    """One body being read. Offsets in errors count from the start of the data."""
 
     def __init__(self, data: bytes, messages: Mapping[str, Message]) -> None:
         self.data = data

@@ -6,8 +6,8 @@
     mine = FieldSelector.parse("metadata.name=db-1,spec.engine!=pg")
     mine.exact("metadata.name")                     # "db-1"
 
-Selectors are frozen; their requirements are sorted, so equal meaning written in another order is equal. A text that is
-no selector raises ``SelectorError``: a ``ValueError`` to whoever validates a field, a 400 to whoever answers a request.
+Selectors are frozen and their requirements sorted, so order doesn't affect equality. Invalid text raises
+``SelectorError``, both a ``ValueError`` and a 400.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class LabelRequirement(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LabelSelector:
-    """All of its requirements must hold; none of them means everything."""
+    """All requirements must hold; without any, it matches everything."""
 
     requirements: tuple[LabelRequirement, ...] = ()
 
@@ -87,7 +87,7 @@ class LabelSelector:
 
     @classmethod
     def from_object(cls, selector: Mapping[str, Any]) -> LabelSelector:
-        """Of ``{"matchLabels": …, "matchExpressions": …}``."""
+        """From ``{"matchLabels": …, "matchExpressions": …}``."""
         found = [_checked(key, EQUALS, [value]) for key, value in _mapping(selector, "matchLabels").items()]
         for index, expression in enumerate(selector.get("matchExpressions") or ()):
             at = f"matchExpressions[{index}]"
@@ -116,7 +116,7 @@ class LabelSelector:
         return all(requirement.matches(present) for requirement in self.requirements)
 
     def __bool__(self) -> bool:
-        """False for the selector that lets everything through."""
+        """False for the selector that matches everything."""
         return bool(self.requirements)
 
     def __str__(self) -> str:
@@ -136,7 +136,7 @@ class FieldRequirement(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FieldSelector:
-    """All of its requirements must hold; none of them means everything."""
+    """All requirements must hold; without any, it matches everything."""
 
     requirements: tuple[FieldRequirement, ...] = ()
 
@@ -145,20 +145,20 @@ class FieldSelector:
         return cls(tuple(sorted(_field_term(text, term) for term in _split_terms(text) if term.strip())))
 
     def matches(self, get: Callable[[str], str]) -> bool:
-        """``get`` gives the text of a field, the empty string for one that is not there."""
+        """``get`` returns the text of a field, empty for an absent one."""
         return all(
             (get(field) == value) == (operator == EQUALS) for field, operator, value in self.requirements
         )
 
     def exact(self, field: str) -> str | None:
-        """The value that the selector demands of a field, if it demands one."""
+        """The value that the selector demands of a field, or None."""
         for requirement in self.requirements:
             if requirement.field == field and requirement.operator == EQUALS:
                 return requirement.value
         return None
 
     def __bool__(self) -> bool:
-        """False for the selector that lets everything through."""
+        """False for the selector that matches everything."""
         return bool(self.requirements)
 
     def __str__(self) -> str:
@@ -166,7 +166,7 @@ class FieldSelector:
 
 
 class _Parser:
-    """One pass over the tokens of a label selector."""
+    """A parser of label selectors."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -261,7 +261,7 @@ def _mapping(selector: Mapping[str, Any], field: str) -> Mapping[str, Any]:
 
 
 def _split_terms(text: str) -> list[str]:
-    """At commas that no backslash protects; escapes stay in."""
+    """Split at commas without a backslash; escapes stay in."""
     return re.findall(r"((?:\\.|[^\\,])+|\\$)", text, re.DOTALL)
 
 
@@ -274,7 +274,8 @@ def _field_term(text: str, term: str) -> FieldRequirement:
                 return FieldRequirement(term[:index].strip(), operator.replace("==", EQUALS), value)
         index += 2 if term[index] == "\\" else 1
     raise SelectorError(
-        f'unable to parse field selector "{text}": can\'t understand "{term}": expected field=value or field!=value'
+        f'unable to parse field selector "{text}": can\'t understand "{term}": '
+        "expected field=value or field!=value"
     )
 
 

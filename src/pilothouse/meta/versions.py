@@ -1,10 +1,10 @@
-"""Versions: of APIs (``v1beta2``), and of software (``7.17.29``, ``3.9-alpha1``).
+"""Versions of APIs (``v1beta2``) and of software (``7.17.29``, ``3.9-alpha1``).
 
     sorted(["v1alpha1", "v10", "v2beta1", "v2"], key=api_version_rank)    # v10, v2, v2beta1, v1alpha1
-    Version.parse("3.9") == Version.parse("3.9.0")                        # True, and str() says "3.9" again
+    Version.parse("3.9") == Version.parse("3.9.0")                        # True, and str() is still "3.9"
     Version.parse("8.17.0") > Version.parse("7.17.29")                    # True
 
-A ``Version`` keeps the text it was read from, so that what a user wrote is what they read back.
+A ``Version`` keeps the text it was read from.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _LONGEST: Final = 256
 
 
 def api_version_rank(version: str) -> tuple[Any, ...]:
-    """A sort key that puts the preferred API version first; names of no known form come last, by alphabet."""
+    """A sort key that puts the preferred API version first; unknown forms come last, alphabetically."""
     match = _API_VERSION.fullmatch(version)
     if match is None:
         return (1, version)
@@ -40,7 +40,7 @@ class VersionError(ValueError):
 @total_ordering
 @dataclass(frozen=True, eq=False)
 class Version:
-    """A software version. Order and equality follow semantic versioning after padding to three numbers."""
+    """A software version, in semantic-versioning order after padding to three numbers."""
 
     text: str
     numbers: tuple[int, ...] = (0, 0, 0)
@@ -49,7 +49,7 @@ class Version:
 
     @classmethod
     def parse(cls, text: str) -> Version:
-        """Leniently: one or more numbers, perhaps a leading ``v``, a pre-release, build metadata."""
+        """Lenient: one or more numbers, optionally a leading ``v``, a pre-release, build metadata."""
         if not isinstance(text, str):
             raise VersionError(f"{text!r} is not a version: expected a string in quotes, such as '3.9.0'")
         match = _LENIENT.fullmatch(text) if len(text) <= _LONGEST else None
@@ -63,7 +63,7 @@ class Version:
 
     @classmethod
     def parse_strict(cls, text: str) -> Version:
-        """Semantic versioning to the letter: exactly three numbers, no leading ``v`` or zeros."""
+        """Strict semantic versioning: exactly three numbers, no leading ``v`` or zeros."""
         version = cls.parse(text)
         core = re.split(r"[-+]", text, maxsplit=1)[0]
         if not _STRICT_NUMBERS.fullmatch(core):
@@ -87,7 +87,7 @@ class Version:
 
     @property
     def padded(self) -> str:
-        """At least three numbers, without a leading ``v``: the tag an image would have."""
+        """At least three numbers, without a leading ``v``: an image's tag."""
         core = ".".join(str(number) for number in self.numbers)
         pre_release = f"-{'.'.join(self.pre_release)}" if self.pre_release else ""
         return f"{core}{pre_release}{f'+{self.build}' if self.build else ''}"

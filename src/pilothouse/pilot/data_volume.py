@@ -1,11 +1,10 @@
-"""How full the volume of an instance's data is.
+"""Usage of the volume with an instance's data.
 
     volume = DataVolume(instance.folder)
     await volume.measure()
     volume.usage                          # None while the folder does not exist
 
-A filesystem that hangs, such as one over a network, blocks one thread and nothing else: no second measurement
-starts before the first has ended.
+A filesystem that hangs blocks one thread and nothing else: no second measurement starts meanwhile.
 """
 
 from __future__ import annotations
@@ -23,8 +22,6 @@ _SECONDS: Final = 5.0
 
 
 class DataVolume:
-    """The filesystem of one data folder."""
-
     def __init__(self, path: Path) -> None:
         self.path = path
         self.usage: DiskUsage | None = None
@@ -39,8 +36,7 @@ class DataVolume:
 
 
 def usage_at(path: Path) -> DiskUsage | None:
-    """Usage of the filesystem of a folder; None if the folder does not exist, or its filesystem has no
-    size."""
+    """None if the folder does not exist, or its filesystem has no size."""
     try:
         found = os.statvfs(path)
     except OSError:

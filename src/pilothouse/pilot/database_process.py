@@ -1,12 +1,11 @@
-"""The database as a child process: in a process group of its own, its output passed on, its exit noticed at
-once.
+"""The database as a child process, in a process group of its own.
 
     child = DatabaseProcess.begin(start, clock, ended=wake.set)
     exit = await child.stop(asked, grace=60.0)        # the stop signal, and in the end SIGKILL
     child.exit                                        # how it ended, or None
 
-A thread copies its output to ours line by line: a slow reader blocks the database, as with any pipe, and
-never the pilot. The exit is noticed by a pidfd, which also keeps the reaper from collecting the process.
+A thread copies its output to ours line by line: a slow reader blocks the database, never the pilot. The exit
+is noticed by a pidfd, which also keeps the reaper from collecting the process.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from pilothouse.supervise.signals import StopRequest
 LINES = 50
 """How many of its last lines of output are kept."""
 HURRIED = 10.0
-"""Seconds that a database has to stop once its pilot was asked to stop a second time."""
+"""Seconds that a database has to stop after a second stop request."""
 
 
 class DatabaseProcess:
@@ -49,7 +48,7 @@ class DatabaseProcess:
         self._asked_by: int | None = None
         self._lines: deque[str] = deque(maxlen=LINES)
         self._said: deque[str] = deque(maxlen=LINES)
-        """Those that are not part of a stack trace, which may be longer than all lines that are kept."""
+        """Without stack traces, which may be longer than all lines that are kept."""
         self._kills = memory_kills()
         self._over = asyncio.Event()
         self.exit: DatabaseExit | None = None
@@ -61,8 +60,7 @@ class DatabaseProcess:
 
     @classmethod
     def begin(cls, start: StartCommand, clock: Clock, *, ended: Callable[[], None]) -> DatabaseProcess:
-        """``ended`` is called when it has exited. Raises ``HookFailed`` for a program that can't be
-        started."""
+        """``ended`` is called when it has exited. Raises ``HookFailed`` if the program can't be started."""
         try:
             process = subprocess.Popen(
                 start.argv,
@@ -90,8 +88,7 @@ class DatabaseProcess:
         return self.exit
 
     async def stop(self, asked: StopRequest, grace: float, hurried: float = HURRIED) -> DatabaseExit:
-        """Ask it to stop, wait for ``grace`` seconds, then kill it. A second stop request leaves it
-        ``hurried`` seconds."""
+        """Ask it to stop, and kill it after ``grace`` seconds, or ``hurried`` after a second stop request."""
         self._asked_by = self._start.stop_signal
         with contextlib.suppress(ProcessLookupError):
             # It stops its own children.
@@ -141,5 +138,5 @@ class DatabaseProcess:
                     sys.stdout.buffer.write(line)
                     sys.stdout.buffer.flush()
                 except (OSError, ValueError):
-                    # Nobody reads our output; the database must not block on that.
+                    # Our output has no reader; the database must not block on that.
                     continue

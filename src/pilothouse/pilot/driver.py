@@ -1,13 +1,13 @@
 """What a pilot has to know of a database: a driver is a class with these few methods.
 
     class Driver:
-        def hooks(self, phase, desired): return [Hook("WriteConfiguration", ...)] if phase == "PreStart" else []
+        def hooks(self, phase, desired): return [Hook("Configure", ...)] if phase == "PreStart" else []
         def start(self, desired): return StartCommand(("mydb", str(self.file)), self.environ)
         async def observe(self, desired): ...
 
-It is registered as an entry point of the group ``pilothouse.drivers``, whose value is a function from an
-``InstanceEnvironment`` to the driver; ``docs/pilots.md`` has a worked example. A driver keeps no state that
-matters: all it needs comes with each call, so that a pilot may be restarted at any time.
+An entry point of the group ``pilothouse.drivers`` is a function from an ``InstanceEnvironment`` to the
+driver; ``docs/pilots.md`` has a worked example. A driver keeps no state that matters, so that a pilot may be
+restarted at any time.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class InstanceEnvironment(msgspec.Struct, frozen=True):
     """The name of the pod and of the Pilot."""
     namespace: str
     address: str
-    """On which the database and the pilot listen: pods on one machine may share its network."""
+    """The address that the database and the pilot listen on: pods on one machine may share its network."""
     folder: Path
     """The data folder."""
     environ: Mapping[str, str]
@@ -64,8 +64,7 @@ class DesiredState(msgspec.Struct, frozen=True):
     uid: str = ""
     """The uid of the Pilot: the generations of one that was created again start at 1."""
     vouched: bool = True
-    """False if the Pilot has a cluster and somebody else has written the configuration: a running database is
-    not restarted for that."""
+    """False if another client than its cluster wrote the configuration: no reason to restart the database."""
 
     @classmethod
     def of(cls, pilot: Object, *, leads: bool = False, leader: str = "") -> DesiredState:
@@ -75,7 +74,6 @@ class DesiredState(msgspec.Struct, frozen=True):
 
     @property
     def decommission(self) -> bool:
-        """Whether the data of the instance should be moved away."""
         said = self.spec.get("decommission")
         return bool(said) if said is not None else self.spec.get("inService") is False
 
@@ -89,8 +87,7 @@ class DesiredState(msgspec.Struct, frozen=True):
 
 
 class Hook(msgspec.Struct, frozen=True):
-    """Something to do once in a phase. It may be retried, so it has to cope with what a failed attempt has
-    left."""
+    """Something to do once in a phase. It may be retried, and must cope with what a failed attempt left."""
 
     name: str
     run: Callable[[], Awaitable[None]]
@@ -120,8 +117,6 @@ class MetricValue(msgspec.Struct, frozen=True):
 
 
 class Observation(msgspec.Struct, frozen=True):
-    """The state of the database."""
-
     ready: bool
     message: str = ""
     """Why it is not ready."""
@@ -132,11 +127,9 @@ class Observation(msgspec.Struct, frozen=True):
     status: Tree = {}
     """The application's section of the Pilot's status."""
     left: str | None = None
-    """What keeps a decommissioned instance from being empty; "" if it is empty and stays so; None if that was
-    not checked."""
+    """What keeps a decommissioned instance from being empty; "" if it is and stays so, None if unchecked."""
     surplus: str = ""
-    """What a decommissioned instance still holds and may be removed with: data of which complete copies are
-    elsewhere."""
+    """What a decommissioned instance may be removed with: data of which complete copies are elsewhere."""
     writes_refused: str = ""
     """Why it refuses writes, and what would help; empty if it accepts them."""
     metrics: tuple[MetricValue, ...] = ()
@@ -145,8 +138,6 @@ class Observation(msgspec.Struct, frozen=True):
 
 
 class Driver(Protocol):
-    """What each driver implements."""
-
     application: str
 
     def hooks(self, phase: Phase, desired: DesiredState) -> Sequence[Hook]:
@@ -167,9 +158,7 @@ class Driver(Protocol):
 
     async def lead(self, desired: DesiredState, peers: Sequence[Object], leads: Callable[[], bool]) -> Tree:
         """As the leader, do what is done once for the whole cluster, whose Pilots are ``peers``. Returns the
-        facts about the cluster, which go to ``cluster`` in the application's section of the status. Raises
-        ``HookFailed``.
+        facts about it, for ``cluster`` in the application's section of the status. Raises ``HookFailed``.
 
-        Call ``leads`` before each action: another pilot may lead by then, and a database does not check
-        leases."""
+        Call ``leads`` before each action: another pilot may lead by then, and databases check no leases."""
         ...

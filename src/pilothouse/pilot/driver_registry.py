@@ -1,9 +1,9 @@
-"""Finds the driver of an application: one of ours, or one that another package brings.
+"""Finds the driver of an application: one of ours, or one of another package.
 
     driver = find_driver("memcached", instance)
 
-A package brings a driver with an entry point of the group ``pilothouse.drivers``: its name is the
-application, its value a function from an ``InstanceEnvironment`` to the driver.
+A package has a driver as an entry point of the group ``pilothouse.drivers``: its name is the application, its
+value a function from an ``InstanceEnvironment`` to the driver.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ class UnknownApplication(Exception):
 
 
 def driver_names() -> list[str]:
-    """The applications that have a driver."""
     return sorted({*BUILT_IN, *(point.name for point in entry_points(group=DRIVERS))})
 
 

@@ -2,12 +2,11 @@
 
     candidacy = Candidacy()
     candidacy.update(serves=False, others_serve=True, now=clock.monotonic())     # periodically
-    await candidacy.until_candidate()
     await candidacy.until_withdrawn()
 
 A pilot whose instance is not ready while that of a peer is can't see the cluster that it would lead. After a
-while it withdraws, until its own instance is ready or none is: a cluster that was never formed needs a leader
-to form it.
+while it withdraws, until its own instance is ready or none is: a cluster that was never formed needs a
+leader.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ import asyncio
 from typing import Final
 
 OUT_OF_CLUSTER_SECONDS: Final = 30.0
-"""Seconds after which a pilot withdraws whose instance is not ready while that of a peer is."""
+"""Seconds after which such a pilot withdraws."""
 
 
 class OutOfClusterTimer:
@@ -26,7 +25,6 @@ class OutOfClusterTimer:
         self._since: float | None = None
 
     def is_over(self, *, serves: bool, others_serve: bool, now: float) -> bool:
-        """Whether it has been out for too long."""
         if serves or not others_serve:
             self._since = None
             return False
@@ -44,7 +42,7 @@ class Candidacy:
         self._candidate.set()
 
     def update(self, *, serves: bool, others_serve: bool, now: float) -> None:
-        """Whose instances are ready at this moment."""
+        """``serves``: its own instance is ready; ``others_serve``: that of a peer is."""
         withdraws = self._timer.is_over(serves=serves, others_serve=others_serve, now=now)
         begins, ends = (self._withdrawn, self._candidate) if withdraws else (self._candidate, self._withdrawn)
         ends.clear()

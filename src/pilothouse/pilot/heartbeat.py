@@ -1,7 +1,5 @@
 """The heartbeat: a pilot renews a Lease of its own for as long as it runs.
 
-    await PilotHeartbeat(api, clock).beat(pilot)        # once
-
 Controllers go by when a renewal arrives; the time in it is for people. The Lease is owned by the Pilot and
 deleted with it.
 """
@@ -24,8 +22,6 @@ _LASTS: Final = 40
 
 
 class PilotHeartbeat:
-    """The Lease of one pilot."""
-
     def __init__(self, api: Api, clock: Clock) -> None:
         self._api = api
         self._clock = clock

@@ -1,24 +1,16 @@
 """What to do next with an instance: a pure decision, taken again after each event.
 
-    act = decide(life, desired, asked=False, hooks=names)
-    match act:
+    match decide(life, desired, asked=False, hooks=names):
         case RunHook(phase, name): ...      # then life = life.ran(phase, name)
-        case StartDatabase(): ...                  # then life = life.launched(desired)
-        case StopDatabase(because): ...             # then life = life.halting(because), and once it has ended life.ended(exit)
-        case RestartInstance(): life = life.anew()
-        case WaitForChange(): ...                    # until something changes
-        case ExitPilot(code): ...               # the pilot's own exit code
+        case StartDatabase(): ...           # then life = life.launched(desired)
+        case StopDatabase(because): ...     # then life = life.halting(because), at its exit life.ended(...)
 
-* Nothing is started before the Pilot exists. If it is deleted later, the database runs on with the
-  configuration that it has.
+* The Pilot must exist for the first start. If it is deleted later, the database runs on.
 * Hooks run in order, each once for every start. If one fails, those before it are not repeated, unless the
-  configuration has changed by then: a database is not started with what was prepared for another
-  configuration.
-* Hooks that need a running database, PostStart and PreStop, are skipped once it has exited.
-* A configuration with another hash restarts the database in place: PreStop, stop, PostStop, start. A
-  configuration that somebody else than the cluster has written does not: the cluster is about to correct it.
-* If the database exits by itself, the pilot exits with a code other than 0, so that the container is
-  restarted.
+  configuration has changed by then. PostStart and PreStop are skipped once the database has exited.
+* A configuration with another hash restarts the database in place: PreStop, stop, PostStop, start; not one
+  that another client than the cluster has written, which the cluster is about to correct.
+* If the database exits by itself, the pilot exits with a code other than 0: the container is restarted.
 """
 
 from __future__ import annotations
@@ -51,7 +43,7 @@ class StopDatabase(msgspec.Struct, frozen=True):
 
 
 class RestartInstance(msgspec.Struct, frozen=True):
-    """Begin the next start."""
+    """Prepare the next start."""
 
 
 class WaitForChange(msgspec.Struct, frozen=True):
@@ -66,8 +58,6 @@ Act = RunHook | StartDatabase | StopDatabase | RestartInstance | WaitForChange |
 
 
 class InstanceHistory(msgspec.Struct, frozen=True):
-    """What has happened to the instance since its pilot was started."""
-
     standing: Standing = "Waiting"
     is_running: bool = False
     has_ended: bool = False
@@ -93,7 +83,7 @@ class InstanceHistory(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, prepared=hash, done=kept)
 
     def ran(self, phase: Phase, name: str) -> InstanceHistory:
-        """A hook has run, or was given up."""
+        """A hook has run, or was skipped."""
         return msgspec.structs.replace(self, done=self.done | {(phase, name)})
 
     def preparing(self) -> InstanceHistory:
@@ -117,7 +107,6 @@ class InstanceHistory(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, standing="PreStop", stopping=because)
 
     def ended(self, *, clean: bool) -> InstanceHistory:
-        """The database has exited."""
         return msgspec.structs.replace(
             self,
             standing="Stopped",
@@ -136,8 +125,7 @@ class InstanceHistory(msgspec.Struct, frozen=True):
 def decide(
     life: InstanceHistory, desired: DesiredState | None, *, asked: bool, hooks: Names, restart: str = ""
 ) -> Act:
-    """The next action. ``asked`` is whether the pilot was asked to stop; ``restart`` is the driver's reason
-    for a restart."""
+    """``asked``: the pilot was asked to stop; ``restart``: the driver's reason for a restart."""
     if life.is_running:
         reason = life.stopping or why_stop(life, desired, asked=asked, restart=restart)
         if reason:
@@ -168,9 +156,8 @@ def why_stop(life: InstanceHistory, desired: DesiredState | None, *, asked: bool
 
 
 def gives_up(phase: Phase, attempts: int, *, asked: bool, urgency: int) -> bool:
-    """Whether a hook that failed so often is skipped. A hook before or after the start is retried until the
-    pilot is asked to stop. A hook of the stop is skipped after a few attempts: the time that a pod has to
-    stop is limited."""
+    """Whether a hook that failed so often is skipped: of a start, only when the pilot is asked to stop; of a
+    stop, after a few attempts, since the time that a pod has to stop is limited."""
     if phase in ("PreStart", "PostStart"):
         return asked
     return urgency > 1 or attempts >= (3 if asked else 6)

@@ -3,9 +3,8 @@
     supervisor = InstanceSupervisor(api, instance, driver, SystemClock(), Random())
     code = await supervisor.run(asked)    # the exit code of this process; asked is the StopRequest
 
-Tasks of it run side by side, and are restarted if they fail: the lifecycle of the database, observing and
-reporting it, the heartbeat, the election. None needs the API server once the database runs: while that is
-away, all go on with the last Pilot that was read.
+Lifecycle, observation, heartbeat and election are tasks side by side, restarted if they fail. None needs the
+API server once the database runs: without it they go on with the last Pilot that was read.
 """
 
 from __future__ import annotations
@@ -69,8 +68,6 @@ log = logging.getLogger(__name__)
 
 
 class InstanceSupervisor:
-    """Runs one instance."""
-
     def __init__(
         self,
         api: Api,
@@ -130,7 +127,6 @@ class InstanceSupervisor:
         return code
 
     def pass_on(self, number: int) -> None:
-        """Send a signal to the database, if it runs."""
         if self._child is not None and self._life.is_running:
             self._child.send(number)
 
@@ -151,7 +147,7 @@ class InstanceSupervisor:
         """Why the database exited; empty after a clean exit."""
         if self._exit is None or self._exit.clean:
             return ""
-        # The code is the container's too, which is reported beside this.
+        # The pod's status has the exit code already.
         return self._exit.message if self._exit.message and not self._exit.signal else self._exit.sentence
 
     def liveness(self) -> str:
@@ -160,7 +156,6 @@ class InstanceSupervisor:
         return seen.message if self._life.is_running and seen is not None and not seen.live else ""
 
     def metrics(self) -> str:
-        """In Prometheus' text format."""
         leads = self._peers is not None and self._peers.leads
         return render_metrics(
             self._instance.name,
@@ -189,7 +184,8 @@ class InstanceSupervisor:
                 case ExitPilot(code):
                     return code
                 case WaitForChange():
-                    await self._wait_for_change(asked)
+                    await unless(self._wake.wait(), asked.wait(asked.urgency + 1))
+                    self._wake.clear()
                 case RestartInstance():
                     self._set_life(self._life.anew())
                 case StartDatabase():
@@ -210,10 +206,8 @@ class InstanceSupervisor:
             self._set_life(self._life.preparing())
         if phase == "PreStop" and not self._life.stopping:
             # It does not count as ready from here on, though it still runs.
-            reason = (
-                why_stop(self._life, self._desired(), asked=asked.urgency > 0)
-                or "its driver asks for a restart"
-            )
+            reason = why_stop(self._life, self._desired(), asked=asked.urgency > 0)
+            reason = reason or "its driver asks for a restart"
             self._set_life(self._life.halting(reason))
             # Others act on the status, so it says that the database is about to stop before a hook runs.
             await self._report()
@@ -268,8 +262,8 @@ class InstanceSupervisor:
             pause = min(pause * 2, _RETRY_SECONDS[1])
 
     async def _unwanted(self, phase: Phase, asked: StopRequest, urgency: int) -> None:
-        """Until a hook is no longer wanted: the pilot is asked to stop that urgently, or the database that it
-        needs has exited."""
+        """Returns when a hook is no longer wanted: by a stop request of this urgency, or since the database
+        that it needs has exited."""
         if phase in _NEED_DATABASE and self._child is not None:
             await unless(asked.wait(urgency), self._child.ended())
         else:
@@ -304,10 +298,6 @@ class InstanceSupervisor:
         self._set_life(self._life.ended(clean=exit.clean))
         if not exit.clean:
             log.error("the database has exited: %s", exit.sentence)
-
-    async def _wait_for_change(self, asked: StopRequest) -> None:
-        await unless(self._wake.wait(), asked.wait(asked.urgency + 1))
-        self._wake.clear()
 
     async def _look(self) -> None:
         """Observe the database, lead the cluster if this pilot leads, write the status; periodically."""
@@ -378,7 +368,6 @@ class InstanceSupervisor:
         await self._status_writer.write(self._pilot, known, always=True)
 
     def _desired(self) -> DesiredState | None:
-        """What the Pilot says, as it was last read."""
         found = self._own.cache.get(self._instance.namespace, self._instance.name)
         if found is not None and (self._pilot is None or found.revision >= self._pilot.revision):
             self._pilot = found

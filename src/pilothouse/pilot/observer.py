@@ -1,12 +1,10 @@
 """Observes a database and, if this pilot leads, its whole cluster.
 
-    observer = DatabaseObserver(driver, clock)
-    observer.begin()                         # with every start of the database
-    observed = await observer.look(desired, peers)
-    observer.take(observed)                  # unless its process has exited meanwhile
-    observer.forget()                        # with its exit
-
-An observation takes a while, in which the database may exit. So it changes nothing until it is taken.
+observer = DatabaseObserver(driver, clock)
+observer.begin()                         # with every start of the database
+observed = await observer.look(desired, peers)
+observer.take(observed)                  # unless its process has exited meanwhile
+observer.forget()                        # with its exit
 """
 
 from __future__ import annotations
@@ -26,11 +24,9 @@ log = logging.getLogger(__name__)
 
 
 class ObservedState(msgspec.Struct, frozen=True):
-    """One observation."""
-
     observation: Observation
     generation: int
-    """Of the Pilot at that moment."""
+    """That of the Pilot at that moment."""
     cluster: Tree | None
     """Facts about the whole cluster; None if this pilot does not lead."""
 
@@ -91,8 +87,7 @@ class DatabaseObserver:
         return ObservedState(seen, desired.generation, facts)
 
     def take(self, observed: ObservedState) -> bool:
-        """Make it the last observation. Returns whether it has a reason to restart the database that the one
-        before had not."""
+        """Make it the last observation. True if it has a reason to restart the database that is new."""
         before, self.seen = self.seen, observed.observation
         self.generation, self.cluster = observed.generation, observed.cluster
         self.has_served = self.has_served or self.is_ready

@@ -1,12 +1,12 @@
-"""The pilots of one cluster: who they are, and which of them leads.
+"""The pilots of one cluster, and which of them leads.
 
     peers = PilotPeers(api, pilot, clock, rng, changed=wake)
     task = group.create_task(peers.run())
     peers.leads, peers.leader, peers.pilots
-    peers.update(serves=False)              # periodically; a pilot that is out of its cluster for long withdraws
+    peers.update(serves=False)              # periodically; a pilot out of its cluster for long withdraws
 
-A pilot that is no candidate has no ``PilotPeers``. A leader that loses the lease ceases to act for the
-cluster; its database runs on. ``election_candidacy`` says when a candidate withdraws.
+Only a candidate has ``PilotPeers``. A leader that loses the lease ceases to act for the cluster; its database
+runs on.
 """
 
 from __future__ import annotations
@@ -29,8 +29,6 @@ from pilothouse.pilot.election_candidacy import Candidacy
 
 
 class PilotPeers:
-    """The peers of one pilot."""
-
     def __init__(
         self, api: Api, pilot: Object, clock: Clock, rng: Random, *, changed: Callable[[], None]
     ) -> None:
@@ -56,7 +54,7 @@ class PilotPeers:
             f"{pilot.name}_{new_uid()}",
             clock,
             rng,
-            # It is deleted with the cluster: one of the same name that is created later has pilots of its own.
+            # It is deleted with the cluster: a later one of the same name has pilots of its own.
             owner={key: owner[key] for key in ("apiVersion", "kind", "name", "uid")},
         )
         self._leadership.subscribe(gained=lambda _: changed(), lost=changed)
@@ -82,16 +80,15 @@ class PilotPeers:
     @property
     def pilots(self) -> list[Object]:
         """All Pilots that the cluster controls."""
-        return [
-            each for each in self._peers.cache.list() if (each.controller or {}).get("uid") == self._owner
-        ]
+        listed = self._peers.cache.list()
+        return [each for each in listed if (each.controller or {}).get("uid") == self._owner]
 
     async def run(self) -> None:
         """Until cancelled."""
         await together({"peers": self._peers.run(), "election": self._elect()})
 
     def update(self, *, serves: bool) -> None:
-        """Whether the instance of this pilot is ready at this moment."""
+        """``serves``: the instance of this pilot is ready."""
         others = any(each.name != self._name and each.is_true("Ready") for each in self.pilots)
         self._candidacy.update(serves=serves, others_serve=others, now=self._clock.monotonic())
 

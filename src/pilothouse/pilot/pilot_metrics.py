@@ -1,7 +1,4 @@
-"""The metrics of a pilot and its database.
-
-text = render_metrics(name, known, leads=True, beats=..., now=..., start_took=0.02)
-"""
+"""The metrics of a pilot and its database, in Prometheus' text format."""
 
 from __future__ import annotations
 
@@ -18,9 +15,9 @@ from pilothouse.pilot.pilot_status import InstanceFacts
 def render_metrics(
     name: str, known: InstanceFacts | None, *, leads: bool, beats: int, now: float, start_took: float | None
 ) -> str:
-    """In Prometheus' text format."""
-    found = (*_pilot(name, known, leads=leads, beats=beats, now=now), *_start(name, start_took), *_process())
-    return "".join(found)
+    return "".join(
+        (*_pilot(name, known, leads=leads, beats=beats, now=now), *_start(name, start_took), *_process())
+    )
 
 
 def _pilot(name: str, known: InstanceFacts | None, *, leads: bool, beats: int, now: float) -> Iterator[str]:
@@ -28,7 +25,7 @@ def _pilot(name: str, known: InstanceFacts | None, *, leads: bool, beats: int, n
     yield gauge(
         "pilothouse_pilot_leads", "Whether this pilot leads those of its cluster.", [(who, int(leads))]
     )
-    yield counter("pilothouse_pilot_heartbeats_total", "Signs of life that arrived.", [(who, beats)])
+    yield counter("pilothouse_pilot_heartbeats_total", "Heartbeats that were written.", [(who, beats)])
     if known is None:
         return
     seen = known.observation

@@ -4,7 +4,7 @@
     if worth_writing(pilot.status, status, since=30.0): ...
 
 Conditions of others (``PodPresent``) and sections of other applications are kept. ``Ready`` is always
-written, whatever a controller made of a missed heartbeat.
+written, also after a controller has changed it.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ VOLATILE_EVERY: Final = 30.0
 STARTING: Final = "Starting"
 """The reason of ``Ready`` while a database that runs has not answered yet."""
 _STEPS: Final = (10, 20, 30, 60, 120, 180, 300, 600, 1200, 1800, 3600)
-"""Seconds of a start at which the message changes: the status is not written every second."""
+"""Seconds of a start at which the message changes, so that the status is not written every second."""
 _SLOW: Final = 120.0
-"""Seconds after which the message has the driver's own, too."""
+"""Seconds after which the message has the driver's too."""
 
 
 class InstanceFacts(msgspec.Struct, frozen=True):
@@ -68,7 +68,6 @@ class InstanceFacts(msgspec.Struct, frozen=True):
 
 
 def pilot_status(pilot: Object, known: InstanceFacts, now: float) -> Tree:
-    """The whole status."""
     life, seen = known.life, known.observation
     status: Tree = {
         **pilot.status,
@@ -124,8 +123,7 @@ def _starting(pilot: Object, known: InstanceFacts, now: float) -> str:
 
 
 def _is_outdated(pilot: Object, known: InstanceFacts) -> bool:
-    """Whether the database was started again after ``lastExit``, by another process: how that run ended is
-    not known."""
+    """Whether another process started the database after ``lastExit``: how that run ended is unknown."""
     exited = (pilot.status.get("lastExit") or {}).get("time")
     started = pilot.status.get("lastStartedTime")
     if known.exit is not None or not exited or not started:
@@ -207,27 +205,22 @@ def _conditions(pilot: Object, known: InstanceFacts, usage: DiskUsage | None, no
         say("Degraded", False, "AsExpected", "")
     conditions = without_condition(conditions, EDITED)
     if life.is_running and not known.desired.vouched and known.desired.hash != life.hash:
-        say(
-            EDITED,
-            True,
-            "NotByItsCluster",
-            "The configuration in spec is not what this Pilot's cluster has written: "
-            "the database goes on without it until its next start. Change the cluster instead, which puts this right.",
-        )
+        why = "The configuration in spec was not written by this Pilot's cluster: the database runs without it until its next start. Change the cluster instead; it then restores this spec."
+        say(EDITED, True, "NotByItsCluster", why)
     if not known.desired.decommission:
         return without_condition(conditions, "Decommissioned")
     if not life.is_running or seen is None:
         if _was_empty(conditions, generation):
-            # Nothing comes to a node that is down, or that is excluded from the moment it starts.
+            # A node that is down, or excluded from its start on, gets no shards.
             return conditions
-        say("Decommissioned", False, "Unknown", "The database is down, so nobody knows what is left on it.")
+        say("Decommissioned", False, "Unknown", "The database is down, so what is left on it is unknown.")
     elif seen.left is None or known.observed != generation:
-        # What was seen before it was asked for says nothing of what may still come.
-        say("Decommissioned", False, "NodeDecommissioning", "What is left on it has not been looked at yet.")
+        # An observation from before the decommission does not count: shards may still come.
+        say("Decommissioned", False, "NodeDecommissioning", "What is left on it has not been checked yet.")
     elif seen.left:
         say("Decommissioned", False, "NodeDecommissioning", seen.left)
     else:
-        what = seen.surplus or "Nothing of the cluster's data is here."
+        what = seen.surplus or "No data of the cluster is left here."
         say("Decommissioned", True, "NodeDecommissioned", what)
     return conditions
 
@@ -255,10 +248,8 @@ def _degraded(known: InstanceFacts, usage: DiskUsage | None) -> tuple[str, str] 
     if usage is None or not usage.watermark:
         return None
     reason = "VolumeFull" if usage.watermark == "FloodStage" else "VolumeNearlyFull"
-    return (
-        reason,
-        f"The volume of its data, at {known.folder}, is {usage} full: make it larger, or delete data.",
-    )
+    why = f"The volume of its data, at {known.folder}, is {usage} full: make it larger, or delete data."
+    return reason, why
 
 
 def _leaves(status: Mapping[str, Any]) -> bool:

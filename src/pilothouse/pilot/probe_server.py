@@ -1,13 +1,10 @@
 """Probes and metrics over plain HTTP, on the instance's own address.
 
-    async with serving(address, {12001: supervisor.readiness, 12000: supervisor.liveness}, supervisor.metrics): ...
+    async with serving(address, {12001: supervisor.readiness, 12000: supervisor.liveness}, metrics): ...
 
-Any path answers the probe of the port: 200, or 500 with the reason. ``/metrics`` is served on both ports. A
-connection is for one request, of which only the first line is read: a library of the size of aiohttp would be
-a fourth of a pilot's memory.
-
-Anybody who reaches the ports may connect. With ``MOST_CONNECTIONS`` open, the oldest is closed for the next,
-so that idle connections neither use up the pilot's file descriptors nor keep a probe out.
+Any path answers the probe of the port: 200, or 500 with the reason. Both ports serve ``/metrics``. Only the
+first line of a request is read: aiohttp would be a fourth of a pilot's memory. With ``MOST_CONNECTIONS``
+open, the oldest is closed for the next, so that idle connections can't keep a probe out.
 """
 
 from __future__ import annotations
@@ -33,7 +30,7 @@ _TEXT: Final = "text/plain; charset=utf-8"
 async def serving(
     host: str, questions: Mapping[int, Question], metrics: Callable[[], str]
 ) -> AsyncIterator[None]:
-    """Within the context. Raises ``OSError`` where a port can't be had."""
+    """Raises ``OSError`` for a port that can't be opened."""
     open_ones: dict[asyncio.StreamWriter, None] = {}
     async with AsyncExitStack() as stack:
         for port, question in questions.items():

@@ -23,12 +23,10 @@ _COUNTS = (
     (Path("/sys/fs/cgroup/memory.events"), "oom_kill"),
     (Path("/sys/fs/cgroup/memory/memory.oom_control"), "oom_kill"),
 )
-"""Where the kernel counts them, in cgroups v2 and v1, as seen from inside a container."""
+"""Where the kernel counts OOM kills, in cgroups v2 and v1, as seen from inside a container."""
 
 
 class DatabaseExit(msgspec.Struct, frozen=True):
-    """One exit of a database."""
-
     time: float
     clean: bool
     code: int | None = None
@@ -70,9 +68,8 @@ def classify_exit(
     noise: tuple[str, ...] = (),
     out_of_memory: bool = False,
 ) -> DatabaseExit:
-    """Of a return code as ``subprocess`` has it (negative for a signal). ``asked_by`` is the signal that it
-    was asked to stop with, ``said`` its last lines without stack frames, ``noise`` what the useless ones
-    among them contain."""
+    """``returncode`` as ``subprocess`` has it (negative for a signal). ``asked_by``: the signal of the stop
+    request; ``said``: the last lines without stack frames; ``noise``: parts of useless lines."""
     by_signal = -returncode if returncode < 0 else 0
     clean = asked_by is not None and (by_signal == asked_by or returncode in (*clean_codes, 128 + asked_by))
     return DatabaseExit(
@@ -82,7 +79,7 @@ def classify_exit(
         signal=signal.Signals(by_signal).name if by_signal else "",
         out_of_memory=out_of_memory and by_signal == signal.SIGKILL,
         log=tuple(log),
-        # A process that is killed has no time to write why.
+        # A killed process has no time to write why.
         message="" if clean or by_signal == signal.SIGKILL else error_lines(said, noise=noise),
     )
 

@@ -3,9 +3,9 @@
     writer = PilotStatusWriter(api, correlator, clock)
     pilot = await writer.write(pilot, facts)
 
-A write that fails is tried again with the next one: each has the whole status. An API server that does not
-know the application, or an older version of it, drops fields of its section; that is reported as an event,
-and the fields are left out for a while.
+A write that fails is retried with the next one: each has the whole status. An API server without this version
+of the application drops fields of its section; that is reported as an event, and they are left out for a
+while.
 """
 
 from __future__ import annotations
@@ -32,8 +32,6 @@ log = logging.getLogger(__name__)
 
 
 class PilotStatusWriter:
-    """Of one Pilot."""
-
     def __init__(self, api: Api, correlator: EventCorrelator, clock: Clock) -> None:
         self._api = api
         self._correlator = correlator
@@ -43,8 +41,7 @@ class PilotStatusWriter:
         self._dropped_until = float("-inf")
 
     async def write(self, pilot: Object, facts: InstanceFacts, *, always: bool = False) -> Object:
-        """Write the status if the change is worth it, and return the Pilot as it is then. ``always`` puts off
-        no change."""
+        """Write the status if it is worth it; returns the current Pilot. ``always`` defers no change."""
         status = pilot_status(pilot, facts, self._clock.now())
         section: Tree = status.get(facts.application) or {}
         if self._dropped and self._clock.monotonic() < self._dropped_until:
@@ -72,7 +69,6 @@ class PilotStatusWriter:
         return written
 
     async def record_event(self, pilot: Object, reason: str, message: str, *, warning: bool = False) -> None:
-        """An event about the Pilot."""
         event = self._correlator.correlate(pilot, reason, message, now=self._clock.now(), warning=warning)
         if event is None:
             return

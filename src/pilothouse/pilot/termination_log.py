@@ -1,7 +1,5 @@
 """The termination message: why a container exited, for its pod's status.
 
-    write_termination_message("it ended with code 1: unknown setting [cluster.nmae]")
-
 Kubernetes mounts a file at ``terminationMessagePath``, by default ``/dev/termination-log``. Outside of a
 container there is no such file, and none is created.
 """
@@ -20,7 +18,6 @@ log = logging.getLogger(__name__)
 
 
 def write_termination_message(message: str, path: str = PATH) -> None:
-    """Write it, replacing what the file holds."""
     try:
         file = os.open(path, os.O_WRONLY | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC)
     except FileNotFoundError:

@@ -1,11 +1,10 @@
-"""A certificate authority of one's own, and what it signs.
+"""A certificate authority and what it signs.
 
     authority = Authority.make("pilothouse", now)
     serving = authority.serving(["localhost", "127.0.0.1"], now)
     admin = authority.client("admin", ["system:masters"], now)
 
-Keys are ECDSA on P-256: small, quick to make, understood by every client. ``KeyPair`` is a certificate and its key
-as PEM text; this module and its neighbours are the only place that knows the cryptography library.
+Keys are ECDSA on P-256. ``KeyPair`` is a certificate and its key as PEM.
 """
 
 from __future__ import annotations
@@ -51,8 +50,6 @@ class UnusableError(Exception):
 
 
 class Authority:
-    """Signs certificates."""
-
     def __init__(self, credential: KeyPair) -> None:
         try:
             self._certificate = x509.load_pem_x509_certificate(credential.certificate)
@@ -68,7 +65,7 @@ class Authority:
 
     @classmethod
     def make(cls, name: str, now: datetime.datetime) -> Authority:
-        """A new one, which vouches for itself."""
+        """A new, self-signed one."""
         key = ec.generate_private_key(ec.SECP256R1())
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
         certificate = (
@@ -82,7 +79,7 @@ class Authority:
 
     @property
     def certificate(self) -> bytes:
-        """What others need to trust what this one signs."""
+        """The CA certificate, PEM."""
         return self.credential.certificate
 
     def serving(self, names: Sequence[str], now: datetime.datetime) -> KeyPair:
@@ -92,20 +89,21 @@ class Authority:
         return self._sign(subject, now, ExtendedKeyUsageOID.SERVER_AUTH, alternatives=alternatives)
 
     def client(self, name: str, groups: Iterable[str], now: datetime.datetime) -> KeyPair:
-        """A certificate that lets its holder in as this user, member of these groups."""
+        """A client certificate of this user with these groups."""
         attributes = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, group) for group in groups]
         subject = x509.Name([*attributes, x509.NameAttribute(NameOID.COMMON_NAME, name)])
         return self._sign(subject, now, ExtendedKeyUsageOID.CLIENT_AUTH, key_format=CLIENT_KEY_FORMAT)
 
     def peer(self, name: str, names: Sequence[str], now: datetime.datetime) -> KeyPair:
-        """A certificate for one of several that call each other: good to serve with under these names, and to call with."""
+        """A certificate to serve under these names and to connect as a client, for peers."""
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
         alternatives = x509.SubjectAlternativeName([_general_name(each) for each in names])
         purposes = (ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH)
         return self._sign(subject, now, *purposes, alternatives=alternatives)
 
     def stands_behind(self, credential: KeyPair, now: datetime.datetime) -> bool:
-        """Whether this authority signed that certificate, the key is its own, and it is not about to expire."""
+        """Whether this authority signed the certificate, the key belongs to it, and it does not expire
+        soon."""
         try:
             certificate = x509.load_pem_x509_certificate(credential.certificate)
             key = _load_key(credential.key)
@@ -113,7 +111,7 @@ class Authority:
         except (ValueError, TypeError, InvalidSignature):
             return False
         started = certificate.not_valid_before_utc <= now
-        # A short-lived certificate, as of an authority near its end, is renewed in the last third of its life.
+        # A short-lived certificate, as of an expiring authority, is renewed in the last third of its life.
         life = certificate.not_valid_after_utc - certificate.not_valid_before_utc
         lasting = now + min(RENEW_BEFORE, life / 3) < certificate.not_valid_after_utc
         return started and lasting and key.public_key() == certificate.public_key()
@@ -153,7 +151,7 @@ class Authority:
         now: datetime.datetime,
         lifetime: datetime.timedelta,
     ) -> x509.Certificate:
-        """A certificate of this authority, which itself signs nothing; ``extensions`` each with whether it is critical.
+        """A certificate that is no CA; ``extensions`` each with whether it is critical.
 
         Raises ``UnusableError`` if the authority is out of its dates.
         """
@@ -171,7 +169,7 @@ class Authority:
         return draft.sign(self._key, hashes.SHA256())
 
     def _identifier(self) -> x509.AuthorityKeyIdentifier:
-        """How what is signed refers to this authority: by the name that it gave its key, if it gave one."""
+        """The authority key identifier: the CA's subject key identifier, if it has one."""
         try:
             own = self._certificate.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value
         except x509.ExtensionNotFound:
@@ -195,7 +193,7 @@ def names_of(credential: KeyPair) -> frozenset[str]:
 
 
 def common_name_of(credential: KeyPair) -> str:
-    """Whom a certificate names."""
+    """The common name of a certificate."""
     subject = x509.load_pem_x509_certificate(credential.certificate).subject
     return "".join(str(each.value) for each in subject.get_attributes_for_oid(NameOID.COMMON_NAME))
 
@@ -250,10 +248,10 @@ def _usage(*, signs_certificates: bool) -> x509.KeyUsage:
 
 
 def _load_key(pem: bytes) -> PrivateKeyTypes:
-    """A private key that it takes little time to read and to sign with. Raises ValueError, TypeError."""
+    """A private key of limited size. Raises ValueError, TypeError."""
     if len(pem) > _LONGEST_KEY:
         raise ValueError(f"the key has {len(pem)} bytes; at most {_LONGEST_KEY} are read")
-    # Whether the factors of an RSA key are primes is not asked: that takes minutes for a large one, and the key is its owner's own.
+    # Primality of an RSA key's factors is not checked: that takes minutes for a large key.
     key = serialization.load_pem_private_key(pem, None, unsafe_skip_rsa_key_validation=True)
     if isinstance(key, rsa.RSAPrivateKey) and key.key_size > _LARGEST_RSA:
         raise ValueError(f"the RSA key has {key.key_size} bits; at most {_LARGEST_RSA} are taken")

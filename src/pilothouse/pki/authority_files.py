@@ -4,8 +4,8 @@
     ca-next.crt, ca-next.key   the one that will (while it is being replaced)
     ca-previous.crt            those that did, and still are trusted
 
-A step from one state to the next writes several files, in an order that leaves no doubt when it is cut short: ``read``
-then finds the state before the step, or completes it.
+A step writes several files in an order that lets ``read`` find the state before an interrupted step, or
+complete it.
 """
 
 from __future__ import annotations
@@ -19,14 +19,9 @@ from pilothouse.pki.private_files import write_private
 
 def read(folder: Path) -> Authorities | None:
     """What is in the folder; None if there is no authority. Raises ``UnusableError``."""
-    certificate, key = _read(folder / "ca.crt"), _read(folder / "ca.key")
-    if not certificate:
+    if not (folder / "ca.crt").exists():
         return None
-    if not key:
-        raise UnusableError(
-            f"{folder / 'ca.key'} is missing; put it back, or give the authority to use with "
-            "--cluster-signing-cert-file and --cluster-signing-key-file"
-        )
+    certificate, key = _part(folder / "ca.crt"), _part(folder / "ca.key")
     current = KeyPair(certificate, key)
     coming = _pair(folder, "ca-next")
     if coming is not None and coming.key == key:
@@ -43,7 +38,6 @@ def read(folder: Path) -> Authorities | None:
 
 
 def write(folder: Path, authorities: Authorities) -> None:
-    """Make the folder hold these."""
     if authorities.leaving:
         _keep(folder / "ca-previous.crt", authorities.leaving)
     _keep(folder / "ca.key", authorities.current.key)
@@ -55,6 +49,18 @@ def write(folder: Path, authorities: Authorities) -> None:
         _remove(folder, "ca-next")
     if not authorities.leaving:
         (folder / "ca-previous.crt").unlink(missing_ok=True)
+
+
+def _part(file: Path) -> bytes:
+    """A file that an authority can't do without. Raises ``UnusableError``."""
+    content = _read(file)
+    if not content:
+        raise UnusableError(
+            f"{file} is {'empty' if file.exists() else 'missing'}; put it back from a copy of the folder, or restore "
+            "a backup with `pilothouse restore`; `pilothouse apiserver --cluster-signing-cert-file FILE "
+            "--cluster-signing-key-file FILE` uses another authority"
+        )
+    return content
 
 
 def _pair(folder: Path, name: str) -> KeyPair | None:

@@ -1,13 +1,12 @@
-"""The authorities of a control plane while one takes the place of another.
+"""Rotation of a control plane's authority.
 
     there = Authorities(current)
     there = there.prepare(coming)      # signs with the old one, trusts both
     there = there.switch()             # signs with the new one, trusts both
     there = there.finish()             # the old one is forgotten
 
-Between two steps everybody gets time to learn what the next one needs: after ``prepare`` clients have to learn to trust the
-new authority, after ``switch`` everybody has to get a certificate that it has signed. At no time does a certificate that
-was good become bad, except by ``finish``.
+Clients have to trust the new authority before ``switch``, and have certificates of it before ``finish``, the
+only step that invalidates certificates.
 """
 
 from __future__ import annotations
@@ -60,7 +59,7 @@ class Authorities:
 
     @property
     def stage(self) -> str:
-        """Where things stand, for people."""
+        """The state of the rotation, for people."""
         if self.coming is not None:
             return "a new authority is prepared and trusted; the next step is switch"
         if self.leaving:

@@ -14,8 +14,6 @@ from pilothouse.pki.authority import UnusableError, subject_names
 
 @dataclass(frozen=True)
 class CertificateInfo:
-    """The facts of one certificate."""
-
     subject: str
     issuer: str
     names: tuple[str, ...]

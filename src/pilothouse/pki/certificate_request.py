@@ -1,8 +1,10 @@
-"""The requests of those who make their key themselves and want a signature.
+"""Certificate signing requests.
 
-request = new_request("system:node:a", ["system:nodes"])
-request.pem, request.key
-is_due(certificate, now)            # whether it is time to ask for the next one
+    request = new_request("system:node:a", ["system:nodes"])
+    request.pem, request.key
+    is_due(certificate, now)            # whether it is time to ask for the next one
+
+Each has a new private key.
 """
 
 from __future__ import annotations

@@ -1,18 +1,12 @@
-"""Values sealed with a key, so that a copy of the disk does not reveal them.
+"""Encryption of stored values with AES-256-GCM.
 
     keys = EncryptionKeys.read(b"2031:9b2U…=\\n2030:Xm0s…=\\n", "keys.txt")
     sealed = keys.seal("/registry/secrets/t/a", b"...")       # with the first key, 2031
     keys.open("/registry/secrets/t/a", sealed)                # with the key that the value names
 
-The cipher is AES-256-GCM. The place where a value is kept is authenticated with it, so a value that somebody moves to
-another place does not open there. A sealed value begins with a mark and the name of its key; no JSON begins like that, so
-a plain value is recognised by its first byte.
-
-Each sealing draws 96 random bits. Up to some four billion values a key that is safe, which is far more than a control
-plane writes secrets in its life.
-
-A key file has one key a line, ``name:base64 of 32 bytes``; empty lines and lines that begin with ``#`` are skipped. The
-first key seals, all of them open.
+The key path is authenticated, so a value moved elsewhere does not open. A sealed value begins with a marker
+that no JSON begins with, and its key's name. Nonces are 96 random bits: safe for some four billion values. A
+key file has one ``name:base64 of 32 bytes`` per line and ``#`` comments; the first key seals.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Signed claims: JSON Web Tokens, ES256 and nothing else.
+"""JSON Web Tokens, ES256 only.
 
     token = key.sign({"sub": "system:serviceaccount:t:robot", "exp": 1700003600})
     key.verify(token)          # the claims, or ValueError that says what is wrong
 
-Only the signature is this module's business. What the claims must say is up to the caller.
+Signatures are checked, claims are up to the caller.
 """
 
 from __future__ import annotations
@@ -49,7 +49,6 @@ class SigningKey:
         )
 
     def sign(self, claims: dict[str, Any]) -> str:
-        """A token with these claims."""
         head = msgspec.json.encode({"alg": "ES256", "kid": self.kid, "typ": "JWT"})
         signed = f"{_encode(head)}.{_encode(msgspec.json.encode(claims))}"
         r, s = utils.decode_dss_signature(self._private.sign(signed.encode(), ec.ECDSA(hashes.SHA256())))

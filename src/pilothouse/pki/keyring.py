@@ -1,15 +1,12 @@
-"""The key folder of a control plane: its authority, the server's certificate, the administrator's.
+"""The key folder of a control plane.
 
     keyring = Keyring(folder)
     authority = keyring.authority(now)
     keyring.serving(authority, names, now)      # Pair(certificate=…/apiserver.crt, key=…/apiserver.key)
-    keyring.admin(authority, now)
-    keyring.controller_manager(authority, now)
     keyring.node("laptop", authority, now)
 
-What is there and good is kept; what is missing, about to expire, signed by another authority or made for other names
-is made again. The authority is the exception: it is never replaced silently, since everyone who trusts it would be
-locked out.
+Certificates that are missing, about to expire, of another authority or for other names are created again. The
+authority is never replaced: all who trust it would be locked out.
 """
 
 from __future__ import annotations
@@ -28,7 +25,7 @@ from pilothouse.pki.signers import NODE, NODES
 AUTHORITY = "pilothouse-ca"
 ADMIN_GROUP = "system:masters"
 PEER, PEERS_GROUP = "pilothouse:apiserver", "pilothouse:apiservers"
-"""As whom instances ask each other."""
+"""The user and group of instances towards each other."""
 MANAGER, MANAGERS_GROUP = "pilothouse:controller-manager", "pilothouse:controller-managers"
 """As whom our controllers act."""
 _SERVING = "apiserver"
@@ -43,7 +40,7 @@ _CLIENTS = {
 
 @dataclass(frozen=True)
 class Pair:
-    """Where a certificate and its key lie."""
+    """The paths of a certificate and its key."""
 
     certificate: Path
     key: Path
@@ -62,11 +59,11 @@ class Keyring:
 
     @property
     def shared(self) -> bool:
-        """Whether the authorities are kept elsewhere, and what is here is a copy."""
+        """Whether the authorities are stored elsewhere, and these are copies."""
         return (self.folder / _SHARED).exists()
 
     def note_shared(self) -> None:
-        """Remember that the authorities are kept elsewhere."""
+        """Record that the authorities are stored elsewhere."""
         if not self.shared:
             write_private(
                 self.folder / _SHARED, b"ca.crt and ca.key are copies; the store has the originals\n"
@@ -81,15 +78,15 @@ class Keyring:
         return found
 
     def keep_authorities(self, authorities: Authorities) -> None:
-        """Put authorities that come from elsewhere, or have taken a step, into the folder."""
+        """Store authorities that come from elsewhere, or were rotated."""
         authority_files.write(self.folder, authorities)
 
     def authority(self, now: datetime.datetime) -> Authority:
-        """The one of them that signs."""
+        """The signing one."""
         authority = Authority(self.authorities(now).current)
         if authority.expiring(now):
             raise UnusableError(
-                f"{self._pair('ca').certificate} is not valid at this time; set the clock right, or replace it "
+                f"{self._pair('ca').certificate} is not valid at this time; correct the clock, or replace it "
                 "with `pilothouse certs rotate-ca`"
             )
         return authority
@@ -109,15 +106,15 @@ class Keyring:
         return KeyPair(pair.certificate.read_bytes(), pair.key.read_bytes())
 
     def peer(self, authority: Authority, now: datetime.datetime) -> Pair:
-        """What this instance shows to the others that share its authority."""
+        """The certificate that this instance shows to the others."""
         return self._client("peer", authority, now)
 
     def controller_manager(self, authority: Authority, now: datetime.datetime) -> Pair:
-        """What a controller-manager on this machine shows."""
+        """The certificate of a controller-manager on this machine."""
         return self._client("controller-manager", authority, now)
 
     def node(self, name: str, authority: Authority, now: datetime.datetime) -> Pair:
-        """What a node of this name on this machine shows."""
+        """The certificate of a node of this name on this machine."""
         user = f"{NODE}{name}"
         return self._current(
             _NODE,
@@ -128,7 +125,7 @@ class Keyring:
         )
 
     def renew(self, authority: Authority, now: datetime.datetime) -> list[str]:
-        """Make every certificate of the folder again, whatever its age; their names."""
+        """Renew every certificate of the folder, whatever its age; their names."""
         made: list[str] = []
         serving = self._read(_SERVING)
         if serving is not None:
@@ -145,14 +142,14 @@ class Keyring:
         return made
 
     def secret(self, name: str, make: Callable[[], bytes]) -> bytes:
-        """A key of any form; made the first time."""
+        """A key of any form; created the first time."""
         file = self.folder / name
         if not file.exists():
             write_private(file, make())
         return file.read_bytes()
 
     def keep_secret(self, name: str, content: bytes) -> None:
-        """Put a key that comes from elsewhere into the folder."""
+        """Store a key that comes from elsewhere."""
         file = self.folder / name
         if not file.exists() or file.read_bytes() != content:
             write_private(file, content)
@@ -182,7 +179,7 @@ class Keyring:
             return None
 
     def _write(self, name: str, credential: KeyPair) -> None:
-        """The key goes first: a crash between the two leaves no certificate, and both are made again."""
+        """The key goes first: after a crash in between there is no certificate, and both are made again."""
         pair = self._pair(name)
         write_private(pair.key, credential.key)
         write_private(pair.certificate, credential.certificate)

@@ -1,7 +1,9 @@
-"""Knowing an authority before it can be trusted: by the hash of its key, which came another way.
+"""Verifies an authority by the hash of its public key.
 
-fingerprints(authorities)       # ("3f2c…",), for a token that is handed over
-pinned(found, ["3f2c…"])        # what of a file that anybody may have sent is the authority of that token
+    fingerprints(authorities)       # ("3f2c…",), for a token that is handed over
+    pinned(found, ["3f2c…"])        # the certificates among untrusted ones that have such a hash
+
+The hash is received another way, as in a join token.
 """
 
 from __future__ import annotations
@@ -15,16 +17,16 @@ from cryptography.hazmat.primitives import serialization
 from pilothouse.pki.authority import UnusableError
 
 PAGE = "/pilothouse/v1/authorities"
-"""Where a server of ours tells anybody by which authorities it is known."""
+"""Where a server of ours publishes its authorities."""
 
 
 def fingerprints(pem: bytes) -> tuple[str, ...]:
-    """SHA-256 of each certificate's public key, in hexadecimal, as kubeadm has it. Raises ``UnusableError``."""
+    """SHA-256 of each certificate's public key in hex, as kubeadm's. Raises ``UnusableError``."""
     return tuple(_fingerprint(each) for each in _certificates(pem))
 
 
 def pinned(pem: bytes, pins: Collection[str]) -> bytes:
-    """Those of the certificates whose fingerprint is among these; empty if none is. Raises ``UnusableError``."""
+    """The certificates whose fingerprint is among these, or empty. Raises ``UnusableError``."""
     return b"".join(
         each.public_bytes(serialization.Encoding.PEM)
         for each in _certificates(pem)

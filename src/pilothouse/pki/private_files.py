@@ -9,11 +9,11 @@ from pathlib import Path
 
 
 def private_folder(path: Path) -> Path:
-    """The folder, made if need be, closed to everyone but its owner, who is us. Raises ``PermissionError``."""
+    """The folder, created if missing, accessible to its owner only. Raises ``PermissionError``."""
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
     owner = path.stat().st_uid
     if owner != os.geteuid():
-        # Its owner could open it again at any time, and exchange what is in it.
+        # Its owner could open it again at any time, and replace what is in it.
         detail = (
             f"it belongs to user {owner}, not to user {os.geteuid()} who runs this; take a folder of your own"
         )

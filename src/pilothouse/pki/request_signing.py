@@ -1,10 +1,9 @@
-"""Certificates for those who made their key themselves and ask for a signature.
+"""Signs certificate requests. ``signers`` decides what is allowed.
 
-    asked = read_request(pem)                                    # what the request says, its signature checked
-    sign_request(authority, asked, ["client auth"], seconds=3600, now=now)
+    requested = read_request(pem)                                    # its signature checked
+    sign_request(authority, requested, ["client auth"], seconds=3600, now=now)
 
-What may be asked of which signer is for others to say; here is only what a certificate is made of. Usages have the names
-that Kubernetes gives them.
+Usages have Kubernetes' names.
 """
 
 from __future__ import annotations
@@ -105,14 +104,15 @@ def read_request(pem: bytes) -> RequestedCertificate:
 
 def sign_request(
     authority: Authority,
-    asked: RequestedCertificate,
+    requested: RequestedCertificate,
     usages: Iterable[str],
     *,
     now: datetime.datetime,
     seconds: int | None = None,
 ) -> bytes:
-    """The certificate, PEM. Raises ``UnusableError`` if the authority can't sign, ``RequestError`` for an unfit key."""
-    request = _load(asked.pem)
+    """The certificate, PEM. Raises ``UnusableError`` if the authority can't sign, ``RequestError`` for a bad
+    key."""
+    request = _load(requested.pem)
     key = request.public_key()
     if isinstance(key, rsa.RSAPublicKey):
         if key.key_size < _SMALLEST_RSA:

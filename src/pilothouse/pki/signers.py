@@ -1,8 +1,8 @@
-"""The signers that our API server is, and what may be asked of each.
+"""The signers of our API server.
 
-    problem = why_refused("kubernetes.io/kube-apiserver-client", asked, ("client auth",))     # "" if it may be signed
+    problem = why_refused("kubernetes.io/kube-apiserver-client", requested, ("client auth",))  # "" if allowed
 
-They are Kubernetes' own, with its rules. Requests for other signers are for others to sign.
+They are Kubernetes' own, with its rules.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ NODES = "system:nodes"
 NODE = "system:node:"
 NODE_DOMAIN = "node.pilothouse.internal"
 JOINING_NODE = "pilothouse.io/node-name"
-"""In the ``extra`` of who has a bootstrap token: the only node that the token is for, if it is for one."""
+"""In the ``extra`` of a bootstrap token's user: the only node that the token is for, if any."""
 _ENCIPHER = "key encipherment"
 _SERVER_NAMES = frozenset({"localhost", "kubernetes", "kubernetes.default"})
 """What the API server is called, and services: the same authority stands behind its certificate."""
@@ -28,11 +28,11 @@ _SERVER_DOMAINS = (".localhost", ".svc", ".cluster.local")
 
 
 def serving_name(node: str) -> str:
-    """The host name by which a node's own server is known: one that can be nobody else's, whatever a node is called."""
+    """The host name of a node's server, unique whatever the node is called."""
     return f"{node}.{NODE_DOMAIN}"
 
 
-def _check_client(asked: RequestedCertificate, usages: frozenset[str]) -> Iterator[str]:
+def _check_client(requested: RequestedCertificate, usages: frozenset[str]) -> Iterator[str]:
     allowed = {"client auth", "digital signature", _ENCIPHER}
     if "client auth" not in usages:
         yield 'the usages must have "client auth"'
@@ -40,40 +40,40 @@ def _check_client(asked: RequestedCertificate, usages: frozenset[str]) -> Iterat
         yield f"the usages may only be {_listed(allowed)}, not {_listed(extra)}"
 
 
-def _check_node_client(asked: RequestedCertificate, usages: frozenset[str]) -> Iterator[str]:
-    yield from _check_node(asked, usages, "client auth")
-    if asked.dns_names or asked.addresses:
+def _check_node_client(requested: RequestedCertificate, usages: frozenset[str]) -> Iterator[str]:
+    yield from _check_node(requested, usages, "client auth")
+    if requested.dns_names or requested.addresses:
         yield "there may be no subject alternative names"
 
 
-def _check_node_serving(asked: RequestedCertificate, usages: frozenset[str]) -> Iterator[str]:
-    yield from _check_node(asked, usages, "server auth")
-    if not asked.dns_names and not asked.addresses:
+def _check_node_serving(requested: RequestedCertificate, usages: frozenset[str]) -> Iterator[str]:
+    yield from _check_node(requested, usages, "server auth")
+    if not requested.dns_names and not requested.addresses:
         yield "there must be a DNS name or an IP address among the subject alternative names"
-    own = serving_name(asked.common_name.removeprefix(NODE))
-    for name in asked.dns_names:
+    own = serving_name(requested.common_name.removeprefix(NODE))
+    for name in requested.dns_names:
         if not is_node_name(name):
             yield f"{name!r} is no DNS name that one node can have"
         elif name in _SERVER_NAMES or name.endswith(_SERVER_DOMAINS):
             yield f"{name!r} is a name of the API server, or of a service"
         elif name != own and (name == NODE_DOMAIN or name.endswith(f".{NODE_DOMAIN}")):
             yield f"{name!r} is another node's name; this node's is {own!r}"
-    for address in map(ip_address, asked.addresses):
+    for address in map(ip_address, requested.addresses):
         if address.is_loopback or address.is_unspecified or address.is_multicast or address.is_link_local:
             yield f"{address} is no address that one node alone can have"
 
 
-def _check_node(asked: RequestedCertificate, usages: frozenset[str], purpose: str) -> Iterator[str]:
-    if asked.organizations != (NODES,):
+def _check_node(requested: RequestedCertificate, usages: frozenset[str], purpose: str) -> Iterator[str]:
+    if requested.organizations != (NODES,):
         yield f'the subject\'s organization must be "{NODES}" alone'
-    if not asked.common_name.startswith(NODE):
+    if not requested.common_name.startswith(NODE):
         yield f'the subject\'s common name must begin with "{NODE}"'
-    elif why := why_no_node_name(asked.common_name.removeprefix(NODE)):
+    elif why := why_no_node_name(requested.common_name.removeprefix(NODE)):
         yield f"the subject's common name: {why}"
-    if asked.other_attributes:
-        named = ", ".join(asked.other_attributes)
+    if requested.other_attributes:
+        named = ", ".join(requested.other_attributes)
         yield f"the subject may have nothing but its organization and common name, not the attributes {named}"
-    if asked.emails or asked.uris or asked.other_names:
+    if requested.emails or requested.uris or requested.other_names:
         yield "there may be nothing but DNS names and IP addresses among the subject alternative names"
     if usages - {_ENCIPHER} != {purpose, "digital signature"}:
         yield f'the usages must be "{purpose}", "digital signature" and, if you like, "{_ENCIPHER}"'
@@ -87,9 +87,9 @@ _RULES: dict[str, Callable[[RequestedCertificate, frozenset[str]], Iterator[str]
 SIGNERS = frozenset(_RULES)
 
 
-def why_refused(signer: str, asked: RequestedCertificate, usages: Collection[str]) -> str:
-    """What speaks against signing; empty if nothing does."""
-    return "; ".join(_RULES[signer](asked, frozenset(usages)))
+def why_refused(signer: str, requested: RequestedCertificate, usages: Collection[str]) -> str:
+    """Why not to sign, or empty."""
+    return "; ".join(_RULES[signer](requested, frozenset(usages)))
 
 
 def _listed(usages: Collection[str]) -> str:

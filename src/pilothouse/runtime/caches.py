@@ -2,7 +2,6 @@
 
     caches = SharedCaches(informers, controllers)
     caches.know(await discover(api))           # the kinds that the server has, for controllers of every kind
-    await informers.synced()
     caches.of(controller)                      # {Pod: …, StatefulSet: …}
 
 A kind that a controller names is cached in full. For a controller of every kind, the others are cached with
@@ -11,11 +10,10 @@ their metadata alone; events are left out, since nothing is owned by one and the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from pilothouse.api.kind_names import KNOWN, CoreEvent, Event, KindName
-from pilothouse.api.objects import Object
 from pilothouse.client.discovery import DiscoveredKinds
 from pilothouse.client.informer import Informer
 from pilothouse.client.object_cache import CacheChange
@@ -32,6 +30,10 @@ class FollowedKind:
 
     def __init__(self, informer: Informer) -> None:
         self._informer = informer
+        self.restart = informer.restart
+        self.get = informer.cache.get
+        self.list = informer.cache.list
+        self.by = informer.cache.by
 
     @property
     def revision(self) -> int:
@@ -45,26 +47,14 @@ class FollowedKind:
     def as_of(self) -> float:
         return self._informer.as_of
 
-    def restart(self) -> None:
-        self._informer.restart()
-
-    def get(self, namespace: str, name: str) -> Object | None:
-        return self._informer.cache.get(namespace, name)
-
-    def list(self, namespace: str = "") -> Sequence[Object]:
-        return self._informer.cache.list(namespace)
-
-    def by(self, index: str, value: str) -> Sequence[Object]:
-        return self._informer.cache.by(index, value)
-
     def subscribe(self, changed: Changed) -> Callable[[], None]:
         def differs(difference: CacheChange) -> None:
             changed(difference.old, difference.new)
 
-        def advanced() -> None:
-            changed(None, None)
-
-        ends = (self._informer.subscribe(differs, replay=False), self._informer.follow(advanced))
+        ends = (
+            self._informer.subscribe(differs, replay=False),
+            self._informer.follow(lambda: changed(None, None)),
+        )
 
         def end() -> None:
             for each in ends:

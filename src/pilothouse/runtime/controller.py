@@ -1,18 +1,12 @@
 """Controllers: a decision function and the kinds that it reads.
 
     @controller(StatefulSet, owns=(Pod, PersistentVolumeClaim), also={Node: pods_on})
-    def stateful_sets(set: Object, world: Snapshot) -> Iterator[Intent]:
-        '''Each ordinal has its pod, in order.'''
+    def stateful_sets(set: Object, world: Snapshot) -> Iterator[Intent]: ...
 
-The decorated name is a ``Controller``, which is data: ``app`` passes it to a manager, a test calls it as a
-function, the simulator steps it. Its kinds are cached, and a change reconciles
-
-* of the primary kind: that object,
-* of a kind that it *owns*: the object that controls the changed one,
-* of a kind in *also*: the object of the same name, or those that the given mapper returns,
-* of a kind that it only *reads*: nothing.
-
-``EVERY`` stands for all kinds that the server has, of which only the metadata is cached.
+The decorated name is a ``Controller``: a test calls it like the function. Its kinds are cached. A change
+reconciles, of the primary kind: that object; of a kind that it *owns*: the changed object's controller; of a
+kind in *also*: the object of the same name, or those that the mapper returns; of a kind that it only *reads*:
+nothing.
 """
 
 from __future__ import annotations
@@ -77,7 +71,7 @@ class Controller:
     standalone: bool = False
     """Kubernetes has this controller itself, so it stays off there."""
     condition: str = ""
-    """The type of the condition that says on the object that it waits: see ``runtime_conditions``."""
+    """The type of the condition that says on the object that it waits: see ``reconcile_condition``."""
     workers: int = 8
     """How many objects are reconciled at once."""
     predicate: Predicate = any_change
@@ -90,13 +84,7 @@ class Controller:
         """Every kind that it reads, the primary first."""
         return tuple(dict.fromkeys((self.primary, *self.owns, *self.also, *self.reads)))
 
-    @property
-    def summary(self) -> str:
-        """The first line of its docstring."""
-        return (self.decide.__doc__ or "").strip().partition("\n")[0]
-
     def __call__(self, one: Object, world: Snapshot) -> list[Intent]:
-        """Decide."""
         return list(self.decide(one, world))
 
 

@@ -1,14 +1,13 @@
 """The decision log writes Decisions and events to the API, apart from reconciling.
 
-    decision_log = DecisionLog(api, clock, author=RecordAuthor("m1"), component="manager")
+    decision_log = DecisionLog(api, clock, manager="m1", component="manager")
     await decision_log.run(fence)               # until cancelled
     decision_log.note(controller, seen, world, result, attempts)
     decision_log.record_event(about, "SuccessfulCreate", "created pod web-0", False)
 
-No controller waits for it. Of each decision the latest is kept, and one task writes it when no other has come
-for a moment, or after a few seconds at the latest. A write that fails is retried; a full queue drops events
-first. A server without the ``Decision`` kind gets none. Decisions of earlier processes are read once, so that
-an unchanged decision is not written again.
+No controller waits for it. The latest of each decision is written when no other has come for ``PAUSE``
+seconds, or after ``LONGEST_PAUSE``. A write that fails is retried; a full queue drops events first. The
+recorded decisions are read once, so that an unchanged decision is not written again.
 """
 
 from __future__ import annotations
@@ -30,7 +29,6 @@ from pilothouse.client.transport import TransportError
 from pilothouse.meta.errors import StatusError
 from pilothouse.runtime.controller import Controller, ReconcileKey
 from pilothouse.runtime.decision_record import (
-    RecordAuthor,
     carried_on,
     gist,
     is_idle,
@@ -59,10 +57,9 @@ log = logging.getLogger(__name__)
 
 
 class LoggedDecision:
-    """A decision to record. The Decision object is built when it is first read."""
+    """A decision to record; the Decision object is built when it is first read."""
 
     def __init__(self, outcome: str, make: Callable[[], Tree], before: Tree | None) -> None:
-        """``before`` is the previous record."""
         self.outcome = outcome
         self._make = make
         self._before = before
@@ -72,18 +69,16 @@ class LoggedDecision:
         return carried_on(self._make(), self._before)
 
     def after(self, before: Tree | None) -> LoggedDecision:
-        """The same decision with another previous record."""
         return LoggedDecision(self.outcome, lambda: self.tree, before)
 
 
 class DecisionLog:
-    """Decisions and events to write, and the recorded decisions."""
-
-    def __init__(self, api: Api, clock: Clock, *, author: RecordAuthor, component: str) -> None:
+    def __init__(self, api: Api, clock: Clock, *, manager: str, component: str) -> None:
+        """``manager`` is the identity of this process."""
         self._api = api
         self._clock = clock
-        self._author = author
-        self._correlator = EventCorrelator(component=component, host=author.manager)
+        self._manager = manager
+        self._correlator = EventCorrelator(component=component, host=manager)
         self._decisions: OrderedDict[Name, LoggedDecision] = OrderedDict()
         self._events: OrderedDict[Name, EventWrite] = OrderedDict()
         self._record: dict[Name, Tree] = {}
@@ -97,16 +92,15 @@ class DecisionLog:
 
     @property
     def idle(self) -> bool:
-        """True if there is nothing to write."""
         return not self._decisions and not self._events and not self._writing
 
     def note(
         self, controller: Controller, seen: Object, world: Snapshot, result: ReconcileResult, attempts: int
     ) -> None:
-        """Record a decision, if it differs from the recorded one.
+        """Record a decision that differs from the recorded one.
 
-        Not recorded are decisions about Decisions, which would never end, and one that deleted its object,
-        since the record would be deleted with it.
+        Left out are decisions about Decisions, which would never end, and one that deleted its object, since
+        the record would be deleted with it.
         """
         if not self._keeps_decisions or seen.noun == Decision:
             return
@@ -115,7 +109,7 @@ class DecisionLog:
         outcome = result.standing
         if is_idle(outcome, noted.outcome if noted else outcome_of(on_record)) or _ended(seen, result):
             return
-        make = partial(record, controller, seen, world, result, author=self._author, attempts=attempts)
+        make = partial(record, controller, seen, world, result, manager=self._manager, attempts=attempts)
         self._decisions[name] = LoggedDecision(outcome, make, on_record if noted is None else noted.tree)
         self._notify()
 
@@ -126,11 +120,11 @@ class DecisionLog:
         self._record.pop(name, None)
 
     def record_event(self, about: Object, reason: str, message: str, warning: bool) -> None:
-        """Record an event."""
         write = self._correlator.correlate(about, reason, message, now=self._clock.now(), warning=warning)
         if write is None:
             return
-        self._events[_name(write.tree)] = write
+        meta = write.tree["metadata"]
+        self._events[meta["namespace"], meta["name"]] = write
         if len(self._events) > MOST_EVENTS:
             self._events.popitem(last=False)
             self.dropped += 1
@@ -142,7 +136,7 @@ class DecisionLog:
 
     async def run(self, fence: Callable[[], LeadershipFence | None]) -> None:
         """Write until cancelled. Raises ``LeadershipLost`` once another process leads."""
-        await self._load_with_retries()
+        await _retrying("can't read the recorded decisions", self._load)
         if self._events:
             # Events of an earlier term that were not written by its end.
             self._changed.set()
@@ -153,26 +147,16 @@ class DecisionLog:
             self._decisions.clear()
 
     async def _keep_writing(self, fence: Callable[[], LeadershipFence | None]) -> None:
-        failures = 0
         while True:
             await self._changed.wait()
-            await self._quiet()
-            self._changed.clear()
             self._writing = True
             try:
-                await self._write(fence)
-                failures = 0
-            except (StatusError, TransportError, AccessError) as problem:
-                failures += 1
-                pause = _AGAIN.after(failures)
-                log.warning("can't write decisions and events, retrying in %gs: %s", pause, problem)
-                self._changed.set()
-                await asyncio.sleep(pause)
+                await _retrying("can't write decisions and events", partial(self._write, fence))
             finally:
                 self._writing = False
 
     async def _quiet(self) -> None:
-        """Wait until nothing has come for a moment, with a limit."""
+        """Wait until nothing has come for ``PAUSE`` seconds, at most ``LONGEST_PAUSE``."""
         loop = asyncio.get_running_loop()
         now = loop.time()
         end = now + LONGEST_PAUSE
@@ -181,18 +165,6 @@ class DecisionLog:
             await asyncio.sleep(until - now)
             now = loop.time()
             until = min(end, self._latest + PAUSE)
-
-    async def _load_with_retries(self) -> None:
-        """Read the recorded decisions, with retries; controllers do not wait for it."""
-        failures = 0
-        while True:
-            try:
-                return await self._load()
-            except (StatusError, TransportError, AccessError) as problem:
-                failures += 1
-                pause = _AGAIN.after(failures)
-                log.warning("can't read the recorded decisions, retrying in %gs: %s", pause, problem)
-                await asyncio.sleep(pause)
 
     async def _load(self) -> None:
         try:
@@ -212,6 +184,8 @@ class DecisionLog:
             self._decisions[name] = noted.after(self._record.get(name))
 
     async def _write(self, fence: Callable[[], LeadershipFence | None]) -> None:
+        await self._quiet()
+        self._changed.clear()
         while self._decisions:
             name, noted = next(iter(self._decisions.items()))
             if worth_writing(noted.tree, self._record.get(name)):
@@ -275,5 +249,14 @@ def _ended(seen: Object, result: ReconcileResult) -> bool:
     return any(isinstance(each.intent, Delete) and each.intent.seen == seen for each in result.done)
 
 
-def _name(tree: Tree) -> Name:
-    return tree["metadata"]["namespace"], tree["metadata"]["name"]
+async def _retrying(failed: str, attempt: Callable[[], Awaitable[None]]) -> None:
+    """Retry with back-off; ``failed`` begins the message in the log."""
+    failures = 0
+    while True:
+        try:
+            return await attempt()
+        except (StatusError, TransportError, AccessError) as problem:
+            failures += 1
+            pause = _AGAIN.after(failures)
+            log.warning("%s, retrying in %gs: %s", failed, pause, problem)
+            await asyncio.sleep(pause)

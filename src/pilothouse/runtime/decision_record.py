@@ -15,8 +15,6 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-import msgspec
-
 from pilothouse.api.kind_names import Decision, KindName
 from pilothouse.api.objects import Object, Tree, owner_reference
 from pilothouse.base.rfc3339 import format_time
@@ -32,16 +30,8 @@ _OPEN = frozenset({"Waiting", "Failed"})
 _UNFIT = re.compile(r"[^a-z0-9.-]")
 
 
-class RecordAuthor(msgspec.Struct, frozen=True):
-    """The process that decided."""
-
-    manager: str
-    """Its identity."""
-
-
 def record_name(controller: str, noun: KindName, name: str) -> str:
-    """The name of the Decision, one per controller and object; a name that is too long ends in a digest of
-    itself."""
+    """The name of the Decision, one per controller and object; a too long one ends in a digest."""
     name = ".".join(part for part in (controller, noun.kind, noun.group, name) if part)
     name = _UNFIT.sub("-", name.lower())
     if len(name) <= _LONGEST_NAME:
@@ -56,10 +46,9 @@ def record(
     world: Snapshot,
     result: ReconcileResult,
     *,
-    author: RecordAuthor,
+    manager: str,
     attempts: int,
 ) -> Tree:
-    """The Decision object."""
     executed = [each for each in result.executed if not isinstance(each.intent, RequeueAfter)]
     tree: Tree = {
         "apiVersion": Decision.api_version,
@@ -82,7 +71,7 @@ def record(
         "read": [_reading(one) for one in world.read if _may_be_named(one, seen)],
         "intents": [_intent(each) for each in executed[:MOST_INTENTS]],
         "summary": summary(result, executed),
-        "manager": author.manager,
+        "manager": manager,
     }
     if attempts:
         tree["attempts"] = attempts
@@ -99,13 +88,11 @@ def record(
 
 
 def _may_be_named(read: ObjectRead, seen: Object) -> bool:
-    """A Decision is readable in its object's namespace, so it names no object of another namespace and no
-    cluster-wide one."""
+    """A Decision is readable in its object's namespace, so it names objects of that namespace only."""
     return not seen.namespace or read.namespace == seen.namespace
 
 
 def summary(result: ReconcileResult, executed: list[ExecutedIntent]) -> str:
-    """The result in one sentence."""
     if result.failure:
         return f"failed: {result.failure}"
     if result.wait is not None:
@@ -118,8 +105,7 @@ def summary(result: ReconcileResult, executed: list[ExecutedIntent]) -> str:
 
 
 def is_idle(outcome: str, before: str) -> bool:
-    """True for a decision to do nothing after one that left nothing open: the most common case, which is not
-    recorded."""
+    """True for a decision to do nothing after one that left nothing open, which is not recorded."""
     return outcome == NOTHING and before not in _OPEN
 
 

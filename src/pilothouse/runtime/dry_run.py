@@ -1,9 +1,6 @@
-"""Dry run: controllers decide, the intents are printed, nothing is executed.
+"""Dry run: controllers decide on the real objects, the intents are printed, nothing is executed.
 
-    manager = Manager(api, controllers, informers, NoElection(), clock, identity="m1", dry_run=DryRunLog(print))
-
-Decisions are made on the real objects. Nothing changes, so each object is decided about once, unless another
-client changes it.
+manager = Manager(api, controllers, informers, election, clock, identity="m1", dry_run=DryRunLog(print))
 """
 
 from __future__ import annotations
@@ -22,8 +19,6 @@ Print = Callable[[str], None]
 
 
 class NoopExecutor:
-    """Executes nothing."""
-
     async def execute(
         self, intents: Iterable[Intent], seen: Object, key: ReconcileKey, fence: FenceOf
     ) -> tuple[ExecutedIntent, ...]:
@@ -42,7 +37,6 @@ class DryRunLog:
         self.idle = True
 
     async def run(self, fence: FenceOf) -> None:
-        """Nothing is written."""
         await asyncio.get_running_loop().create_future()
 
     def note(
@@ -72,7 +66,7 @@ def _lines(result: ReconcileResult) -> Iterable[str]:
             case RequeueAfter():
                 yield f"would look again in {intent.seconds:g}s: {intent.because}"
             case RecordEvent():
-                yield f"would tell ({intent.event}): {intent.because}"
+                yield f"would record an event ({intent.event}): {intent.because}"
             case _ if each.outcome is IntentOutcome.PENDING:
                 yield f"would {intent.verb}{_whom(intent)}: {intent.because}"
 

@@ -1,12 +1,11 @@
-"""Elections: a process runs its controllers while it leads, and only then.
+"""Elections: a process runs its controllers while it leads.
 
     election = LeaseElection(leadership)
     await election.hold(decide)             # runs ``decide`` in each term, until cancelled
     election.fence()                        # the fence for a write; raises LeadershipLost outside a term
 
 ``fence`` checks the clock each time: a process that was paused for longer than its lease notices before its
-next write, and the server refuses the write too. Losing the lease stops the controllers, not the process,
-which may lead again.
+next write. Losing the lease stops the controllers, not the process, which may lead again.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ class LeadershipLost(Exception):
 
 
 class Election(Protocol):
-    """Decides which process runs its controllers."""
+    """Decides when a process runs its controllers."""
 
     @property
     def since(self) -> float:
@@ -62,15 +61,11 @@ class LeaseElection:
     """The holder of a Lease leads."""
 
     def __init__(self, leadership: Leadership) -> None:
+        self.since = -math.inf
         self._leadership = leadership
         self._term: LeadershipFence | None = None
-        self._since = -math.inf
         self._changed = asyncio.Event()
         leadership.subscribe(self._gained, self._lost)
-
-    @property
-    def since(self) -> float:
-        return self._since
 
     def fence(self) -> LeadershipFence | None:
         fence = self._leadership.fence
@@ -102,7 +97,7 @@ class LeaseElection:
 
     def _gained(self, fence: LeadershipFence) -> None:
         self._term = fence
-        self._since = asyncio.get_running_loop().time()
+        self.since = asyncio.get_running_loop().time()
         self._changed.set()
 
     def _lost(self) -> None:

@@ -3,25 +3,22 @@
     engine = Engine(controller, caches, executor, expectations, decision_log, clock)
     await engine.run(election.fence, election.since)   # until cancelled; raises LeadershipLost
 
-At the start every cached object is queued; afterwards the changes are. Invariants:
-
 * A key is reconciled by one worker at a time; a reconcile that fails, or whose writes conflict, is retried
   with back-off and blocks no other key.
-* No key is reconciled before the caches show what its last reconcile wrote; with a ``serial`` controller,
-  what any reconcile wrote.
-* Nothing is reconciled before the caches have been listed since this process became leader, so that the last
-  leader's writes are in view. Caches are kept up to date while another process leads, so that a takeover is
-  quick.
+* A key is reconciled when the caches show what its last reconcile wrote; with a ``serial`` controller, what
+  any reconcile wrote.
+* Reconciling starts when the caches have been listed since this process became leader, so that the last
+  leader's writes are in view. Caches are followed while another process leads, for a quick takeover.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from time import perf_counter
-from typing import Protocol
+from typing import Any, Protocol
 
 from pilothouse.aio.cooperative import yielding
 from pilothouse.aio.task_group import together
@@ -34,8 +31,8 @@ from pilothouse.runtime.event_mappers import EventMappers
 from pilothouse.runtime.expectations import Expectations
 from pilothouse.runtime.intent_executor import FenceOf
 from pilothouse.runtime.intents import Intent
+from pilothouse.runtime.reconcile_condition import intents_after_error, intents_with_condition
 from pilothouse.runtime.reconcile_result import ExecutedIntent, ReconcileResult
-from pilothouse.runtime.runtime_conditions import broken, conditioned
 from pilothouse.runtime.snapshot import KindView, Snapshot
 from pilothouse.runtime.work_queue import WorkQueue
 
@@ -81,8 +78,6 @@ class Executor(Protocol):
 
 
 class DecisionSink(Protocol):
-    """Records decisions."""
-
     def note(
         self, controller: Controller, seen: Object, world: Snapshot, result: ReconcileResult, attempts: int
     ) -> None: ...
@@ -91,8 +86,6 @@ class DecisionSink(Protocol):
 
 
 class Engine:
-    """Runs one controller."""
-
     def __init__(
         self,
         controller: Controller,
@@ -102,8 +95,7 @@ class Engine:
         decision_log: DecisionSink,
         clock: Clock,
     ) -> None:
-        """``caches`` returns the caches of the controller's kinds; a controller of every kind may get more
-        later."""
+        """``caches`` returns those of the controller's kinds, which may be more later for ``EVERY`` kind."""
         self.controller = controller
         self.counters = EngineCounters()
         self._caches = caches
@@ -113,72 +105,51 @@ class Engine:
         self._clock = clock
         self._scope = ReconcileKey(controller.primary, "", "")
         """The key under which a serial controller's writes are expected: all of its decisions share it."""
-        self._queue: WorkQueue[ReconcileKey] = WorkQueue(group=lambda key: key.namespace)
+        self.queue: WorkQueue[ReconcileKey] = WorkQueue(group=lambda key: key.namespace)
+        self.parked: dict[KindName, dict[ReconcileKey, None]] = {}
+        """The keys that wait for a cache to catch up, by its kind."""
+        self.decides = False
+        """True while it runs."""
+        self.handled = 0
+        """How many keys the workers have reconciled or parked so far."""
         self._mappers = EventMappers(
-            controller,
-            world=self._world,
-            add=self._queue.add,
-            counters=self.counters,
-            decision_log=decision_log,
+            controller, world=self._world, add=self.queue.add, counters=self.counters, note=decision_log.note
         )
-        self._parked: dict[KindName, dict[ReconcileKey, None]] = {}
         self._advanced = asyncio.Event()
         self._followed: dict[KindName, Callable[[], None]] = {}
-        self._decides = False
         self._subscribing = 0
-        self._handled = 0
-
-    @property
-    def decides(self) -> bool:
-        """True while it runs."""
-        return self._decides
-
-    @property
-    def handled(self) -> int:
-        """How many keys the workers have reconciled or parked so far."""
-        return self._handled
-
-    @property
-    def queue(self) -> WorkQueue[ReconcileKey]:
-        return self._queue
 
     @property
     def idle(self) -> bool:
         """True if there is nothing to reconcile now; keys may be due later."""
-        return self._queue.idle and not self._subscribing and not any(self._parked.values())
-
-    @property
-    def parked(self) -> Mapping[KindName, Collection[ReconcileKey]]:
-        """The keys that wait for a cache to catch up, by its kind."""
-        return self._parked
+        return self.queue.idle and not self._subscribing and not any(self.parked.values())
 
     async def run(self, fence: FenceOf, since: float) -> None:
         """Reconcile until cancelled, on caches listed after ``since``. Raises ``LeadershipLost``."""
-        self._decides = True
+        self.decides = True
         try:
             await self._subscribe_all()
             await self._filled(since)
             workers = range(self.controller.workers)
             await together({f"{self.controller.name} {number}": self._work(fence) for number in workers})
         finally:
-            self._decides = False
+            self.decides = False
             for unsubscribe in self._followed.values():
                 unsubscribe()
             self._followed.clear()
             self._mappers.clear()
-            self._queue.clear()
-            self._parked.clear()
+            self.queue.clear()
+            self.parked.clear()
             self._expectations.clear()
 
     async def follow(self) -> None:
-        """Subscribe to kinds that the server has begun to serve and drop those that it no longer serves,
-        while it runs."""
-        caches = self._caches() if self._decides else {}
+        """While it runs, subscribe to kinds that the server began to serve, and drop those it has no more."""
+        caches = self._caches() if self.decides else {}
         for noun in [noun for noun in self._followed if noun not in caches]:
             self._followed.pop(noun)()
             self._unpark(noun)
             self._advanced.set()
-        if self._decides:
+        if self.decides:
             await self._subscribe_all()
 
     async def _subscribe_all(self) -> None:
@@ -220,23 +191,23 @@ class Engine:
                 if one is None:
                     continue
                 if primary:
-                    self._queue.add(ReconcileKey(noun, one.namespace, one.name), priority)
+                    self.queue.add(ReconcileKey(noun, one.namespace, one.name), priority)
                 if owned and (owner := one.controller) is not None:
-                    self._add_owner(one, owner["kind"], owner["apiVersion"], owner["name"], priority)
+                    self._add_owner(one.namespace, owner, priority)
                 if mapper is not None:
                     self._mappers.map(mapper, one, priority)
 
         return handle
 
     def _unpark(self, noun: KindName) -> None:
-        for key in self._parked.pop(noun, ()):
-            self._queue.add(key, LIVE)
+        for key in self.parked.pop(noun, ()):
+            self.queue.add(key, LIVE)
 
-    def _add_owner(self, one: Object, kind: str, api_version: str, name: str, priority: int) -> None:
+    def _add_owner(self, namespace: str, owner: Mapping[str, Any], priority: int) -> None:
         primary = self.controller.primary
-        if kind == primary.kind and api_version.rpartition("/")[0] == primary.group:
-            namespace = one.namespace if primary.namespaced else ""
-            self._queue.add(ReconcileKey(primary, namespace, name), priority)
+        if owner["kind"] == primary.kind and owner["apiVersion"].rpartition("/")[0] == primary.group:
+            key = ReconcileKey(primary, namespace if primary.namespaced else "", owner["name"])
+            self.queue.add(key, priority)
 
     def _world(self) -> Snapshot:
         return Snapshot(self._caches(), now=self._clock.now())
@@ -245,18 +216,17 @@ class Engine:
         while True:
             if self.controller.serial:
                 await self._caught_up()
-            key = await self._queue.get()
+            key = await self.queue.get()
             try:
                 await self._decide(key, fence)
             finally:
-                self._queue.done(key)
-            self._handled += 1
-            if self._handled % DECISIONS_PER_TURN == 0:
+                self.queue.done(key)
+            self.handled += 1
+            if self.handled % DECISIONS_PER_TURN == 0:
                 # A decision to do nothing never awaits.
                 await asyncio.sleep(0)
 
     async def _filled(self, since: float) -> None:
-        """Wait until the caches have been listed after ``since``."""
         for cache in self._older(since):
             cache.restart()
         while self._older(since):
@@ -267,7 +237,6 @@ class Engine:
         return [cache for cache in self._caches().values() if cache.as_of < since]
 
     async def _caught_up(self) -> None:
-        """Wait until the caches show everything that was written."""
         while self._expectations.missing(self._scope, self._caches()):
             self._advanced.clear()
             await self._advanced.wait()
@@ -277,12 +246,12 @@ class Engine:
         missing = frozenset() if self.controller.serial else self._expectations.missing(key, caches)
         if missing:
             for noun in missing:
-                self._parked.setdefault(noun, {})[key] = None
+                self.parked.setdefault(noun, {})[key] = None
             return
         cache = caches.get(key.noun)
         seen = cache.get(key.namespace, key.name) if cache is not None else None
         if seen is None:
-            self._queue.forget(key)
+            self.queue.forget(key)
             self._decision_log.forget(self.controller, key)
             return
         began = perf_counter()
@@ -290,29 +259,26 @@ class Engine:
         result = await self._result(key, seen, world, fence)
         self.counters.count(result, perf_counter() - began)
         if result.failure or result.refused:
-            pause = self._queue.failed(key)
+            pause = self.queue.failed(key)
             level = logging.WARNING if result.failure else logging.DEBUG
-            log.log(level, "%s: %s: %s; retrying in %gs", self.controller.name, key, _trouble(result), pause)
+            problem = result.failure or "an object has changed since it was read"
+            log.log(level, "%s: %s: %s; retrying in %gs", self.controller.name, key, problem, pause)
         else:
-            self._queue.succeeded(key)
+            self.queue.succeeded(key)
             if result.again is not None:
-                self._queue.later(key, max(0.0, result.again))
+                self.queue.later(key, max(0.0, result.again))
         if not result.refused:
-            self._decision_log.note(self.controller, seen, world, result, self._queue.failures(key))
+            self._decision_log.note(self.controller, seen, world, result, self.queue.failures(key))
 
     async def _result(
         self, key: ReconcileKey, seen: Object, world: Snapshot, fence: FenceOf
     ) -> ReconcileResult:
         controller, error = self.controller, ""
         try:
-            intents = conditioned(controller(seen, world), seen, controller, now=world.now)
+            intents = intents_with_condition(controller(seen, world), seen, controller, now=world.now)
         except Exception as problem:
             log.exception("%s: reconciling %s failed", controller.name, key)
             error = f"{type(problem).__name__}: {problem}"
-            intents = broken(error, seen, controller, now=world.now)
+            intents = intents_after_error(error, seen, controller, now=world.now)
         writer = self._scope if controller.serial else key
         return ReconcileResult(await self._executor.execute(intents, seen, writer, fence), error)
-
-
-def _trouble(result: ReconcileResult) -> str:
-    return result.failure or "an object has changed since it was read"

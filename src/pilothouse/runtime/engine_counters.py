@@ -12,8 +12,6 @@ BOUNDS = (0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0)
 
 
 class EngineCounters:
-    """Counts of one controller's decisions."""
-
     def __init__(self) -> None:
         self.decisions: Counter[str] = Counter()
         """By outcome."""
@@ -26,7 +24,6 @@ class EngineCounters:
         self.seconds = Histogram(BOUNDS)
 
     def count(self, result: ReconcileResult, seconds: float) -> None:
-        """Count a decision."""
         self.decisions[result.standing] += 1
         self.refused += result.refused
         self.errors += bool(result.error)

@@ -1,12 +1,10 @@
 """Mappers of a controller: from a changed object to the keys to reconcile, retried when one raises.
 
-    mappers = EventMappers(controller, world=..., add=queue.add, counters=counters, decision_log=decision_log)
+    mappers = EventMappers(controller, world=..., add=queue.add, counters=counters, note=decision_log.note)
     mappers.map(mapper, pod, priority=1)          # adds the keys that the mapper returns
-    mappers.clear()
 
-When a mapper raises, the error is counted and recorded for the object, and the mapper is called again with
-back-off: otherwise the objects that it would have named were never reconciled. If the object changes
-meanwhile, the first and the latest version are kept, since they may map to different keys.
+When a mapper raises, the error is recorded for the object, and the mapper is called again with back-off. If
+the object changes meanwhile, the first and the latest version are kept, since they may map to different keys.
 """
 
 from __future__ import annotations
@@ -14,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Protocol
 
 from pilothouse.api.objects import Object
 from pilothouse.base.backoff import Backoff
@@ -28,12 +25,8 @@ RETRY = Backoff(first=1.0, factor=2.0, longest=300.0)
 log = logging.getLogger(__name__)
 
 
-class MapperErrors(Protocol):
-    """Records the errors of mappers."""
-
-    def note(
-        self, controller: Controller, seen: Object, world: Snapshot, result: ReconcileResult, attempts: int
-    ) -> None: ...
+Note = Callable[[Controller, Object, Snapshot, ReconcileResult, int], None]
+"""``DecisionLog.note``."""
 
 
 class _Unmapped:
@@ -51,8 +44,6 @@ class _Unmapped:
 
 
 class EventMappers:
-    """The mappers of one controller."""
-
     def __init__(
         self,
         controller: Controller,
@@ -60,13 +51,13 @@ class EventMappers:
         world: Callable[[], Snapshot],
         add: Callable[[ReconcileKey, int], None],
         counters: EngineCounters,
-        decision_log: MapperErrors,
+        note: Note,
     ) -> None:
         self._controller = controller
         self._world = world
         self._add = add
         self._counters = counters
-        self._decision_log = decision_log
+        self._note = note
         self._unmapped: dict[ReconcileKey, _Unmapped] = {}
 
     def map(self, mapper: Mapper, one: Object, priority: int) -> None:
@@ -80,7 +71,6 @@ class EventMappers:
         self._failed(key, unmapped, one, problem)
 
     def clear(self) -> None:
-        """Drop all retries."""
         for each in self._unmapped.values():
             if each.alarm is not None:
                 each.alarm.cancel()
@@ -103,9 +93,8 @@ class EventMappers:
     def _failed(self, key: ReconcileKey, unmapped: _Unmapped, one: Object, problem: str) -> None:
         self._counters.errors += 1
         unmapped.failures += 1
-        self._decision_log.note(
-            self._controller, one, self._world(), ReconcileResult(error=problem), unmapped.failures
-        )
+        result = ReconcileResult(error=problem)
+        self._note(self._controller, one, self._world(), result, unmapped.failures)
         if unmapped.alarm is not None:
             unmapped.alarm.cancel()
         pause = RETRY.after(unmapped.failures)
@@ -118,4 +107,4 @@ class EventMappers:
                 self._failed(key, unmapped, one, problem)
                 return
         del self._unmapped[key]
-        self._decision_log.note(self._controller, unmapped.versions[-1], self._world(), ReconcileResult(), 0)
+        self._note(self._controller, unmapped.versions[-1], self._world(), ReconcileResult(), 0)

@@ -1,12 +1,11 @@
 """Events: builds them, counts repetitions, and limits their rate.
 
     correlator = EventCorrelator(component="pilothouse-controller-manager", host="m1")
-    correlator.correlate(about, "SuccessfulCreate", "created pod web-0", now=clock.now())  # EventWrite or None
+    correlator.correlate(about, "SuccessfulCreate", "created pod web-0", now=clock.now())  # or None
 
-The name of an event is derived from its object, reason and message, so that a repetition, by this process or
-its successor, increases the count of the existing event. Each object has a token bucket for each reason: an
-object with endless events does not drown others or the store, and repeated waits do not suppress events about
-what was done.
+An event's name is derived from its object, reason and message, so that a repetition, also by another process,
+increases the count of the existing event. Each object has a token bucket for each reason, so that endless
+events of one object do not drown others, and repeated waits do not suppress events about what was done.
 """
 
 from __future__ import annotations
@@ -53,7 +52,6 @@ class EventCorrelator:
     def correlate(
         self, about: Object, reason: str, message: str, *, now: float, warning: bool = False
     ) -> EventWrite | None:
-        """The event to write, or None."""
         if not self._may(about, reason, now):
             self.dropped += 1
             return None

@@ -3,12 +3,9 @@
     executed = await executor.execute(intents, seen, key, election.fence)
 
 Execution stops at the first intent that is refused or fails, since later ones may depend on it. A write that
-names a version is refused by the server when the object has changed; the engine then decides again. A
-decision's own writes do not count as such a change: a second write to the same object continues from the
-first.
-
-When the answer to a write is lost, the executor reads the object back, for as long as it takes, so that the
-next decision sees whether the write was made.
+names a version is refused by the server when the object has changed, except by this decision itself; the
+engine then decides again. When the answer to a write is lost, the executor reads the object back, for as long
+as it takes, so that the next decision sees whether the write was made.
 """
 
 from __future__ import annotations
@@ -63,12 +60,14 @@ FenceOf = Callable[[], LeadershipFence | None]
 """Returns the fence for a write at this moment. Raises ``LeadershipLost``."""
 EventSink = Callable[[Object, str, str, bool], None]
 """Records an event: the object, the reason, the message, whether it is a warning."""
-
-
 FAILED_CREATE: Final = "FailedCreate"
 """The reason of the event when an object's dependent can't be created, as in Kubernetes' controllers."""
 _LATER: Final = (401, 408, 429)
 """Codes after which the same request may succeed later."""
+
+Attempt = tuple[IntentOutcome, str]
+"""The outcome of an intent, and a message."""
+_DONE: Final = (IntentOutcome.DONE, "")
 
 
 class UnknownKind(LookupError):
@@ -76,8 +75,6 @@ class UnknownKind(LookupError):
 
 
 class IntentExecutor:
-    """Executes the intents of one controller."""
-
     def __init__(
         self, api: Api, *, manager: str, noun_of: NounOf, record_event: EventSink, expectations: Expectations
     ) -> None:
@@ -127,7 +124,7 @@ class IntentExecutor:
             rejected = 400 <= refusal.code < 500 and refusal.code not in _LATER
             return ExecutedIntent(intent, IntentOutcome.FAILED, refusal.message, is_rejected=rejected)
         except TransportError as problem:
-            execution.check()
+            execution.fence()
             # A request that was not sent has changed nothing; an apply may have been sent before.
             if not isinstance(problem, NotSent) or isinstance(intent, Apply):
                 await execution.resolve(intent)
@@ -161,20 +158,12 @@ class _Execution:
         self._api = executor.api
         self._expectations = executor.expectations
         self._key = key
-        self._fence_of = fence
+        self.fence = fence
+        """Called for each write, since the term may end between two."""
         self._versions: dict[str, str] = {}
         """The resourceVersions of the objects that this decision has written, by uid."""
 
-    @property
-    def _fence(self) -> LeadershipFence | None:
-        """Read for each write: the term may end between two."""
-        return self._fence_of()
-
-    def check(self) -> None:
-        """Raises ``LeadershipLost`` once another process may lead."""
-        self._fence_of()
-
-    async def attempt(self, intent: Intent) -> tuple[IntentOutcome, str]:
+    async def attempt(self, intent: Intent) -> Attempt:
         match intent:
             case Create():
                 return await self._create(intent)
@@ -189,24 +178,14 @@ class _Execution:
             case Delete():
                 return await self._delete(intent)
             case DeleteAll():
-                await self._api.delete_collection(intent.noun, intent.namespace, fence=self._fence)
-                return IntentOutcome.DONE, ""
+                await self._api.delete_collection(intent.noun, intent.namespace, fence=self.fence())
+                return _DONE
             case Evict():
-                seen = intent.seen
-                await evict(
-                    self._api,
-                    seen.name,
-                    seen.namespace,
-                    uid=seen.uid,
-                    grace=intent.grace,
-                    fence=self._fence,
-                )
-                self._expectations.evicted(self._key, self._noun(seen), seen)
-                return IntentOutcome.DONE, ""
+                return await self._evict(intent)
             case Bind():
                 return await self._bind(intent)
             case RecordEvent():
-                return IntentOutcome.DONE, ""
+                return _DONE
             case Wait() | RequeueAfter():
                 return IntentOutcome.PENDING, ""
             case _:
@@ -216,7 +195,7 @@ class _Execution:
         """Read back a write whose answer was lost. Raises ``LeadershipLost``."""
         failures = 0
         while True:
-            self._fence_of()
+            self.fence()
             try:
                 await self._read_back(intent)
             except StatusError as refusal:
@@ -245,15 +224,13 @@ class _Execution:
         elif isinstance(intent, (Update, PatchObject, SetStatus, Delete, Evict, Bind)):
             self._expectations.gone(self._key, noun, intent.seen)
 
-    async def _create(self, intent: Create) -> tuple[IntentOutcome, str]:
+    async def _create(self, intent: Create) -> Attempt:
         tree = intent.object
         noun = self._executor.noun(tree["apiVersion"], tree["kind"])
-        self._wrote(
-            noun, await self._api.create(noun, tree, manager=self._executor.manager, fence=self._fence)
-        )
-        return IntentOutcome.DONE, ""
+        written = await self._api.create(noun, tree, manager=self._executor.manager, fence=self.fence())
+        return self._wrote(noun, written)
 
-    async def _apply(self, intent: Apply) -> tuple[IntentOutcome, str]:
+    async def _apply(self, intent: Apply) -> Attempt:
         tree = intent.object
         noun = self._executor.noun(tree["apiVersion"], tree["kind"])
         written = await self._api.apply(
@@ -262,28 +239,25 @@ class _Execution:
             force=True,
             subresource=intent.subresource,
             manager=self._executor.manager,
-            fence=self._fence,
+            fence=self.fence(),
         )
-        self._wrote(noun, written)
-        return IntentOutcome.DONE, ""
+        return self._wrote(noun, written)
 
-    async def _update(self, intent: Update) -> tuple[IntentOutcome, str]:
+    async def _update(self, intent: Update) -> Attempt:
         if there := await self._present(intent.unless):
             return IntentOutcome.REFUSED, there
         seen = intent.seen
         if intent.object == seen.tree:
             return IntentOutcome.SKIPPED, ""
-        await self._put(seen, intent.object, intent.subresource)
-        return IntentOutcome.DONE, ""
+        return await self._put(seen, intent.object, intent.subresource)
 
-    async def _set_status(self, intent: SetStatus) -> tuple[IntentOutcome, str]:
+    async def _set_status(self, intent: SetStatus) -> Attempt:
         seen = intent.seen
         if intent.status == seen.status:
             return IntentOutcome.SKIPPED, ""
-        await self._put(seen, {**seen.tree, "status": intent.status}, "status")
-        return IntentOutcome.DONE, ""
+        return await self._put(seen, {**seen.tree, "status": intent.status}, "status")
 
-    async def _put(self, seen: Object, tree: Tree, subresource: str) -> None:
+    async def _put(self, seen: Object, tree: Tree, subresource: str) -> Attempt:
         noun = self._noun(seen)
         meta = {**tree["metadata"], "resourceVersion": self._version(seen)}
         written = await self._api.update(
@@ -291,11 +265,11 @@ class _Execution:
             {**tree, "metadata": meta},
             subresource=subresource,
             manager=self._executor.manager,
-            fence=self._fence,
+            fence=self.fence(),
         )
-        self._wrote(noun, written)
+        return self._wrote(noun, written)
 
-    async def _patch(self, intent: PatchObject) -> tuple[IntentOutcome, str]:
+    async def _patch(self, intent: PatchObject) -> Attempt:
         if there := await self._present(intent.unless) or await self._absent(intent.provided):
             return IntentOutcome.REFUSED, there
         seen, fields = intent.seen, intent.fields
@@ -312,12 +286,11 @@ class _Execution:
             fields,
             subresource=intent.subresource,
             manager=self._executor.manager,
-            fence=self._fence,
+            fence=self.fence(),
         )
-        self._wrote(noun, written)
-        return IntentOutcome.DONE, ""
+        return self._wrote(noun, written)
 
-    async def _delete(self, intent: Delete) -> tuple[IntentOutcome, str]:
+    async def _delete(self, intent: Delete) -> Attempt:
         if there := await self._present(intent.unless):
             return IntentOutcome.REFUSED, there
         seen = intent.seen
@@ -330,19 +303,26 @@ class _Execution:
             revision=self._version(seen) if intent.exact else "",
             propagation=intent.propagation,
             grace=intent.grace,
-            fence=self._fence,
+            fence=self.fence(),
         )
         if left is not None:
-            self._wrote(noun, left)
-        else:
-            self._expectations.gone(self._key, noun, seen)
-        return IntentOutcome.DONE, ""
+            return self._wrote(noun, left)
+        self._expectations.gone(self._key, noun, seen)
+        return _DONE
 
-    async def _bind(self, intent: Bind) -> tuple[IntentOutcome, str]:
+    async def _evict(self, intent: Evict) -> Attempt:
         seen = intent.seen
-        await bind(self._api, seen.name, seen.namespace, intent.node, uid=seen.uid, fence=self._fence)
+        await evict(
+            self._api, seen.name, seen.namespace, uid=seen.uid, grace=intent.grace, fence=self.fence()
+        )
+        self._expectations.evicted(self._key, self._noun(seen), seen)
+        return _DONE
+
+    async def _bind(self, intent: Bind) -> Attempt:
+        seen = intent.seen
+        await bind(self._api, seen.name, seen.namespace, intent.node, uid=seen.uid, fence=self.fence())
         self._expectations.bound(self._key, self._noun(seen), seen)
-        return IntentOutcome.DONE, ""
+        return _DONE
 
     async def _present(self, others: Iterable[ObjectTarget]) -> str:
         """A message that names the first of these that exists; empty if none does."""
@@ -374,7 +354,8 @@ class _Execution:
     def _version(self, seen: Object) -> str:
         return self._versions.get(seen.uid, seen.resource_version)
 
-    def _wrote(self, noun: KindName, written: Object) -> None:
+    def _wrote(self, noun: KindName, written: Object) -> Attempt:
         if written.uid:
             self._versions[written.uid] = written.resource_version
         self._expectations.wrote(self._key, noun, written.revision)
+        return _DONE

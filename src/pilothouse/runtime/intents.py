@@ -2,14 +2,11 @@
 
     yield Create(pod, because="replica 2 of 3 is missing", event="SuccessfulCreate")
     yield SetStatus(pod_set, {**pod_set.status, "readyReplicas": 2}, because="2 of 3 pods are ready")
-    yield Wait("NoNode", because="no node has 2 CPUs left", remedy="add a node, or lower spec.…requests.cpu")
+    yield Wait("NoNode", because="no node has 2 CPUs left", remedy="add a node, or lower requests.cpu")
 
-Intents are data. ``intent_executor`` executes them in order and stops at the first that fails; one that is
-already true is skipped. ``event`` is the reason of the Event that is recorded once the intent is done, with
-``because`` as its message.
-
-``seen`` is a precondition: an update, a status or a deletion is made only if the object is still the one that
-was seen (its version, or for a deletion its uid). Otherwise the controller decides again.
+``intent_executor`` executes them in order and stops at the first that fails; one that is already true is
+skipped. ``seen`` is a precondition: an update, a status or a deletion is made only if the object is still the
+one that was seen (its version, or for a deletion its uid). Otherwise the controller decides again.
 """
 
 from __future__ import annotations
@@ -31,7 +28,7 @@ class Intent(msgspec.Struct, frozen=True, kw_only=True):
     because: str
     """A sentence for people: the message of the event and of the Decision."""
     event: str = ""
-    """The reason of the event to record, in one word; no event if empty."""
+    """The reason of the event to record once it is done, in one word; no event if empty."""
 
     @property
     def verb(self) -> str:
@@ -47,8 +44,7 @@ class Intent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Create(Intent, frozen=True):
-    """Create an object. Refused if the name is taken; the controller then decides again with that object in
-    view."""
+    """Create an object. Refused if the name is taken: the controller then decides again."""
 
     object: Tree
 
@@ -71,7 +67,7 @@ class Update(Intent, frozen=True):
 
 
 class PatchObject(Intent, frozen=True):
-    """Merge-patch an object; null removes a field. ``exact``: refused if it is not the version that was seen."""
+    """Merge-patch an object; null removes a field. ``exact``: refused if it is not the version seen."""
 
     seen: Object
     fields: Tree
@@ -147,8 +143,7 @@ class RequeueAfter(Intent, frozen=True):
 
 
 class ObjectTarget(msgspec.Struct, frozen=True):
-    """Another object, by name and uid; without a uid, any object of the name; without a name, any of the kind
-    in the namespace."""
+    """Another object; without a uid, any of the name; without a name, any of the kind in the namespace."""
 
     noun: KindName
     namespace: str

@@ -1,14 +1,13 @@
 """Invariants of a controller: what holds in the store, whatever fails. The simulator checks them.
 
     @invariant(Namespace)
-    def a_namespace_goes_when_it_is_empty(facts: ObjectStates, before: Object | None, after: Object | None) -> str | None:
+    def a_namespace_goes_when_it_is_empty(facts, before, after):
         if before is not None and after is None and (left := facts.within(before.name)):
             return f"{before.name} went while there still was {left[0]!r}"
         return None
 
-An invariant is checked after every write to the kinds that it names, and on all their objects after a restart
-of everything, against the store, whichever process wrote. It returns a sentence that says what is wrong, or
-None.
+An invariant is checked against the store after every write to its kinds, by whichever process, and on all
+their objects after a restart of everything. It returns what is wrong, or None.
 """
 
 from __future__ import annotations
@@ -41,8 +40,7 @@ class ObjectStates(Protocol):
         ...
 
     def unready_for(self, uid: str) -> float:
-        """Seconds for which no pod below this object has been ready; infinite if none was since the last
-        restart."""
+        """Seconds for which no pod below this object has been ready; infinite if none was since a restart."""
         ...
 
 

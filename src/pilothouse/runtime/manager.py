@@ -25,7 +25,6 @@ from pilothouse.meta.errors import StatusError
 from pilothouse.runtime.caches import SharedCaches
 from pilothouse.runtime.controller import EVERY, Controller
 from pilothouse.runtime.decision_log import DecisionLog
-from pilothouse.runtime.decision_record import RecordAuthor
 from pilothouse.runtime.dry_run import DryRunLog, NoopExecutor
 from pilothouse.runtime.election import Election
 from pilothouse.runtime.engine import Engine, Executor
@@ -42,8 +41,6 @@ log = logging.getLogger(__name__)
 
 
 class Manager:
-    """Runs the controllers of one process."""
-
     def __init__(
         self,
         api: Api,
@@ -62,9 +59,7 @@ class Manager:
         self._every = any(EVERY in one.nouns for one in controllers)
         self._definitions = informers.get(CustomResourceDefinition, partial=True) if self._every else None
         self.caches = SharedCaches(informers, controllers)
-        self.decision_log = dry_run or DecisionLog(
-            api, clock, author=RecordAuthor(identity), component=COMPONENT
-        )
+        self.decision_log = dry_run or DecisionLog(api, clock, manager=identity, component=COMPONENT)
         self.engines = [self._engine(one, clock) for one in controllers]
         self._ready = asyncio.Event()
         self._started = asyncio.Event()

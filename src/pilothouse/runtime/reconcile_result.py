@@ -14,8 +14,6 @@ NOTHING: Final = "Nothing"
 
 
 class IntentOutcome(StrEnum):
-    """The outcome of an intent."""
-
     DONE = "Done"
     SKIPPED = "Skipped"
     """It was true already."""

@@ -2,14 +2,11 @@
 
     world = Snapshot({Pod: pods, Node: nodes}, now=clock.now())
     world.find(Pod, "default", "web-0")
-    world.all(Node)
-    world.owned(Pod, stateful_set)
     world.where(Pod, "spec.nodeName", "n1")
     world.silence(Lease, "x", "n1", since)  # seconds without an update, in which one would have arrived
     world.read                              # the objects that were read, for the Decision
 
-A snapshot does not change while a controller decides. Reading a kind that the controller has not declared
-raises ``LookupError``, since its changes would not trigger the controller.
+Reading a kind that the controller has not declared raises ``LookupError``: its changes would not trigger it.
 """
 
 from __future__ import annotations
@@ -26,7 +23,7 @@ from pilothouse.client.watch_freshness import EVERYTHING, WatchFreshness
 from pilothouse.meta.selectors import LabelSelector
 
 MOST_READ = 100
-"""How many of the objects read a Decision names; the rest is counted."""
+"""How many of the objects read a Decision names."""
 
 
 class KindView(Protocol):
@@ -65,8 +62,6 @@ class Snapshot:
         self._read: dict[tuple[KindName, str, str], ObjectRead] = {}
         self.now = now
         """Seconds since 1970."""
-        self.unnamed = 0
-        """How many objects were read beyond those in ``read``."""
 
     @property
     def nouns(self) -> tuple[KindName, ...]:
@@ -79,13 +74,12 @@ class Snapshot:
         return tuple(self._read.values())
 
     def find(self, noun: KindName, namespace: str, name: str) -> Object | None:
-        """The object of this name."""
         found = self._view(noun).get(namespace if noun.namespaced else "", name)
         self._note(noun, namespace, name, found)
         return found
 
     def all(self, noun: KindName, namespace: str = "", selector: LabelSelector | None = None) -> list[Object]:
-        """The objects of a kind, of a namespace if given, that the selector selects; by namespace and name."""
+        """The objects of a kind, of a namespace and a selector if given, by namespace and name."""
         found = self._view(noun).list(namespace)
         if selector is not None:
             found = (one for one in found if selector.matches(one.labels))
@@ -135,14 +129,9 @@ class Snapshot:
 
     def _note(self, noun: KindName, namespace: str, name: str, found: Object | None) -> None:
         key = (noun, namespace, name)
-        if key in self._read:
-            return
-        if len(self._read) >= MOST_READ:
-            self.unnamed += 1
-            return
-        self._read[key] = ObjectRead(
-            noun, namespace, name, found.resource_version if found is not None else ""
-        )
+        if key not in self._read and len(self._read) < MOST_READ:
+            version = found.resource_version if found is not None else ""
+            self._read[key] = ObjectRead(noun, namespace, name, version)
 
 
 class StaticView:
@@ -167,6 +156,5 @@ class StaticView:
 
 
 def _may_own(owner: Object, one: Object) -> bool:
-    """A namespaced owner owns only in its namespace: a reference from another, which anyone can write, is
-    void."""
+    """A namespaced owner owns only in its namespace: anyone can write a reference to one elsewhere."""
     return not owner.namespace or owner.namespace == one.namespace

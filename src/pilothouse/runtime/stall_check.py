@@ -3,8 +3,8 @@
     progress = StallCheck(manager.engines, leads=lambda: leadership.fence is not None, clock=clock)
     progress.problem          # "scheduling has decided nothing for 312 s, and 4 objects wait"
 
-It is polled, by the health endpoint: between two polls a controller must have reconciled something, or be
-idle. It has no task of its own, so nothing that hangs can stop it, except the event loop.
+The health endpoint polls it: between two polls a controller must have reconciled something, or be idle. It
+has no task of its own, which could hang.
 """
 
 from __future__ import annotations
@@ -20,8 +20,6 @@ STALLED_SECONDS: Final = 300.0
 
 
 class StallCheck:
-    """Compares the progress of each controller between two polls."""
-
     def __init__(self, engines: Sequence[Engine], leads: Callable[[], bool], clock: Clock) -> None:
         self._engines = engines
         self._leads = leads

@@ -5,10 +5,10 @@
     key = await queue.get()          # no other worker gets it until done
     queue.done(key)
 
-A key is queued at most once, however often it is added, and has one worker at a time: a key that is added
-while a worker has it is queued again after ``done``. Higher priorities come first; within a priority the
-groups take turns, so that a namespace with ten thousand keys does not delay another with one. ``later`` sets
-a key's timer (a key has one: the earlier wins), and ``failed`` sets it by the number of failures in a row.
+A key is queued at most once; one that is added while a worker has it is queued again after ``done``. Higher
+priorities come first; within a priority the groups take turns, so that a namespace with thousands of keys
+does not delay another with one. A key has one timer, set by ``later`` or, with back-off, by ``failed``: the
+earlier time counts.
 """
 
 from __future__ import annotations
@@ -27,8 +27,6 @@ RETRY = Backoff(first=0.05, factor=2.0, longest=300.0)
 
 
 class WorkQueue(Generic[K]):
-    """Keys to reconcile."""
-
     def __init__(self, *, group: Callable[[K], Hashable], retry: Backoff = RETRY) -> None:
         self._group = group
         self._retry = retry
@@ -86,7 +84,6 @@ class WorkQueue(Generic[K]):
         return pause
 
     def failures(self, key: K) -> int:
-        """The number of failures in a row."""
         return self._failures.get(key, 0)
 
     def succeeded(self, key: K) -> None:
@@ -113,7 +110,6 @@ class WorkQueue(Generic[K]):
         return key
 
     def done(self, key: K) -> None:
-        """Release the key."""
         self._working.discard(key)
         priority = self._again.pop(key, None)
         if priority is not None:

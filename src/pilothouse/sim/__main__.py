@@ -3,8 +3,7 @@
     python -m pilothouse.sim --seeds 1000                          # all scenarios in turn
     python -m pilothouse.sim --scenario sets --seed 17             # one run, in detail
 
-Each seed is run twice. A failure is shrunk and printed with the command that repeats it; the exit code is
-then 1.
+Each seed is run twice. A failure is shrunk and printed with the command that repeats it; the exit code is 1.
 """
 
 from __future__ import annotations
@@ -69,8 +68,8 @@ def _many(scenarios: list[Scenario], seeds: range, *, shrinks: bool) -> int:
             printed = now
             rate = simulated / (now - began)
             print(
-                f"{done} seeds, {failed} failed; {faults:.0f} faults; {simulated / 3600:.1f} simulated hours, "
-                f"{rate:,.0f} simulated seconds a second",
+                f"{done} seeds, {failed} failed; {faults:.0f} faults; "
+                f"{simulated / 3600:.1f} simulated hours, {rate:,.0f} simulated seconds a second",
                 flush=True,
             )
     return 1 if failed else 0

@@ -1,13 +1,9 @@
-"""A model of Elasticsearch: nodes, shards and their copies, masters, a voting configuration; no processes, no
-I/O.
+"""A model of Elasticsearch: nodes, shards and their copies, masters, a voting configuration; no I/O.
 
     database = ElasticsearchModel(random.Random(7))
     database.join("es-demo-data-0", "7.17.9", ("data", "master"))
     database.form(["es-demo-data-0"])
     database.tick(13.0)                      # shards are allocated, moved and written to
-    database.leave("es-demo-data-0")         # it stops, and keeps its data
-    database.crash("es-demo-data-0")         # it is killed, and keeps its data
-    database.lose("es-demo-data-0")          # it is removed with its data
 
 It raises ``InvariantViolated`` when the last good copy of a shard is deleted, the masters lose their
 majority, or a data folder is read by a version older than the one that wrote it.
@@ -33,15 +29,13 @@ _BUILDING: Final = (2.0, 9.0)
 
 
 class ModelMember(msgspec.Struct):
-    """A node, up or down."""
-
     version: str
     roles: Collection[str]
     up: bool = True
 
 
 class ShardRecovery(msgspec.Struct, frozen=True):
-    """A copy that is being built on a node, as a replacement or in addition."""
+    """A copy that is being built on a node, instead of another or in addition."""
 
     target: str
     instead_of: str
@@ -57,8 +51,6 @@ class Shard(msgspec.Struct):
 
 
 class ElasticsearchModel:
-    """One cluster."""
-
     def __init__(self, rng: Random) -> None:
         self._rng = rng
         self.members: dict[str, ModelMember] = {}
@@ -96,7 +88,7 @@ class ElasticsearchModel:
         self.shards = [Shard() for _ in range(_SHARDS)]
 
     def leave(self, name: str) -> None:
-        """Stop a node, which keeps its data. Raises ``InvariantViolated`` if the masters lose their majority."""
+        """Stop a node, which keeps its data. Raises ``InvariantViolated`` if masters lose their majority."""
         member = self.members.get(name)
         if member is None or not member.up:
             return
@@ -112,7 +104,7 @@ class ElasticsearchModel:
             self._drop_building(name)
 
     def lose(self, name: str) -> None:
-        """Remove a node with its data. Raises ``InvariantViolated`` if it had the last good copy of a shard."""
+        """Remove a node with its data. Raises ``InvariantViolated`` if it had a shard's last good copy."""
         self.leave(name)
         self.members.pop(name, None)
         self.crashed.discard(name)

@@ -5,14 +5,13 @@
     faults.happened                          # the faults injected so far
     FixedFaults(faults.happened[:3])         # a run with only these
 
-A *planned fault* has an address: write 12 of manager m0, chunk 40 of its watches, second 95. So a run can be
-repeated with fewer faults, which is how a failure is shrunk. Delays and clock skew have no address: they come
-from the seed alone.
+A *planned fault* has an address: write 12 of manager m0, chunk 40 of its watches, second 95. So a failing run
+can be shrunk to fewer faults. Delays and clock skew have no address: they come from the seed alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
 from random import Random
 from typing import Protocol
@@ -21,8 +20,6 @@ import msgspec
 
 
 class FaultPoint(Enum):
-    """Where a fault is injected."""
-
     WRITE = "write"
     READ = "read"
     CHUNK = "piece of a watch"
@@ -75,25 +72,11 @@ class PlannedFault(msgspec.Struct, frozen=True):
         return f"{self.point.value} {self.number} of {self.who} {self.fault.value}{lasting}"
 
 
-class FaultRates(msgspec.Struct, frozen=True):
-    """Probabilities, for one request or one chunk of a watch."""
-
-    lost_before: float = 0.0
-    lost_after: float = 0.0
-    conflict: float = 0.0
-    crash_before: float = 0.0
-    crash_after: float = 0.0
-    stall: float = 0.0
-    read_lost: float = 0.0
-    cut: float = 0.0
-    repeated: float = 0.0
-    held: float = 0.0
-
-
 class FaultProfile(msgspec.Struct, frozen=True):
     """How often faults are injected, and how large delays and clock skew are."""
 
-    rates: FaultRates = FaultRates()
+    rates: Mapping[Fault, float] = {}
+    """Probabilities, for one request or one chunk of a watch."""
     process_faults: float = 0.0
     """Mean seconds between two faults of whole processes; 0 is never."""
     delay: float = 0.0
@@ -106,18 +89,18 @@ class FaultProfile(msgspec.Struct, frozen=True):
 
 NO_FAULTS = FaultProfile()
 FREQUENT_FAULTS = FaultProfile(
-    FaultRates(
-        lost_before=0.02,
-        lost_after=0.02,
-        conflict=0.02,
-        crash_before=0.005,
-        crash_after=0.005,
-        stall=0.005,
-        read_lost=0.02,
-        cut=0.02,
-        repeated=0.02,
-        held=0.01,
-    ),
+    {
+        Fault.LOST_BEFORE: 0.02,
+        Fault.LOST_AFTER: 0.02,
+        Fault.CONFLICT: 0.02,
+        Fault.CRASH_BEFORE: 0.005,
+        Fault.CRASH_AFTER: 0.005,
+        Fault.STALL: 0.005,
+        Fault.READ_LOST: 0.02,
+        Fault.CUT: 0.02,
+        Fault.REPEATED: 0.02,
+        Fault.HELD: 0.01,
+    },
     process_faults=25.0,
     delay=0.2,
     lag=1.0,
@@ -160,35 +143,40 @@ class FaultSource(Protocol):
         """The fault at this address, if any; asked once."""
 
     def process_faults(self) -> Sequence[PlannedFault]:
-        """The faults of whole processes, by the second; ``record`` notes that one was injected."""
+        """The faults of whole processes, by the second."""
 
-    def record(self, planned: PlannedFault) -> None: ...
+    def record(self, planned: PlannedFault) -> None:
+        """Note that the fault of a process was injected."""
 
     def calm(self) -> None:
         """Inject no more faults."""
 
 
-class SeededFaults:
+class _Faults:
+    def __init__(self) -> None:
+        self.happened: list[PlannedFault] = []
+        self._is_calm = False
+
+    def calm(self) -> None:
+        self._is_calm = True
+
+    def record(self, planned: PlannedFault) -> None:
+        self.happened.append(planned)
+
+
+class SeededFaults(_Faults):
     """Faults drawn by a seed."""
 
     def __init__(
         self, seed: int, profile: FaultProfile, *, managers: Sequence[str], nodes: Sequence[str]
     ) -> None:
+        super().__init__()
         self._seed = seed
         self._rates = profile.rates
-        self._is_calm = False
         self._rngs: dict[tuple[str, FaultPoint], Random] = {}
         self._process_faults = _process_faults(
             Random(f"troubles {seed}"), profile.process_faults, managers, nodes
         )
-        self._happened: list[PlannedFault] = []
-
-    @property
-    def happened(self) -> Sequence[PlannedFault]:
-        return self._happened
-
-    def calm(self) -> None:
-        self._is_calm = True
 
     def at(self, who: str, point: FaultPoint, number: int) -> PlannedFault | None:
         if self._is_calm:
@@ -198,11 +186,11 @@ class SeededFaults:
             rng = self._rngs[who, point] = Random(f"{who} {point.value} {self._seed}")
         drawn = rng.random()
         for fault in _FAULTS_AT[point]:
-            rate: float = getattr(self._rates, fault.name.lower())
+            rate = self._rates.get(fault, 0.0)
             if drawn < rate:
                 seconds = rng.uniform(*_LASTING[fault]) if fault in _LASTING else 0.0
                 planned = PlannedFault(who, point, number, fault, seconds)
-                self._happened.append(planned)
+                self.happened.append(planned)
                 return planned
             drawn -= rate
         return None
@@ -210,50 +198,35 @@ class SeededFaults:
     def process_faults(self) -> Sequence[PlannedFault]:
         return self._process_faults
 
-    def record(self, planned: PlannedFault) -> None:
-        self._happened.append(planned)
 
-
-class FixedFaults:
+class FixedFaults(_Faults):
     """Exactly these faults."""
 
     def __init__(self, faults: Iterable[PlannedFault], *, whenever: bool = False) -> None:
         """``whenever``: also after ``calm``."""
+        super().__init__()
         self._whenever = whenever
-        self._is_calm = False
         self._process_faults: list[PlannedFault] = []
         self._at: dict[tuple[str, FaultPoint, int], PlannedFault] = {}
-        self._happened: list[PlannedFault] = []
         for each in faults:
             if each.point is FaultPoint.SECOND:
                 self._process_faults.append(each)
             else:
                 self._at[each.who, each.point, each.number] = each
 
-    @property
-    def happened(self) -> Sequence[PlannedFault]:
-        return self._happened
-
     def at(self, who: str, point: FaultPoint, number: int) -> PlannedFault | None:
         planned = self._at.get((who, point, number)) if self._whenever or not self._is_calm else None
         if planned is not None:
-            self._happened.append(planned)
+            self.happened.append(planned)
         return planned
-
-    def calm(self) -> None:
-        self._is_calm = True
 
     def process_faults(self) -> Sequence[PlannedFault]:
         return sorted(self._process_faults, key=lambda each: each.number)
-
-    def record(self, planned: PlannedFault) -> None:
-        self._happened.append(planned)
 
 
 def _process_faults(
     rng: Random, every: float, managers: Sequence[str], nodes: Sequence[str]
 ) -> list[PlannedFault]:
-    """Faults of whole processes, up to the horizon."""
     found: list[PlannedFault] = []
     if not every:
         return found

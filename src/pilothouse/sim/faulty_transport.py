@@ -4,10 +4,9 @@
     api = Api(FaultyTransport(server.transport("m0"), connection), ...)
     connection.disconnect()      # nothing passes, either way; requests hang until their deadline
     connection.reconnect()
-    connection.calm()            # no delays from here on
 
-Each fault is one that real networks have: see ``fault_schedule``. An open watch never loses an event, for the
-protocol does not allow it; a watch that breaks off while the history is compacted makes a cache list again.
+Each fault is one that real networks have: see ``fault_schedule``. An open watch never loses an event, which
+the protocol rules out.
 """
 
 from __future__ import annotations
@@ -47,8 +46,6 @@ class Crashed(BaseException):
 
 
 class FaultTarget(Protocol):
-    """The process that faults are injected into."""
-
     def crash(self) -> None: ...
 
     def pause(self) -> None: ...
@@ -77,24 +74,21 @@ class ConnectionFaults:
         return self._counts[FaultPoint.WRITE]
 
     def calm(self) -> None:
-        """End all delays."""
+        """End all delays, and reconnect."""
         self._profile = NO_FAULTS
         self.reconnect()
 
     def disconnect(self) -> None:
-        """Block both directions."""
         self._open.clear()
 
     def reconnect(self) -> None:
-        """Unblock; requests that are still waited for go on."""
+        """Requests that are still waited for go on."""
         self._open.set()
 
     async def wait_connected(self) -> None:
-        """Wait until connected."""
         await self._open.wait()
 
     def next_fault(self, point: FaultPoint) -> PlannedFault | None:
-        """The fault of the next request or chunk, if any."""
         number = self._counts[point]
         self._counts[point] = number + 1
         return self._faults.at(self._who, point, number)
@@ -122,7 +116,7 @@ class ConnectionFaults:
 
 
 class FaultyTransport:
-    """A transport with faults, for one start of a process."""
+    """The transport of one start of a process."""
 
     def __init__(self, inner: Transport, connection: ConnectionFaults) -> None:
         self._inner = inner

@@ -3,10 +3,9 @@
     fleet = SimulatedFleet(scenario, actions, faults, loop, seed=7, profile=FREQUENT_FAULTS)
     await fleet.run()                # raises InvariantViolated or NotConverged
 
-A run has three parts. *Faults*: users act, while managers crash, pause and are restarted, the server
-restarts, nodes are lost, and requests fail. *Calm*: no more faults, and within a bound everything must come
-to rest, in a state that the scenario accepts. *Rest*: nothing is written any more, except leases. The
-invariant checker sees every write of all three.
+In the first part of a run users act while managers crash, the server restarts, nodes are lost, and requests
+fail. In the second there are no more faults, and within a bound everything must come to rest, in a state that
+the scenario accepts. In the third nothing is written any more, except leases. All writes are checked.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from pilothouse.sim.fault_schedule import NO_FAULTS, Fault, FaultProfile, FaultS
 from pilothouse.sim.idle_pilot import IdlePilot
 from pilothouse.sim.invariant_checker import InvariantChecker, LeaderHistory
 from pilothouse.sim.loop import LoopClock, SeededLoop
-from pilothouse.sim.simulated_manager import LEASE, SimulatedManager, TransportWrapper
+from pilothouse.sim.simulated_manager import LEASE, SimulatedManager, TransportWrapper, unchanged
 from pilothouse.sim.simulated_node import NodeTiming, SimulatedNode
 from pilothouse.sim.simulated_server import ADMIN, ObservedWrite, SimulatedServer
 
@@ -45,22 +44,18 @@ class NotConverged(AssertionError):
 
 
 class UserAction(msgspec.Struct, frozen=True):
-    """One action of a user."""
-
     after: float
     """Seconds after the previous action."""
     what: str
     do: Callable[[Api], Awaitable[object]]
     user: User = ADMIN
-    """The user that acts."""
 
     def __str__(self) -> str:
         return f"a user: {self.what}"
 
 
 Settled = Callable[[Api], Awaitable[str]]
-"""Returns what is wrong at rest; empty if nothing is. It compares with what users asked for, not with what
-was done."""
+"""Returns what is wrong at rest, compared with what users asked for; empty if nothing is."""
 
 
 class Scenario(msgspec.Struct, frozen=True):
@@ -76,7 +71,7 @@ class Scenario(msgspec.Struct, frozen=True):
     pilots: int = 0
     timing: NodeTiming = NodeTiming()
     """How long nodes take to start and stop pods, and how often starts fail."""
-    wrap_transport: Callable[[], TransportWrapper] | None = None
+    wrap_transport: Callable[[], TransportWrapper] = lambda: unchanged
     """Wraps the transport of each manager, for instance to add a bug."""
     companion: Callable[[SimulatedServer, LoopClock, random.Random], Coroutine[None, None, None]] | None = (
         None
@@ -85,8 +80,6 @@ class Scenario(msgspec.Struct, frozen=True):
 
 
 class SimulatedFleet:
-    """Everything that a simulation runs."""
-
     def __init__(
         self,
         scenario: Scenario,
@@ -113,9 +106,7 @@ class SimulatedFleet:
         )
         self.timeline: list[str] = []
         """Faults and user actions, with their times."""
-        extra: dict[str, TransportWrapper] = (
-            {} if scenario.wrap_transport is None else {"wrap_transport": scenario.wrap_transport()}
-        )
+        wrap_transport = scenario.wrap_transport()
         self.managers = {
             name: SimulatedManager(
                 name,
@@ -127,7 +118,7 @@ class SimulatedFleet:
                 profile=profile,
                 timing=LeaseTiming(),
                 skew=rng.uniform(-profile.skew, profile.skew),
-                **extra,
+                wrap_transport=wrap_transport,
             )
             for name in manager_names(scenario)
         }
@@ -142,7 +133,6 @@ class SimulatedFleet:
 
     @property
     def now(self) -> float:
-        """Seconds since the start."""
         return self._loop.time()
 
     async def run(self) -> None:
@@ -179,15 +169,16 @@ class SimulatedFleet:
         before = self.checker.writes
         await asyncio.sleep(RESTING)
         if self.checker.writes != before:
-            raise NotConverged(
-                f"{self.checker.writes - before} writes while nothing changed; the last was {self.checker.last}"
-            )
+            count, last = self.checker.writes - before, self.checker.last
+            raise NotConverged(f"{count} writes while nothing changed; the last was {last}")
 
     async def _do(self, action: UserAction) -> None:
-        """Users retry while the server is down, and go on after a refusal."""
+        """Retries while the server is down; goes on after a refusal."""
         while True:
             try:
-                await action.do(self._api_of(action.user))
+                await action.do(
+                    self.api if action.user == ADMIN else self.server.api("user", user=action.user)
+                )
             except StatusError as refusal:
                 self._say(f"{action} (refused: {refusal.message})")
             except TransportError:
@@ -196,9 +187,6 @@ class SimulatedFleet:
             else:
                 self._say(str(action))
             return
-
-    def _api_of(self, user: User) -> Api:
-        return self.api if user == ADMIN else self.server.api("user", user=user)
 
     async def _trouble(self) -> None:
         for planned in self._faults.process_faults():
@@ -262,9 +250,9 @@ class SimulatedFleet:
     async def _light_up(self) -> None:
         """End a power cut: the server starts first, and knows that no node runs."""
         if self._is_dark:
-            self.checker.reset_readiness()
+            self.checker.state.reset_readiness()
             await self.server.start(absent=self.nodes)
-            self.checker.served_from(self.server.revision)
+            self.checker.served_from = self.server.revision
             self._is_dark = False
             for name in self.nodes:
                 self._plug(name)

@@ -1,11 +1,9 @@
-"""Heartbeats: a Lease that is renewed periodically.
-
-await renew(api, "n1", "kube-node-lease", "n1", clock)
-"""
+"""Leases that are renewed periodically."""
 
 from __future__ import annotations
 
 from pilothouse.api.kind_names import Lease
+from pilothouse.api.objects import Tree
 from pilothouse.base.clock import Clock
 from pilothouse.base.rfc3339 import format_micro_time
 from pilothouse.client.api import Api
@@ -22,6 +20,10 @@ async def renew(api: Api, name: str, namespace: str, holder: str, clock: Clock) 
         "leaseDurationSeconds": 40,
         "renewTime": format_micro_time(clock.now()),
     }
+    await put_lease(api, name, namespace, spec)
+
+
+async def put_lease(api: Api, name: str, namespace: str, spec: Tree) -> None:
     try:
         await api.patch(Lease, name, namespace, {"spec": spec})
     except StatusError as refusal:

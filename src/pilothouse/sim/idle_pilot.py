@@ -1,10 +1,4 @@
-"""A pilot without a database: it sends heartbeats and does nothing else.
-
-    pilot = IdlePilot(api, "es-data-0", clock, namespace="db")
-    await pilot.run()                # until cancelled
-
-It renews the Lease ``pilot-<name>`` every ten seconds.
-"""
+"""A pilot without a database: it renews the Lease ``pilot-<name>`` and does nothing else."""
 
 from __future__ import annotations
 
@@ -20,8 +14,6 @@ _AGAIN = 1.0
 
 
 class IdlePilot:
-    """One pilot."""
-
     def __init__(self, api: Api, name: str, clock: Clock, *, namespace: str = "default") -> None:
         self.name = name
         self._api = api
@@ -29,7 +21,6 @@ class IdlePilot:
         self._namespace = namespace
 
     async def run(self) -> None:
-        """Send heartbeats until cancelled."""
         while True:
             try:
                 await heartbeats.renew(

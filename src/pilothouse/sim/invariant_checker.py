@@ -3,8 +3,7 @@
     checker = InvariantChecker(server.store, PROMISES["garbage"], leaders=leaders, now=loop.time)
     await checker.run()                       # raises InvariantViolated
 
-Besides the invariants of controllers (see ``runtime.invariants``) it checks one of the runtime: a manager's
-write is accepted only while that manager holds the lease.
+Besides the invariants of controllers it checks one of the runtime: only the holder of the lease writes.
 """
 
 from __future__ import annotations
@@ -88,7 +87,6 @@ class StoreState:
             one = self._uids.get(uid)
 
     def all(self, noun: KindName, namespace: str = "") -> list[Object]:
-        """The objects of a kind."""
         found = self._kinds.get(noun, {}).values()
         return [one for one in found if not namespace or one.namespace == namespace]
 
@@ -114,7 +112,7 @@ class StoreState:
 
 
 class LeaderHistory:
-    """The holder of the lease at each revision, and the writes to check against it."""
+    """The holder of the lease at each revision, and the managers' writes to check against it."""
 
     def __init__(self, namespace: str, name: str) -> None:
         self._lease = (namespace, name)
@@ -123,7 +121,6 @@ class LeaderHistory:
         self._waiting: list[ObservedWrite] = []
 
     def take(self, lease: Object) -> None:
-        """Note a change of the lease."""
         if lease.key == self._lease:
             self._revisions.append(lease.revision)
             self._holders.append(str(lease.spec.get("holderIdentity") or ""))
@@ -133,7 +130,7 @@ class LeaderHistory:
         self._waiting.append(written)
 
     def judge(self, revision: int) -> str | None:
-        """A message if a manager wrote while another led, up to this revision."""
+        """A message if a manager wrote up to this revision while another led."""
         ripe = [one for one in self._waiting if one.revision <= revision]
         self._waiting = [one for one in self._waiting if one.revision > revision]
         for one in ripe:
@@ -147,8 +144,6 @@ class LeaderHistory:
 
 
 class InvariantChecker:
-    """Follows a store and checks each write."""
-
     def __init__(
         self,
         store: MemoryStore,
@@ -161,7 +156,7 @@ class InvariantChecker:
         self._invariants = invariants
         self._leaders = leaders
         self.state = StoreState(now)
-        self._served: int | None = None
+        self.served_from: int | None = None
         """The revision at which the restarted server begins to answer."""
         self.writes = 0
         """The number of writes, except to leases."""
@@ -175,24 +170,12 @@ class InvariantChecker:
                 for change in batch.changes:
                     before, after = self.state.put(change.key, change.value, change.revision)
                     self._judge(before, after)
-                if self._served is not None and self.state.revision >= self._served:
-                    self._served = None
-                    self._judge_all()
+                if self.served_from is not None and self.state.revision >= self.served_from:
+                    self.served_from = None
+                    for one in list(self.state):
+                        self._hold(one, one)
                 if problem := self._leaders.judge(self.state.revision):
                     raise InvariantViolated(f"only who leads writes: {problem}")
-
-    def reset_readiness(self) -> None:
-        """Everything is stopped and about to be restarted."""
-        self.state.reset_readiness()
-
-    def served_from(self, revision: int) -> None:
-        """The restarted server answers from this revision on."""
-        self._served = revision
-
-    def _judge_all(self) -> None:
-        """Check every object, as the server serves it after the restart."""
-        for one in list(self.state):
-            self._hold(one, one)
 
     def _judge(self, before: Object | None, after: Object | None) -> None:
         changed = after or before

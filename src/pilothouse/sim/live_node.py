@@ -1,11 +1,9 @@
 """The simulated node at a live server, ours or a real Kubernetes: pods become ready, and nothing runs.
 
-    python -m pilothouse.sim.live_node --kubeconfig admin.kubeconfig --name n1 --name n2
+python -m pilothouse.sim.live_node --kubeconfig admin.kubeconfig --name n1 --name n2
 
-    async with joined(api, "n1", "n2"):          # in a test
-        ...
-
-It is for tests that need ready pods and no containers: see ``simulated_node``.
+async with joined(api, "n1", "n2"):          # in a test
+    ...
 """
 
 from __future__ import annotations
@@ -31,10 +29,7 @@ PROMPT = NodeTiming(starting=(0.05, 0.2), stopping=(0.05, 0.2))
 async def joined(
     api: Api, *names: str, timing: NodeTiming = PROMPT, takes_all: bool = False
 ) -> AsyncIterator[list[SimulatedNode]]:
-    """Run these nodes within the context. They stay registered after it, like machines that are switched off.
-
-    ``takes_all`` is for a server without a scheduler: see ``SimulatedNode``.
-    """
+    """Run these nodes within the context; they stay registered. ``takes_all``: see ``SimulatedNode``."""
     clock = SystemClock()
     nodes = [
         SimulatedNode(

@@ -4,15 +4,10 @@
         loop.run_until_complete(main)
         loop.time()                       # minutes later, in milliseconds
 
-When nothing is ready, the loop jumps to the next timer instead of sleeping. Tasks that are ready in the same
-turn run in an order that the seed decides, as on a busy machine; callbacks keep their order, since asyncio
-relies on it. The same seed gives the same run, if the program takes time and randomness from the loop alone.
-
-A *process* is everything that was started in one ``process_of`` context. It can be paused as a whole, as by
-SIGSTOP, and resumed.
-
-Threads and sockets raise ``Escape``. Waiting for something that can't happen raises ``Stuck``, which names
-the waiting tasks.
+When nothing is ready, the loop jumps to the next timer. Tasks that are ready in the same turn run in an order
+that the seed decides; callbacks keep their order, since asyncio relies on it. Threads and sockets raise
+``Escape``; waiting for something that can't happen raises ``Stuck``, which names the waiting tasks. What was
+started in one ``process_of`` context can be paused as a whole, as by SIGSTOP, and resumed.
 """
 
 from __future__ import annotations
@@ -22,7 +17,7 @@ import heapq
 import random
 import selectors
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextvars import Context, ContextVar, copy_context
 from itertools import count
 from typing import Any, NoReturn, cast
@@ -39,13 +34,11 @@ class Escape(RuntimeError):
 
 
 class SeededLoop(asyncio.SelectorEventLoop):
-    """An event loop with virtual time and seeded order."""
-
     def __init__(self, seed: int = 0) -> None:
         self._elapsed = 0.0
         self._thread = threading.get_ident()
         self.numbers = count(1)
-        """Of the tasks, in the order they are made."""
+        """The numbers of tasks, in the order of their creation."""
         self._source = random.Random(f"order {seed}")
         self._frozen: dict[str, list[asyncio.Handle]] = {}
         self.steps = 0
@@ -75,7 +68,7 @@ class SeededLoop(asyncio.SelectorEventLoop):
             return self.call_soon(*args, **named)
         raise Escape("a thread has called into the simulation, which has only one")
 
-    def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> NoReturn:  # type: ignore[override]
+    def run_in_executor(self, executor: Any, func: Any, *args: Any) -> NoReturn:  # type: ignore[override]
         raise Escape(f"{getattr(func, '__qualname__', func)} wants a thread, and the simulation has only one")
 
     async def create_connection(self, *args: Any, **named: Any) -> NoReturn:
@@ -129,7 +122,6 @@ class SeededLoop(asyncio.SelectorEventLoop):
         self._elapsed = max(self._elapsed, scheduled[0]._when)
 
     def _fire_timers(self, ready: Any, scheduled: list[Any]) -> None:
-        """Make due timers ready."""
         while scheduled and (scheduled[0]._when <= self._elapsed or scheduled[0]._cancelled):
             timer = heapq.heappop(scheduled)
             timer._scheduled = False
@@ -168,10 +160,7 @@ def process_of(name: str) -> Context:
 
 
 class _Numbered(asyncio.Task[Any]):
-    """A task whose hash is its number, not its address in memory.
-
-    asyncio keeps the tasks of a group in a set, and cancels them in the order of the set.
-    """
+    """A task whose hash is its number, not its address: asyncio cancels a group in the order of a set."""
 
     def __init__(self, loop: Any, coro: Any, **named: Any) -> None:
         self._number: int = next(loop.numbers)

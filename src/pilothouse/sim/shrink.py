@@ -1,7 +1,5 @@
 """Delta debugging: the fewest causes that still make a run fail.
 
-    shrink(causes, fails)         # fails(some of the causes) -> bool
-
 Large parts are left out first, then smaller ones, until leaving out any single cause makes the run pass, or
 the attempts are used up.
 """
@@ -15,8 +13,7 @@ T = TypeVar("T")
 
 
 def shrink(causes: Sequence[T], fails: Callable[[Sequence[T]], bool], *, attempts: int = 200) -> list[T]:
-    """A subset of the causes, in order, with which the run still fails. All causes together are assumed to
-    fail."""
+    """A subset of the causes, in order, with which the run still fails; all together are assumed to fail."""
     kept = list(causes)
     parts = 2
     if kept and attempts > 0 and fails([]):

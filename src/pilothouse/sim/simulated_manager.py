@@ -4,11 +4,9 @@
     manager.start()
     manager.crash()                  # as by kill -9
     manager.start()                  # another process, with a new identity and empty caches
-    manager.pause()                  # as by SIGSTOP: nothing runs, whatever is due
-    manager.resume()
 
-Everything in it is real: client, caches, election, engines. It has its own connection to the server, with
-faults, and its own clock, which may be wrong.
+Client, caches, election and engines are real. It has its own connection to the server, with faults, and its
+own clock, which may be wrong.
 """
 
 from __future__ import annotations
@@ -38,7 +36,7 @@ TransportWrapper = Callable[[Transport], Transport]
 """Wraps a manager's transport, for instance to add a bug."""
 
 
-def _unchanged(transport: Transport) -> Transport:
+def unchanged(transport: Transport) -> Transport:
     return transport
 
 
@@ -57,7 +55,7 @@ class SimulatedManager:
         profile: FaultProfile = NO_FAULTS,
         timing: LeaseTiming = LeaseTiming(),
         skew: float = 0.0,
-        wrap_transport: TransportWrapper = _unchanged,
+        wrap_transport: TransportWrapper = unchanged,
     ) -> None:
         self.name = name
         self.clock = LoopClock(loop)
@@ -96,11 +94,10 @@ class SimulatedManager:
         return self.alive and self.leadership is not None and self.leadership.fence is not None
 
     def start(self) -> None:
-        """Start it as another process."""
+        """Start it, as another process than before."""
         self.lives += 1
-        self._link = FaultyTransport(
-            self._wrap_transport(self._server.transport(self.identity)), self.connection
-        )
+        transport = self._wrap_transport(self._server.transport(self.identity))
+        self._link = FaultyTransport(transport, self.connection)
         self._task = self._loop.create_task(
             self._live(self._link), name=self.identity, context=process_of(self.name)
         )
@@ -122,7 +119,6 @@ class SimulatedManager:
         self._loop.thaw(self.name)
 
     async def ended(self) -> None:
-        """Wait until its tasks have ended."""
         if self._task is not None:
             await asyncio.gather(self._task, return_exceptions=True)
 

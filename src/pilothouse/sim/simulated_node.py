@@ -3,8 +3,7 @@
     node = SimulatedNode(api, "n1", clock, random.Random(7), NodeTiming(starting=(1, 5)))
     await node.run()                      # until cancelled
 
-It registers itself, renews its lease, and writes the status of its pods as a kubelet does, through the API
-alone. So it can join a real server too, for tests that need ready pods and no containers.
+It registers itself, renews its lease, and writes the status of its pods as a kubelet does, through the API.
 """
 
 from __future__ import annotations
@@ -48,8 +47,6 @@ class NodeTiming(msgspec.Struct, frozen=True):
 
 
 class SimulatedNode:
-    """One node and its pods."""
-
     def __init__(
         self,
         api: Api,
@@ -63,7 +60,7 @@ class SimulatedNode:
         subnet: str = "127.8.1",
         takes_all: bool = False,
     ) -> None:
-        """With ``takes_all`` it binds every pod without a node to itself, and is cordoned against schedulers."""
+        """With ``takes_all`` it binds every unbound pod to itself, and is cordoned against schedulers."""
         self.name = name
         self._api = api
         self._clock = clock
@@ -78,7 +75,6 @@ class SimulatedNode:
         self._unbound = Informer(api, Pod, rng, clock, fields="spec.nodeName=") if takes_all else None
 
     async def run(self) -> None:
-        """Run the node until cancelled."""
         await self._register()
         try:
             parts = {"pods": self._pods.run(), "heartbeat": self._beat(), "kubelet": self._keep()}
@@ -139,7 +135,6 @@ class SimulatedNode:
             await asyncio.sleep(heartbeats.EVERY)
 
     async def _keep(self) -> None:
-        """Start a task for each pod that changes."""
         unsubscribe = self._pods.subscribe(self._changed)
         try:
             await asyncio.get_running_loop().create_future()

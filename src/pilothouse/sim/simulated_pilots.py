@@ -6,7 +6,7 @@
 They keep to the contract of ADR 10, through the API alone: each waits for its Pilot, starts its database in
 the version of its pod's image, restarts it when the hash of the configuration changes, and reports; the
 leader excludes decommissioned nodes and reports the state of the cluster. One task runs all of them once a
-second: what matters is what they read and write. The leader's view of its peers may be late.
+second. The leader's view of its peers may be late.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import msgspec
 
 from pilothouse.aio.task_group import together
 from pilothouse.api.applications.elasticsearch_application import INITIAL_MASTERS
-from pilothouse.api.kind_names import ElasticsearchCluster, Lease, Pilot, Pod, StatefulSet
+from pilothouse.api.kind_names import ElasticsearchCluster, Pilot, Pod, StatefulSet
 from pilothouse.api.navigator.configurations import configuration_hash, in_force
 from pilothouse.api.navigator.labels import HAS_PILOT, VERSION, leader_lease, pilot_lease
 from pilothouse.api.objects import Object, Tree
@@ -30,11 +30,11 @@ from pilothouse.base.rfc3339 import format_micro_time, format_time
 from pilothouse.client.api import Api
 from pilothouse.client.informer import Informer
 from pilothouse.client.transport import TransportError
-from pilothouse.meta.conditions import with_condition
 from pilothouse.meta.errors import StatusError
 from pilothouse.sim import heartbeats
 from pilothouse.sim.elasticsearch_model import ElasticsearchModel
 from pilothouse.sim.invariant_checker import InvariantViolated
+from pilothouse.sim.pilot_reports import ReportedInstance, cluster_report, pilot_report
 
 _STARTING: Final = (2.0, 6.0)
 _RESTLESS: Final = 30.0
@@ -72,8 +72,6 @@ class SimulatedInstance(msgspec.Struct):
 
 
 class SimulatedPilots:
-    """All pilots of one cluster."""
-
     def __init__(
         self,
         api: Api,
@@ -238,7 +236,7 @@ class SimulatedPilots:
             self.database.primaries_only = False
 
     def _follow(self, pilots: list[Object], now: float) -> dict[str, int]:
-        """The decommissioned nodes in the leader's view, which may lag behind and then catches up in order."""
+        """The decommissioned nodes in the leader's view, which may lag behind and then catches up."""
         self._views.append({one.name: one.generation for one in pilots if one.spec.get("decommission")})
         if now >= self._lags_until:
             if self._rng.random() < _LOOKS_AWAY:
@@ -256,7 +254,6 @@ class SimulatedPilots:
 
     async def _take_lease(self, leader: str, now: float) -> None:
         self._terms += 1
-        name = leader_lease(self._cluster)
         spec = {
             "holderIdentity": f"{leader}_{self._terms}",
             "acquireTime": format_micro_time(now),
@@ -264,61 +261,35 @@ class SimulatedPilots:
             "leaseDurationSeconds": int(_LEASE),
             "leaseTransitions": self._terms,
         }
-        try:
-            await self._api.patch(Lease, name, self._namespace, {"spec": spec})
-        except StatusError as refusal:
-            if refusal.code != 404:
-                raise
-            metadata = {"name": name, "namespace": self._namespace}
-            await self._api.create(Lease, {"metadata": metadata, "spec": spec})
+        await heartbeats.put_lease(self._api, leader_lease(self._cluster), self._namespace, spec)
 
     def _status(
         self, pilot: Object, instance: SimulatedInstance | None, pilots: list[Object], now: float
     ) -> Tree:
         database = self.database
-        is_up = instance is not None and instance.up and database.formed
-        moment = format_time(now)
-        status: Tree = {**pilot.status}
-        conditions = status.get("conditions")
-        if instance is not None and is_up:
-            held = database.held(pilot.name)
-            asked = bool(pilot.spec.get("decommission"))
-            empty = asked and not held and database.excluded.get(pilot.name) == pilot.generation
-            status["lastStartedTime"] = format_time(instance.started)
-            status["configuration"] = {"generation": instance.generation, "hash": instance.hash}
-            known = {
-                "version": database.members[pilot.name].version,
-                "documents": 10 * len(held),
-                "shards": len(held),
-            }
-            facts = self._facts(pilot, pilots, moment)
-            status["elasticsearch"] = {**known, "cluster": facts} if facts else known
-            if pilot.spec.get("decommission") or pilot.condition("Decommissioned") is not None:
-                condition = {
-                    "type": "Decommissioned",
-                    "status": "True" if empty else "False",
-                    "reason": "NodeEmpty" if empty else "NodeDecommissioning",
-                    "message": f"{len(held)} shards are left",
-                    "observedGeneration": pilot.generation,
-                }
-                conditions = with_condition(conditions, condition, now=moment)
-        if is_up or pilot.status:
-            ready = {
-                "type": "Ready",
-                "status": "True" if is_up else "False",
-                "reason": "ElasticsearchStarted" if is_up else "ElasticsearchStopped",
-                "message": "" if is_up else "Elasticsearch is not running",
-            }
-            conditions = with_condition(conditions, ready, now=moment)
-            status["phase"] = "Running" if is_up else "Stopped"
-        if conditions is not None:
-            status["conditions"] = list(conditions)
-        return status
+        if instance is None or not instance.up or not database.formed:
+            down = ("ElasticsearchStopped", "Elasticsearch is not running")
+            return pilot_report(pilot, None, ready=down, phase="Stopped", now=now)
+        held = database.held(pilot.name)
+        section: Tree = {
+            "version": database.members[pilot.name].version,
+            "documents": 10 * len(held),
+            "shards": len(held),
+        }
+        if pilot.name == self._leader:
+            section["cluster"] = self._facts(pilot, pilots, now)
+        reported = ReportedInstance(
+            format_time(instance.started),
+            instance.generation,
+            instance.hash,
+            section,
+            is_empty=not held and database.excluded.get(pilot.name) == pilot.generation,
+            left=f"{len(held)} shards are left",
+        )
+        return pilot_report(pilot, reported, ready=("ElasticsearchStarted", ""), phase="Running", now=now)
 
-    def _facts(self, pilot: Object, pilots: list[Object], moment: str) -> Tree | None:
-        """The leader's report; its time moves when the content or the leader changes."""
-        if pilot.name != self._leader:
-            return None
+    def _facts(self, pilot: Object, pilots: list[Object], now: float) -> Tree:
+        """The leader's report."""
         database = self.database
         building = sum(shard.building is not None for shard in database.shards)
         started = {one.name: one.at("status", "lastStartedTime") for one in pilots}
@@ -336,11 +307,7 @@ class SimulatedPilots:
                 "unassigned": 0,
             },
         }
-        before = dict(pilot.at("status", "elasticsearch", "cluster", default={}))
-        seen = before.pop("observedTime", "")
-        if before == facts and seen >= format_time(self._acquired):
-            return {**facts, "observedTime": seen}
-        return {**facts, "observedTime": moment}
+        return cluster_report(pilot, facts, acquired=format_time(self._acquired), now=now)
 
     def _is_ours(self, pilot: Object) -> bool:
         owner = pilot.controller

@@ -2,8 +2,7 @@
 
     server = SimulatedServer(clock, seed=7)
     await server.start()
-    api = server.api("tester")
-    await api.create(ConfigMap, {...})
+    await server.api("tester").create(ConfigMap, {...})
     await server.stop()              # the store keeps its content, as a disk would
 
 A request is executed in the server's own process: the client may crash or pause meanwhile. ``heard`` is
@@ -25,10 +24,10 @@ from pilothouse.api.kubernetes.pod_fields import refused_fields
 from pilothouse.api.registry import resources
 from pilothouse.apiserver.authentication.authenticator import Authenticator
 from pilothouse.apiserver.authorization.authorizer import MASTERS
-from pilothouse.apiserver.endpoints.large_writes import LargeWrites
 from pilothouse.apiserver.registry.node_status_reset import withdraw_reports
 from pilothouse.apiserver.request_handler import RequestHandler
 from pilothouse.apiserver.server.messages import Answer, Request, Response, User
+from pilothouse.apiserver.storage.large_writes import LargeWrites
 from pilothouse.base.clock import Clock
 from pilothouse.base.uids import Uids
 from pilothouse.client.api import Api
@@ -66,8 +65,6 @@ _versioned = msgspec.json.Decoder(_Versioned)
 
 
 class SimulatedServer:
-    """A server and its store."""
-
     def __init__(
         self, clock: Clock, *, seed: int, heard: Callable[[ObservedWrite], None] = lambda _: None
     ) -> None:
@@ -85,12 +82,10 @@ class SimulatedServer:
 
     @property
     def revision(self) -> int:
-        """The revision of the store: moves with every write."""
         return self.store.current
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[SimulatedServer]:
-        """Run the server within the context."""
         await self.start()
         try:
             yield self
@@ -98,8 +93,7 @@ class SimulatedServer:
             await self.stop()
 
     async def start(self, *, absent: Iterable[str] = ()) -> None:
-        """Start on the content of the store. Nodes that are ``absent`` are not ready from the first answer
-        on."""
+        """Start on the content of the store. ``absent`` nodes are not ready from the first answer on."""
         if self._up is not None:
             return
         self._starts += 1
@@ -128,7 +122,7 @@ class SimulatedServer:
             await up.aclose()
 
     async def answer(self, request: Request) -> Answer:
-        """The answer to a request. Raises ``NotSent`` while the server is down."""
+        """Raises ``NotSent`` while the server is down."""
         if self.core is None:
             raise NotSent("the server is down")
         if request.method in _READS:
@@ -152,11 +146,10 @@ class SimulatedServer:
         return answer
 
     def transport(self, name: str, user: User = ADMIN) -> Transport:
-        """A transport to it, for a client of this name."""
+        """For a client of this name."""
         return InProcessTransport(partial(Request, user=user), self.answer, agent=name)
 
     def api(self, name: str, *, user: User = ADMIN) -> Api:
-        """A client of it."""
         return Api(self.transport(name, user), random.Random(f"{name} {self._seed}"), manager=name)
 
 

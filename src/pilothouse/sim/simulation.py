@@ -1,10 +1,8 @@
 """Runs of a scenario by seed: once, twice to prove that they are the same, and shrunk to the fewest causes.
 
-    report = simulate(scenario, seed=7)          # raises Failed
-    report = simulate_twice(scenario, seed=7)    # raises Unrepeatable too
-    shrunk(failure)                              # the same failure, by the fewest causes
-
-A failure names the command that repeats it.
+report = simulate(scenario, seed=7)          # raises Failed
+report = simulate_twice(scenario, seed=7)    # raises Unrepeatable too
+shrunk(failure)                              # the same failure, by the fewest causes
 """
 
 from __future__ import annotations
@@ -100,7 +98,6 @@ def simulate_with(scenario: Scenario, *faults: PlannedFault, seed: int = 0) -> R
 
 
 def actions(scenario: Scenario, seed: int) -> Sequence[UserAction]:
-    """The user actions of a seed."""
     return scenario.users(random.Random(f"users {seed}"))
 
 
@@ -157,20 +154,13 @@ def _run(
             causes: list[Cause] = [*doing, *faults.happened]
             raise Failed(scenario, seed, str(failure), causes, fleet.timeline) from None
         digest = hashlib.sha256("\n".join(fleet.server.trace).encode()).hexdigest()
-        return Report(
-            seed,
-            digest,
-            fleet.checker.writes,
-            fleet.now,
-            tuple(faults.happened),
-            tuple(fleet.server.trace),
-        )
+        trace = tuple(fleet.server.trace)
+        return Report(seed, digest, fleet.checker.writes, fleet.now, tuple(faults.happened), trace)
 
 
 @contextmanager
 def _no_collecting() -> Iterator[None]:
-    """Disable garbage collection: its timing depends on earlier runs, and finalizers would run at other
-    points."""
+    """Disable garbage collection: its timing depends on earlier runs, and finalizers would vary with it."""
     enabled = gc.isenabled()
     gc.disable()
     try:

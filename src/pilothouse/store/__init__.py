@@ -1,4 +1,4 @@
-"""Where objects live: one small interface, three backends (memory, sqlite, etcd), one conformance suite for all.
+"""Where objects live: one small interface, three backends (memory, sqlite, etcd), one conformance suite.
 
-A store knows keys, bytes and revisions. It knows nothing of kinds, versions or HTTP.
+A store knows keys, bytes and revisions; no kinds, versions or HTTP.
 """

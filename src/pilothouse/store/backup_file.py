@@ -1,17 +1,14 @@
-"""The file of a backup: every key and value of a store at one revision.
+"""Backup files: every key and value of a store at one revision.
 
     async for piece in written(store, Header(revision=..., ...), prefixes, ...): file.write(piece)
     backup = BackupReader(open("file", "rb"), "file")
     backup.header.revision
     for key, value in backup: ...          # raises BackupError with the place of whatever is wrong
 
-The first line is text, for ``head -1`` and for programs that know only other versions:
-
-    {"format":"pilothouse-backup","version":1,"revision":51234,"created":"2031-04-01T12:00:00Z",...}
-
-Frames follow, each a letter, the length and the checksum (CRC-32) of what comes after, and that: ``E`` an entry, ``X``
-the reason why the backup could not be finished, ``Z`` the end, with the number of entries and a digest (SHA-256) of
-everything before it. A file without its end is not a backup. Keys come in order, each once.
+The first line is JSON, also readable by other versions
+(``{"format":"pilothouse-backup","version":1,"revision":51234,…}``). Frames follow, each a letter, length,
+CRC-32 and content: ``E`` an entry, ``X`` the reason why the backup failed, ``Z`` the end with the number of
+entries and a SHA-256 of all before. Without ``Z`` it is no backup. Keys are sorted and unique.
 """
 
 from __future__ import annotations
@@ -79,10 +76,10 @@ async def written(
     besides: Mapping[str, bytes],
     without: tuple[str, ...],
 ) -> AsyncIterator[bytes]:
-    """The bytes of a backup of what stood below ``prefixes`` at the header's revision, in pieces.
+    """A backup of ``prefixes`` at the header's revision, in pieces.
 
-    ``besides`` are values that are not in the store and belong to the backup; keys that start with one of ``without``
-    don't. When the store fails under way, the last frame says so.
+    ``besides`` are extra values from outside the store; keys that start with one of ``without`` are skipped.
+    If the store fails, the last frame says so.
     """
     digest = hashlib.sha256()
     count = 0
@@ -174,7 +171,8 @@ class BackupReader:
             raise BackupError(f"{self._name} is not a backup of pilothouse: its first line does not say so")
         if version != VERSION:
             raise BackupError(
-                f"{self._name} has version {version!r} of the format, and this program reads version {VERSION}: "
+                f"{self._name} has version {version!r} of the format, and this program reads version "
+                f"{VERSION}: "
                 "restore it with the version of pilothouse that wrote it"
             )
         try:

@@ -1,13 +1,12 @@
-"""Disk space that is kept back, so that a store can delete and compact when its disk is full. All calls block.
+"""Reserved disk space, so that a store can delete and compact when its disk is full. All calls block.
 
     reserve = DiskReserve(Path("data/store"))
     reserve.make()                              # a file of 32 MiB; whether there was room for it
     reserve.release(database, log)              # the disk is full: whether there was anything to give back
 
-The database gets five eighths: all that is in the write-ahead log, 16 MiB and a little more, must fit into it before the log can be
-used again from its start. The log gets two; the rest is for small files beside them. Released space is reserved at once for the
-files that need it, as blocks behind their end, so that what filled the disk gets little of it. Where the filesystem can't do
-that, the first writer gets it.
+The database gets five eighths, as the whole write-ahead log (16 MiB) must fit into it before the log
+restarts; the log two; small files the rest. Released space is allocated at once behind the end of these
+files, where the filesystem can do so, so that other programs get little of it.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ _KEEP_SIZE = 1
 
 
 class DiskReserve:
-    """A file of no content that holds space."""
+    """An empty file that holds space."""
 
     def __init__(self, folder: Path, size: int = SIZE) -> None:
         self._path = folder / _FILE
@@ -30,14 +29,13 @@ class DiskReserve:
 
     @property
     def exists(self) -> bool:
-        """Whether space is kept back."""
         try:
             return self._path.stat().st_size >= self.size
         except FileNotFoundError:
             return False
 
     def make(self) -> bool:
-        """Keep space back, unless it is already; whether it is. Some room has to be left beside it."""
+        """Reserve space, unless it is already; whether it is. Some room must be left besides."""
         if self.exists:
             return True
         if self._free() < self.size + self.size // 4:
@@ -56,7 +54,7 @@ class DiskReserve:
         return True
 
     def release(self, database: Path, log: Path) -> bool:
-        """Give the space to these files; False if there was none to give."""
+        """Give the space to these files; False if there was none."""
         if not self.exists:
             return False
         try:
@@ -68,7 +66,7 @@ class DiskReserve:
         return True
 
     def hold(self, database: Path) -> None:
-        """Have blocks behind the end of a database, as many as can be had. A checkpoint gives them back, to whoever comes first."""
+        """Allocate blocks behind the end of a database, as many as possible. A checkpoint frees them."""
         for eighths in (5, 2, 1):
             if _reserve_behind(database, self.size // 8 * eighths):
                 return
@@ -82,7 +80,7 @@ class DiskReserve:
 
 
 def _reserve_behind(file: Path, size: int) -> bool:
-    """Blocks behind a file's end, which its next bytes are written to; whether they are to be had."""
+    """Allocate blocks behind a file's end; whether there were any."""
     try:
         descriptor = os.open(file, os.O_RDWR | os.O_CLOEXEC)
     except OSError:

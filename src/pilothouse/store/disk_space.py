@@ -1,18 +1,14 @@
-"""How a SQLite store gets on with a disk that is full.
+"""How a SQLite store handles a full disk.
 
     space = DiskSpace(file, log)
     space.within(lambda: log.append(rows))      # tried again with the reserve when the disk is full
     space.admits(len(value), replaced=len(old)) # whether a write may be tried at all
     space.look()                                # is there room again?
 
-The first write that finds the disk full is carried out with the space that was kept back (``reserve``). From then on the store is *full*:
-deletions are taken, and updates that hardly grow, so that leases are renewed and objects on their way out are finished; these
-have a part of the reserve and no more, so that deletions never lack space because of them. Everything else is refused.
-
-It ends by itself when the reserve can be made again, or when deletions and compaction have left so many free pages in the database
-that these are the reserve.
-
-``admits`` is for the loop's thread, all else for the one that writes.
+The first write that finds the disk full uses the reserve (``disk_reserve``). From then on only deletions and
+updates that hardly grow are accepted, so that leases are renewed and finalizers removed; updates get a
+limited part of the reserve. This ends when the reserve can be made again, or the database has as many free
+pages. ``admits`` is for the loop's thread, all else for the writing thread.
 """
 
 from __future__ import annotations
@@ -35,8 +31,6 @@ _log = logging.getLogger(__name__)
 
 
 class DiskSpace:
-    """See the module."""
-
     def __init__(self, file: Path, log: RevisionLog, *, full: bool = False) -> None:
         self._file = file
         self._log = log
@@ -50,7 +44,7 @@ class DiskSpace:
             self._begin()
 
     def admits(self, size: int, *, replaced: int | None) -> bool:
-        """Whether a value of this size may be written; ``replaced`` is the size of the one before, None for a new key."""
+        """Whether a value of this size may be written; ``replaced`` is the old size, None for a new key."""
         if not self.full:
             return True
         if replaced is None or size > replaced + _GROWTH:
@@ -58,7 +52,7 @@ class DiskSpace:
         return self._updated + size < self._reserve.size // 8
 
     def within(self, act: Callable[[], R]) -> R:
-        """Do something that writes; once more, with the reserve, if the disk is full. It must leave nothing behind when it fails."""
+        """Run a write, and once more with the reserve if the disk is full. It must be atomic."""
         try:
             return act()
         except DISK_FULL:
@@ -68,24 +62,23 @@ class DiskSpace:
             return act()
 
     def checkpoint(self) -> None:
-        """Move the write-ahead log's pages to their place."""
+        """Move the pages of the write-ahead log into the database."""
         self.within(self._log.checkpoint)
         if self.full:
             self._reserve.hold(self._file)
 
     def written(self, rows: Iterable[Row]) -> None:
-        """Rows have been appended."""
         if self.full:
             self._updated += sum(_ROW + len(row.value) for row in rows if row.value is not None)
         elif self._pages_are_reserve and self._log.free_bytes < self._reserve.size // 2:
             self._begin()
 
     def swept(self) -> None:
-        """What was overwritten has been forgotten; its pages are used again."""
+        """History was removed; its pages are reused."""
         self._updated = 0
 
     def keep_back(self) -> None:
-        """Make the reserve. Where there is no room for it, that is said, and looked at again later."""
+        """Make the reserve. Without room for it a message is logged and it is retried later."""
         made = self.full or self._reserve.make()
         if not made and not self._is_reserve_missing:
             _log.warning(
@@ -96,14 +89,14 @@ class DiskSpace:
         self._is_reserve_missing = not made
 
     def look(self) -> None:
-        """See whether there is room again."""
+        """Check whether there is room again."""
         if not self.full:
             return
         made = self._reserve.make()
         if made or self._log.free_bytes >= self._reserve.size:
             self._pages_are_reserve = not made
             self.full = self._log.frugal = False
-            _log.warning("%s: there is room again, and everything is taken", self._file.parent)
+            _log.warning("%s: there is space again, and writes are accepted", self._file.parent)
 
     def _begin(self) -> None:
         if self.full:
@@ -111,14 +104,13 @@ class DiskSpace:
         self.full = self._log.frugal = True
         self._updated = 0
         _log.error(
-            "%s: the disk is full. Objects can be deleted, and changed without growing much; all else is refused until "
-            "there is room",
+            "%s: the disk is full. Objects can be deleted, and changed without growing much; everything else is refused until there is space",
             self._file.parent,
         )
 
 
 def opened_log(file: Path, vfs: str) -> tuple[RevisionLog, bool]:
-    """The log, and whether the reserve had to be given for it: even to read, SQLite needs a little of the disk."""
+    """The log, and whether the reserve had to be released for it: SQLite needs disk space even to read."""
     try:
         return RevisionLog(file, vfs=vfs), False
     except NO_WAY_IN:

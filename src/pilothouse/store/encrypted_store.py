@@ -1,14 +1,11 @@
-"""A store whose values are sealed below some prefixes.
+"""A store that encrypts values below some prefixes.
 
     store = EncryptedStore(MemoryStore(), EncryptionKeys.read(...))
-    await store.create("/registry/secrets/t/a", b"{...}")     # sealed on disk, plain to everyone above this store
+    await store.create("/registry/secrets/t/a", b"{...}")     # sealed on disk, plain above this store
 
-Reads, lists, watches and conflicts show plain values, so nothing above notices. A value that is found plain is served
-as it is, and sealed when it is next written; ``reseal`` does that for all of them at once.
-
-**What can't be opened** (its key is missing, or it was tampered with) must not take the rest with it: a cache that
-can't list is of no use to anybody. In the place of such a value stands what ``interface.unreadable`` makes of the
-reason, which can't be mistaken for JSON; the decoder reports the reason.
+Plain values are served as they are and sealed when next written, or by ``reseal``. A value that can't be
+opened is replaced by ``interface.unreadable`` with the reason, which is no JSON, so that one bad value does
+not break lists.
 """
 
 from __future__ import annotations
@@ -23,13 +20,14 @@ from pilothouse.pki.encryption_keys import EncryptionKeys, Unopenable, key_of
 from pilothouse.store.interface import Batch, Change, Conflict, Entry, EntryPage, Guard, Store, unreadable
 from pilothouse.store.mapped_watch import MappedWatch
 from pilothouse.store.paging import pages
+from pilothouse.store.wrapped_store import WrappedStore
 
 SECRETS = ("/registry/secrets/",)
 """What is sealed by default."""
 
 
 class KeyUsage(msgspec.Struct, frozen=True):
-    """How the covered values are kept."""
+    """How the covered values are stored."""
 
     plain: int
     sealed: dict[str, int]
@@ -39,7 +37,7 @@ class KeyUsage(msgspec.Struct, frozen=True):
 
 
 class Reencrypted(msgspec.Struct, frozen=True):
-    """How far a rewriting has come, and at the end what it did."""
+    """The progress of a rewrite, and at the end its result."""
 
     seen: int = 0
     rewritten: int = 0
@@ -47,11 +45,9 @@ class Reencrypted(msgspec.Struct, frozen=True):
     """Why, for each value that could not be opened."""
 
 
-class EncryptedStore:
-    """A store around another one. See the module."""
-
+class EncryptedStore(WrappedStore):
     def __init__(self, inner: Store, keys: EncryptionKeys, covers: Sequence[str] = SECRETS) -> None:
-        self.inner = inner
+        super().__init__(inner)
         self._keys = keys
         self._covers = tuple(covers)
 
@@ -59,13 +55,6 @@ class EncryptedStore:
     def keys(self) -> tuple[str, ...]:
         """The names of the keys, the one that seals first."""
         return self._keys.names
-
-    @property
-    def current(self) -> int | None:
-        return self.inner.current
-
-    async def revision(self) -> int:
-        return await self.inner.revision()
 
     async def get(self, key: str) -> Entry | None:
         entry = await self.inner.get(key)
@@ -103,17 +92,7 @@ class EncryptedStore:
         inner = self.inner.watch(prefix, after=after)
         return MappedWatch(inner, self._opened_batch) if self._touches(prefix) else inner
 
-    async def progress(self) -> None:
-        await self.inner.progress()
-
-    async def compact(self, revision: int) -> None:
-        await self.inner.compact(revision)
-
-    async def close(self) -> None:
-        await self.inner.close()
-
     async def census(self) -> KeyUsage:
-        """Count how values are kept."""
         found: Counter[str | None] = Counter()
         for prefix in self._covers:
             async for page in pages(self.inner, prefix):
@@ -123,10 +102,10 @@ class EncryptedStore:
         return KeyUsage(plain, sealed, tuple(name for name in sealed if name not in self._keys.names))
 
     async def reseal(self) -> AsyncGenerator[Reencrypted, None]:
-        """Seal every value with the first key that is not sealed with it, telling now and then how far it is.
+        """Seal every value with the first key, reporting progress.
 
-        Each is an ordinary write, so other instances and watchers see a new revision with the same content. A value
-        that changes meanwhile was sealed by its writer, unless that writer has another first key: it is looked at again.
+        Each is an ordinary write with a new revision. A value that changes meanwhile is checked again, as its
+        writer may have another first key.
         """
         seen = rewritten = 0
         failed: list[str] = []
@@ -178,7 +157,7 @@ class EncryptedStore:
             return unreadable(f"{key} can't be read: {problem}")
 
     def seal(self, key: str, value: bytes) -> bytes:
-        """A value as this store would keep it."""
+        """A value as this store would store it."""
         return self._keys.seal(key, value) if key.startswith(self._covers) else value
 
     def _explained(self, conflict: Conflict) -> Conflict:

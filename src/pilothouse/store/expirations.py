@@ -1,12 +1,11 @@
-"""Keys that go away by themselves.
+"""Keys that expire.
 
     expirations = Expirations(expire, clock=time.time)
     expirations.add("/events/t/a", revision=17, at=time.time() + 3600)
 
-A timer of the running loop calls ``expire(key, revision)`` when the time has come; the store then writes an ordinary
-delete if the key still stands at that revision. Nothing is taken back when a key is written again: the old revision
-simply no longer matches. Times are those of the wall clock, for they outlive the process; the timer looks at that
-clock at least once a minute, so that a clock set forward or back is noticed.
+A timer calls ``expire(key, revision)``; the store deletes the key if it still has that revision, so rewritten
+keys need no cancellation. Times are wall clock, as they outlive the process; the timer checks at least once a
+minute, to notice a changed clock.
 """
 
 from __future__ import annotations
@@ -19,8 +18,6 @@ _LOOK_AT_LEAST_EVERY = 60.0
 
 
 class Expirations:
-    """What expires when."""
-
     def __init__(self, expire: Callable[[str, int], None], *, clock: Callable[[], float]) -> None:
         self._expire = expire
         self._clock = clock

@@ -1,10 +1,9 @@
-"""The list of stores: which there are, what each needs, and how it is opened.
+"""The table of stores and how each is opened.
 
     async with opened(StoreOptions(kind="sqlite", folder=Path("data/store"))) as store: ...
 
-A backend's module, and with it the library it needs, is imported only when it is asked for: the command line reads this list
-at each start. To add a store: write its module, and add its name to ``StoreKind`` and its entry to ``BACKENDS``; what it
-needs to know becomes a part of ``StoreOptions``.
+Backends are imported on use, as the command line reads this table at each start. To add one: write its
+module, add its name to ``StoreKind``, its entry to ``BACKENDS`` and its settings to ``StoreOptions``.
 """
 
 from __future__ import annotations
@@ -23,8 +22,6 @@ StoreKind = Literal["sqlite", "memory", "etcd"]
 
 @dataclass(frozen=True, kw_only=True)
 class EtcdOptions:
-    """How to reach etcd."""
-
     servers: tuple[str, ...] = ()
     """URLs of its members."""
     ca_file: Path | None = None
@@ -38,8 +35,6 @@ class EtcdOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class StoreOptions:
-    """Which store, and where."""
-
     kind: StoreKind = "sqlite"
     folder: Path | None = None
     """sqlite: the folder that the store has to itself."""
@@ -109,8 +104,6 @@ def _read(file: Path | None) -> bytes | None:
 
 
 class StoreBackend(NamedTuple):
-    """A kind of store."""
-
     open: Callable[[StoreOptions], Awaitable[Store]]
     durable: bool
     """Whether it outlives the server's process."""

@@ -1,17 +1,15 @@
-"""Watchers of a store that lives in this process.
+"""Watchers of a store in this process.
 
     watchers = StoreWatchers(history, revision=41, progress_every=10)
     async with watchers.open("/pods/", after=40) as batches:
         watchers.publish([change], 42)          # in the store's commit
         async for batch in batches: ...         # first what history has above 40, then this
 
-A watcher is *live* or *behind*, as in etcd. While live, matching changes go straight into its buffer. A watcher that
-starts below the store's revision, or whose buffer has overflowed because its reader is slow, is behind: it reads
-history, page by page, at the reader's own pace, while changes above a fixed revision collect in the buffer again. So
-memory is bounded, nothing is dropped, and only a compaction that overtakes the reader ends its watch.
-
-Two numbers say it all: everything up to ``position`` has been handed out; everything above ``floor`` is in the
-buffer. Live means that the two meet. A third, ``told``, is the last mark that the reader has been given.
+A live watcher gets matching changes into its buffer. One that starts in the past, or whose buffer overflowed,
+is behind: it reads pages of history at its own pace while later changes collect in the buffer. Memory is
+bounded and nothing is dropped; only a compaction that overtakes the reader ends its watch. Everything up to
+``position`` has been handed out, everything above ``floor`` is in the buffer; live means that both are equal.
+``_marked`` is the last mark handed out.
 """
 
 from __future__ import annotations
@@ -31,10 +29,11 @@ PAGE = 1024
 
 
 class ChangeHistory(Protocol):
-    """Where changes of the past are read."""
+    """Reads past changes."""
 
     async def changes(self, prefix: str, after: int, upto: int, limit: int) -> tuple[Sequence[Change], int]:
-        """Changes below ``prefix`` above ``after`` and up to ``upto``: whole revisions, about ``limit`` changes.
+        """Changes below ``prefix`` above ``after`` and up to ``upto``: whole revisions, about ``limit``
+        changes.
 
         Also the revision up to which they are complete. Raises ``Compacted``.
         """
@@ -46,7 +45,7 @@ class StoreWatcher:
     def __init__(self, watchers: StoreWatchers, prefix: str, after: int) -> None:
         self.prefix = prefix
         self.position = after
-        self._told = after
+        self._marked = after
         self._floor = max(after, watchers.revision)
         self._watchers = watchers
         self._buffer: list[Change] = []
@@ -92,7 +91,6 @@ class StoreWatcher:
         self.wake()
 
     def mark(self) -> None:
-        """A progress mark is wanted."""
         self._mark_wanted = True
         self.wake()
 
@@ -113,17 +111,17 @@ class StoreWatcher:
         revision = self._watchers.revision
         if self._buffer:
             changes, self._buffer = tuple(self._buffer), []
-        elif self._mark_wanted and revision > self._told:
+        elif self._mark_wanted and revision > self._marked:
             changes = ()
         else:
             self._mark_wanted = False
             return None
         self._mark_wanted = False
-        self.position = self._floor = self._told = revision
+        self.position = self._floor = self._marked = revision
         return Batch(changes, revision)
 
     async def _catch_up(self) -> Batch | None:
-        """The next page of history. The position moves only once it is read: a cancelled call loses nothing."""
+        """The next page of history. The position moves after the read, so a cancelled call loses nothing."""
         if self._error is not None:
             raise self._error
         if self._overflowed:
@@ -135,13 +133,11 @@ class StoreWatcher:
         self.position = complete
         if not changes:
             return None
-        self._told = complete
+        self._marked = complete
         return Batch(tuple(changes), complete)
 
 
 class StoreWatchers:
-    """Every open watch of one store."""
-
     def __init__(self, history: ChangeHistory, *, revision: int, progress_every: float) -> None:
         self.history = history
         self.revision = revision
@@ -171,10 +167,9 @@ class StoreWatchers:
                 self._timer = None
 
     def publish(self, changes: Sequence[Change], revision: int) -> None:
-        """One commit's changes, in order; the store stands at ``revision``.
+        """One commit's changes, in order; the store is at ``revision``.
 
-        A single watcher, which a server's cache is as a rule, is handed them all; among many, those are asked who may
-        want a key.
+        A single watcher, usually the server's cache, gets them all; of many, those whose prefix matches.
         """
         self.revision = revision
         if len(self._open) == 1:
@@ -200,7 +195,7 @@ class StoreWatchers:
             watcher.fail(error)
 
     def _interested(self, key: str) -> tuple[StoreWatcher, ...]:
-        """Who may want a key, remembered by its folder: there are few folders and a great many keys."""
+        """The watchers of a key, cached by its folder: there are few folders and many keys."""
         parent = key[: key.rfind("/") + 1]
         found = self._by_parent.get(parent)
         if found is None:

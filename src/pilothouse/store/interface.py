@@ -1,13 +1,12 @@
-"""The one seam between the API server and where objects live.
-
-Keys are slash-separated text, values are bytes. Every write gets the next number of one store-wide, strictly
-increasing sequence: its *revision*. A write is durable when its call returns. The model is etcd's, cut down to what an
-API server needs.
+"""The interface between the API server and its storage, a reduced model of etcd.
 
     revision = await store.create("/registry/pods/t/a", b"...")
     await store.update("/registry/pods/t/a", b"...", revision=revision)
     async with store.watch("/registry/pods/", after=revision) as batches:
         async for batch in batches: ...
+
+Keys are slash-separated text, values bytes. Every write gets the next store-wide *revision* and is durable
+when its call returns.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ class Change(msgspec.Struct, frozen=True, gc=False):
 class Batch(msgspec.Struct, frozen=True):
     """Changes in order of revision, and the mark up to which nothing is missing.
 
-    A batch with no changes is a progress mark alone. A revision is never split over two batches.
+    Without changes it is a progress mark. A revision is never split over two batches.
     """
 
     changes: tuple[Change, ...]
@@ -78,21 +77,21 @@ _UNREADABLE = b"\0unreadable: "
 
 
 def unreadable(reason: str) -> bytes:
-    """What stands in the place of a value that the store has and can't make out. It is no JSON."""
+    """A placeholder for a value that the store can't decode. It is no JSON."""
     return _UNREADABLE + reason.encode()
 
 
 def why_unreadable(value: bytes) -> str:
-    """The reason, if ``value`` stands in the place of one that can't be made out; else nothing."""
+    """The reason, if ``value`` is such a placeholder; else empty."""
     return value[len(_UNREADABLE) :].decode() if value.startswith(_UNREADABLE) else ""
 
 
 class StoreError(Exception):
-    """Something a store can answer besides success."""
+    """The base of a store's errors."""
 
 
 class Conflict(StoreError):
-    """The key does not stand at the revision the write was made against."""
+    """The key is not at the revision that the write requires."""
 
     def __init__(self, key: str, current: Entry | None) -> None:
         super().__init__(f"{key} has changed" if current else f"{key} does not exist")
@@ -101,7 +100,7 @@ class Conflict(StoreError):
 
 
 class GuardFailed(StoreError):
-    """The guard's key does not stand at its revision; nothing was written. Of several, ``guard`` is the first such."""
+    """A guard's key does not have its revision; nothing was written. ``guard`` is the first such."""
 
     def __init__(self, guard: Guard) -> None:
         super().__init__(f"{guard.key} is not at revision {guard.revision}")
@@ -131,11 +130,11 @@ class Unavailable(StoreError):
 
 
 class Damaged(Unavailable):
-    """What the store keeps is damaged; trying again does not help. The message says what does."""
+    """The stored data is damaged; retrying does not help. The message says what does."""
 
 
 class NoSpace(StoreError):
-    """The store has no room for a write, which has not happened. What deletes is still taken."""
+    """No room for a write, which has not happened. Deletions are still accepted."""
 
 
 class TooLarge(StoreError):
@@ -156,10 +155,10 @@ class Store(Protocol):
         """The latest value of a key (a linearizable read)."""
 
     async def list(self, prefix: str, *, revision: int = 0, limit: int = 0, after: str = "") -> EntryPage:
-        """Keys below ``prefix`` in byte order, as of ``revision`` (0: the latest).
+        """Keys below ``prefix`` in byte order, as of ``revision`` (0: the latest), that sort after the full
+        key ``after``.
 
-        At most ``limit`` of them (0: all), only those that sort after the full key ``after``.
-        Raises ``Compacted`` or ``FutureRevision``.
+        At most ``limit`` (0: all). Raises ``Compacted`` or ``FutureRevision``.
         """
 
     async def create(self, key: str, value: bytes, *, ttl: float = 0, guard: Guard | None = None) -> int:
@@ -168,27 +167,28 @@ class Store(Protocol):
     async def update(
         self, key: str, value: bytes, *, revision: int, ttl: float = 0, guard: Guard | None = None
     ) -> int:
-        """Replace a key that must stand at ``revision``; the new revision. Raises ``Conflict`` with what is there.
+        """Replace a key that must be at ``revision``; the new revision. Raises ``Conflict`` with what is
+        there.
 
-        ``ttl`` seconds from now the key goes away by itself (an ordinary delete to watchers); 0 clears it.
+        After ``ttl`` seconds the key is deleted (an ordinary delete to watchers); 0 clears it.
         """
 
     async def delete(self, key: str, *, revision: int, guard: Guard | None = None) -> int:
-        """Remove a key that must stand at ``revision``; the deletion's own revision. Raises ``Conflict``."""
+        """Remove a key that must be at ``revision``; the deletion's own revision. Raises ``Conflict``."""
 
     def watch(self, prefix: str, *, after: int) -> AbstractAsyncContextManager[AsyncIterator[Batch]]:
         """Every change below ``prefix`` with a revision above ``after``: in order, once each, without gaps.
 
-        Progress marks come while nothing below the prefix changes. ``Compacted`` is raised from the iterator when the
-        history is gone, ``Unavailable`` when the connection is lost for good. A local backend hands a write's change
-        to its watchers before that write's call returns.
+        Progress marks come while nothing below the prefix changes. The iterator raises ``Compacted`` if
+        history is gone, ``Unavailable`` if the connection is lost for good. A local backend hands a change to
+        watchers before the write's call returns.
         """
 
     async def progress(self) -> None:
-        """Ask that every open watch be sent a progress mark soon."""
+        """Make every open watch send a progress mark soon."""
 
     async def compact(self, revision: int) -> None:
-        """Forget what was overwritten or deleted up to ``revision``; later reads below it raise ``Compacted``."""
+        """Forget what was overwritten or deleted up to ``revision``; reads below it raise ``Compacted``."""
 
     async def close(self) -> None:
-        """Let go of everything; calls under way end with ``Unavailable``."""
+        """Release everything; calls under way end with ``Unavailable``."""

@@ -3,11 +3,8 @@
     keys = SortedKeys(["/a/1", "/a/2", "/b"])
     keys.page("/a/", end_of("/a/"), limit=1)    # (["/a/1"], 1): the keys, and how many follow
 
-Keys sort by their UTF-8 bytes. Python compares text by code point, which for UTF-8 is the same order, so keys stay
-text in memory and no backend has to encode them to compare.
-
-The set is a list of short sorted lists: inserting moves at most one of them, so the cost of a write doesn't grow with
-the number of keys.
+Keys sort by UTF-8 bytes, which is Python's order of text. The set is a list of short sorted lists, so the
+cost of an insert does not grow with the number of keys.
 """
 
 from __future__ import annotations
@@ -19,7 +16,7 @@ _CHUNK = 512
 
 
 def end_of(prefix: str) -> str:
-    """The smallest text that sorts after every key that starts with ``prefix``; empty when there is no such text."""
+    """The smallest text after every key that starts with ``prefix``; empty if there is none."""
     for i in range(len(prefix) - 1, -1, -1):
         code = ord(prefix[i])
         if code < 0x10FFFF:
@@ -34,8 +31,6 @@ def start_of(prefix: str, after: str) -> str:
 
 
 class SortedKeys:
-    """A set of keys in order."""
-
     def __init__(self, keys: Iterable[str] = ()) -> None:
         ordered = sorted(set(keys))
         self._chunks = [ordered[i : i + _CHUNK] for i in range(0, len(ordered), _CHUNK)] or [[]]
@@ -66,7 +61,8 @@ class SortedKeys:
             del self._chunks[i], self._first[i]
 
     def page(self, start: str, end: str, *, limit: int = 0) -> tuple[list[str], int]:
-        """The first ``limit`` keys (0: all) from ``start`` up to but without ``end`` ("": no end), and how many follow."""
+        """The first ``limit`` keys (0: all) in ``start`` ≤ key < ``end`` ("": no end), and how many
+        follow."""
         i, offset = self._place(start)
         last, stop = self._place(end) if end else (len(self._chunks) - 1, len(self._chunks[-1]))
         keys: list[str] = []

@@ -1,8 +1,8 @@
-"""A watch seen through a store that lies around another one.
+"""A watch whose batches are mapped by a wrapping store.
 
     store.watch = lambda prefix, after: MappedWatch(inner.watch(prefix, after=after), self._opened)
 
-It is an iterator and not a generator, so that a reader may give up waiting and come back without harm, as with every watch.
+An iterator, not a generator, so that cancelling a read is harmless, as with every watch.
 """
 
 from __future__ import annotations
@@ -42,10 +42,7 @@ class MappedWatch:
         return self
 
     async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool | None:
         return await self._inner.__aexit__(kind, error, trace)
 
@@ -62,7 +59,7 @@ class MappedWatch:
 
 
 class LostWatch:
-    """A watch of a history that is gone: it says so as soon as it is read."""
+    """A watch whose history is gone: it raises on the first read."""
 
     def __init__(self, error: StoreError) -> None:
         self._error = error

@@ -1,11 +1,10 @@
-"""A store in this process's memory: the model that the other backends are held to.
+"""A store in memory: the simple reference model, for tests and the simulator.
 
     store = MemoryStore()
     await store.create("/a", b"1")
 
-The latest values lie in a dictionary, and every change since the last compaction in a list. A listing of the past is
-the present with the later changes undone, which needs nothing but what a change carries anyway. It is meant to be
-plainly right rather than fast: for tests, trials and the simulator.
+It has the latest values in a dictionary and all changes since the last compaction in a list; a past listing
+undoes the later changes.
 """
 
 from __future__ import annotations
@@ -13,31 +12,17 @@ from __future__ import annotations
 import asyncio
 import time
 from bisect import bisect_right
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Callable, Sequence
 from operator import attrgetter
 from typing import NamedTuple
 
-from pilothouse.store.expirations import Expirations
-from pilothouse.store.in_process_watch import StoreWatchers
-from pilothouse.store.interface import (
-    Batch,
-    Change,
-    Compacted,
-    Conflict,
-    Entry,
-    EntryPage,
-    FutureRevision,
-    Guard,
-    GuardFailed,
-    TooLarge,
-    Unavailable,
-)
-from pilothouse.store.keys import SortedKeys, end_of, start_of
+from pilothouse.store.in_process_store import InProcessStore, Past
+from pilothouse.store.interface import Change, Entry, Guard, Unavailable
+from pilothouse.store.keys import SortedKeys, end_of
 
 
 class _Done(NamedTuple):
-    """A write, and how to take it back."""
+    """A write and its previous state."""
 
     revision: int
     change: Change
@@ -45,51 +30,14 @@ class _Done(NamedTuple):
     """What stood there before; None for a key that came into being."""
 
 
-class MemoryStore:
-    """See the module."""
-
+class MemoryStore(InProcessStore):
     def __init__(
-        self,
-        *,
-        clock: Callable[[], float] = time.time,
-        largest: int = 8 << 20,
-        progress_every: float = 5.0,
+        self, *, clock: Callable[[], float] = time.time, largest: int = 8 << 20, progress_every: float = 5.0
     ) -> None:
-        self._clock = clock
-        self._largest = largest
-        self._entries: dict[str, Entry] = {}
-        self._keys = SortedKeys()
+        super().__init__(
+            {}, revision=1, compacted=0, clock=clock, largest=largest, progress_every=progress_every
+        )
         self._log: list[_Done] = []
-        self._revision = 1
-        self._compacted = 0
-        self._closed = False
-        self._watchers = StoreWatchers(self, revision=self._revision, progress_every=progress_every)
-        self._expirations = Expirations(self._expire, clock=clock)
-
-    @property
-    def current(self) -> int:
-        return self._revision
-
-    async def revision(self) -> int:
-        self._check_open()
-        return self._revision
-
-    async def get(self, key: str) -> Entry | None:
-        self._check_open()
-        return self._entries.get(key)
-
-    async def list(self, prefix: str, *, revision: int = 0, limit: int = 0, after: str = "") -> EntryPage:
-        self._check_open()
-        if revision > self._revision:
-            raise FutureRevision(revision, self._revision)
-        start, end = start_of(prefix, after), end_of(prefix)
-        if revision in (0, self._revision):
-            keys, remaining = self._keys.page(start, end, limit=limit)
-            return EntryPage([self._entries[key] for key in keys], self._revision, remaining)
-        self._check_kept(revision)
-        past = self._undo(prefix, revision)
-        keys, remaining = SortedKeys(past).page(start, end, limit=limit)
-        return EntryPage([past[key] for key in keys], revision, remaining)
 
     async def create(self, key: str, value: bytes, *, ttl: float = 0, guard: Guard | None = None) -> int:
         self._check(key, 0, value, guard)
@@ -105,17 +53,9 @@ class MemoryStore:
         self._check(key, revision or -1, b"", guard)
         return await self._write(key, None, 0)
 
-    def watch(self, prefix: str, *, after: int) -> AbstractAsyncContextManager[AsyncIterator[Batch]]:
-        return self._watchers.open(prefix, after)
-
-    async def progress(self) -> None:
-        self._check_open()
-        self._watchers.mark()
-
     async def compact(self, revision: int) -> None:
         self._check_open()
-        if revision > self._revision:
-            raise FutureRevision(revision, self._revision)
+        self._check_reached(revision)
         if revision > self._compacted:
             self._compacted = revision
             del self._log[: bisect_right(self._log, revision, key=attrgetter("revision"))]
@@ -126,7 +66,6 @@ class MemoryStore:
         self._watchers.close(Unavailable("the store is closed"))
 
     async def changes(self, prefix: str, after: int, upto: int, limit: int) -> tuple[Sequence[Change], int]:
-        """Changes of the past, for watchers that are behind."""
         self._check_kept(after)
         found: list[Change] = []
         for i in range(bisect_right(self._log, after, key=attrgetter("revision")), len(self._log)):
@@ -139,8 +78,7 @@ class MemoryStore:
                     return found, change.revision
         return found, upto
 
-    def _undo(self, prefix: str, revision: int) -> dict[str, Entry]:
-        """What stood below ``prefix`` at ``revision``: the present with every later change taken back."""
+    async def _past(self, prefix: str, start: str, end: str, revision: int, limit: int) -> Past:
         keys, _ = self._keys.page(prefix, end_of(prefix))
         past = {key: self._entries[key] for key in keys}
         for done in reversed(self._log):
@@ -153,36 +91,17 @@ class MemoryStore:
                 past.pop(key, None)
             else:
                 past[key] = done.previous
-        return past
-
-    def _check_open(self) -> None:
-        if self._closed:
-            raise Unavailable("the store is closed")
-
-    def _check_kept(self, revision: int) -> None:
-        if revision < self._compacted:
-            raise Compacted(revision, self._compacted)
+        keys, remaining = SortedKeys(past).page(start, end, limit=limit)
+        return [past[key] for key in keys], remaining
 
     def _check(self, key: str, revision: int, value: bytes, guard: Guard | None) -> None:
-        """Whether a write may go ahead, ``revision`` being what the key must stand at (0: not exist)."""
         self._check_open()
-        if len(value) > self._largest:
-            raise TooLarge(
-                f"{key}: {len(value)} bytes are more than the {self._largest} that the store takes"
-            )
-        for each in guard.every() if guard is not None else ():
-            if self._stands_at(each.key) != each.revision:
-                raise GuardFailed(each)
-        if self._stands_at(key) != revision:
-            raise Conflict(key, self._entries.get(key))
-
-    def _stands_at(self, key: str) -> int:
-        entry = self._entries.get(key)
-        return entry.revision if entry else 0
+        self._check_size(key, value)
+        self._check_revisions(key, revision, guard)
 
     async def _write(self, key: str, value: bytes | None, ttl: float) -> int:
         revision = self._put(key, value, ttl)
-        # The other backends let the loop turn here, and watchers see the change before the writer goes on.
+        # As in other backends, watchers see the change before the writer continues.
         await asyncio.sleep(0)
         return revision
 

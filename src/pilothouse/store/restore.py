@@ -1,14 +1,11 @@
-"""Filling an empty store from a backup, with revisions that go on above the old ones.
+"""Fills an empty store from a backup, with revisions above the old ones.
 
     await restore_entries(etcd, entries, prefixes, base=51234, lifetime=...)
     store = await continued(etcd)         # what a server then works on
 
-Every key gets a new revision, above any that the lost store can have reached after its backup. What clients
-remember is therefore in the past and forgotten: a watch from there has to list again, and a write based on an old
-read is refused.
-
-The store does the counting, so ``MARK`` says in it how far its numbers are moved up, and also that the filling is
-complete: until then no server may use it. (SQLite needs none of this; see ``sqlite_restore``.)
+New revisions are above any that the lost store can have reached, so old watches list again and stale writes
+conflict. ``MARK`` records the offset in the store, and that the restore is complete: no server uses it
+before. (SQLite needs no offset; see ``sqlite_restore``.)
 """
 
 from __future__ import annotations
@@ -32,11 +29,11 @@ _TOGETHER = 64
 """Writes under way at a time."""
 
 Lifetime = Callable[[Saved], float]
-"""How many seconds a key lives from now on; 0 for ever."""
+"""The seconds after which a key expires; 0 is never."""
 
 
 class NotEmpty(StoreError):
-    """There is something already where a backup should go."""
+    """The target of a restore is not empty."""
 
 
 class _Mark(msgspec.Struct, frozen=True):
@@ -72,7 +69,7 @@ async def restore_entries(
 
 
 async def continued(store: Store) -> Store:
-    """The store as it is to be worked on. Raises ``StoreError`` while it is not completely filled."""
+    """The restored store, for use. Raises ``StoreError`` while it is incomplete."""
     found = await store.get(MARK)
     if found is None:
         return store
@@ -82,14 +79,14 @@ async def continued(store: Store) -> Store:
         raise StoreError(f"{MARK} in the store can't be read: {problem}") from None
     if not mark.complete:
         raise StoreError(
-            f"a backup is being restored into this store, or that was broken off (its {MARK} says so); wait for it, or "
+            f"a backup is being restored into this store, or that was interrupted (its {MARK} says so); wait for it, or "
             "remove everything and restore again"
         )
     return RevisionOffsetStore(store, mark.shift)
 
 
 async def differences(store: Store, entries: Iterable[Saved], prefixes: Iterable[str]) -> list[str]:
-    """Keys that are not in the store as they are in the backup, or not in the backup; at most a few are named."""
+    """Keys that differ between store and backup, or are in only one; at most a few are named."""
     expected = iter(entries)
     wrong: list[str] = []
     saved = next(expected, None)

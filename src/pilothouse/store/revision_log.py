@@ -1,19 +1,18 @@
 """The revision log: every write of a store as one row of an SQLite table. All calls block.
 
     log = RevisionLog(path)
-    log.append([Row(2, "/a", b"1", created=2, previous=0, expiry=None)])    # one transaction, on disk when it returns
+    log.append([Row(2, "/a", b"1", created=2, previous=0, expiry=None)])    # one transaction, durable
     LogReader(path).page("/", "0", revision=2, limit=10)
 
-A row is a value or, with ``created`` 0, a tombstone; ``previous`` is the revision of the same key that it replaces.
-Rows are only ever added at the end and, once compacted, removed.
+A row is a value or, with ``created`` 0, a tombstone; ``previous`` is the revision that it replaces.
 
-*Compaction* walks the revisions once, in their order, a few at a time: each row that is passed names the row that it
-made obsolete, and a tombstone is itself obsolete. No query ever looks for garbage. What is forgotten is decided by the
-mark ``compacted``, durable before the first row goes; ``swept`` is how far the walk has come.
+*Compaction* walks the revisions in order, a few at a time: each row names the row that it made obsolete, and
+a tombstone is itself obsolete. The mark ``compacted`` is durable before the first row is removed; ``swept``
+is the progress of the walk.
 
-*A revision is never used twice.* The log stands at its highest row or at ``compacted``, whichever is higher. A copy
-made with ``copy_to`` is marked as one: a store that opens it starts far above any revision that the original can have
-reached since, with everything below compacted, so that clients that know later revisions list again.
+*A revision is never reused.* The log is at its highest row or ``compacted``, whichever is higher. A copy made
+with ``copy_to`` is marked: a store that opens it starts far above any revision of the original, with all
+below compacted, so that clients list again.
 """
 
 from __future__ import annotations
@@ -104,15 +103,14 @@ class RevisionLog:
         try:
             self._prepare()
         except BaseException:
-            # Another try in this process would meet what is left of this one.
+            # Another attempt in this process would meet leftovers of this one.
             self._connection.close()
             raise
 
     def _prepare(self) -> None:
         execute = self._connection.execute
-        # The log is on disk before a commit returns. In WAL mode that is FULL, and EXTRA is the same; but going over
-        # to WAL deletes a journal, which after a power cut could be back, and undo everything, were its folder not
-        # synced: only EXTRA does that.
+        # A commit is durable with FULL in WAL mode. EXTRA also syncs the folder when the switch to WAL
+        # deletes the journal: it could reappear after a power cut and undo everything.
         execute("PRAGMA synchronous = EXTRA").fetchall()
         execute("PRAGMA journal_mode = WAL").fetchall()
         execute(_SCHEMA)
@@ -139,14 +137,14 @@ class RevisionLog:
 
     @property
     def free_bytes(self) -> int:
-        """What the database can take without growing."""
+        """What the database can store without growing."""
         free = _number(self._connection, "PRAGMA freelist_count")
         return free * _number(self._connection, "PRAGMA page_size")
 
     def append(self, rows: Sequence[Row]) -> None:
-        """Write rows in one transaction; they are on disk when this returns.
+        """Write rows in one durable transaction.
 
-        One statement writes many rows, since the interpreter's lock is let go and fought for at each.
+        One statement writes many rows, as each statement releases and reacquires the interpreter's lock.
         """
         if len(rows) <= _ROWS_PER_STATEMENT:
             self._insert(rows)
@@ -156,7 +154,6 @@ class RevisionLog:
                 self._insert(rows[i : i + _ROWS_PER_STATEMENT])
 
     def latest(self) -> list[Row]:
-        """The row of every key that exists."""
         query = (
             "SELECT revision, key, value, created, previous, expiry FROM log "
             "WHERE created > 0 AND revision NOT IN (SELECT previous FROM log)"
@@ -164,17 +161,17 @@ class RevisionLog:
         return [Row(*row) for row in self._connection.execute(query)]
 
     def since(self, revision: int) -> list[Row]:
-        """Every row above a revision."""
-        query = "SELECT revision, key, value, created, previous, expiry FROM log WHERE revision > ? ORDER BY revision"
+        columns = "revision, key, value, created, previous, expiry"
+        query = f"SELECT {columns} FROM log WHERE revision > ? ORDER BY revision"
         return [Row(*row) for row in self._connection.execute(query, (revision,))]
 
     def compact(self, revision: int) -> None:
-        """Decide, durably, that history below ``revision`` is forgotten. ``sweep`` then forgets it."""
+        """Mark history below ``revision`` as compacted, durably. ``sweep`` then removes it."""
         self._set_mark("compacted", revision)
         self.compacted = revision
 
     def sweep(self, rows: int = 256) -> None:
-        """Take the compaction's walk a few rows further, in one short transaction."""
+        """Remove some compacted rows, in one short transaction."""
         execute = self._connection.execute
         low = self._swept
         with self._connection:
@@ -189,7 +186,8 @@ class RevisionLog:
         self._swept = high
 
     def checkpoint(self) -> None:
-        """Move the write-ahead log's pages to their place; by force if readers have let it grow too long."""
+        """Move the pages of the write-ahead log into the database; by force if readers let it grow too
+        long."""
         mode = apsw.SQLITE_CHECKPOINT_PASSIVE
         if self._wal_pages >= _CHECKPOINT_BY_FORCE_PAGES:
             mode = apsw.SQLITE_CHECKPOINT_TRUNCATE
@@ -197,7 +195,7 @@ class RevisionLog:
         self._wal_pages = 0
 
     def leap(self) -> None:
-        """Go on far above any revision that the original of this copy may have reached since it was made."""
+        """Continue far above any revision that the original of this copy may have reached."""
         with self._connection:
             self.compact(self.revision + RESTORE_LEAP)
             self._connection.execute("DELETE FROM mark WHERE name = 'copy'")
@@ -227,7 +225,7 @@ class LogReader:
         self._connection = _connect(path, vfs)
 
     def page(self, start: str, end: str, revision: int, limit: int) -> tuple[list[Entry], int]:
-        """Keys from ``start`` up to ``end`` as they stood at ``revision``, and how many follow the first ``limit``."""
+        """Keys in ``start`` ≤ key < ``end`` at ``revision``, and how many follow the first ``limit``."""
         where = (start, _bound(end), revision)
         rows = self._connection.execute(_PAGE, (*where, limit or -1))
         # A row that is missing has been compacted meanwhile; the caller looks at the mark and says so.
@@ -237,7 +235,8 @@ class LogReader:
         return entries, _number(self._connection, _COUNT, where) - limit
 
     def changes(self, prefix: str, end: str, after: int, upto: int, limit: int) -> tuple[list[Change], int]:
-        """Changes from ``prefix`` up to ``end``, above ``after``, and the revision up to which they are complete."""
+        """Changes in ``prefix`` ≤ key < ``end`` above ``after``, and the revision up to which they are
+        complete."""
         rows = self._connection.execute(_CHANGES, (after, upto, prefix, _bound(end), limit))
         found = [Change(key, revision, value if created else None) for key, revision, value, created in rows]
         return found, found[-1].revision if len(found) == limit else upto
@@ -258,7 +257,7 @@ class LogReader:
 
 
 def first_faults(path: Path) -> str:
-    """The first things that are wrong with a file, as SQLite says it; empty if it can't even say that, or nothing is."""
+    """The first problems of a file that SQLite reports; empty if it can't, or there are none."""
     try:
         connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
         try:

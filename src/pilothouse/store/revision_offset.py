@@ -1,13 +1,11 @@
-"""A store whose revisions are those of another one, moved up by a fixed distance.
+"""A store whose revisions are those of another one plus a fixed offset.
 
     store = RevisionOffsetStore(etcd, by=1_000_000_051_234)
     await store.create("/a", b"1")          # 1000000051236, where etcd says 2
 
-etcd counts from one, and can't be set to another number. After a restore into a new etcd its revisions would begin below
-those that clients remember, and a watch from a remembered revision would wait in silence for it to come. Moved up, they
-begin above every revision that was ever handed out: a client that asks for one below gets ``Compacted``, and lists again.
-
-The distance is kept in the store itself (``restore``), so that every instance moves by the same.
+After a restore into a new etcd, which counts from one, a watch from a remembered revision would wait in
+silence. With the offset all new revisions are above the old ones, which are ``Compacted``, so clients list
+again. The offset is kept in the store (``restore``).
 """
 
 from __future__ import annotations
@@ -29,19 +27,18 @@ from pilothouse.store.interface import (
     StoreError,
 )
 from pilothouse.store.mapped_watch import LostWatch, MappedWatch
+from pilothouse.store.wrapped_store import WrappedStore
 
 RESTORE_LEAP = 10**12
-"""More than a store writes in a year of nothing else; a few thousand restores fit into what a float can count."""
+"""More than a store writes in a year; a few thousand restores fit into a float's integers."""
 
 _FIRST = 1
 """Where etcd begins to count."""
 
 
-class RevisionOffsetStore:
-    """A store around another one. See the module."""
-
+class RevisionOffsetStore(WrappedStore):
     def __init__(self, inner: Store, by: int) -> None:
-        self.inner = inner
+        super().__init__(inner)
         self._by = by
 
     @property
@@ -97,9 +94,6 @@ class RevisionOffsetStore:
             return LostWatch(gone)
         return MappedWatch(self.inner.watch(prefix, after=kept), self._up_batch, self._explained)
 
-    async def progress(self) -> None:
-        await self.inner.progress()
-
     async def compact(self, revision: int) -> None:
         if revision <= self._by:
             return
@@ -108,9 +102,6 @@ class RevisionOffsetStore:
         except StoreError as error:
             raise self._explained(error) from None
 
-    async def close(self) -> None:
-        await self.inner.close()
-
     def _kept(self, revision: int) -> int:
         """A revision whose history is asked for."""
         if revision < self._by + _FIRST:
@@ -118,7 +109,7 @@ class RevisionOffsetStore:
         return revision - self._by
 
     def _stands(self, revision: int) -> int:
-        """A revision that a key should stand at; one from before the move is nobody's."""
+        """The inner revision of a key; one from before the restore matches none."""
         return revision - self._by if revision > self._by else -1
 
     def _down(self, guard: Guard | None) -> Guard | None:
@@ -131,10 +122,9 @@ class RevisionOffsetStore:
         return Entry(entry.key, entry.value, entry.revision + self._by, entry.created + self._by)
 
     def _up_batch(self, batch: Batch) -> Batch:
-        return Batch(tuple(map(self._up_change, batch.changes)), batch.revision + self._by)
-
-    def _up_change(self, change: Change) -> Change:
-        return Change(change.key, change.revision + self._by, change.value)
+        by = self._by
+        changes = tuple(Change(each.key, each.revision + by, each.value) for each in batch.changes)
+        return Batch(changes, batch.revision + by)
 
     def _explained(self, error: StoreError) -> StoreError:
         by = self._by

@@ -1,26 +1,20 @@
-"""A store in a folder, on SQLite: the default.
+"""The default store: a folder with an SQLite database.
 
     store = await SqliteStore.open(Path("data/store"))
     await store.create("/a", b"1")          # on disk when this returns
 
-Three places, one job each:
+* *The loop's thread* has the latest value of every key, decides writes, notifies watchers and serves reads of
+  the present. No SQL.
+* *The writing thread* (`GroupCommit`) appends decided writes to the revision log, all waiting ones in one
+  transaction, and does housekeeping in between.
+* *The reading thread* reads the past on a second connection: old listings, and changes for watchers behind.
 
-* *The loop's thread* holds the latest value of every key, decides each write against it, hands changes to watchers,
-  and answers reads of the present. No SQL.
-* *The writing thread* (`GroupCommit`) appends the writes that were decided to the revision log, all that wait in one
-  transaction, and does the housekeeping between two of them, a little at a time.
-* *The reading thread* reads the past from a second connection: listings at older revisions, and changes for watchers
-  that are behind.
+A key with a write under way is *busy*: further writes to it, or guarded by it, wait until it is durable. So
+no reader gets a value that could still be lost. If a commit fails, all writes under way end with
+``Unavailable``, the loop takes over what is on disk, and their revisions are not reused.
 
-A key with a write under way is *busy*: further writes to it, or guarded by it, wait until that one has settled, and are
-then decided on what is durable. So no reader gets a value that could still be lost, and a write's place in the
-log is settled the moment it is decided.
-
-On a full disk deletions and compaction continue (``disk_space``). A file that turns out to be damaged is not written any more, and
+On a full disk deletions and compaction continue (``disk_space``). A damaged file is not written any more;
 reads of the present continue from memory (``damage_messages``).
-
-When a commit fails, every write under way ends with ``Unavailable``, the writing thread reads from disk what is really
-there, and the loop takes that for the truth. Their revisions are not used again.
 """
 
 from __future__ import annotations
@@ -29,9 +23,8 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -41,25 +34,9 @@ from pilothouse.aio.group_commit import Closed, GroupCommit
 from pilothouse.base.histogram import Histogram
 from pilothouse.store.damage_messages import at_start, while_running
 from pilothouse.store.disk_space import DiskSpace, opened_log
-from pilothouse.store.expirations import Expirations
-from pilothouse.store.in_process_watch import StoreWatchers
-from pilothouse.store.interface import (
-    Batch,
-    Change,
-    Compacted,
-    Conflict,
-    Damaged,
-    Entry,
-    EntryPage,
-    FutureRevision,
-    Guard,
-    GuardFailed,
-    NoSpace,
-    StoreError,
-    TooLarge,
-    Unavailable,
-)
-from pilothouse.store.keys import SortedKeys, end_of, start_of
+from pilothouse.store.in_process_store import InProcessStore, Past
+from pilothouse.store.interface import Change, Damaged, Entry, Guard, NoSpace, StoreError, Unavailable
+from pilothouse.store.keys import end_of
 from pilothouse.store.revision_log import DAMAGE, DISK_FULL, LogReader, RevisionLog, Row
 from pilothouse.store.store_directory import StoreDirectory
 from pilothouse.store.store_health import StoreHealth
@@ -70,12 +47,10 @@ _R = TypeVar("_R")
 
 FILE = "store.db"
 _LOOK_SECONDS = 5.0
-"""How often a full disk is looked at, whether there is room again."""
+"""How often a full disk is checked for room."""
 
 
-class SqliteStore:
-    """See the module. Made by ``open``."""
-
+class SqliteStore(InProcessStore):
     def __init__(
         self,
         folder: StoreDirectory,
@@ -94,22 +69,22 @@ class SqliteStore:
         self._reader = reader
         self._space = space
         self._damage = self._failure = ""
-        self._clock = clock
-        self._largest = largest
-        self._entries: dict[str, Entry] = {}
-        self._busy: dict[str, list[asyncio.Future[None]]] = {}
-        self._revision = self._assigned = self._durable = log.revision
-        self._compacted = log.compacted
-        self._closed = False
-        self._in_doubt = False
-        self._landed: list[Row] = []
-        self._expirations = Expirations(self._expire, clock=clock)
-        for row in latest:
-            self._entries[row.key] = Entry(row.key, row.value or b"", row.revision, row.created)
+        rows = list(latest)
+        super().__init__(
+            {row.key: Entry(row.key, row.value or b"", row.revision, row.created) for row in rows},
+            revision=log.revision,
+            compacted=log.compacted,
+            clock=clock,
+            largest=largest,
+            progress_every=progress_every,
+        )
+        for row in rows:
             if row.expiry is not None:
                 self._expirations.add(row.key, row.revision, row.expiry)
-        self._keys = SortedKeys(self._entries)
-        self._watchers = StoreWatchers(self, revision=self._revision, progress_every=progress_every)
+        self._busy: dict[str, list[asyncio.Future[None]]] = {}
+        self._assigned = self._durable = self._revision
+        self._in_doubt = False
+        self._landed: list[Row] = []
         self._commits: GroupCommit[Row] = GroupCommit(
             self._commit, self._applied, self._failed, name="store-writer"
         )
@@ -133,11 +108,11 @@ class SqliteStore:
         reserve_after: float = 10.0,
         vfs: str = "",
     ) -> SqliteStore:
-        """Own the folder and read what is in it.
+        """Lock the folder and read it.
 
-        ``restored`` says that its files were brought back from an earlier time by other means than ``copy_to``: the
-        store then goes on far above any revision that clients may have seen. ``reserve_after`` is for how many seconds a
-        store has to be open before disk space is kept back. ``vfs`` names SQLite's way to files.
+        ``restored``: the files are from an earlier time and not from ``copy_to``, so the store continues far
+        above any revision that clients may have seen. Disk space is reserved after ``reserve_after`` seconds.
+        ``vfs`` is SQLite's.
         """
 
         def blocking() -> tuple[StoreDirectory, RevisionLog, LogReader, list[Row], DiskSpace]:
@@ -160,21 +135,12 @@ class SqliteStore:
 
         opened = await asyncio.to_thread(blocking)
         return cls(
-            *opened,
-            clock=clock,
-            largest=largest,
-            progress_every=progress_every,
-            reserve_after=reserve_after,
+            *opened, clock=clock, largest=largest, progress_every=progress_every, reserve_after=reserve_after
         )
 
     @property
     def condition(self) -> StoreHealth:
-        """Whether the disk is full or fails, or the file is damaged."""
         return StoreHealth(self._space.full, self._damage, self._failure)
-
-    @property
-    def current(self) -> int:
-        return self._revision
 
     @property
     def group_sizes(self) -> Histogram:
@@ -183,31 +149,8 @@ class SqliteStore:
 
     @property
     def commit_seconds(self) -> Histogram:
-        """How long that took."""
+        """How long the commits took."""
         return self._commits.seconds
-
-    async def revision(self) -> int:
-        self._check_open()
-        return self._revision
-
-    async def get(self, key: str) -> Entry | None:
-        self._check_open()
-        return self._entries.get(key)
-
-    async def list(self, prefix: str, *, revision: int = 0, limit: int = 0, after: str = "") -> EntryPage:
-        self._check_open()
-        if revision > self._revision:
-            raise FutureRevision(revision, self._revision)
-        start, end = start_of(prefix, after), end_of(prefix)
-        if revision in (0, self._revision):
-            keys, remaining = self._keys.page(start, end, limit=limit)
-            entries = self._entries
-            return EntryPage([entries[key] for key in keys], self._revision, remaining)
-        self._check_kept(revision)
-        found, remaining = await self._read(lambda: self._reader.page(start, end, revision, limit))
-        # Rows go only after the mark has moved: what was read is whole if the mark is still below.
-        self._check_kept(revision)
-        return EntryPage(found, revision, remaining)
 
     def create(
         self, key: str, value: bytes, *, ttl: float = 0, guard: Guard | None = None
@@ -222,17 +165,9 @@ class SqliteStore:
     def delete(self, key: str, *, revision: int, guard: Guard | None = None) -> Coroutine[Any, Any, int]:
         return self._write(key, None, revision or -1, 0, guard)
 
-    def watch(self, prefix: str, *, after: int) -> AbstractAsyncContextManager[AsyncIterator[Batch]]:
-        return self._watchers.open(prefix, after)
-
-    async def progress(self) -> None:
-        self._check_open()
-        self._watchers.mark()
-
     async def compact(self, revision: int) -> None:
         self._check_open()
-        if revision > self._revision:
-            raise FutureRevision(revision, self._revision)
+        self._check_reached(revision)
         if revision <= self._compacted:
             return
         try:
@@ -244,7 +179,7 @@ class SqliteStore:
         self._untidy.set()
 
     async def copy_to(self, path: Path) -> None:
-        """Write a copy to a file that must not exist, while the store goes on; it can be opened as ``store.db``."""
+        """Copy the running store to a file that must not exist; it can be opened as ``store.db``."""
         self._check_open()
         try:
             await self._read(lambda: self._reader.copy_to(path))
@@ -265,21 +200,21 @@ class SqliteStore:
         await asyncio.to_thread(self._close_files)
 
     async def changes(self, prefix: str, after: int, upto: int, limit: int) -> tuple[Sequence[Change], int]:
-        """Changes of the past, for watchers that are behind."""
         self._check_kept(after)
         end = end_of(prefix)
         found = await self._read(lambda: self._reader.changes(prefix, end, after, upto, limit))
         self._check_kept(after)
         return found
 
+    async def _past(self, prefix: str, start: str, end: str, revision: int, limit: int) -> Past:
+        return await self._read(lambda: self._reader.page(start, end, revision, limit))
+
     async def _write(
         self, key: str, value: bytes | None, revision: int, ttl: float, guard: Guard | None
     ) -> int:
         """Write if the key stands at ``revision`` (0: does not exist)."""
-        if value is not None and len(value) > self._largest:
-            raise TooLarge(
-                f"{key}: {len(value)} bytes are more than the {self._largest} that the store takes"
-            )
+        if value is not None:
+            self._check_size(key, value)
         if not key.isascii():
             # A key with no UTF-8 form fails here, alone, rather than with its whole group.
             key.encode()
@@ -290,11 +225,7 @@ class SqliteStore:
         self._check_open()
         if self._damage:
             raise Damaged(self._damage)
-        for each in guard.every() if guard is not None else ():
-            if self._stands_at(each.key) != each.revision:
-                raise GuardFailed(each)
-        if self._stands_at(key) != revision:
-            raise Conflict(key, self._entries.get(key))
+        self._check_revisions(key, revision, guard)
         row = self._decide(key, value, self._clock() + ttl if ttl > 0 else None)
         try:
             await self._commits.submit(row)
@@ -305,7 +236,7 @@ class SqliteStore:
         return row.revision
 
     def _busy_among(self, key: str, guard: Guard | None) -> str:
-        """One of the keys that a write depends on which is being written; empty if none is."""
+        """A key that the write depends on and that is being written; empty if none."""
         if key in self._busy:
             return key
         if guard is None:
@@ -313,16 +244,12 @@ class SqliteStore:
         return next((each.key for each in guard.every() if each.key in self._busy), "")
 
     def _decide(self, key: str, value: bytes | None, expiry: float | None) -> Row:
-        """Give a write that may go ahead its place in the log; its key is busy from here on."""
+        """Give an accepted write its place in the log; its key is busy from here on."""
         old = self._entries.get(key)
         self._assigned = revision = self._assigned + 1
         self._busy[key] = []
         created = 0 if value is None else old.created if old is not None else revision
         return Row(revision, key, value, created, old.revision if old is not None else 0, expiry)
-
-    def _stands_at(self, key: str) -> int:
-        entry = self._entries.get(key)
-        return entry.revision if entry is not None else 0
 
     async def _settled(self, key: str) -> None:
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -410,7 +337,7 @@ class SqliteStore:
         return self._space.admits(len(value), replaced=None if old is None else len(old.value))
 
     async def _look_for_room(self, key: str, value: bytes) -> None:
-        """See whether the disk is still full. Raises ``NoSpace``."""
+        """Check whether the disk is still full. Raises ``NoSpace``."""
         with contextlib.suppress(Closed, apsw.Error):
             await self._commits.between(self._space.look)
         if not self._has_room(key, value):
@@ -447,7 +374,7 @@ class SqliteStore:
                 self._untidy.set()
 
     async def _keep_space(self, after: float) -> None:
-        """Keep disk space back; once it was needed, as soon as there is room again."""
+        """Reserve disk space, again as soon as possible after it was used."""
         await asyncio.sleep(after)
         while not self._damage:
             with contextlib.suppress(apsw.Error):
@@ -462,14 +389,6 @@ class SqliteStore:
             raise Unavailable(f"history can't be read: {error}") from error
         except RuntimeError as error:
             raise Unavailable("the store is closed") from error
-
-    def _check_open(self) -> None:
-        if self._closed:
-            raise Unavailable("the store is closed")
-
-    def _check_kept(self, revision: int) -> None:
-        if revision < self._compacted:
-            raise Compacted(revision, self._compacted)
 
     def _close_files(self) -> None:
         self._reading.shutdown()

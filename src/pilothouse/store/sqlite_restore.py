@@ -1,8 +1,8 @@
-"""Making the folder of a SQLite store from a backup, before anybody opens it.
+"""Creates the folder of an SQLite store from a backup.
 
     fill_folder(Path("data/store"), entries, base=51234, ...)
 
-The log is written with revisions far above ``base``, the last one that the backup knows, and with its history forgotten.
+Revisions are far above ``base``, without history.
 """
 
 from __future__ import annotations

@@ -1,12 +1,11 @@
-"""A store's folder on disk: one owner at a time, one format, readable by its owner only.
+"""A store's folder: one owner at a time, one format, readable by its owner only.
 
     folder = StoreDirectory.claim(Path("data/store"))     # 0700; `lock` is held, `format` says 1
     ...
     folder.release()
 
-The lock is the kernel's (flock), so it goes with its process however that ends; the file's text, the owner's pid, is
-only there to be shown. The format is a number: an older program refuses a folder that a newer one has written, before
-it touches anything.
+The lock is flock's, so it ends with the process; the pid in the file is informational. An older program
+refuses a folder with a newer format number before it touches anything.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ class FormatTooNew(StoreError):
 
 
 class StoreDirectory:
-    """A folder that this process owns until it lets go."""
+    """A folder that this process owns until ``release``."""
 
     def __init__(self, path: Path, lock: int) -> None:
         self.path = path
@@ -38,7 +37,7 @@ class StoreDirectory:
 
     @classmethod
     def claim(cls, path: Path) -> StoreDirectory:
-        """Make the folder if need be, and own it. Raises ``StoreDirectoryInUse`` or ``FormatTooNew``."""
+        """Create the folder if missing, and lock it. Raises ``StoreDirectoryInUse`` or ``FormatTooNew``."""
         path.mkdir(parents=True, exist_ok=True, mode=0o700)
         lock = os.open(path / "lock", os.O_RDWR | os.O_CREAT, 0o600)
         try:

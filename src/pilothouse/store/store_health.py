@@ -1,7 +1,9 @@
-"""What is wrong with a store that still answers: no room on its disk, damage in its file.
+"""The condition of a store that still answers: full disk, damaged file.
 
-condition = condition_of(store)         # of the store at the bottom of those that are built round it
-condition.full, condition.problem
+    condition = condition_of(store)         # of the innermost store
+    condition.full, condition.problem
+
+See ``disk_space`` and ``damage_messages``.
 """
 
 from __future__ import annotations
@@ -12,8 +14,6 @@ import msgspec
 
 
 class StoreHealth(msgspec.Struct, frozen=True):
-    """Of a store at one moment."""
-
     full: bool = False
     """The disk is full: nothing but deletions and small updates are taken."""
     damage: str = ""
@@ -29,22 +29,21 @@ class StoreHealth(msgspec.Struct, frozen=True):
         if self.full:
             return (
                 "the disk is full: objects can be read, deleted, and changed without growing much; "
-                "all else is refused until there is room"
+                "everything else is refused until there is space"
             )
         return f"the last write failed: {self.failure}" if self.failure else ""
 
 
 @runtime_checkable
 class HealthReporting(Protocol):
-    """A store that knows how it is."""
+    """A store that reports its condition."""
 
     @property
-    def condition(self) -> StoreHealth:
-        """How it is now."""
+    def condition(self) -> StoreHealth: ...
 
 
 def condition_of(store: object) -> StoreHealth:
-    """The condition of a store, or of the one at the bottom of those that are built round it."""
+    """The condition of a store, or of the innermost one that it wraps."""
     while not isinstance(store, HealthReporting):
         store = getattr(store, "inner", None)
         if store is None:

@@ -1,21 +1,21 @@
-"""A store that knows how long its calls take.
+"""A store that measures the duration of its calls.
 
     store = TimedStore(MemoryStore())
     await store.create("/a", b"1")
     store.seconds["create"].counts
 
-A call that fails has taken its time too. Watches are not timed: they have no end.
+Failed calls count too. Watches are not timed.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Coroutine
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Awaitable, Coroutine
 from time import perf_counter
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from pilothouse.base.histogram import Histogram
-from pilothouse.store.interface import Batch, Entry, EntryPage, Guard, Store
+from pilothouse.store.interface import Entry, EntryPage, Guard, Store
+from pilothouse.store.wrapped_store import WrappedStore
 
 SECONDS = (
     *(0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01),
@@ -25,16 +25,10 @@ T = TypeVar("T")
 CALLS = ("revision", "get", "list", "create", "update", "delete", "compact")
 
 
-class TimedStore:
-    """A store around another one."""
-
+class TimedStore(WrappedStore):
     def __init__(self, inner: Store) -> None:
-        self.inner = inner
+        super().__init__(inner)
         self.seconds = {call: Histogram(SECONDS) for call in CALLS}
-
-    @property
-    def current(self) -> int | None:
-        return self.inner.current
 
     def revision(self) -> Coroutine[Any, Any, int]:
         return self._timed("revision", self.inner.revision())
@@ -60,17 +54,8 @@ class TimedStore:
     def delete(self, key: str, *, revision: int, guard: Guard | None = None) -> Coroutine[Any, Any, int]:
         return self._timed("delete", self.inner.delete(key, revision=revision, guard=guard))
 
-    def watch(self, prefix: str, *, after: int) -> AbstractAsyncContextManager[AsyncIterator[Batch]]:
-        return self.inner.watch(prefix, after=after)
-
-    def progress(self) -> Coroutine[Any, Any, None]:
-        return self.inner.progress()
-
     def compact(self, revision: int) -> Coroutine[Any, Any, None]:
         return self._timed("compact", self.inner.compact(revision))
-
-    def close(self) -> Coroutine[Any, Any, None]:
-        return self.inner.close()
 
     async def _timed(self, call: str, answer: Awaitable[T]) -> T:
         began = perf_counter()
@@ -90,11 +75,11 @@ class Grouping(Protocol):
 
     @property
     def commit_seconds(self) -> Histogram:
-        """How long that took."""
+        """How long the commits took."""
 
 
 def grouping(store: object) -> Grouping | None:
-    """The store at the bottom of those that are built round it, if it commits in groups."""
+    """The innermost store, if it commits in groups."""
     while not isinstance(store, Grouping):
         store = getattr(store, "inner", None)
         if store is None:

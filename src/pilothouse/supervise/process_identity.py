@@ -100,7 +100,7 @@ class ProcessHandle:
             raise ProcessGone(f"process {identity.pid} has ended") from None
         if start_ticks(identity.pid) != identity.ticks:
             os.close(descriptor)
-            raise ProcessGone(f"process {identity.pid} has ended; its number is another's")
+            raise ProcessGone(f"process {identity.pid} has ended; its pid belongs to another process")
         return cls(identity.pid, descriptor)
 
     @classmethod

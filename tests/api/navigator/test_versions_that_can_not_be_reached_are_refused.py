@@ -64,8 +64,8 @@ async def test_a_new_cluster_needs_a_version_that_there_is(
         ("8.17.1", "8.17.0", "can't go back from 8.17.1"),
         ("7.10.2", "8.17.0", "go to 7.17 or later first"),
         ("6.8.23", "8.17.0", "go to the last 7.x in between"),
-        ("8.18.0", "9.0.0", "put spec.version to one of 6.8, 7 or 8"),
-        ("8.17.0", "99.0.0", "put spec.version to one of 6.8, 7 or 8"),
+        ("8.18.0", "9.0.0", "set spec.version to a 6.8, 7 or 8 release"),
+        ("8.17.0", "99.0.0", "set spec.version to a 6.8, 7 or 8 release"),
         ("8.17.0", "newest", "expected numbers"),
     ],
 )

@@ -64,7 +64,7 @@ def see(
 ) -> None:
     """One request, seen by the trail."""
     request = asked(method, f"/api/v1/namespaces/t/pods/{name}", user=user)
-    trail.saw(Arrival(f"id-{name}", request.path, trail.now()), request, status)
+    trail.record(Arrival(f"id-{name}", request.path, trail.now()), request, status)
 
 
 @asynccontextmanager

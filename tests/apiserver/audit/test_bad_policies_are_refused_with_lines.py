@@ -29,33 +29,33 @@ HEAD = "apiVersion: audit.k8s.io/v1\nkind: Policy\n"
         (HEAD + "rules: {}\n", "line 3: rules: must be a list"),
         (
             HEAD + "rules:\n- level: Metadat\n",
-            "line 4: rules[0].level: 'Metadat' is no level; one of None, Meta",
+            "line 4: rules[0].level: 'Metadat' is not a level; expected one of None, Meta",
         ),
         (HEAD + "rules:\n- users: [a]\n", "line 4: rules[0].level: is missing"),
         (HEAD + "rules:\n- level:\n", "line 4: rules[0].level: must be text"),
-        (HEAD + "rules:\n- level: None\n  user: [a]\n", "line 5: rules[0].user: is no field here"),
+        (HEAD + "rules:\n- level: None\n  user: [a]\n", "line 5: rules[0].user: is not a known field"),
         (HEAD + "rules:\n- level: None\n  level: None\n", "line 5: rules[0].level: is given twice"),
         (HEAD + "rules:\n- level: None\n  users: a\n", "line 5: rules[0].users: must be a list"),
         (HEAD + "rules:\n- level: None\n  users:\n  - a\n  - 7\n", "line 7: rules[0].users[1]: must be text"),
         (
             HEAD + "rules:\n- level: None\n  omitStages: [Begin]\n",
-            "line 5: rules[0].omitStages[0]: 'Begin' is no stage",
+            "line 5: rules[0].omitStages[0]: 'Begin' is not a stage",
         ),
         (
             HEAD + "rules:\n- level: None\n  nonResourceURLs: [healthz]\n",
-            "line 5: rules[0].nonResourceURLs[0]: 'healthz' is no path",
+            "line 5: rules[0].nonResourceURLs[0]: 'healthz' is not a path",
         ),
         (
             HEAD + "rules:\n- level: None\n  nonResourceURLs: ['/a*b']\n",
-            "line 5: rules[0].nonResourceURLs[0]: '/a*b' is no path",
+            "line 5: rules[0].nonResourceURLs[0]: '/a*b' is not a path",
         ),
         (
             HEAD + "rules:\n- level: None\n  namespaces: [a]\n  nonResourceURLs: [/a]\n",
-            "line 6: rules[0].nonResourceURLs: can't stand beside namespaces",
+            "line 6: rules[0].nonResourceURLs: can't be combined with namespaces",
         ),
         (
             HEAD + "rules:\n- level: None\n  resources:\n  - group: apps/v1\n",
-            "line 6: rules[0].resources[0].group: 'apps/v1' is no group",
+            "line 6: rules[0].resources[0].group: 'apps/v1' is not a group",
         ),
         (
             HEAD + "rules:\n- level: None\n  resources: [{group: '', resourceNames: [a]}]\n",
@@ -63,7 +63,7 @@ HEAD = "apiVersion: audit.k8s.io/v1\nkind: Policy\n"
         ),
         (
             HEAD + "rules:\n- level: None\n  resources: [{resources: [a/b/c]}]\n",
-            "line 5: rules[0].resources[0].resources: 'a/b/c' is no resource",
+            "line 5: rules[0].resources[0].resources: 'a/b/c' is not a resource",
         ),
         (
             HEAD + "omitManagedFields: maybe\nrules: [{level: None}]\n",
@@ -95,7 +95,7 @@ def test_the_server_does_not_start(tmp_path: Path) -> None:
     ran = subprocess.run(argv, capture_output=True, text=True, timeout=60)
 
     assert ran.returncode == 1
-    assert f"{policy}, line 4: rules[0].level: 'Everything' is no level" in ran.stderr
+    assert f"{policy}, line 4: rules[0].level: 'Everything' is not a level" in ran.stderr
     assert "Traceback" not in ran.stderr
 
 

@@ -20,8 +20,8 @@ from pilothouse.apiserver.authentication.authenticator import Authenticator, rea
 from pilothouse.apiserver.discovery.catalog import KindCatalog
 from pilothouse.apiserver.flowcontrol.fair_queuing import FlowController
 from pilothouse.apiserver.metrics.request_metrics import RequestCounters
-from pilothouse.apiserver.server.connection import Handler
 from pilothouse.apiserver.server.health import Health
+from pilothouse.apiserver.server.http_protocol import Handler
 from pilothouse.apiserver.server.https_server import HTTPSServer, tls_context
 from pilothouse.apiserver.server.messages import (
     Answer,

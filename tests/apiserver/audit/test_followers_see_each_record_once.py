@@ -126,4 +126,4 @@ async def test_one_that_takes_nothing_is_told_that_it_fell_behind(tmp_path: Path
         await eventually(ended)
 
     assert pipe.lines[-1]["status"] == "Failure"
-    assert "faster than they were taken" in pipe.lines[-1]["message"]
+    assert "read too slowly" in pipe.lines[-1]["message"]

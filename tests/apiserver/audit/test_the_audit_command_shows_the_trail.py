@@ -56,6 +56,13 @@ def test_the_newest_are_shown_when_there_are_too_many(server: PilothouseServer) 
     assert len(ran.stdout.splitlines()) == 1
 
 
+@pytest.mark.parametrize("output", ["table", "json"])
+def test_nothing_that_matches_is_said_and_is_no_error(server: PilothouseServer, output: str) -> None:
+    ran = audit(server, "--object", "nosuch", "-o", output)
+
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "No audit records found.\n")
+
+
 def test_following_goes_on(server: PilothouseServer, tmp_path: Path) -> None:
     following = Process.start(
         "pilothouse audit", argv(server, "-f", "-o", "json", "--object", "cm/later"), log=tmp_path / "log"

@@ -59,12 +59,12 @@ async def test_bodies_count_by_their_size(tmp_path: Path) -> None:
     async with trail_at(tmp_path / "audit.log", policy=EVERYTHING, most_bytes=10_000) as trail:
         for _ in range(20):
             request = asked("PUT", body=body)
-            trail.saw(Arrival("id", request.path, trail.now()), request, 200, Response(200, body))
+            trail.record(Arrival("id", request.path, trail.now()), request, 200, Response(200, body))
         assert trail.counts.dropped == 16
         await trail.flushed(10)
         for _ in range(4):
             request = asked("PUT", body=body)
-            trail.saw(Arrival("id", request.path, trail.now()), request, 200, Response(200, body))
+            trail.record(Arrival("id", request.path, trail.now()), request, 200, Response(200, body))
         await trail.flushed(10)
 
     assert trail.counts.dropped == 16
@@ -145,7 +145,7 @@ async def test_a_disk_that_hangs_holds_up_nobody(tmp_path: Path) -> None:
 async def test_a_request_of_which_no_record_can_be_made_is_counted_and_passed_by(tmp_path: Path) -> None:
     async with trail_at(tmp_path / "audit.log") as trail:
         broken = Request("GET", "/api", headers=None, user=ALICE)  # type: ignore[arg-type]  # On purpose.
-        trail.saw(Arrival("id", "/api", trail.now()), broken, 200)
+        trail.record(Arrival("id", "/api", trail.now()), broken, 200)
         see(trail)
         await trail.flushed(10)
 
@@ -155,7 +155,7 @@ async def test_a_request_of_which_no_record_can_be_made_is_counted_and_passed_by
 async def test_what_the_policy_does_not_want_costs_no_line(tmp_path: Path) -> None:
     async with trail_at(tmp_path / "audit.log") as trail:
         request = asked(target="/readyz")
-        trail.saw(Arrival("id", "/readyz", trail.now()), request, 200)
+        trail.record(Arrival("id", "/readyz", trail.now()), request, 200)
         await trail.flushed(10)
 
     assert trail.counts.written == 0

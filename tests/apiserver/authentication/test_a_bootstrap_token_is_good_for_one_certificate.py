@@ -82,7 +82,8 @@ def test_one_certificate_is_signed_and_no_second_one(bank: Bank) -> None:
     second = ask(bank, "b")
     assert "certificate" not in second["status"]
     assert (
-        failure(second) == "bootstrap token abcdef: it was used for the request a, and each is good for one"
+        failure(second)
+        == "bootstrap token abcdef: it was used for the request a, and a token is valid for one request"
     )
 
 
@@ -93,7 +94,7 @@ def test_a_request_that_took_the_name_of_the_first_gets_nothing(bank: Bank, node
     bank.delete(f"{REQUESTS}/a")
     again = ask(bank, "a", node=node)
     assert "certificate" not in again["status"]
-    assert "each is good for one" in failure(again)
+    assert "a token is valid for one request" in failure(again)
 
 
 def test_a_token_for_one_node_is_for_no_other(bank: Bank) -> None:

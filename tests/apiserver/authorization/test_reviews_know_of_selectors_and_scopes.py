@@ -7,7 +7,7 @@ import pytest
 from tests.kit.rbac_objects import ACCESS, SUBJECT_ACCESS
 from tests.kit.sample_installation import LABEL, SampleInstallation, node
 
-from pilothouse.apiserver.registry.review_selectors import fields_asked, labels_asked
+from pilothouse.apiserver.registry.review_selectors import field_selector, label_selector
 
 N1 = {"user": "system:node:n1", "groups": ["system:nodes"]}
 
@@ -63,9 +63,9 @@ def test_requirements_read_like_a_selector() -> None:
         {"key": "g", "operator": "DoesNotExist"},
         {"key": "h", "operator": "Unheard"},
     ]
-    assert labels_asked({"requirements": every}) == "a in (b,c),d notin (e),f,!g"
-    assert fields_asked({"requirements": every}) == "d!=e"
-    assert labels_asked(None) == fields_asked({}) == ""
+    assert label_selector({"requirements": every}) == "a in (b,c),d notin (e),f,!g"
+    assert field_selector({"requirements": every}) == "d!=e"
+    assert label_selector(None) == field_selector({}) == ""
 
 
 def test_the_list_of_rules_says_that_it_is_not_all(shop: SampleInstallation) -> None:

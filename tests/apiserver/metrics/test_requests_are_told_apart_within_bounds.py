@@ -14,7 +14,7 @@ CATALOG = KindCatalog(resources())
 
 def seen(request: Request, *, streaming: bool = False) -> RequestSeries:
     requests = RequestCounters(CATALOG)
-    requests.saw(request, 200, streaming, 0.001)
+    requests.observe(request, 200, streaming, 0.001)
     (series,) = requests.series()
     return series
 
@@ -68,7 +68,7 @@ def test_the_length_of_a_watch_is_not_the_time_of_a_request() -> None:
 def test_statuses_and_times_add_up() -> None:
     requests = RequestCounters(CATALOG)
     for status, seconds in ((200, 0.002), (200, 0.3), (404, 0.002)):
-        requests.saw(Request("GET", "/api/v1/namespaces/t/pods/a"), status, False, seconds)
+        requests.observe(Request("GET", "/api/v1/namespaces/t/pods/a"), status, False, seconds)
     (series,) = requests.series()
     assert dict(series.codes) == {200: 2, 404: 1}
     assert series.seconds.sum == pytest.approx(0.304)
@@ -87,7 +87,7 @@ segments = st.sampled_from(["api", "apis", "v1", "apps", "pods", "namespaces", "
 
 @given(st.text(max_size=8), st.lists(segments, max_size=8), st.booleans())
 def test_nobody_can_make_labels_up(method: str, parts: list[str], streaming: bool) -> None:
-    ASKED.saw(Request(method, "/" + "/".join(parts)), 404, streaming, 0.001)
+    ASKED.observe(Request(method, "/" + "/".join(parts)), 404, streaming, 0.001)
     known = {kind.plural for resource in resources() for kind in resource.kinds}
     assert {series.resource for series in ASKED.series()} <= {"", *known}
     assert {series.verb for series in ASKED.series()} <= VERBS

@@ -88,7 +88,7 @@ MISTAKES = {
     ),
     "a field": (
         ("warn-version", "warnVersion"),
-        "line 12: plugins[0].configuration.defaults.warnVersion: is no field here; known are enforce, enforce-version, "
+        "line 12: plugins[0].configuration.defaults.warnVersion: is not a known field; known are enforce, enforce-version, "
         "audit, audit-version, warn, warn-version",
     ),
     "a namespace": (
@@ -105,7 +105,7 @@ MISTAKES = {
     ),
     "a plugin": (
         ("name: PodSecurity\n", "name: ImagePolicyWebhook\n"),
-        "line 4: plugins[0].name: 'ImagePolicyWebhook' is no plugin of this server; the one to configure is PodSecurity",
+        "line 4: plugins[0].name: 'ImagePolicyWebhook' is not a plugin of this server; the one to configure is PodSecurity",
     ),
     "a kind": (
         ("kind: AdmissionConfiguration", "kind: Policy"),

@@ -6,7 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pilothouse.apiserver.endpoints.negotiation import (
+from pilothouse.apiserver.endpoints.yaml_decoding import load
+from pilothouse.apiserver.server.messages import Request
+from pilothouse.apiserver.server.negotiation import (
     PARTIAL,
     PARTIAL_LIST,
     TABLE,
@@ -14,8 +16,6 @@ from pilothouse.apiserver.endpoints.negotiation import (
     AnswerForm,
     negotiate,
 )
-from pilothouse.apiserver.endpoints.yaml_decoding import load
-from pilothouse.apiserver.server.messages import Request
 from pilothouse.apiserver.storage import codec
 from pilothouse.meta.errors import StatusError
 

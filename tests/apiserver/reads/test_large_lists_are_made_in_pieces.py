@@ -12,7 +12,7 @@ import pytest
 import yaml
 from tests.apiserver.reads.world import World
 
-from pilothouse.apiserver.endpoints import yaml_encoding
+from pilothouse.apiserver.server import yaml_encoding
 from pilothouse.apiserver.server.compression import TURN
 from pilothouse.apiserver.server.messages import ChunkedBody, Response
 from pilothouse.apiserver.storage.large_lists import PIECE

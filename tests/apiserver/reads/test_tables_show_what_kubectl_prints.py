@@ -19,7 +19,7 @@ from tests.apiserver.reads.world import (
 from pilothouse.apiserver.discovery import tables
 from pilothouse.apiserver.discovery.catalog import ServedVersion
 from pilothouse.apiserver.endpoints.call import ResourceRequest
-from pilothouse.apiserver.endpoints.negotiation import render
+from pilothouse.apiserver.endpoints.rendering import render
 from pilothouse.apiserver.endpoints.scale import render_scale
 from pilothouse.base.clock import ManualClock
 from pilothouse.meta.errors import StatusError

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from pilothouse.apiserver.flowcontrol.fair_queuing import FlowController
-from pilothouse.apiserver.server.connection import Handler
 from pilothouse.apiserver.server.health import Health
+from pilothouse.apiserver.server.http_protocol import Handler
 from pilothouse.apiserver.server.https_server import HTTPSServer
 from pilothouse.apiserver.server.limits import ClientTimeouts
 

@@ -131,6 +131,11 @@ async def test_neither_plane_writes_to_the_others_volumes_or_ends_its_pods(pair:
     [first, *_] = await eventually(refused_mounts, seconds=60)
     assert "in none of this node's tiers" in first or (before in first and after in first)
 
+    volumes = json.loads((await copy.kubectl("get", "pv", "-o", "json")).ok())["items"]
+    told = copy.run("why", "pv", volumes[0]["metadata"]["name"]).stdout
+    assert "belongs to the control plane that this one was restored from" in told
+    assert f"pilothouse.io/adopts-volumes-of={before}" in told
+
     # What is deleted in the copy goes there alone.
     (await copy.kubectl("delete", "statefulset", "web")).ok()
     (await copy.kubectl("delete", "pod", "web-0", "--ignore-not-found", "--grace-period=1")).ok()

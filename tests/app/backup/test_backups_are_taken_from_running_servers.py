@@ -137,7 +137,7 @@ async def test_a_backup_of_sealed_secrets_stays_sealed(tmp_path: Path) -> None:
             (
                 await http.post(secrets, {"metadata": {"name": "a"}, "data": {"p": "aHVudGVyMmh1bnRlcjI="}})
             ).expect(201)
-        assert "To restore it one needs: k1" in backed_up(old, file)
+        assert "To restore it, these keys are needed: k1" in backed_up(old, file)
     assert b"aHVudGVyMmh1bnRlcjI" not in file.read_bytes()
     assert b"PRIVATE KEY" not in file.read_bytes()
     done = pilothouse("restore", str(file), "--data", str(tmp_path / "new"), *sealing)

@@ -139,7 +139,7 @@ async def test_it_says_what_is_wrong_with_its_flags(server: PilothouseServer) ->
     assert "the lease (5 s) must be longer than the time to renew it (10 s)" in short.stderr
     hasty = pilothouse("controller-manager", *config, "--pilot-silence-period=10s")
     assert hasty.returncode == 2
-    assert "'10s' is too short: it has to be 25s at least" in hasty.stderr
+    assert "'10s' is too short: it must be at least 25s" in hasty.stderr
     host = server.target.url.removeprefix("https://")
     taken = pilothouse("controller-manager", *config, f"--listen={host}")
     assert taken.returncode == 1

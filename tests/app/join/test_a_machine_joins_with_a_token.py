@@ -55,7 +55,7 @@ def test_a_second_machine_needs_a_token_of_its_own(plane: Plane, tmp_path: Path)
     assert joined(token, tmp_path / "a", "m2")[0] == 0
     code, _, err = joined(token, tmp_path / "b", "m3")
     assert code == 1
-    assert "each is good for one" in err
+    assert "a token is valid for one request" in err
     assert not (tmp_path / "b" / "node.kubeconfig").exists()
     listed = pilothouse("token", "list", "--kubeconfig", str(plane.kubeconfig)).stdout
     [line] = [each for each in listed.splitlines() if each.endswith("for m2")]
@@ -89,16 +89,16 @@ def test_a_token_is_for_no_name_that_no_node_can_have(plane: Plane, name: str) -
     assert "is no name for a node" in done.stderr
 
 
-def test_a_token_that_was_withdrawn_lets_nobody_join(plane: Plane, tmp_path: Path) -> None:
+def test_a_token_that_was_revoked_lets_no_machine_join(plane: Plane, tmp_path: Path) -> None:
     token = plane.token()
     identifier = JoinToken.parse(token).bearer[:6]
     done = pilothouse("token", "delete", identifier, "--kubeconfig", str(plane.kubeconfig))
-    assert done.stdout == f"token {identifier} is good no longer\n"
+    assert done.stdout == f"token {identifier} revoked\n"
     code, _, err = joined(token, tmp_path / "data", "m4")
     assert code == 1
-    assert f"does not take the token {identifier}: it has expired, was withdrawn, or is misspelt" in err
+    assert f"rejects the token {identifier}: it has expired, was revoked, or is misspelled" in err
     assert str(JoinToken.parse(token).bearer) not in err
-    assert "to be its node m4 …" in err
+    assert "to join as node m4 …" in err
 
 
 def test_the_token_is_shown_to_the_right_server_only(plane: Plane, tmp_path: Path) -> None:
@@ -106,7 +106,7 @@ def test_the_token_is_shown_to_the_right_server_only(plane: Plane, tmp_path: Pat
     wrong = JoinToken(right.url, right.bearer, ("0" * 64,))
     code, _, err = joined(str(wrong), tmp_path / "data", "m5")
     assert code == 1
-    assert "is not the server that the token is for" in err
+    assert "is not the one that the token is for" in err
     assert right.pins[0] in err
 
 
@@ -256,7 +256,7 @@ def test_without_a_token_or_with_two_it_says_where_one_goes(tmp_path: Path) -> N
 
 def test_a_token_for_any_name_is_said_to_be_one(plane: Plane) -> None:
     words = ("token", "create", "--kubeconfig", str(plane.kubeconfig))
-    assert "can be a node of any free name; with --node NAME" in pilothouse(*words).stderr
+    assert "is valid for a node of any free name; with --node NAME" in pilothouse(*words).stderr
     assert "any free name" not in pilothouse(*words, "--node", "db-3").stderr
 
 

@@ -77,7 +77,7 @@ async def test_pods_are_placed_and_run_without_it(loss: signal.Signals, tmp_path
             (await kubectl("apply", "-f", "-", stdin=pod("after"))).ok()
             (await kubectl("wait", "pod/after", "--for=condition=Ready", "--timeout=240s")).ok()
             (await kubectl("wait", "node/n1", "--for=condition=Ready", "--timeout=120s")).ok()
-            assert f"{two.target.url} is asked from here on" in found.node.output()
+            assert f"using {two.target.url} from here on" in found.node.output()
             (await kubectl("delete", "pod", "before", "after", "--timeout=120s")).ok()
         finally:
             if loss is signal.SIGSTOP:

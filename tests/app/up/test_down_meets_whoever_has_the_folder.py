@@ -95,7 +95,7 @@ async def test_another_up_that_takes_the_folder_meanwhile_is_told_of(
     downing = asyncio.create_task(asyncio.to_thread(bring_down, tmp_path, keep=False, patience=60, say=print))
     await asyncio.to_thread(first.wait, 60)
     say(lock, second)
-    with pytest.raises(NotDown, match=f"another `pilothouse up`, process {second.pid}, has taken {tmp_path}"):
+    with pytest.raises(NotDown, match=f"another `pilothouse up`, process {second.pid}, uses {tmp_path} now"):
         await downing
     assert second.poll() is None
 

@@ -139,7 +139,7 @@ async def test_a_role_that_is_stopped_is_replaced_and_no_pod_notices(tmp_path: P
                 os.kill(stopped, signal.SIGCONT)
         assert f"{name} has not answered for 3 s, though its process {stopped} exists" in plane.output
         shown = plane.run("status", "--once").stdout
-        assert "LAST END" in shown
+        assert "LAST EXIT" in shown
         assert "hung: no answer for 3 s" in shown
         assert not lives(stopped)
         await node_is_ready(plane)

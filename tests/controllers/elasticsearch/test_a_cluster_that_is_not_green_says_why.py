@@ -9,7 +9,7 @@ from pilothouse.api.kind_names import Pilot, Pod
 from pilothouse.api.objects import Object, Tree
 from pilothouse.controllers.elasticsearch.cluster_controller import elasticsearch_clusters
 
-WHY = "the replica of shard 0 of logs has no place: es-test-data-1: the node is above the low watermark"
+WHY = "the replica of shard 0 of logs can't be allocated: es-test-data-1: the node is above the low watermark"
 
 
 def sailed(health: str, shards: Tree) -> tuple[ElasticsearchHarness, Object]:
@@ -32,6 +32,12 @@ def test_how_many_shards_are_without_a_node_and_why(kind: str) -> None:
     assert harness.condition(test, "Available") == ("True", "HealthYellow")
     assert harness.condition(test, "Progressing") == ("False", "AsAsked")
     assert test.status["shards"]["explanation"] == WHY
+
+
+def test_a_sentence_of_elasticsearch_ends_once() -> None:
+    said = "the shard was lost; restore it from a snapshot."
+    _, test = sailed("Red", {"active": 5, "unassigned": 1, "explanation": said})
+    assert message(test, "Available").endswith(f"1 shard is unassigned; {said}")
 
 
 def test_that_shards_are_being_built() -> None:

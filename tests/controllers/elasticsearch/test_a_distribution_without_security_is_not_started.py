@@ -59,7 +59,7 @@ async def test_it_is_told_and_nothing_is_started(tmp_path: Path) -> None:
             pilot = await api.get(Pilot, "es-test-data-0", "default")
             assert pilot.at("status", "elasticsearch", "security") == "Absent"
             assert not pilot.status.get("lastStartedTime")
-            assert "take spec.security out" in (pilot.condition("Ready") or {})["message"]
+            assert "remove spec.security" in (pilot.condition("Ready") or {})["message"]
             secrets = {each.name for each in (await api.list(Secret, "default")).objects}
             assert {"es-test-authority", "es-test-certificates", "es-test-users"} <= secrets
     finally:

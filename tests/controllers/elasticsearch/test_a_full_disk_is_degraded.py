@@ -202,3 +202,92 @@ def test_a_full_volume_comes_before_data_that_can_not_be_reached_for_it() -> Non
     assert (status, reason) == ("True", "VolumeFull")
     assert message.index(CLAIM) < message.index("Some data can't be reached")
     assert "POST /_cluster/reroute?retry_failed=true" in message, "growing it is not enough by then"
+
+
+NO_ROOM = "there is no room for 20Gi in /data/volumes, which has 3Gi left: free some, or ask for less"
+
+
+def fail_to_grow(harness: ElasticsearchHarness, test: Object, *numbers: int) -> Object:
+    """The pool asks for more, and the nodes that have these claims can't give it."""
+    harness.edit_pool(test, "data", persistence={"size": "20Gi", "storageClass": "disks"})
+    harness.run_until_idle(test)
+    condition = {
+        "type": "NodeResizeError",
+        "status": "True",
+        "reason": "VolumeResizeFailed",
+        "message": NO_ROOM,
+        "lastTransitionTime": "2024-01-01T00:00:00Z",
+    }
+    for number in numbers:
+        claim = harness.of(PersistentVolumeClaim, f"elasticsearch-data-es-test-data-{number}")
+        assert claim.spec["resources"]["requests"]["storage"] == "20Gi"
+        harness.change(claim, lambda tree: tree["status"].update(conditions=[condition]))
+    harness.run_until_idle(test)
+    return harness.of(ElasticsearchCluster, "test")
+
+
+def test_a_full_volume_that_can_not_grow_says_why_and_not_to_ask_for_more() -> None:
+    harness, test = sailed()
+    fill(harness, test, 20, 96)
+    status, reason, message = degraded(fail_to_grow(harness, test, 1))
+    assert (status, reason) == ("True", "VolumeFull")
+    assert message.count(f"claim {CLAIM} can't be expanded to 20Gi: {NO_ROOM}") == 1
+    assert "raise persistence.size" not in message
+    assert "delete indices, or add nodes to the pool" in message
+
+
+def test_claims_that_can_not_grow_are_named_though_there_is_room_on_them() -> None:
+    harness, test = sailed()
+    fill(harness, test, 20, 30)
+    status, reason, message = degraded(fail_to_grow(harness, test, 0, 1))
+    assert (status, reason) == ("True", "VolumesCannotGrow")
+    for number in range(2):
+        assert (
+            f"claim elasticsearch-data-es-test-data-{number} can't be expanded to 20Gi: {NO_ROOM}" in message
+        )
+
+
+@pytest.mark.parametrize(
+    ("size", "asked"), [("15Gi", "15Gi"), ("10Gi", "20Gi")], ids=["less", "what it has, which it may not ask"]
+)
+def test_a_pool_that_asks_for_less_lowers_the_request_that_could_not_be_met(size: str, asked: str) -> None:
+    harness, test = sailed()
+    fail_to_grow(harness, test, 1)
+    harness.edit_pool(test, "data", persistence={"size": size, "storageClass": "disks"})
+    harness.run_until_idle(test)
+    assert harness.of(PersistentVolumeClaim, CLAIM).spec["resources"]["requests"]["storage"] == asked
+    # The other one has grown, as far as anyone knows, and claims never shrink.
+    other = harness.of(PersistentVolumeClaim, f"{CLAIM[:-1]}0")
+    assert other.spec["resources"]["requests"]["storage"] == "20Gi"
+
+
+@pytest.mark.parametrize(
+    ("setting", "capacity", "advice"),
+    [
+        ({}, 10 * GIB, "raise persistence.size of pool data (the claim has 10Gi)"),
+        ({"expandable": False}, 10 * GIB, "set allowVolumeExpansion: true in it"),
+        ({}, 200 * GIB, "the claim shares a disk of node n1 with others: free space there"),
+        ({"claims": False}, 10 * GIB, "free space on the disk of node n1"),
+    ],
+    ids=["a claim", "a class that does not grow", "a folder on a shared disk", "no claim"],
+)
+def test_only_space_helps_while_no_node_answers(setting: dict[str, bool], capacity: int, advice: str) -> None:
+    harness, test = sailed(**setting)
+    fill(harness, test, 100, 100, capacity=capacity)
+    for number in range(2):
+        harness.reports[f"es-test-data-{number}"] |= {"broken": True, "ready": False}
+    harness.run_until_idle(test)
+    cluster = harness.of(ElasticsearchCluster, "test")
+    status, reason, message = degraded(cluster)
+    assert (status, reason) == ("True", "VolumeFull")
+    assert advice in message
+    assert "indices can't be deleted" in message
+    assert "delete indices" not in message
+    assert "add nodes" not in message
+    # What kubectl shows as MESSAGE.
+    progressing = cluster.condition("Progressing")
+    assert progressing is not None
+    assert (progressing["status"], progressing["reason"]) == ("False", "VolumeFull")
+    named = "the volume of pod es-test-data-0" if setting.get("claims") is False else f"volume {CLAIM[:-1]}0"
+    assert named in progressing["message"]
+    assert "full" in progressing["message"]

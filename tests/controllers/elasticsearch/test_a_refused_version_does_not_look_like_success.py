@@ -94,6 +94,33 @@ def test_columns_and_condition_say_what_runs_and_what_was_refused() -> None:
     assert message(harness, "VersionAccepted").startswith("9.0.0 is requested, 3 nodes run 8.18.0: ")
 
 
+@pytest.mark.parametrize("version", ["9.0.0", "6.2.0"])
+def test_a_refused_version_is_reported_with_the_first_look_at_it(version: str) -> None:
+    harness, test = three_nodes("8.18.0")
+    harness.edit(test, version=version)
+    harness.step(elasticsearch_clusters, test)
+    assert cells(harness) == {"Version": "8.18.0", "Wanted": version, "Accepted": "False"}
+    assert harness.condition(test, "Degraded") == ("True", "VersionRefused")
+
+
+def test_a_refused_version_is_reported_while_the_secrets_of_a_cluster_are_made() -> None:
+    harness = ElasticsearchHarness()
+    test = harness.add(elastic("test", pools=[pool("data", 1)], version="6.2.0", security={}))
+    harness.step(elasticsearch_clusters, test)
+    assert harness.condition(test, "Progressing")[1] == "SecretMissing"
+    assert harness.condition(test, "VersionAccepted") == ("False", "VersionRefused")
+    assert harness.condition(test, "Degraded") == ("True", "VersionRefused")
+
+
+def test_a_refused_version_is_reported_while_a_cluster_is_paused() -> None:
+    harness, test = three_nodes("8.18.0")
+    harness.edit(test, paused=True, version="9.0.0")
+    harness.run_until_idle(test)
+    assert harness.condition(test, "VersionAccepted") == ("False", "VersionRefused")
+    assert harness.condition(test, "Progressing") == ("False", "ClusterPaused")
+    assert images(harness) == ["8.18.0"] * 3
+
+
 def test_a_roll_says_how_far_it_has_come() -> None:
     harness, test = three_nodes()
     harness.edit(test, version=NEW)

@@ -306,7 +306,7 @@ def test_security_stays_as_it_is_once_the_cluster_is_formed() -> None:
     old["status"] = {"clusterUUID": "the-one"}
     changed = admit(ELASTIC, asking(security={}), old)
     assert changed.paths == ["spec.security"]
-    assert "make another cluster" in str(changed.problems[0])
+    assert "create another cluster" in str(changed.problems[0])
     assert admit(ELASTIC, asking(version="7.17.29"), old).problems == []
 
 

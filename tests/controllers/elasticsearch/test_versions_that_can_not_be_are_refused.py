@@ -6,7 +6,7 @@ import pytest
 from tests.kit.elasticsearch_harness import ElasticsearchHarness, elastic, pool
 from tests.kit.elasticsearch_upgrade import NEW, OLD, images, three_nodes
 
-from pilothouse.api.kind_names import Pod
+from pilothouse.api.kind_names import Pod, StatefulSet
 from pilothouse.api.navigator.upgrade_paths import refusal
 from pilothouse.controllers.elasticsearch.cluster_controller import elasticsearch_clusters
 from pilothouse.runtime.intents import RecordEvent
@@ -101,7 +101,7 @@ def test_only_ways_that_elasticsearch_goes(old: str, new: str, says: str) -> Non
     assert bool(says) == bool(refusal(old, new))
 
 
-@pytest.mark.parametrize("version", ["5.6.16", "6.7.2", "9.0.0", "99.1.0"])
+@pytest.mark.parametrize("version", ["5.6.16", "6.2.0", "6.7.2", "9.0.0", "99.1.0"])
 def test_a_version_that_no_pilot_runs_is_told_with_those_that_they_do(version: str) -> None:
     harness = ElasticsearchHarness()
     harness.missing_images = {version}
@@ -109,7 +109,11 @@ def test_a_version_that_no_pilot_runs_is_told_with_those_that_they_do(version: s
     harness.run_until_idle(test)
     assert harness.condition(test, "Degraded") == ("True", "VersionRefused")
     said = harness.message(test, "Degraded")
-    assert f"Elasticsearch {version}: put spec.version to one of 6.8, 7 or 8" in said
+    assert f"Elasticsearch {version}: set spec.version to a 6.8, 7 or 8 release" in said
+    # No pod of it waits for an image that would not help.
+    assert harness.all(StatefulSet) == []
+    assert harness.condition(test, "Progressing") == ("False", "VersionRefused")
+    assert harness.condition(test, "VersionAccepted") == ("False", "VersionRefused")
     harness.edit(test, version=NEW)
     harness.run_until_idle(test)
     assert images(harness) == [NEW]

@@ -184,7 +184,7 @@ def test_a_heartbeat_in_its_condition_counts_too() -> None:
 def test_one_that_never_said_anything_is_given_the_same_time() -> None:
     assert [type(each) for each in decide_silence(pilot(), None, now=50, pilot_at=0)] == [RequeueAfter]
     (intent,) = decide_silence(pilot(), None, now=60, pilot_at=0)
-    assert "never heard of" in intent.status["conditions"][0]["message"]
+    assert "has never reported" in intent.status["conditions"][0]["message"]
 
 
 def test_a_cassandra_cluster_is_told_that_nobody_acts_on_it() -> None:

@@ -292,7 +292,7 @@ UNREADABLE: dict[str, tuple[Callable[[list[Member]], object], str]] = {
     ),
     "a name that is a path": (
         index_with(lambda index: index["images"][0].update(name="../../x:1")),
-        "images[0]: '../../x:1' is no image reference",
+        "images[0]: '../../x:1' is not an image reference",
     ),
     "a name of the host's": (
         index_with(lambda index: index["images"][0].update(name="host/sh:1")),
@@ -387,13 +387,13 @@ def test_the_command_line_says_what_it_brought(bundle: Path, tmp_path: Path) -> 
     assert last.startswith(f"{out}: 2 images, ")
     done = pilothouse("image", "import-bundle", out, "--data", far)
     assert done.returncode == 0, done.stderr
-    assert done.stderr.startswith("Warning: no node of yours runs on "), "nobody uses the folder yet"
+    assert done.stderr.startswith("Warning: no node is running on "), "nobody uses the folder yet"
     assert done.stdout.splitlines() == [
         "imported quay.io/team/redis:7: 6 files, 12 B, seen by pods at /opt/redis",
         "imported zookeeper:3: 7 files, 12 B, seen by pods at /opt/zookeeper",
     ]
     again = pilothouse("image", "import-bundle", out, "--data", far)
-    assert again.stdout == "quay.io/team/redis:7 is here already\nzookeeper:3 is here already\n"
+    assert again.stdout == "quay.io/team/redis:7 already exists\nzookeeper:3 already exists\n"
 
 
 @pytest.mark.parametrize(
@@ -401,13 +401,13 @@ def test_the_command_line_says_what_it_brought(bundle: Path, tmp_path: Path) -> 
     [
         (
             ("bundle", "OUT", "redis:8"),
-            "is not made: there is no image redis:8; there are: quay.io/team/redis:7",
+            "was not written: there is no image redis:8; there are: quay.io/team/redis:7",
         ),
-        (("bundle", "/nowhere/out", "zookeeper:3"), "is not made: /nowhere/"),
+        (("bundle", "/nowhere/out", "zookeeper:3"), "was not written: /nowhere/"),
         (("bundle", "OUT"), "Missing argument 'NAME:TAG...'"),
-        (("import-bundle", "/dev/zero"), "/dev/zero is no file"),
-        (("import-bundle", "SINGLE"), "(none of its images is): it does not begin with index.json"),
-        (("import-bundle", "TEXT"), "text is no bundle that can be read"),
+        (("import-bundle", "/dev/zero"), "/dev/zero is not a file"),
+        (("import-bundle", "SINGLE"), "(none of its images was): it does not begin with index.json"),
+        (("import-bundle", "TEXT"), "text is not a readable bundle"),
     ],
 )
 def test_mistakes_are_told_in_one_line(

@@ -52,7 +52,7 @@ def test_a_reference_has_a_name_and_a_tag(text: str, full: str, short: str) -> N
     "text", ["", ":7", "a b", "redis:", "redis:a/b:c/d", "../up:1", "a@sha256:12", "a" * 600]
 )
 def test_what_is_no_reference_is_told_so(text: str) -> None:
-    with pytest.raises(ImageReferenceError, match="no image reference"):
+    with pytest.raises(ImageReferenceError, match="not an image reference"):
         parse_image_reference(text)
 
 
@@ -166,8 +166,8 @@ def test_a_name_that_is_imported_again_means_the_new_files(
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        (ImageManifest(mount_at="relative"), "no absolute path"),
-        (ImageManifest(mount_at="/opt/../etc"), "no absolute path"),
+        (ImageManifest(mount_at="relative"), "is not an absolute path"),
+        (ImageManifest(mount_at="/opt/../etc"), "is not an absolute path"),
         (ImageManifest(mount_at="/usr"), "would hide the node's own files"),
         (ImageManifest(mount_at="/"), "the image's /bin would hide what every pod has there"),
         (ImageManifest(working_dir="data"), "workingDir"),

@@ -39,7 +39,7 @@ def test_an_image_is_imported_listed_and_removed(archive: Path, tmp_path: Path) 
     ]
     done = pilothouse("image", "import", "redis:7.2", str(archive), "--data", data, *flags)
     assert done.returncode == 0, done.stderr
-    assert done.stderr.startswith("Warning: no node of yours runs on "), "nobody uses the folder yet"
+    assert done.stderr.startswith("Warning: no node is running on "), "nobody uses the folder yet"
     assert done.stdout == "imported redis:7.2: 2 files, 10 B, seen by pods at /opt/redis\n"
     [record] = json.loads(pilothouse("image", "list", "--data", data, "-o", "json").stdout)
     assert record["name"] == "redis:7.2"
@@ -59,11 +59,11 @@ def test_an_archive_with_all_in_one_folder_is_told_with_the_flag_that_leaves_it_
     importing = ("image", "import", "redis:7.2", str(archive), "--data", str(tmp_path / "data"))
     done = pilothouse(*importing)
     assert done.returncode == 0
-    assert "all of it is in the folder redis-7.2" in done.stderr
+    assert "all files are in the folder redis-7.2" in done.stderr
     [flags] = re.findall(r"--strip-components \d", done.stderr)
     done = pilothouse(*importing, *flags.split())
     assert done.returncode == 0
-    assert "all of it is in the folder" not in done.stderr, "a folder like bin at the top is as it should be"
+    assert "all files are in the folder" not in done.stderr, "a folder like bin at the top is as it should be"
 
 
 @pytest.mark.parametrize("flags", [(), ("--strip-components", "1")])
@@ -74,7 +74,7 @@ def test_the_command_that_a_missing_image_names_brings_it(
     library = ImageStore(data / "node" / "images", SystemClock())
     with pytest.raises(ImageMissing) as caught:
         library.resolve("quay.io/team/redis:7.2")
-    command = caught.value.message.partition("Bring it: ")[2].partition(" (with")[0]
+    command = caught.value.message.partition("Import it: ")[2].partition(" (with")[0]
     program, *words = shlex.split(command.replace("FILE.tar.gz", shlex.quote(str(archive))))
     assert program == "pilothouse"
     assert pilothouse(*words, *flags).returncode == 0
@@ -84,10 +84,10 @@ def test_the_command_that_a_missing_image_names_brings_it(
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("import", "not an image", "ARCHIVE"), "is no image reference: expected the form NAME:TAG"),
+        (("import", "not an image", "ARCHIVE"), "is not an image reference: expected the form NAME:TAG"),
         (("import", "redis:7", "NONE"), "does not exist"),
         (("import", "redis:7", "/dev/zero"), "/dev/zero is neither a file nor a folder"),
-        (("import", "redis:7", "TEXT"), "is no tar or zip archive"),
+        (("import", "redis:7", "TEXT"), "is not a readable tar or zip archive"),
         (("import", "redis:7", "ARCHIVE", "--env", "LANG"), "'LANG' is not NAME=VALUE"),
         (("import", "redis:7", "ARCHIVE", "--mount-at", "/usr"), "would hide the node's own files"),
         (

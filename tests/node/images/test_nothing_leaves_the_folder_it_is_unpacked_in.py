@@ -73,7 +73,7 @@ IMPOSSIBLE = {
     ),
     "a file below a file": (
         [("a", {}, b"x"), ("a/b", {}, b"x")],
-        "a/b: lies below a, which is no folder",
+        "a/b: lies below a, which is not a folder",
     ),
     "a name that is too long": (
         [("n" * 300, {}, b"x")],
@@ -129,7 +129,7 @@ def test_a_bomb_is_stopped_while_it_unpacks_whatever_it_says_of_its_size(tmp_pat
 def test_what_is_no_archive_is_told_so(tmp_path: Path) -> None:
     (tmp_path / "text").write_text("hello")
     (tmp_path / "target").mkdir()
-    with pytest.raises(UnpackError, match="no tar or zip archive"):
+    with pytest.raises(UnpackError, match="not a readable tar or zip archive"):
         unpack(tmp_path / "text", tmp_path / "target", FEW)
 
 
@@ -207,7 +207,7 @@ def test_an_archive_that_is_damaged_inside_is_told_so(tmp_path: Path) -> None:
     half = gzip.decompress(archive.read_bytes())[:250_000]
     archive.write_bytes(gzip.compress(half) + gzip.compress(b"")[:10] + b"\xff" * 100)
     (tmp_path / "out").mkdir()
-    with pytest.raises(UnpackError, match=r"a.tar.gz is no tar or zip archive that can be read"):
+    with pytest.raises(UnpackError, match=r"a.tar.gz is not a readable tar or zip archive"):
         unpack(archive, tmp_path / "out", UnpackLimits())
 
 
@@ -217,7 +217,7 @@ def test_a_link_with_a_zero_byte_is_told_so(tmp_path: Path) -> None:
         info.external_attr = (stat.S_IFLNK | 0o777) << 16
         archive.writestr(info, b"a\0b")
     (tmp_path / "out").mkdir()
-    with pytest.raises(UnpackError, match=r"a.zip is no tar or zip archive that can be read"):
+    with pytest.raises(UnpackError, match=r"a.zip is not a readable tar or zip archive"):
         unpack(tmp_path / "a.zip", tmp_path / "out", UnpackLimits())
 
 

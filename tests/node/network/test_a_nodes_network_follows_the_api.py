@@ -20,9 +20,9 @@ from tests.node.network.objects import endpoint, node, service, slice_of
 
 from pilothouse.api.kind_names import CoreEvent, EndpointSlice, Node, Pod, Service
 from pilothouse.api.objects import Object
-from pilothouse.base.clock import SystemClock
+from pilothouse.base.clock import Clock, ManualClock, SystemClock
 from pilothouse.client.api import Api
-from pilothouse.node.addresses.pod_network import PodNetwork
+from pilothouse.node.addresses.pod_network import EVENT_SECONDS, PodNetwork
 from pilothouse.node.interfaces import AddressNotReady
 from pilothouse.node.settings import NodeSettings
 
@@ -36,8 +36,9 @@ async def api() -> AsyncIterator[Api]:
 
 
 @contextlib.asynccontextmanager
-async def networking(api: Api, folder: Path) -> AsyncIterator[PodNetwork]:
-    network = PodNetwork.open(NodeSettings(name="m1", data=folder), api, SystemClock(), Random(1))
+async def networking(api: Api, folder: Path, clock: Clock | None = None) -> AsyncIterator[PodNetwork]:
+    settings = NodeSettings(name="m1", data=folder)
+    network = PodNetwork.open(settings, api, clock or SystemClock(), Random(1))
     running = asyncio.create_task(network.run())
     try:
         yield network
@@ -340,3 +341,23 @@ async def test_a_service_that_cant_be_forwarded_is_told_in_an_event_about_it(
             ]
 
         assert await eventually(told) == ["service default/dns: port 53/UDP is not forwarded: only TCP is"]
+
+
+async def test_the_event_is_recorded_again_before_it_expires(api: Api, tmp_path: Path) -> None:
+    ports = [{"name": "dns", "port": 53, "protocol": "UDP"}]
+    await api.create(Service, service("dns", namespace="default", address="", ports=ports))
+    clock = ManualClock(1_800_000_000)
+
+    async def counted() -> list[int]:
+        events = (await api.list(CoreEvent, "default")).objects
+        return [event.tree["count"] for event in events if event.tree["involvedObject"]["name"] == "dns"]
+
+    async def told(times: int) -> bool:
+        return await counted() == [times]
+
+    async with networking(api, tmp_path, clock):
+        await eventually(lambda: told(1))
+        clock.advance(EVENT_SECONDS)
+        # Any change has the agent look again.
+        await api.create(Service, service("other", namespace="default", address="", ports=ports))
+        await eventually(lambda: told(2))

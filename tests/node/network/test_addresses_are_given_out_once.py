@@ -76,8 +76,8 @@ def test_an_address_given_out_of_another_range_before_is_no_obstacle() -> None:
     [
         ("10.44.1.0", "16 to 30 bits"),
         ("10.44.1.7/24", "has host bits set"),
-        ("ten", "is no range of addresses"),
-        ("fd00::/64", "is no range of IPv4 addresses"),
+        ("ten", "is not a range of addresses"),
+        ("fd00::/64", "is not a range of IPv4 addresses"),
         ("127.0.0.0/16", "not a private range"),
         ("224.0.0.0/16", "not a private range"),
         ("169.254.1.0/24", "not a private range"),

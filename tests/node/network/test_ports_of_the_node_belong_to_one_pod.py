@@ -45,7 +45,7 @@ def test_a_port_of_another_program_is_told_and_a_free_one_is_had() -> None:
 
 
 def test_an_address_that_the_node_has_not_is_told() -> None:
-    assert "can't be had at 192.0.2.77" in occupied(HostPort(8080, "TCP", "192.0.2.77"), "127.0.0.1")
+    assert "is not available at 192.0.2.77" in occupied(HostPort(8080, "TCP", "192.0.2.77"), "127.0.0.1")
 
 
 def test_a_node_that_is_reached_by_way_of_another_address_has_its_ports_all_the_same() -> None:

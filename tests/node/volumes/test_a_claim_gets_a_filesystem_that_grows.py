@@ -4,13 +4,22 @@ import asyncio
 import contextlib
 import os
 from pathlib import Path
+from random import Random
 
 import pytest
 from tests.kit.waiting import eventually
 from tests.node.volumes.plane import Plane, plane
 
 from pilothouse.aio.commands import run
-from pilothouse.api.kind_names import PersistentVolume, PersistentVolumeClaim, VolumeAttributesClass
+from pilothouse.api.kind_names import (
+    CoreEvent,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    VolumeAttributesClass,
+)
+from pilothouse.api.objects import Object
+from pilothouse.base.clock import SystemClock
+from pilothouse.client.informer import Informer
 from pilothouse.node.volumes.filesystems import BTRFS, EXT4, KNOWN, XFS, FilesystemError, chosen
 from pilothouse.node.volumes.loop_backend import LoopBackend
 from pilothouse.node.volumes.mount_table import at, mounts
@@ -195,7 +204,7 @@ async def test_a_disk_without_room_is_told_and_nothing_is_left(mkfs: None, tmp_p
         await here.claim("data", "100Ti", "loop")
         await here.pod("db", "data")
         condition = await here.condition("data", "pilothouse.io/Provisioned")
-        assert "there is no room for 100Ti" in condition["message"]
+        assert "there is not enough space for 100Ti" in condition["message"]
         assert not list((here.data / "volumes").glob("*/disk*"))
         assert (await here.api.list(PersistentVolume)).objects == []
 
@@ -208,9 +217,48 @@ async def test_growth_without_room_is_told_and_the_volume_stays_as_it_is(mkfs: N
         before = size(path)
         await here.grow("data", "100Ti")
         condition = await here.condition("data", "NodeResizeError")
-        assert "there is no room for 100Ti" in condition["message"]
+        assert "there is not enough space for 100Ti" in condition["message"]
         assert (await here.find_claim("data")).status["capacity"] == {"storage": "320Mi"}
         assert size(path) == before
+
+
+async def test_a_growth_that_fails_says_so_until_a_retry_succeeds(mkfs: None, tmp_path: Path) -> None:
+    async with plane(tmp_path) as here:
+        await here.storage_class("loop", LOOP)
+        await here.claim("data", "320Mi", "loop")
+        await here.mounted(await here.pod("db", "data"))
+        informer = Informer(here.api, PersistentVolumeClaim, Random(4), SystemClock())
+        seen: list[Object] = []
+        informer.subscribe(lambda change: seen.append(change.new) if change.new is not None else None)
+        watching = asyncio.create_task(informer.run())
+        await here.grow("data", "100Ti")
+
+        async def retried() -> bool:
+            found = (await here.api.list(CoreEvent, "default")).objects
+            return (
+                sum(int(one.get("count", 1)) for one in found if one["reason"] == "VolumeResizeFailed") >= 3
+            )
+
+        await eventually(retried)
+        first = next(index for index, one in enumerate(seen) if one.condition("NodeResizeError"))
+        assert all(one.condition("NodeResizeError") for one in seen[first:])
+        # Another size is another attempt: the error that stays is its own.
+        await here.grow("data", "200Ti")
+
+        async def other() -> bool:
+            found = (await here.find_claim("data")).condition("NodeResizeError") or {}
+            return "there is no room for 200Ti" in str(found.get("message"))
+
+        await eventually(other)
+        await here.grow("data", "640Mi")
+
+        async def grown() -> bool:
+            return bool((await here.find_claim("data")).status["capacity"] == {"storage": "640Mi"})
+
+        await eventually(grown)
+        assert (await here.find_claim("data")).condition("NodeResizeError") is None
+        watching.cancel()
+        await asyncio.gather(watching, return_exceptions=True)
 
 
 async def test_a_class_may_ask_for_no_more_than_is_written(mkfs: None, tmp_path: Path) -> None:

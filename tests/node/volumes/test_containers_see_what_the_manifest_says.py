@@ -199,7 +199,7 @@ async def test_an_image_that_runs_is_not_removed(node: RealNode, tmp_path: Path)
     container = {"name": "app", "image": "sleeper:1", "command": ["/opt/sleeper/wait"]}
     await node.pod({"automountServiceAccountToken": False, "containers": [container]})
     await node.until(lambda pod: pod.status.get("phase") == "Running")
-    with pytest.raises(ImageStoreError, match="in use by running containers"):
+    with pytest.raises(ImageStoreError, match="sleeper:1 is in use by pod default/web-0; delete it first"):
         library.remove("sleeper:1")
     # A new import means the new files for the next start, and leaves the running container those that it has.
     former = library.resolve("sleeper:1").root

@@ -181,7 +181,7 @@ async def test_nothing_is_written_for_a_pod_that_goes_while_its_files_are_looked
         ({"secret": {"secretName": "none"}}, 'secret "none" not found'),
         (
             {"configMap": {"name": "app", "items": [{"key": "zz", "path": "zz"}]}},
-            "references non-existent configmap key: zz",
+            'references non-existent configmap key: zz (configmap "app")',
         ),
         ({"projected": {"sources": [{"secret": {"name": "none"}}]}}, 'secret "none" not found'),
     ],

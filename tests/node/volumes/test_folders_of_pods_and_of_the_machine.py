@@ -128,7 +128,7 @@ async def test_a_host_path_of_the_right_type_is_taken(
 @pytest.mark.parametrize(
     ("name", "kind", "said"),
     [
-        ("none", "", "is not on this node; with type: DirectoryOrCreate the node would make it"),
+        ("none", "", "is not on this node; with type: DirectoryOrCreate the node creates it"),
         ("none", "Directory", "is not on this node"),
         ("file", "Directory", "is not a directory"),
         ("dir", "File", "is not a file"),

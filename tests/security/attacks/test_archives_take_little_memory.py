@@ -156,7 +156,7 @@ ATTACKS: dict[Callable[[Path], Path], str] = {
     attributes_for_all: "more than 64 attributes for all of its entries",
     greedy_xz: "Memory usage limit exceeded",
     zip_directory: "its directory has more than 16777216 bytes",
-    zip_by_bzip2: "a is packed by another method than deflate",
+    zip_by_bzip2: "a is compressed by another method than deflate",
 }
 
 

@@ -244,7 +244,9 @@ def test_a_node_makes_no_folder_through_a_link_that_a_pod_has_put_there(
 ) -> None:
     before, shared = state(outside), tmp_path / "shared"
     fill(shared, outside)
-    with pytest.raises(VolumeNotReady, match="link0: is a link that others than root could have put there"):
+    with pytest.raises(
+        VolumeNotReady, match="link0: is a link that users other than root could have created"
+    ):
         host_paths.checked(
             {"path": str(shared / "link0" / "new"), "type": "DirectoryOrCreate"}, "v", NOTHING_PRIVATE
         )

@@ -96,7 +96,7 @@ def test_the_keys_of_a_control_plane_in_etcd_are_sealed_too(tmp_path: Path, keys
             assert one.get("/api/v1/namespaces").status == 200
             file = tmp_path / "all.backup"
             done = pilothouse("backup", str(file), "--kubeconfig", str(one.kubeconfig))
-            assert "To restore it one needs: new" in done.stdout, done.stderr
+            assert "To restore it, these keys are needed: new" in done.stdout, done.stderr
         assert not on_disk(tmp_path / "etcd", "PRIVATE KEY")
         assert b"PRIVATE KEY" not in file.read_bytes()
 

@@ -1,4 +1,4 @@
-"""Cassandra, as the rest of the program has to know it."""
+"""The ``Application`` for Cassandra."""
 
 from __future__ import annotations
 

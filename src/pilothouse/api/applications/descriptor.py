@@ -1,4 +1,4 @@
-"""What the rest of the program has to know of one database.
+"""The descriptor of a database.
 
     MEMCACHED = Application(
         name="memcached",
@@ -8,9 +8,9 @@
         sections=lambda: PilotSections(status=status_struct),
     )
 
-A package registers it as an entry point of the group ``pilothouse.applications``, beside the driver of the
-same name in the group ``pilothouse.drivers``. A driver without a descriptor works, too: its sections of the
-Pilot are kept as they are written.
+A package registers it as an entry point of the group ``pilothouse.applications``, and its driver, by the same
+name, in ``pilothouse.drivers``. A driver without a descriptor works too: its sections of the Pilot have no
+schema.
 """
 
 from __future__ import annotations
@@ -32,32 +32,28 @@ class Application(msgspec.Struct, frozen=True, kw_only=True):
     """One database."""
 
     name: str
-    """As ``spec.application`` of a Pilot has it. Its sections and its driver have the same name."""
+    """The value of ``spec.application`` in Pilots, and the name of its sections and driver."""
     summary: str = ""
     """What ``pilothouse pilot <name>`` runs, with its article."""
     data_folder: str = ""
-    """Where an instance keeps its data, unless the command says otherwise."""
+    """The default folder of an instance's data."""
     cluster: KindName | None = None
-    """The kind whose objects are clusters of it."""
+    """The kind of its clusters."""
     cluster_label: str = ""
-    """On all objects of a cluster, the cluster's name. A pilot may read what carries the label of its own
-    cluster."""
+    """The label with the cluster's name on all objects of a cluster; its pilots may read them."""
     volatile: frozenset[str] = frozenset()
-    """Fields of the section in ``status`` that change all the time: a change of these alone is written every
-    30 s at most."""
+    """Fields of the ``status`` section that change constantly: these alone are written every 30 s at most."""
     known_while_running: frozenset[str] = frozenset()
-    """Fields of the section in ``status`` that are removed when the database has ended."""
+    """Fields of the ``status`` section that are removed when the database has ended."""
     live_settings: frozenset[str] = frozenset()
-    """Settings that a running database is not restarted for."""
+    """Settings whose change restarts no database."""
     restart_fields: Callable[[Section], Mapping[str, Any]] | None = None
-    """What of the section in ``spec`` a running database is restarted for; all of it, unless this says
-    otherwise."""
+    """The part of the ``spec`` section whose change restarts a database; by default all of it."""
     sections: Callable[[], PilotSections] | None = None
-    """Its part of the Pilot kind; open, unless this says otherwise. A function, so that only API servers load
-    it."""
+    """Its part of the Pilot kind; by default open. A function, so that only API servers load it."""
 
     def restarts_for(self, section: Section) -> Mapping[str, Any]:
-        """What the hash of a Pilot's configuration takes from the section."""
+        """The part of the section that the hash of a Pilot's configuration covers."""
         if self.restart_fields is not None:
             return self.restart_fields(section)
         return {f"section {self.name}": section} if section else {}

@@ -1,4 +1,4 @@
-"""Elasticsearch, as the rest of the program has to know it."""
+"""The ``Application`` for Elasticsearch."""
 
 from __future__ import annotations
 
@@ -27,20 +27,17 @@ def _sections() -> PilotSections:
     from pilothouse.api.applications.pilot_sections import PilotSections
     from pilothouse.api.navigator import v1beta1
     from pilothouse.api.navigator.validation.elasticsearch import check_pilot_section
-    from pilothouse.meta.kind import Column
+    from pilothouse.api.own_kinds import path_column
 
-    pool = Column(
-        name="Pool",
-        path=".spec.elasticsearch.nodePool",
-        description="The pool of an Elasticsearch instance.",
-        priority=1,
+    pool = path_column(
+        "Pool", ".spec.elasticsearch.nodePool", "The pool of an Elasticsearch instance.", wide=True
     )
-    documents = Column(
-        name="Documents",
+    documents = path_column(
+        "Documents",
+        ".status.elasticsearch.documents",
+        "How many documents an Elasticsearch instance holds.",
         type="integer",
-        path=".status.elasticsearch.documents",
-        description="How many documents an Elasticsearch instance holds.",
-        priority=1,
+        wide=True,
     )
     return PilotSections(
         spec=v1beta1.PilotElasticsearch,

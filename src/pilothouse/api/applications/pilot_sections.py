@@ -1,5 +1,4 @@
-"""What an application adds to the Pilot kind: its own section in ``spec`` and in ``status``, columns,
-checks."""
+"""What an application adds to the Pilot kind."""
 
 from __future__ import annotations
 
@@ -26,7 +25,6 @@ class PilotSections(msgspec.Struct, frozen=True, kw_only=True):
     spec: Any = dict[str, Any]
     status: Any = dict[str, Any]
     columns: tuple[Column, ...] = ()
-    """Of ``kubectl get pilots``; those of one application have priority 1, so that only ``-o wide`` shows
-    them."""
+    """Columns of ``kubectl get pilots``; wide if of one application only."""
     validate: Callable[[Mapping[str, Any], str], Iterable[FieldError]] = _no_problems
-    """Problems of the section in ``spec`` that a schema can't express; the second argument is its path."""
+    """Problems of the ``spec`` section that a schema can't express; the second argument is its path."""

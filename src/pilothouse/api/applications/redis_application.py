@@ -1,4 +1,4 @@
-"""Redis, as the rest of the program has to know it."""
+"""The ``Application`` for Redis."""
 
 from __future__ import annotations
 

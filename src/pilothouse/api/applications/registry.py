@@ -1,8 +1,8 @@
-"""Which applications there are: ours, and those of the packages that are installed beside us.
+"""The registered applications: ours, and those of installed packages.
 
-A package adds one with an entry point: ``pilothouse.applications`` for an ``Application``,
-``pilothouse.drivers`` for a driver alone. All processes of a control plane have to find the same ones, since
-API servers keep only the sections of a Pilot that they know.
+A package adds one by entry points: ``pilothouse.applications`` for an ``Application``, ``pilothouse.drivers``
+for a driver alone. All processes of a control plane must find the same ones: API servers drop unknown
+sections of Pilots.
 """
 
 from __future__ import annotations
@@ -60,12 +60,12 @@ def installed() -> tuple[Application, ...]:
 
 
 def find_application(name: str) -> Application:
-    """The one of this name. One that is not registered has no properties of its own."""
+    """The application of this name; an unregistered one has no properties of its own."""
     return next((each for each in applications() if each.name == name), Application(name=name))
 
 
 def application_of_cluster(group: str, kind: str) -> Application | None:
-    """The one whose clusters are of this kind, whatever the version; None for any other kind."""
+    """The application whose clusters are of this kind, whatever the version, or None."""
     for each in applications():
         if each.cluster is not None and (each.cluster.group, each.cluster.kind) == (group, kind):
             return each
@@ -73,7 +73,7 @@ def application_of_cluster(group: str, kind: str) -> Application | None:
 
 
 def application_of_owner(owner: Mapping[str, Any] | None) -> Application | None:
-    """The one whose cluster an owner reference names; None if it names something else."""
+    """The application whose cluster an owner reference names, or None."""
     if owner is None:
         return None
     return application_of_cluster(

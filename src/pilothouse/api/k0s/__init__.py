@@ -1,7 +1,4 @@
-"""``autopilot.k0sproject.io``: plans that update machines safely, and who makes them.
-
-``v1beta2`` holds the fields, ``validation`` the rules, ``plan_kinds`` puts them together.
-"""
+"""``autopilot.k0sproject.io``: plans that update machines, and the update configs that create them."""
 
 from __future__ import annotations
 
@@ -9,7 +6,7 @@ from pilothouse.meta.kind import Resource
 
 
 def resources() -> tuple[Resource, ...]:
-    """The kinds of this group. They are put together when first asked for: a client needs only the fields."""
+    """The kinds of this group, built on first use: a client needs only the fields."""
     from pilothouse.api.k0s import plan_kinds
 
     return plan_kinds.resources()

@@ -1,4 +1,4 @@
-"""Whether a text is a crontab schedule. When it comes due is the business of whoever runs it.
+"""Validates crontab schedules.
 
 problem_with("0 3 * * MON-FRI")    # ""
 problem_with("61 * * * *")         # "61 is not a minute: expected 0 to 59"
@@ -38,12 +38,15 @@ _FIELDS: Final = (
 
 
 def problem_with(text: str) -> str:
-    """What is wrong with a schedule; empty if nothing. A sixth field, in front, counts seconds."""
+    """What is wrong with a schedule, or empty. A sixth field, in front, counts seconds."""
     if text.startswith("@"):
         return "" if text in _DESCRIPTORS else f"expected one of {', '.join(_DESCRIPTORS)}"
     parts = text.split()
     if len(parts) not in (5, 6):
-        return f"expected 5 fields (minute, hour, day, month, weekday) or 6 with seconds in front, got {len(parts)}"
+        return (
+            "expected 5 fields (minute, hour, day, month, weekday) or 6 with seconds in front, "
+            f"got {len(parts)}"
+        )
     fields = _FIELDS if len(parts) == 5 else (_SECOND, *_FIELDS)
     for field, part in zip(fields, parts, strict=True):
         for item in part.split(","):
@@ -53,7 +56,7 @@ def problem_with(text: str) -> str:
 
 
 def _problem_with_item(field: _Field, item: str) -> str:
-    """One of ``*``, ``7``, ``1-5``, each perhaps with a step: ``*/10``."""
+    """One of ``*``, ``7``, ``1-5``, each optionally with a step: ``*/10``."""
     span, slash, step = item.partition("/")
     if slash and not (step.isascii() and step.isdigit() and 0 < int(step[:4]) <= field.high + 1):
         return f"{step!r} is not a step for a {field.noun}"

@@ -6,85 +6,53 @@ from typing import Final
 
 from pilothouse.api.k0s import v1beta2
 from pilothouse.api.k0s.plan_validation import check_plan, check_update_config
-from pilothouse.meta.kind import Column, Kind, Resource
-from pilothouse.meta.schema.struct_schemas import schema_of
+from pilothouse.api.own_kinds import AGE, GroupVersion, condition_column, path_column
+from pilothouse.meta.kind import Resource, single
 
-_AGE: Final = Column(
-    name="Age", type="date", path=".metadata.creationTimestamp", description="How long it has been there."
-)
+_V1BETA2: Final = GroupVersion(v1beta2.GROUP, v1beta2.VERSION, v1beta2.PACKAGE)
 
-PLAN: Final = Kind(
-    group=v1beta2.GROUP,
-    version=v1beta2.VERSION,
-    name="Plan",
-    plural="plans",
-    categories=("all", "pilothouse"),
+PLAN: Final = _V1BETA2.kind(
+    v1beta2.Plan,
     namespaced=False,
-    schema=schema_of(v1beta2.Plan, v1beta2.PACKAGE),
-    status=True,
     columns=(
-        Column(name="State", path=".status.state", description="How far the plan is."),
-        _AGE,
-        Column(name="Id", path=".spec.id", description="The creator's name for it.", priority=1),
-        Column(
-            name="Message",
-            path='.status.conditions[?(@.type=="Progressing")].message',
-            description="What it is doing or waiting for.",
-            priority=1,
+        path_column("State", ".status.state", "How far the plan is."),
+        AGE,
+        path_column("Id", ".spec.id", "The creator's name for it.", wide=True),
+        condition_column(
+            "Message", "Progressing", "What it is doing or waiting for.", field="message", wide=True
         ),
     ),
     selectable={"status.state": ".status.state"},
     validate=check_plan,
-    unattended="no controller carries out Plans yet: it is stored, and no machine is updated",
+    unattended="no controller carries out Plans yet: it is stored, but no machine is updated",
 )
-CONTROL_NODE: Final = Kind(
-    group=v1beta2.GROUP,
-    version=v1beta2.VERSION,
-    name="ControlNode",
-    plural="controlnodes",
-    categories=("all", "pilothouse"),
+CONTROL_NODE: Final = _V1BETA2.kind(
+    v1beta2.ControlNode,
     namespaced=False,
-    schema=schema_of(v1beta2.ControlNode, v1beta2.PACKAGE),
-    status=True,
     columns=(
-        Column(name="Version", path=".status.k0sVersion", description="The version it runs."),
-        Column(
-            name="Address",
-            path='.status.addresses[?(@.type=="InternalIP")].address',
-            description="Where it can be reached.",
+        path_column("Version", ".status.k0sVersion", "The version it runs."),
+        path_column(
+            "Address", '.status.addresses[?(@.type=="InternalIP")].address', "Where it can be reached."
         ),
-        _AGE,
+        AGE,
     ),
-    unattended="no controller acts on ControlNodes yet: it is stored, and nothing comes of it",
+    unattended="no controller acts on ControlNodes yet: it is stored, but has no effect",
 )
-UPDATE_CONFIG: Final = Kind(
-    group=v1beta2.GROUP,
-    version=v1beta2.VERSION,
-    name="UpdateConfig",
-    plural="updateconfigs",
-    categories=("all", "pilothouse"),
+UPDATE_CONFIG: Final = _V1BETA2.kind(
+    v1beta2.UpdateConfig,
     namespaced=False,
-    schema=schema_of(v1beta2.UpdateConfig, v1beta2.PACKAGE),
-    status=True,
     columns=(
-        Column(name="Channel", path=".spec.channel", description="The channel it follows."),
-        Column(name="Strategy", path=".spec.upgradeStrategy.type", description="How it finds its time."),
-        Column(
-            name="Available", path=".status.availableVersion", description="The version that was offered."
-        ),
-        Column(
-            name="Last Check", type="date", path=".status.lastCheckTime", description="When it last asked."
-        ),
-        _AGE,
-        Column(name="Server", path=".spec.updateServer", description="Whom it asks.", priority=1),
+        path_column("Channel", ".spec.channel", "The channel it follows."),
+        path_column("Strategy", ".spec.upgradeStrategy.type", "How its time is chosen."),
+        path_column("Available", ".status.availableVersion", "The version that was offered."),
+        path_column("Last Check", ".status.lastCheckTime", "When it last checked.", type="date"),
+        AGE,
+        path_column("Server", ".spec.updateServer", "The server that it checks.", wide=True),
     ),
     validate=check_update_config,
-    unattended="no controller follows UpdateConfigs yet: it is stored, and no Plan comes of it",
+    unattended="no controller follows UpdateConfigs yet: it is stored, but no Plan is created",
 )
 
 
 def resources() -> tuple[Resource, ...]:
-    """Plans, the controllers they update, and who makes plans."""
-    return tuple(
-        Resource(kinds=(kind,), storage=v1beta2.VERSION) for kind in (PLAN, CONTROL_NODE, UPDATE_CONFIG)
-    )
+    return tuple(map(single, (PLAN, CONTROL_NODE, UPDATE_CONFIG)))

@@ -1,7 +1,7 @@
-"""Rules of plans and update configs that a schema can't say, each with the path of what is wrong.
+"""Validation of plans and update configs beyond their schemas.
 
-The functions take objects that fit their schema. A mistake that would make a plan wait for ever, select every machine
-or none, or fail on the machines themselves is refused here.
+Refused are mistakes that would make a plan wait forever, select every machine or none, or fail on the
+machines.
 """
 
 from __future__ import annotations
@@ -69,9 +69,9 @@ def check_url(url: str, path: str) -> Problems:
         if parts.scheme not in ("http", "https"):
             problem = "the scheme must be http or https"
         elif not parts.hostname:
-            problem = "there is no host in it"
+            problem = "it has no host"
         elif re.search(r"[\s{}<>\"\\^`|]", url):
-            problem = "there are characters in it that no URL has; is a placeholder left?"
+            problem = "it has characters that a URL can't have; is a placeholder left?"
     if problem:
         yield FieldError.invalid(path, url, f"must be a URL such as https://host/path: {problem}")
 
@@ -136,7 +136,7 @@ def _check_field_selector(text: str, path: str) -> Problems:
             yield FieldError.invalid(
                 path,
                 text,
-                f"there is no field {requirement.field} to select by; metadata.name is the one there is",
+                f"there is no field {requirement.field} to select by; only metadata.name is supported",
             )
 
 
@@ -167,4 +167,4 @@ def _check_window(window: Mapping[str, Any], path: str) -> Problems:
         yield FieldError.invalid(child(path, "length"), window["length"], str(error))
         return
     if not long_enough:
-        yield FieldError.invalid(child(path, "length"), window["length"], "must be longer than nothing")
+        yield FieldError.invalid(child(path, "length"), window["length"], "must be greater than 0")

@@ -1,12 +1,10 @@
-"""``autopilot.k0sproject.io/v1beta2``: plans that update machines, the controllers they update, and who makes plans.
-
-All three kinds are cluster-wide.
-"""
+"""``autopilot.k0sproject.io/v1beta2``: plans, the controllers they update, and update configs."""
 
 from __future__ import annotations
 
 from typing import Annotated, Literal
 
+from pilothouse.api.status_fields import Conditions, ObservedGeneration
 from pilothouse.meta.object_meta import ApiObject
 from pilothouse.meta.schema.struct_schemas import Fields, Int32, Int64, Time, doc, field
 
@@ -16,27 +14,13 @@ PACKAGE = "io.k0sproject.autopilot.v1beta2"
 
 Weekday = Literal["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"]
 PlanState = Literal[
-    "",
-    "SchedulableWait",
-    "Schedulable",
-    "Completed",
-    "IncompleteTargets",
-    "InconsistentTargets",
-    "MissingSignalNode",
-    "Restricted",
-    "Warning",
-    "ApplyFailed",
-]
+    "", "SchedulableWait", "Schedulable", "Completed", "IncompleteTargets", "InconsistentTargets",
+    "MissingSignalNode", "Restricted", "Warning", "ApplyFailed",
+]  # fmt: skip
 SignalState = Literal[
-    "SignalPending",
-    "SignalSent",
-    "SignalCompleted",
-    "SignalMissingNode",
-    "SignalMissingPlatform",
-    "SignalApplyFailed",
-    "MissingPlatform",
-    "MissingSignalNode",
-]
+    "SignalPending", "SignalSent", "SignalCompleted", "SignalMissingNode", "SignalMissingPlatform",
+    "SignalApplyFailed", "MissingPlatform", "MissingSignalNode",
+]  # fmt: skip
 
 
 class PlatformResource(Fields):
@@ -158,17 +142,6 @@ class PlanCommandStatus(Fields):
     airgapupdate: Annotated[AirgapUpdateStatus | None, doc("The workers of an airgapupdate.")] = None
 
 
-class Condition(Fields):
-    """One thing that is known about an object."""
-
-    type: Annotated[str, doc("What it is about.", min_length=1)]
-    status: Annotated[Literal["True", "False", "Unknown"], doc("Whether it holds.")]
-    observed_generation: Annotated[Int64 | None, doc("The generation of the spec that it speaks of.")] = None
-    last_transition_time: Annotated[Time | None, doc("When the status last changed.")] = None
-    reason: Annotated[str, doc("Why, in one word for programs.")] = ""
-    message: Annotated[str, doc("Why, in a sentence for people, and what would help.")] = ""
-
-
 class PlanStatus(Fields):
     """How far the plan is."""
 
@@ -177,9 +150,7 @@ class PlanStatus(Fields):
     observed_generation: Annotated[
         Int64 | None, doc("The generation of the spec that runs; later changes wait for the next run.")
     ] = None
-    conditions: Annotated[
-        tuple[Condition, ...], doc("What holds and what does not.", map_keys=("type",))
-    ] = ()
+    conditions: Conditions = ()
 
 
 class Plan(ApiObject, kw_only=True):
@@ -206,7 +177,8 @@ class ControlNodeStatus(Fields):
 
 
 class ControlNode(ApiObject, kw_only=True):
-    """A controller of the control plane, as a target of plans. It makes its own object and nobody removes it."""
+    """A controller of the control plane, as a target of plans. \
+It makes its own object and nobody removes it."""
 
     status: Annotated[ControlNodeStatus | None, doc("What it says about itself.")] = None
 
@@ -269,14 +241,10 @@ class UpdateConfigSpec(Fields):
 class UpdateConfigStatus(Fields):
     """What the last look at the channel gave."""
 
-    observed_generation: Annotated[
-        Int64 | None, doc("The generation of the spec that was last acted on.")
-    ] = None
-    last_check_time: Annotated[Time | None, doc("When the channel was last asked.")] = None
+    observed_generation: ObservedGeneration = None
+    last_check_time: Annotated[Time | None, doc("When the channel was last checked.")] = None
     available_version: Annotated[str | None, doc("The version that it offered.")] = None
-    conditions: Annotated[
-        tuple[Condition, ...], doc("What holds and what does not.", map_keys=("type",))
-    ] = ()
+    conditions: Conditions = ()
 
 
 class UpdateConfig(ApiObject, kw_only=True):

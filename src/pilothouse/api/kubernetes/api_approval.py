@@ -1,9 +1,9 @@
-"""The approval that a definition needs whose group is one of the Kubernetes community (``*.k8s.io``, ``*.kubernetes.io``).
+"""The approval that definitions in community groups (``*.k8s.io``, ``*.kubernetes.io``) need.
 
-    approval("widgets.k8s.io", {"api-approved.kubernetes.io": "https://github.com/kubernetes/enhancements/pull/78458"})
+    approval("widgets.k8s.io", {"api-approved.kubernetes.io": "https://github.com/kubernetes/…/pull/78458"})
 
-It is an annotation: the URL of the approval, or a text that begins with ``unapproved``. States, messages and the condition
-``KubernetesAPIApprovalPolicyConformant`` are those of kube-apiserver.
+The annotation is the URL of the approval, or text that begins with ``unapproved``. States, messages and the
+condition ``KubernetesAPIApprovalPolicyConformant`` are kube-apiserver's.
 """
 
 from __future__ import annotations
@@ -57,13 +57,13 @@ def approval(group: str, annotations: Mapping[str, Any] | None) -> Approval | No
         return Approval(APPROVED, f"approved in {given}")
     return Approval(
         INVALID,
-        f'protected groups must have approval annotation "{ANNOTATION}" with either a URL or a reason starting with '
-        f'"unapproved", {_SEE}',
+        f'protected groups must have approval annotation "{ANNOTATION}" with either a URL or a reason '
+        f'starting with "unapproved", {_SEE}',
     )
 
 
 def approval_problems(new: Object, old: Object | None) -> Iterator[FieldError]:
-    """What is wrong with the approval. Definitions that were stored without one can still be changed."""
+    """Problems of the approval. Definitions stored without one can still be changed."""
     found = _approval_of(new)
     if found is None or found.state in (APPROVED, BYPASSED):
         return
@@ -83,7 +83,7 @@ def _approval_of(definition: Object) -> Approval | None:
 
 
 def _is_url(text: str) -> bool:
-    """Whether a text is a URL with a scheme and a host."""
+    """True for a URL with scheme and host."""
     match = _AUTHORITY.fullmatch(text)
     if match is None or _BAD_ESCAPE.search(text.partition("?")[0]):
         return False

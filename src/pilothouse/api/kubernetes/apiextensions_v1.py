@@ -1,7 +1,6 @@
-"""``apiextensions.k8s.io/v1``: definitions of a user's own kinds.
+"""``apiextensions.k8s.io/v1``: definitions of users' kinds.
 
-Here is what a definition must be like whatever its schemas say: names, scope, versions. The schemas themselves are checked by
-whoever makes kinds of them.
+Checks names, scope and versions; the code that builds kinds from a definition checks its schemas.
 """
 
 from __future__ import annotations
@@ -10,37 +9,26 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from pilothouse.api.kubernetes.kind_builders import native, single
+from pilothouse.api.kubernetes.kind_builders import native
 from pilothouse.api.kubernetes.printer_cells import CREATED_AT, NAME
-from pilothouse.api.kubernetes.shared_checks import Problems, unchanged
+from pilothouse.api.kubernetes.shared_checks import Problems, follows, unchanged
 from pilothouse.meta.fields import FieldError, element
-from pilothouse.meta.kind import Object, Resource
+from pilothouse.meta.kind import Object, Resource, single
 from pilothouse.meta.names import label, label_1035, subdomain
 
 GROUP: Final = "apiextensions.k8s.io"
 _COLUMN_TYPES: Final = ("boolean", "date", "integer", "number", "string")
 _COLUMN_FORMATS: Final = (
-    "byte",
-    "date",
-    "date-time",
-    "double",
-    "float",
-    "int32",
-    "int64",
-    "name",
-    "password",
-)
+    "byte", "date", "date-time", "double", "float", "int32", "int64", "name", "password",
+)  # fmt: skip
 _PLAIN_PATH: Final = re.compile(r"\.(spec|status)(\.[A-Za-z0-9_$-]+)+").fullmatch
 _MOST_SELECTABLE: Final = 8
 
 
 def resources() -> tuple[Resource, ...]:
-    """What the group serves."""
     definitions = native(
-        GROUP,
-        "v1",
+        f"{GROUP}/v1",
         "CustomResourceDefinition",
-        "customresourcedefinitions",
         status_metadata=(),
         namespaced=False,
         short_names=("crd", "crds"),
@@ -84,8 +72,8 @@ def validate_definition(new: Object, old: Object | None) -> Problems:
         )
     if not group:
         yield FieldError.required("spec.group")
-    elif subdomain(group):
-        yield FieldError.invalid("spec.group", group, subdomain(group))
+    elif problem := subdomain(group):
+        yield FieldError.invalid("spec.group", group, problem)
     elif "." not in group:
         yield FieldError.invalid("spec.group", group, "should be a domain with at least one dot")
     if not spec.get("scope"):
@@ -94,7 +82,8 @@ def validate_definition(new: Object, old: Object | None) -> Problems:
         yield FieldError.invalid(
             "spec.preserveUnknownFields",
             True,
-            "must be false in order to create or update: set x-kubernetes-preserve-unknown-fields in the schema instead",
+            "must be false in order to create or update: "
+            "set x-kubernetes-preserve-unknown-fields in the schema instead",
         )
     yield from _check_names(names)
     yield from _check_versions(spec.get("versions") or ())
@@ -109,19 +98,18 @@ def _check_names(names: Mapping[str, Any]) -> Problems:
         path = f"spec.names.{field}"
         if not value:
             yield FieldError.required(path)
-        elif label_1035(value.lower() if field in ("kind", "listKind") else value):
-            mixed = (
-                "may have mixed case, but should otherwise match: " if field in ("kind", "listKind") else ""
-            )
-            yield FieldError.invalid(path, value, mixed + label_1035(value.lower() if mixed else value))
+        elif field in ("plural", "singular"):
+            yield from follows(path, value, label_1035)
+        elif problem := label_1035(value.lower()):
+            detail = f"may have mixed case, but should otherwise match: {problem}"
+            yield FieldError.invalid(path, value, detail)
     if names.get("kind") and names.get("kind") == names.get("listKind"):
         yield FieldError.invalid(
             "spec.names.listKind", names["listKind"], "kind and listKind may not be the same"
         )
     for field in ("shortNames", "categories"):
         for index, value in enumerate(names.get(field) or ()):
-            if label_1035(value):
-                yield FieldError.invalid(element(f"spec.names.{field}", index), value, label_1035(value))
+            yield from follows(element(f"spec.names.{field}", index), value, label_1035)
 
 
 def _check_versions(versions: Any) -> Problems:
@@ -151,10 +139,9 @@ def _check_versions(versions: Any) -> Problems:
 def _check_version_parts(version: Mapping[str, Any], path: str) -> Problems:
     for index, column in enumerate(version.get("additionalPrinterColumns") or ()):
         at = element(f"{path}.additionalPrinterColumns", index)
-        if not column.get("name"):
-            yield FieldError.required(f"{at}.name")
-        if not column.get("jsonPath"):
-            yield FieldError.required(f"{at}.jsonPath")
+        for field in ("name", "jsonPath"):
+            if not column.get(field):
+                yield FieldError.required(f"{at}.{field}")
         if column.get("type", "") not in _COLUMN_TYPES:
             yield FieldError.invalid(
                 f"{at}.type", column.get("type", ""), f"must be one of {','.join(_COLUMN_TYPES)}"
@@ -202,7 +189,8 @@ def _check_conversion(conversion: Mapping[str, Any]) -> Problems:
     if conversion.get("strategy") == "Webhook":
         yield FieldError.forbidden(
             "spec.conversion.strategy",
-            'this server doesn\'t call conversion webhooks; use "None", with which only apiVersion changes between versions',
+            'this server doesn\'t call conversion webhooks; use "None", '
+            "with which only apiVersion changes between versions",
         )
     elif conversion.get("webhook") is not None:
         yield FieldError.forbidden(
@@ -223,5 +211,6 @@ def _check_update(new: Object, old: Object) -> Problems:
                 element("status.storedVersions", index),
                 version,
                 f"missing from spec.versions; {version} was previously a storage version, and must remain in "
-                "spec.versions until every object was stored again and it was removed from status.storedVersions",
+                "spec.versions until every object was stored again and it was removed from "
+                "status.storedVersions",
             )

@@ -1,4 +1,4 @@
-"""``apps/v1``: StatefulSets and the revisions of their templates; and what is stored without a controller."""
+"""``apps/v1``: StatefulSets and the revisions of their templates, and kinds stored without a controller."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from pilothouse.api.kubernetes import workloads
-from pilothouse.api.kubernetes.kind_builders import native, single
+from pilothouse.api.kubernetes.kind_builders import native
 from pilothouse.api.kubernetes.pods.defaults import default_spec
 from pilothouse.api.kubernetes.pods.validation import check_template
-from pilothouse.api.kubernetes.printer_cells import AGE, NAME, NONE, column, container_images, container_names
+from pilothouse.api.kubernetes.printer_cells import AGE, NAME, NONE, column, container_columns
 from pilothouse.api.kubernetes.shared_checks import (
     Problems,
     count_or_percent,
@@ -19,49 +19,38 @@ from pilothouse.api.kubernetes.shared_checks import (
 )
 from pilothouse.api.kubernetes.storage import check_claim_spec
 from pilothouse.meta.fields import FieldError, element
-from pilothouse.meta.kind import Kind, Object, Resource, ScalePaths
+from pilothouse.meta.kind import Kind, Object, Resource, ScalePaths, single
 from pilothouse.meta.names import label
 
 _CHANGEABLE: Final = (
-    "replicas",
-    "ordinals",
-    "template",
-    "updateStrategy",
-    "revisionHistoryLimit",
-    "persistentVolumeClaimRetentionPolicy",
-    "minReadySeconds",
-)
+    "replicas", "ordinals", "template", "updateStrategy", "revisionHistoryLimit",
+    "persistentVolumeClaimRetentionPolicy", "minReadySeconds",
+)  # fmt: skip
 _FIXED: Final = (
     "updates to statefulset spec for fields other than "
     + ", ".join(f"'{field}'" for field in _CHANGEABLE[:-1])
     + f" and '{_CHANGEABLE[-1]}' are forbidden"
 )
+_WORKLOAD: Final[dict[str, Any]] = {"categories": ("all",), "status": True, "generation": True}
+_REPLICATED: Final = {**_WORKLOAD, "scale": ScalePaths(selector=".spec.selector")}
 _COUNTED: Final = ("readyReplicas", "currentReplicas", "updatedReplicas", "availableReplicas")
 
 
 def resources() -> tuple[Resource, ...]:
-    """What the group serves."""
     sets = native(
-        "apps",
-        "v1",
+        "apps/v1",
         "StatefulSet",
-        "statefulsets",
         short_names=("sts",),
-        categories=("all",),
-        status=True,
-        generation=True,
-        scale=ScalePaths(spec=".spec.replicas", status=".status.replicas", selector=".spec.selector"),
         columns=_SET_COLUMNS,
         validate_name=label,
         default=default_set,
         prepare_create=_prepare_set,
         validate=validate_set,
+        **_REPLICATED,
     )
     revisions = native(
-        "apps",
-        "v1",
+        "apps/v1",
         "ControllerRevision",
-        "controllerrevisions",
         columns=_REVISION_COLUMNS,
         validate=_validate_revision,
     )
@@ -69,53 +58,39 @@ def resources() -> tuple[Resource, ...]:
 
 
 def _stored_only() -> Iterator[Kind]:
-    replicated: dict[str, Any] = {
-        "categories": ("all",),
-        "status": True,
-        "generation": True,
-        "scale": ScalePaths(spec=".spec.replicas", status=".status.replicas", selector=".spec.selector"),
-    }
     yield native(
-        "apps",
-        "v1",
+        "apps/v1",
         "Deployment",
-        "deployments",
         short_names=("deploy",),
         columns=workloads.DEPLOYMENT_COLUMNS,
         default=workloads.default_deployment,
         status_metadata=("annotations",),
         validate=workloads.validate_deployment,
-        unattended="no controller acts on Deployments yet: it is stored, and no pod comes of it",
-        **replicated,
+        unattended="no controller acts on Deployments yet: it is stored, but no pod is created",
+        **_REPLICATED,
     )
     yield native(
-        "apps",
-        "v1",
+        "apps/v1",
         "ReplicaSet",
-        "replicasets",
         short_names=("rs",),
         columns=workloads.REPLICA_SET_COLUMNS,
         selectable={"status.replicas": ".status.replicas"},
         default=workloads.default_template,
         prepare_create=_prepare_replicas,
         validate=workloads.validate_replica_set,
-        unattended="no controller acts on ReplicaSets yet: it is stored, and no pod comes of it",
-        **replicated,
+        unattended="no controller acts on ReplicaSets yet: it is stored, but no pod is created",
+        **_REPLICATED,
     )
     yield native(
-        "apps",
-        "v1",
+        "apps/v1",
         "DaemonSet",
-        "daemonsets",
         short_names=("ds",),
-        categories=("all",),
-        status=True,
-        generation=True,
         columns=workloads.DAEMON_SET_COLUMNS,
         default=workloads.default_daemon_set,
         prepare_create=_prepare_daemons,
         validate=workloads.validate_daemon_set,
-        unattended="no controller acts on DaemonSets yet: it is stored, and no pod comes of it",
+        unattended="no controller acts on DaemonSets yet: it is stored, but no pod is created",
+        **_WORKLOAD,
     )
 
 
@@ -159,7 +134,7 @@ def validate_set(new: Object, old: Object | None) -> Problems:
 
 
 def _check_status(status: Object, before: Object) -> Problems:
-    """Of the pods that there are, no more can be ready; of those that are ready, no more can be available."""
+    """At most as many pods are ready as exist, and as many available as are ready."""
     for field in ("replicas", *_COUNTED, "observedGeneration", "collisionCount"):
         yield from not_negative(f"status.{field}", status.get(field))
     replicas = status.get("replicas", 0)
@@ -190,14 +165,7 @@ def _check_set_spec(spec: Object, old: Object | None) -> Problems:
     if old is None or template != old["spec"].get("template"):
         claims = [each["metadata"].get("name", "") for each in spec.get("volumeClaimTemplates") or ()]
         yield from check_template(template, "spec.template", claims)
-    policy = template["spec"].get("restartPolicy")
-    if policy != "Always":
-        yield FieldError.not_supported("spec.template.spec.restartPolicy", policy, ["Always"])
-    if template["spec"].get("activeDeadlineSeconds") is not None:
-        yield FieldError.forbidden(
-            "spec.template.spec.activeDeadlineSeconds",
-            "activeDeadlineSeconds in StatefulSet is not Supported",
-        )
+    yield from workloads.check_lasting(template, "StatefulSet")
     if old is not None:
         before = old["spec"]
         fields = {*spec, *before} - {*_CHANGEABLE}
@@ -240,15 +208,6 @@ def _validate_revision(new: Object, old: Object | None) -> Problems:
         yield from unchanged("data", new.get("data"), old.get("data"))
 
 
-def _ready(obj: Object, now: float) -> str:
-    ready = (obj.get("status") or {}).get("readyReplicas", 0)
-    return f"{ready}/{(obj.get('spec') or {}).get('replicas', 0)}"
-
-
-def _template_spec(obj: Object) -> Any:
-    return ((obj.get("spec") or {}).get("template") or {}).get("spec") or {}
-
-
 def _controller(obj: Object, now: float) -> str:
     for owner in obj["metadata"].get("ownerReferences") or ():
         if owner.get("controller"):
@@ -260,20 +219,9 @@ def _controller(obj: Object, now: float) -> str:
 
 _SET_COLUMNS: Final = (
     NAME,
-    column("Ready", "Pods that are ready, of those wanted.", _ready),
+    workloads.READY,
     AGE,
-    column(
-        "Containers",
-        "Names of the containers.",
-        lambda obj, now: container_names(_template_spec(obj)),
-        wide=True,
-    ),
-    column(
-        "Images",
-        "Images of the containers.",
-        lambda obj, now: container_images(_template_spec(obj)),
-        wide=True,
-    ),
+    *container_columns(workloads.template_of, wide=True),
 )
 _REVISION_COLUMNS: Final = (
     NAME,

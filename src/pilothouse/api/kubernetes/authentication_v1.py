@@ -4,33 +4,30 @@ from __future__ import annotations
 
 from typing import Final
 
-from pilothouse.api.kubernetes.kind_builders import CREATE_ONLY, native, review, single
+from pilothouse.api.kubernetes.kind_builders import CREATE_ONLY, native, review
 from pilothouse.api.kubernetes.shared_checks import Problems
 from pilothouse.meta.fields import FieldError
-from pilothouse.meta.kind import Kind, Object, Resource
+from pilothouse.meta.kind import Kind, Object, Resource, single
 
 GROUP: Final = "authentication.k8s.io"
 _SHORTEST: Final = 600
 
 
 def resources() -> tuple[Resource, ...]:
-    """What the group serves."""
     return (
-        single(review(GROUP, "v1", "TokenReview", confidential=True, validate=_validate_review)),
+        single(review(f"{GROUP}/v1", "TokenReview", confidential=True, validate=_validate_review)),
         Resource(
-            kinds=(review(GROUP, "v1", "SelfSubjectReview"), review(GROUP, "v1beta1", "SelfSubjectReview")),
+            kinds=tuple(review(f"{GROUP}/{version}", "SelfSubjectReview") for version in ("v1", "v1beta1")),
             storage="v1",
         ),
     )
 
 
 def token_request() -> Kind:
-    """What is posted to ``serviceaccounts/token``."""
+    """The body of ``serviceaccounts/token``."""
     return native(
-        GROUP,
-        "v1",
+        f"{GROUP}/v1",
         "TokenRequest",
-        "tokenrequests",
         virtual=True,
         verbs=CREATE_ONLY,
         validate=_validate_request,

@@ -5,21 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from pilothouse.api.kubernetes.kind_builders import review, single
+from pilothouse.api.kubernetes.kind_builders import review
 from pilothouse.api.kubernetes.shared_checks import Problems
 from pilothouse.meta.fields import FieldError
-from pilothouse.meta.kind import Object, Resource
+from pilothouse.meta.kind import Object, Resource, single
 
-GROUP: Final = "authorization.k8s.io"
+_V1: Final = "authorization.k8s.io/v1"
 
 
 def resources() -> tuple[Resource, ...]:
-    """What the group serves."""
     return (
-        single(review(GROUP, "v1", "SubjectAccessReview", validate=_validate(of_others=True))),
-        single(review(GROUP, "v1", "LocalSubjectAccessReview", namespaced=True, validate=_validate_local)),
-        single(review(GROUP, "v1", "SelfSubjectAccessReview", validate=_validate(of_others=False))),
-        single(review(GROUP, "v1", "SelfSubjectRulesReview")),
+        single(review(_V1, "SubjectAccessReview", validate=_validate(of_others=True))),
+        single(review(_V1, "LocalSubjectAccessReview", namespaced=True, validate=_validate_local)),
+        single(review(_V1, "SelfSubjectAccessReview", validate=_validate(of_others=False))),
+        single(review(_V1, "SelfSubjectRulesReview")),
     )
 
 

@@ -1,4 +1,4 @@
-"""``autoscaling/v1``: only the Scale that ``/scale`` speaks."""
+"""``autoscaling/v1``: Scale, the body of ``/scale``."""
 
 from __future__ import annotations
 
@@ -8,12 +8,10 @@ from pilothouse.meta.kind import Kind, Object
 
 
 def scale() -> Kind:
-    """What ``/scale`` takes and gives."""
+    """The body of ``/scale``."""
     return native(
-        "autoscaling",
-        "v1",
+        "autoscaling/v1",
         "Scale",
-        "scales",
         virtual=True,
         verbs=("get", "patch", "update"),
         validate=_validate,

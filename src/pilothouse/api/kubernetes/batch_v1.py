@@ -1,4 +1,4 @@
-"""``batch/v1``: Jobs and CronJobs. They are stored, and no controller acts on them; a Job says so in a condition."""
+"""``batch/v1``: Jobs and CronJobs. No controller acts on them; a Job has a condition that says so."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import zoneinfo
 from typing import Any, Final
 
 from pilothouse.api.k0s import cron
-from pilothouse.api.kubernetes.kind_builders import native, single
+from pilothouse.api.kubernetes.kind_builders import native
 from pilothouse.api.kubernetes.pods.defaults import default_spec
 from pilothouse.api.kubernetes.pods.validation import check_template
 from pilothouse.api.kubernetes.printer_cells import AGE, NAME, NONE, UNKNOWN, at, column, since
@@ -15,38 +15,25 @@ from pilothouse.api.kubernetes.workloads import default_template, template_of, w
 from pilothouse.base.duration import human_age
 from pilothouse.base.rfc3339 import TimeError, parse_time
 from pilothouse.meta.fields import FieldError
-from pilothouse.meta.kind import Object, Resource
+from pilothouse.meta.kind import Object, Resource, single
 from pilothouse.meta.selectors import LabelSelector
 
 _LONGEST_CRON_NAME: Final = 52
 _CONTROLLER_UID: Final = "batch.kubernetes.io/controller-uid"
 _FIXED: Final = (
-    "selector",
-    "completionMode",
-    "podFailurePolicy",
-    "backoffLimitPerIndex",
-    "managedBy",
-    "successPolicy",
-)
+    "selector", "completionMode", "podFailurePolicy", "backoffLimitPerIndex", "managedBy", "successPolicy",
+)  # fmt: skip
 _COUNTS: Final = (
-    "parallelism",
-    "completions",
-    "activeDeadlineSeconds",
-    "backoffLimit",
-    "ttlSecondsAfterFinished",
-    "backoffLimitPerIndex",
-    "maxFailedIndexes",
-)
+    "parallelism", "completions", "activeDeadlineSeconds", "backoffLimit", "ttlSecondsAfterFinished",
+    "backoffLimitPerIndex", "maxFailedIndexes",
+)  # fmt: skip
 _LARGEST: Final = 2**31 - 1
 
 
 def resources() -> tuple[Resource, ...]:
-    """What the group serves."""
     jobs = native(
-        "batch",
-        "v1",
+        "batch/v1",
         "Job",
-        "jobs",
         categories=("all",),
         status=True,
         generation=True,
@@ -55,13 +42,11 @@ def resources() -> tuple[Resource, ...]:
         default=default_job,
         prepare_create=_select_own_pods,
         validate=validate_job,
-        unattended="no controller runs Jobs yet: it is stored, and no pod comes of it",
+        unattended="no controller runs Jobs yet: it is stored, but no pod is created",
     )
     cron_jobs = native(
-        "batch",
-        "v1",
+        "batch/v1",
         "CronJob",
-        "cronjobs",
         short_names=("cj",),
         categories=("all",),
         status=True,
@@ -69,7 +54,7 @@ def resources() -> tuple[Resource, ...]:
         columns=_CRON_COLUMNS,
         default=default_cron_job,
         validate=validate_cron_job,
-        unattended="no controller runs CronJobs yet: it is stored, and no Job comes of it",
+        unattended="no controller runs CronJobs yet: it is stored, but no Job is created",
     )
     return single(jobs), single(cron_jobs)
 
@@ -91,7 +76,7 @@ def default_job(obj: Object) -> None:
 
 
 def _select_own_pods(obj: Object) -> None:
-    """Unless somebody wants it otherwise, a Job counts the pods that bear its uid. Its own labels default to theirs."""
+    """By default a Job selects pods with its uid, and its own labels are the template's."""
     spec, metadata = obj["spec"], obj["metadata"]
     labels = (spec["template"].get("metadata") or {}).get("labels")
     if not spec.get("manualSelector"):
@@ -101,7 +86,7 @@ def _select_own_pods(obj: Object) -> None:
 
 
 def _labelled(obj: Object) -> dict[str, str]:
-    """The labels of the template, with those that the selector goes by."""
+    """The labels of the template, with those that the selector uses."""
     spec, metadata = obj["spec"], obj["metadata"]
     uid = metadata.get("uid", "")
     labels: dict[str, str] = spec["template"].setdefault("metadata", {}).setdefault("labels", {})
@@ -270,7 +255,7 @@ def _job_template(obj: Object) -> Any:
 
 _JOB_COLUMNS: Final = (
     NAME,
-    column("Status", "How the job is doing.", _state),
+    column("Status", "The state of the job.", _state),
     column("Completions", "Pods that succeeded, of those wanted.", _completions),
     column("Duration", "How long it took, or has taken so far.", _duration),
     AGE,
@@ -279,7 +264,7 @@ _JOB_COLUMNS: Final = (
 _CRON_COLUMNS: Final = (
     NAME,
     column("Schedule", "When jobs are due.", at("spec", "schedule")),
-    column("Timezone", "Whose clock the schedule goes by.", at("spec", "timeZone", missing=NONE)),
+    column("Timezone", "The time zone of the schedule.", at("spec", "timeZone", missing=NONE)),
     column(
         "Suspend",
         "Whether no more jobs are made.",

@@ -5,12 +5,12 @@ from __future__ import annotations
 from base64 import b64decode
 from typing import Final
 
-from pilothouse.api.kubernetes.kind_builders import native, single
+from pilothouse.api.kubernetes.kind_builders import native
 from pilothouse.api.kubernetes.printer_cells import AGE, NAME, NONE, at, column
 from pilothouse.api.kubernetes.shared_checks import Problems
 from pilothouse.base.duration import human_age
 from pilothouse.meta.fields import FieldError, element
-from pilothouse.meta.kind import Object, Resource, Subresource
+from pilothouse.meta.kind import Object, Resource, Subresource, single
 from pilothouse.meta.names import label, subdomain
 
 GROUP: Final = "certificates.k8s.io"
@@ -22,42 +22,20 @@ _APPROVAL: Final = Subresource(
     verbs=("get", "patch", "update"),
 )
 _USAGES: Final = (
-    "any",
-    "cert sign",
-    "client auth",
-    "code signing",
-    "content commitment",
-    "crl sign",
-    "data encipherment",
-    "decipher only",
-    "digital signature",
-    "email protection",
-    "encipher only",
-    "ipsec end system",
-    "ipsec tunnel",
-    "ipsec user",
-    "key agreement",
-    "key encipherment",
-    "microsoft sgc",
-    "netscape sgc",
-    "ocsp signing",
-    "s/mime",
-    "server auth",
-    "signing",
-    "timestamping",
-)
+    "any", "cert sign", "client auth", "code signing", "content commitment", "crl sign",
+    "data encipherment", "decipher only", "digital signature", "email protection", "encipher only",
+    "ipsec end system", "ipsec tunnel", "ipsec user", "key agreement", "key encipherment", "microsoft sgc",
+    "netscape sgc", "ocsp signing", "s/mime", "server auth", "signing", "timestamping",
+)  # fmt: skip
 _SHORTEST: Final = 600
 _LEGACY: Final = "kubernetes.io/legacy-unknown"
 _VERDICTS: Final = ("Approved", "Denied", "Failed")
 
 
 def resources() -> tuple[Resource, ...]:
-    """What the group serves."""
     requests = native(
-        GROUP,
-        "v1",
+        f"{GROUP}/v1",
         "CertificateSigningRequest",
-        "certificatesigningrequests",
         status_metadata=(),
         namespaced=False,
         short_names=("csr",),
@@ -109,7 +87,7 @@ def _check_request(spec: Object) -> Problems:
 
 
 def _is_pem(encoded: str, what: bytes) -> bool:
-    """Whether this is PEM of the right kind; what is in it is for others to read."""
+    """True for PEM of the right kind, whatever its content."""
     try:
         return b"-----BEGIN %b-----" % what in b64decode(encoded)
     except ValueError:
@@ -190,8 +168,8 @@ def _requested(obj: Object, now: float) -> str:
 _COLUMNS: Final = (
     NAME,
     AGE,
-    column("SignerName", "Who is to sign.", at("spec", "signerName", missing=NONE)),
-    column("Requestor", "Who asked.", at("spec", "username")),
+    column("SignerName", "The requested signer.", at("spec", "signerName", missing=NONE)),
+    column("Requestor", "The requester.", at("spec", "username")),
     column("RequestedDuration", "How long the certificate is to last.", _requested),
-    column("Condition", "What became of it.", _state),
+    column("Condition", "Pending, approved, denied, failed or issued.", _state),
 )

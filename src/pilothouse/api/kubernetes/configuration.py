@@ -1,4 +1,4 @@
-"""ConfigMaps and Secrets: keys that can be file names, a size that can be stored, and data that may be frozen."""
+"""ConfigMaps and Secrets: keys that can be file names, a maximum size, immutable data."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ def validate_config_map(new: Object, old: Object | None) -> Problems:
 
 
 def drop_empty_data(obj: Object) -> None:
-    """Data without keys is left out, as Kubernetes does, so that nobody owns it."""
+    """Drop data without keys, as Kubernetes does, so that no manager owns it."""
     for field in ("data", "binaryData"):
         if obj.get(field) == {}:
             del obj[field]
 
 
 def fold_string_data(secret: Object) -> None:
-    """``stringData`` is for writing only: its texts become part of ``data``."""
+    """Move the write-only ``stringData`` into ``data``."""
     texts = secret.pop("stringData", None) or {}
     if texts:
         encoded = {

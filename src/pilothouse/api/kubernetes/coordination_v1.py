@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from pilothouse.api.kubernetes.kind_builders import native, single
+from pilothouse.api.kubernetes.kind_builders import native
 from pilothouse.api.kubernetes.printer_cells import AGE, NAME, at, column
 from pilothouse.api.kubernetes.shared_checks import Problems
 from pilothouse.meta.fields import FieldError
-from pilothouse.meta.kind import Object, Resource
+from pilothouse.meta.kind import Object, Resource, single
 
 
 def resources() -> tuple[Resource, ...]:
-    """What the group serves."""
     lease = native(
-        "coordination.k8s.io",
-        "v1",
+        "coordination.k8s.io/v1",
         "Lease",
-        "leases",
         create_on_update=True,
         unconditional_update=False,
         columns=(NAME, column("Holder", "Who holds it.", at("spec", "holderIdentity")), AGE),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pilothouse.api.kubernetes import configuration, events, nodes, services, storage
-from pilothouse.api.kubernetes.kind_builders import CREATE_ONLY, native, single
+from pilothouse.api.kubernetes.kind_builders import CREATE_ONLY, native
 from pilothouse.api.kubernetes.pods import columns as pod_columns
 from pilothouse.api.kubernetes.pods import defaults as pod_defaults
 from pilothouse.api.kubernetes.pods.defaults import default_spec
@@ -11,13 +11,13 @@ from pilothouse.api.kubernetes.pods.validation import check_template, validate_p
 from pilothouse.api.kubernetes.printer_cells import (
     AGE,
     NAME,
+    at,
     column,
-    container_images,
-    container_names,
+    container_columns,
     count,
     labels_text,
 )
-from pilothouse.meta.kind import Kind, Object, Resource, Subresource
+from pilothouse.meta.kind import Kind, Object, Resource, Subresource, single
 from pilothouse.meta.names import label, label_1035
 
 _FINALIZE = Subresource(name="finalize", group="", version="v1", kind="Namespace", verbs=("update",))
@@ -30,6 +30,10 @@ _PROXY = Subresource(name="proxy", group="", version="v1", kind="NodeProxyOption
 _TOKEN = Subresource(
     name="token", group="authentication.k8s.io", version="v1", kind="TokenRequest", verbs=("create",)
 )
+_POD_SELECTABLE = (
+    "spec.nodeName", "spec.restartPolicy", "spec.schedulerName", "spec.serviceAccountName",
+    "spec.hostNetwork", "status.phase", "status.podIP", "status.nominatedNodeName",
+)  # fmt: skip
 
 
 def _data_count(obj: Object, now: float) -> int:
@@ -37,12 +41,10 @@ def _data_count(obj: Object, now: float) -> int:
 
 
 def event_kind() -> Kind:
-    """The form in which events are stored, whichever group they came through."""
+    """The stored form of events of either group."""
     return native(
-        "",
         "v1",
         "Event",
-        "events",
         short_names=("ev",),
         columns=events.CORE_COLUMNS,
         selectable=events.CORE_SELECTABLE,
@@ -53,235 +55,160 @@ def event_kind() -> Kind:
 
 
 def binding() -> Kind:
-    """What is posted to ``pods/binding``."""
-    return native("", "v1", "Binding", "bindings", virtual=True, verbs=CREATE_ONLY)
+    """The body of ``pods/binding``."""
+    return native("v1", "Binding", virtual=True, verbs=CREATE_ONLY)
+
+
+def _template_spec(obj: Object) -> Object:
+    found: Object = (obj.get("template") or {}).get("spec") or {}
+    return found
+
+
+def _template_labels(obj: Object, now: float) -> str:
+    return labels_text(((obj.get("template") or {}).get("metadata") or {}).get("labels"))
+
+
+def _default_template(obj: Object) -> None:
+    default_spec(obj.setdefault("template", {}).setdefault("spec", {}))
 
 
 def resources() -> tuple[Resource, ...]:
-    """What the group serves."""
+    events_resource = Resource(kinds=(event_kind(),), storage="v1", key=events.KEY, convert=events.convert)
+    return *map(single, _kinds()), events_resource
+
+
+def _kinds() -> tuple[Kind, ...]:
     return (
-        single(_namespaces()),
-        single(_nodes()),
-        single(_pods()),
-        single(_services()),
-        single(_endpoints()),
-        single(_config_maps()),
-        single(_secrets()),
-        single(_pod_templates()),
-        single(_service_accounts()),
-        single(_claims()),
-        single(_volumes()),
-        Resource(kinds=(event_kind(),), storage="v1", key=events.KEY, convert=events.convert),
-    )
-
-
-def _namespaces() -> Kind:
-    return native(
-        "",
-        "v1",
-        "Namespace",
-        "namespaces",
-        namespaced=False,
-        short_names=("ns",),
-        status=True,
-        # Its labels decide what its pods may do, and are not for who may write its status alone.
-        status_metadata=("annotations",),
-        verbs=("create", "delete", "get", "list", "patch", "update", "watch"),
-        subresources=(_FINALIZE,),
-        columns=nodes.NAMESPACE_COLUMNS,
-        selectable={"status.phase": ".status.phase", "name": ".metadata.name"},
-        validate_name=label,
-        default=nodes.default_namespace,
-        prepare_create=nodes.prepare_namespace,
-        prepare_update=nodes.keep_namespace,
-        prepare_delete=nodes.end_namespace,
-        held=nodes.namespace_is_held,
-        validate=nodes.validate_namespace,
-    )
-
-
-def _nodes() -> Kind:
-    return native(
-        "",
-        "v1",
-        "Node",
-        "nodes",
-        namespaced=False,
-        short_names=("no",),
-        status=True,
-        born_with_status=True,
-        subresources=(_PROXY,),
-        columns=nodes.NODE_COLUMNS,
-        selectable={"spec.unschedulable": ".spec.unschedulable"},
-        default=nodes.default_node,
-        validate=nodes.validate_node,
-    )
-
-
-def _pods() -> Kind:
-    return native(
-        "",
-        "v1",
-        "Pod",
-        "pods",
-        short_names=("po",),
-        categories=("all",),
-        status=True,
-        generation=True,
-        subresources=(_EVICTION, _BINDING, _LOG, _EXEC, _ATTACH),
-        columns=pod_columns.COLUMNS,
-        selectable={
-            field: f".{field}"
-            for field in (
-                "spec.nodeName",
-                "spec.restartPolicy",
-                "spec.schedulerName",
-                "spec.serviceAccountName",
-                "spec.hostNetwork",
-                "status.phase",
-                "status.podIP",
-                "status.nominatedNodeName",
-            )
-        },
-        default=pod_defaults.default_pod,
-        prepare_create=pod_defaults.prepare_create,
-        grace=pod_defaults.grace,
-        validate=validate_pod,
-    )
-
-
-def _services() -> Kind:
-    return native(
-        "",
-        "v1",
-        "Service",
-        "services",
-        short_names=("svc",),
-        categories=("all",),
-        status=True,
-        create_on_update=True,
-        columns=services.SERVICE_COLUMNS,
-        selectable={"spec.clusterIP": ".spec.clusterIP", "spec.type": ".spec.type"},
-        validate_name=label_1035,
-        default=services.default_service,
-        prepare_create=services.prepare_create,
-        prepare_update=services.prepare_update,
-        validate=services.validate_service,
-    )
-
-
-def _endpoints() -> Kind:
-    return native(
-        "",
-        "v1",
-        "Endpoints",
-        "endpoints",
-        short_names=("ep",),
-        create_on_update=True,
-        columns=services.ENDPOINTS_COLUMNS,
-        validate=services.validate_endpoints,
-    )
-
-
-def _config_maps() -> Kind:
-    return native(
-        "",
-        "v1",
-        "ConfigMap",
-        "configmaps",
-        short_names=("cm",),
-        columns=(NAME, column("Data", "How many keys it has.", _data_count), AGE),
-        default=configuration.drop_empty_data,
-        validate=configuration.validate_config_map,
-    )
-
-
-def _secrets() -> Kind:
-    return native(
-        "",
-        "v1",
-        "Secret",
-        "secrets",
-        confidential=True,
-        columns=(
-            NAME,
-            column("Type", "What it is for.", lambda obj, now: obj.get("type", "")),
-            column("Data", "How many keys it has.", count("data")),
-            AGE,
+        native(
+            "v1",
+            "Namespace",
+            namespaced=False,
+            short_names=("ns",),
+            status=True,
+            # Its labels decide what its pods may do, and are not for who may write its status alone.
+            status_metadata=("annotations",),
+            verbs=("create", "delete", "get", "list", "patch", "update", "watch"),
+            subresources=(_FINALIZE,),
+            columns=nodes.NAMESPACE_COLUMNS,
+            selectable={"status.phase": ".status.phase", "name": ".metadata.name"},
+            validate_name=label,
+            default=nodes.default_namespace,
+            prepare_create=nodes.prepare_namespace,
+            prepare_update=nodes.keep_namespace,
+            prepare_delete=nodes.end_namespace,
+            held=nodes.namespace_is_held,
+            validate=nodes.validate_namespace,
         ),
-        selectable={"type": ".type"},
-        default=configuration.fold_string_data,
-        validate=configuration.validate_secret,
-    )
-
-
-def _pod_templates() -> Kind:
-    def spec_of(obj: Object) -> Object:
-        found: Object = (obj.get("template") or {}).get("spec") or {}
-        return found
-
-    def default(obj: Object) -> None:
-        default_spec(obj.setdefault("template", {}).setdefault("spec", {}))
-
-    return native(
-        "",
-        "v1",
-        "PodTemplate",
-        "podtemplates",
-        generation=True,
-        columns=(
-            NAME,
-            column("Containers", "Names of the containers.", lambda obj, now: container_names(spec_of(obj))),
-            column("Images", "Images of the containers.", lambda obj, now: container_images(spec_of(obj))),
-            column(
-                "Pod Labels",
-                "Labels of the pods.",
-                lambda obj, now: labels_text(
-                    ((obj.get("template") or {}).get("metadata") or {}).get("labels")
-                ),
+        native(
+            "v1",
+            "Node",
+            namespaced=False,
+            short_names=("no",),
+            status=True,
+            born_with_status=True,
+            subresources=(_PROXY,),
+            columns=nodes.NODE_COLUMNS,
+            selectable={"spec.unschedulable": ".spec.unschedulable"},
+            default=nodes.default_node,
+            validate=nodes.validate_node,
+        ),
+        native(
+            "v1",
+            "Pod",
+            short_names=("po",),
+            categories=("all",),
+            status=True,
+            generation=True,
+            subresources=(_EVICTION, _BINDING, _LOG, _EXEC, _ATTACH),
+            columns=pod_columns.COLUMNS,
+            selectable={field: f".{field}" for field in _POD_SELECTABLE},
+            default=pod_defaults.default_pod,
+            prepare_create=pod_defaults.prepare_create,
+            grace=pod_defaults.grace,
+            validate=validate_pod,
+        ),
+        native(
+            "v1",
+            "Service",
+            short_names=("svc",),
+            categories=("all",),
+            status=True,
+            create_on_update=True,
+            columns=services.SERVICE_COLUMNS,
+            selectable={"spec.clusterIP": ".spec.clusterIP", "spec.type": ".spec.type"},
+            validate_name=label_1035,
+            default=services.default_service,
+            prepare_create=services.prepare_create,
+            prepare_update=services.prepare_update,
+            validate=services.validate_service,
+        ),
+        native(
+            "v1",
+            "Endpoints",
+            plural="endpoints",
+            short_names=("ep",),
+            create_on_update=True,
+            columns=services.ENDPOINTS_COLUMNS,
+            validate=services.validate_endpoints,
+        ),
+        native(
+            "v1",
+            "ConfigMap",
+            short_names=("cm",),
+            columns=(NAME, column("Data", "How many keys it has.", _data_count), AGE),
+            default=configuration.drop_empty_data,
+            validate=configuration.validate_config_map,
+        ),
+        native(
+            "v1",
+            "Secret",
+            confidential=True,
+            columns=(
+                NAME,
+                column("Type", "What it is for.", at("type")),
+                column("Data", "How many keys it has.", count("data")),
+                AGE,
             ),
+            selectable={"type": ".type"},
+            default=configuration.fold_string_data,
+            validate=configuration.validate_secret,
         ),
-        default=default,
-        validate=lambda new, old: check_template(new.get("template") or {}, "template"),
-    )
-
-
-def _service_accounts() -> Kind:
-    return native(
-        "",
-        "v1",
-        "ServiceAccount",
-        "serviceaccounts",
-        short_names=("sa",),
-        subresources=(_TOKEN,),
-        columns=(NAME, column("Secrets", "How many secrets it has.", count("secrets")), AGE),
-    )
-
-
-def _claims() -> Kind:
-    return native(
-        "",
-        "v1",
-        "PersistentVolumeClaim",
-        "persistentvolumeclaims",
-        short_names=("pvc",),
-        status=True,
-        columns=storage.CLAIM_COLUMNS,
-        prepare_create=storage.prepare_claim,
-        validate=storage.validate_claim,
-    )
-
-
-def _volumes() -> Kind:
-    return native(
-        "",
-        "v1",
-        "PersistentVolume",
-        "persistentvolumes",
-        namespaced=False,
-        short_names=("pv",),
-        status=True,
-        columns=storage.VOLUME_COLUMNS,
-        prepare_create=storage.prepare_volume,
-        validate=storage.validate_volume,
+        native(
+            "v1",
+            "PodTemplate",
+            generation=True,
+            columns=(
+                NAME,
+                *container_columns(_template_spec),
+                column("Pod Labels", "Labels of the pods.", _template_labels),
+            ),
+            default=_default_template,
+            validate=lambda new, old: check_template(new.get("template") or {}, "template"),
+        ),
+        native(
+            "v1",
+            "ServiceAccount",
+            short_names=("sa",),
+            subresources=(_TOKEN,),
+            columns=(NAME, column("Secrets", "How many secrets it has.", count("secrets")), AGE),
+        ),
+        native(
+            "v1",
+            "PersistentVolumeClaim",
+            short_names=("pvc",),
+            status=True,
+            columns=storage.CLAIM_COLUMNS,
+            prepare_create=storage.prepare_claim,
+            validate=storage.validate_claim,
+        ),
+        native(
+            "v1",
+            "PersistentVolume",
+            namespaced=False,
+            short_names=("pv",),
+            status=True,
+            columns=storage.VOLUME_COLUMNS,
+            prepare_create=storage.prepare_volume,
+            validate=storage.validate_volume,
+        ),
     )

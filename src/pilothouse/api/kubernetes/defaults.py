@@ -1,6 +1,7 @@
-"""The constant defaults of Kubernetes' kinds, by message and field. What depends on other fields is in each kind's module.
+"""The constant defaults of Kubernetes' kinds, by message and field.
 
-They are part of the schemas, so they are filled in wherever the message occurs: in a pod and in a pod template alike.
+They are part of the schemas, and so apply wherever the message occurs, in pods and in templates. Defaults
+that depend on other fields are in each kind's module.
 """
 
 from __future__ import annotations

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from pilothouse.api.kubernetes import services
-from pilothouse.api.kubernetes.kind_builders import native, single
-from pilothouse.meta.kind import Resource
+from pilothouse.api.kubernetes.kind_builders import native
+from pilothouse.meta.kind import Resource, single
 
 
 def resources() -> tuple[Resource, ...]:
-    """What the group serves."""
     slices = native(
-        "discovery.k8s.io",
-        "v1",
+        "discovery.k8s.io/v1",
         "EndpointSlice",
-        "endpointslices",
         generation=True,
         columns=services.SLICE_COLUMNS,
         validate=services.validate_slice,

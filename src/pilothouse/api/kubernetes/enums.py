@@ -1,7 +1,6 @@
 """The enumerations of Kubernetes' kinds, by message and field, in the order in which an error lists them.
 
-Only closed sets are here. Where the empty string is a value, or where others may add values (a Secret's type, a
-condition's type), the kind's own validation decides.
+Only closed sets: where the empty string is a value, or others may add values, the kind's validation decides.
 """
 
 from __future__ import annotations

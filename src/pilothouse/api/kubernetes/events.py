@@ -1,19 +1,15 @@
-"""Events: one kind of data, seen through two groups.
+"""Events, served as ``v1`` and as ``events.k8s.io/v1``.
 
-Kubernetes serves the same events as ``v1`` and as ``events.k8s.io/v1``; an event written through one is read through the other.
-Here both resources have the same key in the store, and what lies there is always the core form: the resource of
-``events.k8s.io`` names the core kind as the one it is stored as, and ``convert`` turns either shape into the other. It
-goes by the object's own ``apiVersion``, since both groups call their version ``v1``; that is also why the stored form
-needs a name of its own among the versions of the newer group.
-
-The two differ in field names only, so nothing is lost either way.
+Both resources share one key in the store, which holds the core form; ``convert`` translates, without loss,
+since only field names differ. It goes by the object's ``apiVersion``, because both groups call their version
+``v1``; the stored form therefore has a version name of its own in the newer group.
 """
 
 from __future__ import annotations
 
 from typing import Any, Final
 
-from pilothouse.api.kubernetes.printer_cells import UNKNOWN, Cell, column, since
+from pilothouse.api.kubernetes.printer_cells import UNKNOWN, Cell, at, column, since
 from pilothouse.api.kubernetes.shared_checks import Problems, unchanged
 from pilothouse.meta.fields import FieldError
 from pilothouse.meta.kind import Column, Object
@@ -23,7 +19,7 @@ KEY: Final = "events"
 CORE: Final = "v1"
 GROUPED: Final = "events.k8s.io/v1"
 STORED: Final = "core"
-"""What the newer group calls the stored form among its versions."""
+"""The newer group's version name of the stored form."""
 TIME_TO_LIVE: Final = 3600.0
 
 _GROUPED_NAMES: Final = {
@@ -36,26 +32,16 @@ _GROUPED_NAMES: Final = {
     "count": "deprecatedCount",
 }
 _CORE_NAMES: Final = {grouped: core for core, grouped in _GROUPED_NAMES.items()}
+_REFERENCE: Final = ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
 _LIMITS: Final = {"reportingInstance": 128, "action": 128, "reason": 128, "message": 1024}
 _FIXED: Final = (
-    "involvedObject",
-    "reason",
-    "message",
-    "source",
-    "firstTimestamp",
-    "lastTimestamp",
-    "count",
-    "type",
-    "eventTime",
-    "action",
-    "related",
-    "reportingComponent",
-    "reportingInstance",
-)
+    "involvedObject", "reason", "message", "source", "firstTimestamp", "lastTimestamp", "count", "type",
+    "eventTime", "action", "related", "reportingComponent", "reportingInstance",
+)  # fmt: skip
 
 
 def convert(obj: Object, source: str, target: str) -> Object:
-    """The event in the other shape."""
+    """The event in the other form."""
     if obj["apiVersion"] == CORE:
         return _renamed(obj, GROUPED, _GROUPED_NAMES)
     return _renamed(obj, CORE, _CORE_NAMES)
@@ -70,12 +56,12 @@ def time_to_live(obj: Object) -> float:
 
 
 def validate_core(new: Object, old: Object | None) -> Problems:
-    """An event written as ``v1``: leniently, as old recorders write them."""
+    """An event of ``v1``: lenient, as old recorders write them."""
     yield from _check(new, grouped=False)
 
 
 def validate_grouped(new: Object, old: Object | None) -> Problems:
-    """An event written as ``events.k8s.io/v1``: strictly."""
+    """An event of ``events.k8s.io/v1``: strict."""
     event = _renamed(new, CORE, _CORE_NAMES)
     yield from _check(event, grouped=True)
     series = new.get("series")
@@ -163,25 +149,16 @@ def _columns(view: Any) -> tuple[Column, ...]:
 
     return (
         column("Last Seen", "How long ago it last happened.", seen(_last)),
-        column("Type", "Normal or Warning.", seen(lambda event, now: event.get("type", ""))),
-        column("Reason", "Why, in a word.", seen(lambda event, now: event.get("reason", ""))),
+        column("Type", "Normal or Warning.", seen(at("type"))),
+        column("Reason", "Why, in a word.", seen(at("reason"))),
         column("Object", "What it happened to.", seen(_object)),
-        column(
-            "Subobject",
-            "Which part of it.",
-            seen(lambda event, now: (event.get("involvedObject") or {}).get("fieldPath", "")),
-            wide=True,
-        ),
-        column("Source", "Who noticed.", seen(_source), wide=True),
+        column("Subobject", "Which part of it.", seen(at("involvedObject", "fieldPath")), wide=True),
+        column("Source", "The component that reported it.", seen(_source), wide=True),
         column("Message", "What happened.", seen(lambda event, now: (event.get("message") or "").strip())),
         column("First Seen", "How long ago it first happened.", seen(_first), wide=True),
         column("Count", "How often it happened.", seen(_count), wide=True),
         column(
-            "Name",
-            "The event's own name.",
-            lambda event, now: event["metadata"].get("name", UNKNOWN),
-            wide=True,
-            format="name",
+            "Name", "The event's own name.", at("metadata", "name", missing=UNKNOWN), wide=True, format="name"
         ),
     )
 
@@ -189,20 +166,14 @@ def _columns(view: Any) -> tuple[Column, ...]:
 CORE_COLUMNS: Final = _columns(lambda event: event)
 GROUPED_COLUMNS: Final = _columns(lambda event: _renamed(event, CORE, _CORE_NAMES))
 CORE_SELECTABLE: Final = {
-    **{
-        f"involvedObject.{field}": f".involvedObject.{field}"
-        for field in ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
-    },
+    **{f"involvedObject.{field}": f".involvedObject.{field}" for field in _REFERENCE},
     "reason": ".reason",
     "reportingComponent": ".reportingComponent",
     "source": ".source.component|.reportingComponent",
     "type": ".type",
 }
 GROUPED_SELECTABLE: Final = {
-    **{
-        f"regarding.{field}": f".regarding.{field}"
-        for field in ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
-    },
+    **{f"regarding.{field}": f".regarding.{field}" for field in _REFERENCE},
     "reason": ".reason",
     "reportingController": ".reportingController",
     "type": ".type",

@@ -9,12 +9,9 @@ from pilothouse.meta.kind import Resource
 
 
 def resources() -> tuple[Resource, ...]:
-    """What the group serves."""
     event = native(
-        "events.k8s.io",
-        "v1",
+        "events.k8s.io/v1",
         "Event",
-        "events",
         short_names=("ev",),
         columns=events.GROUPED_COLUMNS,
         selectable=events.GROUPED_SELECTABLE,

@@ -1,6 +1,6 @@
 """How one of Kubernetes' own kinds is declared.
 
-    SECRET = native("", "v1", "Secret", "secrets", short_names=(), columns=COLUMNS, validate=validate)
+    SECRET = native("v1", "Secret", columns=COLUMNS, validate=validate)
 
 The schema and the protobuf message come from the table; quantities and times are normalised for every kind.
 """
@@ -14,34 +14,26 @@ from pilothouse.api.kubernetes.normalization import Normaliser
 from pilothouse.api.kubernetes.protobuf_bodies import table_name
 from pilothouse.api.kubernetes.table import protobuf_name, schema
 from pilothouse.meta.fields import FieldError
-from pilothouse.meta.kind import Kind, Object, Resource
+from pilothouse.meta.kind import Kind, Object
 
 CREATE_ONLY = ("create",)
 
 
-def _nothing(obj: Object) -> None:
-    return None
-
-
-def _no_problems(new: Object, old: Object | None) -> Iterable[FieldError]:
-    return ()
-
-
 def native(
-    group: str,
-    version: str,
+    api_version: str,
     name: str,
-    plural: str,
     *,
+    plural: str = "",
     message: str = "",
-    default: Callable[[Object], None] = _nothing,
-    validate: Callable[[Object, Object | None], Iterable[FieldError]] = _no_problems,
+    default: Callable[[Object], None] = lambda obj: None,
+    validate: Callable[[Object, Object | None], Iterable[FieldError]] = lambda new, old: (),
     generation: bool = False,
     unconditional_update: bool = True,
     status_metadata: tuple[str, ...] = ("labels", "annotations"),
     **traits: Any,
 ) -> Kind:
     """A kind whose fields the table knows; ``message`` only where the table has it under another version."""
+    group, _, version = api_version.rpartition("/")
     table = message or table_name(group, version, name)
     node = schema(table)
     normaliser = Normaliser(node)
@@ -58,7 +50,7 @@ def native(
         group=group,
         version=version,
         name=name,
-        plural=plural,
+        plural=plural or f"{name.lower()}s",
         singular=name.lower(),
         schema=node,
         native=True,
@@ -72,20 +64,6 @@ def native(
     )
 
 
-def single(kind: Kind) -> Resource:
-    """The resource of a kind that has one version."""
-    return Resource(kinds=(kind,), storage=kind.version)
-
-
-def review(group: str, version: str, name: str, *, namespaced: bool = False, **traits: Any) -> Kind:
+def review(api_version: str, name: str, *, namespaced: bool = False, **traits: Any) -> Kind:
     """A question that is answered and never stored."""
-    return native(
-        group,
-        version,
-        name,
-        f"{name.lower()}s",
-        namespaced=namespaced,
-        virtual=True,
-        verbs=CREATE_ONLY,
-        **traits,
-    )
+    return native(api_version, name, namespaced=namespaced, virtual=True, verbs=CREATE_ONLY, **traits)

@@ -1,9 +1,9 @@
-"""The paths of a kubelet's server: which of them only read, and which subresource of the Node each belongs to.
+"""The paths of a kubelet's server, and the Node's subresource that each belongs to.
 
     opens_session("/exec/t/db-0/db")            # True
     subresource_of("/metrics/resource")         # "metrics"
 
-A path is judged by where it leads, not by how it begins: ``/metrics/../exec/t/db-0/db`` is an exec.
+Paths are resolved first: ``/metrics/../exec/t/db-0/db`` is an exec.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ _SUBRESOURCES: Final = {"metrics": "metrics", "stats": "stats", "logs": "log"}
 
 
 def opens_session(path: str) -> bool:
-    """Whether a path runs a program in a container, or connects to one. That needs ``create``, whatever the HTTP method."""
+    """True if a path runs a program in a container or connects to one: needs ``create`` by any method."""
     return _first_segment(path).lower() in _SESSIONS
 
 
 def subresource_of(path: str) -> str:
-    """The subresource of the Node that a caller needs a right to."""
+    """The Node's subresource that a caller needs access to."""
     return _SUBRESOURCES.get(_first_segment(path), "proxy")
 
 

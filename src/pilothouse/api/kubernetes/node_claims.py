@@ -1,4 +1,4 @@
-"""What a Node claims of the network: ranges for its pods, addresses and names of its own. And which claims nobody can make.
+"""What a Node claims of the network: ranges for its pods, addresses and names; and which claims are refused.
 
     parse_pod_range("10.44.1.0/24")             # IPv4Network("10.44.1.0/24")
     parse_pod_range("203.0.113.0/24")           # PodRangeError: not a private range
@@ -6,9 +6,9 @@
     claims = claims_of(node)
     claims.ranges, claims.addresses, claims.names
 
-Other machines route a range to the node that claims it: so one that could hold the addresses of anything else (public ones,
-loopback, link-local, half of all addresses) is nobody's. The API server checks it when it is written, and each node checks
-it again before it tells the kernel.
+Other machines route a range to the node that claims it, so a range that could hold other addresses (public,
+loopback, link-local, very large ones) is refused: by the API server on write, and by each node before it sets
+a route.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ Address = IPv4Address | IPv6Address
 PRIVATE: Final = tuple(
     map(ip_network, ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "fd00::/8"))
 )
-"""RFC 1918, the shared space of RFC 6598, and unique local addresses of IPv6."""
+"""RFC 1918, the shared space of RFC 6598, and unique local IPv6 addresses."""
 LOOPBACK_PODS: Final = IPv4Network("127.64.0.0/11")
-"""Pods of nodes without a range have their addresses from here, up to where the API server's range for services begins."""
+"""Addresses of pods on nodes without a range, up to the API server's range for services."""
 NETWORK_PAGE: Final = "/pilothouse/v1/network"
-"""Where a server of ours tells nodes in which ranges all ranges of pods, and all addresses of services, lie (``NetworkPage``)."""
+"""Where our server publishes the ranges of all pods and services (``NetworkPage``)."""
 _LENGTHS: Final = {4: range(16, 31), 6: range(48, 125)}
 _ADDRESS_TYPES: Final = frozenset({"InternalIP", "ExternalIP"})
 _NAME_TYPES: Final = frozenset({"Hostname", "InternalDNS", "ExternalDNS"})
 
 
 class PodRangeError(ValueError):
-    """A range that no node can have for its pods; the message says why."""
+    """A range that no node can have for its pods."""
 
 
 class NetworkPage(msgspec.Struct, frozen=True, rename="camel"):
@@ -44,7 +44,7 @@ class NetworkPage(msgspec.Struct, frozen=True, rename="camel"):
 
     cluster_cidrs: tuple[str, ...]
     service_cidrs: tuple[str, ...] = ()
-    """Where services have their addresses; empty if that is not said."""
+    """The range of service addresses; empty if unknown."""
 
 
 class NetworkClaims(msgspec.Struct, frozen=True):
@@ -67,13 +67,13 @@ def claims_of(node: Mapping[str, Any]) -> NetworkClaims:
 
 
 def range_texts(node: Mapping[str, Any]) -> tuple[str, ...]:
-    """The ranges as they are written, whichever field has them."""
+    """The pod ranges as written, whichever field has them."""
     spec = node.get("spec") or {}
     return tuple(dict.fromkeys(map(str, filter(None, [spec.get("podCIDR"), *(spec.get("podCIDRs") or ())]))))
 
 
 def address_texts(node: Mapping[str, Any]) -> tuple[str, ...]:
-    """The IP addresses as they are written."""
+    """The IP addresses as written."""
     return tuple(_of_types(node, _ADDRESS_TYPES))
 
 
@@ -83,46 +83,49 @@ def name_texts(node: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def pod_address_texts(pod: Mapping[str, Any]) -> tuple[str, ...]:
-    """The addresses of a pod by its status: services lead to them."""
+    """The addresses of a pod by its status: services route to them."""
     status = pod.get("status") or {}
     several = [each.get("ip") for each in status.get("podIPs") or ()]
     return tuple(dict.fromkeys(map(str, filter(None, [status.get("podIP"), *several]))))
 
 
 def parse_pod_range(text: str) -> Network:
-    """The range that a text names, if a node can have it for its pods. Raises ``PodRangeError``."""
+    """The range, if a node can have it for its pods. Raises ``PodRangeError``."""
     try:
         network = ip_network(text)
     except ValueError as problem:
-        raise PodRangeError(f"{text!r} is no range of addresses, such as 10.44.1.0/24: {problem}") from None
+        raise PodRangeError(
+            f"{text!r} is not a range of addresses, such as 10.44.1.0/24: {problem}"
+        ) from None
     lengths = _LENGTHS[network.version]
     if network.prefixlen not in lengths:
         raise PodRangeError(
-            f"{text}: the range of a node's pods has a prefix of {lengths[0]} to {lengths[-1]} bits, such as 10.44.1.0/24"
+            f"{text}: the range of a node's pods has a prefix of {lengths[0]} to {lengths[-1]} bits, "
+            "such as 10.44.1.0/24"
         )
     if not any(contains(each, network) for each in PRIVATE):
         raise PodRangeError(
-            f"{text} is not a private range, so it may be somebody else's: pods have addresses of "
+            f"{text} is not a private range, so it may belong to others: pods have addresses of "
             f"{', '.join(map(str, PRIVATE))}; take one such as 10.44.1.0/24"
         )
     return network
 
 
 def why_no_node_address(text: str) -> str:
-    """Why no node can be reached at an address; empty if one can. Loopback is for nodes on the machine of the API server."""
+    """Why no node can have an address, or empty. Loopback is for nodes on the API server's machine."""
     try:
         address = ip_address(text)
     except ValueError:
-        return f"{text!r} is no IP address"
+        return f"{text!r} is not an IP address"
     mapped = getattr(address, "ipv4_mapped", None)
     if mapped is not None:
         return f"{text} is an IPv4 address in another form; write {mapped}"
     if getattr(address, "scope_id", None):
-        return f"{text} has a scope, which means something on one machine alone"
+        return f"{text} has a scope, which is only valid on one machine"
     if address.is_loopback:
         return ""
     if address.is_unspecified or address.is_multicast or address.is_link_local or address.is_reserved:
-        return f"{text} is no address at which one machine is reached"
+        return f"{text} is not the address of a single machine"
     return ""
 
 

@@ -1,4 +1,4 @@
-"""Rules of node selectors, in pods and in volumes: as in Kubernetes.
+"""Validation of node selectors, in pods and in volumes.
 
 yield from check_node_selector(spec["nodeAffinity"]["required"], "spec.nodeAffinity.required")
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from pilothouse.api.kubernetes.shared_checks import Problems
+from pilothouse.api.kubernetes.shared_checks import Problems, follows
 from pilothouse.meta.fields import FieldError, element
 from pilothouse.meta.names import qualified_name
 
@@ -17,7 +17,7 @@ _UNKNOWN_OPERATOR: Final = "not a valid selector operator"
 
 
 def check_node_selector(selector: Mapping[str, Any], path: str) -> Problems:
-    """Problems of alternative terms, of which there must be one."""
+    """Problems of alternative terms; there must be at least one."""
     terms = selector.get("nodeSelectorTerms") or ()
     if not terms:
         yield FieldError.required(f"{path}.nodeSelectorTerms", "must have at least one node selector term")
@@ -49,9 +49,7 @@ def _check_expression(expression: Mapping[str, Any], path: str) -> Problems:
                 yield FieldError.required(f"{path}.values", detail)
         case _:
             yield FieldError.invalid(f"{path}.operator", operator, _UNKNOWN_OPERATOR)
-    key = expression.get("key", "")
-    if problem := qualified_name(key):
-        yield FieldError.invalid(f"{path}.key", key, problem)
+    yield from follows(f"{path}.key", expression.get("key", ""), qualified_name)
 
 
 def _check_field(field: Mapping[str, Any], path: str) -> Problems:

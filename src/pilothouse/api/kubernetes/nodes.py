@@ -1,11 +1,11 @@
-"""Nodes and namespaces: the two kinds that others live in."""
+"""Nodes and namespaces."""
 
 from __future__ import annotations
 
 from typing import Any, Final
 
 from pilothouse.api.kubernetes.printer_cells import AGE, NAME, NONE, UNKNOWN, at, column
-from pilothouse.api.kubernetes.shared_checks import Problems
+from pilothouse.api.kubernetes.shared_checks import Problems, follows
 from pilothouse.meta.fields import FieldError, element
 from pilothouse.meta.kind import Object
 from pilothouse.meta.names import label_value, qualified_name
@@ -16,7 +16,7 @@ _OLD_ROLE: Final = "kubernetes.io/role"
 
 
 def default_namespace(namespace: Object) -> None:
-    """Each namespace carries its name as a label, so that selectors can name it. A generated name comes later."""
+    """Each namespace has its name as a label, for selectors. A generated name comes later."""
     name = namespace["metadata"].get("name")
     if name:
         namespace["metadata"]["labels"] = {
@@ -26,7 +26,7 @@ def default_namespace(namespace: Object) -> None:
 
 
 def prepare_namespace(namespace: Object) -> None:
-    """A new namespace is in use, and goes only after it was emptied."""
+    """A new namespace is active, and has the finalizer that is removed once it is empty."""
     default_namespace(namespace)
     finalizers = (namespace.get("spec") or {}).get("finalizers") or []
     namespace["spec"] = {
@@ -36,29 +36,27 @@ def prepare_namespace(namespace: Object) -> None:
 
 
 def end_namespace(namespace: Object) -> None:
-    """From here on nothing new goes in."""
+    """No more objects can be created in it."""
     namespace["status"] = {**(namespace.get("status") or {}), "phase": "Terminating"}
 
 
 def namespace_is_held(namespace: Object) -> bool:
-    """A namespace stays until whoever empties it has taken its own kind of finalizer away."""
+    """A namespace stays until its ``spec.finalizers`` are removed."""
     return bool((namespace.get("spec") or {}).get("finalizers"))
 
 
 def keep_namespace(new: Object, old: Object) -> None:
-    """Finalizers change through ``/finalize`` alone."""
+    """Finalizers change only through ``/finalize``."""
     new["spec"] = dict(old.get("spec") or {})
 
 
 def validate_namespace(new: Object, old: Object | None) -> Problems:
     for index, finalizer in enumerate((new.get("spec") or {}).get("finalizers") or ()):
-        problem = qualified_name(finalizer)
-        if problem:
-            yield FieldError.invalid(element("spec.finalizers", index), finalizer, problem)
+        yield from follows(element("spec.finalizers", index), finalizer, qualified_name)
 
 
 def default_node(node: Object) -> None:
-    """What is not said to be reserved may be used."""
+    """Allocatable defaults to capacity."""
     status = node.get("status") or {}
     if status.get("capacity") and status.get("allocatable") is None:
         status["allocatable"] = dict(status["capacity"])
@@ -69,12 +67,8 @@ def validate_node(new: Object, old: Object | None) -> Problems:
     seen: set[tuple[str, str]] = set()
     for index, taint in enumerate(spec.get("taints") or ()):
         at_taint = element("metadata.taints", index)
-        problem = qualified_name(taint.get("key", ""))
-        if problem:
-            yield FieldError.invalid(f"{at_taint}.key", taint.get("key", ""), problem)
-        problem = label_value(taint.get("value", ""))
-        if problem:
-            yield FieldError.invalid(f"{at_taint}.value", taint.get("value", ""), problem)
+        yield from follows(f"{at_taint}.key", taint.get("key", ""), qualified_name)
+        yield from follows(f"{at_taint}.value", taint.get("value", ""), label_value)
         key = (taint.get("key", ""), taint.get("effect", ""))
         if key in seen:
             yield FieldError.duplicate(at_taint, taint)

@@ -1,7 +1,6 @@
-"""One form for one value: quantities, times.
+"""Normal forms of quantities and times: Kubernetes stores ``cpu: 0.5`` as ``500m``, ``+02:00`` as ``Z``.
 
-Kubernetes stores what its types print: ``cpu: 0.5`` comes back as ``500m``, ``+02:00`` as ``Z``. Equal objects are equal
-bytes only if this server does the same. A normaliser visits only the parts of a kind that can hold such values.
+A normaliser visits only the parts of a kind that can hold such values.
 """
 
 from __future__ import annotations
@@ -51,12 +50,12 @@ class Normaliser:
         self._plan = make_plan(schema, lambda node: node.ref in _FORMS)
 
     def apply(self, obj: dict[str, Any]) -> None:
-        """Bring every value that can be read into its one form; what can't be read is left for ``problems``."""
+        """Normalise every valid value; ``problems`` reports the others."""
         if self._plan is not None:
             _visit(self._plan, obj)
 
     def problems(self, obj: dict[str, Any]) -> Iterable[FieldError]:
-        """Quantities that can't be read. (Times are a matter of the schema's format.)"""
+        """Invalid quantities. (The schema's format covers times.)"""
         return _faults(self._plan, obj, "") if self._plan is not None else ()
 
 

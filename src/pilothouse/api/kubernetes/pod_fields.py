@@ -1,14 +1,12 @@
-"""Which fields of a pod are honoured on our nodes, which are approximated, and which are refused.
+"""Which pod fields our nodes honour, approximate or refuse.
 
     refusals({"containers": [...], "runtimeClassName": "gvisor"})
-    # [spec.runtimeClassName: Forbidden: our nodes can't honour this: every container is a process of the node ...]
+    # [spec.runtimeClassName: Forbidden: our nodes can't honour this: every container is a process ...]
 
-Our nodes run pods as processes: each pod has a file tree, a host name and user ids of its own, each container its own process ids; the
-network is the node's, with an address per pod. What follows from that is written down here once, for every field that Kubernetes
-knows; server, scheduler and node read the same table, and ``docs/pod-fields.md`` is made from it.
-
-A field that is not approximated well enough to keep its promise is refused, with its path, before anything is stored.
-Some fields are refused for certain values only; the condition says which.
+Nodes run pods as processes: each pod has its own file tree, host name and user ids, each container its own
+process ids; the network is the node's, with an address per pod. Server, scheduler and node use this table,
+and ``docs/pod-fields.md`` is generated from it. A field that can't be approximated well enough is refused,
+with its path, before anything is stored; some only for certain values.
 """
 
 from __future__ import annotations
@@ -31,9 +29,9 @@ class FieldSupport(NamedTuple):
     word: str
     reason: str = ""
     only: str = ""
-    """For a refusal: which values it is about, in words."""
+    """Of a refusal: the refused values, in words."""
     applies: Callable[[Any], bool] = bool
-    """For a refusal: whether it is about this value. A field that is off or empty asks for nothing."""
+    """Of a refusal: whether it applies to this value. A field that is off or empty is never refused."""
 
 
 _YES: Final = FieldSupport(HONOURED)
@@ -60,15 +58,16 @@ ONE_RUNTIME: Final = f"{_PLAIN_PROCESS}; there are no other runtimes"
 _NO_DEVICES: Final = "nodes hand out no devices"
 _NO_STORAGE: Final = "nodes mount no storage of this kind; use a persistentVolumeClaim"
 _NO_WINDOWS: Final = "nodes run Linux"
-_NO_PRIORITY: Final = "pods have no priorities and never drive each other out"
+_NO_PRIORITY: Final = "pods have no priorities and never preempt each other"
 _FILTER: Final = (
-    "unset means RuntimeDefault; Localhost profiles are in the folder seccomp of the node's data. On other architectures than "
-    "x86_64 and aarch64 nothing is filtered, and the Node says so"
+    "unset means RuntimeDefault; Localhost profiles are in the folder seccomp of the node's data. On other "
+    "architectures than x86_64 and aarch64 nothing is filtered, and the Node says so"
 )
 _NO_APPARMOR: Final = "nodes load no profiles: RuntimeDefault means Unconfined"
 _NO_SELINUX: Final = "nodes set no SELinux labels: ignored, as kubelet does where the machine has no SELinux"
 _SHARED_LIMITS: Final = (
-    "cpu, memory: enforced where the node may use control groups; else the pod's status says that it is not. ephemeral-storage: emptyDir volumes "
+    "cpu, memory: enforced where the node may use control groups; "
+    "else the pod's status says that it is not. ephemeral-storage: emptyDir volumes "
     "logs and what it writes elsewhere are looked at three times a minute; a pod that has more is evicted"
 )
 
@@ -93,14 +92,12 @@ _SPEC: Final[dict[str, FieldSupport]] = {
     "hostPID": _no("each container has process ids of its own"),
     "hostIPC": _no("each container has inter-process communication of its own"),
     "hostUsers": _roughly(
-        "unset means false: under a node agent that is root each pod has 65,536 user ids of its own. Where the agent is an ordinary "
-        "user every pod has that one id, whatever is set"
+        "unset means false: under a node agent that is root each pod has 65,536 user ids of its own. Where "
+        "the agent is an ordinary user every pod has that one id, whatever is set"
     ),
     "shareProcessNamespace": _no("each container has process ids of its own", "true"),
     "securityContext": _YES,
-    "imagePullSecrets": _roughly(
-        "nodes fetch nothing from registries: images are imported, so no credentials are needed"
-    ),
+    "imagePullSecrets": _roughly("nodes do not pull images: they are imported, so no credentials are needed"),
     "hostname": _YES,
     "subdomain": _YES,
     "affinity": _YES,
@@ -153,7 +150,8 @@ _POD_SECURITY: Final[dict[str, FieldSupport]] = {
     "seLinuxOptions": _roughly(_NO_SELINUX),
     "windowsOptions": _no(_NO_WINDOWS, applies=_given),
     "runAsUser": _roughly(
-        "only a node agent that is root can change the user; under another one the pod sees this number for the agent's own user"
+        "only a node agent that is root can change the user; "
+        "under another one the pod sees this number for the agent's own user"
     ),
     "runAsGroup": _roughly("as runAsUser"),
     "runAsNonRoot": _YES,
@@ -172,11 +170,12 @@ _POD_SECURITY: Final[dict[str, FieldSupport]] = {
 }
 _SECURITY: Final[dict[str, FieldSupport]] = {
     "capabilities": _roughly(
-        "those that are added count inside the pod's user namespace; for the machine itself only with hostUsers: true, where the node "
-        "agent is root"
+        "those that are added count inside the pod's user namespace; for the machine itself only with "
+        "hostUsers: true, where the node agent is root"
     ),
     "privileged": _roughly(
-        "all capabilities, no system call filter, nothing of /proc masked; more rights than inside the pod's user namespace only with "
+        "all capabilities, no system call filter, nothing of /proc masked; "
+        "more rights than inside the pod's user namespace only with "
         "hostUsers: true, where the node agent is root. The machine's devices are not in /dev"
     ),
     "seLinuxOptions": _POD_SECURITY["seLinuxOptions"],
@@ -196,6 +195,11 @@ _PROFILE: Final[dict[str, FieldSupport]] = {
     "type": _no("no such profiles are loaded on nodes", "Localhost", _one_of("Localhost")),
     "localhostProfile": _no("no such profiles are loaded on nodes", applies=_given),
 }
+_FOREIGN_STORAGE: Final = (
+    "awsElasticBlockStore", "azureDisk", "azureFile", "cephfs", "cinder", "csi", "fc", "flexVolume",
+    "flocker", "gcePersistentDisk", "glusterfs", "iscsi", "nfs", "photonPersistentDisk",
+    "portworxVolume", "quobyte", "rbd", "scaleIO", "storageos", "vsphereVolume",
+)  # fmt: skip
 _VOLUME: Final[dict[str, FieldSupport]] = {
     "name": _YES,
     "emptyDir": _YES,
@@ -208,36 +212,12 @@ _VOLUME: Final[dict[str, FieldSupport]] = {
     "downwardAPI": _YES,
     "persistentVolumeClaim": _YES,
     "ephemeral": _no(
-        "nobody makes claims for single pods; write the claim beside the pod, or use a StatefulSet",
+        "no controller creates claims for single pods; create the claim yourself, or use a StatefulSet",
         applies=_given,
     ),
     "image": _no("images are not mounted as volumes", applies=_given),
-    "gitRepo": _no("nodes fetch nothing; use an init container", applies=_given),
-    **{
-        source: _no(_NO_STORAGE, applies=_given)
-        for source in (
-            "awsElasticBlockStore",
-            "azureDisk",
-            "azureFile",
-            "cephfs",
-            "cinder",
-            "csi",
-            "fc",
-            "flexVolume",
-            "flocker",
-            "gcePersistentDisk",
-            "glusterfs",
-            "iscsi",
-            "nfs",
-            "photonPersistentDisk",
-            "portworxVolume",
-            "quobyte",
-            "rbd",
-            "scaleIO",
-            "storageos",
-            "vsphereVolume",
-        )
-    },
+    "gitRepo": _no("nodes do not clone repositories; use an init container", applies=_given),
+    **{source: _no(_NO_STORAGE, applies=_given) for source in _FOREIGN_STORAGE},
 }
 
 SECTIONS: Final[dict[str, dict[str, FieldSupport]]] = {
@@ -304,23 +284,21 @@ SECTIONS: Final[dict[str, dict[str, FieldSupport]]] = {
         "clusterTrustBundle": _no("there are no trust bundles; use a config map", applies=_given),
     },
 }
-"""Verdicts by message and field. A message that is not here is honoured as a whole."""
+"""Verdicts by message and field. Messages that are not here are honoured as a whole."""
 
 _AMOUNTS: Final = {"cpu", "memory", "ephemeral-storage"}
-
-
 _IGNORED: Final = ("seLinuxOptions", "seLinuxChangePolicy")
-"""Fields of security contexts that are taken and have no effect."""
+"""Fields of security contexts that are accepted and have no effect."""
 
 
 def refused_fields(kind: Kind, obj: Object) -> list[FieldError]:
-    """The same for any object that holds such a specification: a pod, or a set with a template of pods."""
+    """The refusals of an object with a pod spec: a pod, or an object with a pod template."""
     spec, path = _pod_spec(kind, obj)
     return refusals(spec, path) if spec else []
 
 
 def ignored_fields(kind: Kind, obj: Object) -> list[str]:
-    """A warning for each field that is taken and has no effect on our nodes."""
+    """A warning for each accepted field without effect on our nodes."""
     spec, path = _pod_spec(kind, obj)
     contexts = [(f"{path}.securityContext", spec.get("securityContext"))]
     for field in ("initContainers", "containers"):
@@ -336,7 +314,7 @@ def ignored_fields(kind: Kind, obj: Object) -> list[str]:
 
 
 def _pod_spec(kind: Kind, obj: Object) -> tuple[Mapping[str, Any], str]:
-    """The specification of a pod in an object, and its path; empty if there is none."""
+    """The pod spec of an object, and its path; empty if there is none."""
     spec = obj.get("spec") or {}
     if (kind.group, kind.name) == ("", "Pod"):
         return spec, "spec"
@@ -346,7 +324,7 @@ def _pod_spec(kind: Kind, obj: Object) -> tuple[Mapping[str, Any], str]:
 
 
 def refusals(spec: Mapping[str, Any], path: str = "spec") -> list[FieldError]:
-    """Every field of a pod's specification that our nodes can't honour."""
+    """Every field of a pod spec that our nodes can't honour."""
     return list(_refusals(spec, "api.core.v1.PodSpec", path))
 
 
@@ -403,11 +381,15 @@ def document() -> str:
     lines = [
         "# Pod fields",
         "",
-        "Our nodes run pods as processes. This table says for every field of a pod whether it is **honoured**,",
-        "**approximated** (what is different is said), or **refused**: a pod, or a template of pods, that uses a refused field",
-        "gets a 422 with the field's path when the server runs standalone. On a real Kubernetes none of this applies.",
+        "Our nodes run pods as processes. "
+        "This table says for every field of a pod whether it is **honoured**,",
+        "**approximated** (what is different is said), or **refused**: a pod, or a template of pods, "
+        "that uses a refused field",
+        "gets a 422 with the field's path when the server runs standalone. "
+        "On a real Kubernetes none of this applies.",
         "",
-        "Amounts other than `cpu`, `memory` and `ephemeral-storage` in `resources` are refused: nodes hand out no devices.",
+        "Amounts other than `cpu`, `memory` and `ephemeral-storage` in `resources` are refused: "
+        "nodes hand out no devices.",
         "",
         "Made from `pilothouse.api.kubernetes.pod_fields`; change it there.",
     ]

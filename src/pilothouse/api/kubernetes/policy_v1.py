@@ -1,23 +1,20 @@
-"""``policy/v1``: disruption budgets, and the evictions that they hold back."""
+"""``policy/v1``: disruption budgets and evictions."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from pilothouse.api.kubernetes.kind_builders import CREATE_ONLY, native, single
+from pilothouse.api.kubernetes.kind_builders import CREATE_ONLY, native
 from pilothouse.api.kubernetes.printer_cells import AGE, NAME, at, column
 from pilothouse.api.kubernetes.shared_checks import Problems, count_or_percent, label_selector
 from pilothouse.meta.fields import FieldError
-from pilothouse.meta.kind import Kind, Object, Resource
+from pilothouse.meta.kind import Kind, Object, Resource, single
 
 
 def resources() -> tuple[Resource, ...]:
-    """What the group serves."""
     budgets = native(
-        "policy",
-        "v1",
+        "policy/v1",
         "PodDisruptionBudget",
-        "poddisruptionbudgets",
         short_names=("pdb",),
         status=True,
         generation=True,
@@ -30,8 +27,8 @@ def resources() -> tuple[Resource, ...]:
 
 
 def eviction() -> Kind:
-    """What is posted to ``pods/eviction``."""
-    return native("policy", "v1", "Eviction", "evictions", virtual=True, verbs=CREATE_ONLY)
+    """The body of ``pods/eviction``."""
+    return native("policy/v1", "Eviction", virtual=True, verbs=CREATE_ONLY)
 
 
 def _prepare(obj: Object) -> None:
@@ -54,7 +51,7 @@ _COLUMNS: Final = (
     NAME,
     column(
         "Min Available",
-        "How many have to stay.",
+        "How many must stay available.",
         lambda obj, now: str(at("spec", "minAvailable", missing="N/A")(obj, now)),
     ),
     column(
@@ -64,7 +61,7 @@ _COLUMNS: Final = (
     ),
     column(
         "Allowed Disruptions",
-        "How many may go right away.",
+        "How many may be evicted now.",
         at("status", "disruptionsAllowed", missing=0),
         type="integer",
     ),

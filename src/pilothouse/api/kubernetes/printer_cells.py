@@ -1,6 +1,6 @@
-"""Cells of ``kubectl get``: what Kubernetes' own kinds show, as functions of the object and the time.
+"""Cells of ``kubectl get`` for Kubernetes' own kinds, as functions of the object and the time.
 
-The columns of these kinds are complete: ``NAME`` and ``AGE`` are among them, since not every kind begins with its name.
+Their columns include ``NAME`` and ``AGE``, since not every kind begins with its name.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ UNSET: Final = "<unset>"
 
 
 def since(text: str | None, now: float) -> str:
-    """How long ago a time was, as kubectl says it."""
+    """The age of a time, as kubectl prints it."""
     if not text:
         return UNKNOWN
     try:
@@ -96,12 +96,18 @@ def access_modes(modes: Iterable[str] | None) -> str:
     return ",".join(short for mode, short in _MODES.items() if mode in found)
 
 
-def container_names(spec: Mapping[str, Any]) -> str:
-    return ",".join(each.get("name", "") for each in spec.get("containers") or ())
+def container_columns(
+    spec_of: Callable[[Object], Mapping[str, Any]], *, wide: bool = False
+) -> tuple[Column, Column]:
+    """The names and the images of the containers in a pod spec."""
 
+    def listed(field: str) -> Cell:
+        return lambda obj, now: ",".join(each.get(field, "") for each in spec_of(obj).get("containers") or ())
 
-def container_images(spec: Mapping[str, Any]) -> str:
-    return ",".join(each.get("image", "") for each in spec.get("containers") or ())
+    return (
+        column("Containers", "Names of the containers.", listed("name"), wide=wide),
+        column("Images", "Images of the containers.", listed("image"), wide=wide),
+    )
 
 
 NAME: Final = column("Name", "The object's name.", at("metadata", "name"), format="name")

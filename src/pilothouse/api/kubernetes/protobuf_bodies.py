@@ -1,8 +1,8 @@
-"""Protobuf request bodies of Kubernetes' kinds, read into objects.
+"""Reads protobuf request bodies of Kubernetes' kinds into objects.
 
     read(b"k8s\\0...")     # {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "t"}}
 
-Clients built on Kubernetes' own libraries send these for every kind that they know at compile time.
+Clients built on Kubernetes' own libraries send these for every kind known at compile time.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _DELETE_OPTIONS = protobuf_name("apimachinery.pkg.apis.meta.v1.DeleteOptions")
 
 
 def table_name(group: str, version: str, kind: str) -> str:
-    """What the table calls a kind's message; the empty string for a group that is not Kubernetes' own."""
+    """The table's name of a kind's message; empty for groups that are not Kubernetes' own."""
     package = _GROUPS.get(group, "")
     return f"{package}.{version}.{kind}" if package else ""
 
@@ -50,7 +50,7 @@ def message_of(api_version: str, kind: str) -> str:
 
 
 def read(body: bytes) -> Object:
-    """The object that a body holds. Raises ``ValueError`` for a body that is malformed or of a kind not known here."""
+    """The object in a body. Raises ``ValueError`` if it is malformed or of an unknown kind."""
     envelope = unwrap(body)
     message = message_of(envelope.api_version, envelope.kind)
     if not message:

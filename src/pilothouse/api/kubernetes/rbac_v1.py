@@ -1,38 +1,36 @@
-"""``rbac.authorization.k8s.io/v1``: roles and who has them."""
+"""``rbac.authorization.k8s.io/v1``: roles and their bindings."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
-from pilothouse.api.kubernetes.kind_builders import native, single
+from pilothouse.api.kubernetes.kind_builders import native
 from pilothouse.api.kubernetes.printer_cells import AGE, CREATED_AT, NAME, column
-from pilothouse.api.kubernetes.shared_checks import Problems, label_selector
+from pilothouse.api.kubernetes.shared_checks import Problems, follows, label_selector, named
 from pilothouse.meta.fields import FieldError, element
-from pilothouse.meta.kind import Kind, Object, Resource
+from pilothouse.meta.kind import Kind, Object, Resource, single
 from pilothouse.meta.names import path_segment, subdomain
 
 GROUP: Final = "rbac.authorization.k8s.io"
 
 
 def resources() -> tuple[Resource, ...]:
-    """What the group serves."""
-    return (
-        single(_kind("Role", True, (NAME, CREATED_AT), _validate_role)),
-        single(_kind("ClusterRole", False, (NAME, CREATED_AT), _validate_cluster_role)),
-        single(_kind("RoleBinding", True, _BINDING_COLUMNS, _validate_binding(["Role", "ClusterRole"]))),
-        single(_kind("ClusterRoleBinding", False, _BINDING_COLUMNS, _validate_binding(["ClusterRole"]))),
+    kinds = (
+        _kind("Role", True, (NAME, CREATED_AT), _validate_role),
+        _kind("ClusterRole", False, (NAME, CREATED_AT), _validate_cluster_role),
+        _kind("RoleBinding", True, _BINDING_COLUMNS, _validate_binding(["Role", "ClusterRole"])),
+        _kind("ClusterRoleBinding", False, _BINDING_COLUMNS, _validate_binding(["ClusterRole"])),
     )
+    return tuple(map(single, kinds))
 
 
 def _kind(
     name: str, namespaced: bool, columns: Any, validate: Callable[[Object, Object | None], Problems]
 ) -> Kind:
     return native(
-        GROUP,
-        "v1",
+        f"{GROUP}/v1",
         name,
-        f"{name.lower()}s",
         namespaced=namespaced,
         create_on_update=True,
         columns=columns,
@@ -100,10 +98,7 @@ def _validate_binding(kinds: list[str]) -> Callable[[Object, Object | None], Pro
             yield FieldError.not_supported("roleRef.apiGroup", role.get("apiGroup", ""), [GROUP])
         if role.get("kind") not in kinds:
             yield FieldError.not_supported("roleRef.kind", role.get("kind", ""), kinds)
-        if not role.get("name"):
-            yield FieldError.required("roleRef.name")
-        elif path_segment(role["name"]):
-            yield FieldError.invalid("roleRef.name", role["name"], path_segment(role["name"]))
+        yield from named("roleRef.name", role.get("name") or "", path_segment)
         for index, subject in enumerate(new.get("subjects") or ()):
             yield from _check_subject(subject, element("subjects", index))
         if old is not None and role != old.get("roleRef"):
@@ -118,8 +113,8 @@ def _check_subject(subject: Object, path: str) -> Problems:
         yield FieldError.required(f"{path}.name")
     match subject.get("kind", ""):
         case "ServiceAccount":
-            if name and subdomain(name):
-                yield FieldError.invalid(f"{path}.name", name, subdomain(name))
+            if name:
+                yield from follows(f"{path}.name", name, subdomain)
             if group:
                 yield FieldError.not_supported(f"{path}.apiGroup", group, [""])
             if not subject.get("namespace"):

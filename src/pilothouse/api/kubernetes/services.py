@@ -1,8 +1,7 @@
 """Services, and the addresses behind them.
 
-Addresses for services are given out elsewhere: a ``clusterIP`` that is not set stays unset here. What is known without an
-allocator is settled: a headless service has the address ``None`` and nothing to allocate, an update keeps what was
-given before, and a change of type lets go of what only the former type had.
+Addresses are allocated elsewhere; an unset ``clusterIP`` stays unset here. A headless service has the address
+``None``, an update keeps what was allocated, and a change of type releases what only the former type has.
 """
 
 from __future__ import annotations
@@ -16,6 +15,7 @@ from pilothouse.api.kubernetes.shared_checks import (
     Problems,
     address,
     dns_label,
+    follows,
     named,
     port,
     port_or_name,
@@ -59,9 +59,9 @@ def prepare_create(service: Object) -> None:
 
 
 def prepare_update(new: Object, old: Object) -> None:
-    """Keep what was given where the update doesn't mention it; drop what goes with the type and was left as it was.
+    """Keep allocated values that the update leaves out; drop unchanged ones that the new type doesn't have.
 
-    Clients send a service as it was once written, or change its type alone: neither is meant to touch the rest.
+    Clients send a service as it was first written, or change only its type.
     """
     mine, theirs = new["spec"], old["spec"]
     _follow_address(mine, theirs)
@@ -80,12 +80,12 @@ def prepare_update(new: Object, old: Object) -> None:
 
 
 def has_address(spec: Mapping[str, Any]) -> bool:
-    """True if the service has an address in the cluster, which may be ``None``."""
+    """True if the service has a cluster address, which may be ``None``."""
     return spec.get("type") != "ExternalName"
 
 
 def has_node_ports(spec: Mapping[str, Any]) -> bool:
-    """True if each of the service's ports is open on the nodes as well."""
+    """True if the service's ports are also open on the nodes."""
     kind = spec.get("type")
     return kind == "NodePort" or (
         kind == "LoadBalancer" and spec.get("allocateLoadBalancerNodePorts") is not False
@@ -93,7 +93,7 @@ def has_node_ports(spec: Mapping[str, Any]) -> bool:
 
 
 def node_ports(spec: Mapping[str, Any]) -> frozenset[int]:
-    """The ports on the nodes that a service has or asks for."""
+    """The node ports that a service has or asks for."""
     return frozenset(each["nodePort"] for each in spec.get("ports") or () if each.get("nodePort"))
 
 
@@ -114,7 +114,7 @@ _TYPE_DEPENDENT: Final = (
 
 
 def _follow_address(mine: Object, theirs: Object) -> None:
-    """An old client changes ``clusterIP`` and knows nothing of ``clusterIPs``."""
+    """An old client changes ``clusterIP`` and doesn't know ``clusterIPs``."""
     asked = mine.get("clusterIP")
     if asked != theirs.get("clusterIP") and mine.get("clusterIPs") == theirs.get("clusterIPs"):
         mine.pop("clusterIPs", None)
@@ -131,7 +131,7 @@ def _keep_address(mine: Object, theirs: Object) -> None:
 
 
 def _keep_node_ports(mine: Object, theirs: Object) -> None:
-    """A port is known by its name, whatever else changes about it; one that is in use again is not given twice."""
+    """A port is identified by its name; a port that another one uses now is not kept."""
     given = {each.get("name", ""): each.get("nodePort") for each in theirs.get("ports") or ()}
     used = node_ports(mine)
     for each in mine.get("ports") or ():
@@ -141,7 +141,7 @@ def _keep_node_ports(mine: Object, theirs: Object) -> None:
 
 
 def is_headless(spec: Mapping[str, Any]) -> bool:
-    """True if the service's name leads straight to its pods."""
+    """True if the service's name resolves to its pods."""
     return spec.get("clusterIP") == HEADLESS
 
 
@@ -213,9 +213,8 @@ def _check_ports(spec: Mapping[str, Any]) -> Problems:
         yield from port(f"{at}.port", each.get("port", 0))
         if "targetPort" in each:
             yield from port_or_name(f"{at}.targetPort", each["targetPort"])
-        problem = qualified_name(each["appProtocol"]) if each.get("appProtocol") else ""
-        if problem:
-            yield FieldError.invalid(f"{at}.appProtocol", each["appProtocol"], problem)
+        if each.get("appProtocol"):
+            yield from follows(f"{at}.appProtocol", each["appProtocol"], qualified_name)
         if _port_key(each) in taken:
             yield FieldError.duplicate(at, {"port": each.get("port"), "protocol": each.get("protocol")})
         taken.add(_port_key(each))

@@ -1,4 +1,4 @@
-"""Checks that many kinds share, each a generator of field errors in Kubernetes' words.
+"""Checks that many kinds share: generators of field errors in Kubernetes' words.
 
 yield from port("spec.ports[0].port", 70000)
 # spec.ports[0].port: Invalid value: 70000: must be between 1 and 65535, inclusive
@@ -22,12 +22,16 @@ _IMMUTABLE: Final = "field is immutable"
 
 
 def named(path: str, value: str, rule: Callable[[str], str] = subdomain) -> Problems:
-    """A name that has to follow a rule and must not be empty."""
+    """A required name that follows a rule."""
     if not value:
         yield FieldError.required(path)
-        return
-    problem = rule(value)
-    if problem:
+    else:
+        yield from follows(path, value, rule)
+
+
+def follows(path: str, value: str, rule: Callable[[str], str]) -> Problems:
+    """Text that follows a rule."""
+    if problem := rule(value):
         yield FieldError.invalid(path, value, problem)
 
 
@@ -37,7 +41,7 @@ def port(path: str, value: int) -> Problems:
 
 
 def port_name(path: str, value: str) -> Problems:
-    """The name of a port, as IANA's registry of services would take it."""
+    """The name of a port: an IANA service name."""
     problems = []
     if len(value) > 15:
         problems.append("must be no more than 15 characters")
@@ -63,7 +67,7 @@ def not_negative(path: str, value: int | None) -> Problems:
 
 
 def amount(value: Any) -> Quantity | None:
-    """A quantity, or None for a text that is none (which the schema's own check reports)."""
+    """A quantity, or None for an invalid one, which the schema's check reports."""
     try:
         return parse_quantity(value)
     except QuantityError:
@@ -71,7 +75,7 @@ def amount(value: Any) -> Quantity | None:
 
 
 def count_or_percent(path: str, value: int | str) -> Problems:
-    """Such as ``maxUnavailable``: a number that is not negative, or a percentage."""
+    """For ``maxUnavailable`` and the like: a non-negative number or a percentage."""
     if isinstance(value, int):
         yield from not_negative(path, value)
     elif not re.fullmatch(r"[0-9]+%", value):
@@ -83,7 +87,7 @@ def count_or_percent(path: str, value: int | str) -> Problems:
 
 
 def config_keys(path: str, keys: Iterable[str]) -> Problems:
-    """The keys of a ConfigMap or Secret; they become names of files."""
+    """The keys of a ConfigMap or Secret, which become file names."""
     for key in keys:
         if len(key) > 253 or not _CONFIG_KEY(key) or key[0] == ".":
             yield from _config_key(path, key)
@@ -95,8 +99,8 @@ def _config_key(path: str, key: str) -> Problems:
         problem = "must be no more than 253 characters"
     elif not _CONFIG_KEY(key):
         problem = (
-            "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or 'KEY_NAME',  "
-            "or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')"
+            "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  "
+            "or 'KEY_NAME',  or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')"
         )
     elif key in (".", ".."):
         problem = f"must not be '{key}'"
@@ -107,7 +111,7 @@ def _config_key(path: str, key: str) -> Problems:
 
 
 def without_nul(path: str, value: Any) -> Problems:
-    """A text that becomes a path, an argument or a variable: the kernel's end at a NUL."""
+    """Text for a path, an argument or a variable, which for the kernel ends at a NUL."""
     if isinstance(value, str) and "\0" in value:
         yield FieldError.invalid(path, value, "must not contain a NUL character")
 
@@ -152,9 +156,7 @@ def label_selector(selector: Mapping[str, Any], path: str) -> Problems:
                 )
         else:
             yield FieldError.invalid(f"{at}.operator", operator, "not a valid selector operator")
-        problem = qualified_name(requirement.get("key", ""))
-        if problem:
-            yield FieldError.invalid(f"{at}.key", requirement.get("key", ""), problem)
+        yield from follows(f"{at}.key", requirement.get("key", ""), qualified_name)
 
 
 def dns_label(path: str, value: str) -> Problems:

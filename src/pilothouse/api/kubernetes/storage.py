@@ -20,11 +20,14 @@ _DEFAULT_CLASS: Final = (
     "storageclass.kubernetes.io/is-default-class",
     "storageclass.beta.kubernetes.io/is-default-class",
 )
-_CLAIM_FIXED: Final = "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims"
+_CLAIM_FIXED: Final = (
+    "spec is immutable after creation except resources.requests and "
+    "volumeAttributesClassName for bound claims"
+)
 
 
 def prepare_claim(claim: Object) -> None:
-    """A new claim waits. A source given in one of its two spellings is given in both."""
+    """A new claim is pending. A source given in one of its two fields is copied to the other."""
     claim["status"] = {"phase": "Pending"}
     spec = claim["spec"]
     source, reference = spec.get("dataSource"), spec.get("dataSourceRef")
@@ -188,12 +191,7 @@ def validate_attributes_class(new: Object, old: Object | None) -> Problems:
 
 
 def _check_driver(path: str, value: str) -> Problems:
-    if not value:
-        yield FieldError.required(path)
-        return
-    problem = qualified_name(value.lower())
-    if problem:
-        yield FieldError.invalid(path, value, problem)
+    yield from named(path, value, lambda name: qualified_name(name.lower()))
 
 
 def _check_parameters(obj: Object, *, needed: bool) -> Problems:
@@ -268,7 +266,11 @@ VOLUME_COLUMNS: Final = (
         "How it can be mounted.",
         lambda obj, now: access_modes((obj.get("spec") or {}).get("accessModes")),
     ),
-    column("Reclaim Policy", "What becomes of it.", at("spec", "persistentVolumeReclaimPolicy")),
+    column(
+        "Reclaim Policy",
+        "What happens to it when its claim is deleted.",
+        at("spec", "persistentVolumeReclaimPolicy"),
+    ),
     column("Status", "Whether it is in use.", _claim_status),
     column("Claim", "The claim that has it.", _volume_claim),
     column("StorageClass", "The kind of storage.", _class),
@@ -279,8 +281,8 @@ VOLUME_COLUMNS: Final = (
 )
 CLASS_COLUMNS: Final = (
     column("Name", "The object's name.", _class_name, format="name"),
-    column("Provisioner", "Who makes the volumes.", at("provisioner")),
-    column("ReclaimPolicy", "What becomes of a volume whose claim is gone.", at("reclaimPolicy")),
+    column("Provisioner", "The provisioner that creates the volumes.", at("provisioner")),
+    column("ReclaimPolicy", "What happens to a volume whose claim is deleted.", at("reclaimPolicy")),
     column("VolumeBindingMode", "When a claim gets its volume.", at("volumeBindingMode")),
     column("AllowVolumeExpansion", "Whether claims may grow.", at("allowVolumeExpansion", missing=False)),
     AGE,

@@ -1,21 +1,19 @@
-"""``storage.k8s.io``: classes of storage (``v1``) and of volume attributes (``v1`` and ``v1beta1``, which are alike)."""
+"""``storage.k8s.io``: StorageClass in ``v1``, VolumeAttributesClass in ``v1`` and ``v1beta1``."""
 
 from __future__ import annotations
 
 from pilothouse.api.kubernetes import storage
-from pilothouse.api.kubernetes.kind_builders import native, single
-from pilothouse.meta.kind import Kind, Resource
+from pilothouse.api.kubernetes.kind_builders import native
+from pilothouse.meta.kind import Kind, Resource, single
 
 GROUP = "storage.k8s.io"
 
 
 def resources() -> tuple[Resource, ...]:
-    """What the group serves."""
     classes = native(
-        GROUP,
-        "v1",
+        f"{GROUP}/v1",
         "StorageClass",
-        "storageclasses",
+        plural="storageclasses",
         namespaced=False,
         short_names=("sc",),
         columns=storage.CLASS_COLUMNS,
@@ -27,10 +25,9 @@ def resources() -> tuple[Resource, ...]:
 def _attributes(version: str) -> Kind:
     # The table is derived from a release that knows the beta only; v1 took it over as it was.
     return native(
-        GROUP,
-        version,
+        f"{GROUP}/{version}",
         "VolumeAttributesClass",
-        "volumeattributesclasses",
+        plural="volumeattributesclasses",
         message="api.storage.v1beta1.VolumeAttributesClass",
         namespaced=False,
         short_names=("vac",),

@@ -1,13 +1,10 @@
-"""The table of Kubernetes' kinds, and what is made of it: schemas for the server, messages for the protobuf reader.
+"""The table of Kubernetes' kinds, as schemas for the server and messages for the protobuf reader.
 
-    schema("api.core.v1.Pod")        # a tree of shared nodes; components are named io.k8s.api.core.v1.PodSpec and so on
+    schema("api.core.v1.Pod")        # a tree of shared nodes, such as io.k8s.api.core.v1.PodSpec
     messages()["k8s.io.api.core.v1.Pod"]
 
-``table.json`` holds facts that a script derives from what Kubernetes publishes: names, numbers, types, merge keys. By hand
-come the constant defaults, the enumerations and the words of ``kubectl explain``; they are laid over it here.
-
-The file is read on first use, and a node is built when first asked for: a process that serves no Kubernetes kinds pays
-nothing.
+``table.json`` is derived by a script from what Kubernetes publishes: names, numbers, types, merge keys.
+Defaults, enumerations and descriptions are added here. The file is read, and nodes are built, on first use.
 """
 
 from __future__ import annotations
@@ -81,7 +78,7 @@ _LENIENT: Final = frozenset(
         (f"{_META}.Condition", "lastTransitionTime"),
     }
 )
-"""Published as required, yet taken without: Kubernetes decodes them to null and its validation doesn't mind."""
+"""Published as required, but accepted without: Kubernetes decodes them to null and doesn't validate them."""
 
 
 @cache
@@ -109,7 +106,7 @@ def messages() -> dict[str, Message]:
 
 
 def protobuf_name(name: str) -> str:
-    """What a message of the table is called in the .proto files."""
+    """The name of a table's message in the .proto files."""
     return "k8s.io." + name.replace("-", "_")
 
 
@@ -161,7 +158,7 @@ def schema(name: str) -> Schema:
 
 
 def _transparent(rows: list[Row]) -> Schema:
-    """Of the messages that stand for one of their fields, only lists of strings are reached by schemas."""
+    """Of the messages that stand for one of their fields, schemas reach only lists of strings."""
     return _node(rows[0][2])
 
 
@@ -184,7 +181,7 @@ def _property(message: str, name: str, type_name: str, facts: dict[str, Any]) ->
         changes["enum"] = enum
     default = DEFAULTS.get(message, {}).get(name, UNSET)
     if default is UNSET and "d" in facts and not (enum and facts["d"] == ""):
-        # Mostly what a Go struct has anyway: a zero where a field is required, an empty struct where it is not a
+        # Mostly what a Go struct has anyway: zero for a required field, an empty struct for one that is no
         # pointer. A required enumeration gets none: its zero would be a wrong value, not a missing one.
         default = facts["d"]
     if default is not UNSET:

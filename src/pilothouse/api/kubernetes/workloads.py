@@ -1,6 +1,6 @@
-"""Deployments, ReplicaSets and DaemonSets: defaults, validation and columns, as Kubernetes has them.
+"""Deployments, ReplicaSets and DaemonSets: defaults, validation and columns.
 
-They are stored, and no controller acts on them; each says so in a condition.
+No controller acts on them; each has a condition that says so.
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ from pilothouse.api.kubernetes.printer_cells import (
     NAME,
     at,
     column,
-    container_images,
-    container_names,
+    container_columns,
     labels_text,
     selector_text,
 )
@@ -32,40 +31,32 @@ from pilothouse.meta.selectors import LabelSelector, SelectorError
 
 _COUNTED: Final = ("updatedReplicas", "readyReplicas", "availableReplicas", "unavailableReplicas")
 _NUMBERS: Final = (
-    "currentNumberScheduled",
-    "numberMisscheduled",
-    "desiredNumberScheduled",
-    "numberReady",
-    "updatedNumberScheduled",
-    "numberAvailable",
-    "numberUnavailable",
-)
+    "currentNumberScheduled", "numberMisscheduled", "desiredNumberScheduled", "numberReady",
+    "updatedNumberScheduled", "numberAvailable", "numberUnavailable",
+)  # fmt: skip
 
 
 def default_deployment(obj: Object) -> None:
-    strategy = obj["spec"].setdefault("strategy", {})
-    if not strategy.get("type"):
-        strategy["type"] = "RollingUpdate"
-    if strategy["type"] == "RollingUpdate":
-        rolling = strategy.setdefault("rollingUpdate", {})
-        rolling.setdefault("maxUnavailable", "25%")
-        rolling.setdefault("maxSurge", "25%")
+    _default_strategy(obj["spec"].setdefault("strategy", {}), "25%", "25%")
     default_template(obj)
 
 
 def default_daemon_set(obj: Object) -> None:
-    strategy = obj["spec"].setdefault("updateStrategy", {})
+    _default_strategy(obj["spec"].setdefault("updateStrategy", {}), 1, 0)
+    default_template(obj)
+
+
+def _default_strategy(strategy: Object, unavailable: int | str, surge: int | str) -> None:
     if not strategy.get("type"):
         strategy["type"] = "RollingUpdate"
     if strategy["type"] == "RollingUpdate":
         rolling = strategy.setdefault("rollingUpdate", {})
-        rolling.setdefault("maxUnavailable", 1)
-        rolling.setdefault("maxSurge", 0)
-    default_template(obj)
+        rolling.setdefault("maxUnavailable", unavailable)
+        rolling.setdefault("maxSurge", surge)
 
 
 def default_template(obj: Object) -> None:
-    """What pods of the template get that leave it out."""
+    """Defaults of the template's pods."""
     default_spec(obj["spec"].setdefault("template", {}).setdefault("spec", {}))
 
 
@@ -75,7 +66,7 @@ def validate_deployment(new: Object, old: Object | None) -> Problems:
         return
     spec = new["spec"]
     yield from _check_spec(spec, old, "deployment", "ReplicaSet")
-    yield from _check_rolling(spec["strategy"], "spec.strategy", "strategy", "RollingUpdate")
+    yield from _check_rolling(spec["strategy"], "strategy")
     for field in ("revisionHistoryLimit", "progressDeadlineSeconds"):
         yield from not_negative(f"spec.{field}", spec.get(field))
     deadline = spec.get("progressDeadlineSeconds")
@@ -98,9 +89,7 @@ def validate_daemon_set(new: Object, old: Object | None) -> Problems:
     spec = new["spec"]
     yield from _check_spec(spec, old, "daemonset", "DaemonSet")
     yield from not_negative("spec.revisionHistoryLimit", spec.get("revisionHistoryLimit"))
-    yield from _check_rolling(
-        spec["updateStrategy"], "spec.updateStrategy", "updateStrategy", "RollingUpdate"
-    )
+    yield from _check_rolling(spec["updateStrategy"], "updateStrategy")
 
 
 def _check_counts(new: Object, old: Object | None, fields: tuple[str, ...]) -> Problems:
@@ -118,20 +107,24 @@ def _check_spec(spec: Object, old: Object | None, noun: str, of_template: str) -
     template = spec["template"]
     if old is None or template != old["spec"].get("template"):
         yield from check_template(template, "spec.template")
+    yield from check_lasting(template, of_template)
+    if old is not None:
+        yield from unchanged("spec.selector", selector, old["spec"].get("selector") or {})
+
+
+def check_lasting(template: Object, kind: str) -> Problems:
+    """The template's pods are restarted whenever they end, and have no deadline."""
     policy = template["spec"].get("restartPolicy")
     if policy != "Always":
         yield FieldError.not_supported("spec.template.spec.restartPolicy", policy, ["Always"])
     if template["spec"].get("activeDeadlineSeconds") is not None:
         yield FieldError.forbidden(
-            "spec.template.spec.activeDeadlineSeconds",
-            f"activeDeadlineSeconds in {of_template} is not Supported",
+            "spec.template.spec.activeDeadlineSeconds", f"activeDeadlineSeconds in {kind} is not Supported"
         )
-    if old is not None:
-        yield from unchanged("spec.selector", selector, old["spec"].get("selector") or {})
 
 
 def check_selector(spec: Object, noun: str) -> Problems:
-    """A selector that selects something, and the template's pods."""
+    """The selector is not empty and matches the template's labels."""
     selector = spec.get("selector") or {}
     problems = list(label_selector(selector, "spec.selector"))
     yield from problems
@@ -150,9 +143,9 @@ def check_selector(spec: Object, noun: str) -> Problems:
         )
 
 
-def _check_rolling(strategy: Object, path: str, noun: str, kind: str) -> Problems:
-    rolling = strategy.get("rollingUpdate")
-    if strategy.get("type") != kind:
+def _check_rolling(strategy: Object, noun: str) -> Problems:
+    path, rolling = f"spec.{noun}", strategy.get("rollingUpdate")
+    if strategy.get("type") != "RollingUpdate":
         if rolling is not None:
             yield FieldError.forbidden(
                 f"{path}.rollingUpdate",
@@ -172,7 +165,7 @@ def _check_rolling(strategy: Object, path: str, noun: str, kind: str) -> Problem
 
 
 def template_of(obj: Object) -> Any:
-    """The specification of the pods that an object's template makes."""
+    """The pod spec of an object's template."""
     return ((obj.get("spec") or {}).get("template") or {}).get("spec") or {}
 
 
@@ -183,17 +176,9 @@ def _number(name: str, description: str, *way: str, type: str = "integer") -> Co
 def wide_columns(
     template: Any = template_of, selector: Any = at("spec", "selector", missing=None)
 ) -> tuple[Column, ...]:
-    """Containers, images and selector, which ``-o wide`` adds."""
+    """Columns of ``-o wide``: containers, images and selector."""
     return (
-        column(
-            "Containers",
-            "Names of the containers.",
-            lambda obj, now: container_names(template(obj)),
-            wide=True,
-        ),
-        column(
-            "Images", "Images of the containers.", lambda obj, now: container_images(template(obj)), wide=True
-        ),
+        *container_columns(template, wide=True),
         column(
             "Selector", "Which pods count.", lambda obj, now: selector_text(selector(obj, now)), wide=True
         ),
@@ -205,9 +190,10 @@ def _ready(obj: Object, now: float) -> str:
     return f"{ready}/{(obj.get('spec') or {}).get('replicas', 0)}"
 
 
+READY: Final = column("Ready", "Pods that are ready, of those wanted.", _ready)
 DEPLOYMENT_COLUMNS: Final = (
     NAME,
-    column("Ready", "Pods that are ready, of those wanted.", _ready),
+    READY,
     _number("Up-to-date", "Pods made from the current template.", "status", "updatedReplicas", type="string"),
     _number(
         "Available",

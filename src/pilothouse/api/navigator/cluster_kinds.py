@@ -1,9 +1,9 @@
-"""The kinds of the group ``navigator.jetstack.io``: which Struct, columns, defaults and rules make up each version."""
+"""The kinds of the group ``navigator.jetstack.io``, in both versions."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final
+from typing import Any, Final
 
 from pilothouse.api.applications.elasticsearch_application import ELASTICSEARCH
 from pilothouse.api.navigator import v1alpha1, v1beta1
@@ -18,15 +18,13 @@ from pilothouse.api.navigator.validation.clusters import UpdateRules, check_pilo
 from pilothouse.api.navigator.validation.elasticsearch import check_elasticsearch
 from pilothouse.api.navigator.validation.pilots import check_pilot
 from pilothouse.api.navigator.validation.stashes import check_no_stash, check_stash
+from pilothouse.api.own_kinds import AGE, GroupVersion, condition_column, path_column
 from pilothouse.meta import names
 from pilothouse.meta.fields import FieldError
-from pilothouse.meta.kind import Column, Kind, Object, Resource
-from pilothouse.meta.schema.struct_schemas import schema_of
+from pilothouse.meta.kind import Kind, Object, Resource
 
-CATEGORIES: Final = ("all", "pilothouse")
-AGE: Final = Column(
-    name="Age", type="date", path=".metadata.creationTimestamp", description="How long it has been there."
-)
+_V1ALPHA1: Final = GroupVersion(GROUP, v1alpha1.VERSION, v1alpha1.PACKAGE)
+_V1BETA1: Final = GroupVersion(GROUP, v1beta1.VERSION, v1beta1.PACKAGE)
 
 _STRICT: Final = UpdateRules(frozen=None, volumes_grow=False)
 _STRICT_BUT_TOLD: Final = UpdateRules(
@@ -50,7 +48,7 @@ def _validate_elasticsearch_v1alpha1(new: Object, old: Object | None) -> Iterabl
 
 
 def _running(stored: Object | None) -> str:
-    """The lowest version that any node of a cluster reports; empty if none does."""
+    """The lowest version that any node of a cluster reports, or empty."""
     if stored is None:
         return ""
     source = str(stored["apiVersion"]).rpartition("/")[2]
@@ -83,68 +81,37 @@ def _update_pilot_v1alpha1(new: Object, old: Object) -> None:
     follow_change(new, old)
 
 
-def _condition(name: str, kind: str, description: str, *, priority: int = 0) -> Column:
-    return Column(
-        name=name,
-        path=f'.status.conditions[?(@.type=="{kind}")].status',
-        description=description,
-        priority=priority,
-    )
-
-
-_VERSION: Final = Column(name="Version", path=".spec.version", description="The version that is asked for.")
-_WANTED: Final = Column(name="Wanted", path=".spec.version", description="The version that is asked for.")
-_RUNNING: Final = Column(name="Version", path=".status.version", description="The lowest version that runs.")
-_ACCEPTED: Final = _condition(
+_WANTED: Final = path_column("Wanted", ".spec.version", "The version that is asked for.")
+_ACCEPTED: Final = condition_column(
     "Accepted", "VersionAccepted", "Whether the version that is asked for can be rolled out."
 )
-_PAUSED: Final = Column(
-    name="Paused",
-    type="boolean",
-    path=".spec.paused",
-    description="Set while nothing is changed.",
-    priority=1,
-)
-_HEALTH: Final = Column(name="Health", path=".status.health", description="The cluster's own opinion.")
+_HEALTH: Final = path_column("Health", ".status.health", "The health that the cluster reports.")
 _REPLICAS: Final = (
-    Column(name="Ready", type="integer", path=".status.readyReplicas", description="Nodes that are ready."),
-    Column(name="Nodes", type="integer", path=".status.replicas", description="Nodes that there are."),
+    path_column("Ready", ".status.readyReplicas", "Nodes that are ready.", type="integer"),
+    path_column("Nodes", ".status.replicas", "Nodes that there are.", type="integer"),
 )
 _PROGRESS: Final = (
-    _condition("Available", "Available", "Whether it serves."),
-    _condition("Progressing", "Progressing", "Whether something is being changed."),
+    condition_column("Available", "Available", "Whether it serves."),
+    condition_column("Progressing", "Progressing", "Whether something is being changed."),
 )
-_DEGRADED: Final = _condition("Degraded", "Degraded", "Whether something is amiss that may need you.")
-_WIDE: Final = (
-    Column(name="Running", path=".status.version", description="The lowest version that runs.", priority=1),
-    _PAUSED,
-    Column(
-        name="Message",
-        path='.status.conditions[?(@.type=="Progressing")].message',
-        description="What is being changed, or waited for.",
-        priority=1,
-    ),
+_DEGRADED: Final = condition_column("Degraded", "Degraded", "Whether something is wrong that may need you.")
+_PAUSED: Final = path_column(
+    "Paused", ".spec.paused", "Set while nothing is changed.", type="boolean", wide=True
+)
+_MESSAGE: Final = condition_column(
+    "Message", "Progressing", "What is being changed, or waited for.", field="message", wide=True
 )
 
-_FULLEST: Final = Column(
-    name="Disk(%)",
-    type="integer",
-    path=".status.fullestVolume.usedPercent",
-    description="How full the volume with the least room is.",
-    priority=1,
-)
-
-ELASTICSEARCH_V1BETA1: Final = Kind(
-    group=GROUP,
-    version=v1beta1.VERSION,
-    name="ElasticsearchCluster",
-    plural="elasticsearchclusters",
-    short_names=("esc", "elasticsearch"),
-    categories=CATEGORIES,
-    schema=schema_of(v1beta1.ElasticsearchCluster, v1beta1.PACKAGE),
-    status=True,
+_ELASTICSEARCH_CLUSTER: Final[dict[str, Any]] = {
+    "short_names": ("esc", "elasticsearch"),
+    "selectable": {"spec.version": ".spec.version", "status.health": ".status.health"},
+    "protected": protected,
+    "validate_name": names.label,
+}
+ELASTICSEARCH_V1BETA1: Final = _V1BETA1.kind(
+    v1beta1.ElasticsearchCluster,
     columns=(
-        _RUNNING,
+        path_column("Version", ".status.version", "The lowest version that runs."),
         _WANTED,
         _ACCEPTED,
         _HEALTH,
@@ -152,125 +119,97 @@ ELASTICSEARCH_V1BETA1: Final = Kind(
         *_PROGRESS,
         _DEGRADED,
         AGE,
-        _FULLEST,
-        *_WIDE[1:],
+        path_column(
+            "Disk(%)",
+            ".status.fullestVolume.usedPercent",
+            "How full the volume with the least room is.",
+            type="integer",
+            wide=True,
+        ),
+        _PAUSED,
+        _MESSAGE,
     ),
-    selectable={"spec.version": ".spec.version", "status.health": ".status.health"},
     prepare_update=keep_annotation,
     validate=_validate_elasticsearch_v1beta1,
-    protected=protected,
-    validate_name=names.label,
+    **_ELASTICSEARCH_CLUSTER,
 )
-ELASTICSEARCH_V1ALPHA1: Final = Kind(
-    group=GROUP,
-    version=v1alpha1.VERSION,
-    name="ElasticsearchCluster",
-    plural="elasticsearchclusters",
-    short_names=("esc", "elasticsearch"),
-    categories=CATEGORIES,
-    schema=schema_of(v1alpha1.ElasticsearchCluster, v1alpha1.PACKAGE),
-    status=True,
+ELASTICSEARCH_V1ALPHA1: Final = _V1ALPHA1.kind(
+    v1alpha1.ElasticsearchCluster,
     columns=(_WANTED, _ACCEPTED, _HEALTH, *_PROGRESS, _DEGRADED, AGE, _PAUSED),
-    selectable={"spec.version": ".spec.version", "status.health": ".status.health"},
     prepare_create=enter_stash,
     prepare_update=keep_stash,
     validate=_validate_elasticsearch_v1alpha1,
     warnings=warnings,
-    protected=protected,
-    validate_name=names.label,
+    **_ELASTICSEARCH_CLUSTER,
 )
-_NO_CASSANDRA: Final = "no controller acts on CassandraClusters yet: it is stored, and no pod comes of it"
-CASSANDRA_V1BETA1: Final = Kind(
-    group=GROUP,
-    version=v1beta1.VERSION,
-    name="CassandraCluster",
-    plural="cassandraclusters",
-    short_names=("cassandra",),
-    categories=CATEGORIES,
-    schema=schema_of(v1beta1.CassandraCluster, v1beta1.PACKAGE),
-    status=True,
-    columns=(_VERSION, *_REPLICAS, *_PROGRESS, AGE, *_WIDE),
-    selectable={"spec.version": ".spec.version"},
-    default=fill_in_racks,
+
+_VERSION: Final = path_column("Version", ".spec.version", "The version that is asked for.")
+_CASSANDRA_CLUSTER: Final[dict[str, Any]] = {
+    "short_names": ("cassandra",),
+    "selectable": {"spec.version": ".spec.version"},
+    "default": fill_in_racks,
+    "protected": protected,
+    "validate_name": names.label,
+    "unattended": "no controller acts on CassandraClusters yet: it is stored, but no pod is created",
+}
+CASSANDRA_V1BETA1: Final = _V1BETA1.kind(
+    v1beta1.CassandraCluster,
+    columns=(
+        _VERSION,
+        *_REPLICAS,
+        *_PROGRESS,
+        AGE,
+        path_column("Running", ".status.version", "The lowest version that runs.", wide=True),
+        _PAUSED,
+        _MESSAGE,
+    ),
     prepare_update=keep_annotation,
     validate=_validate_cassandra_v1beta1,
-    protected=protected,
-    validate_name=names.label,
-    unattended=_NO_CASSANDRA,
+    **_CASSANDRA_CLUSTER,
 )
-CASSANDRA_V1ALPHA1: Final = Kind(
-    group=GROUP,
-    version=v1alpha1.VERSION,
-    name="CassandraCluster",
-    plural="cassandraclusters",
-    short_names=("cassandra",),
-    categories=CATEGORIES,
-    schema=schema_of(v1alpha1.CassandraCluster, v1alpha1.PACKAGE),
-    status=True,
+CASSANDRA_V1ALPHA1: Final = _V1ALPHA1.kind(
+    v1alpha1.CassandraCluster,
     columns=(_VERSION, *_PROGRESS, AGE, _PAUSED),
-    selectable={"spec.version": ".spec.version"},
-    default=fill_in_racks,
     prepare_create=enter_stash,
     prepare_update=keep_stash,
     validate=_validate_cassandra_v1alpha1,
     warnings=warnings,
-    protected=protected,
-    validate_name=names.label,
-    unattended=_NO_CASSANDRA,
+    **_CASSANDRA_CLUSTER,
 )
 
-_PILOT_CONDITIONS: Final = (
-    _condition("Ready", "Ready", "Whether the instance serves."),
-    Column(
-        name="Decommission",
-        type="boolean",
-        path=".spec.decommission",
-        description="Whether its data is to be moved away.",
+_PILOT_STATE: Final = (
+    condition_column("Ready", "Ready", "Whether the instance serves."),
+    path_column(
+        "Decommission", ".spec.decommission", "Whether its data is to be moved away.", type="boolean"
     ),
-    _condition("Decommissioned", "Decommissioned", "Whether its data has been moved away."),
+    condition_column("Decommissioned", "Decommissioned", "Whether its data has been moved away."),
 )
-PILOT_V1BETA1: Final = Kind(
-    group=GROUP,
-    version=v1beta1.VERSION,
-    name="Pilot",
-    plural="pilots",
-    categories=CATEGORIES,
+PILOT_V1BETA1: Final = _V1BETA1.kind(
+    v1beta1.Pilot,
     schema=pilot_schema(),
-    status=True,
     columns=(
-        Column(name="Phase", path=".status.phase", description="Where the instance is in its life."),
-        *_PILOT_CONDITIONS,
-        Column(name="Version", path=".status.version", description="The version that runs."),
+        path_column("Phase", ".status.phase", "The phase of the instance."),
+        *_PILOT_STATE,
+        path_column("Version", ".status.version", "The version that runs."),
         AGE,
         *section_columns(),
-        Column(
-            name="Disk(%)",
+        path_column(
+            "Disk(%)",
+            ".status.volume.usedPercent",
+            "How full the volume of its data is.",
             type="integer",
-            path=".status.volume.usedPercent",
-            description="How full the volume of its data is.",
-            priority=1,
+            wide=True,
         ),
-        Column(
-            name="Reason",
-            path='.status.conditions[?(@.type=="Ready")].reason',
-            description="Why it is ready or not.",
-            priority=1,
-        ),
+        condition_column("Reason", "Ready", "Why it is ready or not.", field="reason", wide=True),
     ),
     selectable={"spec.decommission": ".spec.decommission", "status.phase": ".status.phase"},
     default=fill_in_decommission,
     prepare_update=follow_change,
     validate=_validate_pilot_v1beta1,
 )
-PILOT_V1ALPHA1: Final = Kind(
-    group=GROUP,
-    version=v1alpha1.VERSION,
-    name="Pilot",
-    plural="pilots",
-    categories=CATEGORIES,
-    schema=schema_of(v1alpha1.Pilot, v1alpha1.PACKAGE),
-    status=True,
-    columns=(*_PILOT_CONDITIONS, AGE, *sections_of(ELASTICSEARCH).columns),
+PILOT_V1ALPHA1: Final = _V1ALPHA1.kind(
+    v1alpha1.Pilot,
+    columns=(*_PILOT_STATE, AGE, *sections_of(ELASTICSEARCH).columns),
     selectable={"spec.decommission": ".spec.decommission"},
     default=fill_in_decommission,
     prepare_create=enter_stash,
@@ -279,12 +218,14 @@ PILOT_V1ALPHA1: Final = Kind(
 )
 
 
+def _resource(*kinds: Kind) -> Resource:
+    return Resource(kinds=kinds, storage=v1beta1.VERSION, convert=convert)
+
+
 def resources() -> tuple[Resource, ...]:
     """Both cluster kinds and the pilots; ``v1beta1`` is preferred and stored."""
     return (
-        Resource(
-            kinds=(ELASTICSEARCH_V1BETA1, ELASTICSEARCH_V1ALPHA1), storage=v1beta1.VERSION, convert=convert
-        ),
-        Resource(kinds=(CASSANDRA_V1BETA1, CASSANDRA_V1ALPHA1), storage=v1beta1.VERSION, convert=convert),
-        Resource(kinds=(PILOT_V1BETA1, PILOT_V1ALPHA1), storage=v1beta1.VERSION, convert=convert),
+        _resource(ELASTICSEARCH_V1BETA1, ELASTICSEARCH_V1ALPHA1),
+        _resource(CASSANDRA_V1BETA1, CASSANDRA_V1ALPHA1),
+        _resource(PILOT_V1BETA1, PILOT_V1ALPHA1),
     )

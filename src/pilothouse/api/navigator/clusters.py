@@ -1,8 +1,4 @@
-"""What the specs and statuses of both cluster kinds are made of, in every version.
-
-A Struct here is shared by ``v1alpha1`` and ``v1beta1`` because its fields are the same in both. What differs between
-the versions is written out in their own modules.
-"""
+"""Structs that the cluster kinds share in ``v1alpha1`` and ``v1beta1``, because their fields are the same."""
 
 from __future__ import annotations
 
@@ -12,12 +8,13 @@ from pilothouse.meta.schema.struct_schemas import Fields, Int64, Quantity, Time,
 
 GROUP = "navigator.jetstack.io"
 MOST_REPLICAS = 1000
-"""Nodes that a pool may have: each is looked at whenever one of them changes."""
+"""The maximum number of nodes in a pool: all are reconciled whenever one changes."""
 
 PullPolicy = Literal["Never", "IfNotPresent", "Always"]
 ConditionStatus = Literal["True", "False", "Unknown"]
 Health = Literal["Red", "Yellow", "Green"]
 Role = Literal["data", "master", "ingest"]
+NodeLabels = Annotated[dict[str, str], doc("Labels that a machine must have to run them.")]
 
 
 class ImageSpec(Fields):
@@ -49,8 +46,8 @@ class PersistenceConfig(Fields):
 class ClusterCondition(Fields):
     """One thing that is known about a cluster."""
 
-    type: Annotated[str, doc("What it is about: Available, Progressing, Degraded or Paused.", min_length=1)]
-    status: Annotated[ConditionStatus, doc("Whether it holds.")]
+    type: Annotated[str, doc("The type: Available, Progressing, Degraded or Paused.", min_length=1)]
+    status: Annotated[ConditionStatus, doc("True, False or Unknown.")]
     last_transition_time: Annotated[Time | None, doc("When the status last changed.")] = None
-    reason: Annotated[str, doc("Why, in one word for programs.")] = ""
-    message: Annotated[str, doc("Why, in a sentence for people.")] = ""
+    reason: Annotated[str, doc("The reason, in one word for programs.")] = ""
+    message: Annotated[str, doc("The reason, in a sentence for people.")] = ""

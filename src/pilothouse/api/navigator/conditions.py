@@ -1,13 +1,13 @@
-"""Words in the conditions of Pilots by which others decide."""
+"""Reasons and messages in conditions of Pilots that other components act on."""
 
 from __future__ import annotations
 
 from typing import Final
 
 WRONG_IMAGE: Final = "the image has no Elasticsearch"
-"""How the message of a Pilot begins whose hook failed for want of a database in its image."""
+"""Begins the message of a Pilot whose hook failed because its image has no database."""
 OUT_OF_TOUCH: Final = "OutOfTouch"
-"""The reason of a ``Ready`` that is ``False``: the database runs and was ready in this run, so that it holds what it held; it sees no master, or does not
-answer. Any other reason means that nothing is lost by restarting it."""
+"""Reason of ``Ready=False``: the database runs and was ready in this run, but sees no master or does not
+answer. It still holds its data; with any other reason nothing is lost by a restart."""
 HOOK_FAILED: Final = "HookFailed"
-"""Of ``Ready``, while something that has to be done before the database starts or stops goes wrong; it is tried again."""
+"""Reason of ``Ready`` while a step before the database's start or stop fails and is retried."""

@@ -1,13 +1,12 @@
-"""What a database runs with, as one hash: by it a Pilot's status says which of its specs is in force.
+"""The hash of a database's configuration, by which a Pilot's status says which spec is in force.
 
     configuration_hash(pilot["spec"])        # "3f8a0c51b2d94e77"
-    in_force(pilot.spec, pilot.annotations)  # the same, unless somebody else than its cluster has edited the spec
+    in_force(pilot.spec, pilot.annotations)  # the same, unless the spec was edited by hand
 
-Controllers and pilots ask the same function, so that they can't disagree. What is not in the hash is no reason to restart a database:
-its version (that is the image's business), the name of its pool, and settings that count once or are set while it runs.
-
-A cluster writes the hash of what it gives to a Pilot beside it, in one stroke. A spec with another hash was edited by hand: a database that runs is not restarted for it, and its
-cluster puts it right. A Pilot without the annotation has no cluster that would, and means what it says.
+Not in the hash, so that no change restarts a database: its version (the image's concern), the name of its
+pool, and settings that apply once or at run time. A cluster writes the hash of a Pilot's spec as an
+annotation in the same request. A spec with another hash was edited by hand: the database is not restarted,
+and the cluster restores the spec. A Pilot without the annotation has no cluster, and its spec counts.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ _LENGTH: Final = 16
 
 
 def configuration_hash(spec: Mapping[str, Any]) -> str:
-    """Of a Pilot's spec. What is absent counts as what is empty."""
+    """The hash of a Pilot's spec. Absent and empty are the same."""
     configuration = spec.get("configuration") or {}
     settings = configuration.get("settings") or {}
     named = spec.get("application")
@@ -43,5 +42,5 @@ def configuration_hash(spec: Mapping[str, Any]) -> str:
 
 
 def in_force(spec: Mapping[str, Any], annotations: Mapping[str, str]) -> str:
-    """The hash of what a Pilot's database should run with: what its cluster vouches for, else what its spec says."""
+    """The hash that a Pilot's database should run with: its cluster's annotation, else that of its spec."""
     return annotations.get(CONFIGURATION) or configuration_hash(spec)

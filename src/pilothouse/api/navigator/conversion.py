@@ -1,20 +1,19 @@
 """Conversion between ``v1alpha1`` and ``v1beta1``, without loss in either direction.
 
-``v1beta1`` can say all that ``v1alpha1`` can, but for one field that old manifests have (``obsolete_fields``). What
-``v1alpha1`` can't say travels with its objects in one annotation, from which it returns when the object is written back:
+``v1beta1`` can express all of ``v1alpha1`` but one field (``deprecated_fields``). What ``v1alpha1`` can't
+express is kept in an annotation of its objects, and restored from there:
 
     metadata:
       annotations:
         navigator.jetstack.io/v1beta1-fields: '{"spec":{"nodePools":{"data":{"heapSize":"1Gi"}}}}'
 
-* The annotation exists in ``v1alpha1`` alone: it is taken off on the way to ``v1beta1``, and so never stored.
-* It holds only what ``v1alpha1`` can't express. An edit of any field that it can express therefore counts.
-* It belongs to the server. On update the stored fields count, whatever the client did to the annotation (``keep_stash``);
-  a client that strips annotations loses nothing. Only on create is it read, so that a dump can be restored, and then
-  without a status (``enter_stash``).
-* Pools, plugins and conditions are found by name, so reordering them is no loss, and removing one removes all of it.
+* The annotation exists in ``v1alpha1`` alone, and is never stored.
+* It holds only what ``v1alpha1`` can't express, so that edits of all other fields count.
+* It belongs to the server: an update restores it (``keep_stash``). Only on create is it read, without a
+  status, so that a dump can be restored (``enter_stash``).
+* Pools, plugins and conditions are matched by name.
 
-The only field that has another form is the cluster's ``plugins``: names in ``v1alpha1``, objects in ``v1beta1``.
+Only the cluster's ``plugins`` has another form: names in ``v1alpha1``, objects in ``v1beta1``.
 """
 
 from __future__ import annotations
@@ -34,14 +33,14 @@ from pilothouse.meta.schema.struct_schemas import schema_of
 
 STASH: Final = f"{GROUP}/v1beta1-fields"
 LARGEST_STASH: Final = 128 * 1024
-"""Half of what all annotations of an object may take together."""
+"""Half of what all annotations of an object may take."""
 
 _PARTS: Final = ("spec", "status")
 _encoder: Final = msgspec.json.Encoder(order="deterministic")
 
 
 def convert(obj: Object, source: str, target: str) -> Object:
-    """The object in another version; the given one is left alone."""
+    """The object in another version, as a new object."""
     if source == target:
         return obj
     if target == v1alpha1.VERSION:
@@ -50,12 +49,12 @@ def convert(obj: Object, source: str, target: str) -> Object:
 
 
 def stash_of(obj: Object) -> str:
-    """What ``v1alpha1`` can't express of a ``v1beta1`` object, as the annotation would hold it; empty if nothing."""
+    """What ``v1alpha1`` can't express of a ``v1beta1`` object, as in the annotation; empty if nothing."""
     return str((_to_v1alpha1(obj)["metadata"].get("annotations") or {}).get(STASH, ""))
 
 
 def read_stash(text: str) -> Object:
-    """What an annotation holds. Raises ValueError if it isn't what a conversion wrote."""
+    """What an annotation holds. Raises ValueError if no conversion wrote it."""
     try:
         stash = msgspec.json.decode(text)
     except (msgspec.DecodeError, RecursionError) as error:
@@ -66,7 +65,7 @@ def read_stash(text: str) -> Object:
 
 
 def enter_stash(obj: Object) -> None:
-    """Make a ``v1alpha1`` object fit for creation: the annotation of a restored dump brings no status with it."""
+    """Prepare a ``v1alpha1`` object for create: the annotation of a restored dump brings no status."""
     annotations = obj["metadata"].get("annotations") or {}
     if STASH not in annotations:
         return
@@ -79,7 +78,7 @@ def enter_stash(obj: Object) -> None:
 
 
 def keep_stash(new: Object, old: Object) -> None:
-    """Give an updated ``v1alpha1`` object the annotation of the stored one, in place."""
+    """Copy the stored object's annotation to an updated ``v1alpha1`` object, in place."""
     stored = (old["metadata"].get("annotations") or {}).get(STASH)
     annotations = new["metadata"].get("annotations")
     if stored is not None:
@@ -103,7 +102,7 @@ def _to_v1alpha1(obj: Object) -> Object:
         metadata = obj["metadata"]
         annotations = metadata.get("annotations")
         if annotations == {}:
-            stash["annotations"] = {}  # told apart from none at all, so that the way back is exact
+            stash["annotations"] = {}  # differs from none, so that the conversion back is exact
         text = _encoder.encode(stash).decode()
         result["metadata"] = {**metadata, "annotations": {**(annotations or {}), STASH: text}}
     return result
@@ -139,14 +138,14 @@ def _take_stash(metadata: Object) -> tuple[Object, Object]:
 
 
 def _rename_plugins(obj: Object, change: Any) -> None:
-    """Replace the plugins of a cluster's spec, without touching the spec that they came from."""
+    """Replace the plugins in a copy of a cluster's spec."""
     spec = obj.get("spec")
     if obj["kind"] == "ElasticsearchCluster" and spec and "plugins" in spec:
         obj["spec"] = {**spec, "plugins": [change(plugin) for plugin in spec["plugins"]]}
 
 
 def _with_plugin_objects(cluster: Schema) -> Schema:
-    """The ``v1alpha1`` cluster as if its plugins were objects with a name."""
+    """The ``v1alpha1`` cluster with plugins as objects with a name."""
     plugins = schema_of(v1alpha1.PilotElasticsearch, v1alpha1.PACKAGE).properties["plugins"]
     spec = cluster.properties["spec"]
     spec = replace(spec, properties={**spec.properties, "plugins": plugins})

@@ -1,6 +1,6 @@
-"""How the database of a Pilot ended, if it did other than in order and has not been ready since.
+"""How a Pilot's database ended, if abnormally and not ready since.
 
-crash_of(pilot)        # "it ended with code 1: unknown setting [cluster.nmae]"; empty if there is nothing to report
+crash_of(pilot)        # "it ended with code 1: unknown setting [cluster.nmae]", or empty
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pilothouse.api.objects import Object
 from pilothouse.base.rfc3339 import parse_time
 
 _AT_ONCE: Final = 2.0
-"""Seconds after its start in which no database has become ready and ceased to be again."""
+"""Seconds after its start in which no database becomes ready and unready again."""
 
 
 def crash_of(pilot: Object) -> str:
@@ -29,9 +29,9 @@ def crash_of(pilot: Object) -> str:
 
 
 def ending(found: Mapping[str, Any]) -> str:
-    """The words of a ``status.lastExit``."""
+    """The text of a ``status.lastExit``."""
     killed = found.get("signal")
     said = f"it was killed by {killed}" if killed else f"it ended with code {found.get('exitCode')}"
     if found.get("outOfMemory"):
-        said += ", for want of memory: raise the memory limit, or lower the heap"
+        said += ", out of memory: raise the memory limit, or lower the heap"
     return f"{said}: {found['message']}" if found.get("message") else said

@@ -1,16 +1,16 @@
-"""``persistence.enabled``, which old manifests have: ``v1alpha1`` takes it, ``v1beta1`` does not know it.
+"""``persistence.enabled`` of old manifests: ``v1alpha1`` accepts it, ``v1beta1`` doesn't have it.
 
     persistence: {enabled: true, size: 10Gi}      # the same as {size: 10Gi}
     persistence: {enabled: false, size: 10Gi}     # the same as no persistence at all
 
-In ``v1beta1``, the stored version, a pool with ``enabled: false`` has no ``persistence``. What was written travels in an
-annotation, so that ``v1alpha1`` shows it again and a manifest that is applied twice changes nothing:
+In ``v1beta1``, the stored version, a pool with ``enabled: false`` has no ``persistence``. An annotation of
+the object in ``v1beta1`` keeps what was written, so that ``v1alpha1`` returns it and applying a manifest
+twice changes nothing:
 
     navigator.jetstack.io/v1alpha1-fields: '{"spec":{"nodePools":{"data":{"persistence":{"enabled":true}}}}}'
 
-* The annotation exists in ``v1beta1`` alone, and belongs to the server: an update keeps it, whatever the client did to it.
-* It decides nothing: whether a pool has volumes follows from its ``persistence`` alone.
-* Pools are found by name. What no longer fits its pool is dropped with the next update.
+The annotation belongs to the server: an update keeps it, and drops what no longer fits its pool, by name. It
+has no effect on volumes.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _encoder: Final = msgspec.json.Encoder(order="deterministic")
 
 
 def volume_of(pool: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """The ``persistence`` of a pool that has volumes, in either version."""
+    """The ``persistence`` of a pool with volumes, in either version."""
     persistence: Mapping[str, Any] | None = pool.get(_PERSISTENCE)
     return None if persistence is not None and persistence.get(_ENABLED) is False else persistence
 
@@ -50,7 +50,7 @@ def warnings(new: Object, old: Object | None) -> Iterator[str]:
 
 
 def to_annotation(obj: Object) -> Object:
-    """A ``v1alpha1`` object without the field, which its annotation has instead; the given one is left alone."""
+    """A copy of a ``v1alpha1`` object with the field moved into the annotation."""
     kept: Object = {}
     pools = []
     for pool in _pools(obj):
@@ -67,7 +67,7 @@ def to_annotation(obj: Object) -> Object:
     if not kept:
         return obj
     annotations = obj["metadata"].get("annotations")
-    # An empty map is told apart from none at all, so that the way back is exact.
+    # An empty map differs from none, so that the conversion back is exact.
     extra: Object = {"annotations": {}} if annotations == {} else {}
     text = _encode({"spec": {"nodePools": kept}, **extra})
     metadata = {**obj["metadata"], "annotations": {**(annotations or {}), ANNOTATION: text}}
@@ -75,7 +75,7 @@ def to_annotation(obj: Object) -> Object:
 
 
 def from_annotation(obj: Object) -> Object:
-    """A ``v1beta1`` object with the field as it was written, without the annotation; the given one is left alone."""
+    """A copy of a ``v1beta1`` object with the annotation moved back into the field."""
     annotations = obj["metadata"].get("annotations") or {}
     if ANNOTATION not in annotations:
         return obj
@@ -93,7 +93,7 @@ def from_annotation(obj: Object) -> Object:
 
 
 def keep_annotation(new: Object, old: Object) -> None:
-    """Give an updated ``v1beta1`` object the annotation of the stored one, in place, as far as it fits."""
+    """Copy the stored object's annotation to an updated ``v1beta1`` object, in place, as far as it fits."""
     stored = (old["metadata"].get("annotations") or {}).get(ANNOTATION)
     annotations = dict(new["metadata"].get("annotations") or {})
     given = annotations.pop(ANNOTATION, None)
@@ -108,7 +108,7 @@ def keep_annotation(new: Object, old: Object) -> None:
 
 
 def canonical(text: str | None, obj: Object) -> str:
-    """What an annotation has to say about a ``v1beta1`` object, as the server writes it; empty if nothing."""
+    """What an annotation says about a ``v1beta1`` object, in the server's form; empty if nothing."""
     kept = _read(text) if text is not None else {}
     fitting = _fitting(kept, obj)
     if not fitting:
@@ -118,7 +118,7 @@ def canonical(text: str | None, obj: Object) -> str:
 
 
 def _fitting(kept: Object, obj: Object) -> Object:
-    """Of what an annotation holds, the entries that say of a pool what the pool says itself."""
+    """The entries of an annotation that agree with the pools."""
     entries = _child(_child(kept, "spec"), "nodePools")
     found: Object = {}
     for pool in _pools(obj):
@@ -135,7 +135,7 @@ def _fitting(kept: Object, obj: Object) -> Object:
 
 
 def _is_known(name: str, value: Any) -> bool:
-    """Whether it is of the shape of a field of a ``persistence`` in ``v1alpha1``."""
+    """True for the value of a ``persistence`` field in ``v1alpha1``."""
     if name == "size":
         return isinstance(value, str | int | float)
     return name == _ENABLED or (name == "storageClass" and isinstance(value, str))

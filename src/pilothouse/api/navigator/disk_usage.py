@@ -1,11 +1,11 @@
-"""How full the volume of an instance is, as its Pilot's status has it, and when that is too full.
+"""How full the volume of an instance is, and its watermarks.
 
     usage = DiskUsage(used=95 << 30, capacity=100 << 30)
     usage.percent, usage.watermark        # 95, "FloodStage"
     usage.differs(reported)               # whether it is worth another write
 
-The watermarks are 85 %, 90 % and 95 % used, but never while more than 200, 150 or 100 GB are left. ``capacity`` is what
-the database can use in all, used or free: as in ``df``, blocks that are reserved for root are in neither.
+Watermarks are 85 %, 90 % and 95 %, but never with more than 200, 150 or 100 GB free. As in ``df``, blocks
+reserved for root are neither used nor free.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ _WATERMARKS: Final[tuple[tuple[Watermark, int, int], ...]] = (
     ("High", 90, 150 * _GB),
     ("Low", 85, 200 * _GB),
 )
-"""Each with the percentage that is used, and what is left at most."""
+"""Each with its percentage used, and the free bytes that it allows at most."""
 _ORDER: Final[tuple[Watermark, ...]] = ("", "Low", "High", "FloodStage")
 _STEP: Final = 100
-"""A hundredth of the capacity is a difference."""
+"""A difference is a hundredth of the capacity."""
 _UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
@@ -39,7 +39,7 @@ class DiskUsage(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, tree: Mapping[str, Any] | None) -> DiskUsage | None:
-        """What a status has; None if it has nothing of the kind."""
+        """From a Pilot's status; None if it has none."""
         used, capacity = (tree or {}).get("usedBytes"), (tree or {}).get("capacityBytes")
         if not isinstance(used, int) or not isinstance(capacity, int) or capacity <= 0:
             return None
@@ -51,7 +51,7 @@ class DiskUsage(msgspec.Struct, frozen=True):
 
     @property
     def watermark(self) -> Watermark:
-        """The highest that is exceeded; empty if there is room."""
+        """The highest one exceeded, or empty."""
         left = self.capacity - self.used
         for name, percent, most_left in _WATERMARKS:
             if self.used * 100 >= self.capacity * percent and left <= most_left:
@@ -59,9 +59,10 @@ class DiskUsage(msgspec.Struct, frozen=True):
         return ""
 
     def differs(self, reported: DiskUsage | None) -> bool:
-        """Whether this is news: by a hundredth of the capacity, or past a watermark.
+        """True if usage changed by a hundredth of the capacity, or passed a watermark.
 
-        One that goes back and forth at a watermark is no news each time: it has to fall by a hundredth first."""
+        To pass a watermark downwards it must fall by a hundredth, so that it doesn't flap.
+        """
         if reported is None:
             return True
         if _ORDER.index(self.watermark) > _ORDER.index(reported.watermark):

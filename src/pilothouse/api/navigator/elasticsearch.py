@@ -1,8 +1,8 @@
-"""What follows from the spec of an ElasticsearchCluster: masters, quorum, image, health.
+"""Values derived from the spec of an ElasticsearchCluster.
 
     quorum(masters(spec["nodePools"]))    # 2, for three masters
 
-Validation and controllers ask the same functions, so that they can't disagree.
+Validation and controllers use the same functions.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, Final, Literal
 from pilothouse.api.navigator.clusters import Health
 
 LEAST_HEAP: Final = "64Mi"
-"""Of a node. With 32Mi version 8.17 does not start, and 7.17 does but takes no document; with 48Mi both do, while nothing else is asked of them."""
+"""Of a node. With 32Mi, 8.17 does not start and 7.17 takes no document; with 48Mi both work while idle."""
 REPOSITORY: Final = "docker.elastic.co/elasticsearch/elasticsearch"
 _HEALTHS: Final[Mapping[str, Health]] = {"red": "Red", "yellow": "Yellow", "green": "Green"}
 
@@ -28,23 +28,23 @@ def has_role(pool: Mapping[str, Any], role: Literal["data", "master", "ingest"])
 
 
 def masters(pools: Iterable[Mapping[str, Any]]) -> int:
-    """How many nodes may become master, over all pools."""
+    """The number of master-eligible nodes of all pools."""
     return sum(pool.get("replicas", 1) for pool in pools if has_role(pool, "master"))
 
 
 def minimum_masters(spec: Mapping[str, Any]) -> int:
-    """How many masters have to see each other: what the spec says, or a majority."""
+    """How many masters must see each other: the spec's value, or a majority."""
     said: int | None = spec.get("minimumMasters")
     return said if said is not None else quorum(masters(spec.get("nodePools", ())))
 
 
 def health(text: str) -> Health | None:
-    """The health that Elasticsearch reports, in our spelling; None if it is none."""
+    """Elasticsearch's health in our spelling; None if it is none."""
     return _HEALTHS.get(text.lower())
 
 
 def image(spec: Mapping[str, Any]) -> str:
-    """The image that the nodes run. Raises ValueError if the spec has neither an image nor a version."""
+    """The image of the nodes. Raises ValueError if the spec has neither an image nor a version."""
     if given := spec.get("image"):
         return f"{given['repository']}:{given['tag']}"
     if version := spec.get("version"):

@@ -1,7 +1,7 @@
 """Labels and annotations of clusters, their pods and Pilots.
 
-An object is *of* a cluster if it carries the label of the cluster's application (``Application.cluster_label``) with the
-cluster's name as its value. Access is decided by this (a pilot reads what is of its own cluster), so the label is a right given.
+An object is *of* a cluster if it has the label ``Application.cluster_label`` with the cluster's name. The
+label grants access: a pilot reads what is of its own cluster.
 """
 
 from __future__ import annotations
@@ -11,30 +11,30 @@ from typing import Final
 from pilothouse.api.navigator.clusters import GROUP
 
 HAS_PILOT: Final = f"{GROUP}/has-pilot"
-"""On pods in which a pilot runs; the value says nothing."""
+"""On pods with a pilot; any value."""
 POOL_NAME: Final = f"{GROUP}/elasticsearch-node-pool-name"
-"""On the pods, sets, claims and Pilots of an Elasticsearch pool, the pool's name."""
+"""On pods, sets, claims and Pilots of an Elasticsearch pool: the pool's name."""
 ROLE: Final = f"{GROUP}/elasticsearch-role-"
-"""With a role behind it, on the pods of pools that have the role; the value is ``true``."""
+"""With a role appended, on pods of pools with that role; the value is ``true``."""
 VERSION: Final = f"{GROUP}/elasticsearch-version"
-"""An annotation: on a pool's set the version that all its nodes have reached, on a pod the one it was made for."""
+"""Annotation: the version that all nodes of a pool's set have reached, or that a pod was made for."""
 TEMPLATE: Final = f"{GROUP}/template"
-"""An annotation: on a pool's pods, and in the template they are made from, the hash of that template."""
+"""Annotation: on a pool's pods and their template, the template's hash."""
 CERTIFICATES: Final = f"{GROUP}/certificates"
-"""An annotation: on a pool's pods, the digest of the certificates that they were made with."""
+"""Annotation: on a pool's pods, the digest of the certificates that they were made with."""
 APPLICATION: Final = f"{GROUP}/application"
-"""An annotation: on a pod that has a pilot and no cluster, the driver that knows its database."""
+"""Annotation: on a pod with a pilot and no cluster, the driver of its database."""
 CONFIGURATION: Final = f"{GROUP}/configuration"
-"""An annotation: on a Pilot, the hash of the configuration that its cluster has given it. A pilot restarts its database for no other."""
+"""Annotation: on a Pilot, the hash of its cluster's configuration; only a new hash means a restart."""
 DECOMMISSIONED_FOR: Final = f"{GROUP}/decommissioned-for"
-"""An annotation: on a Pilot that a controller had decommissioned, what for. A controller takes back only what has it."""
+"""Annotation: on a Pilot that a controller decommissioned, why. Controllers revert only those."""
 
 
 def leader_lease(cluster: str) -> str:
-    """The name of the Lease by which the pilots of a cluster choose who leads."""
+    """The name of the Lease by which the pilots of a cluster elect a leader."""
     return f"{cluster}-leader"
 
 
 def pilot_lease(pilot: str) -> str:
-    """The name of the Lease that a pilot renews for as long as it lives."""
+    """The name of the Lease that a pilot renews while it runs."""
     return f"pilot-{pilot}"

@@ -1,5 +1,4 @@
-"""The schema of a Pilot: the fields that all applications share, and each application's own sections in spec
-and status."""
+"""The schema of a Pilot: shared fields, and each application's sections in spec and status."""
 
 from __future__ import annotations
 
@@ -24,8 +23,7 @@ def sections_of(application: Application) -> PilotSections:
 
 
 def pilot_schema() -> Schema:
-    """Of ``v1beta1``. Raises ``InvalidApplication`` for an application with the name of a field that all
-    Pilots have."""
+    """The schema of ``v1beta1``. Raises ``InvalidApplication`` if one is named like a shared field."""
     schema = schema_of(v1beta1.Pilot, v1beta1.PACKAGE)
     parts = {part: _with_sections(schema.properties[part], part) for part in ("spec", "status")}
     return replace(schema, properties={**schema.properties, **parts})
@@ -38,7 +36,7 @@ def section_columns() -> Iterator[Column]:
 
 
 def check_sections(spec: Mapping[str, Any]) -> Iterator[FieldError]:
-    """What the applications find wrong with their own sections."""
+    """The applications' own checks of their sections."""
     for application in applications():
         if section := spec.get(application.name):
             yield from sections_of(application).validate(section, f"spec.{application.name}")

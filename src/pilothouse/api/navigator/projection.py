@@ -1,16 +1,14 @@
-"""An object seen through an older schema: what the schema knows, and the rest, taken apart and put together again.
+"""Splits an object into what an older schema knows and the rest, and joins them again.
 
     seen, rest = split({"name": "a", "config": {"x": 1}}, schema_that_knows_only_name)
     # {"name": "a"}, {"config": {"x": 1}}
     join({"name": "a"}, {"config": {"x": 1}}, schema_that_knows_only_name)
     # {"name": "a", "config": {"x": 1}}
 
-``join(*split(value, schema), schema)`` is ``value``. When the seen part was edited in between, the edit counts: the rest
-only ever adds fields that the schema doesn't know. The rest of a list item or of a map entry goes with the item or the
-entry, which is found by its key wherever it moved to; the rest of a field stays even if all that was seen of that
-field is gone.
-
-The rest is a tree of the same shape, except that a list with keys is a map from key to rest.
+``join(*split(value, schema), schema)`` is ``value``. Edits of the seen part count: the rest only adds fields
+that the schema doesn't know. The rest of a list item or map entry follows its key; the rest of a field stays
+even if all of the field that was seen is gone. The rest has the value's shape, but a list with keys is a map
+from key to rest.
 """
 
 from __future__ import annotations
@@ -21,7 +19,7 @@ from pilothouse.meta.schema.model import Schema
 
 
 def split(value: Any, schema: Schema) -> tuple[Any, Any]:
-    """What the schema knows of a value, and the rest of it: None if nothing is left."""
+    """What the schema knows of a value, and the rest, None if nothing."""
     if isinstance(value, dict) and schema.type == "object" and not schema.preserve_unknown:
         return _split_object(value, schema)
     if isinstance(value, list) and schema.items is not None and schema.list_map_keys:
@@ -30,7 +28,7 @@ def split(value: Any, schema: Schema) -> tuple[Any, Any]:
 
 
 def join(seen: Any, rest: Any, schema: Schema) -> Any:
-    """The value whose parts these are. A rest that doesn't fit the seen part is left out."""
+    """The value of these parts. A rest that doesn't fit the seen part is dropped."""
     if not isinstance(rest, dict):
         return seen
     if isinstance(seen, dict):

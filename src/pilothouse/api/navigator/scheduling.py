@@ -1,7 +1,4 @@
-"""Where a pool's pods may run and what they may use: the parts of a pod template that a pool lets a person choose.
-
-They have the fields and the meaning of their namesakes in Kubernetes' core group, since they are copied into pods.
-"""
+"""Scheduling and resources of a pool's pods, with the fields of Kubernetes' core group."""
 
 from __future__ import annotations
 
@@ -38,7 +35,7 @@ class Toleration(Fields):
     ] = None
     toleration_seconds: Annotated[
         Int64 | None,
-        doc("How long a pod stays on a node that gets a NoExecute taint; absent means for ever."),
+        doc("How long a pod stays on a node that gets a NoExecute taint; absent means without limit."),
     ] = None
 
 
@@ -160,3 +157,17 @@ class TopologySpreadConstraint(Fields):
     when_unsatisfiable: Annotated[
         Literal["DoNotSchedule", "ScheduleAnyway"], doc("What to do with a pod that would upset the balance.")
     ]
+
+
+Tolerations = Annotated[
+    tuple[Toleration, ...],
+    doc("Taints that don't keep the pods off a machine.", list_type="atomic", max_length=100),
+]
+TopologySpreadConstraints = Annotated[
+    tuple[TopologySpreadConstraint, ...],
+    doc(
+        "How evenly the pods are spread over places.",
+        map_keys=("topologyKey", "whenUnsatisfiable"),
+        max_length=100,
+    ),
+]

@@ -1,7 +1,4 @@
-"""``navigator.jetstack.io/v1alpha1``: the clusters and pilots of the original manifests.
-
-What these objects can't express is kept for them by ``conversion``; the stored form is ``v1beta1``.
-"""
+"""``navigator.jetstack.io/v1alpha1``: the original clusters and pilots; see ``conversion``."""
 
 from __future__ import annotations
 
@@ -13,6 +10,7 @@ from pilothouse.api.navigator.clusters import (
     ConditionStatus,
     Health,
     ImageSpec,
+    NodeLabels,
     Role,
     SecurityContext,
 )
@@ -22,6 +20,11 @@ from pilothouse.meta.schema.struct_schemas import Fields, Int32, Int64, Quantity
 
 VERSION = "v1alpha1"
 PACKAGE = "io.jetstack.navigator.v1alpha1"
+
+PilotImage = Annotated[
+    ImageSpec | None,
+    doc("The image that the pilot is taken from. Needed here, except by a cluster made without in v1beta1."),
+]
 
 
 class PersistenceConfig(Fields):
@@ -45,27 +48,20 @@ class ElasticsearchNodePool(Fields):
     name: Annotated[str, doc("Part of the names of the pool's pods; unique in the cluster.")]
     roles: Annotated[tuple[Role, ...], doc("What the nodes do.", min_length=1, list_type="set")]
     replicas: Annotated[Int32, doc("How many nodes there are, at most 1000.", ge=0, le=MOST_REPLICAS)] = 1
-    node_selector: Annotated[dict[str, str], doc("Labels that a machine must have to run them.")] = field(
-        default_factory=dict
-    )
+    node_selector: NodeLabels = field(default_factory=dict)
     resources: Annotated[ResourceRequirements | None, doc("What each node asks for and may use.")] = None
     persistence: Annotated[
         PersistenceConfig | None, doc("The nodes' volumes; absent means that data goes with the pod.")
     ] = None
-    scheduler_name: Annotated[str, doc("Who places the pods; empty means the default scheduler.")] = ""
+    scheduler_name: Annotated[str, doc("The scheduler of the pods; empty means the default scheduler.")] = ""
 
 
 class ElasticsearchClusterSpec(Fields):
-    """What the cluster should be like."""
+    """The desired state of the cluster."""
 
     version: Annotated[str, doc("The version of Elasticsearch, such as 6.8.23; a change is rolled out.")]
-    pilot_image: Annotated[
-        ImageSpec | None,
-        doc(
-            "The image that the pilot is taken from. Needed here, except by a cluster made without in v1beta1."
-        ),
-    ] = None
-    security_context: Annotated[SecurityContext | None, doc("As whom Elasticsearch runs.")] = None
+    pilot_image: PilotImage = None
+    security_context: Annotated[SecurityContext | None, doc("The user that Elasticsearch runs as.")] = None
     paused: Annotated[bool, doc("Nothing is changed while set.")] = False
     image: Annotated[
         ImageSpec | None,
@@ -92,18 +88,16 @@ class NodePoolStatus(Fields):
 class ElasticsearchClusterStatus(Fields):
     """What is known about the cluster."""
 
-    conditions: Annotated[
-        tuple[ClusterCondition, ...], doc("What holds and what does not.", map_keys=("type",))
-    ] = ()
+    conditions: Annotated[tuple[ClusterCondition, ...], doc("Its conditions.", map_keys=("type",))] = ()
     node_pools: Annotated[dict[str, NodePoolStatus], doc("The pools, by name.")] = field(default_factory=dict)
-    health: Annotated[Health | None, doc("The cluster's own opinion; absent means unknown.")] = None
+    health: Annotated[Health | None, doc("The health that the cluster reports; absent means unknown.")] = None
 
 
 class ElasticsearchCluster(ApiObject, kw_only=True):
     """A cluster of Elasticsearch nodes in pools."""
 
-    spec: Annotated[ElasticsearchClusterSpec, doc("What the cluster should be like.")]
-    status: Annotated[ElasticsearchClusterStatus | None, doc("What is known about it.")] = None
+    spec: Annotated[ElasticsearchClusterSpec, doc("The desired state of the cluster.")]
+    status: Annotated[ElasticsearchClusterStatus | None, doc("The observed state.")] = None
 
 
 class CassandraNodePool(Fields):
@@ -114,26 +108,19 @@ class CassandraNodePool(Fields):
     persistence: Annotated[
         PersistenceConfig | None, doc("The nodes' volumes; absent means that data goes with the pod.")
     ] = None
-    node_selector: Annotated[dict[str, str], doc("Labels that a machine must have to run them.")] = field(
-        default_factory=dict
-    )
+    node_selector: NodeLabels = field(default_factory=dict)
     rack: Annotated[str | None, doc("The rack of the nodes; the pool's name if absent.")] = None
     datacenter: Annotated[str, doc("The datacenter of the nodes.")] = "navigator-default-datacenter"
     resources: Annotated[ResourceRequirements | None, doc("What each node asks for and may use.")] = None
-    scheduler_name: Annotated[str, doc("Who places the pods; empty means the default scheduler.")] = ""
+    scheduler_name: Annotated[str, doc("The scheduler of the pods; empty means the default scheduler.")] = ""
 
 
 class CassandraClusterSpec(Fields):
-    """What the cluster should be like."""
+    """The desired state of the cluster."""
 
     version: Annotated[str, doc("The version of Cassandra, such as 3.11 or 5.0.2, in quotes.")]
-    pilot_image: Annotated[
-        ImageSpec | None,
-        doc(
-            "The image that the pilot is taken from. Needed here, except by a cluster made without in v1beta1."
-        ),
-    ] = None
-    security_context: Annotated[SecurityContext | None, doc("As whom Cassandra runs.")] = None
+    pilot_image: PilotImage = None
+    security_context: Annotated[SecurityContext | None, doc("The user that Cassandra runs as.")] = None
     paused: Annotated[bool, doc("Nothing is changed while set.")] = False
     image: Annotated[
         ImageSpec | None,
@@ -145,17 +132,15 @@ class CassandraClusterSpec(Fields):
 class CassandraClusterStatus(Fields):
     """What is known about the cluster."""
 
-    conditions: Annotated[
-        tuple[ClusterCondition, ...], doc("What holds and what does not.", map_keys=("type",))
-    ] = ()
+    conditions: Annotated[tuple[ClusterCondition, ...], doc("Its conditions.", map_keys=("type",))] = ()
     node_pools: Annotated[dict[str, NodePoolStatus], doc("The pools, by name.")] = field(default_factory=dict)
 
 
 class CassandraCluster(ApiObject, kw_only=True):
     """A cluster of Cassandra nodes in racks and datacenters."""
 
-    spec: Annotated[CassandraClusterSpec, doc("What the cluster should be like.")]
-    status: Annotated[CassandraClusterStatus | None, doc("What is known about it.")] = None
+    spec: Annotated[CassandraClusterSpec, doc("The desired state of the cluster.")]
+    status: Annotated[CassandraClusterStatus | None, doc("The observed state.")] = None
 
 
 class PilotPlugin(Fields):
@@ -172,27 +157,23 @@ class PilotElasticsearch(Fields):
 
 
 class PilotSpec(Fields):
-    """What the instance should be like."""
+    """The desired state of the instance."""
 
     decommission: Annotated[
         bool | None, doc("Move all data off this instance and say so in the condition Decommissioned.")
     ] = None
-    in_service: Annotated[
-        bool | None, doc("The opposite of decommission, for those who think of it that way round.")
-    ] = None
+    in_service: Annotated[bool | None, doc("The opposite of decommission.")] = None
     elasticsearch: Annotated[PilotElasticsearch | None, doc("For an Elasticsearch instance.")] = None
 
 
 class PilotCondition(Fields):
     """One thing that is known about an instance."""
 
-    type: Annotated[
-        str, doc("What it is about: Ready, Started, Stopped, Decommissioned, PodPresent.", min_length=1)
-    ]
-    status: Annotated[ConditionStatus, doc("Whether it holds.")]
+    type: Annotated[str, doc("The type: Ready, Started, Stopped, Decommissioned, PodPresent.", min_length=1)]
+    status: Annotated[ConditionStatus, doc("True, False or Unknown.")]
     last_transition_time: Annotated[Time | None, doc("When the status last changed.")] = None
-    reason: Annotated[str, doc("Why, in one word for programs.")] = ""
-    message: Annotated[str, doc("Why, in a sentence for people.")] = ""
+    reason: Annotated[str, doc("The reason, in one word for programs.")] = ""
+    message: Annotated[str, doc("The reason, in a sentence for people.")] = ""
 
 
 class PilotPluginStatus(Fields):
@@ -221,9 +202,7 @@ class PilotCassandraStatus(Fields):
 class PilotStatus(Fields):
     """What is known about the instance."""
 
-    conditions: Annotated[
-        tuple[PilotCondition, ...], doc("What holds and what does not.", map_keys=("type",))
-    ] = ()
+    conditions: Annotated[tuple[PilotCondition, ...], doc("Its conditions.", map_keys=("type",))] = ()
     elasticsearch: Annotated[PilotElasticsearchStatus | None, doc("For an Elasticsearch instance.")] = None
     cassandra: Annotated[PilotCassandraStatus | None, doc("For a Cassandra instance.")] = None
 
@@ -231,5 +210,5 @@ class PilotStatus(Fields):
 class Pilot(ApiObject, kw_only=True):
     """One instance of a database, and the pilot process beside it. It has the name of its pod."""
 
-    spec: Annotated[PilotSpec, doc("What the instance should be like.")] = PilotSpec()
-    status: Annotated[PilotStatus | None, doc("What is known about it.")] = None
+    spec: Annotated[PilotSpec, doc("The desired state of the instance.")] = PilotSpec()
+    status: Annotated[PilotStatus | None, doc("The observed state.")] = None

@@ -1,11 +1,7 @@
 """``navigator.jetstack.io/v1beta1``: the hub, and the version that is stored.
 
-It can say all that ``v1alpha1`` says, under the same names but for the plugins of a cluster, which have sources here.
-Beyond that it has what running databases taught: configuration, placement, claims that outlive pools, configuration
-that travels in each Pilot, and statuses that tell what is going on.
-
-Fields that only this version has carry no default of their own. So an object that was written through ``v1alpha1``
-reads the same here whether or not it was defaulted again.
+Names are those of ``v1alpha1``, except that plugins have sources. Fields that only this version has carry no
+default, so that an object written through ``v1alpha1`` reads the same here, defaulted again or not.
 """
 
 from __future__ import annotations
@@ -17,6 +13,7 @@ from pilothouse.api.navigator.clusters import (
     ConditionStatus,
     Health,
     ImageSpec,
+    NodeLabels,
     PersistenceConfig,
     Role,
     SecurityContext,
@@ -24,9 +21,10 @@ from pilothouse.api.navigator.clusters import (
 from pilothouse.api.navigator.scheduling import (
     Affinity,
     ResourceRequirements,
-    Toleration,
-    TopologySpreadConstraint,
+    Tolerations,
+    TopologySpreadConstraints,
 )
+from pilothouse.api.status_fields import ObservedGeneration
 from pilothouse.meta.object_meta import ApiObject
 from pilothouse.meta.schema.struct_schemas import Fields, Int32, Int64, Quantity, Time, doc, field
 
@@ -46,14 +44,12 @@ class ClaimRetentionPolicy(Fields):
 class ClusterCondition(Fields):
     """One thing that is known about a cluster."""
 
-    type: Annotated[
-        str, doc("What it is about: Available, Progressing, Degraded, Paused or Secured.", min_length=1)
-    ]
-    status: Annotated[ConditionStatus, doc("Whether it holds.")]
-    observed_generation: Annotated[Int64 | None, doc("The generation of the spec that it speaks of.")] = None
+    type: Annotated[str, doc("The type: Available, Progressing, Degraded, Paused or Secured.", min_length=1)]
+    status: Annotated[ConditionStatus, doc("True, False or Unknown.")]
+    observed_generation: Annotated[Int64 | None, doc("The generation of the spec that it is about.")] = None
     last_transition_time: Annotated[Time | None, doc("When the status last changed.")] = None
-    reason: Annotated[str, doc("Why, in one word for programs.")] = ""
-    message: Annotated[str, doc("Why, in a sentence for people, and what would help.")] = ""
+    reason: Annotated[str, doc("The reason, in one word for programs.")] = ""
+    message: Annotated[str, doc("The reason, in a sentence for people, and what would help.")] = ""
 
 
 class NodePoolStatus(Fields):
@@ -84,34 +80,22 @@ class ElasticsearchNodePool(Fields):
     name: Annotated[str, doc("Part of the names of the pool's pods; unique in the cluster.")]
     roles: Annotated[tuple[Role, ...], doc("What the nodes do.", min_length=1, list_type="set")]
     replicas: Annotated[Int32, doc("How many nodes there are, at most 1000.", ge=0, le=MOST_REPLICAS)] = 1
-    node_selector: Annotated[dict[str, str], doc("Labels that a machine must have to run them.")] = field(
-        default_factory=dict
-    )
+    node_selector: NodeLabels = field(default_factory=dict)
     resources: Annotated[ResourceRequirements | None, doc("What each node asks for and may use.")] = None
     persistence: Annotated[
         PersistenceConfig | None,
         doc("The nodes' volumes, which can grow; absent means that data goes with the pod."),
     ] = None
-    scheduler_name: Annotated[str, doc("Who places the pods; empty means the default scheduler.")] = ""
+    scheduler_name: Annotated[str, doc("The scheduler of the pods; empty means the default scheduler.")] = ""
     config: Annotated[
         dict[str, Any], doc("Settings for elasticsearch.yml, on top of those of the cluster.")
     ] = field(default_factory=dict)
     heap_size: Annotated[
-        Quantity | None, doc("The heap of the Java machine; absent means half of the memory limit.")
+        Quantity | None, doc("The heap of the Java virtual machine; absent means half of the memory limit.")
     ] = None
-    affinity: Annotated[Affinity | None, doc("Nodes and neighbours that the pods need or prefer.")] = None
-    tolerations: Annotated[
-        tuple[Toleration, ...],
-        doc("Taints that don't keep the pods off a machine.", list_type="atomic", max_length=100),
-    ] = ()
-    topology_spread_constraints: Annotated[
-        tuple[TopologySpreadConstraint, ...],
-        doc(
-            "How evenly the pods are spread over places.",
-            map_keys=("topologyKey", "whenUnsatisfiable"),
-            max_length=100,
-        ),
-    ] = ()
+    affinity: Annotated[Affinity | None, doc("Nodes and other pods that the pods require or prefer.")] = None
+    tolerations: Tolerations = ()
+    topology_spread_constraints: TopologySpreadConstraints = ()
 
 
 class ElasticsearchSecurity(Fields):
@@ -119,24 +103,24 @@ class ElasticsearchSecurity(Fields):
 
     certificates_secret_name: Annotated[
         str | None,
-        doc("The Secret with ca.crt, tls.crt and tls.key of the nodes; absent means that one is made."),
+        doc("The Secret with ca.crt, tls.crt and tls.key of the nodes; absent means that one is created."),
     ] = None
     users_secret_name: Annotated[
         str | None,
         doc(
-            "The Secret with the password of the user elastic, under that name; absent means that one is made."
+            "The Secret with the password of the user elastic, under that name; absent means that one is created."
         ),
     ] = None
 
 
 class ElasticsearchClusterSpec(Fields):
-    """What the cluster should be like."""
+    """The desired state of the cluster."""
 
     version: Annotated[str, doc("The version of Elasticsearch, such as 8.17.0; a change is rolled out.")]
     pilot_image: Annotated[
         ImageSpec | None, doc("The image that the pilot is taken from; absent means the installed one.")
     ] = None
-    security_context: Annotated[SecurityContext | None, doc("As whom Elasticsearch runs.")] = None
+    security_context: Annotated[SecurityContext | None, doc("The user that Elasticsearch runs as.")] = None
     paused: Annotated[bool, doc("Nothing is changed while set.")] = False
     image: Annotated[
         ImageSpec | None,
@@ -151,8 +135,9 @@ class ElasticsearchClusterSpec(Fields):
     minimum_masters: Annotated[
         Int32 | None,
         doc(
-            "How many masters have to see each other to elect one, for Elasticsearch up to 6; absent means a "
-            "majority. From 7 on Elasticsearch counts for itself, and this is the least number of masters kept."
+            "How many masters have to see each other to elect one, for Elasticsearch up to 6; "
+            "absent means a majority. From 7 on Elasticsearch counts for itself, "
+            "and this is the least number of masters kept."
         ),
     ] = None
     config: Annotated[dict[str, Any], doc("Settings for the elasticsearch.yml of every node.")] = field(
@@ -160,13 +145,13 @@ class ElasticsearchClusterSpec(Fields):
     )
     persistent_volume_claim_retention_policy: Annotated[
         ClaimRetentionPolicy | None,
-        doc("What becomes of volumes that no node uses any more; absent means that they are kept."),
+        doc("What happens to volumes that no node uses any more; absent means that they are kept."),
     ] = None
     security: Annotated[
         ElasticsearchSecurity | None,
         doc(
-            "Have nodes and clients talk encrypted, and as users with passwords. It stays as it is once the cluster is formed: "
-            "nodes with encryption and nodes without do not understand each other."
+            "Encrypts connections of nodes and clients, and requires users to log in. It can't be changed once the cluster is formed: "
+            "nodes with and without encryption can't talk to each other."
         ),
     ] = None
 
@@ -188,7 +173,7 @@ class FullestVolume(Fields):
 
     name: Annotated[str, doc("The claim; empty if the node has none, and its data goes with its pod.")] = ""
     node: Annotated[str, doc("The node whose data is on it: its pod and its Pilot have this name.")]
-    used_bytes: Annotated[Int64, doc("How much of it is used, by whomever.")]
+    used_bytes: Annotated[Int64, doc("How much of it is used, by all processes.")]
     capacity_bytes: Annotated[Int64, doc("Its size: what is used and what is free.")]
     used_percent: Annotated[Int32, doc("How full it is.")]
 
@@ -196,14 +181,10 @@ class FullestVolume(Fields):
 class ElasticsearchClusterStatus(Fields):
     """What is known about the cluster."""
 
-    observed_generation: Annotated[
-        Int64 | None, doc("The generation of the spec that was last acted on.")
-    ] = None
-    conditions: Annotated[
-        tuple[ClusterCondition, ...], doc("What holds and what does not.", map_keys=("type",))
-    ] = ()
+    observed_generation: ObservedGeneration = None
+    conditions: Annotated[tuple[ClusterCondition, ...], doc("Its conditions.", map_keys=("type",))] = ()
     node_pools: Annotated[dict[str, NodePoolStatus], doc("The pools, by name.")] = field(default_factory=dict)
-    health: Annotated[Health | None, doc("The cluster's own opinion; absent means unknown.")] = None
+    health: Annotated[Health | None, doc("The health that the cluster reports; absent means unknown.")] = None
     version: Annotated[str | None, doc("The lowest version that any node reports.")] = None
     replicas: Annotated[Int32 | None, doc("How many nodes there are, over all pools.")] = None
     ready_replicas: Annotated[Int32 | None, doc("How many nodes are ready, over all pools.")] = None
@@ -222,8 +203,8 @@ class ElasticsearchClusterStatus(Fields):
 class ElasticsearchCluster(ApiObject, kw_only=True):
     """A cluster of Elasticsearch nodes in pools."""
 
-    spec: Annotated[ElasticsearchClusterSpec, doc("What the cluster should be like.")]
-    status: Annotated[ElasticsearchClusterStatus | None, doc("What is known about it.")] = None
+    spec: Annotated[ElasticsearchClusterSpec, doc("The desired state of the cluster.")]
+    status: Annotated[ElasticsearchClusterStatus | None, doc("The observed state.")] = None
 
 
 class CassandraNodePool(Fields):
@@ -234,42 +215,30 @@ class CassandraNodePool(Fields):
     persistence: Annotated[
         PersistenceConfig | None, doc("The nodes' volumes; absent means that data goes with the pod.")
     ] = None
-    node_selector: Annotated[dict[str, str], doc("Labels that a machine must have to run them.")] = field(
-        default_factory=dict
-    )
+    node_selector: NodeLabels = field(default_factory=dict)
     rack: Annotated[str | None, doc("The rack of the nodes; the pool's name if absent.")] = None
     datacenter: Annotated[str, doc("The datacenter of the nodes.")] = "navigator-default-datacenter"
     resources: Annotated[ResourceRequirements | None, doc("What each node asks for and may use.")] = None
-    scheduler_name: Annotated[str, doc("Who places the pods; empty means the default scheduler.")] = ""
+    scheduler_name: Annotated[str, doc("The scheduler of the pods; empty means the default scheduler.")] = ""
     config: Annotated[dict[str, Any], doc("Settings for cassandra.yaml, on top of those of the cluster.")] = (
         field(default_factory=dict)
     )
     heap_size: Annotated[
-        Quantity | None, doc("The heap of the Java machine; absent means half of the memory limit.")
+        Quantity | None, doc("The heap of the Java virtual machine; absent means half of the memory limit.")
     ] = None
-    affinity: Annotated[Affinity | None, doc("Nodes and neighbours that the pods need or prefer.")] = None
-    tolerations: Annotated[
-        tuple[Toleration, ...],
-        doc("Taints that don't keep the pods off a machine.", list_type="atomic", max_length=100),
-    ] = ()
-    topology_spread_constraints: Annotated[
-        tuple[TopologySpreadConstraint, ...],
-        doc(
-            "How evenly the pods are spread over places.",
-            map_keys=("topologyKey", "whenUnsatisfiable"),
-            max_length=100,
-        ),
-    ] = ()
+    affinity: Annotated[Affinity | None, doc("Nodes and other pods that the pods require or prefer.")] = None
+    tolerations: Tolerations = ()
+    topology_spread_constraints: TopologySpreadConstraints = ()
 
 
 class CassandraClusterSpec(Fields):
-    """What the cluster should be like."""
+    """The desired state of the cluster."""
 
     version: Annotated[str, doc("The version of Cassandra, such as 3.11 or 5.0.2, in quotes.")]
     pilot_image: Annotated[
         ImageSpec | None, doc("The image that the pilot is taken from; absent means the installed one.")
     ] = None
-    security_context: Annotated[SecurityContext | None, doc("As whom Cassandra runs.")] = None
+    security_context: Annotated[SecurityContext | None, doc("The user that Cassandra runs as.")] = None
     paused: Annotated[bool, doc("Nothing is changed while set.")] = False
     image: Annotated[
         ImageSpec | None,
@@ -281,19 +250,15 @@ class CassandraClusterSpec(Fields):
     )
     persistent_volume_claim_retention_policy: Annotated[
         ClaimRetentionPolicy | None,
-        doc("What becomes of volumes that no node uses any more; absent means that they are kept."),
+        doc("What happens to volumes that no node uses any more; absent means that they are kept."),
     ] = None
 
 
 class CassandraClusterStatus(Fields):
     """What is known about the cluster."""
 
-    observed_generation: Annotated[
-        Int64 | None, doc("The generation of the spec that was last acted on.")
-    ] = None
-    conditions: Annotated[
-        tuple[ClusterCondition, ...], doc("What holds and what does not.", map_keys=("type",))
-    ] = ()
+    observed_generation: ObservedGeneration = None
+    conditions: Annotated[tuple[ClusterCondition, ...], doc("Its conditions.", map_keys=("type",))] = ()
     node_pools: Annotated[dict[str, NodePoolStatus], doc("The pools, by name.")] = field(default_factory=dict)
     version: Annotated[str | None, doc("The lowest version that any node reports.")] = None
     replicas: Annotated[Int32 | None, doc("How many nodes there are, over all pools.")] = None
@@ -303,8 +268,8 @@ class CassandraClusterStatus(Fields):
 class CassandraCluster(ApiObject, kw_only=True):
     """A cluster of Cassandra nodes in racks and datacenters."""
 
-    spec: Annotated[CassandraClusterSpec, doc("What the cluster should be like.")]
-    status: Annotated[CassandraClusterStatus | None, doc("What is known about it.")] = None
+    spec: Annotated[CassandraClusterSpec, doc("The desired state of the cluster.")]
+    status: Annotated[CassandraClusterStatus | None, doc("The observed state.")] = None
 
 
 class PilotConfiguration(Fields):
@@ -342,14 +307,13 @@ class PilotCassandra(Fields):
 
 
 class PilotSpec(Fields):
-    """What the instance should be like. Each application adds a section of its own name (``pilot_schema``)."""
+    """What the instance should be like. \
+Each application adds a section of its own name (``pilot_schema``)."""
 
     decommission: Annotated[
         bool | None, doc("Move all data off this instance and say so in the condition Decommissioned.")
     ] = None
-    in_service: Annotated[
-        bool | None, doc("The opposite of decommission, for those who think of it that way round.")
-    ] = None
+    in_service: Annotated[bool | None, doc("The opposite of decommission.")] = None
     application: Annotated[
         str | None, doc("The driver that knows the database, such as elasticsearch, cassandra or redis.")
     ] = None
@@ -361,14 +325,14 @@ class PilotCondition(Fields):
 
     type: Annotated[
         str,
-        doc("What it is about: Ready, Started, Stopped, Degraded, Decommissioned, PodPresent.", min_length=1),
+        doc("The type: Ready, Started, Stopped, Degraded, Decommissioned, PodPresent.", min_length=1),
     ]
-    status: Annotated[ConditionStatus, doc("Whether it holds.")]
-    observed_generation: Annotated[Int64 | None, doc("The generation of the spec that it speaks of.")] = None
+    status: Annotated[ConditionStatus, doc("True, False or Unknown.")]
+    observed_generation: Annotated[Int64 | None, doc("The generation of the spec that it is about.")] = None
     last_heartbeat_time: Annotated[Time | None, doc("When it was last confirmed.")] = None
     last_transition_time: Annotated[Time | None, doc("When the status last changed.")] = None
-    reason: Annotated[str, doc("Why, in one word for programs.")] = ""
-    message: Annotated[str, doc("Why, in a sentence for people, and what would help.")] = ""
+    reason: Annotated[str, doc("The reason, in one word for programs.")] = ""
+    message: Annotated[str, doc("The reason, in a sentence for people, and what would help.")] = ""
 
 
 class RunningConfiguration(Fields):
@@ -382,19 +346,20 @@ class ProcessExit(Fields):
     """How the database last ended."""
 
     time: Annotated[Time, doc("When it ended.")]
-    clean: Annotated[bool, doc("Set if it ended because it was asked to, and in order.")] = False
+    clean: Annotated[bool, doc("Set if it was stopped on request and ended normally.")] = False
     exit_code: Annotated[Int32 | None, doc("Its exit code; absent if a signal ended it.")] = None
     signal: Annotated[str | None, doc("The signal that ended it, such as SIGKILL.")] = None
-    out_of_memory: Annotated[bool, doc("Set if the kernel ended it for want of memory.")] = False
+    out_of_memory: Annotated[bool, doc("Set if the kernel killed it because memory ran out.")] = False
     message: Annotated[str, doc("The error lines among the last that it wrote.")] = ""
     log: Annotated[tuple[str, ...], doc("The last lines it wrote.", max_length=100)] = ()
 
 
 class VolumeUsage(Fields):
-    """How full the filesystem is that the data of an instance is on. Written when it changes by a hundredth, or passes 85, 90 or 95 %."""
+    """How full the filesystem is that the data of an instance is on. \
+Written when it changes by a hundredth, or passes 85, 90 or 95 %."""
 
     path: Annotated[str, doc("The folder of the data.")] = ""
-    used_bytes: Annotated[Int64, doc("How much of it is used, by whomever.")]
+    used_bytes: Annotated[Int64, doc("How much of it is used, by all processes.")]
     capacity_bytes: Annotated[Int64, doc("Its size: what is used and what is free.")]
     used_percent: Annotated[Int32, doc("How full it is.")]
 
@@ -417,7 +382,7 @@ class ReadOnlyIndices(Fields):
 class ElasticsearchClusterFacts(Fields):
     """What the leading pilot knows of the whole cluster; the controller copies it to the cluster's status."""
 
-    health: Annotated[Health | None, doc("The cluster's own opinion.")] = None
+    health: Annotated[Health | None, doc("The health that the cluster reports.")] = None
     cluster_uuid: Annotated[str | None, doc("The id that Elasticsearch gave itself.")] = field(
         name="clusterUUID", default=None
     )
@@ -426,7 +391,8 @@ class ElasticsearchClusterFacts(Fields):
     members: Annotated[
         dict[str, str],
         doc(
-            "The nodes that see each other, by name, each with its Pilot's lastStartedTime when this was seen."
+            "The nodes that see each other, by name, "
+            "each with its Pilot's lastStartedTime when this was seen."
         ),
     ] = field(default_factory=dict)
     settled: Annotated[
@@ -471,28 +437,25 @@ class PilotCassandraStatus(Fields):
 
 
 class PilotStatus(Fields):
-    """What is known about the instance; each application adds a section of its own name. Only its own pilot writes it, and whoever finds that pilot silent."""
+    """What is known about the instance; each application adds a section of its own name. \
+Only its own pilot writes it, and whoever finds that pilot silent."""
 
-    observed_generation: Annotated[
-        Int64 | None, doc("The generation of the spec that was last acted on.")
-    ] = None
+    observed_generation: ObservedGeneration = None
     phase: Annotated[
         Literal["Waiting", "PreStart", "Running", "PreStop", "Stopped"] | None,
-        doc("Where the instance is in its life."),
+        doc("The phase of the instance."),
     ] = None
     last_started_time: Annotated[Time | None, doc("When the process was last started.")] = None
-    restarts: Annotated[Int32 | None, doc("How often the database was started again.")] = None
+    restarts: Annotated[Int32 | None, doc("How often the database was restarted.")] = None
     configuration: Annotated[RunningConfiguration | None, doc("What the database does run with.")] = None
     last_exit: Annotated[ProcessExit | None, doc("How the database last ended.")] = None
     version: Annotated[str | None, doc("The version of the database that runs.")] = None
     volume: Annotated[VolumeUsage | None, doc("The volume of its data; absent means unknown.")] = None
-    conditions: Annotated[
-        tuple[PilotCondition, ...], doc("What holds and what does not.", map_keys=("type",))
-    ] = ()
+    conditions: Annotated[tuple[PilotCondition, ...], doc("Its conditions.", map_keys=("type",))] = ()
 
 
 class Pilot(ApiObject, kw_only=True):
     """One instance of a database, and the pilot process beside it. It has the name of its pod."""
 
-    spec: Annotated[PilotSpec, doc("What the instance should be like.")] = PilotSpec()
-    status: Annotated[PilotStatus | None, doc("What is known about it.")] = None
+    spec: Annotated[PilotSpec, doc("The desired state of the instance.")] = PilotSpec()
+    status: Annotated[PilotStatus | None, doc("The observed state.")] = None

@@ -1,8 +1,8 @@
-"""The actions that rules may fire, and what each may be told.
+"""The actions that rules may fire, and their parameters.
 
-    parameter_problems("openstorage.io.action.volume/resize", {"scalepercentage": "50"}, "spec.actions[0].params")    # none
+    parameter_problems("openstorage.io.action.volume/resize", {"maxsize": "1Ti"}, "spec.actions[0].params")
 
-An action is for one type of object, which its name says: that is how a rule knows what it watches.
+An action's name says for which type of object it is, which determines what a rule watches.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ Check = Callable[[str], str]
 
 
 class Action(NamedTuple):
-    """What an action may be told: each parameter with its check, and parameters that exclude each other."""
+    """The parameters of an action, each with its check, and those that exclude each other."""
 
     parameters: Mapping[str, Check]
     exclusive: tuple[str, str] | None = None
 
 
 def object_type(name: str) -> str:
-    """The type of object that an action is for (``volume``); empty if the name isn't an action's."""
+    """The type of object of an action (``volume``); empty if the name isn't an action's."""
     match = _NAME.fullmatch(name)
     return match[1] if match else ""
 
 
 def name_problems(name: str, path: str) -> Iterator[FieldError]:
-    """What is wrong with the name of an action."""
+    """What is wrong with an action's name."""
     if not _NAME.fullmatch(name):
         yield FieldError.invalid(path, name, f"must look like {PREFIX}volume/resize")
     elif name not in ACTIONS:
@@ -41,7 +41,7 @@ def name_problems(name: str, path: str) -> Iterator[FieldError]:
 
 
 def parameter_problems(name: str, parameters: Mapping[str, str], path: str) -> Iterator[FieldError]:
-    """What is wrong with the parameters of a known action."""
+    """Problems of the parameters of a known action."""
     action = ACTIONS.get(name)
     if action is None:
         return
@@ -56,9 +56,7 @@ def parameter_problems(name: str, parameters: Mapping[str, str], path: str) -> I
             yield FieldError.invalid(child(path, parameter), value, problem)
     if action.exclusive and all(parameter in parameters for parameter in action.exclusive):
         first, second = action.exclusive
-        yield FieldError.forbidden(
-            child(path, second), f"{first} is given already, and says the same otherwise"
-        )
+        yield FieldError.forbidden(child(path, second), f"{first} is given already and means the same")
 
 
 def _percentage(value: str) -> str:
@@ -115,4 +113,4 @@ ACTIONS: Final[Mapping[str, Action]] = {
         {"replicas": _count, "step": _count, "min": _count, "max": _count}, ("replicas", "step")
     ),
 }
-"""Every action there is, by name."""
+"""Every action, by name."""

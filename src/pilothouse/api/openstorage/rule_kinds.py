@@ -1,6 +1,6 @@
 """The kinds of the group ``autopilot.libopenstorage.org``.
 
-Rules and policies are cluster-wide, since they select namespaces; what happens to an object is in its namespace.
+Rules and policies select namespaces and so are cluster-wide; what is about one object is in its namespace.
 """
 
 from __future__ import annotations
@@ -14,145 +14,85 @@ from pilothouse.api.openstorage.rule_validation import (
     check_approval,
     check_rule,
 )
-from pilothouse.meta.kind import Column, Kind, Resource
-from pilothouse.meta.schema.struct_schemas import schema_of
+from pilothouse.api.own_kinds import AGE, GroupVersion, condition_column, path_column
+from pilothouse.meta.kind import Resource, single
 
-_CATEGORIES: Final = ("all", "pilothouse")
-_AGE: Final = Column(
-    name="Age", type="date", path=".metadata.creationTimestamp", description="How long it has been there."
-)
+_V1ALPHA1: Final = GroupVersion(v1alpha1.GROUP, v1alpha1.VERSION, v1alpha1.PACKAGE)
 
-RULE: Final = Kind(
-    group=v1alpha1.GROUP,
-    version=v1alpha1.VERSION,
-    name="AutopilotRule",
-    plural="autopilotrules",
+RULE: Final = _V1ALPHA1.kind(
+    v1alpha1.AutopilotRule,
     short_names=("ar",),
-    categories=_CATEGORIES,
     namespaced=False,
-    schema=schema_of(v1alpha1.AutopilotRule, v1alpha1.PACKAGE),
-    status=True,
     columns=(
-        Column(name="Action", path=".spec.actions[0].name", description="What it does."),
-        Column(name="Enforcement", path=".spec.enforcement", description="Whether a person is asked first."),
-        Column(name="Objects", type="integer", path=".status.objects", description="How many it watches."),
-        _AGE,
-        Column(name="Weight", type="integer", path=".spec.weight", description="Its precedence.", priority=1),
-        Column(
-            name="Poll",
-            type="integer",
-            path=".spec.pollInterval",
-            description="Seconds between two looks.",
-            priority=1,
-        ),
+        path_column("Action", ".spec.actions[0].name", "What it does."),
+        path_column("Enforcement", ".spec.enforcement", "Whether a person is asked first."),
+        path_column("Objects", ".status.objects", "How many it watches.", type="integer"),
+        AGE,
+        path_column("Weight", ".spec.weight", "Its precedence.", type="integer", wide=True),
+        path_column("Poll", ".spec.pollInterval", "Seconds between two looks.", type="integer", wide=True),
     ),
     selectable={"spec.enforcement": ".spec.enforcement"},
     validate=check_rule,
-    unattended="no controller evaluates AutopilotRules yet: it is stored, and nothing is measured or done",
+    unattended="no controller evaluates AutopilotRules yet: it is stored, but nothing is measured or done",
 )
-RULE_OBJECT: Final = Kind(
-    group=v1alpha1.GROUP,
-    version=v1alpha1.VERSION,
-    name="AutopilotRuleObject",
-    plural="autopilotruleobjects",
+RULE_OBJECT: Final = _V1ALPHA1.kind(
+    v1alpha1.AutopilotRuleObject,
     short_names=("aro",),
-    categories=_CATEGORIES,
-    schema=schema_of(v1alpha1.AutopilotRuleObject, v1alpha1.PACKAGE),
-    status=True,
     columns=(
-        Column(name="Rule", path=".metadata.labels.rule", description="The rule."),
-        Column(name="Object", path=".metadata.labels.object", description="The object."),
-        Column(name="State", path=".status.state", description="The state it is in."),
-        _AGE,
+        path_column("Rule", ".metadata.labels.rule", "The rule."),
+        path_column("Object", ".metadata.labels.object", "The object."),
+        path_column("State", ".status.state", "The state it is in."),
+        AGE,
     ),
     selectable={"status.state": ".status.state"},
-    unattended="no controller acts on AutopilotRuleObjects yet: it is stored, and nothing comes of it",
+    unattended="no controller acts on AutopilotRuleObjects yet: it is stored, but has no effect",
 )
-APPROVAL: Final = Kind(
-    group=v1alpha1.GROUP,
-    version=v1alpha1.VERSION,
-    name="ActionApproval",
-    plural="actionapprovals",
-    categories=_CATEGORIES,
-    schema=schema_of(v1alpha1.ActionApproval, v1alpha1.PACKAGE),
-    status=True,
+APPROVAL: Final = _V1ALPHA1.kind(
+    v1alpha1.ActionApproval,
     columns=(
-        Column(name="Approval-State", path=".spec.approvalState", description="What a person decided."),
-        Column(name="Rule", path=".status.Rule.Name", description="The rule that asks."),
-        _AGE,
-        Column(
-            name="Expected",
-            path=".status.actionPreviews[0].expectedResult.Message",
-            description="What would be done.",
-            priority=1,
+        path_column("Approval-State", ".spec.approvalState", "What a person decided."),
+        path_column("Rule", ".status.Rule.Name", "The rule that asks."),
+        AGE,
+        path_column(
+            "Expected", ".status.actionPreviews[0].expectedResult.Message", "What would be done.", wide=True
         ),
     ),
     selectable={"spec.approvalState": ".spec.approvalState"},
     validate=check_approval,
-    unattended="no controller acts on ActionApprovals yet: it is stored, and nothing comes of it",
+    unattended="no controller acts on ActionApprovals yet: it is stored, but has no effect",
 )
-APPLICATION_POLICY: Final = Kind(
-    group=v1alpha1.GROUP,
-    version=v1alpha1.VERSION,
-    name="ApplicationPolicy",
+APPLICATION_POLICY: Final = _V1ALPHA1.kind(
+    v1alpha1.ApplicationPolicy,
     plural="applicationpolicies",
     short_names=("ap",),
-    categories=_CATEGORIES,
     namespaced=False,
-    schema=schema_of(v1alpha1.ApplicationPolicy, v1alpha1.PACKAGE),
-    status=True,
     columns=(
-        Column(name="Application", path=".spec.application", description="The module it is of."),
-        Column(
-            name="Ready",
-            path='.status.conditions[?(@.type=="Ready")].status',
-            description="Whether its rules are made.",
-        ),
-        _AGE,
-        Column(
-            name="Message",
-            path='.status.conditions[?(@.type=="Ready")].message',
-            description="Why its rules are not made.",
-            priority=1,
-        ),
+        path_column("Application", ".spec.application", "The module it is of."),
+        condition_column("Ready", "Ready", "Whether its rules are made."),
+        AGE,
+        condition_column("Message", "Ready", "Why its rules are not made.", field="message", wide=True),
     ),
     selectable={"spec.application": ".spec.application"},
     validate=check_application_policy,
-    unattended="no controller expands ApplicationPolicies yet: it is stored, and no AutopilotRule comes of it",
+    unattended="no controller expands ApplicationPolicies yet: it is stored, but no AutopilotRule is created",
 )
-APPLICATION_ACTION: Final = Kind(
-    group=v1alpha1.GROUP,
-    version=v1alpha1.VERSION,
-    name="ApplicationAction",
-    plural="applicationactions",
+APPLICATION_ACTION: Final = _V1ALPHA1.kind(
+    v1alpha1.ApplicationAction,
     short_names=("aa",),
-    categories=_CATEGORIES,
-    schema=schema_of(v1alpha1.ApplicationAction, v1alpha1.PACKAGE),
-    status=True,
     columns=(
-        Column(name="Rule", path=".spec.rule", description="The rule that fired."),
-        Column(name="Object", path=".spec.object.name", description="The object it acts on."),
-        Column(name="Action", path=".spec.action", description="What is done."),
-        Column(name="Phase", path=".status.phase", description="How far it is."),
-        _AGE,
-        Column(
-            name="Started", type="date", path=".status.startTime", description="When it began.", priority=1
-        ),
-        Column(
-            name="Completed",
-            type="date",
-            path=".status.completionTime",
-            description="When it was over.",
-            priority=1,
-        ),
+        path_column("Rule", ".spec.rule", "The rule that fired."),
+        path_column("Object", ".spec.object.name", "The object it acts on."),
+        path_column("Action", ".spec.action", "What is done."),
+        path_column("Phase", ".status.phase", "How far it is."),
+        AGE,
+        path_column("Started", ".status.startTime", "When it began.", type="date", wide=True),
+        path_column("Completed", ".status.completionTime", "When it was over.", type="date", wide=True),
     ),
     selectable={"spec.rule": ".spec.rule", "status.phase": ".status.phase"},
     validate=check_application_action,
-    unattended="no controller carries out ApplicationActions yet: it is stored, and nothing is done",
+    unattended="no controller carries out ApplicationActions yet: it is stored, but nothing is done",
 )
 
 
 def resources() -> tuple[Resource, ...]:
-    """Rules, what they watch, what they ask, ready-made rules and fired actions."""
-    kinds = (RULE, RULE_OBJECT, APPROVAL, APPLICATION_POLICY, APPLICATION_ACTION)
-    return tuple(Resource(kinds=(kind,), storage=v1alpha1.VERSION) for kind in kinds)
+    return tuple(map(single, (RULE, RULE_OBJECT, APPROVAL, APPLICATION_POLICY, APPLICATION_ACTION)))

@@ -1,7 +1,4 @@
-"""Rules of rules: comparisons that can be made, actions that exist, windows that open, and what can't be changed.
-
-The functions take objects that fit their schema and yield every problem with its path.
-"""
+"""Validation of rules, approvals and policies beyond their schemas; yields all problems with their paths."""
 
 from __future__ import annotations
 
@@ -84,7 +81,7 @@ def _check_expression(expression: Mapping[str, Any], path: str) -> Problems:
         return
     if len(subjects) > 1:
         yield FieldError.forbidden(
-            child(path, subjects[1]), f"{subjects[0]} is given already; only one of them counts"
+            child(path, subjects[1]), f"{subjects[0]} is given already; only one of them may be set"
         )
         return
     alias = expression.get("keyAlias")
@@ -93,7 +90,7 @@ def _check_expression(expression: Mapping[str, Any], path: str) -> Problems:
     if subjects == ["expression"]:
         for name in ("operator", "values"):
             if expression.get(name):
-                yield FieldError.forbidden(child(path, name), "the expression compares by itself")
+                yield FieldError.forbidden(child(path, name), "must not be set together with expression")
         return
     operator = expression.get("operator")
     if operator is None:
@@ -167,7 +164,7 @@ def _number(text: str) -> float | None:
 
 
 def _is_zone(name: str) -> bool:
-    """Whether the time-zone database has it. It is part of the system like the alphabet is; nothing else is read."""
+    """True if the system's time-zone database has it; nothing else is read."""
     try:
         ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):

@@ -1,9 +1,10 @@
-"""``autopilot.libopenstorage.org/v1alpha1``: rules on metrics, what they watch, and the actions that they fire."""
+"""``autopilot.libopenstorage.org/v1alpha1``: rules on metrics, what they watch, and the actions they fire."""
 
 from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
+from pilothouse.api.status_fields import Conditions, ObservedGeneration
 from pilothouse.meta.object_meta import ApiObject
 from pilothouse.meta.schema.struct_schemas import Fields, Int64, Time, doc, field
 
@@ -16,43 +17,13 @@ Operator = Literal[
 ]
 Enforcement = Literal["", "approvalRequired", "required", "preferred"]
 ObjectState = Literal[
-    "Initializing",
-    "Normal",
-    "Triggered",
-    "ActionAwaitingApproval",
-    "ActionAwaitingWindow",
-    "ActiveActionsPending",
-    "ActiveActionsInProgress",
-    "ActiveActionsTaken",
-    "ActionsDeclined",
-]
+    "Initializing", "Normal", "Triggered", "ActionAwaitingApproval", "ActionAwaitingWindow",
+    "ActiveActionsPending", "ActiveActionsInProgress", "ActiveActionsTaken", "ActionsDeclined",
+]  # fmt: skip
 Weekday = Literal[
-    "Monday",
-    "Tuesday",
-    "Wednesday",
-    "Thursday",
-    "Friday",
-    "Saturday",
-    "Sunday",
-    "Mon",
-    "Tue",
-    "Wed",
-    "Thu",
-    "Fri",
-    "Sat",
-    "Sun",
-]
-
-
-class Condition(Fields):
-    """One thing that is known about an object."""
-
-    type: Annotated[str, doc("What it is about.", min_length=1)]
-    status: Annotated[Literal["True", "False", "Unknown"], doc("Whether it holds.")]
-    observed_generation: Annotated[Int64 | None, doc("The generation of the spec that it speaks of.")] = None
-    last_transition_time: Annotated[Time | None, doc("When the status last changed.")] = None
-    reason: Annotated[str, doc("Why, in one word for programs.")] = ""
-    message: Annotated[str, doc("Why, in a sentence for people, and what would help.")] = ""
+    "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday", "Mon", "Tue", "Wed",
+    "Thu", "Fri", "Sat", "Sun",
+]  # fmt: skip
 
 
 class SelectorRequirement(Fields):
@@ -151,13 +122,9 @@ class AutopilotRuleSpec(Fields):
 class AutopilotRuleStatus(Fields):
     """Whether the rule can be followed."""
 
-    observed_generation: Annotated[
-        Int64 | None, doc("The generation of the spec that was last acted on.")
-    ] = None
+    observed_generation: ObservedGeneration = None
     objects: Annotated[Int64 | None, doc("How many objects it watches.")] = None
-    conditions: Annotated[
-        tuple[Condition, ...], doc("What holds and what does not.", map_keys=("type",))
-    ] = ()
+    conditions: Conditions = ()
 
 
 class AutopilotRule(ApiObject, kw_only=True):
@@ -283,13 +250,9 @@ class ExpandedRule(Fields):
 class ApplicationPolicyStatus(Fields):
     """What was made of the policies."""
 
-    observed_generation: Annotated[
-        Int64 | None, doc("The generation of the spec that was last acted on.")
-    ] = None
+    observed_generation: ObservedGeneration = None
     rules: Annotated[tuple[ExpandedRule, ...], doc("The rules that were made.", map_keys=("policy",))] = ()
-    conditions: Annotated[
-        tuple[Condition, ...], doc("What holds and what does not.", map_keys=("type",))
-    ] = ()
+    conditions: Conditions = ()
 
 
 class ApplicationPolicy(ApiObject, kw_only=True):
@@ -342,9 +305,7 @@ class ApplicationActionStatus(Fields):
     start_time: Annotated[Time | None, doc("When it began.")] = None
     completion_time: Annotated[Time | None, doc("When it was over.")] = None
     attempts: Annotated[Int64 | None, doc("How often it was tried.")] = None
-    conditions: Annotated[
-        tuple[Condition, ...], doc("What holds and what does not.", map_keys=("type",))
-    ] = ()
+    conditions: Conditions = ()
 
 
 class ApplicationAction(ApiObject, kw_only=True):

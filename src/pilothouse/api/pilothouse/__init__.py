@@ -1,4 +1,4 @@
-"""``pilothouse.io``: what the system says about itself. ``v1alpha1`` holds the fields, ``kinds`` the rules."""
+"""``pilothouse.io``: what the system reports about itself."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pilothouse.meta.kind import Resource
 
 
 def resources() -> tuple[Resource, ...]:
-    """The kinds of this group. They are put together when first asked for: a client needs only the fields."""
+    """The kinds of this group, built on first use: a client needs only the fields."""
     from pilothouse.api.pilothouse import kinds
 
     return kinds.resources()

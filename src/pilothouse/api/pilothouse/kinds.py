@@ -1,7 +1,7 @@
 """The kinds of the group ``pilothouse.io``.
 
-Decisions are of no category: there is one for every object and every controller that looks after it, and ``kubectl get pilothouse`` is for
-what people write.
+Decisions have no category: there is one per object and controller, and ``kubectl get pilothouse`` is for what
+people write.
 """
 
 from __future__ import annotations
@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from pilothouse.api.own_kinds import GroupVersion, path_column
 from pilothouse.api.pilothouse import v1alpha1
 from pilothouse.meta.fields import FieldError
-from pilothouse.meta.kind import Column, Kind, Resource
-from pilothouse.meta.schema.struct_schemas import schema_of
+from pilothouse.meta.kind import Resource, single
 
 
 def check_decision(new: Mapping[str, Any], old: Mapping[str, Any] | None) -> Iterator[FieldError]:
-    """A decision says what it waits for exactly if it waits, and stays the decision of one controller on one object."""
+    """A decision has ``waiting`` exactly if it waits, and never changes its controller or object."""
     waits = new["outcome"] == "Waiting"
     if waits and "waiting" not in new:
         yield FieldError.required("waiting", "what is waited for, since the outcome is Waiting")
@@ -32,32 +32,25 @@ def check_decision(new: Mapping[str, Any], old: Mapping[str, Any] | None) -> Ite
             yield FieldError.forbidden(f"object.{name}", f"is {before!r} and can't be changed")
 
 
-DECISION: Final = Kind(
-    group=v1alpha1.GROUP,
-    version=v1alpha1.VERSION,
-    name="Decision",
-    plural="decisions",
-    schema=schema_of(v1alpha1.Decision, v1alpha1.PACKAGE),
+DECISION: Final = GroupVersion(v1alpha1.GROUP, v1alpha1.VERSION, v1alpha1.PACKAGE).kind(
+    v1alpha1.Decision,
+    categories=(),
+    status=False,
     columns=(
-        Column(name="Controller", path=".controller", description="Who decided."),
-        Column(name="Kind", path=".object.kind", description="The kind of what it is about."),
-        Column(name="Object", path=".object.name", description="What it is about."),
-        Column(name="Outcome", path=".outcome", description="How it stands."),
-        Column(name="Waiting For", path=".waiting.message", description="What is waited for."),
-        Column(name="Changed", type="date", path=".time", description="When the decision last changed."),
-        Column(name="Summary", path=".summary", description="All of it in a sentence.", priority=1),
+        path_column("Controller", ".controller", "Who decided."),
+        path_column("Kind", ".object.kind", "The kind of what it is about."),
+        path_column("Object", ".object.name", "What it is about."),
+        path_column("Outcome", ".outcome", "How it stands."),
+        path_column("Waiting For", ".waiting.message", "What is waited for."),
+        path_column("Changed", ".time", "When the decision last changed.", type="date"),
+        path_column("Summary", ".summary", "All of it in a sentence.", wide=True),
     ),
     selectable={
-        "controller": ".controller",
-        "object.kind": ".object.kind",
-        "object.name": ".object.name",
-        "object.uid": ".object.uid",
-        "outcome": ".outcome",
+        path: f".{path}" for path in ("controller", "object.kind", "object.name", "object.uid", "outcome")
     },
     validate=check_decision,
 )
 
 
 def resources() -> tuple[Resource, ...]:
-    """The records of decisions."""
-    return (Resource(kinds=(DECISION,), storage=v1alpha1.VERSION),)
+    return (single(DECISION),)

@@ -1,8 +1,7 @@
-"""``pilothouse.io/v1alpha1``: what the system last saw, decided and did for an object, and what it waits for.
+"""``pilothouse.io/v1alpha1``: what a controller saw, decided and did for an object, and what it waits for.
 
-A ``Decision`` is a record like an Event, not a wish: it has neither spec nor status, and the controller that decides
-writes it in one go, only when the decision changes. It has the namespace of the object it is about; one about a
-cluster-wide object is in the namespace ``default``.
+A ``Decision`` is a record like an Event, without spec and status; the controller writes it whole, and only
+when the decision changes. It is in the namespace of its object; for a cluster-wide object in ``default``.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""Pod Security Standards: what a pod may ask for at each of their levels.
+"""Pod Security Standards: what a pod may ask for at each level.
 
     policy, problems = policy_of({"pod-security.kubernetes.io/enforce": "baseline"}, PRIVILEGED_POLICY)
     evaluate(policy.enforce, pod["metadata"], pod["spec"]).detail      # 'hostPath volumes (volume "data")'
 
-Pure functions of labels and pods. The API server's part (``apiserver.pod_security``) is who is exempt, what
-follows from a violation and how it is counted. Checks, versions and texts are those of Kubernetes 1.33, so that
-the same manifest gets the same answer. The one check that Kubernetes does not have is ``hostUsers``.
+Pure functions of labels and pods; exemptions and enforcement are in ``apiserver.pod_security``. Checks,
+versions and texts are those of Kubernetes 1.33, plus a check of ``hostUsers``.
 """

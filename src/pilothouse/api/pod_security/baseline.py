@@ -1,4 +1,4 @@
-"""The checks of the level ``baseline``: no way that is known to lead from a pod to its node."""
+"""The checks of the level ``baseline``: no known way from a pod to its node."""
 
 from __future__ import annotations
 
@@ -19,23 +19,10 @@ from pilothouse.api.pod_security.checks import (
     setters,
 )
 
-_CAPABILITIES: Final = frozenset(
-    {
-        "AUDIT_WRITE",
-        "CHOWN",
-        "DAC_OVERRIDE",
-        "FOWNER",
-        "FSETID",
-        "KILL",
-        "MKNOD",
-        "NET_BIND_SERVICE",
-        "SETFCAP",
-        "SETGID",
-        "SETPCAP",
-        "SETUID",
-        "SYS_CHROOT",
-    }
-)
+_CAPABILITIES: Final = frozenset({
+    "AUDIT_WRITE", "CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "MKNOD", "NET_BIND_SERVICE",
+    "SETFCAP", "SETGID", "SETPCAP", "SETUID", "SYS_CHROOT",
+})  # fmt: skip
 _SYSCTLS_1_0: Final = frozenset(
     {
         "kernel.shm_rmid_forced",
@@ -61,16 +48,22 @@ _SECCOMP_CONTAINER_ANNOTATION: Final = "container.seccomp.security.alpha.kuberne
 PROFILE_TYPES: Final = frozenset({"RuntimeDefault", "Localhost"})
 
 
+def _bad_profiles(spec: Fields, field: str) -> tuple[bool, list[str], set[str]]:
+    """Whether the pod sets a profile that disables the filter, which containers do, and its types."""
+    values: set[str] = set()
+
+    def is_bad(of: Fields) -> bool:
+        profile = security_context(of).get(field)
+        if profile is None or profile.get("type", "") in PROFILE_TYPES:
+            return False
+        values.add(profile.get("type", ""))
+        return True
+
+    return is_bad(spec), [each["name"] for each in containers(spec) if is_bad(each)], values
+
+
 def _app_armor(metadata: Fields, spec: Fields) -> Violation | None:
-    profile = security_context(spec).get("appArmorProfile")
-    of_pod = profile is not None and profile.get("type", "") not in PROFILE_TYPES
-    values = {profile.get("type", "")} if of_pod and profile is not None else set()
-    names = []
-    for container in containers(spec):
-        own = security_context(container).get("appArmorProfile")
-        if own is not None and own.get("type", "") not in PROFILE_TYPES:
-            names.append(container["name"])
-            values.add(own.get("type", ""))
+    of_pod, names, values = _bad_profiles(spec, "appArmorProfile")
     annotations = [
         assigned(key, value)
         for key, value in sorted((metadata.get("annotations") or {}).items())
@@ -129,7 +122,7 @@ def _host_ports(metadata: Fields, spec: Fields) -> Violation | None:
 
 
 def _host_users(metadata: Fields, spec: Fields) -> Violation | None:
-    """Not a check of Kubernetes: there, pods share the node's user ids unless they ask for their own."""
+    """Not a Kubernetes check: there, pods share the node's user ids unless they ask for their own."""
     return Violation("hostUsers", "pod must not set hostUsers=true") if spec.get("hostUsers") else None
 
 
@@ -201,16 +194,8 @@ def _seccomp_annotations(metadata: Fields, spec: Fields) -> Violation | None:
 
 
 def bad_seccomp_profiles(spec: Fields) -> Violation | None:
-    """Of the profiles that are set, those that switch the filter off."""
-    profile = security_context(spec).get("seccompProfile")
-    of_pod = profile is not None and profile.get("type", "") not in PROFILE_TYPES
-    values = {profile.get("type", "")} if of_pod and profile is not None else set()
-    names = []
-    for container in containers(spec):
-        own = security_context(container).get("seccompProfile")
-        if own is not None and own.get("type", "") not in PROFILE_TYPES:
-            names.append(container["name"])
-            values.add(own.get("type", ""))
+    """Of the given profiles, those that disable the filter."""
+    of_pod, names, values = _bad_profiles(spec, "seccompProfile")
     if not of_pod and not names:
         return None
     who = setters(of_pod, names)
@@ -269,4 +254,4 @@ BASELINE_CHECKS: Final = (
     ),
     Check("windowsHostProcess", (CheckRevision(0, _windows_host_process),)),
 )
-"""In the order in which they are reported."""
+"""In the order of reports."""

@@ -1,4 +1,4 @@
-"""What a check is, and the words in which it names what it found."""
+"""The form of a check, and the wording of violations."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Violation(msgspec.Struct, frozen=True):
 
 
 Rule = Callable[[Fields, Fields], Violation | None]
-"""Looks at a pod's metadata and spec."""
+"""Checks a pod's metadata and spec."""
 
 
 class CheckRevision(msgspec.Struct, frozen=True):
@@ -39,10 +39,10 @@ class Check(msgspec.Struct, frozen=True):
     id: str
     revisions: tuple[CheckRevision, ...]
     overrides: str = ""
-    """The baseline check that this one stands for, wherever it applies."""
+    """The baseline check that this one replaces, where it applies."""
 
     def at(self, minor: int) -> Rule | None:
-        """The rule that applies in a version, if one does."""
+        """The rule for a version, or None."""
         found = None
         for revision in self.revisions:
             if revision.since <= minor:
@@ -51,7 +51,7 @@ class Check(msgspec.Struct, frozen=True):
 
 
 def containers(spec: Fields) -> Iterator[Fields]:
-    """Every container of a pod: those that begin it, its own, those added later."""
+    """Every container of a pod: init, main and ephemeral."""
     return chain(
         spec.get("initContainers") or (),
         spec.get("containers") or (),

@@ -1,4 +1,4 @@
-"""A pod, looked at by all the checks of a level.
+"""Evaluates a pod by all checks of a level.
 
 evaluate(LevelVersion("baseline"), pod["metadata"], pod["spec"]).allowed
 """
@@ -18,7 +18,7 @@ from pilothouse.api.pod_security.restricted import RESTRICTED_CHECKS
 _NEWEST: Final = max(
     revision.since for check in (*BASELINE_CHECKS, *RESTRICTED_CHECKS) for revision in check.revisions
 )
-"""The last minor version that changed a check. Later ones, and ``latest``, mean the same."""
+"""The last minor version that changed a check. Later ones, and ``latest``, are the same."""
 
 
 class Evaluation(msgspec.Struct, frozen=True):
@@ -32,12 +32,12 @@ class Evaluation(msgspec.Struct, frozen=True):
 
     @property
     def reason(self) -> str:
-        """In few words, the same for pods that violate the same checks."""
+        """In short: the same for pods that violate the same checks."""
         return ", ".join(each.reason for each in self.violations)
 
     @property
     def detail(self) -> str:
-        """With the names of what is meant."""
+        """With the names of offending parts."""
         return ", ".join(map(str, self.violations))
 
 
@@ -45,7 +45,7 @@ _ALLOWED: Final = Evaluation()
 
 
 def evaluate(policy: LevelVersion, metadata: Fields, spec: Fields) -> Evaluation:
-    """Whether a pod, or what a template would make, fits a level."""
+    """Whether a pod, or a template's pods, fit a level."""
     if policy.level == PRIVILEGED:
         return _ALLOWED
     minor = policy.version.minor
@@ -56,7 +56,7 @@ def evaluate(policy: LevelVersion, metadata: Fields, spec: Fields) -> Evaluation
 
 @cache
 def _rules(level: str, minor: int) -> tuple[Rule, ...]:
-    """Those of baseline first, without the ones that a check of the level stands for."""
+    """Baseline checks first, without those that a check of the level replaces."""
     checks = () if level == BASELINE else RESTRICTED_CHECKS
     overridden = {check.overrides for check in checks if check.at(minor) is not None}
     chosen = [check for check in BASELINE_CHECKS if check.id not in overridden]

@@ -1,4 +1,4 @@
-"""Levels, versions, and the policy that a namespace's labels ask for."""
+"""Levels, versions, and the policy that a namespace's labels define."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ import msgspec
 from pilothouse.meta.fields import FieldError, entry
 
 PREFIX: Final = "pod-security.kubernetes.io/"
-"""Of the labels of a namespace, and of the annotations in audit records."""
+"""The prefix of namespace labels and of annotations in audit records."""
 PRIVILEGED: Final = "privileged"
 BASELINE: Final = "baseline"
 RESTRICTED: Final = "restricted"
 LEVELS: Final = (PRIVILEGED, BASELINE, RESTRICTED)
-"""From the least to the most strict."""
+"""From least to most strict."""
 MODES: Final = ("enforce", "audit", "warn")
 NEWEST_MINOR: Final = 33
-"""Of the Kubernetes release whose checks these are. Later versions are accepted, and mean the same."""
+"""Of the Kubernetes release whose checks these are. Later versions are accepted and are the same."""
 _VERSION: Final = re.compile(r"v1\.([0-9]|[1-9][0-9]*)")
 _LARGEST: Final = 2**63 - 1
 _ANY_LEVEL: Final = f"must be one of {', '.join(LEVELS)}"
@@ -98,9 +98,8 @@ def policy_of(
 ) -> tuple[NamespacePolicy, list[FieldError]]:
     """The policy of a namespace with these labels, and what is wrong with them.
 
-    There is a policy in any case. A level to enforce that can't be read is ``restricted``; one to record or to
-    warn about is ``privileged``. A namespace that sets a level to enforce and none to warn about warns at no lower
-    level than it enforces.
+    An unreadable level means ``restricted`` for enforce and ``privileged`` for audit and warn. A namespace
+    that sets enforce and not warn warns at no lower level than it enforces.
     """
     problems: list[FieldError] = []
     modes: dict[str, LevelVersion] = {}

@@ -1,4 +1,4 @@
-"""The checks that the level ``restricted`` adds to those of ``baseline``: what a pod has to give up."""
+"""The checks that the level ``restricted`` adds to ``baseline``."""
 
 from __future__ import annotations
 
@@ -19,44 +19,17 @@ from pilothouse.api.pod_security.checks import (
     setters,
 )
 
-_VOLUMES: Final = frozenset(
-    {
-        "configMap",
-        "csi",
-        "downwardAPI",
-        "emptyDir",
-        "ephemeral",
-        "image",
-        "persistentVolumeClaim",
-        "projected",
-        "secret",
-    }
-)
+_VOLUMES: Final = frozenset({
+    "configMap", "csi", "downwardAPI", "emptyDir", "ephemeral", "image", "persistentVolumeClaim",
+    "projected", "secret",
+})  # fmt: skip
 _OTHER_VOLUMES: Final = (
-    "hostPath",
-    "gcePersistentDisk",
-    "awsElasticBlockStore",
-    "gitRepo",
-    "nfs",
-    "iscsi",
-    "glusterfs",
-    "rbd",
-    "flexVolume",
-    "cinder",
-    "cephfs",
-    "flocker",
-    "fc",
-    "azureFile",
-    "vsphereVolume",
-    "quobyte",
-    "azureDisk",
-    "photonPersistentDisk",
-    "portworxVolume",
-    "scaleIO",
-    "storageos",
-)
+    "hostPath", "gcePersistentDisk", "awsElasticBlockStore", "gitRepo", "nfs", "iscsi", "glusterfs", "rbd",
+    "flexVolume", "cinder", "cephfs", "flocker", "fc", "azureFile", "vsphereVolume", "quobyte", "azureDisk",
+    "photonPersistentDisk", "portworxVolume", "scaleIO", "storageos",
+)  # fmt: skip
 _WINDOWS_SINCE: Final = 25
-"""From this version on, pods for Windows need not set what means nothing there."""
+"""From this version on, Windows pods need not set what has no meaning there."""
 
 
 def _unless_windows(rule: Rule) -> Rule:
@@ -174,4 +147,4 @@ RESTRICTED_CHECKS: Final = (
         overrides="seccompProfile_baseline",
     ),
 )
-"""In the order in which they are reported, after those of ``baseline``."""
+"""In the order of reports, after those of ``baseline``."""

@@ -1,5 +1,2 @@
-"""Admission: what a write has to pass besides the rules of its kind.
-
-``admission_chain`` has the order; every other module is a plugin, or reads the configuration of one. Plugins
-know kinds; the chain knows none.
-"""
+"""Admission: what a write has to pass besides the rules of its kind. Plugins know kinds; ``admission_chain``
+has their order and knows none."""

@@ -1,13 +1,7 @@
-"""The admission plugins, and when each of them sees a write.
+"""The admission plugins and their order: a plugin returns at once for kinds that it does not handle.
 
-| when | what |
-|---|---|
-| an object is created | the state of its namespace, then what plugins add to it (``mutating``) |
-| before validation | whether its user may write what it contains (``authorizing``) |
-| after validation | the policies of its namespace and of this installation (``validating``) |
-| an object is deleted | whether it is one that has to stay |
-
-The chain knows no kind: a plugin returns at once for what is not its business.
+On create: the state of the namespace, then ``mutating``. Before validation: ``authorizing``, whether the user
+may write this content. After validation: ``validating``, the policies. On delete: objects that must stay.
 """
 
 from __future__ import annotations
@@ -32,8 +26,6 @@ ValidatingPlugin = Callable[[ResourceRequest, Object, Object | None, bytes | Non
 
 
 class AdmissionChain:
-    """The plugins, in their order."""
-
     def __init__(
         self,
         lifecycle: NamespaceLifecycle,
@@ -52,14 +44,14 @@ class AdmissionChain:
         self.warnings = warnings
 
     async def admit_create(self, call: ResourceRequest, obj: Object) -> bytes | None:
-        """Complete an object that is created; returns its namespace as it is stored, if the kind has one."""
+        """Mutate an object that is created; returns its stored namespace, if it has one."""
         namespace = await self._lifecycle.check_create(call, obj) if call.served.kind.namespaced else None
         for plugin in self._mutating:
             await plugin(call, obj)
         return namespace
 
     def authorize(self, call: ResourceRequest, new: Object, old: Object | None) -> None:
-        """Raise for a write whose user may not write what it contains."""
+        """Raise if the user may not write this content."""
         for plugin in self._authorizing:
             plugin(call, new, old)
         call.strategy.authorize(call, new, old)
@@ -67,11 +59,11 @@ class AdmissionChain:
     def admit_valid(
         self, call: ResourceRequest, new: Object, old: Object | None, namespace: bytes | None
     ) -> Iterable[FieldError]:
-        """Raise for a valid object that a policy refuses; returns the fields that can't be honoured."""
+        """Raise for a valid object that a policy refuses; returns the fields that are not supported."""
         for plugin in self._validating:
             plugin(call, new, old, namespace)
         return self._refusals(call.served.kind, new)
 
     def admit_delete(self, call: ResourceRequest) -> None:
-        """Raise for an object that has to stay."""
+        """Raise for an object that must stay."""
         self._lifecycle.check_delete(call)

@@ -1,12 +1,11 @@
-"""Configuration files in YAML, read with the line of every mistake.
+"""Configuration files in YAML; every problem is reported with its line.
 
     document = compose("kind: Policy\\nrules: yes\\n", "policy.yaml")
     reader = DocumentReader("policy.yaml")
     reader.items(reader.fields(document, "", ("kind", "rules")), "rules", "", reader.text)
     reader.problems      # ['policy.yaml, line 2: rules: must be a list']
 
-A reader gathers what is wrong and goes on with something harmless, so that all mistakes are reported at once.
-The caller looks at ``problems`` before it uses the outcome.
+A reader collects problems and returns harmless values, so callers check ``problems`` before using the result.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ class DocumentError(Exception):
 
 
 def compose(text: str, source: str) -> Node | None:
-    """The document in a text; None if it is empty. ``source`` is what messages call the file."""
+    """The document in a text; None if it is empty. ``source`` names the file in messages."""
     try:
         node: Node | None = yaml.compose(text, Loader=yaml.CSafeLoader)
     except yaml.YAMLError as problem:
@@ -38,8 +37,6 @@ def compose(text: str, source: str) -> Node | None:
 
 
 class DocumentReader:
-    """Reads the parts of a document by their types."""
-
     def __init__(self, source: str) -> None:
         self._source = source
         self.problems: list[str] = []
@@ -92,7 +89,7 @@ class DocumentReader:
             name = str(key.value)
             where = f"{path}.{name}" if path else name
             if name not in known:
-                self.wrong(key, where, f"is no field here; known are {', '.join(known)}")
+                self.wrong(key, where, f"is not a known field; known are {', '.join(known)}")
             elif name in fields:
                 self.wrong(key, where, "is given twice")
             fields[name] = value

@@ -14,13 +14,11 @@ PERMANENT_NAMESPACES = ("default", "kube-system", "kube-public")
 
 
 class NamespaceLifecycle:
-    """The first check of every create, and the check of every delete."""
-
     def __init__(self, objects: ObjectStorage) -> None:
         self._objects = objects
 
     async def check_create(self, call: ResourceRequest, obj: Object) -> bytes:
-        """The namespace of an object that is created, as it is stored; 404 or 403 if it takes none."""
+        """The stored namespace of a new object; 404 or 403 if it accepts none."""
         kind = call.served.kind
         found = await self._objects.glance(f"{ROOT}namespaces/{call.namespace}")
         if found is None:

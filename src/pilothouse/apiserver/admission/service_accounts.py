@@ -1,12 +1,8 @@
-"""The service account of a new pod: which it is, that it exists, and how its token gets into the pod.
+"""The service account of a new pod and the volume with its token, as Kubernetes adds them.
 
-A pod that names none runs as ``default``. Unless pod or account say otherwise, each container finds at
-``/var/run/secrets/kubernetes.io/serviceaccount`` what it needs to talk to this server: a token bound to the
-pod, the certificates to trust, and the name of its namespace. That is a volume of the pod, added here under
-the name that Kubernetes gives it, so that ``kubectl describe`` and whoever runs the pod find what they know.
-
-A controller makes ``default`` in each namespace. Where none runs, or has not come to it yet, the first pod
-that needs it has it made: pods can be had from a server that is on its own.
+The default is ``default``, which is created here if no controller has done so. Unless pod or account opt out,
+each container gets a bound token, the CA certificates and the namespace at
+``/var/run/secrets/kubernetes.io/serviceaccount``.
 """
 
 from __future__ import annotations
@@ -36,8 +32,6 @@ _READABLE = 0o644
 
 
 class ServiceAccounts:
-    """Completes pods as they are created."""
-
     def __init__(
         self, catalog: KindCatalog, objects: ObjectStorage, clock: Clock, random: Random, uids: Uids
     ) -> None:
@@ -48,7 +42,7 @@ class ServiceAccounts:
         self._uids = uids
 
     async def complete(self, call: ResourceRequest, obj: Object) -> None:
-        """Give a pod its account, with its pull secrets and token; 403 if there is no such account."""
+        """Set a pod's account, pull secrets and token; 403 if there is no such account."""
         kind = call.served.kind
         if kind.group or kind.name != "Pod":
             return
@@ -110,7 +104,7 @@ def mount_token(spec: Object, volume: str) -> None:
 
 
 def token_volume(name: str) -> dict[str, Any]:
-    """What a process in a pod needs in order to talk to this server."""
+    """The projected volume with which a process in a pod reaches this server."""
     certificates = {"name": ROOT_CERTIFICATES, "items": [{"key": "ca.crt", "path": "ca.crt"}]}
     place = {"path": "namespace", "fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.namespace"}}
     return {
@@ -127,7 +121,7 @@ def token_volume(name: str) -> dict[str, Any]:
 
 
 def _wants_token(spec: Object, account: Object) -> bool:
-    """What the pod says counts, then what its account says; without a word it is a yes."""
+    """The pod's setting, then its account's; the default is yes."""
     for said in (spec.get("automountServiceAccountToken"), account.get("automountServiceAccountToken")):
         if said is not None:
             return bool(said)

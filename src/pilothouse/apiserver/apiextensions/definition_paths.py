@@ -1,10 +1,9 @@
-"""What a definition must have, and must have readable, before it is served: paths and validation rules.
+"""Validation of the JSONPaths and validation rules of a CustomResourceDefinition.
 
     list(path_problems(version, "spec.versions[0]"))
     # [FieldError("spec.versions[0].additionalPrinterColumns[1].jsonPath": … is not a JSONPath …)]
 
-A column may use all of JSONPath, and its path is read once, here, so that it holds later. A selectable field
-is one value, so its path is plain and the schema has to know it.
+A column may use all of JSONPath. A selectable field is one value: a plain path that the schema has.
 """
 
 from __future__ import annotations
@@ -21,7 +20,6 @@ _SELECTABLE: Final = ("boolean", "integer", "string")
 
 
 def path_problems(version: Mapping[str, Any], path: str) -> Iterator[FieldError]:
-    """What is wrong with the paths of one version."""
     for index, column in enumerate(version.get("additionalPrinterColumns") or ()):
         given = column.get("jsonPath") or ""
         problem = _unreadable(given)
@@ -71,5 +69,6 @@ def _unselectable(path: str, schema: Any) -> str:
         inner = node.get("properties") if isinstance(node, dict) else None
         node = inner.get(field) if isinstance(inner, dict) else None
     if not isinstance(node, dict) or node.get("type") not in _SELECTABLE:
-        return f"must lead to a field that the schema has, of type {', '.join(_SELECTABLE[:-1])} or {_SELECTABLE[-1]}"
+        types = f"{', '.join(_SELECTABLE[:-1])} or {_SELECTABLE[-1]}"
+        return f"must lead to a field that the schema has, of type {types}"
     return ""

@@ -1,10 +1,9 @@
-"""What a CustomResourceDefinition describes: a resource like any other.
+"""The resource that a CustomResourceDefinition describes, served like a built-in one.
 
     resource = resource_of(definition)
     resource.kinds, resource.storage
 
-From here on nothing tells it from a built-in one. Between versions only ``apiVersion`` differs; what goes
-into the store is pruned and defaulted by the schema of the version that is stored.
+Versions differ in ``apiVersion`` only; the schema of the storage version prunes and defaults.
 """
 
 from __future__ import annotations
@@ -19,7 +18,6 @@ from pilothouse.meta.versions import api_version_rank
 
 
 def resource_of(definition: Object) -> Resource:
-    """The resource that a valid definition describes."""
     spec = definition["spec"]
     versions = sorted(spec["versions"], key=lambda version: api_version_rank(version["name"]))
     kinds = tuple(_kind(spec, version, versions) for version in versions)

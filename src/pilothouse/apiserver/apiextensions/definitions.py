@@ -1,10 +1,7 @@
-"""CustomResourceDefinitions: a user's own kinds, served from when they are written until they are deleted.
+"""CustomResourceDefinitions: user-defined kinds. Each instance follows the definitions in its own cache.
 
-``Definitions`` follows the definitions in the cache: each instance of the server does that for itself, so all
-of them serve the same.
-
-A definition carries a finalizer of ours. When it is deleted, its kind takes no new objects, those that exist
-are deleted, and when the last is gone the finalizer is dropped.
+A definition has a finalizer of the server: when it is deleted, its kind takes no new objects, existing ones
+are deleted, and the finalizer is removed after the last.
 """
 
 from __future__ import annotations
@@ -54,7 +51,7 @@ class Definitions(Strategy):
         self._terminating: dict[str, set[str]] = {}
         """The paths of kinds whose definitions are terminating, with the keys of objects already marked."""
         self._unsettled: set[str] = set()
-        """Definitions whose names may be had by now, or no longer."""
+        """Definitions whose names may have become free, or taken."""
         self._work = asyncio.Event()
 
     # What a definition gets when it is written
@@ -76,7 +73,7 @@ class Definitions(Strategy):
         )
 
     def check_create(self, kind: Kind) -> None:
-        """405 for a new object of a kind whose definition is going."""
+        """405 for a new object of a kind whose definition is being deleted."""
         ours = (kind.group, kind.plural) in self._served_by_us
         if ours and f"{kind.group}/{kind.plural}" in self._terminating:
             problem = errors.method_not_allowed("create", kind.plural, kind.group)
@@ -104,7 +101,7 @@ class Definitions(Strategy):
             yield from path_problems(version, path)
 
     def _settle(self, definition: Object) -> None:
-        """Fill in the status. The definition has not been validated yet: what can't be read is left alone."""
+        """Fill in the status. The definition is not validated yet: malformed parts are left alone."""
         spec, status = definition["spec"], definition["status"]
         storage = [version.get("name") for version in spec.get("versions") or () if version.get("storage")]
         stored = list(status.get("storedVersions") or [])
@@ -124,7 +121,7 @@ class Definitions(Strategy):
         )
 
     def _clash(self, spec: dict[str, Any]) -> tuple[str, str] | None:
-        """Why the names can't be had: another kind of the group has one of them."""
+        """Why the names can't be accepted: another kind of the group has one of them."""
         names, group = spec.get("names") or {}, spec.get("group")
         plural, kind = names.get("plural", ""), names.get("kind", "")
         wanted = {plural, names.get("singular", ""), *(names.get("shortNames") or ())} - {""}
@@ -157,11 +154,10 @@ class Definitions(Strategy):
         elif collection.path in self._terminating:
             self._work.set()
 
-    def advanced(self) -> None:
-        """Nothing waits for the end of a batch here."""
+    def advanced(self) -> None: ...
 
     def broken(self) -> None:
-        """Follow everything anew after the cache was listed anew."""
+        """Process all definitions again after a relist of the cache."""
         present = self._cache.collection(PATH).items
         for item in list(present.values()):
             self._follow(item.name, item.value)
@@ -197,12 +193,12 @@ class Definitions(Strategy):
             return
         state = codec.dump([metadata["uid"], spec])
         if self._served_by_us.get(identity) == state:
-            # Labels, status or the mark of deletion: serving it anew would end its watches.
+            # Labels, status or deletion timestamp only: serving it again would end its watches.
             return
         try:
             resource = resource_of(definition)
         except (LookupError, TypeError, ValueError, StopIteration) as problem:
-            # Valid by the rules of whoever wrote it, which may have been another release. The rest goes on.
+            # It was valid when written, perhaps by another release. The rest continues.
             log.error("the definition %s can't be served: %r", name, problem)
             self._withdraw(identity)
             return
@@ -215,10 +211,10 @@ class Definitions(Strategy):
         if self._served_by_us.pop(identity, None) is not None:
             self._catalog.remove(*identity)
 
-    # How a definition is settled anew, and how it goes
+    # Settling and deleting definitions
 
     async def run(self) -> None:
-        """Settle definitions again where names have become free, and empty the kinds that are going."""
+        """Accept names that have become free, and delete the objects of kinds that are being deleted."""
         while True:
             await self._work.wait()
             self._work.clear()
@@ -229,7 +225,7 @@ class Definitions(Strategy):
                 await self._done(self._empty(path))
 
     async def _done(self, work: Coroutine[Any, Any, None]) -> bool:
-        """Whether the work is done; if the store refused it, it is taken up again soon."""
+        """Whether the work is done; if the store refused it, it is retried soon."""
         try:
             await work
         except errors.StatusError as problem:

@@ -1,7 +1,6 @@
-"""The audit trail: who asked for what, when, from where, and how the server answered.
+"""The audit trail: who requested what, when, from where, and the outcome.
 
-A request costs the server an entry in a bounded queue (``trail``). The policy (``audit_policy``) decides what
-is recorded of it; ``records`` makes a JSON line of that for a file that is rotated (``log_file``). ``page``
-serves the lines of all instances through the API. Nothing here delays a request, and no secret gets into a
-line (``confidential``).
+A request costs one entry in a bounded queue (``trail``). ``audit_policy`` decides what is recorded,
+``records`` encodes it, ``log_file`` stores it, ``page`` serves the records of all instances. Audit delays no
+request and records no secret (``confidential``).
 """

@@ -1,11 +1,10 @@
-"""How much is recorded of which request: an ordered list of rules, of which the first that matches decides.
+"""How much is recorded of which request: an ordered list of rules; the first match decides.
 
-    policy = AuditPolicy(rules=(AuditRule(level=AuditLevel.NONE, verbs=frozenset({"watch"})), AuditRule(level=AuditLevel.METADATA)))
-    policy.treatment(user, "get", locate(path), path).level      # AuditLevel.METADATA
+    policy = AuditPolicy(rules=(AuditRule(level=AuditLevel.METADATA, verbs=frozenset({"watch"})),))
+    policy.treatment(user, "watch", locate(path), path).level      # AuditLevel.METADATA
 
-The meaning is that of ``audit.k8s.io/v1`` policies: an empty list in a rule matches everything, a request
-that no rule matches is not recorded. The user whom rules look at is the one who authenticated, not whom they
-impersonate.
+As in ``audit.k8s.io/v1``, an empty list in a rule matches everything, and a request without a match is not
+recorded. Rules match the authenticated user, not the impersonated one.
 """
 
 from __future__ import annotations
@@ -23,8 +22,6 @@ _LABELS = ("None", "Metadata", "Request", "RequestResponse")
 
 
 class AuditLevel(IntEnum):
-    """How much is recorded."""
-
     NONE = 0
     METADATA = 1
     REQUEST = 2
@@ -36,7 +33,7 @@ class AuditLevel(IntEnum):
 
     @classmethod
     def parse(cls, label: str) -> AuditLevel:
-        """Raises ``ValueError`` for a word that is no level."""
+        """Raises ``ValueError`` for an unknown level."""
         return cls(_LABELS.index(label))
 
 
@@ -65,8 +62,6 @@ class ResourceMatch(msgspec.Struct, frozen=True):
 
 
 class AuditRule(msgspec.Struct, frozen=True, kw_only=True):
-    """Which requests it matches, and what is recorded of them."""
-
     level: AuditLevel
     users: frozenset[str] = frozenset()
     groups: frozenset[str] = frozenset()
@@ -99,8 +94,6 @@ class AuditRule(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Treatment(msgspec.Struct, frozen=True):
-    """What is recorded of a request."""
-
     level: AuditLevel
     omit_stages: frozenset[str] = frozenset()
     omit_managed_fields: bool = False
@@ -110,8 +103,6 @@ NOTHING = Treatment(AuditLevel.NONE)
 
 
 class AuditPolicy:
-    """Rules, and what they have in common."""
-
     def __init__(
         self,
         rules: tuple[AuditRule, ...],
@@ -131,11 +122,10 @@ class AuditPolicy:
 
     @property
     def wants_answers(self) -> bool:
-        """Whether any rule records the bodies of answers."""
+        """Whether any rule records response bodies."""
         return any(rule.level is AuditLevel.REQUEST_RESPONSE for rule in self.rules)
 
     def treatment(self, user: User, verb: str, place: RequestInfo, path: str) -> Treatment:
-        """What the first rule that matches says."""
         for rule, treatment in zip(self.rules, self._treatments, strict=True):
             if rule.match(user, verb, place, path):
                 return treatment
@@ -157,5 +147,5 @@ DEFAULT = AuditPolicy(
         AuditRule(level=AuditLevel.METADATA),
     )
 )
-"""Where no policy is given: that something was asked and by whom, for everything but health, version and the
-renewing of leases, which would be most of the lines and tell least."""
+"""The default policy: metadata of everything but health, version and lease renewals, which would be most of
+the lines."""

@@ -18,7 +18,7 @@ _GZIP = 16 + zlib.MAX_WBITS
 
 
 class ObjectIdentity(msgspec.Struct, frozen=True, rename="camel"):
-    """What an object's metadata says about which object it is."""
+    """The part of an object's metadata that identifies it."""
 
     name: str = ""
     namespace: str = ""
@@ -34,7 +34,7 @@ class _Identified(msgspec.Struct):
 
 
 class StatusSummary(msgspec.Struct):
-    """What a Status says of a failure."""
+    """The reason and message of a failure."""
 
     reason: str = ""
     message: str = ""
@@ -45,13 +45,13 @@ _identified = msgspec.json.Decoder(_Identified)
 _refusal = msgspec.json.Decoder(StatusSummary)
 
 
-def identity(sight: RequestStage) -> ObjectIdentity:
-    """The object that a write is about: of a creation, as it was created; else as it was sent."""
-    answer = sight.answer
-    if answer is not None and sight.status == 201 and answer.content_type == JSON:
+def identity(entry: RequestStage) -> ObjectIdentity:
+    """The object of a write: of a create, as created; else as sent."""
+    answer = entry.answer
+    if answer is not None and entry.status == 201 and answer.content_type == JSON:
         made = _identity(plain(answer))
         return ObjectIdentity(made.name, made.namespace, made.uid)
-    sent = sight.request
+    sent = entry.request
     return _identity(sent.body) if decoding.media_type(sent.headers) == JSON else UNKNOWN
 
 
@@ -63,7 +63,7 @@ def _identity(body: bytes) -> ObjectIdentity:
 
 
 def refusal(answer: Response) -> StatusSummary:
-    """What the answer to a refused request says; nothing where it is not a Status."""
+    """The Status of an error response; empty if it is none."""
     if answer.content_type != JSON:
         return StatusSummary()
     try:
@@ -73,7 +73,6 @@ def refusal(answer: Response) -> StatusSummary:
 
 
 def sent(request: Request, *, managed_fields: bool) -> Raw | UnsetType:
-    """The body of a request."""
     if not request.body:
         return UNSET
     media = decoding.media_type(request.headers)
@@ -86,32 +85,31 @@ def sent(request: Request, *, managed_fields: bool) -> Raw | UnsetType:
             value = msgspec.json.decode(request.body)
     except (StatusError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return UNSET
-    return _told(value, managed_fields)
+    return _recorded(value, managed_fields)
 
 
 def answered(answer: Response, *, managed_fields: bool) -> Raw | UnsetType:
-    """The body of an answer."""
     try:
         body = plain(answer)
         if answer.content_type.partition(";")[0] == JSON:
             if managed_fields and b"\n" not in body and body[:1] == b"{" and not confidential.mentions(body):
                 return Raw(body)
-            return _told(msgspec.json.decode(body), managed_fields)
+            return _recorded(msgspec.json.decode(body), managed_fields)
         if answer.content_type.partition(";")[0] == decoding.YAML:
-            return _told(decoding.read_yaml(body).value, managed_fields)
+            return _recorded(decoding.read_yaml(body).value, managed_fields)
     except (StatusError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         pass
     return UNSET
 
 
 def plain(answer: Response) -> bytes:
-    """An answer's body without its compression."""
+    """A response body, decompressed."""
     if ("Content-Encoding", "gzip") in answer.headers:
         return zlib.decompress(bytes(answer.body), _GZIP)
     return bytes(answer.body)
 
 
-def _told(value: Any, managed_fields: bool) -> Raw | UnsetType:
+def _recorded(value: Any, managed_fields: bool) -> Raw | UnsetType:
     if confidential.is_object(value):
         return UNSET
     if not managed_fields:
@@ -120,7 +118,7 @@ def _told(value: Any, managed_fields: bool) -> Raw | UnsetType:
 
 
 def _forget_managers(value: Any) -> None:
-    """In place: the value was decoded for the record alone."""
+    """In place: the value was decoded for the record only."""
     if not isinstance(value, dict):
         return
     metadata = value.get("metadata")

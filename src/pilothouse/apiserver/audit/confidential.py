@@ -1,12 +1,8 @@
 """What must never get into an audit record, whatever the policy says.
 
-The bodies of Secrets, of requests for tokens and of reviews of tokens are secrets themselves: of those a
-record tells that they were asked for, by whom, and what came of it, no more. That holds for a body of such a
-kind sent to a wrong path, too. (A certificate signing request holds a public key and gives a certificate;
-neither is secret.)
-
-Messages of refusals may quote what was sent. They are left out where what was sent is confidential, except
-for those refusals that speak of names and rights alone.
+Bodies of Secrets, token requests and token reviews are not recorded, even if sent to a wrong path. (A
+certificate signing request holds no secret.) Error messages may quote the body, so for these kinds only
+messages about names and permissions are recorded.
 """
 
 from __future__ import annotations
@@ -25,7 +21,7 @@ _QUOTING_NOTHING = frozenset({401, 403, 404, 405, 409, 410, 429})
 
 
 def is_place(place: RequestInfo) -> bool:
-    """Whether what is read and written there is secret."""
+    """Whether requests there carry secrets."""
     about = (place.group, place.plural)
     return about in (_SECRETS, _REVIEWS) or (*about, place.subresource) == _TOKENS
 
@@ -39,11 +35,10 @@ def is_object(value: Any) -> bool:
     return value.get("kind") in KINDS or any(is_object(item) for item in inner)
 
 
-def may_tell_refusal(place: RequestInfo, status: int, body: bytes) -> bool:
-    """Whether the message of a refusal may be recorded: it quotes no secret of the body.
+def may_record_message(place: RequestInfo, status: int, body: bytes) -> bool:
+    """Whether the message of an error response may be recorded, because it can't quote a secret.
 
-    The body may be one that could not be decoded, so that its text is looked at for the names of secret
-    kinds.
+    A body that could not be decoded is searched for the names of secret kinds.
     """
     if status in _QUOTING_NOTHING or not body:
         return True

@@ -1,12 +1,9 @@
-"""The trail as it grows: what was asked for so far, then each record as it happens, of all instances.
+"""The trail as it grows: past records, then each new one, of all instances.
 
-A follower's answer is JSON lines: records, and now and then a ``Status``: ``Success`` once all of the past
-has been told, ``Failure`` for a peer that can't be asked or a follower that was too slow and has to ask
-again. An instance that asks a peer uses the same answer, so it knows when the peer's past is complete, puts
-all pasts in order, and goes on from there.
-
-Records reach the one who gathers them at different speeds. So each is held back for a moment, in which an
-earlier one may still arrive; on a server without peers there is nothing to wait for.
+The response is JSON lines: records, a ``Status`` ``Success`` once all past records are sent, and ``Failure``
+for an unreachable peer or a follower that was too slow. Instances follow each other the same way, so they
+know when a peer's past is complete and merge by time. With peers each record is held back briefly, as an
+earlier one may still arrive.
 """
 
 from __future__ import annotations
@@ -39,13 +36,11 @@ MOST_WAITING = 20_000
 MOST_BUFFERED = 4 * 1024 * 1024
 STATUS = b'{"kind":"Status"'
 PAST_TOLD = msgspec.json.encode(
-    {"kind": "Status", "apiVersion": "v1", "status": "Success", "message": "the past has been told"}
+    {"kind": "Status", "apiVersion": "v1", "status": "Success", "message": "end of the past records"}
 )
 
 
 class AuditFollow:
-    """One follower's answer."""
-
     def __init__(
         self,
         trail: AuditTrail | None,
@@ -56,7 +51,7 @@ class AuditFollow:
         *,
         most_waiting: int = MOST_WAITING,
     ) -> None:
-        """At most so many records wait for a follower that does not take them."""
+        """At most ``most_waiting`` records are buffered for a slow client."""
         self._trail = trail
         self._peers = peers
         self._question = question
@@ -72,20 +67,19 @@ class AuditFollow:
         self._past_sent = False
 
     async def run(self, sink: StreamSink) -> None:
-        """Write until the client has gone."""
         with ExitStack() as stack:
             if self._trail is not None:
-                # Before the past is read: what is seen meanwhile is in one of the two, or in both.
+                # Before the past is read: records made meanwhile are in one of the two, or in both.
                 stack.enter_context(self._trail.followed(self._inbox))
             try:
-                await self._tell_past(sink)
-                await self._tell_more(sink)
+                await self._send_past(sink)
+                await self._send_new(sink)
             finally:
                 for task in self._tasks.values():
                     task.cancel()
                 await asyncio.gather(*self._tasks.values(), return_exceptions=True)
 
-    async def _tell_past(self, sink: StreamSink) -> None:
+    async def _send_past(self, sink: StreamSink) -> None:
         await self._join(sink)
         own = [] if self._trail is None else await self._trail.search(self._question)
         overlap = set(own)
@@ -105,7 +99,7 @@ class AuditFollow:
         for line in inbox:
             self._inbox.give(line)
 
-    async def _tell_more(self, sink: StreamSink) -> None:
+    async def _send_new(self, sink: StreamSink) -> None:
         held: list[tuple[str, bytes]] = []
         looked = self._clock.monotonic()
         while not (sink.closed or self._inbox.behind or len(held) > self._most_waiting):
@@ -123,7 +117,14 @@ class AuditFollow:
                 looked = self._clock.monotonic()
                 await self._join(sink)
         if not sink.closed:
-            _write(sink, [failure("records came faster than they were taken; ask again for what is missing")])
+            _write(
+                sink,
+                [
+                    failure(
+                        "the client read too slowly, and records were dropped; query again for what is missing"
+                    )
+                ],
+            )
 
     def _due(self, held: list[tuple[str, bytes]]) -> list[bytes]:
         hold = HOLD if self._tasks else 0.0
@@ -134,7 +135,7 @@ class AuditFollow:
         return due
 
     async def _join(self, sink: StreamSink) -> None:
-        """Follow the peers that are running and no others. One that comes back is resumed."""
+        """Follow exactly the running peers. One that comes back is resumed."""
         if self._question.local:
             return
         try:
@@ -155,7 +156,7 @@ class AuditFollow:
 
 
 class _PeerStream:
-    """One peer's records: its past, then the inbox. The peer is asked again when its answer ends."""
+    """One peer's records: its past, then the inbox. The request is repeated when its response ends."""
 
     def __init__(
         self, peers: PeerTrails, peer: ServerInstance, params: Mapping[str, str], since: str, inbox: Follower
@@ -163,7 +164,7 @@ class _PeerStream:
         self.peer = peer
         self.past: list[bytes] = []
         self.caught_up = asyncio.Event()
-        """Its past is complete, or it turned out that it can't be had; what it tells from then on is new."""
+        """Its past is complete, or unavailable; later records are new."""
         self._peers = peers
         self._params = params
         self._inbox = inbox
@@ -203,7 +204,7 @@ class _PeerStream:
                         self.past.append(line)
 
     def _note(self, line: bytes) -> None:
-        """Where to resume an answer that breaks off: the last time stamp, and the records that have it."""
+        """Note where to resume: the last time stamp, and the records that have it."""
         stamp = stamp_of(line)
         if stamp > self._last:
             self._last = stamp
@@ -218,7 +219,7 @@ def in_order(parts: Iterable[list[bytes]], limit: int) -> list[bytes]:
 
 
 def failure(message: str) -> bytes:
-    """A line that says what is missing."""
+    """A line that reports what is missing."""
     status = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "message": message}
     return msgspec.json.encode(status) + b"\n"
 

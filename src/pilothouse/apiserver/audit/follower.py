@@ -7,7 +7,7 @@ from collections import deque
 
 
 class Follower:
-    """Gets each line as it is made. One that reads too slowly falls behind, and learns so."""
+    """Receives each line as it is made. One that reads too slowly falls behind, and is notified."""
 
     def __init__(self, most: int) -> None:
         self._lines: deque[bytes] = deque()
@@ -23,12 +23,11 @@ class Follower:
         self._more.set()
 
     def drain(self) -> list[bytes]:
-        """What has come, without waiting."""
+        """The buffered lines, without waiting."""
         lines = list(self._lines)
         self._lines.clear()
         self._more.clear()
         return lines
 
     async def wait(self) -> None:
-        """Until something has come."""
         await self._more.wait()

@@ -1,12 +1,10 @@
-"""The file that audit records go to, and the older ones beside it.
+"""The audit log file and its rotated backups, readable by their owner only. Calls block.
 
     log = LogFile(Path("audit.log"), Rotation(size=100 * MEGABYTE, backups=10, age=30 * DAY))
     log.write(lines)
     log.files()      # audit.log, audit-2026-02-03T04-05-06.789.log, …: the newest first
 
-Calls block; whoever must not be held up makes them in a thread. ``write`` puts all of its lines into the file
-or raises ``OSError`` and leaves none there that a later ``write`` of the same would repeat. A file that
-somebody else moved away is made anew. Only the owner may read them.
+``write`` writes all lines or raises ``OSError`` and leaves none. A file that was moved away is created again.
 """
 
 from __future__ import annotations
@@ -28,7 +26,7 @@ _STAMP = "%Y-%m-%dT%H-%M-%S"
 
 
 class Rotation(msgspec.Struct, frozen=True):
-    """When a file is put aside, and how long it is kept. 0 is no limit."""
+    """When a file is rotated, and how long backups are kept. 0 is no limit."""
 
     size: int = 100 * MEGABYTE
     backups: int = 10
@@ -36,8 +34,6 @@ class Rotation(msgspec.Struct, frozen=True):
 
 
 class LogFile:
-    """A file that is only ever appended to."""
-
     def __init__(self, path: Path, rotation: Rotation, now: Callable[[], float] = time.time) -> None:
         self.path = path
         self._rotation = rotation
@@ -50,7 +46,7 @@ class LogFile:
         )
 
     def open(self) -> None:
-        """Open the file, creating it and its folder, and start on a line of its own."""
+        """Open the file, creating it and its folder, and start a new line."""
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         handle = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
@@ -73,7 +69,6 @@ class LogFile:
             self._handle = -1
 
     def write(self, lines: bytes) -> None:
-        """Append whole lines."""
         if self._handle >= 0 and self._moved():
             self.close()
         if self._handle < 0:
@@ -84,10 +79,9 @@ class LogFile:
         self._append(lines)
 
     def files(self) -> list[BinaryIO]:
-        """The file and its backups, the newest first, open for reading; whoever asks closes them.
+        """The file and its backups, newest first, open for reading; the caller closes them.
 
-        The file itself is opened before the backups are looked for: a rotation meanwhile hides nothing.
-        """
+        The file is opened before the backups are listed, so a concurrent rotation hides nothing."""
         current = _opened([self.path])
         newest_first = current + _opened(reversed(self.backups()))
         by_number = {os.fstat(file.fileno()).st_ino: file for file in reversed(newest_first)}
@@ -97,7 +91,7 @@ class LogFile:
         return [file for file in newest_first if not file.closed]
 
     def backups(self) -> list[Path]:
-        """The files put aside, the oldest first."""
+        """The rotated files, oldest first."""
         if not self.path.parent.is_dir():
             return []
         return sorted(each for each in self.path.parent.iterdir() if self._backup.fullmatch(each.name))

@@ -1,8 +1,7 @@
-"""The audit trail through the API: ``GET /pilothouse/v1/audit``, JSON lines of all instances, by time.
+"""``GET /pilothouse/v1/audit``: the audit records of all instances as JSON lines, by time.
 
-The instance asked reads its own files, asks its peers for theirs, and merges. A peer that can't be
-asked is named in a ``Warning``; the records of the others are served. With ``follow`` the answer continues
-with every later record.
+The instance merges its own records with those of its peers. An unreachable peer is named in a ``Warning``.
+With ``follow`` later records are streamed.
 """
 
 from __future__ import annotations
@@ -26,8 +25,6 @@ PATIENCE = 20.0
 
 
 class AuditPage:
-    """Answers questions about the trail."""
-
     def __init__(self, trail: AuditTrail | None, peers: PeerTrails, resolve: Resolve, clock: Clock) -> None:
         self._trail = trail
         self._peers = peers
@@ -35,7 +32,6 @@ class AuditPage:
         self._clock = clock
 
     async def answer(self, request: Request) -> Answer:
-        """Who may ask has been settled before."""
         if request.method not in ("GET", "HEAD"):
             raise StatusError(405, "MethodNotAllowed", f"{request.method} is not supported on {PATH}")
         params = request.params()
@@ -47,11 +43,13 @@ class AuditPage:
                 "NotFound",
                 "no audit records are kept here: the server was started without --audit-log-path",
             )
-        asked = _forwarded(params, question)
+        forwarded = _forwarded(params, question)
         if question.follow:
-            following = AuditFollow(self._trail, self._peers, question, asked, self._clock)
+            following = AuditFollow(self._trail, self._peers, question, forwarded, self._clock)
             return StreamingResponse(following.run, LINES)
-        parts = await asyncio.gather(self._own(question), *(self._of(peer, asked, request) for peer in peers))
+        parts = await asyncio.gather(
+            self._own(question), *(self._of(peer, forwarded, request) for peer in peers)
+        )
         return Response(200, b"".join(in_order(parts, question.limit)), LINES)
 
     async def _others(self, request: Request) -> list[ServerInstance]:
@@ -68,10 +66,10 @@ class AuditPage:
     async def _own(self, question: AuditQuery) -> list[bytes]:
         return [] if self._trail is None else await self._trail.search(question)
 
-    async def _of(self, peer: ServerInstance, asked: Mapping[str, str], request: Request) -> list[bytes]:
+    async def _of(self, peer: ServerInstance, forwarded: Mapping[str, str], request: Request) -> list[bytes]:
         found: list[bytes] = []
         try:
-            async with asyncio.timeout(PATIENCE), self._peers.lines(peer, asked) as lines:
+            async with asyncio.timeout(PATIENCE), self._peers.lines(peer, forwarded) as lines:
                 async for line in lines:
                     found.append(line)
         except (PeerError, TimeoutError) as problem:
@@ -82,7 +80,7 @@ class AuditPage:
 
 
 def _forwarded(params: Mapping[str, str], question: AuditQuery) -> dict[str, str]:
-    """The question as a peer is asked it: the same moment for all."""
+    """The query for a peer, with the same point in time for all."""
     return {**params, "since": question.since} if question.since else dict(params)
 
 

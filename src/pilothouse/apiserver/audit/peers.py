@@ -1,13 +1,12 @@
-"""PeerTrails the other instances for their part of the trail.
+"""Reads the audit records of the other instances.
 
     async with AuditPeers.open(instances, credential) as peers:
         for peer in await peers.others():
             async with peers.lines(peer, {"user": "alice"}) as lines:
                 async for line in lines: ...
 
-They are asked as any client asks, at the address and with the authority that they announced, with a
-certificate of the authority that all instances share. What they are asked for is their own records alone, so
-nobody asks in circles.
+Requests go to the announced address, with a certificate of the shared authority. They ask for the peer's own
+records only, so requests never loop.
 """
 
 from __future__ import annotations
@@ -30,27 +29,27 @@ _READ_BUFFER = 2**20
 
 
 class PeerError(Exception):
-    """A peer that did not answer as it should; the message says what happened."""
+    """A peer did not answer properly; the message says what happened."""
 
 
 Lines = AbstractAsyncContextManager[AsyncIterator[bytes]]
 
 
 class PeerTrails(Protocol):
-    """How the rest of the trail is reached."""
+    """Access to the records of other instances."""
 
     async def others(self) -> list[ServerInstance]:
-        """Whom there is to ask. Raises ``PeerError``."""
+        """The running peers. Raises ``PeerError``."""
 
     async def absent(self) -> list[ServerInstance]:
-        """Who would have something to tell, and does not run. Raises ``PeerError``."""
+        """Peers that have records and do not run. Raises ``PeerError``."""
 
     def lines(self, peer: ServerInstance, params: Mapping[str, str]) -> Lines:
-        """What a peer answers, line by line. Entering or reading raises ``PeerError``."""
+        """A peer's response, line by line. Entering or reading raises ``PeerError``."""
 
 
 class NoPeers:
-    """A server that shares its store with nobody."""
+    """For a server that does not share its store."""
 
     async def others(self) -> list[ServerInstance]:
         return []
@@ -63,8 +62,6 @@ class NoPeers:
 
 
 class AuditPeers:
-    """The other instances on the same store."""
-
     def __init__(
         self, instances: ServerInstances, credential: Callable[[], Pair], session: aiohttp.ClientSession
     ) -> None:
@@ -77,7 +74,8 @@ class AuditPeers:
     async def open(
         cls, instances: ServerInstances, credential: Callable[[], Pair]
     ) -> AsyncIterator[AuditPeers]:
-        """``credential`` gives what this instance presents; it is called each time, and may renew."""
+        """``credential`` returns this instance's client certificate; it is called each time, and may
+        renew."""
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS)
         connector = aiohttp.TCPConnector(force_close=True, limit=0)
         async with aiohttp.ClientSession(
@@ -86,11 +84,11 @@ class AuditPeers:
             yield cls(instances, credential, session)
 
     async def others(self) -> list[ServerInstance]:
-        with _store_asked():
+        with _store_errors():
             return await self._instances.others()
 
     async def absent(self) -> list[ServerInstance]:
-        with _store_asked():
+        with _store_errors():
             return await self._instances.absent()
 
     @asynccontextmanager
@@ -115,7 +113,7 @@ class AuditPeers:
 
 
 @contextmanager
-def _store_asked() -> Iterator[None]:
+def _store_errors() -> Iterator[None]:
     try:
         yield
     except StoreError as problem:
@@ -123,7 +121,7 @@ def _store_asked() -> Iterator[None]:
 
 
 async def _lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
-    """Lines of any length, as they come."""
+    """Lines of any length, as they arrive."""
     rest = bytearray()
     async for data in content.iter_any():
         rest += data

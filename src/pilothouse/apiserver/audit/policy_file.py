@@ -2,8 +2,8 @@
 
     read_policy("apiVersion: audit.k8s.io/v1\\nkind: Policy\\nrules: [{level: Metadata}]\\n", "policy.yaml")
 
-A file with any mistake is refused as a whole, with every mistake, its line and its field: a policy that
-records less than its author thinks is worse than a server that does not start.
+Any mistake refuses the whole file, with line and field: a server that does not start is better than a policy
+that records less than intended.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class PolicyFileError(Exception):
 
 
 def read_policy(text: str, source: str) -> AuditPolicy:
-    """The policy in a file's text. ``source`` is what messages call the file."""
+    """The policy in a file's text. ``source`` names the file in messages."""
     try:
         document = compose(text, source)
     except DocumentError as problem:
@@ -47,13 +47,9 @@ def read_policy(text: str, source: str) -> AuditPolicy:
 
 
 class _Reader(DocumentReader):
-    """Goes through a document and gathers what is wrong with it."""
-
     def policy(self, node: Node) -> AuditPolicy:
         fields = self.fields(
-            node,
-            "",
-            ("apiVersion", "kind", "metadata", "rules", "omitStages", "omitManagedFields"),
+            node, "", ("apiVersion", "kind", "metadata", "rules", "omitStages", "omitManagedFields")
         )
         for name, wanted in (("apiVersion", API_VERSION), ("kind", "Policy")):
             given = self.optional(fields, name, "", self.text, "")
@@ -95,7 +91,7 @@ class _Reader(DocumentReader):
             self.wrong(
                 fields["nonResourceURLs"],
                 f"{path}.nonResourceURLs",
-                f"can't stand beside {about_resources[0]}: no request is for both; make it two rules",
+                f"can't be combined with {about_resources[0]}: no request is for both; write two rules",
             )
         return AuditRule(
             level=self.optional(fields, "level", path, self._level, AuditLevel.NONE),
@@ -116,7 +112,7 @@ class _Reader(DocumentReader):
             self.wrong(
                 fields["group"],
                 f"{path}.group",
-                f"{group!r} is no group; a name such as apps, no version, no *",
+                f"{group!r} is not a group; expected a name such as apps, no version, no *",
             )
         names = self.words(fields, "resourceNames", path)
         resources = self.words(fields, "resources", path)
@@ -127,14 +123,14 @@ class _Reader(DocumentReader):
                 self.wrong(
                     fields["resources"],
                     f"{path}.resources",
-                    f"{resource!r} is no resource; write pods, pods/log, pods/*, */scale or *",
+                    f"{resource!r} is not a resource; write pods, pods/log, pods/*, */scale or *",
                 )
         return ResourceMatch(group, resources, names)
 
     def _url(self, node: Node, path: str) -> str:
         url = self.text(node, path)
         if not (url.startswith("/") or url == "*") or "*" in url[:-1]:
-            self.wrong(node, path, f"{url!r} is no path; it begins with / and may have one *, at the end")
+            self.wrong(node, path, f"{url!r} is not a path; it begins with / and may have one *, at the end")
         return url
 
     def _level(self, node: Node, path: str) -> AuditLevel:
@@ -142,7 +138,7 @@ class _Reader(DocumentReader):
         try:
             return AuditLevel.parse(label)
         except ValueError:
-            self.wrong(node, path, f"{label!r} is no level; one of {', '.join(LEVELS)}")
+            self.wrong(node, path, f"{label!r} is not a level; expected one of {', '.join(LEVELS)}")
             return AuditLevel.NONE
 
     def _stages(self, fields: dict[str, Node], path: str) -> frozenset[str]:
@@ -151,5 +147,5 @@ class _Reader(DocumentReader):
     def _stage(self, node: Node, path: str) -> str:
         stage = self.text(node, path)
         if stage not in STAGES:
-            self.wrong(node, path, f"{stage!r} is no stage; one of {', '.join(STAGES)}")
+            self.wrong(node, path, f"{stage!r} is not a stage; expected one of {', '.join(STAGES)}")
         return stage

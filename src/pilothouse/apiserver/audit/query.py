@@ -1,9 +1,8 @@
-"""What somebody wants to see of the trail: the query of a request for it, understood.
+"""The query of a request for audit records.
 
     AuditQuery.parse({"user": "alice", "object": "pods/web-0", "since": "1h"}, resolve, now)
 
-A record is judged by its line. Lines are our own and compact, so most that don't match are passed by on
-their bytes alone.
+Records are our own compact lines, so most that don't match are rejected without decoding.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
-from pilothouse.apiserver.endpoints.request_info import is_true
+from pilothouse.apiserver.server.messages import is_true
 from pilothouse.base.duration import DurationError, parse_duration
 from pilothouse.base.rfc3339 import TimeError, format_micro_time, parse_time
 from pilothouse.meta.errors import StatusError, bad_request
@@ -41,7 +40,7 @@ _NO_REFERENCE = _Reference()
 
 
 class QueriedFields(msgspec.Struct, frozen=True, rename="camel"):
-    """The parts of a record that questions are about."""
+    """The fields of a record that queries match."""
 
     stage_timestamp: str
     verb: str = ""
@@ -54,7 +53,7 @@ _fields = msgspec.json.Decoder(QueriedFields)
 
 
 class AuditQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """Which records, and how many of them: the newest ``limit``."""
+    """Which records, and how many: the newest ``limit``."""
 
     user: str = ""
     verb: str = ""
@@ -71,7 +70,7 @@ class AuditQuery(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def parse(cls, params: Mapping[str, str], resolve: Resolve, now: float) -> AuditQuery:
-        """Raises 400 for what is not understood."""
+        """Raises 400 for invalid parameters."""
         if unknown := sorted(set(params) - set(_PARAMETERS)):
             raise bad_request(f"unknown parameter {unknown[0]!r}; known are {', '.join(_PARAMETERS)}")
         kind, _, name = params.get("object", "").partition("/")
@@ -88,12 +87,11 @@ class AuditQuery(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def matches(self, line: bytes) -> bool:
-        """Whether a line is among what is asked for."""
         fields = self.read(line)
         return fields is not None and fields.stage_timestamp >= self.since
 
     def read(self, line: bytes) -> QueriedFields | None:
-        """A line that is asked for, if not of its time; None for others and for what is not a record."""
+        """A line that matches, whatever its time; None for others and for what is no record."""
         if not all(needle in line for needle in self._needles()):
             return None
         fields = read_fields(line)
@@ -118,7 +116,7 @@ class AuditQuery(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_fields(line: bytes) -> QueriedFields | None:
-    """The fields of a line; None for one that is no record, such as the rest of one that was cut off."""
+    """The fields of a line; None if it is no record, such as a truncated one."""
     try:
         return _fields.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError):

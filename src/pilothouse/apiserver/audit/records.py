@@ -1,10 +1,8 @@
-"""Audit records: one JSON line of the kind ``Event`` of ``audit.k8s.io/v1`` for a stage of a request.
+"""Audit records: one JSON line of the kind ``Event`` of ``audit.k8s.io/v1`` per stage of a request.
 
-    AuditRecorder(policy, "host-1").line(sight)
-    # b'{"kind":"Event","apiVersion":"audit.k8s.io/v1","level":"Metadata","auditID":"…","stage":"ResponseComplete",…}\\n'
+    AuditRecorder(policy, "host-1").line(entry)    # b'{"kind":"Event",…,"stage":"ResponseComplete",…}\\n'
 
-A line holds what the policy asks for and nothing that is confidential. It is made after the request was
-answered. Most requests repeat parts of earlier ones (user, address, object), so these are cached as JSON.
+A line is made after the response is sent. Repeated parts (user, address, object) are cached as JSON.
 """
 
 from __future__ import annotations
@@ -17,12 +15,12 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
-from pilothouse.apiserver.admission.leadership_fence import HEADER
 from pilothouse.apiserver.audit import bodies, confidential
 from pilothouse.apiserver.audit.audit_policy import AuditLevel, AuditPolicy
 from pilothouse.apiserver.audit.request_stage import RequestStage
-from pilothouse.apiserver.endpoints.request_info import RequestInfo, is_true, locate, verb_of
-from pilothouse.apiserver.server.messages import Request, User
+from pilothouse.apiserver.endpoints.request_info import RequestInfo, locate, verb_of
+from pilothouse.apiserver.server.messages import Request, User, is_true
+from pilothouse.apiserver.storage.leadership_fence import HEADER
 
 KIND, API_VERSION = "Event", "audit.k8s.io/v1"
 INSTANCE = "pilothouse.io/instance"
@@ -39,7 +37,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class AuditEvent(msgspec.Struct, omit_defaults=True, rename="camel"):
-    """The record, in the order in which its fields are written."""
+    """The record, in the order of its fields."""
 
     kind: str
     api_version: str
@@ -62,21 +60,21 @@ class AuditEvent(msgspec.Struct, omit_defaults=True, rename="camel"):
 
 
 class _Subject(msgspec.Struct, frozen=True):
-    """The part of a record that is the same for every such request of a user."""
+    """The part of a record that repeats for the same user and request."""
 
     place: RequestInfo
     verb: str
     level: str
     omit_stages: frozenset[str]
     reference: Raw | UnsetType
-    """The object as far as the path tells which it is."""
-    tells_sent: bool
-    tells_answered: bool
+    """The object as the path identifies it."""
+    records_request: bool
+    records_response: bool
     managed_fields: bool
 
 
 class _Form(msgspec.Struct, frozen=True):
-    """A record in which the request's number and the two moments are left open."""
+    """A record with the audit id and both time stamps left open."""
 
     before_id: str
     before_received: str
@@ -84,14 +82,10 @@ class _Form(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, line: bytes) -> _Form:
-        """Of a record that is filled in."""
+        """The form of a complete record."""
         text = line.decode()
         number, received, staged = (text.index(mark) + len(mark) for mark in _MARKS)
-        return cls(
-            text[:number],
-            text[text.index('"', number) : received],
-            text[text.index('"', staged) :],
-        )
+        return cls(text[:number], text[text.index('"', number) : received], text[text.index('"', staged) :])
 
     def filled(self, number: str, received: str, staged: str) -> bytes:
         """The record of another request of the same form."""
@@ -101,7 +95,7 @@ class _Form(msgspec.Struct, frozen=True):
 
 
 class AuditRecorder:
-    """Makes records by a policy. Each names the ``instance`` that served the request."""
+    """Makes records by a policy, each with the ``instance`` that served the request."""
 
     def __init__(self, policy: AuditPolicy, instance: str) -> None:
         self.policy = policy
@@ -111,28 +105,28 @@ class AuditRecorder:
         self._annotations: dict[tuple[bool, str, str] | str, Raw] = {}
         self._forms: dict[tuple[object, ...], _Form | None] = {}
 
-    def line(self, sight: RequestStage) -> bytes | None:
-        """The record of a stage; None where the policy wants none."""
-        request, number = sight.request, sight.arrival.audit_id
+    def line(self, entry: RequestStage) -> bytes | None:
+        """The record of a stage; None if the policy omits it."""
+        request, number = entry.request, entry.arrival.audit_id
         if request.method != "GET" or request.body or request.impersonator:
-            return self._written(sight)
-        if sight.answer is not None or sight.status >= 400:
-            return self._written(sight)
+            return self._written(entry)
+        if entry.answer is not None or entry.status >= 400:
+            return self._written(entry)
         if not number.replace("-", "").isalnum():
             # A client may give its own, which has to be escaped.
-            return self._written(sight)
+            return self._written(entry)
         # The records of successful reads differ in id and times only.
         user, verdict, headers = request.user, request.verdict, request.headers
         key = (
-            sight.arrival.target,
+            entry.arrival.target,
             user.name,
             user.uid,
             user.groups,
             tuple(user.extra.items()) if user.extra else (),
             request.peer,
             (verdict.allowed, verdict.reason) if verdict is not None else None,
-            sight.status,
-            sight.stage,
+            entry.status,
+            entry.stage,
             headers.get("User-Agent"),
             headers.get("X-Forwarded-For"),
             headers.get("X-Real-Ip"),
@@ -141,22 +135,22 @@ class AuditRecorder:
         try:
             form = self._forms[key]
         except KeyError:
-            form = self._formed(sight, key)
+            form = self._formed(entry, key)
         if form is None:
             return None
         stamps = self._stamps
-        return form.filled(number, stamps.text(sight.arrival.received), stamps.text(sight.moment))
+        return form.filled(number, stamps.text(entry.arrival.received), stamps.text(entry.moment))
 
-    def _formed(self, sight: RequestStage, key: tuple[object, ...]) -> _Form | None:
+    def _formed(self, entry: RequestStage, key: tuple[object, ...]) -> _Form | None:
         if len(self._forms) >= _REMEMBERED:
             self._forms.clear()
-        line = self._written(sight)
+        line = self._written(entry)
         form = None if line is None else _Form.of(line)
         self._forms[key] = form
         return form
 
-    def _written(self, sight: RequestStage) -> bytes | None:
-        request, arrival, stage, status = sight.request, sight.arrival, sight.stage, sight.status
+    def _written(self, entry: RequestStage) -> bytes | None:
+        request, arrival, stage, status = entry.request, entry.arrival, entry.stage, entry.status
         actor = request.impersonator or request.user
         subject = self._subject(actor, request)
         if subject is None or stage in subject.omit_stages:
@@ -175,23 +169,23 @@ class AuditRecorder:
             _sources(request.peer, headers.get("X-Forwarded-For", ""), headers.get("X-Real-Ip", "")),
             _agent(headers.get("User-Agent", "")),
             subject.reference,
-            _code(status) if status < 400 or sight.answer is None else _refusal(sight, subject.place),
+            _code(status) if status < 400 or entry.answer is None else _refusal(entry, subject.place),
             UNSET,
             UNSET,
             self._stamps.text(arrival.received),
-            self._stamps.text(sight.moment),
+            self._stamps.text(entry.moment),
             self._annotated(request),
         )
         if subject.verb in _NAMING and subject.place.plural:
-            event.object_ref = _named(sight, subject.place)
-        if subject.tells_sent:
+            event.object_ref = _named(entry, subject.place)
+        if subject.records_request:
             event.request_object = bodies.sent(request, managed_fields=subject.managed_fields)
-        if subject.tells_answered and sight.answer is not None:
-            event.response_object = bodies.answered(sight.answer, managed_fields=subject.managed_fields)
+        if subject.records_response and entry.answer is not None:
+            event.response_object = bodies.answered(entry.answer, managed_fields=subject.managed_fields)
         return _encode(event) + b"\n"
 
     def _subject(self, actor: User, request: Request) -> _Subject | None:
-        """What a request is about; None where nothing is recorded of it."""
+        """What a request is about; None if it is not recorded."""
         watching = "watch" in request.query and is_true(request.params().get("watch"))
         key = (actor.name, actor.groups, request.method, request.path, watching)
         try:
@@ -218,8 +212,8 @@ class AuditRecorder:
             level.label,
             treatment.omit_stages,
             _reference(place, bodies.UNKNOWN) if place.plural else UNSET,
-            tells_sent=level > AuditLevel.METADATA and place.is_resource,
-            tells_answered=level is AuditLevel.REQUEST_RESPONSE and place.is_resource,
+            records_request=level > AuditLevel.METADATA and place.is_resource,
+            records_response=level is AuditLevel.REQUEST_RESPONSE and place.is_resource,
             managed_fields=not treatment.omit_managed_fields,
         )
 
@@ -244,7 +238,7 @@ class AuditRecorder:
 
 
 class _Stamps:
-    """Moments as text, to the microsecond. Most fall into the second of the one before."""
+    """Time stamps in microseconds; the text of the current second is cached."""
 
     def __init__(self) -> None:
         self._second = -1
@@ -281,7 +275,7 @@ def _described(name: str, uid: str, groups: tuple[str, ...]) -> dict[str, Any]:
 
 @lru_cache(maxsize=4096)
 def _sources(peer: str, forwarded: str, real: str) -> Raw:
-    """Whom proxies say they speak for, then who is connected. What is not an address is left out."""
+    """The client addresses from proxy headers, then the peer's. Invalid addresses are left out."""
     named = [*forwarded.split(","), real, peer.rpartition(":")[0].strip("[]")]
     found: list[str] = []
     for text in named:
@@ -301,13 +295,13 @@ def _agent(text: str) -> str:
 
 
 def _readable(text: str) -> str:
-    """Without what can't be written as UTF-8: bytes that were not text when they came."""
+    """Without lone surrogates, which can't be encoded."""
     return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
 
 
-def _named(sight: RequestStage, place: RequestInfo) -> Raw:
-    """The object of a write that says more about it than its path."""
-    return _reference(place, bodies.identity(sight))
+def _named(entry: RequestStage, place: RequestInfo) -> Raw:
+    """The object reference of a write, which may know more than the path."""
+    return _reference(place, bodies.identity(entry))
 
 
 def _reference(place: RequestInfo, identity: bodies.ObjectIdentity) -> Raw:
@@ -324,16 +318,16 @@ def _reference(place: RequestInfo, identity: bodies.ObjectIdentity) -> Raw:
     return Raw(_encode({name: _readable(value) for name, value in parts if value}))
 
 
-def _refusal(sight: RequestStage, place: RequestInfo) -> Raw:
-    summary = bodies.refusal(sight.answer) if sight.answer is not None else bodies.StatusSummary()
+def _refusal(entry: RequestStage, place: RequestInfo) -> Raw:
+    summary = bodies.refusal(entry.answer) if entry.answer is not None else bodies.StatusSummary()
     outcome: dict[str, Any] = {"metadata": {}, "status": "Failure"}
     if summary.reason:
         outcome["reason"] = summary.reason
-    if summary.message and confidential.may_tell_refusal(place, sight.status, sight.request.body):
+    if summary.message and confidential.may_record_message(place, entry.status, entry.request.body):
         outcome["message"] = summary.message
         if summary.details is not UNSET:
             outcome["details"] = summary.details
-    return Raw(_encode({**outcome, "code": sight.status}))
+    return Raw(_encode({**outcome, "code": entry.status}))
 
 
 @lru_cache(maxsize=256)

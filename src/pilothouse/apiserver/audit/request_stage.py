@@ -20,8 +20,6 @@ class Arrival(msgspec.Struct, frozen=True, gc=False):
 
 
 class RequestStage(msgspec.Struct, frozen=True, gc=False):
-    """One stage of one request."""
-
     arrival: Arrival
     request: Request
     stage: str

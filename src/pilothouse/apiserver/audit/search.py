@@ -1,10 +1,8 @@
-"""Looking through log files for the newest records that a question asks for.
+"""Searches log files for the newest records that match a query.
 
     lines = await search(log.files, question)       # the oldest first
 
-Files are read from their ends, a block at a time, until there is enough or the records are too old. Each
-block is read and looked through in a thread call of its own, so that a long search leaves the server its
-turns.
+Files are read backwards, one block per thread call, until there are enough records or they are too old.
 """
 
 from __future__ import annotations
@@ -20,7 +18,7 @@ BLOCK = 256 * 1024
 
 
 async def search(files: Callable[[], list[BinaryIO]], question: AuditQuery) -> list[bytes]:
-    """The newest lines that match, in the order in which they were written."""
+    """The newest lines that match, oldest first."""
     opened = await asyncio.to_thread(files)
     found: list[bytes] = []
     try:
@@ -38,9 +36,9 @@ async def search(files: Callable[[], list[BinaryIO]], question: AuditQuery) -> l
 
 
 def _look(lines: list[bytes], question: AuditQuery) -> tuple[list[bytes], bool]:
-    """The lines that match, the newest first; and whether what lies before is too old.
+    """The matching lines, newest first, and whether earlier blocks are too old.
 
-    It is too old if the block's first and last record are: the clock may have been set back in between.
+    They are if the block's first and last record are: the clock may have been set back in between.
     """
     found = [line for line in reversed(lines) if question.matches(line)]
     if found or not question.since:
@@ -52,8 +50,7 @@ def _look(lines: list[bytes], question: AuditQuery) -> tuple[list[bytes], bool]:
 def backwards(file: BinaryIO, size: int) -> Iterator[list[bytes]]:
     """The lines of a file in blocks of about ``size`` bytes, the last block first, in order within each.
 
-    What is appended after the start is not seen. Lines come with their newline; what has none yet is left
-    out.
+    Lines include their newline; an unfinished last line and later appends are not returned.
     """
     end = os.fstat(file.fileno()).st_size
     rest = b""

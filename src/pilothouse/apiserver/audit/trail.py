@@ -1,18 +1,14 @@
-"""From requests to lines in a file, without holding up a request.
+"""Turns requests into audit lines and writes them to a file, without delaying a request.
 
     trail = AuditTrail(log, recorder, clock)
     async with trail.running():
-        trail.saw(arrival, request, status, answer)     # from the connection; never waits, never raises
+        trail.record(arrival, request, status, answer)     # from the connection; never waits, never raises
         await trail.flushed(2.0)
 
-What is seen goes onto a queue. When the answers of this turn of the event loop are on their way, the queue
-becomes lines: on the loop, a little at a time, since a line takes microseconds and a thread would only fight
-for the interpreter; and soon, since a request that is kept for long costs more memory traffic than its line.
-A few times a second the lines are written, which is what a disk can make slow, in a thread of its own.
-
-Queue and lines have bounds, in records and in bytes; what comes when they are full is counted and gone. A
-file that can't be written is tried again and again. A process that is killed loses the last fraction of a
-second.
+Entries are queued and encoded on the event loop, a few at a time after the responses of a turn are sent:
+encoding takes microseconds, so a thread would only contend for the interpreter. A thread writes the lines a
+few times a second. Queue and lines are bounded in records and bytes; what exceeds them is dropped and
+counted. Failed writes are retried. A killed process loses the last fraction of a second.
 """
 
 from __future__ import annotations
@@ -46,7 +42,7 @@ MOST_BYTES = 64 * 1024 * 1024
 FLUSH_SECONDS = 2.0
 """How long a reader waits for what was seen last."""
 CLOSING_SECONDS = 5.0
-"""How long a server that stops tries to write what is left."""
+"""How long a stopping server tries to write the rest."""
 _TURN_RECORDS = 64
 _TURN_BYTES = 256 * 1024
 """So much becomes lines before other work gets its turn."""
@@ -58,7 +54,7 @@ log = logging.getLogger(__name__)
 
 @dataclass
 class AuditTrailCounts:
-    """What became of the records, since the start."""
+    """Numbers of records since the start, by outcome."""
 
     written: int = 0
     dropped: int = 0
@@ -68,8 +64,6 @@ class AuditTrailCounts:
 
 
 class AuditTrail:
-    """What waits to be written, and what writes it."""
-
     def __init__(
         self,
         file: LogFile,
@@ -101,7 +95,7 @@ class AuditTrail:
         self._problem = ""
         self._thread = ThreadPoolExecutor(1, "audit")
 
-    def saw(
+    def record(
         self,
         arrival: Arrival,
         request: Request,
@@ -123,7 +117,7 @@ class AuditTrail:
         if request.crashed:
             stage = PANIC
         size = len(request.body) + (0 if answer is None else _size(answer))
-        sight = RequestStage(arrival, request, stage, self.now(), status, size, answer)
+        entry = RequestStage(arrival, request, stage, self.now(), status, size, answer)
         held = self._held + size
         if held > self._most_bytes:
             self.counts.dropped += 1
@@ -132,11 +126,11 @@ class AuditTrail:
         if not queue:
             self._idle.clear()
             self._loop.call_soon(self._turn)
-        queue.append(sight)
+        queue.append(entry)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Write while the context is open, and what is left when it closes."""
+        """Write while the context is open, and the rest when it closes."""
         try:
             async with BackgroundTasks({"audit trail": self._run}).running():
                 try:
@@ -148,19 +142,19 @@ class AuditTrail:
             self._thread.shutdown(wait=False)
 
     async def flushed(self, seconds: float) -> None:
-        """Wait until all that was seen is in the file, or so long."""
+        """Wait until all entries are in the file, at most so long."""
         self._hurry.set()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._idle.wait()
 
     async def search(self, question: AuditQuery) -> list[bytes]:
-        """The lines that match a query, the oldest first, the latest request included."""
+        """The lines that match a query, oldest first, the latest request included."""
         await self.flushed(FLUSH_SECONDS)
         return await search(self.file.files, question)
 
     async def problem(self) -> str:
-        """What is wrong with the trail; empty if nothing is. (A health check.)"""
+        """What is wrong with the trail, or empty. (A health check.)"""
         if not self._problem:
             return ""
         waiting = len(self._queue) + len(self._lines)
@@ -168,7 +162,7 @@ class AuditTrail:
 
     @contextlib.contextmanager
     def followed(self, follower: Follower) -> Iterator[None]:
-        """While the context is open the follower is given each line, before it is written."""
+        """While the context is open the follower receives each line, before it is written."""
         self._followers.add(follower)
         try:
             yield
@@ -176,12 +170,12 @@ class AuditTrail:
             self._followers.discard(follower)
 
     def _turn(self) -> None:
-        """Make lines of what was seen."""
+        """Encode queued entries."""
         queue, size = self._queue, 0
         for _ in range(min(_TURN_RECORDS, len(queue))):
-            sight = queue.popleft()
-            line = self._line(sight)
-            self._held -= sight.size
+            entry = queue.popleft()
+            line = self._line(entry)
+            self._held -= entry.size
             if line is not None:
                 self._keep(line)
                 size += len(line)
@@ -192,7 +186,6 @@ class AuditTrail:
         self._something.set()
 
     def _keep(self, line: bytes | None) -> None:
-        """Have a line written."""
         if line is None:
             return
         if not self._lines:
@@ -201,11 +194,11 @@ class AuditTrail:
         self._lines.append(line)
         self._held += len(line)
 
-    def _line(self, sight: RequestStage) -> bytes | None:
+    def _line(self, entry: RequestStage) -> bytes | None:
         try:
-            line = self._recorder.line(sight)
+            line = self._recorder.line(entry)
         except Exception:
-            log.exception("no audit record could be made of %s %s", sight.request.method, sight.request.path)
+            log.exception("no audit record could be made of %s %s", entry.request.method, entry.request.path)
             self.counts.dropped += 1
             return None
         if line is not None:
@@ -234,7 +227,6 @@ class AuditTrail:
             self._idle.set()
 
     async def _write(self, lines: bytes) -> None:
-        """Write, as often as it takes."""
         while True:
             try:
                 await self._loop.run_in_executor(self._thread, self.file.write, lines)

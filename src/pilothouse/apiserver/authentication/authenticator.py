@@ -1,20 +1,13 @@
-"""Who is asking: client certificates, static bearer tokens, and tokens that an issuer vouches for.
+"""Authentication: client certificates, static bearer tokens, and tokens of an issuer.
 
     authenticator = Authenticator(read_tokens(text, "tokens.csv"))
-    authenticator.identify(certificate, "Bearer s3cret")    # User(name="alice", groups=("dev", "system:authenticated"))
-    authenticator.review("s3cret", (AUDIENCE,))             # the same, and for which of these audiences the token is
+    authenticator.identify(certificate, "Bearer s3cret")    # User("alice", groups=("dev", …))
+    authenticator.review("s3cret", (AUDIENCE,))             # the same, and the audiences of the token
 
-The first way in that succeeds counts: certificate, then token. A credential that is presented and wrong is a
-401, never a silent fall back to anonymous. Whoever presents none is anonymous, where that is allowed. A
-certificate reaches this module only after TLS has verified its chain, its dates and that it is meant for
-clients.
-
-An issuer judges by what it can see, which may be a little behind what was written, on this server or another.
-A token that is good but for something unseen is judged again after catching up (``identify_surely``): the
-usual case never waits.
-
-Tokens are looked up by their digest, so the time a lookup takes says nothing about how much of a guess was
-right.
+A certificate, which TLS has verified, precedes a token. An invalid credential is a 401, never anonymous.
+Issuers read the cache, which may be slightly stale; a token that refers to an object unknown there is
+reviewed again by ``identify_surely`` once the cache is fresh. Tokens are looked up by digest, so timing
+reveals nothing.
 """
 
 from __future__ import annotations
@@ -51,53 +44,51 @@ class TokenFileError(Exception):
 
 
 class TokenReviewResult(msgspec.Struct, frozen=True):
-    """Whose a token is, and for which of the audiences in question."""
+    """The user of a token, and which of the requested audiences it is for."""
 
     user: User
     audiences: tuple[str, ...]
 
 
 class UntrustedError(Exception):
-    """A token that is not good here and now; the message says why, for whoever may review tokens."""
+    """A token that is not valid now; the message says why, for token reviews."""
 
 
 class DependencyUnknownError(UntrustedError):
-    """A token that is good but for something that it depends on and that can't be seen; perhaps not yet."""
+    """A token that is valid except that an object it depends on is not in the cache, perhaps not yet."""
 
 
 Issuer = Callable[[str, tuple[str, ...]], TokenReviewResult | None]
-"""Says whose a token is, or None if it is not one of its own. Raises ``UntrustedError`` for one of its own
-that is not good now, or for none of the audiences."""
+"""The user of a token, or None if it is not this issuer's. Raises ``UntrustedError`` if it is invalid now, or
+for none of the audiences."""
 CatchUp = Callable[[], Awaitable[bool]]
 """Waits until an issuer sees everything that was written before."""
 
 
 class Authenticator:
-    """Says who is behind a request."""
-
     def __init__(self, tokens: Tokens | None = None, *, anonymous: bool = True) -> None:
-        """Unless ``anonymous`` may ask, a request without credentials is a 401."""
+        """Unless ``anonymous`` is allowed, a request without credentials is a 401."""
         self._tokens = dict(tokens or {})
         self._anonymous = anonymous
         self._issuers: list[tuple[Issuer, CatchUp]] = []
 
     def trust(self, issuer: Issuer, catch_up: CatchUp) -> None:
-        """Take the tokens that ``issuer`` vouches for as well."""
+        """Accept the tokens of an issuer as well."""
         self._issuers.append((issuer, catch_up))
 
     def identify(self, certified: User | None, authorization: str | None) -> User:
-        """The user, given whom the connection's certificate names and the ``Authorization`` header; or 401.
+        """The user, from the connection's certificate and the ``Authorization`` header; or 401.
 
-        Raises ``DependencyUnknownError`` where ``identify_surely`` may give another answer.
+        Raises ``DependencyUnknownError`` if ``identify_surely`` may give another answer.
         """
         if certified is not None:
             return certified
         if authorization is None:
-            return self._nobody()
+            return self._anonymous_user()
         scheme, _, token = authorization.strip().partition(" ")
         token = token.strip()
         if scheme.lower() != "bearer" or not token:
-            return self._nobody()
+            return self._anonymous_user()
         try:
             return self.review(token).user
         except DependencyUnknownError:
@@ -106,7 +97,7 @@ class Authenticator:
             raise unauthorized() from None
 
     async def identify_surely(self, certified: User | None, authorization: str | None) -> User:
-        """As ``identify``, by everything that was written before."""
+        """As ``identify``, with a fresh cache."""
         await self._catch_up()
         try:
             return self.identify(certified, authorization)
@@ -114,7 +105,7 @@ class Authenticator:
             raise unauthorized() from None
 
     def review(self, token: str, audiences: tuple[str, ...] = (AUDIENCE,)) -> TokenReviewResult:
-        """Whose a token is, and for which of these audiences. Raises ``UntrustedError``."""
+        """The user of a token, and which of these audiences it is for. Raises ``UntrustedError``."""
         user = self._tokens.get(_digest(token))
         if user is not None and AUDIENCE in audiences:
             return TokenReviewResult(user, (AUDIENCE,))
@@ -125,7 +116,7 @@ class Authenticator:
         raise UntrustedError("invalid bearer token")
 
     async def review_surely(self, token: str, audiences: tuple[str, ...]) -> TokenReviewResult:
-        """As ``review``, by everything that was written before. Raises ``UntrustedError``."""
+        """As ``review``, with a fresh cache. Raises ``UntrustedError``."""
         try:
             return self.review(token, audiences)
         except DependencyUnknownError:
@@ -136,16 +127,16 @@ class Authenticator:
         for _, catch_up in self._issuers:
             await catch_up()
 
-    def _nobody(self) -> User:
+    def _anonymous_user(self) -> User:
         if not self._anonymous:
             raise unauthorized()
         return ANONYMOUS
 
 
 def certified_user(certificate: Certificate | None, encoded: bytes | None = None) -> User | None:
-    """Whom a certificate names: the common name is the user, each organization a group. None without a name.
+    """The user of a certificate: common name, and organizations as groups. None without a name.
 
-    ``encoded`` is the same certificate in DER, by whose digest the credential is known.
+    ``encoded`` is the certificate in DER, whose digest identifies the credential.
     """
     name = uid = ""
     groups: list[str] = []
@@ -164,9 +155,9 @@ def certified_user(certificate: Certificate | None, encoded: bytes | None = None
 
 
 def read_tokens(text: str, source: str) -> Tokens:
-    """The users of a static token file: lines of ``token,user,uid`` and perhaps ``"group,group"``.
+    """The users of a static token file: lines of ``token,user,uid`` and optionally ``"group,group"``.
 
-    Empty lines and lines that begin with ``#`` are skipped. ``source`` is what messages call the file.
+    Empty lines and ``#`` comments are skipped. ``source`` names the file in messages.
     """
     tokens: dict[bytes, User] = {}
     lines: dict[bytes, int] = {}
@@ -186,7 +177,8 @@ def read_tokens(text: str, source: str) -> Tokens:
             raise TokenFileError(f'{where}: {len(cells)} of the columns token,user,uid[,"group,group"]')
         if len(cells) > 4:
             raise TokenFileError(
-                f'{where}, column 5: one column too many; several groups go in one, quoted: "{cells[3]},{cells[4]}"'
+                f"{where}, column 5: one column too many; several groups go in one, quoted: "
+                f'"{cells[3]},{cells[4]}"'
             )
         for column, (cell, meaning) in enumerate(zip(cells, ("token", "user"), strict=False), 1):
             if not cell:

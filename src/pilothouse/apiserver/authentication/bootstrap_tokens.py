@@ -1,20 +1,14 @@
-"""Bootstrap tokens: how a machine that has nothing yet is let in, once, to ask for a certificate.
+"""Bootstrap tokens: a new machine authenticates with one to request its first certificate.
 
     tokens = BootstrapTokens(catalog, cache, objects, clock)
-    tokens.review("abcdef.0123456789abcdef", (AUDIENCE,))   # system:bootstrap:abcdef, of the group system:bootstrappers
-    await tokens.spend("abcdef", "csr-x7k2p", asked)        # "" the first time, else why not
+    tokens.review("abcdef.0123456789abcdef", (AUDIENCE,))   # system:bootstrap:abcdef
+    await tokens.spend("abcdef", "csr-x7k2p", requested)        # "" the first time, else why not
 
-A token is a Secret of the type ``bootstrap.kubernetes.io/token`` in ``kube-system``, as kubeadm makes them:
-``token-id``, ``token-secret``, ``expiration``, ``usage-bootstrap-authentication`` and ``auth-extra-groups``.
-Deleting it ends the token.
-
-Unlike with Kubernetes a token is good for one certificate. Before the first one is signed, the request's
-name, the node and a hash of what is asked for are written into the Secret, in one compare-and-swap; every
-later request of the same token fails, also one of the same name for another node or key. The bearer still
-gets in for a few minutes after that, to fetch what was signed.
-
-With ``node-name`` a token is for the node of that name from the beginning. The name goes with its bearer, in
-``extra``.
+A token is a Secret of type ``bootstrap.kubernetes.io/token`` in ``kube-system``, as kubeadm creates them.
+Unlike in Kubernetes it is good for one certificate: before signing, request name, node and a hash of the
+request are written into the Secret by compare-and-swap, and every other request of the token fails. It still
+authenticates for a few minutes, to fetch the certificate. ``node-name`` limits a token to one node; the name
+is in the user's ``extra``.
 """
 
 from __future__ import annotations
@@ -61,8 +55,6 @@ _EXTRA_GROUP: Final = re.compile(r"system:bootstrappers:[a-z0-9:-]{0,255}[a-z0-9
 
 
 class BootstrapTokens:
-    """Reviews bootstrap tokens, and sees to it that each is used once."""
-
     def __init__(
         self, catalog: KindCatalog, guesses: CachedValues, objects: ObjectStorage, clock: Clock
     ) -> None:
@@ -72,7 +64,7 @@ class BootstrapTokens:
         self._clock = clock
 
     def review(self, token: str, audiences: tuple[str, ...]) -> TokenReviewResult | None:
-        """Whose a token is; None if it has not the form of one. Raises ``UntrustedError``."""
+        """The user of a token; None if it does not have the form of one. Raises ``UntrustedError``."""
         form = _TOKEN.fullmatch(token)
         if form is None or AUDIENCE not in audiences:
             return None
@@ -93,10 +85,10 @@ class BootstrapTokens:
             User(f"{USER}{identifier}", groups=tuple(_groups(data)), extra=extra), (AUDIENCE,)
         )
 
-    async def spend(self, identifier: str, request: str, asked: RequestedCertificate) -> str:
-        """Have a token be used for a request; what speaks against it, if anything does."""
-        node = asked.common_name.removeprefix(NODE)
-        purpose = f"{node} sha256:{sha256(asked.pem).hexdigest()}"
+    async def spend(self, identifier: str, request: str, requested: RequestedCertificate) -> str:
+        """Use a token for a request; the reason if it can't be used."""
+        node = requested.common_name.removeprefix(NODE)
+        purpose = f"{node} sha256:{sha256(requested.pem).hexdigest()}"
         served = self._catalog.find("", "v1", "secrets")
         if served is None:
             return "this server keeps no bootstrap tokens"
@@ -113,15 +105,12 @@ class BootstrapTokens:
             elif notes.get(USED_BY) == request and notes.get(USED_FOR, purpose) == purpose:
                 refusal = ""
             elif USED_BY in notes:
-                refusal = f"it was used for the request {notes[USED_BY]}, and each is good for one"
+                refusal = (
+                    f"it was used for the request {notes[USED_BY]}, and a token is valid for one request"
+                )
             if refusal or USED_BY in notes:
                 return secret
-            notes = {
-                **notes,
-                USED_BY: request,
-                USED_FOR: purpose,
-                USED_AT: format_time(self._clock.now()),
-            }
+            notes = {**notes, USED_BY: request, USED_FOR: purpose, USED_AT: format_time(self._clock.now())}
             return {**secret, "metadata": {**meta, "annotations": notes}}
 
         try:
@@ -129,14 +118,14 @@ class BootstrapTokens:
         except StatusError as problem:
             if problem.code != 404:
                 raise
-            return f"the bootstrap token {identifier} was withdrawn"
+            return f"the bootstrap token {identifier} was revoked"
         return f"bootstrap token {identifier}: {refusal}" if refusal else ""
 
     def _why_not(self, secret: Object, data: Mapping[str, str]) -> str:
-        """Why a token is not good now; empty if it is."""
+        """Why a token is not valid now, or empty."""
         now = self._clock.now()
         if secret["metadata"].get("deletionTimestamp"):
-            return "it was withdrawn"
+            return "it was revoked"
         if data.get("usage-bootstrap-authentication") != "true":
             return "it is not for authentication (usage-bootstrap-authentication is not true)"
         if until := data.get("expiration"):
@@ -154,7 +143,6 @@ class BootstrapTokens:
 
 
 def secret_name(identifier: str) -> str:
-    """What the Secret of a token is called."""
     return f"bootstrap-token-{identifier}"
 
 

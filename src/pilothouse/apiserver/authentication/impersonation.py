@@ -1,13 +1,12 @@
-"""Acting as somebody else, by headers.
+"""Impersonation by headers.
 
     Impersonate-User: system:serviceaccount:t:robot
     Impersonate-Group: dev                       (may be repeated)
     Impersonate-Uid: 42
     Impersonate-Extra-scopes: read               (may be repeated)
 
-The user who really asks needs the verb ``impersonate`` on each of these: on users, or serviceaccounts in
-their namespace; on groups; on uids and userextras of ``authentication.k8s.io``. From then on the request is
-the other's in every respect; who really asked stays with it, for the record.
+The authenticated user needs the verb ``impersonate`` on users or serviceaccounts, groups, and uids and
+userextras of ``authentication.k8s.io``. The audit record names both users.
 """
 
 from __future__ import annotations
@@ -31,8 +30,6 @@ _IDENTITY = "authentication.k8s.io"
 
 
 class ImpersonatedUser(msgspec.Struct, frozen=True):
-    """Whom the headers name."""
-
     user: str = ""
     uid: str = ""
     groups: tuple[str, ...] = ()
@@ -40,7 +37,7 @@ class ImpersonatedUser(msgspec.Struct, frozen=True):
 
 
 def impersonate(request: Request, authorizer: Authorizer) -> None:
-    """Replace the user by the one that the headers name, if any; 403 if the user may not do that."""
+    """Replace the user by the one in the headers, if any; 403 if that is not allowed."""
     if not impersonates(request.headers):
         return
     wanted = _read(request)
@@ -50,7 +47,6 @@ def impersonate(request: Request, authorizer: Authorizer) -> None:
 
 
 def impersonates(headers: Mapping[str, str]) -> bool:
-    """Whether headers ask for it."""
     # Two steps, since this is done for every header of every request.
     return any(name[:1] in "iI" and name[: len(_PREFIX)].lower() == _PREFIX for name in headers)
 
@@ -80,7 +76,6 @@ def _read(request: Request) -> ImpersonatedUser:
 
 
 def _needed(wanted: ImpersonatedUser) -> Iterator[Attributes]:
-    """What the user who asks must be allowed."""
     namespace, name = _account(wanted.user)
     if name:
         yield Attributes(

@@ -1,13 +1,10 @@
-"""Service accounts' tokens: whose they are, and whether they are good now.
+"""Verification of service account tokens, which ``registry.token_requests`` issues.
 
     tokens = ServiceAccountTokens(signing_key, cache, clock)
-    tokens.review(token, (AUDIENCE,))       # TokenReviewResult(user=User("system:serviceaccount:t:robot", …), audiences=…)
+    tokens.review(token, (AUDIENCE,))       # TokenReviewResult(user=…, audiences=…)
 
-A token is signed for a while, for some audiences, perhaps for one pod, secret or node; see
-``registry.token_requests``. Its signature never changes and is checked once. Everything else is looked at each time: its dates, and
-whether the account and the object that it is bound to still exist, with the same uid. An object is decoded
-once for each of its revisions. Something that is being deleted counts as gone a minute after it should have
-been.
+The signature is checked once per token; dates, and that account and bound object still exist with the same
+uid, each time. An object counts as gone a minute after its deletion timestamp.
 """
 
 from __future__ import annotations
@@ -42,14 +39,14 @@ _EXTRA = "authentication.kubernetes.io/"
 
 
 class BoundReference(msgspec.Struct, frozen=True, omit_defaults=True):
-    """An object that a token depends on, or tells of."""
+    """An object that a token depends on, or names."""
 
     name: str
     uid: str = ""
 
 
 class PrivateClaims(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What only Kubernetes puts into a token."""
+    """Kubernetes' own claims."""
 
     namespace: str
     serviceaccount: BoundReference
@@ -60,8 +57,6 @@ class PrivateClaims(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class TokenClaims(msgspec.Struct, frozen=True):
-    """What a token says."""
-
     iss: str
     sub: str
     aud: tuple[str, ...]
@@ -73,14 +68,14 @@ class TokenClaims(msgspec.Struct, frozen=True):
 
 
 class VerifiedToken(msgspec.Struct, frozen=True):
-    """A token whose signature was found to be ours."""
+    """A token whose signature is ours."""
 
     claims: TokenClaims
     user: User
 
 
 class BoundObjectState(msgspec.Struct, frozen=True):
-    """What counts of an object at one of its revisions."""
+    """The relevant fields of an object at one revision."""
 
     revision: int
     uid: str
@@ -89,8 +84,6 @@ class BoundObjectState(msgspec.Struct, frozen=True):
 
 
 class ServiceAccountTokens:
-    """Reviews service accounts' tokens."""
-
     def __init__(self, key: SigningKey, guesses: CachedValues, clock: Clock) -> None:
         self._key = key
         self._guesses = guesses
@@ -99,7 +92,7 @@ class ServiceAccountTokens:
         self._seen: dict[str, BoundObjectState] = {}
 
     def review(self, token: str, audiences: tuple[str, ...]) -> TokenReviewResult | None:
-        """Whose a token is; None if it is none of ours. Raises ``UntrustedError`` if it is not good now."""
+        """The user of a token; None if it is not ours. Raises ``UntrustedError`` if it is not valid now."""
         if token.count(".") != 2:
             return None
         known = self._known.get(token) or self._learn(token)
@@ -114,7 +107,8 @@ class ServiceAccountTokens:
         meant = tuple(each for each in claims.aud if each in audiences)
         if not meant:
             raise _untrusted(
-                f"token audiences {_quoted(claims.aud)} is invalid for the target audiences {_quoted(audiences)}"
+                f"token audiences {_quoted(claims.aud)} is invalid for the target audiences "
+                f"{_quoted(audiences)}"
             )
         private = claims.kubernetes
         self._find("serviceaccounts", private.namespace, private.serviceaccount, now)
@@ -127,7 +121,6 @@ class ServiceAccountTokens:
         return TokenReviewResult(known.user, meant)
 
     def _learn(self, token: str) -> VerifiedToken:
-        """Check a token's signature, and remember that it is ours."""
         try:
             claims = msgspec.convert(self._key.verify(token), TokenClaims)
         except ValueError as problem:
@@ -139,18 +132,20 @@ class ServiceAccountTokens:
         return known
 
     def _find(self, plural: str, namespace: str, wanted: BoundReference, now: float) -> None:
-        """See that an object is there, as the one that the token was made for."""
+        """Check that an object exists and is the one that the token was issued for."""
         key = f"{ROOT}{plural}/{namespace}/{wanted.name}" if namespace else f"{ROOT}{plural}/{wanted.name}"
         found = self._guesses.peek(key)
         if found is None:
-            raise DependencyUnknownError(_told(f'{plural} "{wanted.name}" not found'))
+            raise DependencyUnknownError(_message(f'{plural} "{wanted.name}" not found'))
         seen = self._seen.get(key)
         if seen is None or seen.revision != found.revision:
             seen = _look(found)
             _remember(self._seen, key, seen)
         if seen.uid != wanted.uid:
             detail = f"UID ({seen.uid}) does not match the token's ({wanted.uid})"
-            raise DependencyUnknownError(_told(f'{plural} "{wanted.name}" is another one now: its {detail}'))
+            raise DependencyUnknownError(
+                _message(f'{plural} "{wanted.name}" is another one now: its {detail}')
+            )
         if now > seen.gone:
             raise _untrusted("service account token has been invalidated")
 
@@ -164,7 +159,7 @@ def _look(found: StoredValue) -> BoundObjectState:
 
 
 def _remember(memory: dict[str, T], key: str, value: T) -> None:
-    """Keep a value; the oldest one makes room."""
+    """Cache a value, evicting the oldest."""
     if len(memory) >= _REMEMBERED:
         del memory[next(iter(memory))]
     memory[key] = value
@@ -181,10 +176,10 @@ def _extra(claims: TokenClaims) -> dict[str, tuple[str, ...]]:
 
 
 def _untrusted(why: str) -> UntrustedError:
-    return UntrustedError(_told(why))
+    return UntrustedError(_message(why))
 
 
-def _told(why: str) -> str:
+def _message(why: str) -> str:
     return f"[invalid bearer token, {why}]"
 
 

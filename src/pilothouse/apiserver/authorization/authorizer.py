@@ -1,13 +1,11 @@
-"""Who may do what.
+"""Authorization: ``Authorizer`` decides about a user and the attributes of a request, without I/O.
 
     decision = authorizer.decide(user, attributes)
     if not decision.allowed:
         raise refusal(user, attributes, decision.reason)
 
-``Authorizer`` is the seam: an implementation answers for a user and the attributes of a request, without I/O.
-It may allow, deny, or have no opinion. A ``Chain`` asks one after the other and takes the first that has one;
-if none has, the answer is no. So whoever restricts (a node to its pods, a pilot to its cluster) goes ahead of
-whoever grants, and nothing that is granted can widen the restriction.
+It allows, denies, or has no opinion. A ``Chain`` takes the first opinion, else denies. Restricting
+authorizers (nodes, pilots) precede granting ones, so that no role widens a restriction.
 """
 
 from __future__ import annotations
@@ -85,10 +83,9 @@ _MASTER = AuthorizationDecision(True)
 
 
 class Authorizer(Protocol):
-    """Decides. Must be cheap: it is asked once for each request."""
+    """Decides. Must be cheap, as it is called for each request."""
 
-    def decide(self, user: User, attributes: Attributes) -> AuthorizationDecision:
-        """May this user do that?"""
+    def decide(self, user: User, attributes: Attributes) -> AuthorizationDecision: ...
 
 
 class Masters:
@@ -99,7 +96,7 @@ class Masters:
 
 
 class Chain:
-    """Several authorizers as one: the first that has an opinion is right."""
+    """Several authorizers as one: the first opinion counts."""
 
     def __init__(self, authorizers: Iterable[Authorizer]) -> None:
         self._authorizers = tuple(authorizers)
@@ -116,14 +113,13 @@ class Chain:
 
 
 def demand(authorizer: Authorizer, user: User, attributes: Attributes) -> None:
-    """403 unless the user may do that."""
     decision = authorizer.decide(user, attributes)
     if not decision.allowed:
         raise refusal(user, attributes, decision.reason)
 
 
 def refusal(user: User, attributes: Attributes, reason: str = "") -> StatusError:
-    """The 403, worded as Kubernetes words it."""
+    """The 403, in Kubernetes' words."""
     because = f": {reason}" if reason else ""
     if attributes.is_path:
         detail = f'User "{user.name}" cannot {attributes.verb} path "{attributes.path}"{because}'

@@ -1,11 +1,11 @@
-"""Whether a request may be made, asked before anything is done about it.
+"""Authorizes requests.
 
     permits = PermissionCheck(authorizer)
     permits.demand(request, Attributes.of_path("get", "/version"))       # raises a 403 that says why
     permits.demand_place(request, "list", locate(request.path), params)
-    permits.fence(request)                                               # the leadership that a write is made under
+    permits.fence(request)                                               # the leadership of a write
 
-What was decided is left in the request, for its audit record.
+The decision is left in the request for its audit record.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from typing import Final
 
 import msgspec
 
-from pilothouse.apiserver.admission.leadership_fence import WriteFence, fence_of
 from pilothouse.apiserver.authorization.authorizer import Attributes, Authorizer, demand, refusal
 from pilothouse.apiserver.endpoints.request_info import RequestInfo
 from pilothouse.apiserver.registry.node_proxy import asks_for_figures, asks_for_session
 from pilothouse.apiserver.server.messages import Request
+from pilothouse.apiserver.storage.leadership_fence import WriteFence, fence_of
 from pilothouse.meta.selectors import FieldSelector, SelectorError
 
 _SELECTING_VERBS: Final = frozenset({"list", "watch", "deletecollection"})
@@ -30,13 +30,11 @@ _SESSION_NEEDS_CREATE: Final = (
 
 
 class PermissionCheck:
-    """What an authorizer says, to requests."""
-
     def __init__(self, authorizer: Authorizer) -> None:
         self._authorizer = authorizer
 
     def demand(self, request: Request, attributes: Attributes) -> None:
-        """Raises a 403 unless the user may."""
+        """Raises a 403 unless the user is allowed."""
         request.verdict = decision = self._authorizer.decide(request.user, attributes)
         if not decision.allowed:
             raise refusal(request.user, attributes, decision.reason)
@@ -61,12 +59,11 @@ class PermissionCheck:
             raise refusal(request.user, attributes, reason)
 
     def fence(self, request: Request) -> WriteFence | None:
-        """The leadership that a write is made under. Whether it holds tells something about the Lease: so it
-        must be one that the user may read.
-        """
+        """The leadership that a write is made under. Its outcome reveals the Lease, so the user must be
+        allowed to read that."""
         fence = fence_of(request.headers)
         if fence is not None:
-            asked = Attributes(
+            attributes = Attributes(
                 "get",
                 group="coordination.k8s.io",
                 version="v1",
@@ -74,23 +71,23 @@ class PermissionCheck:
                 namespace=fence.namespace,
                 name=fence.lease,
             )
-            demand(self._authorizer, request.user, asked)
+            demand(self._authorizer, request.user, attributes)
         return fence
 
     def _may_read_figures(self, request: Request, verb: str, place: RequestInfo) -> bool:
-        """Whoever may read a node's figures may do so here, without the right to all that its server
-        tells."""
+        """A user with ``nodes/metrics`` may read metrics here without ``nodes/proxy``."""
         if place.subresource != "proxy" or not asks_for_figures(request.path):
             return False
-        asked = Attributes.of_place(verb, msgspec.structs.replace(place, subresource="metrics"), request.path)
-        decision = self._authorizer.decide(request.user, asked)
+        attributes = Attributes.of_place(
+            verb, msgspec.structs.replace(place, subresource="metrics"), request.path
+        )
+        decision = self._authorizer.decide(request.user, attributes)
         if decision.allowed:
             request.verdict = decision
         return decision.allowed
 
 
 def attributes_of(request: Request, verb: str, place: RequestInfo, params: Mapping[str, str]) -> Attributes:
-    """What a request for a resource is judged by."""
     if not params or verb not in _SELECTING_VERBS:
         return Attributes.of_place(verb, place, request.path)
     fields = params.get("fieldSelector", "")
@@ -114,8 +111,7 @@ def _opens_session(request: Request, place: RequestInfo) -> bool:
 
 
 def _pinned_name(selector: str) -> str:
-    """The name that a field selector asks for; empty if it doesn't, or is none (which the list itself will
-    refuse)."""
+    """The name in a field selector, or empty. The list itself refuses a malformed one."""
     try:
         return FieldSelector.parse(selector).exact("metadata.name") or ""
     except SelectorError:

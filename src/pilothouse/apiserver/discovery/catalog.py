@@ -1,7 +1,6 @@
 """The catalog of kinds: which resource is served at which group, version and plural.
 
-It starts with the kinds of ``api`` and grows and shrinks with a user's CRDs. ``generation`` changes with
-every change, so that what is derived from the catalog (discovery, OpenAPI) is derived again.
+It has the kinds of ``api`` and of CRDs. ``generation`` changes with every change, for derived documents.
 """
 
 from __future__ import annotations
@@ -33,8 +32,6 @@ class ServedVersion(msgspec.Struct, frozen=True):
 
 
 class KindCatalog:
-    """The resources that are served."""
-
     def __init__(self, resources: Iterable[Resource] = ()) -> None:
         self.generation = 0
         self._resources: dict[tuple[str, str], Resource] = {}
@@ -47,7 +44,6 @@ class KindCatalog:
         return iter(self._resources.values())
 
     def find(self, group: str, version: str, plural: str) -> ServedVersion | None:
-        """What is served there, if anything."""
         return self._served.get((group, version, plural))
 
     def resource(self, group: str, plural: str) -> Resource | None:
@@ -71,7 +67,6 @@ class KindCatalog:
         self._changed()
 
     def remove(self, group: str, plural: str) -> None:
-        """Stop serving a resource."""
         if self._forget(group, plural):
             self._changed()
 
@@ -88,7 +83,6 @@ class KindCatalog:
         return sorted(found, key=lambda kind: kind.plural)
 
     def on_change(self, listener: Callable[[], None]) -> None:
-        """Call ``listener`` right after each change."""
         self._listeners.append(listener)
 
     def _forget(self, group: str, plural: str) -> bool:

@@ -1,14 +1,10 @@
-"""Discovery: what is served, in the two forms that clients know.
-
-kubectl and client-go ask for everything at once (``APIGroupDiscoveryList``); older and smaller clients ask
-for the groups, then for each version's resources. Both are derived from the catalogue and kept until it
-changes.
+"""Discovery documents, aggregated (``APIGroupDiscoveryList``) and per group and version.
 
     discovery = DiscoveryDocuments(catalog)
-    discovery.answer(Request("GET", "/apis/apps/v1"))    # an APIResourceList; None for a path that is not discovery's
+    discovery.answer(Request("GET", "/apis/apps/v1"))    # an APIResourceList; None for other paths
 
-Order matters to clients: the first group and the first version that have a name win. Core comes first, then
-Kubernetes' groups in the order Kubernetes gives them, ours, and then everybody else's by name.
+They are cached until the catalog changes. Clients take the first group and version that has a name, so order
+matters: core, Kubernetes' groups in its order, ours, all others by name.
 """
 
 from __future__ import annotations
@@ -21,8 +17,8 @@ from typing import Any
 import msgspec
 
 from pilothouse.apiserver.discovery.catalog import KindCatalog
-from pilothouse.apiserver.endpoints.negotiation import YAML, AnswerEndpoint, clauses, is_pretty, negotiate
 from pilothouse.apiserver.server.messages import JSON, Request, Response
+from pilothouse.apiserver.server.negotiation import YAML, AnswerEndpoint, clauses, is_pretty, negotiate
 from pilothouse.apiserver.storage import codec
 from pilothouse.meta import errors
 from pilothouse.meta.kind import Kind, Subresource
@@ -65,15 +61,12 @@ class DiscoveryDocument(msgspec.Struct, frozen=True):
 
 
 class DiscoveryDocuments:
-    """Answers the paths above the resources."""
-
     def __init__(self, catalog: KindCatalog) -> None:
         self._catalog = catalog
         self._generation = -1
         self._documents: dict[tuple[str, str], DiscoveryDocument | None] = {}
 
     def answer(self, request: Request) -> Response | None:
-        """The answer to a discovery path; None for any other path."""
         path = request.path.rstrip("/")
         parts = path.split("/")[1:]
         if not parts or parts[0] not in ("api", "apis") or len(parts) > (2 if parts[0] == "api" else 3):
@@ -106,7 +99,7 @@ class DiscoveryDocuments:
         if place not in self._documents:
             content = make()
             if content is None:
-                # Not remembered: anybody may ask for any number of groups that don't exist.
+                # Not cached: clients may request any number of groups that don't exist.
                 return None
             self._documents[place] = DiscoveryDocument.of(content)
         return self._documents[place]
@@ -202,14 +195,14 @@ class DiscoveryDocuments:
             yield entry
 
     def _storage_hash(self, kind: Kind) -> str:
-        """Moves when the stored version does: how storage migrators notice."""
+        """Changes with the storage version, for storage migrators."""
         served = self._catalog.find(kind.group, kind.version, kind.plural)
         stored = served.resource.storage if served is not None else kind.version
         return b64encode(sha256(f"{kind.group}/{stored}/{kind.name}".encode()).digest()[:8]).decode()
 
 
 def _aggregated_version(request: Request) -> str:
-    """The version of the aggregated form that the client prefers; empty if it wants the old one."""
+    """The version of the aggregated form that the client prefers; empty for the old form."""
     for clause in clauses(request.headers.get("Accept", "")):
         params = clause.params
         if clause.media == JSON and params.get("as") == _AGGREGATED and params.get("g") == _AGGREGATED_GROUP:

@@ -1,15 +1,11 @@
-"""The OpenAPI documents: one for each group and version (v3) with an index, and one of everything (v2).
+"""The OpenAPI documents: v3 per group and version with an index, and v2 of everything.
 
     openapi = OpenAPIDocuments(catalog)
     await openapi.answer(Request("GET", "/openapi/v3"))    # None for a path that is not OpenAPI's
 
-They are what kubectl validates, explains and patches by. Each is made when first asked for; after a change of
-the catalogue only those whose kinds changed are made again. The index names every document with the hash of
-its content: a client that asks with that hash may keep the answer for ever, and one that asks with an old
-hash is sent on.
-
-The one of everything also comes as protobuf: kubectl up to 1.28 asks for that before it writes anything. It
-takes long enough to make that a thread does it.
+Documents are built on first use, and again when their kinds change. The index has the hash of each: requests
+with the current hash are cacheable forever, those with an old one are redirected. v2 is also served as
+protobuf, which kubectl up to 1.28 requires; it is built in a thread.
 """
 
 from __future__ import annotations
@@ -24,9 +20,9 @@ from typing import Any
 import msgspec
 
 from pilothouse.apiserver.discovery.catalog import KindCatalog
-from pilothouse.apiserver.endpoints.negotiation import clauses
 from pilothouse.apiserver.server.compression import deflate, gzip_of, wanted
 from pilothouse.apiserver.server.messages import JSON, Request, Response
+from pilothouse.apiserver.server.negotiation import clauses
 from pilothouse.apiserver.storage import codec
 from pilothouse.base.clock import Clock, SystemClock
 from pilothouse.meta import errors
@@ -45,7 +41,7 @@ _JSON_OR_PROTOBUF = _JSON | dict.fromkeys((PROTOBUF, PROTOBUF.replace("v2.v1", "
 
 
 class OpenAPIDocument:
-    """One document: it is large, and asked for by every kubectl, so it is also kept compressed."""
+    """One document, also kept compressed: it is large and every kubectl requests it."""
 
     def __init__(self, content: Any, media: str = JSON) -> None:
         self.media = media
@@ -58,8 +54,6 @@ class OpenAPIDocument:
 
 
 class OpenAPIDocuments:
-    """Answers the paths below ``/openapi``."""
-
     def __init__(self, catalog: KindCatalog, clock: Clock = SystemClock()) -> None:
         self._catalog = catalog
         self._clock = clock
@@ -70,7 +64,6 @@ class OpenAPIDocuments:
         self._index: OpenAPIDocument | None = None
 
     async def answer(self, request: Request) -> Response | None:
-        """The answer to a path of OpenAPI's; None for any other."""
         path = request.path.rstrip("/")
         if not path.startswith(_ROOT):
             return None
@@ -90,10 +83,10 @@ class OpenAPIDocuments:
         return self._v3(request, path, self._document(kinds))
 
     def _v3(self, request: Request, path: str, document: OpenAPIDocument) -> Response:
-        asked = request.params().get("hash", "")
-        if not asked:
+        known = request.params().get("hash", "")
+        if not known:
             return _answer(request, document)
-        if asked != document.hash:
+        if known != document.hash:
             return Response(301, b"", JSON, (("Location", f"{path}?hash={document.hash}"),))
         forever = (
             ("Cache-Control", "public, immutable"),
@@ -158,7 +151,7 @@ def _join(bodies: list[bytes], media: str) -> OpenAPIDocument:
 
 
 def _media(request: Request, known: Mapping[str, str]) -> str:
-    """The media type of the answer, as the client prefers among those known; 406 if it takes none of them."""
+    """The client's preferred media type among those known, or 406."""
     accept = request.headers.get("Accept", "")
     if not accept:
         return JSON

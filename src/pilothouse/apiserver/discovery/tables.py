@@ -1,11 +1,10 @@
-"""What ``kubectl get`` prints: objects as rows of cells, rendered by the server for every client.
+"""Tables, as ``kubectl get`` prints them: objects as rows of cells.
 
     table_of_object(kind, obj, include=METADATA, now=clock.now())
-    # {"kind":"Table",...,"columnDefinitions":[{"name":"Name",...},{"name":"Age",...}],"rows":[{"cells":["a","6s"],...
+    # {"kind":"Table",...,"columnDefinitions":[{"name":"Name",...},...],"rows":[{"cells":["a","6s"],...
 
-A column is a JSONPath or a function of the object. Times become ages here, because the client's clock may be
-wrong. Beside each row goes as much of the object as was asked for; its metadata, mostly, which is a form of
-its own (PartialObjectMetadata) that garbage collectors list and watch.
+A column is a JSONPath or a function of the object. Ages are computed here, as the client's clock may be
+wrong. A row includes the object, or its PartialObjectMetadata, as requested.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ SCALE_COLUMNS = (
 
 
 def included(params: Mapping[str, str]) -> str:
-    """How much of each object goes beside its row; 400 for a wish that is not known."""
+    """How much of each object goes beside its row; 400 for an unknown value."""
     include = params.get("includeObject", "") or METADATA
     if include not in (NONE, METADATA, OBJECT):
         raise errors.bad_request(f'unrecognized includeObject value: "{include}"')
@@ -57,8 +56,6 @@ def columns_of(kind: Kind) -> tuple[Column, ...]:
 
 
 class TableLayout:
-    """Columns, ready to be filled in."""
-
     __slots__ = ("_cells", "definitions")
 
     def __init__(self, columns: Iterable[Column]) -> None:
@@ -68,35 +65,29 @@ class TableLayout:
         """The columns as JSON."""
 
     def row(self, obj: Object, include: str, now: float) -> dict[str, Any]:
-        """One object's row."""
         cells = [cell(obj, now) for cell in self._cells]
         if include == NONE:
             return {"cells": cells, "object": None}
         return {"cells": cells, "object": obj if include == OBJECT else _metadata_of(obj)}
 
     def table(self, rows: Iterable[Any], metadata: Mapping[str, Any], *, columns: bool = True) -> bytes:
-        """A whole table; without its columns, as all events of a watch but the first come."""
+        """A table; the events of a watch after the first have no columns."""
         return b"%b%b}" % (self.head(metadata, columns=columns)[:-1], codec.dump(list(rows)))
 
     def head(self, metadata: Mapping[str, Any], *, columns: bool = True) -> bytes:
         """Everything before the first row."""
         return (
             b'{"kind":"Table","apiVersion":"meta.k8s.io/v1","metadata":%b,"columnDefinitions":%b,"rows":['
-            % (
-                codec.dump(metadata),
-                self.definitions if columns else b"null",
-            )
+            % (codec.dump(metadata), self.definitions if columns else b"null")
         )
 
 
 @lru_cache(maxsize=1024)
 def layout_of(kind: Kind) -> TableLayout:
-    """The layout of a kind's tables."""
     return TableLayout(columns_of(kind))
 
 
 def table_of_object(kind: Kind, obj: Object, include: str, now: float) -> bytes:
-    """A table of one row."""
     return _table_of_one(layout_of(kind), obj, include, now)
 
 

@@ -1,8 +1,5 @@
-"""``/version``: which API this is, and whose server.
-
-Clients choose their behaviour by ``major`` and ``minor``; the build part after ``+`` is how Pilothouse's own
-components tell this server from a real Kubernetes.
-"""
+"""``/version``. Clients read ``major`` and ``minor``; Pilothouse's own components recognise this server by
+the build part after ``+``."""
 
 from __future__ import annotations
 
@@ -24,7 +21,6 @@ def git_version(version: str = pilothouse.__version__) -> str:
 
 
 def describe() -> dict[str, str]:
-    """What ``kubectl version`` reads."""
     machine = {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())
     return {
         "major": "1",

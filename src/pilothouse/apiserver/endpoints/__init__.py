@@ -1,5 +1,2 @@
-"""The verbs: one module each, from ``get`` to ``delete``, and the subresource ``scale``.
-
-Every verb that writes goes through ``write_pipeline``. Nothing here names a kind: what differs between kinds
-is in the ``Kind`` and in its strategy (``registry``).
-"""
+"""The verbs, one module each, and the subresource ``scale``. Writes go through ``write_pipeline``. No module
+names a kind: what differs is in the ``Kind`` and its strategy (``registry``)."""

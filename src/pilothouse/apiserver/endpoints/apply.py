@@ -7,11 +7,11 @@ from collections.abc import Callable
 from pilothouse.apiserver.endpoints import decoding, object_metadata, strict_decoding, write_options
 from pilothouse.apiserver.endpoints.call import ResourceRequest
 from pilothouse.apiserver.endpoints.decoding import Body
-from pilothouse.apiserver.endpoints.large_writes import LargeWrites
 from pilothouse.apiserver.endpoints.write_options import STRICT, WARN, WriteOptions
 from pilothouse.apiserver.endpoints.write_pipeline import WritePipeline, reset_fields, respond
 from pilothouse.apiserver.server.messages import Response
 from pilothouse.apiserver.storage import codec
+from pilothouse.apiserver.storage.large_writes import LargeWrites
 from pilothouse.base.clock import Clock
 from pilothouse.base.rfc3339 import format_time
 from pilothouse.meta import errors
@@ -22,8 +22,6 @@ _CREATE_RACES = 8
 
 
 class ApplyEndpoint:
-    """Answers apply patches of objects and of their status."""
-
     def __init__(
         self,
         pipeline: WritePipeline,
@@ -37,7 +35,6 @@ class ApplyEndpoint:
         self._may_create = may_create
 
     async def handle(self, call: ResourceRequest) -> Response:
-        """Update the object with what is applied, or create it."""
         request, kind = call.request, call.served.kind
         options = write_options.write_options(request, call.params, "PatchOptions", apply=True)
         body = await self._large.run(request, lambda: decoding.read_yaml(request.body))

@@ -1,15 +1,12 @@
-"""Reads that need no waiting: one object, from the cache, on the spot.
+"""GET of one object from the cache, answered synchronously.
 
     prompt = CachedReads(catalog, cache, authorizer, requests)
     aim = prompt.aim(b"/api/v1/namespaces/t/configmaps/a")      # worked out once for each target
     prompt.answer(aim, request)                                 # a Response, or None
 
-Most requests of a quiet fleet ask for one object as it is. If the cache is current and the user may see it,
-it is answered before any other task runs: without a task, a deadline or a seat of flow control of its own. In
-every other case, refusals and absences included, the answer is None, and the request takes the ordinary path,
-which says why. Both paths answer the same.
-
-What a target means is cached until the catalog changes. The user is authorized each time.
+If the cache is current and the user is authorized, the request needs no task, deadline or seat of flow
+control. In all other cases, errors included, the result is None and the request takes the ordinary path,
+which answers the same. Targets are cached until the catalog changes; the user is authorized each time.
 """
 
 from __future__ import annotations
@@ -21,12 +18,12 @@ import msgspec
 
 from pilothouse.apiserver.authorization.authorizer import Attributes, Authorizer
 from pilothouse.apiserver.discovery.catalog import KindCatalog, ServedVersion
-from pilothouse.apiserver.endpoints import list_options
 from pilothouse.apiserver.endpoints.compressed_bodies import COMPRESS_FROM
 from pilothouse.apiserver.endpoints.request_info import fits, locate
 from pilothouse.apiserver.metrics.request_metrics import RequestCounters, RequestSeries
 from pilothouse.apiserver.server import limits
 from pilothouse.apiserver.server.messages import Request, Response
+from pilothouse.apiserver.storage import list_options
 from pilothouse.apiserver.storage.watch_cache import WatchCache
 from pilothouse.meta.errors import StatusError
 
@@ -52,8 +49,6 @@ class ReadTarget(msgspec.Struct, frozen=True):
 
 
 class CachedReads:
-    """Answers the reads that can be answered at once."""
-
     def __init__(
         self, catalog: KindCatalog, cache: WatchCache, authorizer: Authorizer, requests: RequestCounters
     ) -> None:
@@ -72,7 +67,7 @@ class CachedReads:
             return self._learn(target)
 
     def answer(self, aim: ReadTarget, request: Request) -> Response | None:
-        """The object, if it can be had at once by the user of the request; counted if so."""
+        """The object, if the user may read it and the cache is current; counted if so."""
         began = perf_counter()
         cache, served = self._cache, aim.served
         if not cache.ready:

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import msgspec
 
-from pilothouse.apiserver.admission.leadership_fence import WriteFence
 from pilothouse.apiserver.discovery.catalog import ServedVersion
 from pilothouse.apiserver.registry.strategy import STANDARD, Strategy
 from pilothouse.apiserver.server.messages import Request
+from pilothouse.apiserver.storage.leadership_fence import WriteFence
 
 
 class ResourceRequest(msgspec.Struct, frozen=True):
-    """One verb on one resource."""
-
     request: Request
     served: ServedVersion
     verb: str

@@ -6,11 +6,11 @@ from random import Random
 
 from pilothouse.apiserver.endpoints import object_metadata, write_options
 from pilothouse.apiserver.endpoints.call import ResourceRequest
-from pilothouse.apiserver.endpoints.large_writes import LargeWrites
 from pilothouse.apiserver.endpoints.write_options import WriteOptions
 from pilothouse.apiserver.endpoints.write_pipeline import WritePipeline, decode, respond
 from pilothouse.apiserver.server.messages import Response
 from pilothouse.apiserver.storage import codec
+from pilothouse.apiserver.storage.large_writes import LargeWrites
 from pilothouse.apiserver.storage.objects import WriteOutcome
 from pilothouse.meta import errors, names
 from pilothouse.meta.kind import Object
@@ -19,15 +19,12 @@ _GENERATED_TRIES = 8
 
 
 class CreateEndpoint:
-    """Answers creates of any kind."""
-
     def __init__(self, pipeline: WritePipeline, large: LargeWrites, random: Random) -> None:
         self._pipeline = pipeline
         self._large = large
         self._random = random
 
     async def handle(self, call: ResourceRequest) -> Response:
-        """Create the object in the body."""
         request = call.request
         options = write_options.write_options(request, call.params, "CreateOptions")
         obj = await self._large.run(request, lambda: decode(call, options.validation, request.warnings))

@@ -1,7 +1,6 @@
-"""From the bytes of a body, in any accepted form, to one JSON-shaped object.
+"""Decodes a body (JSON, YAML, Kubernetes' protobuf) to one JSON-shaped object.
 
-JSON is decoded in compiled code. Repeated keys, which that decoder doesn't report, are looked for only when a
-cheap count says that there may be some. YAML and Kubernetes' protobuf are taken where Kubernetes takes them.
+The JSON decoder does not report repeated keys; they are searched for only if a cheap count suggests some.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ _KEY = re.compile(rb'"\s*:')
 
 
 class Body(msgspec.Struct):
-    """A decoded body, and what is to be said of each key that was given more than once (the last one won)."""
+    """A decoded body, and the warnings about repeated keys (the last one wins)."""
 
     value: Any
     duplicates: list[str] = []

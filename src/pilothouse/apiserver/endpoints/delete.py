@@ -7,20 +7,18 @@ import msgspec
 from pilothouse.apiserver.admission.admission_chain import AdmissionChain
 from pilothouse.apiserver.endpoints import object_metadata, write_options
 from pilothouse.apiserver.endpoints.call import ResourceRequest
-from pilothouse.apiserver.endpoints.large_writes import LargeWrites
 from pilothouse.apiserver.endpoints.list import ListEndpoint
 from pilothouse.apiserver.endpoints.write_options import ParsedDeleteOptions
 from pilothouse.apiserver.endpoints.write_pipeline import respond
 from pilothouse.apiserver.server.messages import Response
 from pilothouse.apiserver.storage import codec
+from pilothouse.apiserver.storage.large_writes import LargeWrites
 from pilothouse.apiserver.storage.objects import ObjectStorage, WriteOutcome
 from pilothouse.base.clock import Clock
 from pilothouse.meta import errors
 
 
 class DeleteEndpoint:
-    """Answers deletes of any kind."""
-
     def __init__(
         self,
         objects: ObjectStorage,
@@ -60,7 +58,8 @@ class DeleteEndpoint:
                     raise errors.StatusError(
                         problem.code,
                         problem.reason,
-                        f"{errors.qualified(kind.plural, kind.group)} {name!r} was not deleted: {problem.message}",
+                        f"{errors.qualified(kind.plural, kind.group)} {name!r} was not deleted: "
+                        f"{problem.message}",
                         causes=problem.causes,
                     ) from None
         return await self._lists.render(call, listed)
@@ -83,11 +82,5 @@ def _removed(call: ResourceRequest, outcome: WriteOutcome) -> Response:
     details = {"name": call.name, "kind": kind.plural, "uid": metadata["uid"]}
     if kind.group:
         details["group"] = kind.group
-    body = {
-        "kind": "Status",
-        "apiVersion": "v1",
-        "metadata": {},
-        "status": "Success",
-        "details": details,
-    }
+    body = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details}
     return Response(200, codec.dump(body))

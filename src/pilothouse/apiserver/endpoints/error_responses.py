@@ -1,7 +1,4 @@
-"""Failures as answers.
-
-refusal(errors.not_found(…))          # the Status, and Retry-After where trying again is worth it
-"""
+"""Errors as responses: a Status, and Retry-After where retrying helps."""
 
 from __future__ import annotations
 
@@ -11,6 +8,5 @@ from pilothouse.meta.errors import StatusError
 
 
 def refusal(error: StatusError) -> Response:
-    """The answer that tells of a failure."""
     headers = (("Retry-After", str(error.retry_after)),) if error.retry_after else ()
     return Response(error.code, dump(error.to_dict()), headers=headers)

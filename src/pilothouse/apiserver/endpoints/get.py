@@ -1,15 +1,13 @@
-"""GET of one object: from the watch cache, in stored bytes.
-
-A plain GET takes two header look-ups, one look-up of the item, and one splice.
-"""
+"""GET of one object: from the watch cache, in stored bytes."""
 
 from __future__ import annotations
 
-from pilothouse.apiserver.endpoints import list_options
 from pilothouse.apiserver.endpoints.call import ResourceRequest
 from pilothouse.apiserver.endpoints.compressed_bodies import COMPRESS_FROM, respond_in_form
-from pilothouse.apiserver.endpoints.negotiation import BARE, AnswerEndpoint, negotiate, transformed
+from pilothouse.apiserver.endpoints.rendering import transformed
 from pilothouse.apiserver.server.messages import Response
+from pilothouse.apiserver.server.negotiation import BARE, AnswerEndpoint, negotiate
+from pilothouse.apiserver.storage import list_options
 from pilothouse.apiserver.storage.items import Item
 from pilothouse.apiserver.storage.watch_cache import WatchCache
 from pilothouse.base.clock import Clock
@@ -18,14 +16,11 @@ from pilothouse.store.interface import StoreError
 
 
 class GetEndpoint:
-    """Answers reads of single objects."""
-
     def __init__(self, cache: WatchCache, clock: Clock) -> None:
         self._cache = cache
         self._clock = clock
 
     async def handle(self, call: ResourceRequest) -> Response:
-        """The object; 404 if there is none."""
         cache, request, served = self._cache, call.request, call.served
         current = cache.store.current
         if request.query or not cache.ready or current is None or current > cache.revision:

@@ -9,19 +9,12 @@ import msgspec
 
 from pilothouse.apiserver.discovery import tables
 from pilothouse.apiserver.discovery.catalog import ServedVersion
-from pilothouse.apiserver.endpoints import list_options
 from pilothouse.apiserver.endpoints.call import ResourceRequest
 from pilothouse.apiserver.endpoints.compressed_bodies import COMPRESS_FROM, GZIPPED, respond_in_form
-from pilothouse.apiserver.endpoints.negotiation import (
-    PARTIAL_LIST,
-    TABLE,
-    AnswerEndpoint,
-    AnswerForm,
-    negotiate,
-)
 from pilothouse.apiserver.server import compression
 from pilothouse.apiserver.server.messages import JSON, ChunkedBody, Request, Response
-from pilothouse.apiserver.storage import codec, listing
+from pilothouse.apiserver.server.negotiation import PARTIAL_LIST, TABLE, AnswerEndpoint, AnswerForm, negotiate
+from pilothouse.apiserver.storage import codec, list_options, listing
 from pilothouse.apiserver.storage.collection import Collection
 from pilothouse.apiserver.storage.items import Item, served_parts
 from pilothouse.apiserver.storage.large_lists import LARGE, gzipped, laid_out, weight
@@ -41,8 +34,6 @@ class CollectionSnapshot(msgspec.Struct, frozen=True):
 
 
 class ListEndpoint:
-    """Answers lists of any kind."""
-
     def __init__(self, cache: WatchCache, clock: Clock) -> None:
         self._cache = cache
         self._clock = clock
@@ -51,7 +42,6 @@ class ListEndpoint:
         self._selection = lru_cache(maxsize=1024)(Selection)
 
     async def handle(self, call: ResourceRequest) -> Response:
-        """The objects that are selected."""
         request = call.request
         form = negotiate(request, AnswerEndpoint.LIST)
         options = list_options.for_list(request.query)
@@ -61,14 +51,12 @@ class ListEndpoint:
         return await self._render(request, selection, form, found, include)
 
     async def select(self, call: ResourceRequest) -> CollectionSnapshot:
-        """The objects that a request for a collection is about."""
         options = list_options.for_list(call.request.query)
         selection = self._selection(call.served, call.namespace, options.labels, options.fields)
         found = await listing.find(self._cache, selection, options)
         return CollectionSnapshot(found.read(), found.revision)
 
     async def render(self, call: ResourceRequest, listed: CollectionSnapshot) -> Response:
-        """Objects that were selected, as a list."""
         request = call.request
         form = negotiate(request, AnswerEndpoint.LIST)
         include = tables.included(request.params()) if form.transform == TABLE else ""
@@ -122,7 +110,7 @@ class ListEndpoint:
 
 
 def _large(found: ListResult) -> list[Item] | None:
-    """The items of a listing, if they are too many to be laid out in one go."""
+    """The items of a listing, if they are too many to be rendered at once."""
     items = found.read()
     return items if weight(items) > LARGE else None
 

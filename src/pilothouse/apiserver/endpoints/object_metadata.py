@@ -1,7 +1,4 @@
-"""What the server itself writes into an object on create, update and delete.
-
-All pure: functions of the object sent, the object stored and the time. Objects are changed in place.
-"""
+"""Metadata that the server sets on create, update and delete. Pure functions that change objects in place."""
 
 from __future__ import annotations
 
@@ -69,7 +66,7 @@ def check_name(metadata: dict[str, Any], name: str) -> None:
 
 
 def check_segment(new: Object) -> list[FieldError]:
-    """Problems with a name in a URL, whatever the kind allows: the object could not be read or deleted."""
+    """Problems with a name in a URL, whatever the kind allows: the object could not be addressed."""
     name = new["metadata"].get("name") or ""
     problem = names.path_segment(name)
     if not (problem or name.isprintable()) and any(
@@ -138,7 +135,7 @@ def check_finalizers(new: Object, live: Object) -> list[FieldError]:
 
 
 def ends(kind: Kind, new: Object, live: Object) -> bool:
-    """Whether a terminating object is held by nothing after a change."""
+    """Whether nothing holds a terminating object after a change."""
     before = live["metadata"]
     if new["metadata"].get("finalizers") or "deletionTimestamp" not in before:
         return False

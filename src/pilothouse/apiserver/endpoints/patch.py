@@ -1,7 +1,7 @@
-"""PATCH: a JSON, merge or strategic merge patch edits the stored object; see ``apply`` for the fourth.
+"""PATCH: JSON, merge and strategic merge patches; see ``apply`` for the fourth.
 
-A patch is made again until no other writer was faster; only one that pins ``metadata.resourceVersion`` can
-meet a 409.
+A conflicting patch is retried on the latest object, so only one that sets ``metadata.resourceVersion`` gets a
+409.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from typing import Any
 from pilothouse.apiserver.endpoints import decoding, object_metadata, strict_decoding, write_options
 from pilothouse.apiserver.endpoints.apply import ApplyEndpoint
 from pilothouse.apiserver.endpoints.call import ResourceRequest
-from pilothouse.apiserver.endpoints.large_writes import LargeWrites
 from pilothouse.apiserver.endpoints.write_options import WriteOptions
 from pilothouse.apiserver.endpoints.write_pipeline import WritePipeline, respond
 from pilothouse.apiserver.server.messages import Response
+from pilothouse.apiserver.storage.large_writes import LargeWrites
 from pilothouse.meta import errors
 from pilothouse.meta.apply.patches import json_patch, merge_patch
 from pilothouse.meta.apply.strategic_merge import strategic_merge
@@ -31,15 +31,12 @@ Edit = Callable[[Object], Any]
 
 
 class PatchEndpoint:
-    """Answers patches of objects and of their status."""
-
     def __init__(self, pipeline: WritePipeline, large: LargeWrites, apply: ApplyEndpoint) -> None:
         self._pipeline = pipeline
         self._large = large
         self._apply = apply
 
     async def handle(self, call: ResourceRequest) -> Response:
-        """Patch the stored object as the body says."""
         request, kind = call.request, call.served.kind
         media = decoding.media_type(request.headers)
         accepted = accepted_patches(kind)
@@ -80,7 +77,7 @@ def _patched(
 
 
 def read_patch(media: str, data: bytes, kind: Kind) -> tuple[Edit, list[str]]:
-    """What a patch does to an object, and what is to be said of the keys that its text repeats."""
+    """What a patch does to an object, and the warnings about repeated keys."""
     body = decoding.read_json(data)
     value = body.value
     if media == JSON_PATCH:
@@ -93,6 +90,5 @@ def read_patch(media: str, data: bytes, kind: Kind) -> tuple[Edit, list[str]]:
 
 
 def accepted_patches(kind: Kind) -> list[str]:
-    """The media types that a kind's PATCH accepts."""
     accepted = [JSON_PATCH, MERGE_PATCH, APPLY_PATCH]
     return [*accepted, STRATEGIC_PATCH] if kind.native else accepted

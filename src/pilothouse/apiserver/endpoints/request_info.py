@@ -1,10 +1,10 @@
-"""The URL grammar: which verb on which resource a path and a method mean.
+"""Resolves URL and method to a verb on a resource.
 
     info = locate("/apis/apps/v1/namespaces/t/statefulsets/db/scale")
     info.group, info.plural, info.name, info.subresource        # ("apps", "statefulsets", "db", "scale")
     verb_of("GET", info, {})                                    # "get"
 
-A path that is no resource's (discovery, health, OpenAPI) has an empty ``plural``.
+Non-resource paths (discovery, health, OpenAPI) have an empty ``plural``.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from functools import lru_cache
 
 import msgspec
 
+from pilothouse.apiserver.server.messages import is_true
 from pilothouse.meta.kind import Kind
 
 _NAMESPACE_SUBRESOURCES = frozenset({"status", "finalize"})
@@ -69,11 +70,6 @@ def locate(path: str) -> RequestInfo:
         rest = rest[:3]
     padded = [*rest, "", ""]
     return RequestInfo(group, version, namespace, padded[0], padded[1], padded[2], watch, namespaced)
-
-
-def is_true(value: str | None) -> bool:
-    """A boolean query parameter: given, and anything but ``false`` or ``0``."""
-    return value is not None and value.lower() not in ("false", "0")
 
 
 def verb_of(method: str, place: RequestInfo, params: dict[str, str]) -> str:

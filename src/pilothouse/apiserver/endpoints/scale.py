@@ -8,8 +8,6 @@ from typing import Any
 from pilothouse.apiserver.discovery import tables
 from pilothouse.apiserver.endpoints import decoding, object_metadata, write_options
 from pilothouse.apiserver.endpoints.call import ResourceRequest
-from pilothouse.apiserver.endpoints.large_writes import LargeWrites
-from pilothouse.apiserver.endpoints.negotiation import PARTIAL, TABLE, AnswerEndpoint, negotiate
 from pilothouse.apiserver.endpoints.patch import (
     APPLY_PATCH,
     JSON_PATCH,
@@ -21,7 +19,9 @@ from pilothouse.apiserver.endpoints.patch import (
 from pilothouse.apiserver.endpoints.write_options import WriteOptions
 from pilothouse.apiserver.endpoints.write_pipeline import WritePipeline
 from pilothouse.apiserver.server.messages import Request, Response
+from pilothouse.apiserver.server.negotiation import PARTIAL, TABLE, AnswerEndpoint, negotiate
 from pilothouse.apiserver.storage import codec
+from pilothouse.apiserver.storage.large_writes import LargeWrites
 from pilothouse.apiserver.storage.objects import ObjectStorage
 from pilothouse.base.clock import Clock
 from pilothouse.meta import errors
@@ -35,8 +35,6 @@ _LEAST, _MOST = -(2**31), 2**31 - 1
 
 
 class ScaleEndpoint:
-    """Answers reads and writes of the scale of any kind that has one."""
-
     def __init__(
         self, objects: ObjectStorage, pipeline: WritePipeline, clock: Clock, large: LargeWrites
     ) -> None:
@@ -46,7 +44,6 @@ class ScaleEndpoint:
         self._large = large
 
     async def handle(self, call: ResourceRequest) -> Response:
-        """GET, PUT or PATCH of a scale."""
         match call.verb:
             case "get":
                 return await self._get(call)
@@ -112,7 +109,6 @@ def _stored_scale(call: ResourceRequest, value: bytes, revision: int) -> Object:
 
 
 def render_scale(request: Request, scale: Object, now: float) -> Response:
-    """A Scale, in the form that is asked for."""
     form = negotiate(request, AnswerEndpoint.OBJECT)
     body = codec.dump(scale)
     if form.transform == TABLE:
@@ -123,7 +119,6 @@ def render_scale(request: Request, scale: Object, now: float) -> Response:
 
 
 def scale_of(kind: Kind, obj: Object) -> Object:
-    """The Scale of an object."""
     paths = _paths(kind)
     metadata = obj["metadata"]
     replicas = _get(obj, paths.spec)
@@ -215,5 +210,5 @@ def _is_integer(value: Any) -> bool:
 
 
 def _unscalable(kind: Kind, obj: Object, problem: FieldError) -> errors.StatusError:
-    """An object that has no scale as it stands: 422 that says which of its fields is to blame."""
+    """The 422 for an object without a scale, with the field that is the cause."""
     return errors.invalid(kind.name, kind.group, obj["metadata"]["name"], [problem])

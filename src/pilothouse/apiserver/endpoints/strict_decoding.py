@@ -1,7 +1,6 @@
 """From a decoded body to an object of its kind: identity, unknown fields, types, defaults.
 
-Fields that a kind doesn't have are pruned. The client gets a warning (the default), a refusal that lists all
-of them (Strict), or neither (Ignore), as it asks for.
+Unknown fields are pruned, with a warning (default), an error that lists them (Strict), or silently (Ignore).
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ class StrictError(Exception):
 
 
 def take(kind: Kind, body: Body, validation: str, warnings: list[str]) -> Object:
-    """The object in a body, pruned and defaulted. 400 if it is not one of ``kind``, 422 for each misfit."""
+    """The object in a body, pruned and defaulted. 400 if it is not of ``kind``, 422 for wrong types."""
     obj = identify(kind, body.value)
     try:
         conform(kind, obj, validation, warnings, repeated=body.duplicates, document=body.document)
@@ -42,7 +41,7 @@ def take(kind: Kind, body: Body, validation: str, warnings: list[str]) -> Object
 
 
 def identify(kind: Kind, value: Any) -> Object:
-    """The value as an object that says it is of ``kind``."""
+    """The value, checked to be an object of ``kind``."""
     if not isinstance(value, dict):
         raise errors.bad_request(
             f"the object provided is unrecognized (must be of type {kind.name}): expected an object, "
@@ -59,7 +58,8 @@ def identify(kind: Kind, value: Any) -> Object:
             )
     if obj["apiVersion"] != kind.api_version:
         raise errors.bad_request(
-            f"the API version in the data ({obj['apiVersion']}) does not match the expected API version ({kind.api_version})"
+            f"the API version in the data ({obj['apiVersion']}) does not match the expected API version "
+            f"({kind.api_version})"
         )
     if obj["kind"] != kind.name:
         raise errors.bad_request(
@@ -83,9 +83,9 @@ def conform(
     document: bytes = b"",
     keep_nulls: bool = False,
 ) -> None:
-    """Prune what is unknown, fill in defaults, refuse what is misshapen. Changes ``obj`` in place.
+    """Prune unknown fields, set defaults, refuse wrong types. Changes ``obj`` in place.
 
-    A null where none is allowed counts as left out, unless they are kept: then it is of the wrong type.
+    A null where none is allowed counts as absent, unless nulls are kept: then it is of the wrong type.
     """
     repeated = repeated or []
     shape = kind.shape
@@ -112,7 +112,7 @@ def conform(
 def refuse_misfits(kind: Kind, obj: Object) -> None:
     """Raise for a value of the wrong type, which no later step could handle."""
     found = kind.shape.validate(obj)
-    problems = [problem for problem in _tellable(kind, found) if problem.reason == TYPE_INVALID]
+    problems = [problem for problem in _without_values(kind, found) if problem.reason == TYPE_INVALID]
     # Of so many problems not all were looked for, and one of the others may be such.
     if not problems and len(found) <= MOST_PROBLEMS:
         return
@@ -125,10 +125,10 @@ def refuse_misfits(kind: Kind, obj: Object) -> None:
 def invalid(kind: Kind, obj: Object, problems: list[FieldError]) -> errors.StatusError:
     """The 422 about an object."""
     name = obj["metadata"].get("name") or obj["metadata"].get("generateName") or ""
-    return errors.invalid(kind.name, kind.group, str(name), _tellable(kind, problems))
+    return errors.invalid(kind.name, kind.group, str(name), _without_values(kind, problems))
 
 
-def _tellable(kind: Kind, problems: list[FieldError]) -> list[FieldError]:
+def _without_values(kind: Kind, problems: list[FieldError]) -> list[FieldError]:
     """The problems, without the values of a confidential kind."""
     if not kind.confidential:
         return problems
@@ -136,10 +136,7 @@ def _tellable(kind: Kind, problems: list[FieldError]) -> list[FieldError]:
 
 
 def redacted(problem: errors.StatusError, live: Object) -> errors.StatusError:
-    """A problem with a confidential object, without what is stored in it.
-
-    A patch can copy a value to where messages quote it, such as the name.
-    """
+    """A problem with a confidential object without its values: a patch can copy one into a quoted field."""
     metadata = {"annotations": live["metadata"].get("annotations")}
     stored = sorted(
         _texts({**live, "metadata": metadata, "kind": "", "apiVersion": ""}), key=len, reverse=True

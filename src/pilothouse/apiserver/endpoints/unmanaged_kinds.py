@@ -2,9 +2,8 @@
 
     mark(kind, obj)         # status.conditions: Reconciled is False, NoController
 
-The condition is written when an object is created and when its spec changes; no manager owns it. An object
-whose status a client has written is acted on after all, and is left alone. No tool, such as ``kubectl rollout
-status``, takes this type of condition for progress.
+It is set on create and when the spec changes, without a manager, unless a client has written the status. No
+tool takes this condition type for progress.
 """
 
 from __future__ import annotations

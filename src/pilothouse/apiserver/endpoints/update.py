@@ -6,17 +6,15 @@ from collections.abc import Callable
 
 from pilothouse.apiserver.endpoints import object_metadata, strict_decoding, write_options
 from pilothouse.apiserver.endpoints.call import ResourceRequest
-from pilothouse.apiserver.endpoints.large_writes import LargeWrites
 from pilothouse.apiserver.endpoints.write_pipeline import WritePipeline, decode, respond
 from pilothouse.apiserver.server.messages import Response
+from pilothouse.apiserver.storage.large_writes import LargeWrites
 from pilothouse.meta import errors
 from pilothouse.meta.fields import FieldError
 from pilothouse.meta.kind import Kind, Object
 
 
 class UpdateEndpoint:
-    """Answers updates of objects and of their status."""
-
     def __init__(
         self, pipeline: WritePipeline, large: LargeWrites, may_create: Callable[[ResourceRequest], None]
     ) -> None:
@@ -25,7 +23,6 @@ class UpdateEndpoint:
         self._may_create = may_create
 
     async def handle(self, call: ResourceRequest) -> Response:
-        """Store the object in the body, or the status of it."""
         request, kind = call.request, call.served.kind
         options = write_options.write_options(request, call.params, "UpdateOptions")
         sent = await self._large.run(request, lambda: decode(call, options.validation, request.warnings))

@@ -8,10 +8,10 @@ from functools import lru_cache
 
 from pilothouse.apiserver.discovery import tables
 from pilothouse.apiserver.discovery.catalog import KindCatalog
-from pilothouse.apiserver.endpoints import list_options
 from pilothouse.apiserver.endpoints.call import ResourceRequest
-from pilothouse.apiserver.endpoints.negotiation import TABLE, AnswerEndpoint, negotiate
 from pilothouse.apiserver.server.messages import StreamingResponse
+from pilothouse.apiserver.server.negotiation import TABLE, AnswerEndpoint, negotiate
+from pilothouse.apiserver.storage import list_options
 from pilothouse.apiserver.storage.fanout import WatchFanout
 from pilothouse.apiserver.storage.selection import Selection
 from pilothouse.apiserver.storage.watch_cache import WatchCache
@@ -20,8 +20,6 @@ from pilothouse.base.clock import Clock
 
 
 class WatchEndpoint:
-    """Answers watches of any kind."""
-
     def __init__(self, catalog: KindCatalog, cache: WatchCache, clock: Clock, rng: random.Random) -> None:
         self._catalog = catalog
         self.fanout = WatchFanout(cache)
@@ -36,7 +34,7 @@ class WatchEndpoint:
     ) -> StreamingResponse:
         """Changes of a collection; with a name (the old ``/watch/`` paths), of one object.
 
-        ``allowed``, if given, is asked before each event is sent.
+        ``allowed``, if given, is called before each event is sent.
         """
         request = call.request
         form = negotiate(request, AnswerEndpoint.WATCH)
@@ -49,11 +47,11 @@ class WatchEndpoint:
         return await self._opener.open(selection, options, form, include, allowed)
 
     def end_all(self) -> None:
-        """End every watch cleanly and open no more: the server stops."""
+        """End every watch and open no more, for shutdown."""
         self.fanout.end_all()
 
     def _follow_catalog(self) -> None:
-        """End the watches of what is no longer served, or is served in another way: clients come again."""
+        """End the watches of resources that are removed or changed; clients watch again."""
         present = {(resource.group, resource.plural): resource for resource in self._catalog}
         for identity, resource in self._resources.items():
             if present.get(identity) is not resource:

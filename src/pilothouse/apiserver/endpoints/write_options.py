@@ -9,8 +9,7 @@ from typing import Any
 import msgspec
 
 from pilothouse.apiserver.endpoints import decoding
-from pilothouse.apiserver.endpoints.request_info import is_true
-from pilothouse.apiserver.server.messages import Request
+from pilothouse.apiserver.server.messages import Request, is_true
 from pilothouse.meta import errors
 from pilothouse.meta.fields import FieldError
 
@@ -22,8 +21,6 @@ _NUMBER = re.compile(r"[-+]?[0-9]{1,20}")
 
 
 class WriteOptions(msgspec.Struct, frozen=True):
-    """The options of a create, update or patch."""
-
     manager: str
     dry_run: bool = False
     validation: str = WARN
@@ -31,8 +28,6 @@ class WriteOptions(msgspec.Struct, frozen=True):
 
 
 class ParsedDeleteOptions(msgspec.Struct, frozen=True):
-    """The options of a delete."""
-
     dry_run: bool = False
     grace: int | None = None
     propagation: str = ""
@@ -76,7 +71,7 @@ def write_options(
 
 
 def default_manager(user_agent: str) -> str:
-    """The manager of the fields of a write that names none: the program of the client."""
+    """The field manager of a write that names none: the client's program."""
     name = user_agent.partition("/")[0]
     if not name.isprintable():
         name = "".join(each for each in name if each.isprintable())

@@ -1,14 +1,12 @@
-"""The write pipeline: what happens to an object on its way from a request into the store.
+"""The write pipeline, from a request to the store, in kube-apiserver's order.
 
     decode → prepare → track managed fields → complete → admit → validate → store
 
     outcome = await pipeline.create(call, obj, options)
     outcome = await pipeline.update(call, edit, options)        # edit(live): the object that the client wants
 
-The order is kube-apiserver's. Each writing verb is a module beside this one, and differs from the others only
-in how it makes the object: from the body (create, update), from the stored object and a patch (patch, scale),
-by merging what is applied (apply). What differs between kinds is in the ``Kind`` and in the ``Strategy`` of a
-call.
+Verbs differ only in how they make the object: from the body (create, update), from the stored object and a
+patch (patch, scale), by merging (apply). Kinds differ by their ``Kind`` and ``Strategy``.
 """
 
 from __future__ import annotations
@@ -21,11 +19,11 @@ from pilothouse.aio.worker_thread import on_loop
 from pilothouse.apiserver.admission.admission_chain import AdmissionChain
 from pilothouse.apiserver.endpoints import decoding, object_metadata, strict_decoding, unmanaged_kinds
 from pilothouse.apiserver.endpoints.call import ResourceRequest
-from pilothouse.apiserver.endpoints.large_writes import LargeWrites
-from pilothouse.apiserver.endpoints.negotiation import render
+from pilothouse.apiserver.endpoints.rendering import render
 from pilothouse.apiserver.endpoints.write_options import WriteOptions
 from pilothouse.apiserver.server.messages import Response
 from pilothouse.apiserver.storage import codec
+from pilothouse.apiserver.storage.large_writes import LargeWrites
 from pilothouse.apiserver.storage.objects import Change, ObjectRemoval, ObjectStorage, WriteOutcome
 from pilothouse.base.clock import Clock
 from pilothouse.base.rfc3339 import format_time
@@ -38,15 +36,8 @@ from pilothouse.store.interface import Conflict
 
 
 class WritePipeline:
-    """Creates and updates objects of any kind."""
-
     def __init__(
-        self,
-        objects: ObjectStorage,
-        admission: AdmissionChain,
-        clock: Clock,
-        uids: Uids,
-        large: LargeWrites,
+        self, objects: ObjectStorage, admission: AdmissionChain, clock: Clock, uids: Uids, large: LargeWrites
     ) -> None:
         self._objects = objects
         self._admission = admission
@@ -57,7 +48,7 @@ class WritePipeline:
     async def create(
         self, call: ResourceRequest, obj: Object, options: WriteOptions, *, tracked: bool = False
     ) -> WriteOutcome:
-        """Store an object that is created. ``tracked``: its managed fields are recorded already."""
+        """Store a new object. ``tracked``: its managed fields are already recorded."""
         kind, strategy, request = call.served.kind, call.strategy, call.request
         now = self._clock.now()
         object_metadata.begin(kind, obj, namespace=call.namespace, uid=self._uids.new(), now=now)
@@ -84,9 +75,8 @@ class WritePipeline:
     ) -> Coroutine[Any, Any, WriteOutcome]:
         """Store what ``edit`` makes of the live object; 404 if there is none.
 
-        ``edit`` is called again, on what is stored then, whenever another writer was faster. ``tracked``: it
-        records managed fields itself. ``redacted``: it may copy stored values, which errors must not quote if
-        the kind is confidential.
+        ``edit`` is called again after a conflict. ``tracked``: it records managed fields itself.
+        ``redacted``: it may copy stored values, which errors must not quote if the kind is confidential.
         """
         kind, strategy = call.served.kind, call.strategy
 
@@ -192,7 +182,6 @@ class WritePipeline:
 
 
 def decode(call: ResourceRequest, validation: str, warnings: list[str]) -> Object:
-    """The object in the body of a request, pruned and defaulted."""
     kind = call.served.kind
     return strict_decoding.take(kind, decoding.read(call.request, native=kind.native), validation, warnings)
 
@@ -203,7 +192,7 @@ def respond(call: ResourceRequest, outcome: WriteOutcome, status: int) -> Respon
 
 
 def reset_fields(call: ResourceRequest) -> tuple[str, ...]:
-    """Top-level fields that a write to this endpoint can't set, so that no manager is credited with them."""
+    """Top-level fields that a write to this endpoint can't set, so no manager owns them."""
     kind = call.served.kind
     if call.subresource in call.strategy.status_subresources:
         written = {"status", "apiVersion", "kind"}
@@ -222,7 +211,7 @@ def _tidy_references(call: ResourceRequest, new: Object, live: Object | None) ->
 
 
 def _redacting(change: Change) -> Change:
-    """The same change, whose errors quote nothing of what is stored."""
+    """The same change, with errors that quote no stored values."""
 
     def attempt(live: Object) -> Object | ObjectRemoval:
         try:

@@ -1,13 +1,10 @@
-"""YAML as Kubernetes reads it: 1.1 with its booleans, but times and ``13:00`` are text, and so are keys.
+"""YAML as Kubernetes reads it: 1.1 with its booleans, but times, ``13:00`` and keys are text.
 
     load(b"spec: {on: y, at: 13:00}", 128)     # ({"spec": {"true": True, "at": "13:00"}}, [])
 
-Values are built from the parser's events, on a stack of our own, and every limit is tested before anything is
-built. So no document recurses, and a small one can't become a large object: an alias costs as much as what it
-stands for.
-
-Errors name the line and never quote it: a password that begins with ``*`` or ``!`` is an alias or a tag to
-YAML.
+Values are built from parser events on an explicit stack, and limits are checked first: nothing recurses, and
+an alias costs as much as its target. Errors name the line and never quote it: a password that begins with
+``*`` or ``!`` is an alias or a tag.
 """
 
 from __future__ import annotations
@@ -31,8 +28,8 @@ _TAG = "tag:yaml.org,2002:"
 
 
 def load(data: bytes, max_depth: int) -> tuple[Any, list[str]]:
-    """The one document in ``data`` with JSON's types only, and what is to be said of each key that it
-    repeats. Raises ``ValueError``."""
+    """The one document in ``data`` with JSON's types, and warnings about repeated keys. Raises
+    ``ValueError``."""
     document = _Document(max_depth)
     try:
         for event in yaml.parse(data, Loader=yaml.CSafeLoader):
@@ -49,7 +46,7 @@ class _Merge:
 
 
 class _Open:
-    """A list or mapping whose end has not come; ``key`` is the mapping's key that waits for its value."""
+    """A list or mapping that is not complete; ``key`` waits for its value."""
 
     def __init__(self, anchor: str | None, cost: int, *, mapping: bool) -> None:
         self.anchor = anchor
@@ -74,8 +71,6 @@ class _Open:
 
 
 class _Document:
-    """One document, built event by event."""
-
     def __init__(self, max_depth: int) -> None:
         self.value: Any = None
         self.repeated: list[str] = []
@@ -129,7 +124,7 @@ class _Document:
     def _alias(self, anchor: str) -> None:
         if anchor not in self._anchors:
             raise ValueError(
-                "an alias stands for nothing that is complete before it; text that begins with * needs quotes"
+                "an alias refers to no complete value before it; text that begins with * needs quotes"
             )
         value, cost = self._anchors[anchor]
         self._spend(cost)
@@ -137,7 +132,7 @@ class _Document:
         self._give(self._copy(value, len(self._open)), None, cost)
 
     def _give(self, value: Any, anchor: str | None, cost: int) -> None:
-        """Put a complete value where it belongs."""
+        """Add a complete value to its parent."""
         if anchor is not None:
             self._anchors[anchor] = (value, cost)
         if not self._open:
@@ -188,7 +183,8 @@ _BOOLEANS = {
 _NULLS = frozenset({"", "~", "null", "Null", "NULL"})
 _INTEGER = re.compile(r"[-+]?(?:0b[01_]+|0x[0-9a-fA-F_]+|0[0-7_]*|[1-9][0-9_]*)")
 _FLOAT = re.compile(
-    r"[-+]?(?:[0-9][0-9_]*\.[0-9_]*(?:[eE][-+]?[0-9]+)?|[0-9][0-9_]*[eE][-+]?[0-9]+|\.[0-9][0-9_]*(?:[eE][-+]?[0-9]+)?)"
+    r"[-+]?(?:[0-9][0-9_]*\.[0-9_]*(?:[eE][-+]?[0-9]+)?|[0-9][0-9_]*[eE][-+]?[0-9]+|"
+    r"\.[0-9][0-9_]*(?:[eE][-+]?[0-9]+)?)"
 )
 _BASES = {"0b": 2, "0x": 16}
 _LONGEST_NUMBER = 400
@@ -216,7 +212,7 @@ def _integer(text: str) -> int:
     try:
         return sign * int(digits[2:] if base in (2, 16) else digits, base)
     except ValueError:
-        raise ValueError("what is tagged as a whole number is none") from None
+        raise ValueError("a value tagged as an integer is not one") from None
 
 
 def _float(text: str) -> int | float:
@@ -224,7 +220,7 @@ def _float(text: str) -> int | float:
     try:
         return decimal(digits)
     except ValueError:
-        raise ValueError("a number is none, or out of the range that can be kept") from None
+        raise ValueError("a number is invalid or out of range") from None
 
 
 def _number(text: str) -> str:
@@ -235,12 +231,12 @@ def _number(text: str) -> str:
 
 def _null(text: str) -> None:
     if text not in _NULLS:
-        raise ValueError("what is tagged as null is not")
+        raise ValueError("a value tagged as null is not null")
 
 
 def _boolean(text: str) -> bool:
     if text not in _BOOLEANS:
-        raise ValueError("what is tagged as a boolean is none")
+        raise ValueError("a value tagged as a boolean is not one")
     return _BOOLEANS[text]
 
 
@@ -254,7 +250,7 @@ _TAGGED: dict[str, Callable[[str], Any]] = {
 
 
 def _tagged(tag: str | None, text: str) -> Any:
-    """Text in quotes, or with a tag that says what it is."""
+    """Quoted text, or text with an explicit tag."""
     if tag in (None, "!"):
         return text
     if tag not in _TAGGED:
@@ -263,7 +259,7 @@ def _tagged(tag: str | None, text: str) -> Any:
 
 
 def _unknown() -> ValueError:
-    return ValueError("a value has a tag that JSON has not; text that begins with ! needs quotes")
+    return ValueError("a value has a tag that JSON does not have; text that begins with ! needs quotes")
 
 
 def _key(name: Any) -> str:

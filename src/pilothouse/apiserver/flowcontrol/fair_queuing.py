@@ -1,29 +1,20 @@
-"""Flow control: whose requests are executed when more come than the server takes at once.
+"""Flow control: which requests are executed when more come than the server can take.
 
     flow, weight = controller.admit(request, mutating=False)   # StatusError 429 when there is no seat
     try: ...
     finally: flow.leave(weight)                                # when the client has read the answer
 
-Seats are divided three times:
+* **Lanes.** Reads, mutations and leases have separate seats, so that a flood of one does not block another,
+  least of all lease renewals. Bodies still being received have a lane of their own.
+* **Priority levels.** In each lane a class of users (system, controllers, nodes, agents in pods, workloads,
+  people) has some seats of its own; the rest are shared.
+* **Users.** A user may hold at most twice what is left of what its class can take: one busy user gets two
+  thirds, two get two fifths each, ten get 2/21 each. Service accounts of a namespace are limited together,
+  and then each within that, since anybody with a namespace can create them.
 
-* **Lanes.** Reads, mutations and leases are counted apart. A flood of reads blocks no write, and neither
-  blocks the renewal of a lease, by which a fleet knows who is alive and who leads. Bodies that are still on
-  their way have a lane of their own: a request takes a seat in the others once its body has arrived, so that
-  a client that sends nothing holds none of them.
-* **Classes.** In each lane a class of users (the system, controllers, nodes, agents in pods, workloads,
-  people) has some seats of its own. The rest are open to all, so that a quiet class costs the busy ones
-  little.
-* **Users.** A user may hold at most twice what is left over of what its class can take. One busy user ends up
-  with two thirds, two with two fifths each, ten with 2/21 each. No seat is withdrawn, but as its requests end
-  a user gets no further seats until the others have as many. Service accounts and their tokens are free to
-  anybody with a namespace, so those of a namespace are limited together, and then each of them within that.
-
-There is no queue: a request without a seat gets a 429 with a retry after a second, which every Kubernetes
-client follows. A decision takes a few look-ups and no history, so it is made for every request.
-
-A list of many objects or bytes takes more than one seat, and so does an answer with many bytes in memory;
-seats are held until the client has read the answer. A watch holds its seat until it has started, its initial
-objects included. A read of ``cached_reads`` takes none.
+There is no queue: a request without a seat gets a 429 with Retry-After. Large lists and large responses take
+several seats. Seats are held until the client has read the response; a watch holds its seat until its initial
+objects are sent. ``cached_reads`` takes none.
 """
 
 from __future__ import annotations
@@ -78,7 +69,7 @@ ASSURED = {
     PriorityLevel.WORKLOADS: 4,
     PriorityLevel.PEOPLE: 10,
 }
-"""The part of each lane, in percent, that nobody but the class can take."""
+"""The seats of each lane, in percent, that are reserved for a class."""
 _RENEWING = frozenset(
     {PriorityLevel.SYSTEM, PriorityLevel.CONTROLLERS, PriorityLevel.NODES, PriorityLevel.AGENTS}
 )
@@ -88,8 +79,8 @@ _SYSTEM_GROUPS = frozenset({MASTERS, "pilothouse:apiservers"})
 
 
 def class_of(user: User) -> PriorityLevel:
-    """Groups are believed, names only where no group says as much: a ``system:node:x`` outside
-    ``system:nodes`` is just somebody."""
+    """Groups are trusted, names only without a matching group: a ``system:node:x`` outside ``system:nodes``
+    is an ordinary user."""
     if user.name in _SYSTEM_USERS or not _SYSTEM_GROUPS.isdisjoint(user.groups):
         return PriorityLevel.SYSTEM
     if "system:nodes" in user.groups:
@@ -97,7 +88,7 @@ def class_of(user: User) -> PriorityLevel:
     if _ACCOUNTS in user.groups:
         if _SYSTEM_ACCOUNTS in user.groups:
             return PriorityLevel.CONTROLLERS
-        # A token of a pod on a node: anybody with a namespace can create pods that run nowhere.
+        # A token of a pod on a node: any user with a namespace can create pods that run nowhere.
         return PriorityLevel.AGENTS if _POD in user.extra and _NODE in user.extra else PriorityLevel.WORKLOADS
     if user.name.startswith("pilothouse:"):
         return PriorityLevel.CONTROLLERS
@@ -105,7 +96,7 @@ def class_of(user: User) -> PriorityLevel:
 
 
 def tenant_of(user: User) -> str:
-    """The namespace whose users are counted together with this one; empty for a user on its own."""
+    """The namespace that a user is counted with; empty for a user on its own."""
     if _ACCOUNTS not in user.groups:
         return ""
     return next(
@@ -114,7 +105,7 @@ def tenant_of(user: User) -> str:
 
 
 class PriorityQueue:
-    """A class in a lane."""
+    """A priority level in a lane."""
 
     __slots__ = ("assured", "crowded", "kind", "lane", "running", "unfair", "used")
 
@@ -127,13 +118,13 @@ class PriorityQueue:
         self.running = 0
         """Requests that took them."""
         self.crowded = 0
-        """Requests turned away because the class had no place left."""
+        """Requests rejected because the class had no seat left."""
         self.unfair = 0
-        """Requests turned away because their user had its share."""
+        """Requests rejected because their user had its share."""
 
 
 class NamespaceFlow:
-    """The requests of a namespace's service accounts in a lane, of whichever class."""
+    """The requests of a namespace's service accounts in a lane, of any class."""
 
     __slots__ = ("used",)
 
@@ -152,7 +143,7 @@ class UserFlow:
         self.used = 0
 
     def grow(self, weight: int, *, surely: bool = False) -> bool:
-        """Take more places for a request that has some; false if its user has its share, unless forced."""
+        """Take more seats for a request under way; false if its user has its share, unless forced."""
         if not (surely or self.band.lane.fits(self, weight)):
             self.band.unfair += 1
             return False
@@ -162,7 +153,7 @@ class UserFlow:
         return True
 
     def leave(self, weight: int) -> None:
-        """Give back what was taken."""
+        """Release seats."""
         band = self.band
         beyond = band.used - band.assured
         if beyond > 0:
@@ -172,7 +163,7 @@ class UserFlow:
         self._count(-weight)
 
     def is_fair(self, weight: int, left: int) -> bool:
-        """Whether the user may take so many places more, of those that are left to its class."""
+        """Whether the user may take so many more of the seats left to its class."""
         tenant = self.tenant
         if tenant is not None:
             if tenant.used and tenant.used + weight > 2 * left:
@@ -188,7 +179,7 @@ class UserFlow:
 
 
 class SeatPool:
-    """Places of one sort. A limit of 0 is no limit."""
+    """Seats of one lane. A limit of 0 is no limit."""
 
     def __init__(self, name: str, limit: int) -> None:
         self.name = name
@@ -204,7 +195,7 @@ class SeatPool:
         self._sweep_at = _KEPT
 
     def enter(self, user: User, weight: int = 1) -> UserFlow | None:
-        """Take places; None if there are none for this user. They are given back with ``UserFlow.leave``."""
+        """Take seats; None if there are none for this user. ``UserFlow.leave`` releases them."""
         key: object = (user.name, user.groups) if not user.extra else _key(user)
         flow = self._flows.get(key)
         if flow is None:
@@ -231,12 +222,12 @@ class SeatPool:
         return flow
 
     def fits(self, flow: UserFlow, weight: int) -> bool:
-        """Whether a user who has places may have more, by the rules of ``enter``."""
+        """Whether a user with seats may take more, by the rules of ``enter``."""
         left = self.open - self.lent + max(0, flow.band.assured - flow.band.used)
         return not self.limit or (weight <= left and flow.is_fair(weight, left))
 
     def lend(self, band: PriorityQueue, weight: int) -> None:
-        """Note what of a class's places are not its own; before it takes them."""
+        """Count the shared seats among those that a class is about to take."""
         self.lent += max(0, weight - max(0, band.assured - band.used))
 
     def _begin(self, key: object, user: User) -> UserFlow:
@@ -252,7 +243,7 @@ class SeatPool:
 
 
 def _key(user: User) -> object:
-    """The pods of a set share one service account, and are users of their own all the same."""
+    """Pods of a set share one service account, but are users of their own."""
     return user.name, user.groups, user.extra.get(_POD)
 
 
@@ -261,7 +252,7 @@ def _unknown(place: RequestInfo, query: str) -> int:
 
 
 class FlowController:
-    """The places of a server."""
+    """The seats of a server."""
 
     def __init__(self, reads: int = READS, mutations: int = MUTATIONS, sizes: Sizes = _unknown) -> None:
         self.reads = SeatPool("reads", reads)
@@ -275,7 +266,7 @@ class FlowController:
         return self.reads, self.mutations, self.leases, self.bodies
 
     def await_body(self, request: Request) -> tuple[UserFlow, int]:
-        """Places for a body that is still on its way, and how many. Raises 429 if there are none."""
+        """Seats for a body that is being received, and their number. Raises 429."""
         lane = self.bodies
         length = request.headers.get("Content-Length", "")
         weight = _weight_of_body(lane, int(length)) if length.isdecimal() else lane.heaviest
@@ -285,7 +276,7 @@ class FlowController:
         return flow, weight
 
     def admit(self, request: Request, mutating: bool) -> tuple[UserFlow, int]:
-        """Places for a request whose body is here, and how many. Raises 429 if there are none."""
+        """Seats for a request whose body is here, and their number. Raises 429."""
         lane = self.mutations if mutating else self.reads
         weight = 1
         place = locate(request.path)
@@ -322,17 +313,16 @@ def _weight_of_body(lane: SeatPool, length: int) -> int:
 
 
 def weight_of(answer: Response, lane: SeatPool) -> int:
-    """Places that an answer takes besides those of its request."""
+    """Seats that a response takes besides those of its request."""
     body = answer.body
     held = len(body) if isinstance(body, bytes) else body.own
     return min(held // BYTES_PER_PLACE, lane.limit // 10)
 
 
 def refusal_of(user: User, lane: SeatPool) -> StatusError:
-    """429 for a request that gets no place."""
+    """429 for a request without a seat."""
     return too_many_requests(
-        f"too many requests, please try again later: of {lane.limit} {lane.name} at a time, those open to "
-        f"{class_of(user).value} are taken, or {_sharers(user)} its share of them"
+        f"too many requests, please try again later: of {lane.limit} concurrent {lane.name}, those open to {class_of(user).value} are in use, or {_sharers(user)} its share of them"
     )
 
 

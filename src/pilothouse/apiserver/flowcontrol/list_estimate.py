@@ -1,9 +1,4 @@
-"""How much a list is about to read, estimated from its path before anything is read.
-
-ListEstimate(catalog, cache).size_of(locate("/api/v1/namespaces/t/pods"), "limit=5000")      # at most 5000
-
-The unit is an object of ordinary size; one that is larger counts as several.
-"""
+"""Estimates how many objects a list will read, from its path; a large object counts as several."""
 
 from __future__ import annotations
 
@@ -14,13 +9,13 @@ from pilothouse.apiserver.endpoints.request_info import RequestInfo
 from pilothouse.apiserver.storage.watch_cache import WatchCache
 
 FEW = 2000
-"""Up to here it makes no difference, so nobody counts more closely."""
+"""Up to here it makes no difference, so nothing is counted."""
 ORDINARY = 2048
 """Bytes of an ordinary object."""
 
 
 class ListEstimate:
-    """Looks into the cache. An estimate: selectors are not tried."""
+    """Reads the cache; selectors are not applied."""
 
     def __init__(self, catalog: KindCatalog, cache: WatchCache) -> None:
         self._catalog = catalog

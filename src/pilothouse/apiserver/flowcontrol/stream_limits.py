@@ -1,13 +1,11 @@
-"""How many endless streams a user may have open: watches, followed logs, sessions in containers.
+"""Limits how many streams a user may have open: watches, followed logs, sessions in containers.
 
     limit = StreamLimit("watches", of_user=1000, of_namespace=10_000)
     limit.check(request)                         # 429 if the user has as many as it may
     answer = limit.counted(request, answer)      # the same answer, counted for as long as it runs
 
-A request returns its seat of flow control once its stream has started, but a stream costs memory and
-descriptors for as long as it lasts, here and at the node. Service accounts are free to anybody with a
-namespace, so those of a namespace are limited together as well. The system's own users
-(``PriorityLevel.SYSTEM``) have no limit.
+A stream gives its seat of flow control back once it has started, but still costs memory and descriptors.
+Service accounts of a namespace are also limited together. System users have no limit.
 """
 
 from __future__ import annotations
@@ -33,8 +31,6 @@ _Key = tuple[str, str]
 
 
 class StreamLimit:
-    """Streams of one sort."""
-
     def __init__(self, what: str, *, of_user: int, of_namespace: int) -> None:
         """``of_namespace`` is for all service accounts of a namespace together."""
         self._what = what
@@ -43,7 +39,7 @@ class StreamLimit:
         self._open: Counter[_Key] = Counter()
 
     def check(self, request: Request) -> None:
-        """429 for a user who has as many open as it may."""
+        """429 if the user has reached its limit."""
         for key in _keys(_sender(request)):
             most = self._of_namespace if key[0] == _NAMESPACE else self._of_user
             if self._open[key] >= most:
@@ -57,7 +53,7 @@ class StreamLimit:
                 )
 
     def counted(self, request: Request, answer: Answer) -> Answer:
-        """An answer that counts while it runs."""
+        """The response, counted while it runs."""
         if isinstance(answer, Response):
             return answer
         keys, run = _keys(_sender(request)), answer.run
@@ -91,12 +87,12 @@ _USER, _NAMESPACE = "user", "namespace"
 
 
 def _sender(request: Request) -> User:
-    """Whose limit counts: someone who impersonates uses their own."""
+    """The user whose limit counts: the authenticated one, not the impersonated one."""
     return request.impersonator or request.user
 
 
 def _keys(user: User) -> tuple[_Key, ...]:
-    """What a stream of a user is counted as."""
+    """The keys under which a user's stream is counted."""
     if class_of(user) is PriorityLevel.SYSTEM:
         return ()
     namespace, pods = tenant_of(user), user.extra.get(_POD, ())

@@ -52,16 +52,16 @@ def _pods() -> KindMetrics:
             Measure("kube_pod_info", "A pod, where it runs and who made it.", _pod_info),
             Measure("kube_pod_created", "When it was created.", created),
             Measure("kube_pod_start_time", "When it was taken on by its node.", _at("status", "startTime")),
-            Measure("kube_pod_deletion_timestamp", "When it was told to go.", deleted),
+            Measure("kube_pod_deletion_timestamp", "When its deletion was requested.", deleted),
             Measure("kube_pod_owner", "Who owns it.", _owners),
-            Measure("kube_pod_status_phase", "Where it is in its life.", _phase(_POD_PHASES)),
+            Measure("kube_pod_status_phase", "Its phase.", _phase(_POD_PHASES)),
             Measure("kube_pod_status_ready", "Whether it is ready.", _pod_condition("Ready")),
             Measure("kube_pod_status_scheduled", "Whether it has a node.", _pod_condition("PodScheduled")),
             Measure("kube_pod_container_info", "A container and its image.", _container_info),
             Measure("kube_pod_container_status_ready", "Whether it is ready.", _containers("ready")),
             Measure(
                 "kube_pod_container_status_restarts_total",
-                "How often it was started again.",
+                "How often it was restarted.",
                 _containers("restartCount"),
                 "counter",
             ),
@@ -116,17 +116,13 @@ def _claims() -> KindMetrics:
         (
             Measure("kube_persistentvolumeclaim_info", "A claim and its volume.", _claim_info),
             Measure("kube_persistentvolumeclaim_created", "When it was created.", created),
-            Measure(
-                "kube_persistentvolumeclaim_status_phase", "Where it is in its life.", _phase(_CLAIM_PHASES)
-            ),
+            Measure("kube_persistentvolumeclaim_status_phase", "Its phase.", _phase(_CLAIM_PHASES)),
             Measure(
                 "kube_persistentvolumeclaim_resource_requests_storage_bytes",
                 "Storage wanted.",
                 _storage("spec", "resources", "requests"),
             ),
-            Measure(
-                "kube_persistentvolumeclaim_status_condition", "What holds and what does not.", conditions
-            ),
+            Measure("kube_persistentvolumeclaim_status_condition", "Its conditions.", conditions),
         ),
     )
 
@@ -136,7 +132,7 @@ def _volumes() -> KindMetrics:
         lambda obj: labels(persistentvolume=obj["metadata"]["name"]),
         (
             Measure("kube_persistentvolume_created", "When it was created.", created),
-            Measure("kube_persistentvolume_status_phase", "Where it is in its life.", _phase(_VOLUME_PHASES)),
+            Measure("kube_persistentvolume_status_phase", "Its phase.", _phase(_VOLUME_PHASES)),
             Measure("kube_persistentvolume_capacity_bytes", "Its size.", _storage("spec", "capacity")),
             Measure("kube_persistentvolume_claim_ref", "Who has it.", _claim_ref),
         ),
@@ -151,7 +147,7 @@ def _nodes() -> KindMetrics:
             Measure("kube_node_created", "When it joined.", created),
             Measure("kube_node_spec_unschedulable", "Whether it takes no more pods.", _unschedulable),
             Measure("kube_node_spec_taint", "What keeps pods off it.", _taints),
-            Measure("kube_node_status_condition", "What holds and what does not.", conditions),
+            Measure("kube_node_status_condition", "Its conditions.", conditions),
             Measure("kube_node_status_capacity", "What it has.", _resources("capacity")),
             Measure("kube_node_status_allocatable", "What pods may use of it.", _resources("allocatable")),
         ),
@@ -163,7 +159,11 @@ def _namespaces() -> KindMetrics:
         lambda obj: labels(namespace=obj["metadata"]["name"]),
         (
             Measure("kube_namespace_created", "When it was created.", created),
-            Measure("kube_namespace_status_phase", "Whether it is going.", _phase(("Active", "Terminating"))),
+            Measure(
+                "kube_namespace_status_phase",
+                "Whether it is being deleted.",
+                _phase(("Active", "Terminating")),
+            ),
         ),
     )
 

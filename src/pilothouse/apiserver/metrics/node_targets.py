@@ -1,9 +1,8 @@
-"""``/pilothouse/v1/node-targets``: the metrics of all nodes, for the HTTP discovery of Prometheus.
+"""``/pilothouse/v1/node-targets``: the metrics of all nodes, for Prometheus' HTTP discovery.
 
-    [{"targets": ["127.0.0.1:6443"], "labels": {"node": "db-3", "__metrics_path__": "/api/v1/nodes/db-3/proxy/metrics"}}]
+    [{"targets": ["127.0.0.1:6443"], "labels": {"node": "db-3", "__metrics_path__": "/api/v1/nodes/…"}}]
 
-They are read through the API server, at the address at which Prometheus asked: it need not reach the nodes,
-nor know their certificates.
+They are read through the API server, so Prometheus need not reach the nodes or know their certificates.
 """
 
 from __future__ import annotations
@@ -17,20 +16,17 @@ PATH = "/pilothouse/v1/node-targets"
 
 
 class NodeTargets:
-    """Lists the nodes."""
-
     def __init__(self, cache: WatchCache) -> None:
         self._cache = cache
 
     async def answer(self, request: Request) -> Response:
         if request.method not in ("GET", "HEAD"):
             raise StatusError(405, "MethodNotAllowed", f"{request.method} is not supported on {PATH}")
-        asked_at = request.headers.get("Host", "")
+        host = request.headers.get("Host", "")
         names = sorted(item.name for item in self._cache.collection("nodes").items.values())
-        return Response(200, codec.dump([target(asked_at, name) for name in names]))
+        return Response(200, codec.dump([target(host, name) for name in names]))
 
 
 def target(address: str, node: str) -> dict[str, object]:
-    """One node's entry."""
     labels = {"node": node, "__metrics_path__": f"/api/v1/nodes/{node}/proxy/metrics"}
     return {"targets": [address], "labels": labels}

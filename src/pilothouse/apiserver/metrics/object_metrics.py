@@ -1,14 +1,10 @@
-"""``/metrics/objects``: the state of objects, for Prometheus; what kube-state-metrics would show.
+"""``/metrics/objects``: the state of objects for Prometheus, as kube-state-metrics shows it.
 
     objects = ObjectMetrics(cache, views(resources))
     core.serve(PATH, objects.answer)
 
-Nothing is done until somebody asks. Then each object becomes text once, and again only after it has changed:
-an item of the cache is never altered, only replaced, so the same item has the same text. When nobody has
-asked for a while, all of it is forgotten.
-
-Turning many objects into text takes longer than other requests should wait, so it is done a little at a time.
-The page is therefore not of one revision; each line in it is true of an object as it was a moment ago.
+An object is rendered on the first scrape and again only after it has changed: cache items are immutable. The
+text is dropped when scrapes stop. Rendering yields to other requests, so a page is not of one revision.
 """
 
 from __future__ import annotations
@@ -41,7 +37,7 @@ def views(resources: Iterable[Resource]) -> Mapping[str, KindMetrics]:
 
 
 class _Texts:
-    """The objects of a collection, each as a text per measure."""
+    """The objects of a collection, each as a text per metric."""
 
     __slots__ = ("_of_item", "_stamp", "view")
 
@@ -51,7 +47,6 @@ class _Texts:
         self._of_item: dict[str, tuple[Item, tuple[bytes, ...]]] = {}
 
     async def follow(self, collection: Collection) -> None:
-        """Bring the texts up to date."""
         stamp = collection.stamp
         if stamp == self._stamp:
             return
@@ -70,7 +65,7 @@ class _Texts:
         self._stamp = stamp
 
     async def columns(self) -> list[bytes]:
-        """One text per measure; none if there is no object."""
+        """One text per metric; empty without objects."""
         columns = []
         for column in zip(*(lines for _, lines in self._of_item.values() if lines), strict=True):
             columns.append(b"".join(column))
@@ -90,8 +85,6 @@ class _Texts:
 
 
 class ObjectMetrics:
-    """Answers with the state of every object that there is a view of."""
-
     def __init__(self, cache: WatchCache, views: Mapping[str, KindMetrics]) -> None:
         self._cache = cache
         self._views = views
@@ -108,7 +101,7 @@ class ObjectMetrics:
         return Response(200, body, CONTENT_TYPE)
 
     async def _page(self) -> bytes:
-        """All that is known; the lines of a family stand together, whichever collections they come from."""
+        """All metrics; the lines of a family are together, whichever collections they come from."""
         families: dict[str, list[bytes]] = {}
         unreadable = 0
         for path, view in self._views.items():

@@ -1,12 +1,10 @@
-"""What an object says of its state, as figures: pure functions of the stored object.
+"""Metrics of an object's state: pure functions of the stored object.
 
     view = view_of(kind)
     view.lines(obj)        # one text per measure: 'pilothouse_object_status_phase{…,phase="Running"} 1\\n…'
 
-Our own kinds share their measures, distinguished by the labels ``group`` and ``kind``, so that one alert (a
-condition ``Degraded`` that is true, a generation that nobody has looked at) covers them all. What is not
-there gives no line; a state that an object may have gives a line for each, one of them 1, as
-kube-state-metrics does it.
+Our kinds share metrics with the labels ``group`` and ``kind``, so that one alert covers them all. As in
+kube-state-metrics, absent values have no line and each possible state has one.
 """
 
 from __future__ import annotations
@@ -29,7 +27,7 @@ _PHASES = (("status", "phase"), ("status", "state"), ("spec", "approvalState"), 
 
 
 class Measure(msgspec.Struct, frozen=True):
-    """One family, and how it is read from an object."""
+    """One metric family, and how it is read from an object."""
 
     name: str
     help: str
@@ -49,7 +47,7 @@ class KindMetrics(msgspec.Struct, frozen=True):
     measures: tuple[Measure, ...]
 
     def lines(self, obj: Object) -> list[str]:
-        """A text for each measure, which may be empty."""
+        """A text for each metric, perhaps empty."""
         base = self.name(obj)
         return [
             "".join([f"{measure.name}{{{base}{more}}} {value}\n" for more, value in measure.read(obj)])
@@ -58,7 +56,6 @@ class KindMetrics(msgspec.Struct, frozen=True):
 
 
 def view_of(kind: Kind) -> KindMetrics:
-    """A kind of our own."""
     fixed = labels(group=kind.group, kind=kind.name)
 
     def name(obj: Object) -> str:
@@ -71,12 +68,12 @@ def view_of(kind: Kind) -> KindMetrics:
         (
             Measure(f"{prefix}_info", "An object, its version and who owns it.", _info),
             Measure(f"{prefix}_created", "When it was created, in seconds since 1970.", created),
-            Measure(f"{prefix}_deletion_timestamp", "When it was told to go.", deleted),
+            Measure(f"{prefix}_deletion_timestamp", "When its deletion was requested.", deleted),
             Measure(f"{prefix}_generation", "How often its spec has changed.", generation),
             Measure(f"{prefix}_observed_generation", "The spec that was last acted on.", observed_generation),
-            Measure(f"{prefix}_status_phase", "Where it is in its life.", _phase(kind.schema)),
-            Measure(f"{prefix}_status_health", "What it thinks of its health.", _health(kind.schema)),
-            Measure(f"{prefix}_status_condition", "What holds and what does not.", conditions),
+            Measure(f"{prefix}_status_phase", "Its phase.", _phase(kind.schema)),
+            Measure(f"{prefix}_status_health", "The health that it reports.", _health(kind.schema)),
+            Measure(f"{prefix}_status_condition", "Its conditions.", conditions),
             Measure(f"{prefix}_spec_replicas", "Replicas wanted, by pool.", _wanted),
             *(
                 Measure(f"{prefix}_status_{name}", help, _counted(field))
@@ -135,14 +132,14 @@ def conditions(obj: Object) -> Iterator[Sample]:
 
 
 def states(label: str, value: object, known: Iterable[str]) -> Iterator[Sample]:
-    """One of several states; nothing where it is not said which."""
+    """One of several states; nothing if it is not set."""
     if isinstance(value, str) and value:
         for each in dict.fromkeys((*known, value)):
             yield f",{label}={quoted(each)}", int(each == value)
 
 
 def part(obj: Mapping[str, Any], *path: str) -> Mapping[str, Any]:
-    """What lies at a path, where that is a map; else an empty one."""
+    """The map at a path, or an empty one."""
     found: Any = obj
     for step in path:
         found = found.get(step)

@@ -1,9 +1,8 @@
-"""``/pilothouse/v1/pilot-targets``: the metrics of all pilots, for the HTTP discovery of Prometheus.
+"""``/pilothouse/v1/pilot-targets``: the metrics of all running pilots, for Prometheus' HTTP discovery.
 
-    [{"targets": ["127.72.1.4:12001"], "labels": {"namespace": "default", "pod": "es-demo-data-0", "node": "db-3"}}]
+    [{"targets": ["127.72.1.4:12001"], "labels": {"namespace": "default", "pod": "es-0", "node": "db-3"}}]
 
-They are the pods that have a pilot and run. Prometheus reads them where they are, and must be able to reach
-their addresses.
+Prometheus reads them directly and must be able to reach the pods' addresses.
 """
 
 from __future__ import annotations
@@ -50,8 +49,6 @@ _MARK = HAS_PILOT.encode()
 
 
 class PilotTargets:
-    """Lists the pods that have a pilot."""
-
     def __init__(self, cache: WatchCache) -> None:
         self._cache = cache
 
@@ -62,7 +59,7 @@ class PilotTargets:
 
 
 def targets(pods: Iterable[Item]) -> Iterator[dict[str, object]]:
-    """The entries of those that can be scraped, as the items of the cache come."""
+    """The entries of running pods, in the cache's order."""
     for item in pods:
         # Most pods have none, and need not be read to know it.
         if _MARK not in item.value:

@@ -15,7 +15,7 @@ _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 def families() -> Iterator[str]:
-    """What the kernel says about this process; nothing where there is no ``/proc``."""
+    """The kernel's figures of this process; none without ``/proc``."""
     try:
         # The name of the program is in brackets and may hold anything, also brackets.
         fields = (_PROC / "self" / "stat").read_text().rpartition(")")[2].split()

@@ -1,12 +1,11 @@
-"""Requests, counted by what they asked for and how they ended, and how long they took.
+"""Request counters and latencies, by what was requested and how it ended.
 
     requests = RequestCounters(catalog)
-    requests.saw(request, status=200, streaming=False, seconds=0.0002)      # from the connection, for every request
+    requests.observe(request, status=200, streaming=False, seconds=0.0002)      # for every request
     for series in requests.series(): ...
 
-What a client writes into a path must not become a label, or anyone could fill the memory: resources and
-subresources are named only as far as they are served, methods and statuses only as far as they exist. The
-rest is counted under the empty resource.
+Labels are bounded: only served resources and subresources and existing methods and statuses become labels;
+all else is counted under the empty resource.
 """
 
 from __future__ import annotations
@@ -31,15 +30,13 @@ _VERBS = {
     "HEAD": "GET",
 }
 MOST = 10_000
-"""Sorts that are told apart; definitions may come and go."""
+"""Limit of series; definitions may come and go."""
 _APPLY = "application/apply-patch"
 
 _Key = tuple[str, str, str, str, str, bool, bool]
 
 
 class RequestSeries:
-    """Requests of one sort."""
-
     __slots__ = ("codes", "group", "resource", "scope", "seconds", "subresource", "verb", "version")
 
     def __init__(
@@ -56,22 +53,20 @@ class RequestSeries:
         """Of those that have an end: watches go on until the client has enough."""
 
     def count(self, status: int, seconds: float | None) -> None:
-        """One more, and how long it took; None for one without an end."""
+        """Count a request and its duration; None for a stream."""
         self.codes[status] += 1
         if seconds is not None:
             self.seconds.observe(seconds)
 
 
 class RequestCounters:
-    """All requests since the start."""
-
     def __init__(self, catalog: KindCatalog) -> None:
         self._catalog = catalog
         self._known: dict[_Key, RequestSeries] = {}
         self._series: dict[tuple[str, ...], RequestSeries] = {}
 
-    def saw(self, request: Request, status: int, streaming: bool, seconds: float) -> None:
-        """A request has its answer (or its stream begins)."""
+    def observe(self, request: Request, status: int, streaming: bool, seconds: float) -> None:
+        """A request was answered, or its stream has started."""
         place = locate(request.path)
         method = request.method
         if not place.name and place.plural:
@@ -81,7 +76,7 @@ class RequestCounters:
         self.sort(method, place).count(status, None if streaming else seconds)
 
     def sort(self, method: str, place: RequestInfo) -> RequestSeries:
-        """The requests of a method for a place. ``method`` may be a verb where that says more."""
+        """The series of a method and a place. ``method`` may be a verb where that is more precise."""
         key = (
             method,
             place.group,
@@ -113,7 +108,7 @@ class RequestCounters:
         return found
 
     def _of(self, *labels: str) -> RequestSeries:
-        """Several ways to ask may be one sort: a HEAD is a GET."""
+        """Several methods may share a series: a HEAD is a GET."""
         found = self._series.get(labels)
         if found is None:
             found = self._series[labels] = RequestSeries(*labels)

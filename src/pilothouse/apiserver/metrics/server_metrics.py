@@ -1,12 +1,11 @@
-"""``/metrics``: how the server is doing, for Prometheus.
+"""``/metrics``: the server's own metrics, for Prometheus.
 
     metrics = ServerMetrics(requests=…, shares=…, catalog=…, cache=…, fanout=…, store=…)
     metrics.add(audit_families)
     core.serve(PATH, metrics.answer)
 
-Names are kube-apiserver's where it has them, so that dashboards and alerts made for it work; what it does not
-have begins with ``pilothouse_``. Everything is counted in plain numbers where it happens and becomes text
-only here, so a server that nobody scrapes pays next to nothing. Who may ask is settled before, by the path.
+Names are kube-apiserver's where it has them, else begin with ``pilothouse_``. Counters are plain numbers that
+are rendered only here.
 """
 
 from __future__ import annotations
@@ -31,15 +30,13 @@ from pilothouse.store.timed_store import TimedStore, grouping
 
 PATH = "/metrics"
 PATIENCE = 2.0
-"""Seconds that the store may take to say where it is. A scrape must tell of a store that does not answer."""
+"""Seconds to wait for the store's revision. A scrape must also report a store that does not answer."""
 
 Families = Callable[[], Iterable[str]]
 _KINDS = {"reads": "readOnly", "mutations": "mutating"}
 
 
 class ServerMetrics:
-    """Collects what there is to tell."""
-
     def __init__(
         self,
         *,
@@ -62,7 +59,6 @@ class ServerMetrics:
         ]
 
     def add(self, source: Families) -> None:
-        """Add metrics of another part of the process."""
         self._sources.append(source)
 
     async def answer(self, request: Request) -> Response:
@@ -73,7 +69,7 @@ class ServerMetrics:
         return Response(200, "".join(families).encode(), CONTENT_TYPE)
 
     async def _position(self) -> list[str]:
-        """How far the cache is, and how far behind the store."""
+        """The revision of the cache, and its distance to the store's."""
         revision = self._cache.revision
         gauges = [gauge("pilothouse_cache_revision", "The revision that the cache shows.", [("", revision)])]
         try:
@@ -224,7 +220,7 @@ def store_families(store: TimedStore) -> Iterator[str]:
 
 
 class AuditCounts(Protocol):
-    """What became of audit records."""
+    """Numbers of audit records."""
 
     written: int
     dropped: int

@@ -1,8 +1,8 @@
-"""``/pilothouse/v1/server-targets``: all API servers, for the HTTP discovery of Prometheus.
+"""``/pilothouse/v1/server-targets``: all API servers of the store, for Prometheus' HTTP discovery.
 
     [{"targets": ["10.0.0.7:6443", "10.0.0.8:6443"]}]
 
-They are those that share the store, where others reach them. One that is alone is where Prometheus has asked.
+A single server is listed at the address that Prometheus has used.
 """
 
 from __future__ import annotations

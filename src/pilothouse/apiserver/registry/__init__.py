@@ -1,5 +1,2 @@
-"""The special kinds: one strategy each (``strategy``), registered in one table (``strategies``).
-
-A strategy prepares and validates objects, does what has to be done around a write, and answers at the kind's
-own subresources.
-"""
+"""The special kinds: one ``Strategy`` each, registered in one table (``strategies``). It prepares and
+validates objects, wraps their writes, and serves the kind's own subresources."""

@@ -10,11 +10,12 @@ from pilothouse.apiserver.authorization.authorizer import Attributes, Authorizer
 from pilothouse.apiserver.authorization.rbac.rules import PolicyRule
 from pilothouse.apiserver.endpoints import decoding, object_metadata, strict_decoding, write_options
 from pilothouse.apiserver.endpoints.call import ResourceRequest
-from pilothouse.apiserver.endpoints.large_writes import LargeWrites
-from pilothouse.apiserver.endpoints.negotiation import AnswerEndpoint, negotiate, transformed
-from pilothouse.apiserver.registry.review_selectors import fields_asked, labels_asked
+from pilothouse.apiserver.endpoints.rendering import transformed
+from pilothouse.apiserver.registry.review_selectors import field_selector, label_selector
 from pilothouse.apiserver.server.messages import Response, User
+from pilothouse.apiserver.server.negotiation import AnswerEndpoint, negotiate
 from pilothouse.apiserver.storage import codec
+from pilothouse.apiserver.storage.large_writes import LargeWrites
 from pilothouse.base.clock import Clock
 from pilothouse.base.rfc3339 import format_time
 from pilothouse.meta import errors
@@ -25,22 +26,16 @@ _RIGHTS = "authorization.k8s.io"
 
 
 class RuleResolver(Protocol):
-    """Resolves the rules of users."""
-
-    def rules_of(self, user: User, namespace: str) -> tuple[list[PolicyRule], list[str]]:
-        """A user's rules in a namespace, and which roles could not be found."""
+    def rules_of(self, user: User, namespace: str) -> tuple[list[PolicyRule], list[str]]: ...
 
 
 class ScopeCheck(Protocol):
-    """Knows the users that are restricted by more than rules."""
+    """Knows users that are restricted by more than rules."""
 
-    def confines(self, user: User) -> bool:
-        """Whether this user is restricted so."""
+    def confines(self, user: User) -> bool: ...
 
 
 class AccessReviews:
-    """Answers every virtual kind."""
-
     def __init__(
         self,
         authenticator: Authenticator,
@@ -95,17 +90,13 @@ class AccessReviews:
         return {"userInfo": user_info(call.request.user)}
 
     async def _token(self, spec: Object) -> dict[str, Any]:
-        """Whose a token is, and for which of the audiences asked about; for this server's if none is."""
+        """The user of a token, and its audiences among the requested ones, by default this server's."""
         audiences = tuple(spec.get("audiences") or ()) or (AUDIENCE,)
         try:
             vouched = await self._authenticator.review_surely(spec["token"], audiences)
         except UntrustedError as problem:
             return {"user": {}, "error": str(problem)}
-        return {
-            "authenticated": True,
-            "user": user_info(vouched.user),
-            "audiences": list(vouched.audiences),
-        }
+        return {"authenticated": True, "user": user_info(vouched.user), "audiences": list(vouched.audiences)}
 
     def _self_access(self, call: ResourceRequest, review: Object) -> dict[str, Any]:
         return self._decide(call.request.user, review)
@@ -117,7 +108,7 @@ class AccessReviews:
         return self._decide(user, review)
 
     def _decide(self, user: User, review: Object) -> dict[str, Any]:
-        decision = self._authorizer.decide(user, _asked(review["spec"]))
+        decision = self._authorizer.decide(user, _attributes(review["spec"]))
         status: dict[str, Any] = {"allowed": decision.allowed}
         if decision.denied:
             status["denied"] = True
@@ -145,7 +136,7 @@ class AccessReviews:
         return status
 
 
-def _asked(spec: Object) -> Attributes:
+def _attributes(spec: Object) -> Attributes:
     """What an access review is about."""
     resource = spec.get("resourceAttributes")
     if resource is None:
@@ -159,13 +150,13 @@ def _asked(spec: Object) -> Attributes:
         subresource=resource.get("subresource") or "",
         namespace=resource.get("namespace") or "",
         name=resource.get("name") or "",
-        label_selector=labels_asked(resource.get("labelSelector")),
-        field_selector=fields_asked(resource.get("fieldSelector")),
+        label_selector=label_selector(resource.get("labelSelector")),
+        field_selector=field_selector(resource.get("fieldSelector")),
     )
 
 
 def _unexpected_metadata(kind: Kind, metadata: Object) -> Iterator[FieldError]:
-    """Problems with metadata in an access review, which asks about nothing but its spec."""
+    """Problems with metadata in an access review, which has only a spec."""
     given = {name for name, value in metadata.items() if value} - {"managedFields"}
     if kind.group == _RIGHTS and kind.name != "SelfSubjectRulesReview" and given - {"namespace"}:
         allowed = " except for namespace" if kind.namespaced else ""

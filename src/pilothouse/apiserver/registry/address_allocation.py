@@ -1,4 +1,4 @@
-"""Which server allocates service addresses, where several write to one store.
+"""Coordinates the allocation of service addresses between servers that share a store.
 
     book = AddressAllocator(store, random)
     objects = ObjectStorage(book.guarding(store), cache)
@@ -6,42 +6,26 @@
         mine.things.add("10.96.0.7")     # what it takes
         ...                              # its store.create(...) now holds only while the turn lasts
 
-The book is a key of the store. Whoever wrote it last has the *turn*: a write that takes an address carries
-the revision of that writing as a guard, so it fails, in its own transaction, once another server has taken
-over. A server that takes over and then waits until it sees every write made before has seen all that was ever
-given out, and nobody else gives out more. So between two servers, as within one, nothing is given out twice;
-and no server has to wait for another, not even for one that died with the turn.
-
-Taking over is one write. A server that keeps the turn pays nothing, which is the usual case. Where two
-compete, each waits for a random time, growing from loss to loss, before it takes over again, so that the
-other gets something done.
-
-A write whose outcome is unknown may yet happen. Its turn is given up: the next one begins with a writing of
-the book that it comes before, and is seen, or after, and fails.
+The server that wrote the allocator's key last has the *turn*. A write that allocates is guarded by that key's
+revision, so it fails in its own transaction once another server has taken over. A server takes over by one
+write and then waits until its cache shows all earlier ones, so nothing is allocated twice and no server waits
+for another, dead or alive. Competing servers back off randomly. After a write with unknown outcome the turn
+is given up: that write either precedes the next turn and is seen, or fails.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
-from contextlib import AbstractAsyncContextManager, contextmanager
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
 from random import Random
 from typing import Any
 
 from pilothouse.base.backoff import Backoff
 from pilothouse.meta import errors
-from pilothouse.store.interface import (
-    Batch,
-    Conflict,
-    Entry,
-    EntryPage,
-    Guard,
-    GuardFailed,
-    Store,
-    StoreError,
-    TooLarge,
-)
+from pilothouse.store.interface import Conflict, Guard, GuardFailed, Store, StoreError, TooLarge
+from pilothouse.store.wrapped_store import WrappedStore
 
 KEY = "/pilothouse/service-addresses"
 
@@ -52,11 +36,11 @@ _PAUSE = Backoff(first=0.02, factor=2.0, longest=0.5)
 
 
 class AllocatorUnavailable(Exception):
-    """A write takes an address, and another server may be giving out addresses; nothing was written."""
+    """Another server may be allocating addresses, so this write was not made."""
 
 
 class PendingAllocation:
-    """What one write takes, and the turn that it does so in."""
+    """What one write allocates, and in which turn."""
 
     def __init__(self, turn: Guard | None) -> None:
         self.turn = turn
@@ -65,7 +49,7 @@ class PendingAllocation:
 
 @contextmanager
 def taking(turn: Guard | None) -> Iterator[PendingAllocation]:
-    """Within this context, what is taken belongs together."""
+    """Allocations within this context belong to one write."""
     mine = PendingAllocation(turn)
     before = _taking.set(mine)
     try:
@@ -75,7 +59,7 @@ def taking(turn: Guard | None) -> Iterator[PendingAllocation]:
 
 
 def current() -> PendingAllocation:
-    """What the write under way takes. LookupError where none is."""
+    """The allocation of the write under way. Raises LookupError outside of one."""
     return _taking.get()
 
 
@@ -83,8 +67,6 @@ _taking: ContextVar[PendingAllocation] = ContextVar("what the write under way ta
 
 
 class AddressAllocator:
-    """The turn, as far as this server knows."""
-
     def __init__(self, store: Store, random: Random) -> None:
         self._store = store
         self._random = random
@@ -96,7 +78,7 @@ class AddressAllocator:
         return store if store.current is not None else AllocatingStore(store, self)
 
     def give_up(self, turn: Guard) -> None:
-        """This turn is over, or may be."""
+        """This turn has ended, or may have."""
         if self.turn is turn:
             self.turn = None
 
@@ -119,11 +101,11 @@ class AddressAllocator:
             self.turn = Guard(KEY, revision)
 
 
-class AllocatingStore:
-    """A store around another one, whose writes hold only while their turn lasts."""
+class AllocatingStore(WrappedStore):
+    """A store whose allocating writes succeed only while their turn lasts."""
 
     def __init__(self, inner: Store, book: AddressAllocator) -> None:
-        self.inner = inner
+        super().__init__(inner)
         self._book = book
 
     def create(
@@ -168,32 +150,3 @@ class AllocatingStore:
         except BaseException:
             self._book.give_up(turn)
             raise
-
-    # The rest is as it was.
-
-    @property
-    def current(self) -> int | None:
-        return self.inner.current
-
-    def revision(self) -> Coroutine[Any, Any, int]:
-        return self.inner.revision()
-
-    def get(self, key: str) -> Coroutine[Any, Any, Entry | None]:
-        return self.inner.get(key)
-
-    def list(
-        self, prefix: str, *, revision: int = 0, limit: int = 0, after: str = ""
-    ) -> Coroutine[Any, Any, EntryPage]:
-        return self.inner.list(prefix, revision=revision, limit=limit, after=after)
-
-    def watch(self, prefix: str, *, after: int) -> AbstractAsyncContextManager[AsyncIterator[Batch]]:
-        return self.inner.watch(prefix, after=after)
-
-    def progress(self) -> Coroutine[Any, Any, None]:
-        return self.inner.progress()
-
-    def compact(self, revision: int) -> Coroutine[Any, Any, None]:
-        return self.inner.compact(revision)
-
-    def close(self) -> Coroutine[Any, Any, None]:
-        return self.inner.close()

@@ -1,7 +1,4 @@
-"""Requests for certificates (``certificates.k8s.io``): who asks, who may approve, who may sign.
-
-A request names the user who made it, for good. It is approved or denied at ``…/approval`` and nowhere else,
-by a user with the verb ``approve`` on its signer; a write of ``…/status`` needs ``sign`` on it:
+"""CertificateSigningRequests: who requests, who may approve, who may sign.
 
     rules:
     - apiGroups: [certificates.k8s.io]
@@ -9,7 +6,8 @@ by a user with the verb ``approve`` on its signer; a write of ``…/status`` nee
       resourceNames: [example.com/*]
       verbs: [approve, sign]
 
-So the right to write requests gives nobody a certificate.
+The requesting user is recorded for good. ``…/approval`` needs ``approve`` on the signer, ``…/status`` needs
+``sign``; the permission to write requests is not enough for either.
 """
 
 from __future__ import annotations
@@ -37,15 +35,13 @@ _VERDICTS = ("Approved", "Denied")
 
 
 class CertificateRequestStrategy(Strategy):
-    """The strategy of CertificateSigningRequests."""
-
     status_subresources = ("status", "approval")
 
     def __init__(self, authorizer: Authorizer) -> None:
         self._authorizer = authorizer
 
     def prepare_create(self, call: ResourceRequest, obj: Object) -> None:
-        """Write into a new request who makes it, whatever it says itself."""
+        """Set the requesting user, whatever the request says."""
         spec = obj.get("spec")
         if not isinstance(spec, dict):
             return
@@ -61,7 +57,7 @@ class CertificateRequestStrategy(Strategy):
             spec["extra"] = {name: list(values) for name, values in user.extra.items()}
 
     def prepare_status(self, call: ResourceRequest, sent: Object, live: Object, now: float) -> Object:
-        """``approval`` sets the conditions alone; ``status`` sets all but verdicts that were given."""
+        """``approval`` sets conditions only; ``status`` sets all but approval conditions."""
         if call.subresource == "approval":
             status = _with_conditions(live.get("status") or {}, _conditions(sent), live, now)
         else:
@@ -71,7 +67,7 @@ class CertificateRequestStrategy(Strategy):
         return {**sent, "status": status}
 
     def authorize(self, call: ResourceRequest, new: Object, old: Object | None) -> None:
-        """403 to whoever may not approve, sign or ask for that, whatever else they may do to requests."""
+        """403 if the user may not approve, sign or request that."""
         on_loop(self._authorize, call, new, old)
 
     def _authorize(self, call: ResourceRequest, new: Object, old: Object | None) -> None:
@@ -87,15 +83,15 @@ class CertificateRequestStrategy(Strategy):
         signer = request["spec"]["signerName"]
         domain = signer.partition("/")[0]
         for name in (signer, f"{domain}/*"):
-            asked = Attributes(verb, group=GROUP, version="*", resource="signers", name=name)
-            if self._authorizer.decide(call.request.user, asked).allowed:
+            requested = Attributes(verb, group=GROUP, version="*", resource="signers", name=name)
+            if self._authorizer.decide(call.request.user, requested).allowed:
                 return
         detail = f'user not permitted to {verb} requests with signerName "{signer}"'
         raise errors.forbidden(call.served.kind.plural, GROUP, call.name, detail)
 
 
-def asked_in(request: Object) -> RequestedCertificate:
-    """What the certificate is to say. Raises ``RequestError``."""
+def requested_in(request: Object) -> RequestedCertificate:
+    """The requested certificate. Raises ``RequestError``."""
     try:
         return read_request(b64decode(request["spec"].get("request") or "", validate=True))
     except ValueError as problem:
@@ -103,32 +99,32 @@ def asked_in(request: Object) -> RequestedCertificate:
 
 
 def _check_subject(call: ResourceRequest, request: Object) -> None:
-    """Refuse a request that can't be read, or asks for more than its user may have."""
+    """Refuse a request that is malformed, or asks for more than its user may have."""
     spec = request.get("spec")
     if not isinstance(spec, dict) or not isinstance(spec.get("request"), str):
         return  # The kind's own validation refuses it.
     try:
-        asked = asked_in(request)
+        requested = requested_in(request)
     except RequestError as problem:
         unreadable = FieldError.invalid("spec.request", spec["request"][:80], str(problem))
         raise strict_decoding.invalid(call.served.kind, request, [unreadable]) from None
-    if spec.get("signerName") == CLIENT and MASTERS in asked.organizations:
+    if spec.get("signerName") == CLIENT and MASTERS in requested.organizations:
         detail = f"use of {CLIENT} signer with {MASTERS} group is not allowed"
         raise errors.forbidden(call.served.kind.plural, GROUP, request["metadata"].get("name") or "", detail)
-    if detail := _beyond_token(call.request.user, spec, asked):
+    if detail := _beyond_token(call.request.user, spec, requested):
         raise errors.forbidden(call.served.kind.plural, GROUP, request["metadata"].get("name") or "", detail)
 
 
-def _beyond_token(user: User, spec: dict[str, Any], asked: RequestedCertificate) -> str:
-    """Why a bootstrap token does not allow that; empty if it does, or the user has none."""
+def _beyond_token(user: User, spec: dict[str, Any], requested: RequestedCertificate) -> str:
+    """Why a bootstrap token does not allow that; empty if it does, or there is none."""
     if not user.name.startswith(TOKEN_USER) or TOKEN_GROUP not in user.groups:
         return ""
     if spec.get("signerName") != NODE_CLIENT:
         return f"spec.signerName: a bootstrap token is for certificates of {NODE_CLIENT}"
-    if problem := why_refused(NODE_CLIENT, asked, spec.get("usages") or ()):
+    if problem := why_refused(NODE_CLIENT, requested, spec.get("usages") or ()):
         return f"spec.request: {problem}"
     meant = user.extra.get(JOINING_NODE) or ()
-    if meant and asked.common_name != f"{NODE}{meant[0]}":
+    if meant and requested.common_name != f"{NODE}{meant[0]}":
         return f"spec.request: the bootstrap token is for the node {meant[0]}; join with --name {meant[0]}"
     return ""
 

@@ -1,14 +1,12 @@
-"""Approved requests for certificates are signed, by the server itself.
+"""Signs approved CertificateSigningRequests for the server's own signers.
 
-    signing = CertificateSigner(catalog, cache, objects, authority, clock, bootstrap_tokens.spend, claims.serving_problem)
+    signing = CertificateSigner(catalog, cache, objects, authority, clock, spend, claims.serving_problem)
     cache.listen(signing)
     await signing.run()
 
-A controller or a person approves; what is approved and asks one of this server's signers gets its certificate
-into ``status.certificate``, or the condition ``Failed`` that says why not. Every instance tries: a request is
-signed in one compare-and-swap, so that one certificate is ever seen, and whoever comes later finds nothing to
-do. What somebody with a bootstrap token asked for costs them the token, before it is signed. A node's server
-gets a certificate for what is the node's own and nobody else's, whoever approved it.
+The result is ``status.certificate`` or the condition ``Failed``. Every instance tries; a compare-and-swap
+lets one win. A bootstrap token is spent before its request is signed. A node's serving certificate is limited
+to the node's own names and addresses, whoever approved it.
 """
 
 from __future__ import annotations
@@ -23,7 +21,7 @@ from typing import Any
 from pilothouse.api.kubernetes.certificates_v1 import GROUP
 from pilothouse.apiserver.authentication import bootstrap_tokens
 from pilothouse.apiserver.discovery.catalog import ROOT, KindCatalog
-from pilothouse.apiserver.registry.certificate_requests import asked_in
+from pilothouse.apiserver.registry.certificate_requests import requested_in
 from pilothouse.apiserver.storage import codec
 from pilothouse.apiserver.storage.collection import CacheEvent, Collection
 from pilothouse.apiserver.storage.objects import ObjectStorage
@@ -47,7 +45,7 @@ log = logging.getLogger(__name__)
 
 
 def is_due(request: Object) -> bool:
-    """Whether a request is approved, ours to sign, and nothing has become of it."""
+    """Whether a request is approved, for our signers, and neither signed nor failed."""
     status = request.get("status") or {}
     conditions = status.get("conditions")
     return (
@@ -60,19 +58,16 @@ def is_due(request: Object) -> bool:
 
 
 def signed(request: Object, authority: Authority, now: float, refusal: str = "") -> Object:
-    """The request with its certificate, or with the reason why it gets none.
-
-    Raises ``UnusableError``.
-    """
+    """The request with its certificate, or with the reason why it gets none. Raises ``UnusableError``."""
     spec = request["spec"]
     status: dict[str, Any] = dict(request.get("status") or {})
     try:
-        asked = asked_in(request)
-        if problem := refusal or why_refused(spec["signerName"], asked, spec.get("usages") or ()):
+        requested = requested_in(request)
+        if problem := refusal or why_refused(spec["signerName"], requested, spec.get("usages") or ()):
             raise RequestError(problem)
         moment = datetime.datetime.fromtimestamp(now, datetime.UTC)
         certificate = sign_request(
-            authority, asked, spec.get("usages") or (), seconds=spec.get("expirationSeconds"), now=moment
+            authority, requested, spec.get("usages") or (), seconds=spec.get("expirationSeconds"), now=moment
         )
     except RequestError as problem:
         failed = {
@@ -90,8 +85,6 @@ def signed(request: Object, authority: Authority, now: float, refusal: str = "")
 
 
 class CertificateSigner:
-    """Signs. A listener of the cache."""
-
     def __init__(
         self,
         catalog: KindCatalog,
@@ -102,7 +95,7 @@ class CertificateSigner:
         spend: Spend,
         serving_problem: Callable[[RequestedCertificate], str],
     ) -> None:
-        """``authority`` says who signs at the moment."""
+        """``authority`` returns the current authority."""
         self._catalog = catalog
         self._cache = cache
         self._objects = objects
@@ -117,11 +110,9 @@ class CertificateSigner:
         if collection.path == f"{GROUP}/{PLURAL}" and event.after is not None:
             self._consider(event.after.name, event.after.value)
 
-    def advanced(self) -> None:
-        """The work is done by ``run``, after the batch."""
+    def advanced(self) -> None: ...
 
     def broken(self) -> None:
-        """Everything is looked at again."""
         for item in self._cache.collection(f"{GROUP}/{PLURAL}").items.values():
             self._consider(item.name, item.value)
 
@@ -131,7 +122,6 @@ class CertificateSigner:
             self._work.set()
 
     async def run(self) -> None:
-        """Sign what is approved, until cancelled."""
         self.broken()
         while True:
             await self._work.wait()
@@ -152,7 +142,7 @@ class CertificateSigner:
                     self._due.pop(name, None)
 
     async def sign(self, name: str) -> None:
-        """Sign a request, if there is one of that name that is due."""
+        """Sign the request of that name, if it is due."""
         served = self._catalog.find(GROUP, "v1", PLURAL)
         if served is None:
             return
@@ -164,7 +154,7 @@ class CertificateSigner:
         refusal = await self._refusal(judged)
 
         def change(live: Object) -> Object:
-            # Another of the same name has not been judged; the cache will tell of it.
+            # Another request of the same name: the cache will report it.
             if live["metadata"]["uid"] != judged["metadata"]["uid"] or not is_due(live):
                 return live
             return signed(live, self._authority(), self._clock.now(), refusal)
@@ -176,20 +166,20 @@ class CertificateSigner:
                 raise
 
     async def _refusal(self, request: Object) -> str:
-        """What speaks against signing; a bootstrap token is used up on the way.
-
-        What was asked, and by whom, never changes in a request, so what the cache has will do.
-        """
+        """Why not to sign; spends a bootstrap token. Spec and requester are immutable, so the cache will
+        do."""
         try:
-            asked = asked_in(request)
+            requested = requested_in(request)
         except RequestError as unreadable:
             return str(unreadable)
         spec = request["spec"]
-        if problem := why_refused(spec["signerName"], asked, spec.get("usages") or ()):
+        if problem := why_refused(spec["signerName"], requested, spec.get("usages") or ()):
             return problem
-        if spec["signerName"] == NODE_SERVING and (problem := self._serving_problem(asked)):
+        if spec["signerName"] == NODE_SERVING and (problem := self._serving_problem(requested)):
             return problem
         user = str(spec.get("username") or "")
         if not user.startswith(bootstrap_tokens.USER):
             return ""
-        return await self._spend(user.removeprefix(bootstrap_tokens.USER), request["metadata"]["name"], asked)
+        return await self._spend(
+            user.removeprefix(bootstrap_tokens.USER), request["metadata"]["name"], requested
+        )

@@ -1,12 +1,11 @@
-"""The Service ``default/kubernetes``, behind which the API servers are, as in every Kubernetes.
+"""The Service ``default/kubernetes`` with its Endpoints and EndpointSlices.
 
     service = KubernetesService(LoopbackClient(core), IPv4Network("127.96.0.0/16"), members)
     await service.reconcile()        # Service, Endpoints and EndpointSlices as they should be
     await service.run()              # and kept so, until cancelled
 
-Its address is the first of the range of services, its port 443. ``members`` says where the servers listen
-that run: this one, and those that share its store. Each of them does the same, so what one writes suits all.
-An Endpoints object has addresses of IPv4 alone: a server that is reached otherwise is not in it.
+It has the first address of the service range and port 443. ``members`` returns the addresses of the running
+servers; all servers write the same. Endpoints hold IPv4 addresses only.
 """
 
 from __future__ import annotations
@@ -37,21 +36,18 @@ log = logging.getLogger(__name__)
 
 
 class KubernetesService:
-    """Keeps the Service and what is behind it."""
-
     def __init__(self, client: LoopbackClient, addresses: IPv4Network, members: Members) -> None:
         self._client = client
         self._address = str(addresses[1])
         self._members = members
 
     async def run(self) -> None:
-        """Until cancelled."""
         while True:
             await asyncio.sleep(PERIOD)
             await self.reconcile()
 
     async def reconcile(self) -> None:
-        """What can't be done is logged, and tried again: nobody's start depends on it."""
+        """Failures are logged and retried: no start depends on this."""
         try:
             members = _by_port(await self._members())
             await self._make_service(next(iter(members), PORT))
@@ -84,7 +80,7 @@ class KubernetesService:
             await self._client.create(Service, {"metadata": metadata, "spec": spec})
 
     async def _keep_slices(self, members: dict[int, list[str]]) -> None:
-        """One for each port; the lowest has the Service's own name."""
+        """One slice per port; the lowest port's has the Service's own name."""
         wanted = {
             NAME if index == 0 else f"{NAME}-{port}": _slice(port, addresses)
             for index, (port, addresses) in enumerate(members.items())
@@ -110,7 +106,7 @@ class KubernetesService:
 
 
 def _by_port(members: Iterable[Member]) -> dict[int, list[str]]:
-    """The addresses of IPv4, from the lowest port on."""
+    """The IPv4 addresses by port, lowest port first."""
     found: dict[int, set[IPv4Address]] = {}
     for host, port in members:
         try:

@@ -1,7 +1,6 @@
-"""Namespaces: what prevents the deletion of one, and ``namespaces/finalize``, which releases an empty one.
+"""Namespaces: what prevents a deletion, and ``namespaces/finalize``.
 
-The deletion of a namespace deletes everything in it and can't be revoked. So one that holds an object which
-may not be deleted is not deleted either, rather than left half empty.
+A namespace that holds an object which may not be deleted is not deleted, rather than left half empty.
 """
 
 from __future__ import annotations
@@ -13,11 +12,11 @@ from pilothouse.apiserver.admission.namespace_lifecycle import PERMANENT_NAMESPA
 from pilothouse.apiserver.discovery.catalog import KindCatalog, ServedVersion
 from pilothouse.apiserver.endpoints import object_metadata, strict_decoding, write_options
 from pilothouse.apiserver.endpoints.call import ResourceRequest
-from pilothouse.apiserver.endpoints.large_writes import LargeWrites
 from pilothouse.apiserver.endpoints.write_pipeline import WritePipeline, decode, respond
 from pilothouse.apiserver.registry.strategy import Strategy
 from pilothouse.apiserver.server.messages import Answer, Response
 from pilothouse.apiserver.storage import codec
+from pilothouse.apiserver.storage.large_writes import LargeWrites
 from pilothouse.apiserver.storage.objects import ObjectRemoval
 from pilothouse.apiserver.storage.watch_cache import WatchCache
 from pilothouse.meta import errors, names
@@ -26,8 +25,6 @@ from pilothouse.meta.kind import Object
 
 
 class NamespaceStrategy(Strategy):
-    """The strategy of Namespaces."""
-
     def __init__(
         self, catalog: KindCatalog, cache: WatchCache, pipeline: WritePipeline, large: LargeWrites
     ) -> None:
@@ -38,7 +35,7 @@ class NamespaceStrategy(Strategy):
         self.subresources = {"finalize": self._finalize}
 
     async def around_write(self, call: ResourceRequest, write: Callable[[], Awaitable[Answer]]) -> Answer:
-        """A namespace whose deletion is answered takes nothing more."""
+        """Once the deletion of a namespace is answered, nothing can be created in it."""
         if call.verb == "delete" and not call.subresource:
             await self._check_deletion(call)
         answer = await write()
@@ -53,7 +50,7 @@ class NamespaceStrategy(Strategy):
             return  # Admission refuses it for that.
         protectable = [ServedVersion(one, one.stored) for one in self._catalog if one.stored.protectable]
         if protectable and not await self._cache.fresh():
-            raise errors.unavailable("what the namespace holds is not known for certain; please try again")
+            raise errors.unavailable("the content of the namespace is not known yet; please try again")
         for served in protectable:
             kind = served.kind
             for item in self._cache.collection(served.resource.path).below(served.prefix(call.name)):

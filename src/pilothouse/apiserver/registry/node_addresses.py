@@ -1,7 +1,9 @@
-"""Which pod, which container, which node: what a call to a node is addressed to, worked out from the objects.
+"""Where a request about a pod goes to.
 
-name = container_of(pod, "")                 # the only container, or a 400 that lists them
-endpoint = endpoint_of(node)                 # NodeEndpoint(name="n1", host="192.0.2.7", port=10250)
+    name = container_of(pod, "")                 # the only container, or a 400 that lists them
+    endpoint = endpoint_of(node)                 # NodeEndpoint(name="n1", host="192.0.2.7", port=10250)
+
+Pure functions of the objects.
 """
 
 from __future__ import annotations
@@ -20,22 +22,22 @@ _PREFERRED = ("InternalIP", "ExternalIP", "Hostname", "InternalDNS", "ExternalDN
 
 
 class NodeEndpoint(msgspec.Struct, frozen=True):
-    """Where a node listens. It proves by its certificate that it has that name."""
+    """Where a node listens. Its certificate must have its name."""
 
     name: str
     host: str
     port: int
     is_ready: bool = True
-    """Whether the node says so; one that is not may yet be waiting for its certificate."""
+    """Whether the Node is ready; if not, it may still wait for its certificate."""
 
     @property
     def certified(self) -> str:
-        """The name that its certificate has to bear."""
+        """The name that its certificate must have."""
         return serving_name(self.name)
 
 
 def endpoint_of(node: Object) -> NodeEndpoint:
-    """Where a Node says that it is to be reached. Raises a 503 that says what it does not tell."""
+    """The address in a Node's status. Raises a 503 that says what is missing."""
     name = node["metadata"]["name"]
     status = node.get("status") or {}
     port = ((status.get("daemonEndpoints") or {}).get("kubeletEndpoint") or {}).get("Port")
@@ -49,14 +51,14 @@ def endpoint_of(node: Object) -> NodeEndpoint:
     raise unavailable(f'node "{name}" has no address', 0)
 
 
-def container_of(pod: Object, asked: str) -> str:
+def container_of(pod: Object, container: str) -> str:
     """The container of a request. 400 if there is none such, or none is named and there are several."""
     name = pod["metadata"]["name"]
     containers = [each["name"] for each in (pod.get("spec") or {}).get("containers") or ()]
-    if asked:
-        if asked not in _all_names(pod):
-            raise bad_request(f"container {asked} is not valid for pod {name}")
-        return asked
+    if container:
+        if container not in _all_names(pod):
+            raise bad_request(f"container {container} is not valid for pod {name}")
+        return container
     if len(containers) == 1:
         return str(containers[0])
     message = f"a container name must be specified for pod {name}, choose one of: [{' '.join(containers)}]"
@@ -66,14 +68,14 @@ def container_of(pod: Object, asked: str) -> str:
 
 
 def refuse_ended(pod: Object) -> None:
-    """Raise a 400 for a pod in which nothing runs any more."""
+    """Raise a 400 for a pod that has ended."""
     phase = (pod.get("status") or {}).get("phase")
     if phase in ("Succeeded", "Failed"):
         raise bad_request(f"cannot exec into a container in a completed pod; current phase is {phase}")
 
 
 def no_node(pod: Object) -> StatusError:
-    """Nothing of a pod runs before it has a node."""
+    """The error for a pod without a node."""
     return bad_request(f"pod {pod['metadata']['name']} does not have a host assigned")
 
 

@@ -1,17 +1,12 @@
-"""Calls to the server that each node has: what runs there is there to be read and talked to.
+"""Requests to the server of a node.
 
     calls = HTTPSNodeClient(tls)
     answer = await calls.read(endpoint, "/containerLogs/t/db-0/db", [("follow", "true")], ends=False)
     tunnel = await calls.connect(endpoint, "/exec/t/db-0/db", query, request.headers)
 
-A node is believed by its certificate alone, which has to bear its name: whoever answers at its address
-without that gets no call. A node that is not ready may still wait for that certificate: it is tried again for
-as long as a connection may take. An upgraded connection is passed on byte for byte; what goes over it
-concerns the client and the node.
-
-Every wait for a node has an end; a stream that has begun lasts until one side ends it. A node may be hostile:
-how much it says before its answer begins is bounded (``aio.http_response``), and of the answer no more is
-read than the client takes.
+A node must present a certificate with its name; a node that is not ready may still wait for one, so
+connecting is retried until its timeout. Every wait is bounded except within a running stream. A node may be
+hostile: response heads are bounded (``aio.http_response``), and bodies are read at the client's pace.
 """
 
 from __future__ import annotations
@@ -19,7 +14,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from typing import Protocol
 from urllib.parse import quote, urlencode
 
@@ -40,7 +36,7 @@ from pilothouse.meta.errors import StatusError, bad_request, internal, too_many_
 
 CONNECT_SECONDS = 10.0
 ANSWER_SECONDS = 30.0
-MOST_TOLD = 64 * 1024
+MAX_ERROR = 64 * 1024
 """Bytes of a refusal that are passed on."""
 MAX_HEAD = 64 * 1024
 _HELD_BACK = 256 * 1024
@@ -59,27 +55,25 @@ log = logging.getLogger(__name__)
 
 
 class NodeClient(Protocol):
-    """How nodes are reached."""
-
     async def read(
         self, node: NodeEndpoint, path: str, query: Query, *, ends: bool, verbatim: bool = False
     ) -> Answer:
-        """What a node answers to a GET, as it comes. Raises a 503 if it can't be asked.
+        """The response of a node to a GET, streamed; 503 if it can't be reached.
 
-        What a node says against a request is an error of our own, or with ``verbatim`` the answer as it is.
+        A node's error response becomes an error of ours, or with ``verbatim`` is passed on.
         """
 
     async def connect(
         self, node: NodeEndpoint, path: str, query: Query, headers: Mapping[str, str]
     ) -> Answer:
-        """A connection to a node, upgraded as the client's headers ask. 503 if the node can't be asked."""
+        """A connection to a node, upgraded by the client's headers. 503 if the node can't be reached."""
 
     async def check(self, node: NodeEndpoint) -> None:
         """Raise a 503 if a node can't be reached."""
 
 
 class NoNodeClient:
-    """A server that has no way to any node, such as a simulated one."""
+    """For a server without access to nodes, such as a simulated one."""
 
     async def read(
         self, node: NodeEndpoint, path: str, query: Query, *, ends: bool, verbatim: bool = False
@@ -99,37 +93,25 @@ class NoNodeClient:
 
 
 class HTTPSNodeClient:
-    """NodeClient, reached over the network."""
-
     def __init__(self, tls: Callable[[], ssl.SSLContext]) -> None:
-        """``tls`` gives what this server shows and whom it trusts; it is asked each time, and may change."""
+        """``tls`` returns the current client context; it is called each time."""
         self._tls = tls
 
     async def read(
         self, node: NodeEndpoint, path: str, query: Query, *, ends: bool, verbatim: bool = False
     ) -> Answer:
-        reader, writer = await self._open(node)
-        try:
-            async with asyncio.timeout(ANSWER_SECONDS):
-                writer.write(_request(node, _target(path, query), "Connection: close"))
-                await writer.drain()
-                response = await read_response(reader, max_head=MAX_HEAD)
-                content_type = harmless(response.header("Content-Type", TEXT))
-                if response.status != 200:
-                    said = await response.read(MOST_TOLD)
-                    if not (verbatim and is_for_client(response.status)):
-                        raise refusal(node, response.status, said)
-                    writer.transport.abort()
-                    return Response(response.status, said, content_type, _SAFE)
-        except _BROKEN as problem:
-            writer.transport.abort()
-            raise _unreachable(node, problem) from None
-        except BaseException:
-            writer.transport.abort()
-            raise
+        request = _request(node, _target(path, query), "Connection: close")
+        async with self._exchange(node, request) as (response, _, writer):
+            content_type = harmless(response.header("Content-Type", TEXT))
+            if response.status != 200:
+                said = await response.read(MAX_ERROR)
+                if not (verbatim and is_for_client(response.status)):
+                    raise refusal(node, response.status, said)
+                writer.transport.abort()
+                return Response(response.status, said, content_type, _SAFE)
 
         async def close() -> None:
-            # At once: a node that goes on sending would keep a connection that waits for its end.
+            # Abort: a node that keeps sending would keep a connection that waits for its end.
             writer.transport.abort()
 
         return StreamingResponse(
@@ -144,20 +126,10 @@ class HTTPSNodeClient:
     async def connect(
         self, node: NodeEndpoint, path: str, query: Query, headers: Mapping[str, str]
     ) -> Answer:
-        reader, writer = await self._open(node)
-        try:
-            async with asyncio.timeout(ANSWER_SECONDS):
-                writer.write(_upgrade(node, _target(path, query), headers))
-                await writer.drain()
-                response = await read_response(reader, max_head=MAX_HEAD)
-                if response.status != 101:
-                    raise refusal(node, response.status, await response.read(MOST_TOLD))
-        except _BROKEN as problem:
-            writer.transport.abort()
-            raise _unreachable(node, problem) from None
-        except BaseException:
-            writer.transport.abort()
-            raise
+        request = _upgrade(node, _target(path, query), headers)
+        async with self._exchange(node, request) as (response, reader, writer):
+            if response.status != 101:
+                raise refusal(node, response.status, await response.read(MAX_ERROR))
 
         async def close() -> None:
             writer.close()
@@ -170,6 +142,23 @@ class HTTPSNodeClient:
     async def check(self, node: NodeEndpoint) -> None:
         _, writer = await self._open(node)
         writer.close()
+
+    @asynccontextmanager
+    async def _exchange(
+        self, node: NodeEndpoint, request: bytes
+    ) -> AsyncIterator[tuple[HTTPResponse, asyncio.StreamReader, asyncio.StreamWriter]]:
+        """Send a request; the response and the connection, which is aborted if the context raises."""
+        reader, writer = await self._open(node)
+        try:
+            async with asyncio.timeout(ANSWER_SECONDS):
+                writer.write(request)
+                await writer.drain()
+                yield await read_response(reader, max_head=MAX_HEAD), reader, writer
+        except BaseException as problem:
+            writer.transport.abort()
+            if isinstance(problem, _BROKEN):
+                raise _unreachable(node, problem) from None
+            raise
 
     async def _open(self, node: NodeEndpoint) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         failures, problem = 0, OSError("no answer in time")
@@ -205,27 +194,27 @@ def _request(node: NodeEndpoint, target: str, *lines: str) -> bytes:
 
 
 def _upgrade(node: NodeEndpoint, target: str, headers: Mapping[str, str]) -> bytes:
-    """The request for a WebSocket, with the client's own key: the node's answer is then the client's too."""
+    """The WebSocket request, with the client's own key, so that the node's response suits the client."""
     kept = [f"{name}: {headers[name]}" for name in _PASSED_ON if name in headers]
     return _request(node, target, "Connection: Upgrade", "Upgrade: websocket", *kept)
 
 
 async def _pour(response: HTTPResponse, sink: StreamSink) -> None:
-    """Pass on what a node sends, no faster than the client takes it."""
+    """Pass on the node's response at the client's pace."""
     while data := await response.read_piece():
         if sink.closed:
             return
         sink.write(StreamChunk.of(data))
         # Others get their turn, though there may be more of it here already.
         await asyncio.sleep(0)
-        while sink.buffered() > _HELD_BACK and not sink.closed:  # noqa: ASYNC110 - a sink is looked at, not waited for
+        while sink.buffered() > _HELD_BACK and not sink.closed:  # noqa: ASYNC110 - sinks can only be polled
             await asyncio.sleep(_PAUSE)
 
 
 async def _relay(
     line: UpgradedStream, begun: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
 ) -> None:
-    """Pass bytes on, both ways, until either side has ended. The node has ``begun`` already."""
+    """Pass bytes both ways until either side ends. ``begun`` has already arrived from the node."""
 
     async def up() -> None:
         while data := await line.receive():
@@ -251,18 +240,18 @@ async def _relay(
 
 
 def harmless(content_type: str) -> str:
-    """The content type of a node's answer, if no browser interprets it: it would trust the API server."""
+    """The content type of a node's response, if no browser interprets it: it would trust the API server."""
     media = content_type.partition(";")[0].strip().lower()
     return content_type if media in ("text/plain", "application/json") else "application/octet-stream"
 
 
 def is_for_client(status: int) -> bool:
-    """Whether an answer other than 200 is for the client: not redirects, nor refused credentials."""
+    """Whether a response other than 200 is for the client: no redirects or authentication errors."""
     return not (300 <= status < 400 or status in (401, 403))
 
 
 def refusal(node: NodeEndpoint, status: int, body: bytes) -> StatusError:
-    """What a node says against it, as the client is told: nodes speak in sentences."""
+    """A node's error as an error for the client; nodes send plain text."""
     said = body.decode(errors="replace").strip()
     if status in (400, 404, 422):
         return bad_request(said) if status != 422 else StatusError(422, "Invalid", said)

@@ -1,11 +1,9 @@
-"""``nodes/NAME/proxy/PATH``: a node's own server, read through the API server.
+"""``nodes/NAME/proxy/PATH``: reads a node's server through the API server.
 
     kubectl get --raw /api/v1/nodes/db-3/proxy/metrics
 
-Clients that can't reach a node, or don't know its certificate, read it here; Prometheus does. It is for
-reading alone: nothing is ever sent to a node this way, and no connection is upgraded. Metrics need
-``nodes/metrics``, as at the node itself; the rest needs ``nodes/proxy``: ``get`` for what is read, ``create``
-for the paths of sessions in containers (``/exec`` and its kin).
+Read only, without upgrades. Metrics need ``nodes/metrics``; other paths need ``nodes/proxy``: ``get``, or
+``create`` for sessions in containers (``/exec`` etc.).
 """
 
 from __future__ import annotations
@@ -31,24 +29,21 @@ def path_at_node(path: str) -> str:
 
 
 def asks_for_figures(path: str) -> bool:
-    """Whether that is a page of figures."""
+    """Whether the path is one of the node's metrics."""
     return path_at_node(path) in _FIGURES
 
 
 def asks_for_session(path: str) -> bool:
-    """Whether the node would open a session in a container for that."""
+    """Whether the node would open a session in a container."""
     return opens_session(path_at_node(path))
 
 
 class NodeProxy:
-    """Forwards reads to nodes."""
-
     def __init__(self, objects: ObjectStorage, nodes: NodeClient) -> None:
         self._objects = objects
         self._nodes = nodes
 
     async def answer(self, call: ResourceRequest) -> Answer:
-        """What the node answers."""
         found = await self._objects.find(call.key)
         if found is None:
             raise errors.not_found("nodes", "", call.name)

@@ -1,21 +1,16 @@
-"""The last reports of a node that does not run are withdrawn before a client can read them.
+"""Resets the stored status of a node that does not run, before clients can read it.
 
     async with core.running():
         await withdraw_reports(core, "laptop", clock)
         await edge.listen(...)
 
-``pilothouse up`` starts a control plane together with its own node, so it knows that the node is away:
-whatever the store says of its pods is from before. Kubernetes would go on saying that they are ready until
-the node has been silent for 50 seconds, and a ``kubectl wait`` or ``kubectl rollout status`` in that time
-would pass on hearsay. So, in this order and only where something claims to be well:
+``pilothouse up`` starts control plane and node together, so the stored status is from an earlier run.
+Kubernetes would show pods as ready for 50 more seconds, and ``kubectl wait`` would succeed on stale data. In
+this order, each is reset if it claims to be well, until its owner reports again:
 
-* the Node's conditions are ``Unknown``, as when it is silent;
-* its pods are not ready, nor are their containers;
-* the Pilots of these pods don't know how their databases are;
-* those who count these pods count them no more: sets, what owns the sets, and disruption budgets;
-* the addresses of these pods, behind services that ask for ready ones, are not ready.
-
-Each comes back by itself, when the node, the pilot or the controller whose report it is has looked.
+* the Node's conditions (``Unknown``); its pods' and containers' readiness; the Pilots of these pods;
+* counts of these pods in sets, in owners of sets and in disruption budgets;
+* the readiness of their addresses in endpoints.
 """
 
 from __future__ import annotations
@@ -67,13 +62,11 @@ log = logging.getLogger(__name__)
 
 
 async def withdraw_reports(core: RequestHandler, node: str, clock: Clock) -> None:
-    """To be called before others write. A failed write is logged and does not stop the start."""
+    """Call before other writes. A failed write is logged and does not stop the start."""
     await _Withdrawal(core, node, clock).run()
 
 
 class _Withdrawal:
-    """One pass over what depends on a node."""
-
     def __init__(self, core: RequestHandler, node: str, clock: Clock) -> None:
         self._client = LoopbackClient(core)
         self._node = node
@@ -99,7 +92,7 @@ class _Withdrawal:
             await self._withdraw_addresses(namespace, {pod.uid for pod in pods})
 
     async def _recount(self, namespace: str, touched: Sequence[Object]) -> None:
-        """Have those who count pods of a namespace count them as they are."""
+        """Recount the pods of a namespace in sets and budgets."""
         pods = await self._list(Pod, namespace)
         beneath: dict[str, list[Object]] = {}
         owners: dict[str, Object] = {}
@@ -119,7 +112,7 @@ class _Withdrawal:
                 await self._set_status(budget, _budget_status(budget, sum(map(ready, its))))
 
     async def _withdraw_addresses(self, namespace: str, pods: Collection[str]) -> None:
-        """Nobody is sent to these pods, given by their uid."""
+        """Mark the addresses of these pods, given by uid, as not ready."""
         services = await self._list(Service, namespace)
         asking = {each.name for each in services if not each.spec.get("publishNotReadyAddresses")}
         for one in await self._list(EndpointSlice, namespace):
@@ -132,7 +125,7 @@ class _Withdrawal:
                 await self._change(one, {"subsets": subsets})
 
     async def _owners(self, pod: Object, known: dict[str, Object]) -> AsyncIterator[Object]:
-        """Those who control a pod, from the nearest on."""
+        """The controlling owners of a pod, nearest first."""
         one: Object | None = pod
         for _ in range(_DEEPEST):
             reference = one.controller if one is not None else None
@@ -140,7 +133,7 @@ class _Withdrawal:
                 return
             uid = str(reference.get("uid"))
             if uid not in known:
-                # Of kinds that we know: whoever makes a pod may name anything as its owner.
+                # Of known kinds only: a pod may name anything as its owner.
                 noun = KNOWN.get((str(reference.get("apiVersion")), str(reference.get("kind"))))
                 found = await self._find(noun, pod.namespace, str(reference.get("name"))) if noun else None
                 if found is None or found.uid != uid:
@@ -183,7 +176,7 @@ class _Withdrawal:
         return self._unknown(one, kinds, UNOBSERVED)
 
     def _unknown(self, one: Object, kinds: Iterable[str], reason: str) -> list[Tree]:
-        """The conditions of an object, of which these are not known; none is added."""
+        """The conditions of an object, with these as Unknown; none is added."""
         conditions: Any = list(one.status.get("conditions") or ())
         known = {condition.get("type"): condition.get("status") for condition in conditions}
         for kind in kinds:
@@ -246,7 +239,7 @@ def _without(endpoint: Tree, pods: Collection[str]) -> Tree:
 
 
 def _without_ready(subset: Tree, pods: Collection[str]) -> Tree:
-    """A part of an Endpoints object in which these are not ready."""
+    """A subset of an Endpoints object with these addresses as not ready."""
     addresses = subset.get("addresses") or []
     moved = [each for each in addresses if (each.get("targetRef") or {}).get("uid") in pods]
     if not moved:

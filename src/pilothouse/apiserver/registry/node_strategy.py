@@ -16,8 +16,6 @@ from pilothouse.meta import errors
 
 
 class NodeStrategy(Strategy):
-    """The strategy of Nodes."""
-
     def __init__(self, restriction: Restriction, cache: WatchCache, proxy: Handler) -> None:
         self._restriction = restriction
         self._cache = cache
@@ -27,7 +25,7 @@ class NodeStrategy(Strategy):
         self.subresources = {"proxy": proxy}
 
     async def around_write(self, call: ResourceRequest, write: Callable[[], Awaitable[Answer]]) -> Answer:
-        """A node's claims are judged one write at a time, with every earlier write in view.
+        """Serialises writes of node claims, each with every earlier write visible.
 
         A node waits for its own such writes before it waits for those of others.
         """
@@ -43,7 +41,7 @@ class NodeStrategy(Strategy):
         async with own, self._claims:
             request.claims_alone = True
             if not await self._cache.fresh():
-                raise errors.unavailable("what other nodes have is not known for certain; please try again")
+                raise errors.unavailable("the addresses of other nodes are not known yet; please try again")
             answer = await write()
             await self._cache.fresh()
             return answer

@@ -1,10 +1,7 @@
-"""``pods/log``, ``pods/exec`` and ``pods/attach``: streams that the node of a pod serves.
+"""``pods/log``, ``pods/exec`` and ``pods/attach``: forwarded to the node of the pod.
 
-The server looks up the pod and its node, checks what it can, and forwards the request. It reads nothing of
-what passes.
-
-Only WebSockets are supported (kubectl 1.30 and newer). A client that asks for SPDY is refused; but first for
-anything else that is wrong, because newer kubectls try SPDY after any refusal, and then print that one.
+Only WebSockets are supported (kubectl 1.30 and newer). SPDY is refused last, after all other checks: newer
+kubectls retry with SPDY after any refusal and print that one.
 """
 
 from __future__ import annotations
@@ -30,14 +27,13 @@ from pilothouse.meta import errors
 from pilothouse.meta.kind import Object
 
 _OLD_CLIENT = (
-    "only WebSockets are served here, and this client asks for {asked}: use kubectl 1.30 or newer (1.29 speaks them "
+    "only WebSockets are served here, and this client asks for {requested}: use kubectl 1.30 or newer (1.29 "
+    "speaks them "
     "when KUBECTL_REMOTE_COMMAND_WEBSOCKETS=true is set)"
 )
 
 
 class PodStreams:
-    """Forwards requests for a pod's containers to the node that runs them."""
-
     def __init__(self, catalog: KindCatalog, objects: ObjectStorage, nodes: NodeClient, clock: Clock) -> None:
         self._catalog = catalog
         self._objects = objects
@@ -45,7 +41,6 @@ class PodStreams:
         self._clock = clock
 
     async def answer(self, call: ResourceRequest) -> Answer:
-        """The answer to a call of one of the subresources."""
         return await (self._log(call) if call.subresource == "log" else self._connect(call))
 
     async def _log(self, call: ResourceRequest) -> Answer:
@@ -56,9 +51,9 @@ class PodStreams:
         if not (pod.get("spec") or {}).get("nodeName"):
             return Response(204, b"", TEXT)
         node = await self._node_of(pod)
-        asked = [(name, call.params[name]) for name in NAMES if call.params.get(name)]
+        requested = [(name, call.params[name]) for name in NAMES if call.params.get(name)]
         path = f"/containerLogs/{call.namespace}/{call.name}/{container}"
-        answer = await self._nodes.read(node, path, asked, ends=not options.follow)
+        answer = await self._nodes.read(node, path, requested, ends=not options.follow)
         if upgrade is None or not isinstance(answer, StreamingResponse):
             return answer
         try:
@@ -108,11 +103,11 @@ def refuse_other_sites(call: ResourceRequest) -> None:
 
 
 def why_not_spoken(call: ResourceRequest) -> str:
-    """Why a connection can't be upgraded as the client wants it; empty if it can."""
+    """Why the requested upgrade is not supported, or empty."""
     headers = call.request.headers
-    asked = headers.get("Upgrade", "")
-    if asked.lower() != "websocket" or call.request.method != "GET":
-        return _OLD_CLIENT.format(asked=asked or "no upgrade at all")
+    requested = headers.get("Upgrade", "")
+    if requested.lower() != "websocket" or call.request.method != "GET":
+        return _OLD_CLIENT.format(requested=requested or "no upgrade at all")
     offered = {each.strip() for each in headers.get("Sec-WebSocket-Protocol", "").split(",")} - {""}
     if offered and offered.isdisjoint(PROTOCOLS):
         return (

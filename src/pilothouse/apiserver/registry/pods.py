@@ -9,10 +9,10 @@ import msgspec
 from pilothouse.apiserver.discovery.catalog import KindCatalog, ServedVersion
 from pilothouse.apiserver.endpoints import decoding, object_metadata, write_options
 from pilothouse.apiserver.endpoints.call import ResourceRequest
-from pilothouse.apiserver.endpoints.large_writes import LargeWrites
 from pilothouse.apiserver.registry.strategy import Handler, Strategy
 from pilothouse.apiserver.server.messages import Response
 from pilothouse.apiserver.storage import codec
+from pilothouse.apiserver.storage.large_writes import LargeWrites
 from pilothouse.apiserver.storage.objects import ObjectStorage
 from pilothouse.apiserver.storage.watch_cache import WatchCache
 from pilothouse.base.clock import Clock
@@ -26,8 +26,6 @@ _SUCCESS = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Suc
 
 
 class PodStrategy(Strategy):
-    """The strategy of Pods."""
-
     def __init__(
         self,
         catalog: KindCatalog,
@@ -126,7 +124,10 @@ class PodStrategy(Strategy):
         if not budgets:
             return
         if len(budgets) > 1:
-            detail = f"more than one disruption budget covers it, and an eviction can spend from one only: {budgets}"
+            detail = (
+                "more than one disruption budget covers it, "
+                f"and an eviction can spend from one only: {budgets}"
+            )
             raise errors.conflict("pods", "", call.name, detail)
         now = format_time(self._clock.now())
 
@@ -137,8 +138,10 @@ class PodStrategy(Strategy):
                 raise _refused(f"The disruption budget {name} is still being processed by the server.", 10)
             allowed = status.get("disruptionsAllowed", 0)
             if allowed < 1:
-                healthy = f"needs {status.get('desiredHealthy', 0)} healthy pods and has {status.get('currentHealthy', 0)} currently"
-                raise _refused(f"The disruption budget {name} {healthy}", 0)
+                needed, healthy = status.get("desiredHealthy", 0), status.get("currentHealthy", 0)
+                raise _refused(
+                    f"The disruption budget {name} needs {needed} healthy pods and has {healthy} currently", 0
+                )
             status["disruptionsAllowed"] = allowed - 1
             status["disruptedPods"] = {**(status.get("disruptedPods") or {}), call.name: now}
             return {**budget, "status": status}

@@ -1,10 +1,9 @@
-"""The selectors of an access review, as the text that a list would have them in.
+"""The selectors of an access review, as text.
 
-    labels_asked({"requirements": [{"key": "app", "operator": "In", "values": ["web"]}]})     # "app in (web)"
-    fields_asked({"rawSelector": "spec.nodeName=n1"})                                         # "spec.nodeName=n1"
+    label_selector({"requirements": [{"key": "app", "operator": "In", "values": ["web"]}]})  # "app in (web)"
+    field_selector({"rawSelector": "spec.nodeName=n1"})                                      # the same text
 
-A requirement that can't be put into words is left out: the question is then about more than it says, and the
-answer never more generous than it should be.
+Requirements that can't be expressed are left out, which only makes the review stricter.
 """
 
 from __future__ import annotations
@@ -15,12 +14,12 @@ from typing import Any
 from pilothouse.meta.selectors import EQUALS, NOT_EQUALS, FieldRequirement
 
 
-def labels_asked(selector: Any) -> str:
+def label_selector(selector: Any) -> str:
     """Of a review's ``labelSelector``."""
     return _text(selector, _label)
 
 
-def fields_asked(selector: Any) -> str:
+def field_selector(selector: Any) -> str:
     """Of a review's ``fieldSelector``."""
     return _text(selector, _field)
 

@@ -23,11 +23,10 @@ class RoleStrategy(Strategy):
     async def around_write(self, call: ResourceRequest, write: Callable[[], Awaitable[Answer]]) -> Answer:
         """A write sees every earlier one, and takes effect before it is answered."""
         if not await self._cache.fresh():
-            raise errors.unavailable("who holds which rights is not known for certain; please try again")
+            raise errors.unavailable("roles and bindings are not known yet; please try again")
         answer = await write()
         await self._cache.fresh()
         return answer
 
     def authorize(self, call: ResourceRequest, new: Object, old: Object | None) -> None:
-        """403 if the user would grant more than they hold."""
         self._escalation.check(call, new, old)

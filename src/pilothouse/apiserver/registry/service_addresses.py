@@ -1,23 +1,13 @@
-"""Addresses and node ports of services: given out from a range, or asked for by name, to one service each.
+"""Allocates addresses and node ports of services.
 
     addresses = ServiceAddresses(cache, AddressAllocator(store, random), SERVICE_RANGE, random)
     cache.listen(addresses)
     answer = await addresses.around_write(call, write)      # complete and validate are called inside it
 
-**What is in use** is read off the services themselves, as they come into the cache, so there is no second
-record that could disagree with them; a write looks things up and decodes no other service.
-
-**What is about to be in use** is reserved by the write that gives it out or asks for it. A reservation lasts
-as long as its write, and a write lasts until the cache shows what it did: so at any moment one of the two
-knows. A write that failed, or was only tried, leaves nothing behind; what a deletion frees can be had by
-whoever sees its answer.
-
-**Node ports are few**, so one namespace has a quarter of them at most: nobody with rights in one namespace
-keeps the others from having any.
-
-Two servers on one store see each other's writes once these are acknowledged, not while they are under way.
-So a write allocates in its server's turn at the ``address_allocation``; if that has ended, it is made again
-in the next.
+Addresses in use are read from the services in the cache; there is no second record. A write reserves what it
+allocates until the cache shows it, so at any moment cache or reservation has it; a failed or dry-run write
+leaves nothing. A namespace gets at most a quarter of the node ports. With several servers a write allocates
+in its server's turn (``address_allocation``) and is retried if the turn has ended.
 """
 
 from __future__ import annotations
@@ -56,7 +46,7 @@ _TURNS = 16
 
 
 class ServiceAddresses(Strategy):
-    """The strategy of Services: completes them with what they are reached at. A listener of the cache."""
+    """Allocates addresses and node ports; a listener of the cache."""
 
     def __init__(
         self, cache: WatchCache, book: AddressAllocator, addresses: IPv4Network, random: Random
@@ -71,10 +61,8 @@ class ServiceAddresses(Strategy):
         """With the namespace that it is for."""
 
     async def around_write(self, call: ResourceRequest, write: Callable[[], Awaitable[Answer]]) -> Answer:
-        """A write of services sees every earlier one, and ends once it is visible itself.
-
-        It may be made several times before it succeeds; all but the last time it changes nothing.
-        """
+        """Serialise a write of services: it sees every earlier one and ends once it is visible itself. May
+        retry."""
         warnings = call.request.warnings
         before = len(warnings)
         for losses in range(_TURNS):
@@ -82,9 +70,7 @@ class ServiceAddresses(Strategy):
             with taking(self._book.turn) as mine:
                 try:
                     if not await self._cache.fresh():
-                        raise errors.unavailable(
-                            "which addresses are in use is not known for certain; please try again"
-                        )
+                        raise errors.unavailable("the addresses in use are not known yet; please try again")
                     answer = await write()
                     if not await self._cache.fresh() and mine.turn is not None:
                         self._book.give_up(mine.turn)
@@ -103,7 +89,7 @@ class ServiceAddresses(Strategy):
         if not has_address(spec):
             return
         if problem := self._too_many_ports(new, old):
-            # Before any is given out: what is refused in the end must not keep others waiting.
+            # Before anything is allocated: a refused write must not block others.
             raise _none_left(new, problem)
         if not spec.get("clusterIP"):
             spec["clusterIP"] = next(iter(spec.get("clusterIPs") or ()), "") or self._free_address(new)
@@ -111,13 +97,13 @@ class ServiceAddresses(Strategy):
         spec.setdefault("ipFamilies", ["IPv4"])
         spec.setdefault("ipFamilyPolicy", "SingleStack")
         if has_node_ports(spec):
-            asked = node_ports(spec)
+            requested = node_ports(spec)
             for port in spec.get("ports") or []:
                 if not port.get("nodePort"):
-                    port["nodePort"] = self._free_port(new, asked)
+                    port["nodePort"] = self._free_port(new, requested)
 
     def validate(self, new: Object, old: Object | None) -> Iterator[FieldError]:
-        """What was asked for and can't be had. What can be is reserved from here on."""
+        """Requested addresses that can't be allocated. The others are reserved."""
         yield from on_loop(self._unavailable, new, old)
 
     def _unavailable(self, new: Object, old: Object | None) -> list[FieldError]:
@@ -147,7 +133,8 @@ class ServiceAddresses(Strategy):
             return None
         return FieldError.forbidden(
             "spec.ports",
-            f"with {wanted} node ports of this service the namespace would have {held + wanted}, and one may have "
+            f"with {wanted} node ports of this service the namespace would have {held + wanted}, and one may "
+            "have "
             f"{MOST_NODE_PORTS} of the cluster's {len(NODE_PORTS)}",
         )
 
@@ -161,7 +148,7 @@ class ServiceAddresses(Strategy):
             if address == HEADLESS or address in kept:
                 continue
             try:
-                asked = IPv4Address(address)
+                requested = IPv4Address(address)
             except ValueError:
                 if _is_address(address):
                     # Also as ::ffff:a.b.c.d, for which nodes would listen at that IPv4 address.
@@ -169,7 +156,7 @@ class ServiceAddresses(Strategy):
                     yield FieldError.invalid("spec.clusterIPs", addresses, detail)
                 continue  # That it is no address at all is told already.
             ends = (self._addresses.network_address, self._addresses.broadcast_address)
-            if asked not in self._addresses or asked in ends:
+            if requested not in self._addresses or requested in ends:
                 detail = f"failed to allocate IP {address}: the provided IP is not in the valid range. "
                 detail += f"The range of valid IPs is {self._addresses}"
                 yield FieldError.invalid("spec.clusterIPs", addresses, detail)
@@ -179,15 +166,15 @@ class ServiceAddresses(Strategy):
 
     def _check_ports(self, spec: Object, kept: frozenset[Thing], namespace: str) -> Iterator[FieldError]:
         for index, port in enumerate(spec.get("ports") or []):
-            asked = port.get("nodePort")
-            if not asked or asked in kept:
+            requested = port.get("nodePort")
+            if not requested or requested in kept:
                 continue
             path = f"{element('spec.ports', index)}.nodePort"
-            if asked not in NODE_PORTS:
+            if requested not in NODE_PORTS:
                 detail = "provided port is not in the valid range. The range of valid ports is 30000-32767"
-                yield FieldError.invalid(path, asked, detail)
-            elif not self._reserve(asked, namespace):
-                yield FieldError.invalid(path, asked, "provided port is already allocated")
+                yield FieldError.invalid(path, requested, detail)
+            elif not self._reserve(requested, namespace):
+                yield FieldError.invalid(path, requested, "provided port is already allocated")
 
     def _free_address(self, new: Object) -> str:
         last = self._addresses.num_addresses - 2  # The first is the network's, the last everyone's.
@@ -198,20 +185,20 @@ class ServiceAddresses(Strategy):
         detail = f"failed to allocate a serviceIP: all addresses of {self._addresses} belong to services"
         raise _none_left(new, FieldError.forbidden("spec.clusterIP", detail))
 
-    def _free_port(self, new: Object, asked: frozenset[int]) -> int:
+    def _free_port(self, new: Object, requested: frozenset[int]) -> int:
         for port in self._from_anywhere(NODE_PORTS):
-            if port not in asked and self._reserve(port, _namespace(new), new=True):
+            if port not in requested and self._reserve(port, _namespace(new), new=True):
                 return port
         detail = "failed to allocate a nodePort: all of 30000-32767 belong to services"
         raise _none_left(new, FieldError.forbidden("spec.ports", detail))
 
     def _from_anywhere(self, numbers: Sequence[int]) -> Iterator[int]:
-        """All of them, from a random one on: usually the first is free, and a single free one is found."""
+        """All numbers, from a random one on: mostly the first is free, and a single free one is found."""
         start = self._random.randrange(len(numbers))
         return (numbers[(start + step) % len(numbers)] for step in range(len(numbers)))
 
     def _reserve(self, thing: Thing, namespace: str, *, new: bool = False) -> bool:
-        """Whether this write may have it; then nobody else may. ``new``: not if the write has it already."""
+        """Reserve something for this write, if it is free. ``new``: fail if the write already has it."""
         mine = current().things
         if thing in mine:
             return not new
@@ -227,8 +214,7 @@ class ServiceAddresses(Strategy):
         if collection.path == SERVICES:
             self._learn(event.key, event.after.value if event.after is not None else None)
 
-    def advanced(self) -> None:
-        """Each change counts from when it happens."""
+    def advanced(self) -> None: ...
 
     def broken(self) -> None:
         self._held.clear()

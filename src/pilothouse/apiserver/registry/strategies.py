@@ -12,7 +12,6 @@ from pilothouse.apiserver.authorization.rbac import grants
 from pilothouse.apiserver.authorization.rbac.escalation import Escalation
 from pilothouse.apiserver.authorization.restriction.restriction_authorizer import Restriction
 from pilothouse.apiserver.discovery.catalog import KindCatalog
-from pilothouse.apiserver.endpoints.large_writes import LargeWrites
 from pilothouse.apiserver.endpoints.write_pipeline import WritePipeline
 from pilothouse.apiserver.flowcontrol.stream_limits import SESSIONS_OF_USER, StreamLimit
 from pilothouse.apiserver.registry.certificate_requests import CertificateRequestStrategy
@@ -26,6 +25,7 @@ from pilothouse.apiserver.registry.roles import RoleStrategy
 from pilothouse.apiserver.registry.service_addresses import ServiceAddresses
 from pilothouse.apiserver.registry.strategy import Strategy
 from pilothouse.apiserver.registry.token_requests import ServiceAccountStrategy
+from pilothouse.apiserver.storage.large_writes import LargeWrites
 from pilothouse.apiserver.storage.objects import ObjectStorage
 from pilothouse.apiserver.storage.watch_cache import WatchCache
 from pilothouse.base.clock import Clock
@@ -36,7 +36,8 @@ Strategies = Mapping[tuple[str, str], Strategy]
 
 
 class ReferencedStrategy(Strategy):
-    """The strategy of Secrets and ConfigMaps, which confined users see while they refer to them."""
+    """The strategy of Secrets and ConfigMaps, which restricted users may read while their pods refer to
+    them."""
 
     rechecks_watches = True
 

@@ -1,13 +1,12 @@
-"""How the server treats a special kind, beyond the rules of the kind itself.
+"""How the server treats a special kind.
 
     class Services(Strategy):
         def complete(self, new, old): ...                   # give out an address
         async def around_write(self, call, write): ...      # hold the reservation until the write is visible
 
 A ``Kind`` has the rules that are functions of its objects. A ``Strategy`` adds what depends on the request,
-on other objects or on the server itself, as a ``RESTCreateStrategy`` and its siblings do in kube-apiserver.
-The base class is the strategy of every kind without one in ``registry.strategies``; the write pipeline calls
-the methods in the order in which they stand here.
+on other objects or on the server, like kube-apiserver's ``RESTCreateStrategy``. The base class serves all
+other kinds. The write pipeline calls the methods in the order below.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ class Strategy:
     def complete(self, new: Object, old: Object | None) -> None:
         """Add what only the server can (an address, a finalizer), given the stored object on update.
 
-        It comes after managed fields are recorded, so no client is credited with it.
+        Called after managed fields are recorded, so no client owns these fields.
         """
 
     def authorize(self, call: ResourceRequest, new: Object, old: Object | None) -> None:

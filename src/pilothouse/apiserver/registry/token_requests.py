@@ -1,8 +1,9 @@
-"""Service accounts: ``POST …/serviceaccounts/robot/token`` makes a token of one.
+"""``POST …/serviceaccounts/robot/token``: issues a token (``authentication.service_account_tokens`` verifies
+it).
 
-    {"spec": {"expirationSeconds": 3600, "audiences": ["vault"], "boundObjectRef": {"kind": "Pod", "name": "db-0"}}}
+    {"spec": {"expirationSeconds": 3600, "boundObjectRef": {"kind": "Pod", "name": "db-0"}}}
 
-A token bound to a pod also names the pod's node. ``authentication.service_account_tokens`` verifies tokens.
+A token bound to a pod also names the pod's node.
 """
 
 from __future__ import annotations
@@ -22,10 +23,10 @@ from pilothouse.apiserver.authorization.restriction.restriction_authorizer impor
 from pilothouse.apiserver.discovery.catalog import ROOT
 from pilothouse.apiserver.endpoints import decoding, write_options
 from pilothouse.apiserver.endpoints.call import ResourceRequest
-from pilothouse.apiserver.endpoints.large_writes import LargeWrites
 from pilothouse.apiserver.registry.strategy import Strategy
 from pilothouse.apiserver.server.messages import Response
 from pilothouse.apiserver.storage import codec
+from pilothouse.apiserver.storage.large_writes import LargeWrites
 from pilothouse.apiserver.storage.objects import ObjectStorage
 from pilothouse.base.clock import Clock
 from pilothouse.base.rfc3339 import format_time
@@ -41,8 +42,6 @@ _BINDABLE = {"Pod": "pods", "Secret": "secrets", "Node": "nodes"}
 
 
 class TokenRequestSpec(msgspec.Struct, frozen=True):
-    """What a TokenRequest asks for."""
-
     seconds: int
     audiences: list[str]
     bound: dict[str, str]
@@ -50,8 +49,6 @@ class TokenRequestSpec(msgspec.Struct, frozen=True):
 
 
 class ServiceAccountStrategy(Strategy):
-    """The strategy of ServiceAccounts: makes their tokens."""
-
     def __init__(
         self,
         key: SigningKey,
@@ -125,7 +122,8 @@ class ServiceAccountStrategy(Strategy):
             spec = found.get("spec") or {}
             if (spec.get("serviceAccountName") or "default") != private.serviceaccount.name:
                 raise errors.bad_request(
-                    f'cannot bind token for serviceaccount "{private.serviceaccount.name}" to pod running with '
+                    f'cannot bind token for serviceaccount "{private.serviceaccount.name}" to pod running '
+                    "with "
                     "different serviceaccount name."
                 )
             node = await self._node(spec.get("nodeName") or "")
@@ -160,7 +158,7 @@ class ServiceAccountStrategy(Strategy):
 
 
 def read_request(spec: Any) -> TokenRequestSpec:
-    """What is asked for, with its defaults; 422 with every problem."""
+    """The requested token, with defaults; 422 with every problem."""
     if not isinstance(spec, dict):
         raise errors.bad_request("spec of a TokenRequest must be an object")
     problems: list[FieldError] = []
@@ -195,7 +193,8 @@ def read_request(spec: Any) -> TokenRequestSpec:
 def _check_bindable(api_version: str, kind: str) -> None:
     if api_version != "v1" or kind not in _BINDABLE:
         raise errors.bad_request(
-            f"cannot bind token to object of type {api_version}, Kind={kind}; it may be a v1 {', '.join(_BINDABLE)}"
+            f"cannot bind token to object of type {api_version}, Kind={kind}; it may be a v1 "
+            f"{', '.join(_BINDABLE)}"
         )
 
 

@@ -1,13 +1,12 @@
-"""Gzip made of parts that were compressed before.
+"""Gzip streams concatenated from parts that were compressed before.
 
     head = deflate(b'{"kind":"PodList",...,"items":[')
     body = join([block_1, block_2])                 # deflated when they were first listed
     gzip_of([head, body, deflate(b"]}")])           # one valid gzip stream; nothing was compressed again
 
-A ``Deflated`` is raw deflate that starts with an empty window and ends on a byte boundary without ending the stream,
-so any of them can follow any other. Only the checksum of the whole must be known; it follows from those of the parts.
-CRC-32 is a remainder of polynomials over GF(2), so the checksum of a part moved to the left by ``n`` bytes is its
-checksum times x^(8n) modulo the CRC's own polynomial: 32 steps of shift and exclusive-or, and lengths repeat.
+A ``Deflated`` is raw deflate with an empty initial window that ends on a byte boundary without ending the
+stream. The checksum of the whole follows from those of the parts: shifting a CRC-32 by ``n`` bytes multiplies
+it by x^(8n) modulo the CRC's polynomial, 32 steps of shift and xor.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from functools import lru_cache
 import msgspec
 
 LEVEL = 1
-"""Lists of objects repeat themselves so much that the quickest level comes within a few percent of the best."""
+"""Lists are so repetitive that the fastest level is within a few percent of the best."""
 TURN = 32 * 1024
 """Bytes that are compressed at a time where others wait; a few milliseconds at worst."""
 GZIP_HEAD = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"
@@ -28,13 +27,13 @@ GZIP_HEADER = len(GZIP_HEAD)
 _LAST_BLOCK = b"\x03\x00"
 _STORED_LIMIT = 0xFFFF
 
-# The CRC-32 polynomial with its bits reversed: the highest bit stands for x^0, as in the checksums themselves.
+# The CRC-32 polynomial with reversed bits: the highest bit is x^0, as in the checksums.
 _POLYNOMIAL = 0xEDB88320
 _ONE = 1 << 31
 
 
 class Deflated(msgspec.Struct, frozen=True, gc=False):
-    """Compressed bytes, with what is needed to put them after others."""
+    """Compressed bytes that can follow others."""
 
     data: bytes
     crc: int
@@ -53,7 +52,7 @@ def deflate(data: bytes, level: int = LEVEL) -> Deflated:
 
 
 def deflate_in_turns(data: bytes, level: int = LEVEL) -> Generator[bytes, None, Deflated]:
-    """The same, with something else done after each ``TURN``: what is yielded is empty."""
+    """The same, yielding after each ``TURN``."""
     compressor = zlib.compressobj(level, zlib.DEFLATED, -zlib.MAX_WBITS)
     packed: list[bytes] = []
     crc = 0
@@ -67,7 +66,7 @@ def deflate_in_turns(data: bytes, level: int = LEVEL) -> Generator[bytes, None, 
 
 
 def store(data: bytes) -> Deflated:
-    """Taken as it is: for a few bytes, quicker than compressing them."""
+    """Uncompressed: faster for a few bytes."""
     if len(data) > _STORED_LIMIT:
         return deflate(data, 0)
     size = len(data)
@@ -76,7 +75,6 @@ def store(data: bytes) -> Deflated:
 
 
 def join(parts: Iterable[Deflated]) -> Deflated:
-    """One part made of several."""
     data: list[bytes] = []
     crc = size = 0
     for part in parts:
@@ -87,7 +85,7 @@ def join(parts: Iterable[Deflated]) -> Deflated:
 
 
 class GzipChecksum:
-    """That of a gzip stream which is handed on part by part, after ``GZIP_HEAD``."""
+    """Of a gzip stream that is sent in parts, after ``GZIP_HEAD``."""
 
     __slots__ = ("_crc", "_size")
 
@@ -101,12 +99,11 @@ class GzipChecksum:
         return part.data
 
     def end(self) -> bytes:
-        """What comes after the last part."""
+        """The bytes after the last part."""
         return _LAST_BLOCK + self._crc.to_bytes(4, "little") + (self._size & 0xFFFFFFFF).to_bytes(4, "little")
 
 
 def gzip_of(parts: Iterable[Deflated]) -> bytes:
-    """A whole gzip stream."""
     whole = GzipChecksum()
     return b"".join((GZIP_HEAD, *[whole.add(part) for part in parts], whole.end()))
 

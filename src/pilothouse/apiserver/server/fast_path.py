@@ -1,15 +1,15 @@
-"""The fast path: requests like earlier ones are read without the parser, and plain reads are answered at once.
+"""The fast path: requests like earlier ones are read without the parser, and plain reads are answered at
+once.
 
     fast_path = FastPath(cached_reads, authenticator, heads, trail)
     fast_path.reply(data, certified, peer)      # a whole response, or None: then the parser has to read it
-    fast_path.open(data)                        # a write as a FastRequest, or None: then the parser has to read it
+    fast_path.open(data)                        # a write as a FastRequest, or None likewise
     fast_path.learn(data, message)              # what the parser made of it
 
-A request is read here if its headers are, byte for byte, those of an earlier request that the parser has read, and its first
-line can mean one thing only: a GET of an object that ``cached_reads`` knows, which is answered, or a write whose whole body has
-arrived, which continues like any other. ``data`` must begin where a request begins, which ``request_boundaries`` knows.
-
-Authentication, authorization, metrics and audit are the same as for any other request. ADR 19 has the figures.
+It needs headers that equal, byte for byte, those of an earlier parsed request, and an unambiguous first line:
+a GET of an object that ``cached_reads`` knows, or a write whose whole body has arrived. ``data`` must begin
+at a ``request_boundaries``. Authentication, authorization, metrics and audit are as for any request. See ADR
+19.
 """
 
 from __future__ import annotations
@@ -55,8 +55,6 @@ class FastRequest(msgspec.Struct, frozen=True):
 
 
 class FastPath:
-    """Answers plain reads and opens plain writes; one for a server."""
-
     def __init__(
         self, reads: CachedReads, authenticator: Authenticator, heads: ResponseHeads, trail: AuditTrail | None
     ) -> None:
@@ -90,7 +88,9 @@ class FastPath:
             return None
         audit = self._heads.mint()
         if trail is not None:
-            trail.saw(Arrival(audit, data[4 : line - 9].decode(), received), request, answer.status, answer)
+            trail.record(
+                Arrival(audit, data[4 : line - 9].decode(), received), request, answer.status, answer
+            )
         if log.isEnabledFor(logging.DEBUG):
             log.debug("GET %s %d %s", target.path, answer.status, user.name)
         body = cast("bytes", answer.body)
@@ -109,10 +109,9 @@ class FastPath:
         return FastRequest(first[1].decode(), first[2].decode(), parsed.headers, data[end:])
 
     def learn(self, data: bytes, message: RequestHead) -> None:
-        """Remember how the headers of a request are read. ``data`` is the request, from its first byte to its last.
+        """Remember how the headers of a request are read. ``data`` is the whole request.
 
-        The headers are what follows its first line, so that has to be the one that the parser found: the parser passes over
-        empty lines before it.
+        Its first line must be the one that the parser found, which skips leading empty lines.
         """
         line, end = data.find(_LINE_END), data.find(_END) + len(_END)
         target = message.path.encode("utf-8", "surrogateescape")

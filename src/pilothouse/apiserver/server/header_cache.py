@@ -1,15 +1,11 @@
-"""The headers that a client sends with every request, parsed once.
+"""Caches parsed header blocks, which clients repeat byte for byte with every request.
 
     headers = HeaderCache(plain_read)
     headers.learn(b"Host: a\\r\\nAuthorization: Bearer x\\r\\n\\r\\n", message)     # as the parser read them
-    headers.known(b"Host: a\\r\\nAuthorization: Bearer x\\r\\n\\r\\n")              # the same bytes mean the same again
+    headers.known(b"Host: a\\r\\nAuthorization: Bearer x\\r\\n\\r\\n")              # the same again
 
-Requests of one client differ in their first line; what follows is the same, byte for byte. So a block of headers is
-parsed once, and the result holds for every request with the same block, from any client. Nothing that can change is
-kept: a token is authenticated, and its user authorized, for each request.
-
-Only plain blocks are kept. Those of reads: no body, no impersonation, an Accept header that stored bytes satisfy. Those of
-writes: a Content-Length, and nothing that is answered or refused before the body is read. The parser reads all others.
+Only plain blocks are cached. Reads: no body, no impersonation, an Accept header that stored bytes satisfy.
+Writes: a Content-Length and nothing to be answered before the body. Users are authenticated each time.
 """
 
 from __future__ import annotations
@@ -19,9 +15,9 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from pilothouse.apiserver.authentication.impersonation import impersonates
-from pilothouse.apiserver.endpoints.negotiation import AnswerEndpoint, negotiate
 from pilothouse.apiserver.server.limits import MAX_BODY
 from pilothouse.apiserver.server.messages import Request
+from pilothouse.apiserver.server.negotiation import AnswerEndpoint, negotiate
 from pilothouse.apiserver.server.request_boundaries import RequestHead
 from pilothouse.meta.errors import StatusError
 
@@ -33,8 +29,6 @@ _ELSEWHERE = ("Audit-ID", "Content-Encoding", "Transfer-Encoding", "Expect", "Up
 
 
 class ParsedHeaders(msgspec.Struct, frozen=True):
-    """A block of headers."""
-
     headers: Mapping[str, str]
     authorization: str | None
     length: int = 0
@@ -42,8 +36,6 @@ class ParsedHeaders(msgspec.Struct, frozen=True):
 
 
 class HeaderCache:
-    """Blocks of headers that the parser has read."""
-
     def __init__(self, read: Callable[[RequestHead], ParsedHeaders | None]) -> None:
         """``read`` returns the headers of a request; None if they are not plain."""
         self._read = read

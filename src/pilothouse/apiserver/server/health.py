@@ -1,12 +1,11 @@
-"""Is it alive, is it ready: ``/livez``, ``/readyz`` and ``/healthz``, made of named checks.
+"""``/livez``, ``/readyz`` and ``/healthz``, made of named checks.
 
     health = Health()
     health.add("store", store_answers)
     await health.examine(request)                    # or: health.answer("/readyz", verbose=True)
 
-A check is a function that says in a sentence what is wrong, or nothing. ``/livez`` fails only for what a restart would
-mend; ``/healthz`` for whatever is wrong; ``/readyz`` also when the server is about to stop. ``?verbose`` lists the
-checks, ``?exclude=name`` leaves one out, ``/readyz/name`` asks for one alone.
+A check returns what is wrong, or nothing. ``/livez`` fails only for what a restart repairs, ``/readyz`` also
+during shutdown. ``?verbose`` lists checks, ``?exclude=name`` skips one, ``/readyz/name`` runs one.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from pilothouse.apiserver.server.messages import TEXT, Request, Response
 from pilothouse.meta.errors import StatusError
 
 Probe = Callable[[], Awaitable[str]]
-"""Says what is wrong; the empty string if nothing is."""
+"""Returns what is wrong, or the empty string."""
 ROOTS = ("healthz", "livez", "readyz")
 _PREFIXES = tuple(f"/{root}" for root in ROOTS)
 PATIENCE = 5.0
@@ -49,7 +48,7 @@ class _Check(msgspec.Struct, frozen=True):
 
 
 class Health:
-    """The checks of a server. ``ping`` is always among them, ``shutdown`` always among those of ``/readyz``."""
+    """The checks of a server. ``ping`` is always present, ``shutdown`` always part of ``/readyz``."""
 
     def __init__(self) -> None:
         self._draining = False
@@ -59,16 +58,16 @@ class Health:
         ]
 
     def add(self, name: str, probe: Probe, *, live: bool = False) -> None:
-        """Have a check; ``live`` if its failure means that the process should be restarted."""
+        """Add a check; ``live`` if its failure means that the process should be restarted."""
         roots = {"healthz", "readyz", "livez"} if live else {"healthz", "readyz"}
         self._checks.append(_Check(name, probe, frozenset(roots)))
 
     def drain(self) -> None:
-        """From here on ``/readyz`` fails, so that load balancers go elsewhere."""
+        """Make ``/readyz`` fail, so that load balancers go elsewhere."""
         self._draining = True
 
     async def examine(self, request: Request) -> Response:
-        """The answer to a request whose path ``serves`` is true of."""
+        """The response for a path that ``serves`` accepts."""
         if request.method not in ("GET", "HEAD"):
             raise StatusError(405, "MethodNotAllowed", f"{request.method} is not supported on {request.path}")
         query = parse_qs(request.query, keep_blank_values=True)
@@ -111,5 +110,4 @@ async def _well() -> str:
 
 
 def serves(path: str) -> bool:
-    """Whether a path is one of health's."""
     return path.startswith(_PREFIXES) and path.strip("/").partition("/")[0] in ROOTS

@@ -1,4 +1,4 @@
-"""The server's sockets: TLS and HTTP/1.1 in front of a handler that knows neither.
+"""The server's sockets: TLS and HTTP/1.1 in front of a handler.
 
     server = HTTPSServer(core.answer, authenticator=…, health=…, shares=…, requests=…)
     port = await server.listen("127.0.0.1", 0, tls_context(serving_certificate, serving_key, client_ca))
@@ -6,8 +6,7 @@
     server.leave()
     await server.stop(grace=30)
 
-Stopping is graceful: ``/readyz`` fails first, then no connection is accepted, streams end properly, and requests in flight are
-answered.
+Shutdown: ``/readyz`` fails, no connections are accepted, streams end, requests in flight are answered.
 """
 
 from __future__ import annotations
@@ -27,9 +26,10 @@ from pilothouse.apiserver.authentication.authenticator import Authenticator
 from pilothouse.apiserver.endpoints.cached_reads import CachedReads
 from pilothouse.apiserver.flowcontrol.fair_queuing import FlowController
 from pilothouse.apiserver.metrics.request_metrics import RequestCounters
-from pilothouse.apiserver.server.connection import Connection, Handler, HeadCheck, ServerContext
+from pilothouse.apiserver.server.connection import Connection
 from pilothouse.apiserver.server.fast_path import FastPath
 from pilothouse.apiserver.server.health import Health
+from pilothouse.apiserver.server.http_protocol import Handler, HeadCheck, ServerContext
 from pilothouse.apiserver.server.limits import ClientTimeouts, Deadlines
 from pilothouse.apiserver.server.response_heads import ResponseHeads
 
@@ -40,10 +40,10 @@ log = logging.getLogger(__name__)
 
 
 def tls_context(certificate: Path, key: Path, client_ca: Path | bytes | None = None) -> ssl.SSLContext:
-    """TLS 1.3 only; client certificates are asked for, never demanded, and verified when they come.
+    """TLS 1.3 only; client certificates are optional, and verified if presented.
 
-    ``client_ca`` is whom they have to be signed by: a file, or PEM text. Sessions are not resumed, so that each
-    connection's certificate is checked afresh.
+    ``client_ca`` is a file or PEM text. Sessions are not resumed, so each connection verifies its
+    certificate.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
@@ -60,8 +60,6 @@ def tls_context(certificate: Path, key: Path, client_ca: Path | bytes | None = N
 
 
 class HTTPSServer:
-    """Listens, and hands each request to the handler."""
-
     def __init__(
         self,
         handler: Handler,
@@ -96,15 +94,13 @@ class HTTPSServer:
         self._listeners: list[asyncio.Server] = []
 
     async def listen(self, host: str, port: int, tls: ssl.SSLContext) -> int:
-        """Accept connections from here on; the port, which is a free one if 0 was asked for.
-
-        A name with several addresses is listened to on all of them, at the same port.
-        """
+        """Accept connections; returns the port, a free one for 0. All addresses of a name use the same
+        port."""
         loop = asyncio.get_running_loop()
         found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         for address in dict.fromkeys(entry[4][0] for entry in found):
             try:
-                port = await self._listen_at(str(address), port, tls)
+                port = await self._listen(tls, host=str(address), port=port)
             except OSError as problem:
                 if not self._listeners:
                     raise
@@ -112,12 +108,9 @@ class HTTPSServer:
         return port
 
     async def listen_on(self, sockets: Sequence[socket.socket], tls: ssl.SSLContext) -> int:
-        """The same at sockets that are bound already; the port of the first."""
+        """The same on bound sockets; the port of the first."""
         ports = [await self._listen(tls, sock=each) for each in sockets]
         return ports[0]
-
-    async def _listen_at(self, address: str, port: int, tls: ssl.SSLContext) -> int:
-        return await self._listen(tls, host=address, port=port)
 
     async def _listen(self, tls: ssl.SSLContext, **where: Any) -> int:
         listener = await asyncio.get_running_loop().create_server(
@@ -133,27 +126,25 @@ class HTTPSServer:
 
     @property
     def connections(self) -> int:
-        """How many are open."""
         return len(self._shared.connections)
 
     def dismiss(self) -> None:
-        """Have everybody who came in with a certificate come in again: it may be trusted no longer."""
+        """Make clients with a certificate connect again, as trust has changed."""
         for connection in list(self._shared.connections):
             connection.dismiss()
 
     def leave(self) -> None:
-        """Serve on, but be no longer ready, and end each connection with its next answer."""
+        """Keep serving, but fail ``/readyz`` and close each connection after its next response."""
         self._health.drain()
         self._shared.leaving = True
 
     def close(self) -> None:
-        """Accept no more connections."""
         self.leave()
         for listener in self._listeners:
             listener.close()
 
     async def stop(self, grace: float) -> None:
-        """Stop accepting, end streams, wait up to ``grace`` seconds for the rest, then cut it off."""
+        """Stop accepting, end streams, wait up to ``grace`` seconds for the rest, then abort it."""
         shared = self._shared
         self.close()
         shared.draining = True

@@ -1,9 +1,8 @@
-"""How large a body may be, and how long a request may take. (``flowcontrol`` limits how many run at once.)
+"""Limits of body size and request duration. (``flowcontrol`` limits how many run at once.)
 
     deadlines.arm(connection, 60.0)              # connection.expire() is called unless disarmed before
 
-A timer per request would cost more than many a request. Deadlines are therefore kept in one table that is looked
-through a few times a second while it is not empty: a deadline is up to ``STEP`` late.
+A timer per request would be expensive; one table is scanned every ``STEP`` instead while it is not empty.
 """
 
 from __future__ import annotations
@@ -27,53 +26,45 @@ class ClientTimeouts(msgspec.Struct, frozen=True):
     """Seconds that a client may take."""
 
     idle: float = 200.0
-    """Between two requests. Longer than clients keep a connection, so that they close first and never send into one that is
-    going away."""
+    """Between two requests. Longer than clients keep connections, so that they close first."""
     head: float = 30.0
     """For the head of a request, from its first byte to its last."""
     taking: float = 30.0
-    """For each megabyte of an answer, for anything at all of a stream that has more for it, or for the rest of a body that
-    nobody wants."""
+    """For each megabyte of a response, for any progress of a stream, or for the rest of an unwanted body."""
 
 
 def allowance(query: str, mutating: bool) -> float:
-    """How many seconds a request may take: what ``?timeout=`` asks for, up to what the server allows.
-
-    As in Kubernetes it says nothing about a watch, which has ``timeoutSeconds``.
-    """
+    """The seconds that a request may take: ``?timeout=`` up to the server's limit. Not for watches, as in
+    Kubernetes."""
     most = MUTATION_SECONDS if mutating else READ_SECONDS
     if "timeout=" not in query:
         return most
     params = parse_qs(query)
     if params.get("watch", [""])[0].lower() in ("1", "true"):
         return most
-    asked = params.get("timeout", ["0s"])[0]
+    timeout = params.get("timeout", ["0s"])[0]
     try:
-        seconds = parse_duration(asked)
+        seconds = parse_duration(timeout)
     except DurationError as problem:
         raise bad_request(f"invalid timeout specified in the request URL - {problem}") from None
     if seconds < 0:
-        raise bad_request(f"invalid timeout specified in the request URL - {asked!r} is negative")
+        raise bad_request(f"invalid timeout specified in the request URL - {timeout!r} is negative")
     return min(seconds, most) if seconds else most
 
 
 class DeadlineTarget(Protocol):
-    """What a deadline ends."""
-
     def expire(self) -> None:
         """The time is up. Must not raise."""
 
 
 class Deadlines:
-    """Who has to be done by when."""
-
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._due: dict[DeadlineTarget, float] = {}
         self._timer: asyncio.TimerHandle | None = None
 
     def arm(self, who: DeadlineTarget, seconds: float) -> None:
-        """``who.expire()`` is called in so many seconds; an earlier deadline of the same is replaced."""
+        """Call ``who.expire()`` in so many seconds; replaces an earlier deadline."""
         self._due[who] = self._loop.time() + seconds
         if self._timer is None:
             self._timer = self._loop.call_later(STEP, self._look)

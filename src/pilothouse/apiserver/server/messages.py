@@ -1,8 +1,5 @@
-"""A request and its answer, as the core of the server sees them: no sockets, no HTTP library.
-
-``connection`` makes a ``Request`` of what came over the wire, and writes the ``Response`` or runs the ``StreamingResponse`` that the
-request handler returns. A simulator or a test makes requests the same way, without a network.
-"""
+"""A request and its answer, without sockets or an HTTP library; ``connection`` converts from and to the
+wire."""
 
 from __future__ import annotations
 
@@ -43,7 +40,7 @@ class RecordedDecision(Protocol):
 
 
 class Request(msgspec.Struct):
-    """What was asked. ``path`` is decoded, ``query`` is as it came, header names are matched without case."""
+    """A request. ``path`` is decoded, ``query`` is raw, header names are case-insensitive."""
 
     method: str
     path: str
@@ -55,7 +52,7 @@ class Request(msgspec.Struct):
     warnings: list[str] = []
     """Texts for ``Warning`` headers; handlers add to it."""
     impersonator: User | None = None
-    """The authenticated user, where ``user`` is the one that it impersonates."""
+    """The authenticated user, if ``user`` is impersonated."""
     verdict: RecordedDecision | None = None
     """Set by the authorizer."""
     annotations: dict[str, str] = {}
@@ -85,10 +82,8 @@ _remembered = lru_cache(maxsize=1024)(_parsed)
 
 
 class ChunkedBody(msgspec.Struct, frozen=True):
-    """A large body, made while it is sent: at no time is there more of it than the piece that the client has yet to take.
-
-    ``bytes(body)`` is all of it, for a caller that wants it at once.
-    """
+    """A large body, generated while it is sent, one piece in memory at a time. ``bytes(body)`` is all of
+    it."""
 
     read: Callable[[], Iterator[bytes | memoryview]]
     """Makes it, from the beginning each time. A piece may be empty: others get their turn after each."""
@@ -111,7 +106,7 @@ class Response(msgspec.Struct):
 
 
 class StreamChunk(msgspec.Struct, frozen=True, gc=False):
-    """Bytes for many streams at once, with HTTP's chunk framing put round them once."""
+    """Bytes for many streams, with HTTP's chunk framing added once."""
 
     data: bytes
     framed: bytes
@@ -122,13 +117,13 @@ class StreamChunk(msgspec.Struct, frozen=True, gc=False):
 
 
 class StreamSink(Protocol):
-    """The open end of a stream. Nothing here waits: a writer checks ``buffered`` and holds back."""
+    """The open end of a stream. Nothing waits: a writer checks ``buffered`` and holds back."""
 
     def write(self, chunk: StreamChunk) -> None:
         """Hand over bytes; they may be buffered."""
 
     def buffered(self) -> int:
-        """Bytes handed over that the peer has not taken yet."""
+        """Bytes that the peer has not read yet."""
 
     @property
     def closed(self) -> bool:
@@ -136,23 +131,21 @@ class StreamSink(Protocol):
 
 
 class UpgradedStream(Protocol):
-    """A connection that has been handed over: bytes both ways."""
+    """An upgraded connection: bytes both ways."""
 
     async def receive(self) -> bytes:
         """What the peer sent; empty once it has ended."""
 
     async def send(self, data: bytes) -> None:
-        """Hand over bytes, and wait while the peer takes none."""
+        """Send bytes, and wait while the peer reads none."""
 
     def write(self, data: bytes) -> None:
-        """Hand over bytes without waiting, as to a sink."""
+        """Send bytes without waiting, as to a sink."""
 
-    def buffered(self) -> int:
-        """Bytes handed over that the peer has not taken yet."""
+    def buffered(self) -> int: ...
 
     @property
-    def closed(self) -> bool:
-        """True once the peer is gone; writes are then dropped."""
+    def closed(self) -> bool: ...
 
 
 async def _nothing_to_close() -> None:
@@ -160,10 +153,8 @@ async def _nothing_to_close() -> None:
 
 
 class StreamingResponse(msgspec.Struct):
-    """An answer without a known end. Its head is sent at once; ``run`` writes until it returns, then the stream ends.
-
-    ``run`` is cancelled when the peer goes away.
-    """
+    """A response without a known end: ``run`` writes until it returns, and is cancelled if the client
+    disconnects."""
 
     run: Callable[[StreamSink], Awaitable[None]]
     content_type: str = JSON
@@ -172,17 +163,17 @@ class StreamingResponse(msgspec.Struct):
     ends: bool = False
     """It has an end of its own, which a server that is to stop waits for."""
     begun: asyncio.Future[None] | None = None
-    """Done when the beginning has been written that the stream starts with; until then its request keeps its places."""
+    """Done when the stream's initial part is written; until then its request keeps its seats."""
     patient: bool = False
-    """Its client may take nothing for as long as it likes: nothing piles up here, since ``run`` waits for it."""
+    """Its client may read as slowly as it likes: ``run`` waits for it, so nothing is buffered."""
     close: Callable[[], Awaitable[None]] = _nothing_to_close
     """Called once at the end, also where ``run`` never was."""
 
 
 class UpgradedResponse(msgspec.Struct):
-    """The connection itself, for another protocol: the head says so, then ``run`` has the line until it returns.
+    """The connection itself, for another protocol, until ``run`` returns.
 
-    ``run`` is cancelled when the peer goes away or the server stops.
+    ``run`` is cancelled when the client disconnects or the server stops.
     """
 
     run: Callable[[UpgradedStream], Awaitable[None]]
@@ -198,3 +189,8 @@ class UpgradedResponse(msgspec.Struct):
 
 
 Answer = Response | StreamingResponse | UpgradedResponse
+
+
+def is_true(value: str | None) -> bool:
+    """A boolean query parameter: given, and anything but ``false`` or ``0``."""
+    return value is not None and value.lower() not in ("false", "0")

@@ -1,12 +1,11 @@
-"""A TLS context that can be exchanged while a server listens with it.
+"""A TLS context that can be replaced while a server listens with it.
 
     live = ReloadableContext(context)
     await server.listen(host, port, live.listening)
-    live.replace(other)         # connections that begin from now on get the other one; those that are open stay
+    live.replace(other)         # for new connections
 
-A context can be given another certificate while it is in use, but whom it trusts only ever grows. So each handshake is
-moved over to the latest context at its very beginning, when the client's first message has been read and nothing has
-been answered.
+A context in use can get another certificate, but its trusted CAs can't be removed. So each handshake is moved
+to the latest context after ClientHello, before anything is sent.
 """
 
 from __future__ import annotations
@@ -15,8 +14,6 @@ import ssl
 
 
 class ReloadableContext:
-    """What a server listens with, and what its next handshake uses."""
-
     def __init__(self, context: ssl.SSLContext) -> None:
         self.listening = context
         self._latest = context
@@ -24,7 +21,6 @@ class ReloadableContext:
         context.sni_callback = self._move
 
     def replace(self, context: ssl.SSLContext) -> None:
-        """Use another context from now on."""
         self._latest = context
 
     def _move(

@@ -1,8 +1,5 @@
-"""Request bodies: read whole, within the limit.
-
-Only plain bodies are taken. A compressed one would have to be unpacked before anyone could say how large it is, and no
-client sends one unasked.
-"""
+"""Reads request bodies within the limit. Compressed bodies are refused: their size is unknown before
+unpacking."""
 
 from __future__ import annotations
 
@@ -16,8 +13,6 @@ _DISCARD = 8 * MAX_BODY
 
 
 class IncomingBody(Protocol):
-    """A body on its way in."""
-
     def is_eof(self) -> bool: ...
 
     def at_eof(self) -> bool: ...
@@ -50,7 +45,7 @@ def refuse_early(headers: Mapping[str, str]) -> None:
 
 
 async def read(incoming: IncomingBody) -> bytes:
-    """The whole body. Raises 413 as soon as it is too large, 400 if it is broken off or badly framed."""
+    """The whole body. Raises 413 as soon as it is too large, 400 if it is truncated or badly framed."""
     if incoming.is_eof():
         body = incoming.read_nowait()
         if len(body) > MAX_BODY:
@@ -68,9 +63,9 @@ async def read(incoming: IncomingBody) -> bytes:
 
 
 async def discard(incoming: IncomingBody) -> bool:
-    """Read on and throw away, so that a client which is still sending gets to read its answer.
+    """Read and discard the rest, so that a client which is still sending gets its response.
 
-    True if the end was reached, false if there is too much to be worth it.
+    True if the end was reached, false if there is too much.
     """
     size = 0
     while not incoming.at_eof():
@@ -85,7 +80,7 @@ async def _next(incoming: IncomingBody) -> bytes:
         return await incoming.readany()
     except StatusError:
         raise
-    except Exception as problem:  # noqa: BLE001 - the parser has several ways of saying that the framing is wrong
+    except Exception as problem:  # noqa: BLE001 - the parser reports wrong framing in several ways
         raise bad_request(f"the body of the request could not be read: {problem}") from None
 
 

@@ -1,12 +1,10 @@
-"""Where one request ends and the next begins, followed from outside the parser.
+"""Tracks where one request ends and the next begins, outside the parser, which does not report it.
 
     boundary = RequestBoundary()
-    boundary.follow(data, arrived)          # for all that is fed to the parser, with the requests it found in it
+    boundary.follow(data, arrived)          # all that is fed to the parser, with the requests it found
     boundary.clear                          # what comes next is the first byte of a request
 
-To read a request without the parser, one has to know that the parser is not in the middle of another, which it does not
-report. This counts along; where it can't (a body in chunks, a head in pieces, several requests at once) it gives up for
-the rest of the connection, and is never wrong.
+Where it can't be sure (chunked bodies, heads in pieces, pipelining) it gives up for the connection.
 """
 
 from __future__ import annotations
@@ -47,8 +45,6 @@ class RequestHead(Protocol):
 
 
 class RequestBoundary:
-    """The state of one connection."""
-
     __slots__ = ("_left",)
 
     def __init__(self) -> None:
@@ -61,7 +57,7 @@ class RequestBoundary:
         return self._left == 0
 
     def follow(self, data: bytes, arrived: Sequence[RequestHead | None]) -> None:
-        """``data`` was fed to the parser, which thereupon handed over these requests; None is what was none."""
+        """``data`` was fed to the parser, which returned these requests; None stands for an invalid one."""
         if not (data or arrived):
             # The parser is prodded so when its reader has room again.
             return

@@ -1,12 +1,10 @@
-"""Request targets: what the first line of a request asks for, made safe to work with.
+"""Parses and normalises request targets.
 
     split("/api/v1/namespaces/t/pods/a%2Db?watch=1")   # ("/api/v1/namespaces/t/pods/a-b", "watch=1")
 
-A target is a path that begins with one slash, and a query (origin form, RFC 9112). A proxy's absolute form, a fragment, a
-backslash and two slashes at the beginning, which others read as a host, are refused: what they ask for depends on the reader.
-
-What comes out is valid text of a reasonable length, without control characters and without ``.`` or ``..`` segments, so
-that no other code has to check for them. Everything else about a path is up to ``request_info``.
+Only the origin form of RFC 9112 is accepted; the absolute form, fragments, backslashes and a leading ``//``
+are ambiguous and refused. The result is valid text of limited length, without control characters and ``.`` or
+``..`` segments.
 """
 
 from __future__ import annotations
@@ -16,14 +14,12 @@ from urllib.parse import unquote_to_bytes
 from pilothouse.meta.errors import StatusError, bad_request
 
 LONGEST = 4096
-"""Characters of a path, several times what the longest names can make. Paths are remembered, so they have bounds."""
+"""Characters of a path, several times what the longest names need. Paths are cached, so they are bounded."""
 _HEX = frozenset("0123456789abcdefABCDEF")
 
 
 def split(target: str) -> tuple[str, str]:
-    """The decoded path and the query as it came. ``target`` is how the parser hands it over: bytes that are not UTF-8
-    stand in it as lone surrogates.
-    """
+    """The decoded path and the raw query. In ``target`` bytes that are not UTF-8 are lone surrogates."""
     path, _, query = target.partition("?")
     plain = target.isascii() and "%" not in path and "#" not in target and "\\" not in path
     if not (plain and path.startswith("/") and "/." not in path and not path.startswith("//")):
@@ -60,7 +56,7 @@ def _carefully(target: str) -> tuple[str, str]:
 
 
 def _decode(raw: str) -> str:
-    """Percent-decoding that does not guess: each ``%`` has two hex digits after it, and the result is UTF-8."""
+    """Strict percent-decoding: each ``%`` needs two hex digits, and the result must be UTF-8."""
     at = raw.find("%")
     while at >= 0:
         digits = raw[at + 1 : at + 3]

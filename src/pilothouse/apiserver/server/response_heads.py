@@ -1,10 +1,8 @@
-"""Response heads: the status line and headers that go before each body.
+"""Response heads: status line and headers.
 
-    heads.whole(200, "application/json", 512, audit="…", keep=True)
-    # b'HTTP/1.1 200 OK\\r\\nContent-Type: application/json\\r\\nCache-Control: no-cache, private\\r\\n…\\r\\n\\r\\n'
+    heads.whole(200, "application/json", 512, audit="…", keep=True)    # b'HTTP/1.1 200 OK\\r\\n…\\r\\n\\r\\n'
 
-Almost every response differs from the one before only in length, date and audit id. So what depends on status and
-type alone is built once, the date once a second, and the rest is one formatting of bytes.
+Responses mostly differ in length, date and audit id, so the rest is cached and the date made once a second.
 """
 
 from __future__ import annotations
@@ -20,7 +18,7 @@ from uuid import uuid4
 Headers = Iterable[tuple[str, str]]
 
 WARNINGS_TOTAL = 4096
-"""Characters of warnings in all; past it each is cut to ``WARNING_CUT``, and what still does not fit is left out."""
+"""Characters of warnings in all; past it each is cut to ``WARNING_CUT``, and the rest is dropped."""
 WARNING_CUT = 256
 WARNINGS_MOST = 60
 """Python's own HTTP client gives up on an answer with more than 100 headers."""
@@ -29,8 +27,6 @@ _BODILESS = frozenset({204, 304})
 
 
 class ResponseHeads:
-    """Makes heads; one for a server."""
-
     def __init__(self, now: Callable[[], float] = time.time) -> None:
         self._now = now
         self._second = -1
@@ -53,15 +49,9 @@ class ResponseHeads:
         warnings: Sequence[str] = (),
         keep: bool = True,
     ) -> bytes:
-        """The head of an answer whose length is known."""
         more = self._more(headers, warnings, keep) if headers or warnings or not keep else _PRIVATE
         if status in _BODILESS:
-            return b"%b%bAudit-Id: %b\r\n%b\r\n" % (
-                _opening(status, ""),
-                more,
-                audit.encode(),
-                self._date(),
-            )
+            return b"%b%bAudit-Id: %b\r\n%b\r\n" % (_opening(status, ""), more, audit.encode(), self._date())
         return b"%b%bAudit-Id: %b\r\n%bContent-Length: %d\r\n\r\n" % (
             _opening(status, content_type),
             more,
@@ -81,7 +71,7 @@ class ResponseHeads:
         chunked: bool = True,
         keep: bool = True,
     ) -> bytes:
-        """The head of an answer without a known end; not chunked, it ends where the connection does."""
+        """The head of a response without a known end; not chunked, it ends with the connection."""
         return b"%b%bAudit-Id: %b\r\n%b%b\r\n" % (
             _opening(status, content_type),
             self._more(headers, warnings, chunked and keep),
@@ -115,7 +105,7 @@ class ResponseHeads:
 
 
 def quoted(warnings: Sequence[str]) -> list[str]:
-    """Warning texts as they stand between the quotes of a header: each once, escaped, within the budget."""
+    """Warning texts as in a quoted header: each once, escaped, within the budget."""
     texts = list(dict.fromkeys(_one_line(text) for text in warnings))
     if sum(map(len, texts)) > WARNINGS_TOTAL:
         texts = [text[:WARNING_CUT] for text in texts]

@@ -1,10 +1,9 @@
-"""Writes a body to a client at the pace at which the client takes it.
+"""Writes a body at the pace at which the client reads it.
 
     await write_body(connection, response.body, chunked=False, progress=rearm)
 
-What is handed to a transport is buffered there, encrypted. So a large body goes out in parts, and a part only when the transport
-has passed on the one before: a client that takes nothing leaves one part in memory, however large the answer is.
-``progress`` is called for each ``STRETCH`` that has gone out, so that the caller can set a deadline for the next.
+A transport buffers what it is given, so each part is written only when the previous one is flushed.
+``progress`` is called for each ``STRETCH`` sent, to set the next deadline.
 """
 
 from __future__ import annotations
@@ -24,14 +23,14 @@ LAST_CHUNK = b"0\r\n\r\n"
 
 
 class ResponseStream(Protocol):
-    """What a body goes over. The transport is None once the client is gone."""
+    """The connection. The transport is None once the client is gone."""
 
     @property
     def transport(self) -> asyncio.Transport | None: ...
 
     @property
     def open(self) -> bool:
-        """Whether what is written still goes anywhere."""
+        """Whether the client can still receive."""
 
     @property
     def writing_paused(self) -> bool: ...
@@ -43,7 +42,8 @@ class ResponseStream(Protocol):
 async def write_body(
     outlet: ResponseStream, body: bytes | ChunkedBody, *, chunked: bool, progress: Callable[[], None]
 ) -> None:
-    """Write all of a body; returns when the transport has little left of it. Raises ConnectionError if the client goes."""
+    """Write a body; returns when the transport has little left of it. Raises ConnectionError if the client
+    goes."""
     pieces: Iterable[bytes | memoryview] = (body,) if isinstance(body, bytes) else body.read()
     left = STRETCH
     for piece in pieces:

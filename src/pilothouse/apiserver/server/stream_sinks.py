@@ -1,7 +1,4 @@
-"""The open ends of streams: bytes go straight to the transport, nothing waits.
-
-A writer checks ``buffered`` and holds back; a stream whose client is gone swallows what is written to it.
-"""
+"""The sinks of streams: writes go to the transport directly; after a disconnect they are dropped."""
 
 from __future__ import annotations
 
@@ -12,7 +9,7 @@ from pilothouse.apiserver.server.messages import StreamChunk
 
 
 class Connected(Protocol):
-    """What a stream goes over. The transport is None once the client is gone."""
+    """The connection. The transport is None once the client is gone."""
 
     @property
     def transport(self) -> asyncio.Transport | None: ...

@@ -1,8 +1,10 @@
-"""A client's connection after it has changed protocols: bytes in, bytes out, each side as fast as the other takes them.
+"""A client's connection after a change of protocol.
 
-line = UpgradedConnection(transport, drain, tail)
-line.feed(data)                    # the connection, for all that arrives
-await line.receive()               # the owner of the connection
+    line = UpgradedConnection(transport, drain, tail)
+    line.feed(data)                    # the connection, for all that arrives
+    await line.receive()               # the owner of the connection
+
+Bytes in and out, with backpressure both ways.
 """
 
 from __future__ import annotations
@@ -15,12 +17,10 @@ MOST_HELD = 64 * 1024
 
 
 class UpgradedConnection:
-    """The open end of a client's connection."""
-
     def __init__(
         self, transport: asyncio.Transport, drain: Callable[[], Awaitable[None]], tail: bytes
     ) -> None:
-        """``drain`` waits while the client takes nothing; ``tail`` has already arrived."""
+        """``drain`` waits while the client reads nothing; ``tail`` has already arrived."""
         self._transport = transport
         self._drain = drain
         self._reader = asyncio.StreamReader(limit=MOST_HELD)
@@ -29,7 +29,6 @@ class UpgradedConnection:
             self._reader.feed_data(tail)
 
     def feed(self, data: bytes) -> None:
-        """Bytes have arrived."""
         self._reader.feed_data(data)
 
     def lost(self) -> None:

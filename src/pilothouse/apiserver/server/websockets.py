@@ -1,12 +1,11 @@
 """Streams over a WebSocket, as kube-apiserver has them: watches, one event a frame, and logs.
 
     upgrade = upgrade_of(request)                      # None for a request that asks for no WebSocket
-    return over_websocket(streaming, upgrade, EventFrames())  # a UpgradedResponse in place of the StreamingResponse
+    return over_websocket(streaming, upgrade, EventFrames())
 
-A client that can't send an ``Authorization`` header (a browser's page) may have its token among the subprotocols, in
-base64url; ``take_token`` finds it, and takes it out, so that it is neither echoed nor passed on to a node.
-
-Clients send nothing over such a WebSocket but control frames. What else comes is dropped as it arrives, whatever its size.
+A browser can't send an ``Authorization`` header, so a base64url token may be among the subprotocols;
+``take_token`` removes it, so that it is neither echoed nor passed on to a node. Data frames from clients are
+dropped.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ from pilothouse.meta import errors
 TOKEN_PREFIX: Final = "base64url.bearer.authorization.k8s.io."
 PROTOCOLS: Final = "Sec-WebSocket-Protocol"
 LOG_PROTOCOLS: Final = ("", "binary.k8s.io", "base64.binary.k8s.io")
-"""What logs can be sent as; the empty name stands for a client that asks for none."""
+"""Subprotocols of logs; the empty name is for a client that requests none."""
 
 _GUID: Final = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 _CONNECTION: Final = re.compile(r"(?:^|.*,)\s*upgrade\s*(?:$|,)", re.IGNORECASE)
@@ -48,8 +47,6 @@ Frames = Callable[[bytes], Iterable[bytes]]
 
 
 class Upgrade(msgspec.Struct, frozen=True):
-    """A request for a WebSocket."""
-
     accept: str
     """What proves to the client that it was understood."""
     protocols: tuple[str, ...]
@@ -57,7 +54,6 @@ class Upgrade(msgspec.Struct, frozen=True):
 
 
 def is_upgrade(method: str, headers: Mapping[str, str]) -> bool:
-    """Whether a WebSocket is asked for."""
     return (
         method == "GET"
         and headers.get("Upgrade", "").lower() == "websocket"
@@ -66,7 +62,7 @@ def is_upgrade(method: str, headers: Mapping[str, str]) -> bool:
 
 
 def upgrade_of(request: Request) -> Upgrade | None:
-    """What the client asks for; None if it is no WebSocket. Raises 400 or 403 for one that can't be had."""
+    """The requested WebSocket; None if there is none. Raises 400 or 403 for an unsupported one."""
     headers = request.headers
     if not is_upgrade(request.method, headers):
         return None
@@ -85,14 +81,14 @@ def upgrade_of(request: Request) -> Upgrade | None:
 
 
 def refuse_other_sites(headers: Mapping[str, str]) -> None:
-    """Raise a 403 for what a page of another site has a browser ask: it would ask with the certificate of its user."""
+    """Raise a 403 for requests by a page of another site, for which a browser uses its user's certificate."""
     if is_of_other_site(headers):
         origin, host = headers["Origin"], headers.get("Host", "")
         raise errors.forbidden("", "", "", f"a page of {origin} may not open a WebSocket at {host}")
 
 
 def is_of_other_site(headers: Mapping[str, str]) -> bool:
-    """Whether a page of another site may be behind it. No page can have a browser send a token as a header with a WebSocket."""
+    """Whether a page of another site may have sent it. Pages can't send a token header with a WebSocket."""
     origin, host = headers.get("Origin", ""), headers.get("Host", "")
     if headers.get("Authorization", "").lower().startswith("bearer "):
         return False
@@ -100,7 +96,7 @@ def is_of_other_site(headers: Mapping[str, str]) -> bool:
 
 
 def take_token(headers: Mapping[str, str]) -> tuple[str, Mapping[str, str]]:
-    """The token among the subprotocols, and the headers without it; an empty one if there is none. Raises 401."""
+    """The token among the subprotocols, or empty, and the headers without it. Raises 401."""
     offered = _offered(headers)
     tokens = [each.removeprefix(TOKEN_PREFIX) for each in offered if each.startswith(TOKEN_PREFIX)]
     if not tokens:
@@ -110,7 +106,7 @@ def take_token(headers: Mapping[str, str]) -> tuple[str, Mapping[str, str]]:
         # Without another subprotocol there would be none to answer with, and browsers want one.
         raise errors.unauthorized()
     try:
-        # The decoder itself passes over what is not of its alphabet.
+        # The decoder itself skips characters outside of its alphabet.
         if not re.fullmatch(r"[A-Za-z0-9_-]*", tokens[0]):
             raise errors.unauthorized()
         token = base64.urlsafe_b64decode(tokens[0] + "=" * (-len(tokens[0]) % 4)).decode()
@@ -124,7 +120,7 @@ def take_token(headers: Mapping[str, str]) -> tuple[str, Mapping[str, str]]:
 def over_websocket(
     streaming: StreamingResponse, upgrade: Upgrade, frames: Frames, protocol: str | None = None
 ) -> UpgradedResponse:
-    """A stream as frames. ``protocol`` is what is answered; without, the first of those offered."""
+    """A stream as frames. ``protocol`` is the response's, by default the first offered."""
     chosen = protocol if protocol is not None else next(iter(upgrade.protocols), "")
     headers = [("Sec-WebSocket-Accept", upgrade.accept)]
     if chosen:
@@ -149,12 +145,13 @@ def over_websocket(
 
 
 def log_over_websocket(streaming: StreamingResponse, upgrade: Upgrade) -> UpgradedResponse:
-    """A log as frames. Raises 400 for a client that can take it in none of the forms there are."""
+    """A log as frames. Raises 400 for unsupported subprotocols."""
     offered = upgrade.protocols or ("",)
     protocol = next((each for each in offered if each in LOG_PROTOCOLS), None)
     if protocol is None:
         raise errors.bad_request(
-            f"none of the subprotocols {list(offered)} is spoken here; there is {' and '.join(LOG_PROTOCOLS[1:])}"
+            f"none of the subprotocols {list(offered)} is spoken here; there is "
+            f"{' and '.join(LOG_PROTOCOLS[1:])}"
         )
     frames = _encoded_frames if protocol.startswith("base64.") else _binary_frames
 
@@ -167,7 +164,7 @@ def log_over_websocket(streaming: StreamingResponse, upgrade: Upgrade) -> Upgrad
 
 
 class EventFrames:
-    """Each line of a watch as a message of its own; one that is written in pieces goes out in as many fragments."""
+    """Each line of a watch as one message; a line that is written in pieces becomes fragments."""
 
     __slots__ = ("_within",)
 
@@ -234,7 +231,7 @@ def _offered(headers: Mapping[str, str]) -> tuple[str, ...]:
 
 
 async def _read_until_closed(line: UpgradedStream) -> None:
-    """Answer pings, and return once the client has closed the WebSocket or gone."""
+    """Answer pings, and return once the client has closed the WebSocket or disconnected."""
     reader = _FrameReader(line)
     while (control := await reader.next_control()) is not None:
         kind, data = control
@@ -245,14 +242,14 @@ async def _read_until_closed(line: UpgradedStream) -> None:
 
 
 class _FrameReader:
-    """What a client sends: control frames are read, the rest is passed over."""
+    """Reads control frames of a client and skips all others."""
 
     def __init__(self, line: UpgradedStream) -> None:
         self._line = line
         self._held = b""
 
     async def next_control(self) -> tuple[int, bytes] | None:
-        """The next control frame; None at the end, and for what is no frame of a client."""
+        """The next control frame; None at the end, and for an invalid one."""
         while True:
             head = await self._take(2)
             if head is None:

@@ -1,4 +1,1 @@
-"""Objects in the store, the watch cache in front of it, and how lists and watches are served from there.
-
-Nothing here knows users, verbs or the rules of kinds.
-"""
+"""Objects in the store, the watch cache, and lists and watches from it. It knows no users, verbs or kinds."""

@@ -1,12 +1,10 @@
-"""Objects and bytes.
+"""Encoding of objects.
 
-The stored form is canonical JSON: ``apiVersion``, ``kind`` and ``metadata`` first, keys sorted below that, no
-``resourceVersion``. So equal objects are equal bytes, and the served form is the stored one with the revision
-put in at a place that is found by a single search:
+The stored form is canonical JSON without ``resourceVersion``: ``apiVersion``, ``kind``, ``metadata`` first,
+other keys sorted. Equal objects are equal bytes, and the served form is the stored one with the revision
+spliced in, without parsing:
 
     {"apiVersion":"v1","kind":"ConfigMap","metadata":{"resourceVersion":"42","name":"a",...
-
-Serving never parses. Only another version than the stored one is decoded, converted and encoded, once.
 """
 
 from __future__ import annotations
@@ -27,7 +25,7 @@ _HEAD = b'"metadata":{'
 
 
 def encode(obj: Object) -> bytes:
-    """The canonical bytes of an object, without its ``resourceVersion``. The object is left alone."""
+    """The canonical bytes of an object, without its ``resourceVersion``. The object is not changed."""
     metadata = obj["metadata"]
     if "resourceVersion" in metadata:
         metadata = dict(metadata)
@@ -47,15 +45,14 @@ def _head(api_version: str, kind: str) -> bytes:
 
 
 def with_revision(value: bytes, revision: int) -> bytes:
-    """The served form of a stored value."""
     at = value.index(_HEAD) + len(_HEAD)
     return b'%b"resourceVersion":"%d",%b' % (value[:at], revision, value[at:])
 
 
 def decode(value: bytes, revision: int = 0) -> Object:
-    """A stored value as an object of the caller's own, with its ``resourceVersion`` if a revision is given.
+    """A stored value as a new object, with its ``resourceVersion`` if a revision is given.
 
-    500 for one that can't be made out: it is sealed, and its key is not here.
+    500 if it is encrypted with a key that is not here.
     """
     try:
         obj: Object = _decoder.decode(value)
@@ -67,7 +64,7 @@ def decode(value: bytes, revision: int = 0) -> Object:
 
 
 def copy(obj: Object) -> Object:
-    """An object of one's own; cheaper than ``copy.deepcopy`` by far."""
+    """A copy of an object; far cheaper than ``copy.deepcopy``."""
     duplicate: Object = _decoder.decode(_encoder.encode(obj))
     return duplicate
 
@@ -78,10 +75,9 @@ def dump(anything: Any) -> bytes:
 
 
 def convert(resource: Resource, obj: Object, target: str) -> Object:
-    """The object in another version of its resource; the same object if it is in that version already.
+    """The object in another version of its resource; the same object if it already has that version.
 
-    Versions are compared in full: what is stored may be of another group (Events), whose version has the same
-    name.
+    Full versions are compared: a stored Event may be of another group whose version has the same name.
     """
     kind = resource.stored if target == resource.storage else resource.by_version[target]
     given = str(obj["apiVersion"])
@@ -100,7 +96,6 @@ def versions_of(resource: Resource) -> Callable[[Object, str], Object] | None:
 
 
 def serve(resource: Resource, kind: Kind, value: bytes, revision: int) -> bytes:
-    """The served form of a stored value in the version of ``kind``."""
     if value.startswith(kind.prefix):
         return with_revision(value, revision)
     return with_revision(encode(convert(resource, decode(value), kind.version)), revision)

@@ -1,8 +1,7 @@
-"""One resource's part of the cache: its items in key order, and what happened to them of late.
+"""One resource's part of the cache: its items in key order, and recent changes.
 
-Every change becomes an ``CacheEvent`` that holds the items before and after it, so that a watcher with a
-selector can be told what enters and what leaves its view. ``stamp`` moves with everything that may alter a
-listing; whoever keeps a rendered list compares it.
+A ``CacheEvent`` has the items before and after a change, so that watches with a selector can tell what enters
+and leaves. ``stamp`` changes with everything that may alter a listing.
 """
 
 from __future__ import annotations
@@ -26,8 +25,6 @@ class CacheEvent(msgspec.Struct, frozen=True, eq=False, gc=False):
 
 
 class Collection:
-    """The items below one path."""
-
     __slots__ = ("_keys", "bounds", "changed", "derive", "history", "items", "path", "shape", "size", "stamp")
 
     def __init__(self, path: str, horizon: int, bounds: Bounds) -> None:
@@ -46,7 +43,7 @@ class Collection:
         """Bytes of all values."""
 
     def apply(self, key: str, revision: int, value: bytes | None, now: float) -> CacheEvent | None:
-        """Take a change in; None if it changes nothing (the removal of what was not there)."""
+        """Apply a change; None if it changes nothing (removal of an absent key)."""
         before = self.items.get(key)
         if value is None:
             if before is None:
@@ -69,7 +66,7 @@ class Collection:
         return event
 
     def reset(self, items: Iterable[Item], revision: int) -> None:
-        """Start again from a listing; the history before it is forgotten."""
+        """Start again from a listing, without history."""
         self.items = {item.key: item for item in items}
         self._keys = sorted(self.items)
         self.size = sum(len(item.value) for item in self.items.values())
@@ -79,7 +76,7 @@ class Collection:
         self.stamp += 1
 
     def reshape(self, derive: Derive | None) -> None:
-        """Serve the items in another way from now on."""
+        """Serve the items by another schema."""
         self.derive = derive
         for item in self.items.values():
             item.forget()
@@ -97,6 +94,5 @@ class Collection:
         return keys[start:end]
 
     def below(self, prefix: str, after: str = "") -> list[Item]:
-        """The items below a prefix, in key order."""
         items = self.items
         return [items[key] for key in self.keys(prefix, after)]

@@ -1,7 +1,6 @@
-"""History is kept for a while and then forgotten, little by little.
+"""Compacts the store periodically.
 
-Each round forgets what was overwritten before the round before it. So whoever watches or pages has at least
-one interval to come back, and no more than two are ever stored.
+Each round compacts up to the revision of the round before, so history lasts between one and two intervals.
 """
 
 from __future__ import annotations
@@ -15,14 +14,13 @@ log = logging.getLogger(__name__)
 
 
 class Compactor:
-    """Compacts a store at intervals. Several instances may do so: each forgets only what all may."""
+    """Compacts a store at intervals. Several instances may do so."""
 
     def __init__(self, store: Store, interval: float) -> None:
         self._store = store
         self._interval = interval
 
     async def run(self) -> None:
-        """Compact until cancelled."""
         passed = 0
         while True:
             try:

@@ -1,8 +1,6 @@
-"""The cache, checked against the store it was filled from.
+"""Compares the cache with the store at the same revision every few minutes.
 
-A cache that is wrong is worse than none: controllers act on what they read. So every few minutes what the
-cache holds is compared with what the store lists at the very same revision. They can only differ by a fault
-of ours; then it is logged and the cache is listed anew, which tells all watchers to do the same.
+A difference can only be a bug; it is logged and the cache is listed again, which makes watchers do the same.
 """
 
 from __future__ import annotations
@@ -23,14 +21,11 @@ log = logging.getLogger(__name__)
 
 
 class ConsistencyChecker:
-    """Audits a cache at intervals."""
-
     def __init__(self, cache: WatchCache, interval: float = INTERVAL) -> None:
         self._cache = cache
         self._interval = interval
 
     async def run(self) -> None:
-        """Audit until cancelled."""
         while True:
             await asyncio.sleep(self._interval)
             if self._cache.ready:
@@ -52,7 +47,7 @@ class ConsistencyChecker:
 
 
 async def audit(cache: WatchCache) -> list[str]:
-    """How the cache differs from the store at the cache's revision; nothing if it is right."""
+    """The differences between cache and store at the cache's revision."""
     revision = cache.revision
     held = {
         item.key: (item.revision, _digest(item.value))

@@ -1,12 +1,10 @@
-"""Continue tokens: where the next page of a list starts, and which state of the collection it shows.
+"""Continue tokens: where the next page of a list starts, and at which revision.
 
     ContinueToken(revision=812, after="t/web-3").encode()
     # eyJydiI6ODEyLCJzdGFydCI6InQvd2ViLTNcdTAwMDAiLCJ2IjoibWV0YS5rOHMuaW8vdjEifQ
 
-Clients treat a token as opaque, yet it comes from outside: whatever it holds is checked, and a bad one is a
-400. The form is Kubernetes' own, so that a client may move between replicas of either kind: ``start`` is the
-key after the last one seen, without the collection's prefix, and the least key after ``k`` is ``k`` followed
-by a zero byte.
+The form is Kubernetes': ``start`` is the last key, without the collection's prefix, and a zero byte. Tokens
+come from clients, so they are validated (400).
 """
 
 from __future__ import annotations

@@ -1,36 +1,32 @@
-"""Changes to many watchers at once.
+"""Sends changes to many watchers.
 
-Watchers with the same view form a ``WatcherGroup``. What happens within about two milliseconds is written
-once per group, as one chunk, and handed to each member's sink in one go: there is no task and no queue per
-watcher, and a thousand watchers of one change cost a thousand writes of the same bytes. Groups are found by
-scope (a collection, a namespace, a single key), so that a change looks only at those it may concern.
+Watchers with the same view form a ``WatcherGroup``. Changes within about two milliseconds are encoded once
+per group and written to each member's sink: no task and no queue per watcher. Groups are found by scope
+(collection, namespace, key).
 
-A watcher is *synced*, or it is *behind*. A synced one takes each chunk as it comes. One that has not drained
-its sink, or still has its beginning to send, is behind: it is passed over, and served from the collection's
-history at its own pace until it has caught up, which is the moment it joins its group again. If history no
-longer reaches back to where it is, it gets a 410 and is ended. Nothing is ever left out silently, and
-nobody waits for the slow.
+A watcher is *synced* or *behind*. One that has not drained its sink, or has its initial objects to send, is
+behind: it is served from the collection's history at its own pace until it has caught up. If history no
+longer reaches back, it ends with a 410.
 
-Writing takes the loop's time, most of it for encryption, and everybody else waits for that. So there is only
-so much in one turn: watchers that it does not suffice for fall behind, and changes of more than ``LARGE``
-bytes are sent to all in that way, in slices. A large object is not copied for a watcher: of what it has yet
-to be sent, only the slice that is on its way is its own.
+Writing takes the event loop's time, so the bytes per turn are limited: watchers beyond the limit fall behind,
+and changes of more than ``LARGE`` bytes are sent in slices, without a copy per watcher.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections import Counter, deque
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 
 from pilothouse.aio.debounce import Debouncer
 from pilothouse.apiserver.discovery.catalog import ROOT
-from pilothouse.apiserver.server.messages import StreamChunk, StreamSink
+from pilothouse.apiserver.server.messages import StreamChunk
 from pilothouse.apiserver.storage.collection import CacheEvent, Collection
 from pilothouse.apiserver.storage.items import Item
+from pilothouse.apiserver.storage.open_watch import OpenWatch, WatcherGroup
 from pilothouse.apiserver.storage.watch_cache import WatchCache
-from pilothouse.apiserver.storage.watch_events import Lines, Part, error_line
+from pilothouse.apiserver.storage.watch_events import Lines, Part
 from pilothouse.meta import errors
 from pilothouse.meta.errors import StatusError
 
@@ -43,109 +39,18 @@ LARGE = 1024 * 1024
 AT_ONCE = 4 * 1024 * 1024
 """Bytes that are written to synced watchers in one turn of the loop."""
 AT_A_LOOK = 1024 * 1024
-"""Bytes that are written to those behind, each time they are looked after."""
+"""Bytes written to watchers that are behind, per turn of the loop."""
 _SLICE = 64 * 1024
 _EVENTS = 256
 _LOOK_AGAIN, _LOOK_LATER = 0.005, 0.1
 BOOKMARK_EVERY = 60.0
-BOOKMARK_BEFORE_END = 2.0
 _EARLY = 0.005
 _REST_SECONDS = 1.0
 
 log = logging.getLogger(__name__)
 
 
-class WatcherGroup:
-    """The synced watchers of one view."""
-
-    __slots__ = ("collection", "identity", "lines", "members", "pending")
-
-    def __init__(self, identity: Hashable, collection: Collection, lines: Lines) -> None:
-        self.identity = identity
-        self.collection = collection
-        self.lines = lines
-        self.members: dict[OpenWatch, None] = {}
-        """In the order they came, synced or not."""
-        self.pending: list[CacheEvent] = []
-
-
-class OpenWatch:
-    """One open watch."""
-
-    __slots__ = (
-        "allowed",
-        "announce",
-        "backlog",
-        "begun",
-        "bookmarks",
-        "deadline",
-        "done",
-        "fresh",
-        "group",
-        "last_mark",
-        "position",
-        "rest",
-        "sink",
-        "synced",
-        "timer",
-    )
-
-    def __init__(
-        self,
-        group: WatcherGroup,
-        sink: StreamSink,
-        *,
-        position: int,
-        bookmarks: bool,
-        opened: float,
-        deadline: float,
-    ) -> None:
-        self.group = group
-        self.sink = sink
-        self.position = position
-        """Up to here it has been sent everything; meaningless while synced."""
-        self.bookmarks = bookmarks
-        self.deadline = deadline
-        self.last_mark = deadline - min(BOOKMARK_BEFORE_END, (deadline - opened) / 2)
-        """When the last bookmark is due, from which the client will go on after the end."""
-        self.backlog: Iterator[Item] | None = None
-        """What is left of the initial state."""
-        self.begun: asyncio.Future[None] | None = None
-        """Done when nothing is left of it."""
-        self.allowed: Callable[[], bool] | None = None
-        """Whether its user still has the right to it, where that is asked again before anything is sent."""
-        self.rest: deque[Part] = deque()
-        """What is left of a large line that was begun."""
-        self.announce = False
-        self.synced = False
-        self.fresh = group.lines.tabular
-        """Has not got the columns yet."""
-        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.timer: asyncio.TimerHandle | None = None
-
-    def send(self, lines: bytes) -> None:
-        self.sink.write(StreamChunk.of(lines))
-
-    def end(self, problem: StatusError | None = None) -> None:
-        """End the stream, saying why if there is a reason."""
-        if not self.done.done():
-            # No error fits in the middle of a line; the client finds it incomplete and watches again.
-            if problem is not None and not self.rest:
-                self.send(error_line(problem))
-            self.done.set_result(None)
-
-    def forbidden(self) -> bool:
-        """Whether its user has lost the right to it; then this is its end."""
-        if self.allowed is None or self.allowed():
-            return False
-        self.synced = False
-        self.end()
-        return True
-
-
 class WatchFanout:
-    """All watchers of the server."""
-
     def __init__(self, cache: WatchCache) -> None:
         self._cache = cache
         self._groups: dict[Hashable, WatcherGroup] = {}
@@ -176,11 +81,10 @@ class WatchFanout:
 
     @property
     def behind(self) -> int:
-        """How many of them have yet to be sent what is known."""
         return len(self._behind)
 
     def check_open(self) -> None:
-        """429 while the server goes down: another one will do."""
+        """429 while the server shuts down."""
         if self._closing:
             raise errors.too_many_requests("the server is shutting down", retry_after=1)
 
@@ -193,9 +97,9 @@ class WatchFanout:
         return found
 
     async def serve(self, watcher: OpenWatch) -> None:
-        """Keep a watcher supplied until it ends."""
+        """Serve a watcher until it ends."""
         if self._closing:
-            # Asked for before all were ended, and begun after: nobody would ever end it.
+            # It was opened before ``end_all``, which would have ended it.
             return
         watcher.group.members[watcher] = None
         try:
@@ -208,7 +112,7 @@ class WatchFanout:
         finally:
             self._forget(watcher)
 
-    # What the cache tells
+    # Notifications of the cache
 
     def happened(self, collection: Collection, event: CacheEvent) -> None:
         scopes = self._scopes
@@ -238,7 +142,7 @@ class WatchFanout:
                 self._catch_up(watcher)
 
     def broken(self) -> None:
-        """The cache lost track: what happened meanwhile is not known."""
+        """The cache has listed again, so changes may have been missed."""
         for group in self._busy:
             group.pending.clear()
         self._busy.clear()
@@ -249,20 +153,16 @@ class WatchFanout:
     # Sending
 
     def flush(self) -> None:
-        """Send what has happened."""
+        """Send pending changes."""
         busy, self._busy = self._busy, {}
         for group in busy:
             events, group.pending = group.pending, []
             try:
                 self._send(group, events)
-            except StatusError as problem:
+            except Exception as problem:  # noqa: BLE001 - a failed conversion ends the views that it concerns
+                reason = _status_of(problem, group)
                 for watcher in list(group.members):
-                    watcher.end(problem)
-            except Exception:
-                # A conversion that fails must not silence the other views.
-                log.exception("a change of %s can't be shown", group.collection.path)
-                for watcher in list(group.members):
-                    watcher.end(errors.internal(f"an object of {group.collection.path} can't be shown"))
+                    watcher.end(reason)
 
     def _send(self, group: WatcherGroup, events: list[CacheEvent]) -> None:
         lines = group.lines
@@ -291,7 +191,7 @@ class WatchFanout:
                 continue
             room -= size
             if watcher.fresh:
-                self._tell(watcher, events)
+                self._send_changes(watcher, events)
                 if watcher.rest or watcher.position < events[-1].revision:
                     self._fall_behind(watcher, watcher.position, _LOOK_AGAIN)
             else:
@@ -301,28 +201,15 @@ class WatchFanout:
             self._count(group, delivered * shown)
             self._spend(delivered * size)
 
-    def _tell(self, watcher: OpenWatch, events: Iterable[CacheEvent]) -> None:
-        """Send changes to one watcher, about a slice; the first one as a table carries the columns."""
-        lines = watcher.group.lines
-        parts: list[Part] = []
-        size = count = 0
-        for event in events:
-            line = lines.parts(event, columns=watcher.fresh)
-            watcher.position = event.revision
-            if not line:
-                continue
-            watcher.fresh = False
-            parts += line
-            count += 1
-            size += sum(map(len, line))
-            if size >= _SLICE:
-                break
+    def _send_changes(self, watcher: OpenWatch, events: Iterable[CacheEvent]) -> None:
+        """Send changes to one watcher, about a slice."""
+        parts, count, size = _slice(_changed(watcher, events))
         if parts and not watcher.forbidden():
-            self._count(watcher.group, count)
-            self._hand_over(watcher, parts, size)
+            self._hand_over(watcher, parts, count, size)
 
-    def _hand_over(self, watcher: OpenWatch, parts: Sequence[Part], size: int) -> None:
+    def _hand_over(self, watcher: OpenWatch, parts: Sequence[Part], count: int, size: int) -> None:
         """Write whole lines; of large ones as much as there is room for now."""
+        self._count(watcher.group, count)
         if size <= 2 * _SLICE:
             watcher.send(b"".join(parts))
             self._spend(size)
@@ -358,14 +245,14 @@ class WatchFanout:
 
     @property
     def _exhausted(self) -> bool:
-        """Whether those who are behind have to wait for another turn."""
+        """Whether watchers that are behind have to wait for another turn."""
         return self._spent >= AT_A_LOOK
 
     def _count(self, group: WatcherGroup, events: int) -> None:
         kind = group.lines.selection.served.kind
         self.sent[kind.group, kind.version, kind.name] += events
 
-    # Those who are behind
+    # Watchers that are behind
 
     def _fall_behind(self, watcher: OpenWatch, position: int, pause: float) -> None:
         watcher.synced = False
@@ -374,17 +261,13 @@ class WatchFanout:
         self._look_soon(pause)
 
     def _catch_up(self, watcher: OpenWatch) -> None:
-        """Send to one that is behind as much as it takes; it is synced when nothing is left."""
-        # What is in the tick must go out first, or a watcher that joins now would get it twice.
+        """Send as much as a watcher that is behind takes; it is synced when nothing is left."""
+        # Pending changes go out first, or a watcher that joins now would get them twice.
         self.flush()
         try:
             synced = self._advance(watcher)
-        except StatusError as problem:
-            watcher.end(problem)
-            return
-        except Exception:
-            log.exception("an object of %s can't be shown", watcher.group.collection.path)
-            watcher.end(errors.internal(f"an object of {watcher.group.collection.path} can't be shown"))
+        except Exception as problem:  # noqa: BLE001 - a failed conversion ends the views that it concerns
+            watcher.end(_status_of(problem, watcher.group))
             return
         if watcher.done.done():
             return
@@ -418,34 +301,14 @@ class WatchFanout:
     def _catch_up_with(self, watcher: OpenWatch, events: list[CacheEvent]) -> None:
         """Send those of the next changes that concern the watcher, or as many of them as make a slice."""
         concerning = list(filter(watcher.group.lines.selection.covers, events))
-        self._tell(watcher, concerning)
+        self._send_changes(watcher, concerning)
         if not concerning or watcher.position == concerning[-1].revision:
             watcher.position = events[-1].revision
 
     def _send_backlog(self, watcher: OpenWatch, backlog: Iterator[Item]) -> None:
-        lines = watcher.group.lines
-        parts: list[Part] = []
-        size = count = 0
-        for item in backlog:
-            line = lines.added(item, columns=watcher.fresh)
-            watcher.fresh = False
-            parts += line
-            count += 1
-            size += sum(map(len, line))
-            if size >= _SLICE:
-                break
-        else:
-            watcher.backlog = None
-            if watcher.begun is not None and not watcher.begun.done():
-                watcher.begun.set_result(None)
-            if watcher.announce:
-                mark = lines.bookmark(watcher.position, initial_end=True)
-                parts.append(mark)
-                count += 1
-                size += len(mark)
+        parts, count, size = _slice(_initial(watcher, backlog))
         if parts:
-            self._count(watcher.group, count)
-            self._hand_over(watcher, parts, size)
+            self._hand_over(watcher, parts, count, size)
 
     def _look_soon(self, pause: float) -> None:
         if self._look is not None and pause < self._pause:
@@ -456,12 +319,11 @@ class WatchFanout:
             self._look = asyncio.get_running_loop().call_later(pause, self._look_after)
 
     def _look_after(self) -> None:
-        """See who of those behind can take more."""
+        """Serve watchers that are behind and can take more."""
         self._look = None
         moved = False
         for watcher in list(self._behind):
             if self._exhausted:
-                # Those who were served are at the end of the line by now.
                 moved = True
                 break
             if watcher.sink.buffered() <= LOW_MARK:
@@ -486,31 +348,28 @@ class WatchFanout:
         now = asyncio.get_running_loop().time()
         if now >= watcher.deadline - _EARLY:
             if watcher.rest:
-                # Its client is taking a large line, or will be cut off for not doing so.
+                # Its client is reading a large line, or will be disconnected for not doing so.
                 watcher.timer = asyncio.get_running_loop().call_at(now + _REST_SECONDS, self._wake, watcher)
             else:
                 watcher.end()
             return
-        # One that is behind has not seen all that the mark would promise.
+        # A bookmark promises all changes up to it, which a watcher that is behind has not got.
         if watcher.bookmarks and watcher.synced:
             watcher.send(watcher.group.lines.bookmark(self._cache.revision))
         self._schedule(watcher)
 
-    # Going away
+    # Ending
 
     def end(self, path: str) -> None:
-        """End the watches of a resource: it is gone, or looks different from now on. Clients come again."""
+        """End the watches of a resource that is gone or has changed; clients watch again."""
         self.flush()
         for watcher in self._all():
             if watcher.group.collection.path == path:
                 watcher.end()
 
     def end_all(self) -> None:
-        """End every watch cleanly and take no more: the server goes down.
-
-        A client that takes bookmarks is told how far it has come, so that it goes on from there at another
-        server.
-        """
+        """End every watch and accept no more, for shutdown, with a bookmark to resume from at another
+        server."""
         self._closing = True
         self.flush()
         for watcher in self._all():
@@ -539,3 +398,49 @@ class WatchFanout:
 def _weight(event: CacheEvent) -> int:
     item = event.after or event.before
     return len(item.value) if item is not None else 0
+
+
+def _changed(watcher: OpenWatch, events: Iterable[CacheEvent]) -> Iterator[Sequence[Part]]:
+    """The lines of changes, for one watcher; its first one as a table carries the columns."""
+    for event in events:
+        line = watcher.group.lines.parts(event, columns=watcher.fresh)
+        watcher.position = event.revision
+        if line:
+            watcher.fresh = False
+            yield line
+
+
+def _initial(watcher: OpenWatch, backlog: Iterator[Item]) -> Iterator[Sequence[Part]]:
+    """The lines of the initial state, and the bookmark at its end."""
+    lines = watcher.group.lines
+    for item in backlog:
+        line = lines.added(item, columns=watcher.fresh)
+        watcher.fresh = False
+        yield line
+    watcher.backlog = None
+    if watcher.begun is not None and not watcher.begun.done():
+        watcher.begun.set_result(None)
+    if watcher.announce:
+        yield [lines.bookmark(watcher.position, initial_end=True)]
+
+
+def _slice(lines: Iterator[Sequence[Part]]) -> tuple[list[Part], int, int]:
+    """The next lines, about a slice: their parts, their number and their size."""
+    parts: list[Part] = []
+    size = count = 0
+    for line in lines:
+        parts += line
+        count += 1
+        size += sum(map(len, line))
+        if size >= _SLICE:
+            break
+    return parts, count, size
+
+
+def _status_of(problem: Exception, group: WatcherGroup) -> StatusError:
+    """The error that ends a watch; anything but a status is logged."""
+    if isinstance(problem, StatusError):
+        return problem
+    message = f"an object of {group.collection.path} can't be shown"
+    log.error(message, exc_info=problem)
+    return errors.internal(message)

@@ -1,12 +1,10 @@
-"""One object in the cache, and how it looks through a version.
+"""One object in the cache and its served forms.
 
-An ``Item`` keeps the stored bytes and nothing else until it is asked: the bytes are the very object that a
-local store holds, so that caching them costs no memory, and the served form is those bytes with the revision
-spliced in, which takes less than a microsecond. What is dear to derive (another version, the labels,
-selectable fields) is worked out when first asked for and kept.
+    item.served(served)                # b'{"apiVersion":"v1",…,"metadata":{"resourceVersion":"42",…'
+    item.served(served, derive, 57)    # the same content at another revision, for a DELETED event
 
-    item.served(served)                # b'{"apiVersion":"v1","kind":"ConfigMap","metadata":{"resourceVersion":"42",...'
-    item.served(served, derive, 57)    # the same content at another revision: how a deletion is told
+An ``Item`` shares the stored bytes with a local store; the served form has the revision spliced in, which
+takes less than a microsecond. Other versions, labels and selectable fields are derived on first use and kept.
 """
 
 from __future__ import annotations
@@ -26,7 +24,7 @@ Derive = Callable[[Object, Kind], Object]
 
 
 class Item(msgspec.Struct, eq=False, gc=False):
-    """A value as it stood after a write. ``value`` never changes; the rest is remembered answers."""
+    """A value as of a write. ``value`` never changes; the rest is cached."""
 
     key: str
     revision: int
@@ -77,7 +75,7 @@ class Item(msgspec.Struct, eq=False, gc=False):
         self.memo = None
 
     def fields(self, kind: Kind, read: Callable[[], Mapping[str, str]]) -> Mapping[str, str]:
-        """The values of the kind's selectable fields; ``read`` works them out the first time."""
+        """The kind's selectable fields; ``read`` computes them the first time."""
         place = f"fields:{kind.api_version}"
         found = self._recall(place)
         if found is None:
@@ -95,9 +93,9 @@ class Item(msgspec.Struct, eq=False, gc=False):
 
 
 def served_parts(items: Iterable[Item], served: ServedVersion, derive: Derive | None = None) -> list[Buffer]:
-    """What the served forms of many items, with commas between them, are to be joined from.
+    """The parts to join the served forms of items from, with commas: the inner loop of every list.
 
-    It is the inner loop of every list. Values are not copied before the one join that makes the body.
+    Values are not copied before the one join that makes the body.
     """
     prefix = served.kind.prefix
     at = len(prefix)

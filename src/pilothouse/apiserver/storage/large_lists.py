@@ -1,10 +1,10 @@
-"""Lists that are too large for memory: rendered in pieces, while the client reads them.
+"""Lists too large for memory, rendered in pieces while the client reads them.
 
     ChunkedBody(lambda: joined(head, view.parts, items), size)  # {"kind":"PodList",…,"items":[{…},{…}]}
     ChunkedBody(lambda: laid_out(form, head, members), size)  # the same in YAML, or indented
     ChunkedBody(lambda: gzipped(joined(head, view.parts, items)), size)
 
-Such a list references items that the cache holds anyway: a client that reads nothing costs one piece.
+They reference items that the cache holds anyway.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterable, Iterator
 
 import msgspec
 
-from pilothouse.apiserver.endpoints import yaml_encoding
-from pilothouse.apiserver.endpoints.negotiation import YAML, AnswerForm
+from pilothouse.apiserver.server import yaml_encoding
 from pilothouse.apiserver.server.compression import LEVEL, TURN
+from pilothouse.apiserver.server.negotiation import YAML, AnswerForm
 from pilothouse.apiserver.storage.items import Buffer, Item
 
 LARGE = 1024 * 1024
@@ -51,7 +51,7 @@ def joined(head: bytes, parts: Parts, items: list[Item]) -> Iterator[Buffer]:
 
 
 def laid_out(form: AnswerForm, head: bytes, members: Iterable[bytes]) -> Iterator[bytes]:
-    """A list as people read it; ``head`` is JSON up to the bracket before the first member."""
+    """A list in YAML or indented; ``head`` is JSON up to the bracket before the first member."""
     if form.media == YAML:
         yield yaml_encoding.write(head + _TAIL).removesuffix(b" []\n") + b"\n"
         for member in members:
@@ -74,7 +74,6 @@ def laid_out(form: AnswerForm, head: bytes, members: Iterable[bytes]) -> Iterato
 
 
 def gzipped(pieces: Iterable[Buffer]) -> Iterator[bytes]:
-    """A body as one gzip stream."""
     compressor = zlib.compressobj(LEVEL, zlib.DEFLATED, _GZIP)
     for piece in pieces:
         for at in range(0, len(piece), TURN):

@@ -1,20 +1,13 @@
-"""The bodies of lists: stored bytes joined, and kept while the collection stays as it is.
+"""The bodies of lists, joined from stored bytes and cached while the collection is unchanged.
 
     bodies = ListBodies()
     bodies.plain(view, listing)        # {"kind":"PodList",...,"items":[{...},{...}]}
     await bodies.gzipped(view, listing, at_least=131072)
 
-A list body is a head with the revision in it, the items joined by commas, and a bracket. The joined items are
-the same as long as the collection's stamp is; the head moves with every write anywhere. So the items are
-kept, and a list of an unchanged collection is one concatenation, or nothing at all if no one wrote meanwhile.
-
-For gzip the items are deflated in blocks of some dozen objects. Where a block ends is decided by a hash of
-the key, so that an object that comes, goes or changes disturbs its own block only; the others are reused as
-they are. A block ends at some size as well, whatever the keys are. Large amounts are deflated in a thread or
-in turns with others, so that nobody waits for it but the one who asked.
-
-A list that is too large to be kept is not put together at all, but handed over as ``ChunkedBody``; its
-deflated blocks are kept.
+The head has the revision and changes with every write; the joined items change with the collection's stamp,
+so they are cached separately. For gzip, items are deflated in blocks of some dozen objects. A hash of the
+key, or the size, decides where a block ends, so a change affects its own block only. Large amounts are
+deflated in a thread or in turns. Lists too large to cache become a ``ChunkedBody``.
 """
 
 from __future__ import annotations
@@ -92,7 +85,7 @@ _UNMADE = _Block((), EMPTY)
 
 
 class _Packed(msgspec.Struct, frozen=True):
-    """A whole gzipped body, and where in it the items are: under another head they can be used again."""
+    """A gzipped body and where its items are, which can be reused with another head."""
 
     revision: int
     body: bytes
@@ -113,8 +106,6 @@ class _Packed(msgspec.Struct, frozen=True):
 
 
 class _Kept:
-    """What is kept of one view."""
-
     __slots__ = ("blocks", "packed", "plain", "shape", "stamp", "weight")
 
     def __init__(self, collection: Collection) -> None:
@@ -127,7 +118,7 @@ class _Kept:
         self.blocks: dict[str, _Block] = {}
 
     def renew(self, collection: Collection) -> None:
-        """Let go of what the collection's changes have made wrong."""
+        """Drop what changes of the collection have made invalid."""
         if self.stamp == collection.stamp:
             return
         self.stamp = collection.stamp
@@ -146,15 +137,12 @@ class _Kept:
 
 
 class ListBodies:
-    """Rendered lists, the least used forgotten first."""
-
     def __init__(self, budget: int = BUDGET) -> None:
         self._budget = budget
         self._weight = 0
         self._kept: OrderedDict[Hashable, _Kept] = OrderedDict()
 
     def plain(self, view: ListView, listing: ListResult) -> bytes | ChunkedBody:
-        """The body as it is."""
         head = view.head(listing)
         if not listing.whole:
             items = listing.read()
@@ -179,7 +167,7 @@ class ListBodies:
         return body
 
     async def gzipped(self, view: ListView, listing: ListResult, at_least: int) -> bytes | ChunkedBody | None:
-        """The body as a gzip stream; None if it is too small to be worth it."""
+        """The body as a gzip stream; None if it is too small."""
         head = store(view.head(listing))
         if not listing.whole:
             return await self._gzipped_part(view, listing, at_least)
@@ -219,7 +207,7 @@ class ListBodies:
         return gzip_of((store(plain), *await _deflate_all([data]), _PACKED_TAIL))
 
     def _packed_pieces(self, view: ListView, head: Deflated, items: list[Item]) -> Iterator[bytes]:
-        """A large list as a gzip stream. What is deflated meanwhile is kept at once for other requests."""
+        """A large list as a gzip stream. Deflated blocks are cached at once for other requests."""
         kept = self._find(view)
         self._keep(view, kept)
         shape, used, whole = kept.shape, set[str](), GzipChecksum()
@@ -229,14 +217,14 @@ class ListBodies:
             first, leading = block[0].key, not number
             signature = (leading, *[item.revision for item in block])
             used.add(first)
-            # Looked up each time: what is no longer kept is not to live on here.
+            # Looked up each time, so that evicted blocks are not kept alive here.
             known = self._kept.get(view.identity)
             known = known if known is not None and known.shape == shape else None
             found = known.blocks.get(first) if known is not None else None
             if found is None or found.signature != signature:
                 data = b"".join((b"" if leading else b",", *view.parts(block)))
                 found = _Block(signature, (yield from deflate_in_turns(data)))
-                # Others have had their turns meanwhile.
+                # Other tasks have run meanwhile.
                 known = self._kept.get(view.identity)
                 known = known if known is not None and known.shape == shape else None
                 if known is not None:
@@ -249,7 +237,7 @@ class ListBodies:
         yield whole.add(_PACKED_TAIL) + whole.end()
 
     async def _pack(self, kept: _Kept, view: ListView, items: list[Item]) -> Deflated:
-        """The items, deflated: known blocks as they are, the others made now."""
+        """The items, deflated: cached blocks, and the others made now."""
         shape, known = kept.shape, kept.blocks
         blocks: dict[str, _Block] = {}
         making: list[tuple[str, tuple[int, ...], bytes]] = []
@@ -283,10 +271,7 @@ class ListBodies:
         return kept
 
     def _keep(self, view: ListView, kept: _Kept, more: int | None = None) -> None:
-        """Remember a view; forget others, the least used first, to stay within the budget.
-
-        ``more`` is by how much a view that was remembered has grown, where that is known.
-        """
+        """Cache a view; evict the least used to stay within the budget. ``more``: its known growth."""
         rival = self._kept.get(view.identity)
         if rival is not None and rival is not kept:
             self._weight -= rival.weight
@@ -328,5 +313,4 @@ async def _deflate_all(parts: list[bytes]) -> list[Deflated]:
 
 
 async def gzip_body(body: bytes) -> bytes:
-    """Any other body as a gzip stream."""
     return gzip_of(await _deflate_all([body]))

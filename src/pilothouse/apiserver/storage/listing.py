@@ -1,12 +1,8 @@
-"""Which objects a list shows, as of which revision, and where the next page starts.
+"""Which objects a list shows, at which revision, and where the next page starts.
 
-Nearly every list is answered from the cache. The store is asked only for a state that the cache no longer
-has: a page of a list that was begun before the collection changed, an exact revision in the past. Both give
-the same ``ListResult``, which knows nothing of bytes or forms.
-
-A paged list is pinned: the first page's revision goes into the continue token, and later pages show that
-state whatever happened since. As long as nothing in the collection has changed, the cache's state *is* that
-state.
+Lists are read from the cache, and from the store only for a state that the cache no longer has: a later page
+of a list whose collection has changed, or an exact past revision. The continue token pins the revision of a
+paged list.
 """
 
 from __future__ import annotations
@@ -16,10 +12,10 @@ from itertools import islice
 
 import msgspec
 
-from pilothouse.apiserver.endpoints.list_options import ListOptions, RevisionMatch
 from pilothouse.apiserver.storage.collection import Collection
 from pilothouse.apiserver.storage.continue_token import LATEST, ContinueToken
 from pilothouse.apiserver.storage.items import Item
+from pilothouse.apiserver.storage.list_options import ListOptions, RevisionMatch
 from pilothouse.apiserver.storage.selection import Selection
 from pilothouse.apiserver.storage.watch_cache import WatchCache
 from pilothouse.meta import errors
@@ -27,8 +23,10 @@ from pilothouse.store.interface import Compacted, FutureRevision, StoreError
 
 _PAGE = 500
 _PAGE_TOO_OLD = (
-    "The provided continue parameter is too old to display a consistent list result. You can start a new list "
-    "without the continue parameter, or use the continue token in this response to retrieve the remainder of the "
+    "The provided continue parameter is too old to display a consistent list result. You can start a new "
+    "list "
+    "without the continue parameter, or use the continue token in this response to retrieve the remainder of "
+    "the "
     "results. Continuing with the provided token results in an inconsistent list: objects that were created, "
     "modified or deleted since the first page may be missing or shown twice."
 )
@@ -36,10 +34,8 @@ _TOO_OLD = "The resourceVersion for the provided list is too old."
 
 
 class ListResult(msgspec.Struct, frozen=True):
-    """What a list shows."""
-
     read: Callable[[], list[Item]]
-    """The items. A whole selection is only gathered when asked for, so ask before anything is awaited."""
+    """The items. A whole selection is gathered by this call, so call it before anything is awaited."""
     revision: int
     next: ContinueToken | None = None
     remaining: int | None = None
@@ -47,11 +43,11 @@ class ListResult(msgspec.Struct, frozen=True):
     whole: bool = False
     """True if this is all of the selection in the cache's present state."""
     own: int = 0
-    """Bytes of values that were read from the store, and that nobody else holds."""
+    """Bytes of values that were read from the store for this list alone."""
 
 
 async def find(cache: WatchCache, selection: Selection, options: ListOptions) -> ListResult:
-    """The listing that the options ask for. Raises 410, 429, 503 or 504."""
+    """The listing for the options. Raises 410, 429, 503 or 504."""
     cache.check_ready()
     revision, token = options.revision, options.token
     if options.want is RevisionMatch.NEXT_PAGE and token is not None:

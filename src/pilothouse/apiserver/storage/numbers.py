@@ -1,8 +1,4 @@
-"""Numbers as they are kept: ``3.0`` is the whole number 3.
-
-JSON has one kind of number, clients have two. A client that reads ``3.0`` into an integer fails, and a schema
-that wants an integer takes ``3.0`` for one; so what is whole is stored as such, whichever way it was written.
-"""
+"""Normalises numbers: ``3.0`` is stored as 3, since clients that expect an integer fail on ``3.0``."""
 
 from __future__ import annotations
 

@@ -1,11 +1,10 @@
-"""Single objects in the store; each write is a compare-and-swap that is retried until it holds.
+"""Single objects in the store; each write is a compare-and-swap with retries.
 
     outcome = await objects.amend(served, "t", "a", lambda live: {**live, "spec": {...}})
 
-``amend`` is what etcd3's ``GuaranteedUpdate`` is in kube-apiserver. The change is a function of the live
-object, called again on the stored one whenever another writer was faster. It raises to refuse, returns the
-object to store, or returns an ``ObjectRemoval`` to delete. A change that leaves the stored bytes as they are
-writes nothing.
+``amend`` is kube-apiserver's ``GuaranteedUpdate``: the change is a function of the live object, called again
+after a conflict. It raises to refuse, returns the object to store, or an ``ObjectRemoval``. A change that
+leaves the stored bytes as they are writes nothing.
 """
 
 from __future__ import annotations
@@ -16,11 +15,11 @@ from typing import Final, Protocol
 import msgspec
 
 from pilothouse.aio.keyed_lock import KeyedLocks
-from pilothouse.apiserver.admission.leadership_fence import WriteFence
 from pilothouse.apiserver.discovery.catalog import ServedVersion
-from pilothouse.apiserver.endpoints.large_writes import LargeWrites
 from pilothouse.apiserver.server.messages import Request
 from pilothouse.apiserver.storage import codec
+from pilothouse.apiserver.storage.large_writes import LargeWrites
+from pilothouse.apiserver.storage.leadership_fence import WriteFence
 from pilothouse.meta import errors
 from pilothouse.meta.kind import Object
 from pilothouse.store.interface import (
@@ -80,8 +79,6 @@ class WriteOutcome(msgspec.Struct, frozen=True):
 
 
 class ObjectStorage:
-    """Reads and writes the objects of a store, one at a time."""
-
     def __init__(self, store: Store, guesses: CachedValues, large: LargeWrites | None = None) -> None:
         self._store = store
         self._guesses = guesses
@@ -90,30 +87,25 @@ class ObjectStorage:
         self._turns = KeyedLocks()
 
     async def find(self, key: str) -> StoredValue | None:
-        """The latest value of a key."""
         try:
             return await self._store.get(key)
         except StoreError as problem:
             raise _status_error(problem) from None
 
     async def glance(self, key: str) -> StoredValue | None:
-        """A value of the key that may be a little old; None only if the key is certainly absent."""
+        """A value of the key that may be slightly old; None only if the key is certainly absent."""
         guess, certain = self._at_hand(key)
         return guess if certain or guess is not None else await self.find(key)
 
     def _at_hand(self, key: str) -> tuple[StoredValue | None, bool]:
-        """The cached value of a key, and whether it is the latest.
-
-        A cache at the revision of the store is current. Where other processes write too, that revision is not
-        known.
-        """
+        """The cached value of a key, and whether it is the latest, which is known only if no other process
+        writes."""
         current = self._store.current
         if current is None:
             return self._guesses.peek(key), False
         return (self._guesses.peek(key), True) if self._guesses.revision == current else (None, False)
 
     async def count(self, prefix: str) -> int:
-        """The number of objects below a prefix."""
         try:
             page = await self._store.list(prefix, limit=1)
         except StoreError as problem:
@@ -159,8 +151,7 @@ class ObjectStorage:
     ) -> WriteOutcome:
         """Change an object that exists, in the version of ``served``; 404 if it doesn't.
 
-        With ``request``, the one that makes it, the change of a large object is made in a thread; see
-        ``large_writes``.
+        With ``request`` the change of a large object is made in a thread; see ``large_writes``.
         """
         key = served.key(namespace, name)
         async with self._turns.of(key):

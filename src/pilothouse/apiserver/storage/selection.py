@@ -1,11 +1,10 @@
-"""Which items of a collection a list or watch is about: a namespace, a name, labels, fields.
+"""Which items of a collection a list or watch covers: namespace, name, labels, fields.
 
     selection = Selection(served, "t", "app=web", "spec.engine=pg")
     selection.matches(item, derive)
 
-A pinned name becomes the key itself, so that ``fieldSelector=metadata.name=x`` costs one look-up. Fields are
-read in the version that the request came through. ``identity`` tells selections apart: two requests with the
-same one see the same items.
+``fieldSelector=metadata.name=x`` becomes one look-up. Fields are read in the request's version. Selections
+with the same ``identity`` cover the same items.
 """
 
 from __future__ import annotations
@@ -28,10 +27,7 @@ NAME, NAMESPACE = "metadata.name", "metadata.namespace"
 
 
 class Selection:
-    """A view's extent. Immutable.
-
-    400 if a selector is malformed or names a field that can't be selected by.
-    """
+    """The extent of a view; immutable. 400 for a malformed selector or an unknown field."""
 
     __slots__ = ("_fields", "_labels", "identity", "key", "prefix", "served")
 
@@ -55,7 +51,7 @@ class Selection:
 
     @property
     def selective(self) -> bool:
-        """True if it leaves out some of what is below its prefix."""
+        """Whether it excludes anything below its prefix."""
         return self._labels is not None or self._fields is not None
 
     def covers(self, event: CacheEvent) -> bool:
@@ -130,7 +126,7 @@ def _finder(path: str) -> Callable[[Any], Any]:
 
 
 def _when_absent(kind: Kind, path: str) -> str:
-    """How a field that is not there is selected: Kubernetes' own kinds take a missing boolean for false."""
+    """The value of an absent field: Kubernetes' own kinds take a missing boolean for false."""
     node: Schema | None = kind.schema
     for name in path.strip(".").split("."):
         node = node.properties.get(name) if node is not None else None

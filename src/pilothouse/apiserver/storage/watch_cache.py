@@ -5,18 +5,12 @@
     await cache.fresh()                      # now it shows every write that was acknowledged before this call
     cache.get("pods", "/registry/pods/t/a")
 
-**What it promises.** ``revision`` is a mark: every change up to it is in, none above it is. Collections
-change only between marks, in order of revision, and each change goes to the listeners exactly once. If the
-store's history breaks (it was compacted while the connection was away), the cache lists again and says so to
-its listeners, who then tell their watchers; nobody is shown a state with a gap.
-
-**Where a key belongs.** ``/registry/<plural>/…`` is a core kind's, ``/registry/<group>/<plural>/…`` anybody
-else's. A group is known by its dot, as every CRD's group has one, or by being in the catalogue (``apps``). So
-objects of a CRD that is not served at the moment have their place, and are found there when it is served
-again.
-
-**How it starts.** It lists the store as of a while ago and replays what happened since. So the history that
-watchers resume from survives a restart of the server, as far as the store has it.
+* It holds every change up to ``revision`` and none above. Listeners get each change once, in order. If the
+  store's history is compacted meanwhile, it lists again and notifies the listeners.
+* ``/registry/<plural>/…`` is a core kind's key, ``/registry/<group>/<plural>/…`` any other's. A group has a
+  dot or is in the catalog, so objects of an unserved CRD have their place too.
+* It starts by listing an earlier revision and replaying the changes since, so watchers can resume after a
+  restart.
 """
 
 from __future__ import annotations
@@ -49,7 +43,7 @@ log = logging.getLogger(__name__)
 
 
 class CacheListener(Protocol):
-    """Whoever passes changes on."""
+    """Follows the changes of a cache."""
 
     def happened(self, collection: Collection, event: CacheEvent) -> None:
         """A change is in the collection; its batch may not be complete yet."""
@@ -58,12 +52,10 @@ class CacheListener(Protocol):
         """A batch is complete; ``cache.revision`` has moved."""
 
     def broken(self) -> None:
-        """The cache was listed anew: what happened since the last ``advanced`` can't be told."""
+        """The cache was listed again: changes since the last ``advanced`` are unknown."""
 
 
 class WatchCache:
-    """Everything below the root, as of one revision."""
-
     def __init__(
         self, store: Store, catalog: KindCatalog, clock: Clock, rng: Random, *, bounds: Bounds | None = None
     ) -> None:
@@ -97,7 +89,6 @@ class WatchCache:
     # What is here
 
     def get(self, path: str, key: str) -> Item | None:
-        """An item by the path of its resource and its key."""
         collection = self._collections.get(path)
         return collection.items.get(key) if collection is not None else None
 
@@ -116,32 +107,29 @@ class WatchCache:
         return list(self._collections.values())
 
     def path_of(self, key: str) -> str:
-        """The path of the resource that a key belongs to."""
         first, _, rest = key[len(ROOT) :].partition("/")
         if "." in first or first in self._groups:
             return f"{first}/{rest.partition('/')[0]}"
         return first
 
     def reshape(self, path: str, derive: Derive | None) -> None:
-        """Serve a resource's items in another way from now on: its schema changed."""
+        """Serve a resource's items by another schema."""
         self.collection(path).reshape(derive)
 
     def listen(self, listener: CacheListener) -> None:
         self._listeners.append(listener)
 
     def check_ready(self) -> None:
-        """429 while the first listing is under way."""
         if not self.ready:
             raise errors.too_many_requests("storage is (re)initializing")
 
     async def filled(self) -> None:
-        """Wait for the first listing."""
         await self._filled.wait()
 
     # How current it is
 
     async def problem(self) -> str:
-        """Why what is here may not be what is in the store; empty if it is."""
+        """Why the cache may differ from the store, or empty."""
         if not self.ready:
             return "the first listing of the store is under way"
         if not self._following:
@@ -173,7 +161,7 @@ class WatchCache:
                 await asyncio.wait((mark,), timeout=min(pause, left))
                 if mark.done():
                     return True
-                # The change may be outside the root: then only a progress mark tells.
+                # The change may be outside the root: then only a progress mark shows it.
                 pause = _NUDGE
                 await self._nudge(deadline - loop.time())
             return mark.done()
@@ -194,7 +182,6 @@ class WatchCache:
     # How it is kept
 
     async def run(self) -> None:
-        """Follow the store until cancelled."""
         while True:
             self._follower = asyncio.create_task(self._follow())
             try:
@@ -206,7 +193,7 @@ class WatchCache:
                 self._follower.result()
 
     def rebuild(self) -> None:
-        """List the store anew: what is here can't be trusted."""
+        """List the store again."""
         self._stale = True
         if self._follower is not None:
             self._follower.cancel()
@@ -291,11 +278,11 @@ class WatchCache:
                 folder = f"{ROOT}{collection.path}/"
             event = collection.apply(change.key, change.revision, change.value, now)
             if event is not None:
-                self._tell(collection, event)
+                self._notify(collection, event)
         self.revision = max(self.revision, batch.revision)
         self._arrive()
 
-    def _tell(self, collection: Collection, event: CacheEvent) -> None:
+    def _notify(self, collection: Collection, event: CacheEvent) -> None:
         for listener in self._listeners:
             try:
                 listener.happened(collection, event)
@@ -304,7 +291,7 @@ class WatchCache:
                 log.exception("a change of %s was not taken in by %s", event.key, type(listener).__name__)
 
     def _arrive(self) -> None:
-        """Tell everyone who waits for the revision that has been reached."""
+        """Wake the waiters for the current revision."""
         if self.revision >= self._target:
             self._filled.set()
         if self._waiting:

@@ -1,12 +1,11 @@
-"""The lines of a watch: one JSON object each, made from stored bytes.
+"""The lines of a watch, made from stored bytes.
 
     lines = Lines(selection, collection, transform="", include="Metadata", now=clock.now)
     lines.of(event)      # b'{"type":"MODIFIED","object":{...}}\n', or nothing if the view does not notice
-    lines.parts(event)   # the same in parts, of which a large object is none of the caller's own
+    lines.parts(event)   # the same in parts, without a copy of a large object
 
-**What a view notices.** An object that begins to match is ADDED, one that stops matching is DELETED, though
-in the store it was merely changed. A DELETED event shows the object as it last was in the view, with the
-revision of the change that took it away, so that a client that resumes after it misses nothing.
+An object that begins to match is ADDED, one that stops matching is DELETED. DELETED shows the object as it
+last was in the view, with the revision of the change.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from pilothouse.apiserver.discovery import tables
-from pilothouse.apiserver.endpoints.negotiation import PARTIAL, TABLE
+from pilothouse.apiserver.server.negotiation import PARTIAL, TABLE
 from pilothouse.apiserver.storage import codec
 from pilothouse.apiserver.storage.collection import CacheEvent, Collection
 from pilothouse.apiserver.storage.items import Item
@@ -32,8 +31,6 @@ _INITIAL_END = {"k8s.io/initial-events-end": "true"}
 
 
 class Lines:
-    """Writes events as one view sees them."""
-
     __slots__ = ("_collection", "_include", "_now", "_transform", "selection")
 
     def __init__(
@@ -53,7 +50,7 @@ class Lines:
 
     @property
     def tabular(self) -> bool:
-        """True for tables: the first event of each watch carries the columns, which the others leave out."""
+        """Whether these are tables, of which only the first event of each watch has columns."""
         return self._transform == TABLE
 
     def of(self, event: CacheEvent, *, columns: bool = False) -> bytes:
@@ -86,7 +83,7 @@ class Lines:
         return self._parts(ADDED, item, item.revision, columns)
 
     def bookmark(self, revision: int, *, initial_end: bool = False) -> bytes:
-        """A line that says: up to this revision you have seen everything."""
+        """A line that marks a revision up to which everything was sent."""
         kind = self.selection.served.kind
         metadata: dict[str, object] = {"resourceVersion": str(revision)}
         if initial_end:
@@ -123,5 +120,5 @@ class Lines:
 
 
 def error_line(problem: StatusError) -> bytes:
-    """The last line of a watch that can't go on."""
+    """The last line of a watch that fails."""
     return b'{"type":"ERROR","object":%b}\n' % codec.dump(problem.to_dict())

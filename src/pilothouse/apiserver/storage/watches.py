@@ -1,11 +1,10 @@
-"""Opening a watch: where it begins, what it shows, when it ends.
+"""Opens a watch.
 
     streaming = await watching.open(selection, options, form, include)
     await streaming.run(sink)
 
-A watch after a revision gets each later change. One without a revision first gets what there is, as ADDED
-events in key order, taken at one moment; every change since that moment follows. A revision in the future
-means silence until it is reached. What may fail fails before the stream begins, as an ordinary answer.
+After a revision it sends each later change; a future revision is waited for. Without one it first sends the
+current objects as ADDED, in key order, of one moment. Errors are raised before the stream starts.
 """
 
 from __future__ import annotations
@@ -14,10 +13,11 @@ import asyncio
 import random
 from collections.abc import Callable
 
-from pilothouse.apiserver.endpoints.list_options import WatchOptions
-from pilothouse.apiserver.endpoints.negotiation import AnswerForm
 from pilothouse.apiserver.server.messages import StreamingResponse, StreamSink
-from pilothouse.apiserver.storage.fanout import OpenWatch, WatcherGroup, WatchFanout
+from pilothouse.apiserver.server.negotiation import AnswerForm
+from pilothouse.apiserver.storage.fanout import WatchFanout
+from pilothouse.apiserver.storage.list_options import WatchOptions
+from pilothouse.apiserver.storage.open_watch import OpenWatch, WatcherGroup
 from pilothouse.apiserver.storage.selection import Selection
 from pilothouse.apiserver.storage.watch_cache import WatchCache
 from pilothouse.apiserver.storage.watch_events import Lines
@@ -25,14 +25,11 @@ from pilothouse.base.clock import Clock
 from pilothouse.meta import errors
 
 SHORTEST, LONGEST = 1800.0, 3600.0
-"""Seconds that a watch lasts when the client does not say; spread, so that clients do not come back all at
-once. And none lasts longer, since whether it is allowed is asked when it begins, and not again but of those
-for whom that was settled."""
+"""Default seconds of a watch, spread so that clients don't reconnect all at once; also the maximum, since
+most watches are authorized only when they begin."""
 
 
 class WatchOpener:
-    """Opens watches."""
-
     def __init__(self, cache: WatchCache, fanout: WatchFanout, clock: Clock, rng: random.Random) -> None:
         self._cache = cache
         self._fanout = fanout
@@ -56,8 +53,8 @@ class WatchOpener:
         begun = asyncio.get_running_loop().create_future() if options.initial else None
 
         async def run(sink: StreamSink) -> None:
-            # From the group's making to the watcher's joining nothing is awaited, so that neither an event
-            # nor the group itself can be lost in between.
+            # Nothing is awaited between making the group and joining it, so neither an event nor the group
+            # can be lost.
             group = self._group(selection, form, include)
             watcher = self._watcher(group, sink, options)
             watcher.begun = begun
@@ -70,7 +67,7 @@ class WatchOpener:
         return min(float(options.timeout), LONGEST) or self._rng.uniform(SHORTEST, LONGEST)
 
     async def _settle(self, options: WatchOptions) -> None:
-        """Wait until the cache is as current as the initial state has to be."""
+        """Wait until the cache is as current as the initial state must be."""
         if options.revision is None:
             if not await self._cache.fresh():
                 raise errors.timeout("the watch cache is behind the store", retry_after=1)

@@ -112,8 +112,11 @@ def elasticsearch_clusters(cluster: Object, world: Snapshot) -> Iterator[Intent]
     if cluster.deleting:
         return
     observed = observe(cluster, world)
+    # A refused version is reported whatever else keeps the cluster from being changed.
+    refusal = refused_version(observed)
+    refusals = (refusal,) if refusal is not None else ()
     if cluster.spec.get("paused"):
-        yield from _report(observed, ())
+        yield from _report(observed, refusals)
         return
     try:
         supporting = [
@@ -123,7 +126,7 @@ def elasticsearch_clusters(cluster: Object, world: Snapshot) -> Iterator[Intent]
         ]
         create = scale_up.create_pools(observed)
     except NameTaken as taken:
-        yield from _report(observed, (), problem=f"{taken}; {taken.remedy}")
+        yield from _report(observed, refusals, problem=f"{taken}; {taken.remedy}")
         yield Wait("ObjectTaken", because=str(taken), remedy=taken.remedy)
         return
     if observed.security.missing:
@@ -133,11 +136,11 @@ def elasticsearch_clusters(cluster: Object, world: Snapshot) -> Iterator[Intent]
         step = ReconcileStep(
             "SecretMissing", because, refused=observed.is_formed or bool(cluster.spec["security"])
         )
-        yield from _report(observed, (step,))
+        yield from _report(observed, (step, *refusals))
         yield from supporting
         yield Wait("SecretMissing", because=because)
         return
-    steps = _next(observed, create)
+    steps = _next(observed, create, refusal)
     yield from _report(observed, steps)
     yield from supporting
     yield from scale_down.recommission(observed)
@@ -154,11 +157,13 @@ def elasticsearch_clusters(cluster: Object, world: Snapshot) -> Iterator[Intent]
         yield RequeueAfter(BROKEN_FOR, because="a node is down and may have to be replaced")
 
 
-def _next(observed: ObservedCluster, create: ReconcileStep | None) -> tuple[ReconcileStep, ...]:
+def _next(
+    observed: ObservedCluster, create: ReconcileStep | None, refusal: ReconcileStep | None
+) -> tuple[ReconcileStep, ...]:
     """The steps that are taken, and those that are refused; the first is the one to report."""
     roll = rolling_update.roll(observed) or reconfiguration.reconfigure(observed)
     drain = scale_down.drain(observed)
-    refusals = [refused_version(observed) or missing_images(observed)]
+    refusals = [refusal or missing_images(observed)]
     if drain is not None and drain.refused:
         refusals.append(drain)
         drain = None

@@ -1,15 +1,10 @@
 """Deletes a Pilot whose pod has been missing for a period, unless its set still wants the pod or its pilot is
 alive.
 
-    Manager(…, [pilot_collector(grace=3600.0)])
-
-While the StatefulSet of a pod still wants it, the Pilot stays, however long the pod is away: it holds what is
-known of the instance. A pilot may also run outside any pod, on a machine of its own; as long as it renews its
-Lease, its Pilot stays.
-
-The moment at which the pod was first seen missing is kept in the condition ``PodPresent``, so that it
-outlives the manager. The period counts from then, from the last start of the process, or from the last
-renewal of the Lease, whichever is latest.
+A Pilot holds what is known of an instance, so it stays while the StatefulSet wants its pod. A pilot may also
+run outside any pod: as long as it renews its Lease, its Pilot stays. The condition ``PodPresent`` keeps when
+the pod was first seen missing, over restarts of the manager. The period counts from then, from the last start
+of the process, or from the last renewal of the Lease, whichever is latest.
 """
 
 from __future__ import annotations
@@ -84,7 +79,7 @@ def _missing_since(pilot: Object, now: float) -> float:
     condition = pilot.condition(PRESENT) or {}
     seen = condition.get("lastTransitionTime")
     started = pilot.moment("status", "lastStartedTime") or 0.0
-    # A clock that is ahead must not keep the Pilot for ever.
+    # A clock that is ahead must not keep the Pilot forever.
     return max(parse_time(seen) if seen else now, min(started, now))
 
 

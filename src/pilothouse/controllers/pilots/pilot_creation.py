@@ -1,11 +1,8 @@
 """Creates the Pilot of each pod that has a pilot process.
 
-    Manager(…, [pilot_creator({cluster_kind: new_pilot_spec})])
-
-The Pilot has the pod's name and its labels of our group. Its owner is the cluster that the pod is of: the one
-that controls the StatefulSet that controls the pod, whatever labels say. It is created with all that the
-database needs to start, so that no pilot ever reads one that is half done. A Pilot that somebody deletes is
-created again, with the configuration that counts by then.
+The Pilot has the pod's name and its labels of our group. Its owner is the cluster that controls the
+StatefulSet that controls the pod, whatever labels say. It is created with all that the database needs to
+start, so that no pilot reads an incomplete one. A deleted Pilot is created again.
 """
 
 from __future__ import annotations
@@ -23,7 +20,7 @@ from pilothouse.runtime.intents import Create, Intent, Wait
 from pilothouse.runtime.snapshot import Snapshot
 
 PilotSpecBuilder = Callable[[Object, Object, Iterable[Object]], Tree]
-"""The spec of the Pilot of a pod, given the cluster, the pod, and the cluster's Pilots."""
+"""Builds the spec of a pod's Pilot from the cluster, the pod, and the cluster's Pilots."""
 _RETRY_SECONDS: Final = 5.0
 
 
@@ -34,11 +31,7 @@ def pilot_creator(builders: Mapping[KindName, PilotSpecBuilder]) -> Controller:
     @controller(Pod, also=Pilot, reads=(StatefulSet, *builders), name="pilots")
     def decide(pod: Object, world: Snapshot) -> Iterator[Intent]:
         """Each pod that has a pilot process has a Pilot of its name."""
-        if (
-            HAS_PILOT not in pod.labels
-            or pod.deleting
-            or world.find(Pilot, pod.namespace, pod.name) is not None
-        ):
+        if HAS_PILOT not in pod.labels or pod.deleting or world.find(Pilot, *pod.key) is not None:
             return
         owner = pod.controller
         if owner is None or owner.get("kind") != StatefulSet.kind:
@@ -81,7 +74,7 @@ def _create(pod: Object, cluster: Object | None, spec: Tree) -> Create:
 
 
 def _spec_without_cluster(pod: Object) -> Tree:
-    """Of a database that no cluster manages: its pilot starts it with the driver's defaults."""
+    """For a database that no cluster manages: its pilot starts it with the driver's defaults."""
     application = pod.annotations.get(APPLICATION)
     return {"application": application} if application else {}
 

@@ -1,11 +1,8 @@
 """Sets ``Ready`` to ``Unknown`` on a Pilot whose pilot is silent.
 
-    Manager(…, [silent_pilots(grace=60.0)])
-
-A pilot renews its own Lease every ten seconds. What counts is when a renewal *arrives* here, never the time
-that is written in it; time in which none could have arrived does not count. Without a Lease, the last version
-of the Pilot counts. A pilot that finds its ``Ready`` to be ``Unknown`` writes it again, so that nothing has
-to be undone here.
+A pilot renews its own Lease every ten seconds. What counts is when a renewal *arrives* here, not the time in
+it; time in which none could have arrived does not count. Without a Lease, the last version of the Pilot
+counts. A pilot that finds its ``Ready`` to be ``Unknown`` writes it again.
 """
 
 from __future__ import annotations
@@ -48,7 +45,7 @@ def silent_pilots(grace: float = GRACE) -> Controller:
         if ready is not None and ready.get("status") == "Unknown":
             yield RequeueAfter(grace, because="waiting for a heartbeat")
             return
-        said = "was never heard of" if lease is None and ready is None else "is no longer heard of"
+        said = "has never reported" if lease is None and ready is None else "no longer reports"
         condition = {
             "type": "Ready",
             "status": "Unknown",
@@ -56,7 +53,7 @@ def silent_pilots(grace: float = GRACE) -> Controller:
             "message": f"The pilot {said}; it may be stopped, or cut off from the API server.",
         }
         conditions = with_condition(pilot.status.get("conditions"), condition, now=format_time(world.now))
-        because = f"nothing was heard of pilot {pilot.name} for {grace:g} seconds"
+        because = f"pilot {pilot.name} has not reported for {grace:g} seconds"
         yield SetStatus(pilot, {**pilot.status, "conditions": conditions}, because=because, event=SILENT)
 
     return decide

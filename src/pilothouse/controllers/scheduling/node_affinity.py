@@ -68,7 +68,7 @@ def _compares(expression: Terms, node: Object) -> bool:
 
 
 def _field_holds(expression: Terms, node: Object) -> bool:
-    """The only supported field is the name."""
+    """The only supported field is metadata.name."""
     if expression.get("key") != "metadata.name":
         return False
     among = node.name in (expression.get("values") or ())

@@ -3,8 +3,8 @@
     found = node_infos(world, pod)        # in the order of the nodes' names
     found[0].free()["cpu"]
 
-A pod counts on its node until it has ended. One that waits for volumes that are provisioned on a node counts
-there too: its place is reserved. The pod that is being scheduled never counts.
+A pod counts on its node until it has ended. One whose volumes are being provisioned on a node counts there
+too: its place is reserved. The pod that is being scheduled never counts.
 """
 
 from __future__ import annotations
@@ -26,8 +26,6 @@ AWAITING: Final = WAITING_FOR_VOLUMES
 
 @dataclass(frozen=True)
 class NodeInfo:
-    """A node and its pods."""
-
     node: Object
     pods: tuple[Object, ...]
     asked: tuple[Amounts, ...]
@@ -58,11 +56,11 @@ def node_infos(world: Snapshot, placed: Object) -> list[NodeInfo]:
         where = pod.spec.get("nodeName") or kept_for(pod, world)
         if where:
             pods.setdefault(where, []).append(pod)
-    return [_place(node, pods.get(node.name, [])) for node in world.all(Node)]
-
-
-def _place(node: Object, pods: list[Object]) -> NodeInfo:
-    return NodeInfo(node, tuple(pods), tuple(map(requested, pods)))
+    return [
+        NodeInfo(node, tuple(here), tuple(map(requested, here)))
+        for node in world.all(Node)
+        for here in (pods.get(node.name, []),)
+    ]
 
 
 def kept_for(pod: Object, world: Snapshot) -> str:

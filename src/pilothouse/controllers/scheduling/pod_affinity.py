@@ -4,8 +4,8 @@
     list(near.obstacles(place))             # why the pod can't be there
     near.preference(place)
 
-*Near* is within the same topology domain: nodes with the same value of a label. A term selects pods by labels
-and namespaces. Required anti-affinity is symmetric: an existing pod also keeps away the pods that its own
+A term selects pods by labels and namespaces; *near* is within the same topology domain: nodes with the same
+value of a label. Required anti-affinity is symmetric: an existing pod also keeps away the pods that its own
 terms select. The first pod of a group with affinity to itself may go anywhere.
 """
 

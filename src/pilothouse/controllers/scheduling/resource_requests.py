@@ -3,11 +3,9 @@
     requested(pod)            # {"cpu": 500_000_000, "pods": 1_000_000_000}
     host_ports(pod)           # {("0.0.0.0", "TCP", 8080)}
 
-Containers run together, init containers one after the other before them, and sidecars (init containers that
-restart) from their turn on to the end; a pod needs the maximum that runs at once, plus its overhead.
-
-Amounts are integers in nano-units, as in quantities: adding up those of all pods for each scheduled pod has
-to be fast.
+Init containers run one after the other, sidecars (init containers that restart) from their turn on to the
+end; a pod needs the maximum that runs at once, plus its overhead. Amounts are integers in nano-units: those
+of all pods are added up for each scheduled pod.
 """
 
 from __future__ import annotations
@@ -64,7 +62,6 @@ def requested(pod: Object) -> Amounts:
 
 
 def _whole(pod: Object, needed: Amounts) -> Amounts:
-    """With pod-level resources."""
     spec = pod.spec
     # Pod-level requests override the sum of the containers.
     needed |= _requests(spec)
@@ -74,12 +71,10 @@ def _whole(pod: Object, needed: Amounts) -> Amounts:
 
 
 def allocatable(node: Object) -> Amounts:
-    """The allocatable resources of a node."""
     return amounts(node.status.get("allocatable") or node.status.get("capacity"))
 
 
 def host_ports(pod: Object) -> set[Port]:
-    """The host ports of a pod."""
     spec = pod.spec
     containers = [
         *(spec.get("containers") or ()),

@@ -1,18 +1,16 @@
 """The scheduler: binds each pod to the best node, or reports why there is none.
 
-    intents = scheduling(pod, world)        # a Bind; or the condition PodScheduled=False, an event, and a Wait with a remedy
+    intents = scheduling(pod, world)        # a Bind; or PodScheduled=False, an event, and a Wait
 
 Pods are scheduled one at a time (``serial``), each with all earlier pods in view, so that no capacity is used
-twice. There are no priorities (the API refuses the field) and no preemption: a pod waits until there is room.
-
-A pod with claims that wait for their first consumer is scheduled in two steps: the selected node is written
-into the claims, the pod's place there is reserved, and once the claims are bound the pod is bound too.
+twice. There are no priorities and no preemption: a pod waits until there is room. For a pod with claims that
+wait for their first consumer, the selected node is written into the claims, the pod's place there is
+reserved, and once the claims are bound the pod is bound too.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from pilothouse.api.kind_names import (
@@ -51,15 +49,14 @@ def pending(changed: Object, world: Snapshot) -> Names:
 
 def users(claim: Object, world: Snapshot) -> Names:
     """The pods that wait for a claim."""
-    waiting = world.where(Pod, "status.phase", "Pending")
     return [
         pod.key
-        for pod in waiting
+        for pod in world.where(Pod, "status.phase", "Pending")
         if pod.namespace == claim.namespace and _ours(pod) and claim.name in claims_of(pod)
     ]
 
 
-def beneficiaries(changed: Object, world: Snapshot) -> Names:
+def pods_that_may_fit(changed: Object, world: Snapshot) -> Names:
     """The pods that may fit after a pod was created or deleted: for room, affinity or even spread."""
     if not changed.spec.get("nodeName"):
         return []
@@ -74,7 +71,7 @@ def beneficiaries(changed: Object, world: Snapshot) -> Names:
 @controller(
     Pod,
     also={
-        Pod: beneficiaries,
+        Pod: pods_that_may_fit,
         Node: pending,
         PersistentVolumeClaim: users,
         PersistentVolume: pending,
@@ -107,26 +104,24 @@ def _placed(pod: Object, world: Snapshot) -> Iterator[Intent]:
         return
     near = PodAffinityState(pod, found, {one.name: one.labels for one in world.all(Namespace)})
     spread = TopologySpread(pod, found)
-    fitting, reasons = [], Counter[str]()
+    fitting: list[NodeInfo] = []
+    blocked: dict[str, list[Object]] = {}
     for place in found:
-        if against := list(obstacles(pod, place, near, spread, storage)):
-            reasons.update(against)
-        else:
+        against = list(obstacles(pod, place, near, spread, storage))
+        for obstacle in against:
+            blocked.setdefault(obstacle, []).append(place.node)
+        if not against:
             fitting.append(place)
     if not fitting:
-        advice = "; ".join(dict.fromkeys(remedy(one) for one, _ in reasons.most_common()))
-        yield from _stuck(pod, _unschedulable_text(found, reasons), advice or "add a node", world.now)
+        advice = _advice(blocked) or "add a node"
+        yield from _stuck(pod, _unschedulable_text(found, blocked), advice, world.now)
         return
     node = best(pod, fitting, near, spread).name
     if storage.unbound:
         yield from _prepared(pod, storage.unbound, node, world.now)
         return
-    yield Bind(
-        pod,
-        node,
-        because=f"Successfully assigned {pod.namespace}/{pod.name} to {node}",
-        event="Scheduled",
-    )
+    because = f"Successfully assigned {pod.namespace}/{pod.name} to {node}"
+    yield Bind(pod, node, because=because, event="Scheduled")
 
 
 def _prepared(pod: Object, claims: Sequence[Object], node: str, now: float) -> Iterator[Intent]:
@@ -176,10 +171,16 @@ def _set_condition(pod: Object, reason: str, message: str, now: float) -> Iterat
         yield SetStatus(pod, {**pod.status, "conditions": conditions}, because=message)
 
 
-def _unschedulable_text(found: Sequence[NodeInfo], reasons: Counter[str]) -> str:
+def _advice(blocked: Mapping[str, Sequence[Object]]) -> str:
+    """What would help, the most common obstacle first."""
+    by_count = sorted(blocked.items(), key=lambda each: -len(each[1]))
+    return "; ".join(dict.fromkeys(remedy(obstacle, nodes) for obstacle, nodes in by_count))
+
+
+def _unschedulable_text(found: Sequence[NodeInfo], blocked: Mapping[str, Sequence[Object]]) -> str:
     if not found:
         return "no nodes available to schedule pods"
-    counts = ", ".join(sorted(f"{count} {reason}" for reason, count in reasons.items()))
+    counts = ", ".join(sorted(f"{len(nodes)} {reason}" for reason, nodes in blocked.items()))
     return f"0/{len(found)} nodes are available: {counts}."
 
 

@@ -2,9 +2,8 @@
 
     best(pod, places, neighbours, spread)       # the NodeInfo; the first by name among equals
 
-Each score is normalized to 0 to 100, and they are added up with Kubernetes' weights: preferred node affinity,
-preferred pod affinity in both directions, ``PreferNoSchedule`` taints, even spread, and low and balanced use
-of resources.
+Each score is normalized to 0 to 100 and weighted as in Kubernetes: preferred node affinity, preferred pod
+affinity in both directions, ``PreferNoSchedule`` taints, even spread, and low and balanced use of resources.
 """
 
 from __future__ import annotations
@@ -30,7 +29,6 @@ _GUESSED: Final = amounts({"cpu": "100m", "memory": "200Mi"})
 
 
 def best(pod: Object, places: Sequence[NodeInfo], near: PodAffinityState, spread: TopologySpread) -> NodeInfo:
-    """The best of at least one."""
     wishes = (
         (_TAINTS, [-discouraging(pod, place.node) for place in places]),
         (_AFFINITY, [preference(pod, place.node) for place in places]),
@@ -46,7 +44,7 @@ def best(pod: Object, places: Sequence[NodeInfo], near: PodAffinityState, spread
 
 
 def _scaled(points: Sequence[int]) -> list[float]:
-    """From 0 for the least to 100 for the most; all the same if they are."""
+    """From 0 for the least to 100 for the most; 0 if all are the same."""
     least, most = min(points), max(points)
     if least == most:
         return [0.0] * len(points)

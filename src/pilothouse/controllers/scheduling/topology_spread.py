@@ -4,9 +4,8 @@
     list(spread.obstacles(place))           # of DoNotSchedule constraints
     spread.preference(place)                # of ScheduleAnyway constraints; fewer neighbours score higher
 
-A constraint counts the pods that it selects in each domain. The pod may go to a domain whose count, with the
-pod, exceeds the lowest count by at most ``maxSkew``. A domain counts if the pod may run on one of its nodes
-at all.
+The pod may go to a domain whose count of selected pods, with the pod, exceeds the lowest count by at most
+``maxSkew``. A domain counts if the pod may run on one of its nodes at all.
 """
 
 from __future__ import annotations
@@ -44,8 +43,6 @@ class _Constraint:
 
 
 class TopologySpread:
-    """The constraints of one pod, counted."""
-
     def __init__(self, pod: Object, places: Sequence[NodeInfo]) -> None:
         """Raises SelectorError for an invalid constraint."""
         given = pod.spec.get("topologySpreadConstraints") or ()

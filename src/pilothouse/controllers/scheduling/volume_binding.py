@@ -6,8 +6,7 @@
     volumes.unbound                     # claims that are provisioned or bound once a node is selected
 
 A bound claim limits the pod to the nodes that can reach its volume. A claim whose class waits for the first
-consumer is bound once the scheduler has written the selected node into it; until then the pod's place there
-is reserved.
+consumer is bound once the scheduler has written the selected node into it.
 """
 
 from __future__ import annotations
@@ -36,15 +35,11 @@ NONE_FOUND: Final = "node(s) didn't find available persistent volumes to bind"
 
 
 class NoFittingVolume(NamedTuple):
-    """Why no node is feasible."""
-
     because: str
     remedy: str
 
 
 class PodVolumeBinding:
-    """The claims of one pod."""
-
     def __init__(self, pod: Object, world: Snapshot) -> None:
         self.unbound: list[Object] = []
         self.missing: NoFittingVolume | None = None
@@ -60,10 +55,11 @@ class PodVolumeBinding:
             return NoFittingVolume(f'persistentvolumeclaim "{name}" not found', f"create the claim {name}")
         if claim.deleting:
             return NoFittingVolume(
-                f'persistentvolumeclaim "{name}" is being deleted', "create it anew once it is gone"
+                f'persistentvolumeclaim "{name}" is being deleted', "create it again once it is gone"
             )
         if claim.status.get("phase") == "Lost":
-            lost = f'persistentvolumeclaim "{name}" bound to non-existent persistentvolume "{claim.spec.get("volumeName")}"'
+            volume_name = claim.spec.get("volumeName")
+            lost = f'persistentvolumeclaim "{name}" bound to non-existent persistentvolume "{volume_name}"'
             return NoFittingVolume(lost, "restore the volume, or replace the claim")
         volume = world.find(PersistentVolume, "", str(claim.spec.get("volumeName") or "-"))
         if claim.status.get("phase") == "Bound" and volume is not None:

@@ -5,8 +5,7 @@
     needed.wait                     # a claim that blocks the pod until it is gone
 
 The garbage collector deletes claims: one that should go with the set has the set as its owner, one that
-should go with a pod that is scaled down has that pod. So the owner is written before the pod is deleted, and
-a crash between the two does no harm.
+should go with a pod that is scaled down has that pod, written before the pod is deleted.
 """
 
 from __future__ import annotations
@@ -27,8 +26,6 @@ _Owner = Mapping[str, Any]
 
 
 class ClaimProvision(msgspec.Struct, frozen=True):
-    """The intents for a pod's claims, and what blocks the creation of the pod."""
-
     intents: tuple[Intent, ...] = ()
     wait: Wait | None = None
 
@@ -99,7 +96,7 @@ def _own(
         if ours:
             problem = (
                 f"claim {claim.name} is controlled by {rivals[0].get('kind')} {rivals[0].get('name')}; "
-                "persistentVolumeClaimRetentionPolicy does not count for it"
+                "persistentVolumeClaimRetentionPolicy does not apply to it"
             )
             yield RecordEvent(stateful_set, because=problem, event="ConflictingController", warning=True)
             yield _owners(claim, others, because=problem)

@@ -1,15 +1,13 @@
 """The next steps for the pods of a set, and what they wait for.
 
     plan = progress(SetState(set, wanted, members.pods, history, world))
-    plan.intents                    # pods and claims to create, pods to delete, the Wait that says why no more
+    plan.intents                    # pods and claims to create, pods to delete, why no more
     plan.outgoing                   # how many pods of the current revision are deleted for the update
 
 In this order, each when the one before is complete: create the pods of all ordinals; delete surplus pods, the
-highest first; replace pods of an old revision, the highest first. An ordered set takes one step at a time
-and stops at the first pod that is not ready; a parallel one does all it can.
-
-A pod that never gets ready blocks an ordered set, even if the template has been corrected since: that is
-Kubernetes' rule, and the wait says which pod has to be deleted by hand.
+highest first; replace pods of an old revision, the highest first. An ordered set takes one step at a time and
+stops at the first pod that is not ready, even if the template has been corrected since (Kubernetes' rule: the
+wait says which pod to delete by hand); a parallel one does all it can.
 """
 
 from __future__ import annotations
@@ -70,7 +68,6 @@ MOST_INTENTS: Final = 500
 
 
 def progress(state: SetState) -> SetPlan:
-    """The next steps of a set."""
     intents: list[Intent] = []
     waits: list[Wait] = []
     outgoing = 0
@@ -233,11 +230,9 @@ def _not_up(state: SetState, pod: Object) -> Wait:
     """Why a pod blocks the set, and what would help."""
     if healthy(pod):
         since = ready_since(pod)
-        readiness = (
-            f"has been ready since {format_time(since)}"
-            if since is not None
-            else "does not say since when it is ready"
-        )
+        readiness = "does not say since when it is ready"
+        if since is not None:
+            readiness = f"has been ready since {format_time(since)}"
         because = (
             f"pod {pod.name} {readiness}; it is available after {state.wanted.min_ready_seconds} seconds"
         )
@@ -254,11 +249,9 @@ def _not_up(state: SetState, pod: Object) -> Wait:
 
 def _name_taken(pod: Object) -> Wait:
     owner = pod.controller
-    whose = (
-        f"belongs to {owner.get('kind')} {owner.get('name')}"
-        if owner
-        else "does not match the set's selector"
-    )
+    whose = "does not match the set's selector"
+    if owner:
+        whose = f"belongs to {owner.get('kind')} {owner.get('name')}"
     if pod.deleting:
         return Wait("NameTaken", because=f"pod {pod.name} exists, {whose}, and is being deleted")
     remedy = f"delete it or give it another name: kubectl delete pod {pod.name} -n {pod.namespace}"
@@ -288,8 +281,8 @@ def _held_back(state: SetState) -> Iterator[Wait]:
     old = [pod.name for ordinal, pod in sorted(state.pods.items()) if _outdated(state, pod)]
     if not old:
         return
-    because = f"{', '.join(old[:_MAX_NAMED])}{f' and {len(old) - _MAX_NAMED} more' if len(old) > _MAX_NAMED else ''}"
-    because = f"not of revision {state.history.update.name}: {because}"
+    more = f" and {len(old) - _MAX_NAMED} more" if len(old) > _MAX_NAMED else ""
+    because = f"not of revision {state.history.update.name}: {', '.join(old[:_MAX_NAMED])}{more}"
     if state.wanted.on_delete:
         remedy = "delete these pods when convenient, to have them replaced"
         yield Wait("OnDelete", because=f"{because}; spec.updateStrategy.type is OnDelete", remedy=remedy)

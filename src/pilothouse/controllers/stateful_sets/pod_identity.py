@@ -43,7 +43,6 @@ def ordinal_of(set_name: str, name: str) -> int | None:
 
 
 def revision_of(pod: Object) -> str:
-    """The name of a pod's revision."""
     return pod.labels.get(REVISION, "")
 
 

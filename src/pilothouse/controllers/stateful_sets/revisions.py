@@ -5,9 +5,9 @@
     history.current                 # the revision before this update
     history.intents                 # the revision to create or renumber
 
-A revision is named after a digest of its template, so creation is idempotent. A template that is used again
-is the old revision with a higher number, which ``kubectl rollout undo`` relies on. If the name belongs to
-another object, the set's collision count goes into the digest, until a free name is found.
+A revision is named after a digest of its template, so creation is idempotent; the set's collision count goes
+into the digest if the name is taken. A template that is used again is the old revision with a higher number,
+which ``kubectl rollout undo`` relies on.
 """
 
 from __future__ import annotations
@@ -69,9 +69,8 @@ def settle(
         intents = (Create(tree, because=f"recording the template as revision {latest + 1}"),)
     update = SetRevision(name, wanted.template)
     former = stateful_set.status.get("currentRevision")
-    current = next(
-        (SetRevision(one.name, template_of(one)) for one in revisions if one.name == former), update
-    )
+    known = (SetRevision(one.name, template_of(one)) for one in revisions if one.name == former)
+    current = next(known, update)
     return RevisionHistory(current if current.name != update.name else update, update, collisions, intents)
 
 

@@ -4,9 +4,8 @@
     members.pods                    # {0: web-0, 1: web-1}
     members.intents                 # patches that adopt and release
 
-A matching orphan is adopted, a pod of the set that no longer matches is released; pods of other owners are
-left alone. A set that is being deleted adopts nothing; since a cache may be behind, adoption asks the server
-whether the set exists.
+A matching orphan is adopted, unless the set is being deleted (the server confirms that it exists); a pod of
+the set that no longer matches is released; pods of other owners are left alone.
 """
 
 from __future__ import annotations
@@ -33,7 +32,6 @@ class SetMembers(msgspec.Struct, frozen=True):
 
 
 def list_members(stateful_set: Object, wanted: SetSpec, world: Snapshot) -> SetMembers:
-    """The pods and revisions of a set."""
     intents: list[Intent] = []
     pods: dict[int, Object] = {}
     for pod in _candidates(Pod, stateful_set, wanted, world):

@@ -4,8 +4,7 @@
     wanted.ordinals                 # range(0, 3): the ordinals that should exist
     wanted.first_updated            # the first ordinal that a template change reaches
 
-The server validates sets, so an invalid one bypassed it or is of a later version: the set reports the field,
-and its pods are left alone.
+The server validates sets: an invalid one bypassed it or is of a later version. Its pods are left alone.
 """
 
 from __future__ import annotations

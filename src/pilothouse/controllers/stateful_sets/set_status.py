@@ -2,8 +2,8 @@
 
     status_of(set, wanted, history, pods, outgoing=1, now=world.now)
 
-The counts are of observed pods; ``outgoing`` is how many pods of the current revision this decision deletes
-for the update, which do not count as current.
+The counts are of observed pods; ``outgoing`` pods of the current revision are deleted by this decision for
+the update, and do not count as current.
 """
 
 from __future__ import annotations
@@ -62,7 +62,6 @@ def status_of(
 
 
 def summary(wanted: SetSpec, status: Tree) -> str:
-    """The status in a sentence."""
     made, ready_ones = status["replicas"], status.get("readyReplicas", 0)
     updated = status.get("updatedReplicas", 0)
     latest = status.get("updateRevision", "unknown")

@@ -1,10 +1,8 @@
 """The StatefulSet controller: puts the steps together to one decision.
 
-    intents = stateful_sets(set, world)
-
 First adoption and the current template, then the status, then the next steps for its pods, and last the
-history beyond its limit. The status is written before the pods are touched: it reports what is observed, even
-if a pod can't be created.
+history beyond its limit. The status is written first: it reports what is observed, even if a pod can't be
+created.
 """
 
 from __future__ import annotations

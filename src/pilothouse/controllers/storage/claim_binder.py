@@ -1,11 +1,9 @@
 """Binds claims to volumes: to an existing one that fits, or one that a provisioner is asked to create.
 
 A binding is two writes, and safe between them: first the volume gets its claim (``spec.claimRef``, only if it
-is unchanged since it was seen to be free), then the claim gets its volume. After a crash the next process
-finds the volume that belongs to the claim; no other claim can take it.
-
-A claim whose class waits for the first consumer is left alone until the scheduler has written the node of its
-pod into it. A claim that names no class gets the default one as soon as there is one.
+is unchanged since it was seen to be free), then the claim gets its volume. A claim whose class waits for the
+first consumer is left alone until the scheduler has written the node of its pod into it. A claim that names
+no class gets the default one as soon as there is one.
 """
 
 from __future__ import annotations
@@ -88,11 +86,8 @@ def _named(claim: Object, name: str, world: Snapshot) -> Iterator[Intent]:
     volume = world.find(PersistentVolume, "", name)
     completed = COMPLETED in claim.annotations
     if volume is None and not completed:
-        yield Wait(
-            "VolumeMissing",
-            because=f"it names volume {name}, which does not exist",
-            remedy="create the volume",
-        )
+        because = f"it names volume {name}, which does not exist"
+        yield Wait("VolumeMissing", because=because, remedy="create the volume")
     elif volume is None:
         yield from _lost(claim, "ClaimLost", f"its volume {name} is gone")
     elif belongs(volume, claim) or not volume.spec.get("claimRef"):
@@ -101,10 +96,9 @@ def _named(claim: Object, name: str, world: Snapshot) -> Iterator[Intent]:
         yield from _lost(claim, "ClaimMisbound", f"its volume {name} is bound to another claim")
     else:
         other = volume.spec["claimRef"]
-        taken = (
-            f"it names volume {name}, which is bound to claim {other.get('namespace')}/{other.get('name')}"
-        )
-        yield Wait("VolumeTaken", because=taken, remedy="name another volume, or none")
+        claimed = f"{other.get('namespace')}/{other.get('name')}"
+        because = f"it names volume {name}, which is bound to claim {claimed}"
+        yield Wait("VolumeTaken", because=because, remedy="name another volume, or none")
 
 
 def _fitted(claim: Object, volume: Object) -> Iterator[Intent]:
@@ -120,12 +114,8 @@ def _fitted(claim: Object, volume: Object) -> Iterator[Intent]:
 def _unnamed(claim: Object, world: Snapshot) -> Iterator[Intent]:
     """A claim that takes any volume that fits."""
     if names_no_class(claim) and (default := default_class(world.all(StorageClass))) is not None:
-        yield PatchObject(
-            claim,
-            {"spec": {"storageClassName": default.name}},
-            exact=True,
-            because=f"it names no class, and {default.name} is the default",
-        )
+        because = f"it names no class, and {default.name} is the default"
+        yield PatchObject(claim, {"spec": {"storageClassName": default.name}}, exact=True, because=because)
         return
     every = world.all(PersistentVolume)
     if (mine := next((one for one in every if belongs(one, claim)), None)) is not None:
@@ -183,13 +173,8 @@ def _provisioned(claim: Object, storage_class: Object | None, node: Object | Non
     because = f"Waiting for a volume to be created by the provisioner {provisioner!r}, or by hand"
     if claim.annotations.get(PROVISIONER) != provisioner:
         asked = {PROVISIONER: provisioner, _OLD_PROVISIONER: provisioner}
-        yield PatchObject(
-            claim,
-            {"metadata": {"annotations": asked}},
-            exact=True,
-            because=because,
-            event="ExternalProvisioning",
-        )
+        fields = {"metadata": {"annotations": asked}}
+        yield PatchObject(claim, fields, exact=True, because=because, event="ExternalProvisioning")
     condition = claim.condition(PROVISIONED) or {}
     if condition.get("status") == "False":
         because = f"{provisioner} can't create its volume: {condition.get('message')}"
@@ -200,9 +185,8 @@ def _provisioned(claim: Object, storage_class: Object | None, node: Object | Non
 
 def _choose_again(claim: Object, because: str) -> Intent:
     """Have the scheduler select another node."""
-    return PatchObject(
-        claim, {"metadata": {"annotations": {SELECTED_NODE: None}}}, exact=True, because=because
-    )
+    fields = {"metadata": {"annotations": {SELECTED_NODE: None}}}
+    return PatchObject(claim, fields, exact=True, because=because)
 
 
 def _bound(claim: Object, volume: Object) -> Iterator[Intent]:

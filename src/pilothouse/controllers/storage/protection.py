@@ -1,7 +1,7 @@
 """Protects claims and volumes from deletion while they are in use.
 
-Each gets a finalizer. A claim that is being deleted keeps it while a pod with a node uses it, a volume while
-its claim exists. So deleting a database's claim by mistake does not take its data away.
+A claim that is being deleted keeps its finalizer while a pod with a node uses it, a volume while its claim
+exists. So deleting a database's claim by mistake does not take its data away.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ VOLUME_FINALIZER: Final = "kubernetes.io/pv-protection"
 
 
 def used(pod: Object, world: Snapshot) -> Names:
-    """The claims that a pod uses."""
     return [(pod.namespace, name) for name in claims_of(pod)]
 
 
@@ -40,11 +39,8 @@ def claim_protection(claim: Object, world: Snapshot) -> Iterator[Intent]:
         ]
         if users:
             names = ", ".join(users)
-            yield Wait(
-                "InUse",
-                because=f"being deleted, but in use by pods {names}",
-                remedy=f"delete the pods {names}",
-            )
+            because = f"being deleted, but in use by pods {names}"
+            yield Wait("InUse", because=because, remedy=f"delete the pods {names}")
         else:
             yield _freed(claim, CLAIM_FINALIZER, "no pod uses it")
 

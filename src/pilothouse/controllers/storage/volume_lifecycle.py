@@ -1,10 +1,8 @@
 """The phases of a volume.
 
-* ``Available``: it has no claim, though it may be reserved for one by name.
-* ``Bound``: its claim exists.
-* ``Released``: that claim is gone. With the policy ``Retain`` it stays as it is, with its data, until
-  ``spec.claimRef`` is removed. With ``Delete`` its provisioner deletes it; if it has none, the phase is
-  ``Failed``.
+``Available``: it has no claim, though it may be reserved for one by name. ``Bound``: its claim exists.
+``Released``: that claim is gone; with the policy ``Retain`` it stays so until ``spec.claimRef`` is removed,
+with ``Delete`` its provisioner deletes it; if it has none, the phase is ``Failed``.
 
 The server confirms that a claim is gone before that is written: provisioners delete volumes because of it.
 """
@@ -25,7 +23,6 @@ PROVISIONED_BY: Final = "pv.kubernetes.io/provisioned-by"
 
 
 def of_claim(claim: Object, world: Snapshot) -> Names:
-    """The volumes that refer to a claim."""
     for volume in world.where(PersistentVolume, "spec.claimRef.uid", claim.uid):
         yield volume.key
 
@@ -76,20 +73,15 @@ def _released(volume: Object, reference: Mapping[str, Any]) -> Iterator[Intent]:
     else:
         because = f"{gone}, and no provisioner can {policy.lower()} it"
         yield from _phase(volume, "Failed", because, claim, message=because)
-        yield Wait(
-            "NobodyReclaims",
-            because=because,
-            remedy=f"save its data, then: kubectl delete pv {volume.name}",
-        )
+        remedy = f"save its data, then: kubectl delete pv {volume.name}"
+        yield Wait("NobodyReclaims", because=because, remedy=remedy)
 
 
 def _spared(volume: Object, claim: Object) -> Iterator[Intent]:
     """The claim has another volume: this one is free again, unless it was provisioned for the claim."""
     because = f"claim {claim.namespace}/{claim.name} has volume {claim.spec['volumeName']} instead"
-    if (
-        volume.annotations.get(PROVISIONED_BY)
-        and volume.spec.get("persistentVolumeReclaimPolicy") == "Delete"
-    ):
+    policy = volume.spec.get("persistentVolumeReclaimPolicy")
+    if volume.annotations.get(PROVISIONED_BY) and policy == "Delete":
         yield from _phase(volume, "Released", because)
     elif BOUND_BY_US in volume.annotations:
         fields: Tree = {"spec": {"claimRef": None}, "metadata": {"annotations": {BOUND_BY_US: None}}}

@@ -3,8 +3,7 @@
     volume = best(claim, world.all(PersistentVolume), node=None)
 
 A volume fits if it has the claim's class, volume mode and access modes, is large enough, and has the labels
-that the claim selects by. Of those that fit, one that is reserved for the claim comes first, then the
-smallest.
+that the claim selects by. One that is reserved for the claim comes first, then the smallest.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
-"""Which fields an object sets, and which fields a change touched.
+"""Field sets of objects and of changes, as FieldsV1 trees.
 
     fields_of(patch, node)                  # what an apply claims
-    compare(live, new, node).added          # what an update brought
+    compare(live, new, node).added          # what an update added
 
-Both walk an object along the topology of its schema and build FieldsV1 trees as they go. Parts that are equal are not
-walked: an update costs what it changes.
+Equal parts are not walked, so the cost follows the size of the change.
 """
 
 from __future__ import annotations
@@ -31,10 +30,10 @@ _MAY_BE_MAPS: Final = (dict, NoneType)
 def fields_of(
     obj: dict[str, Any], node: TopologyNode, *, containers: bool = False, ignored: Collection[str] = ()
 ) -> Tree:
-    """The fields that an object sets: all leaves and empty containers, all list items and all entries of maps.
+    """The fields that an object sets: leaves, empty containers, list items and map entries.
 
-    With ``containers`` the declared maps and lists in between count too: they are owned by whoever brought them into
-    being, though not by whoever merely applies something inside them.
+    With ``containers`` the declared maps and lists in between count too: the writer that created them owns
+    them.
     """
     tree: Tree = {}
     for field, value in obj.items():
@@ -51,7 +50,7 @@ def fields_of(
 
 
 def _fields(value: Any, node: TopologyNode, containers: bool, marked: bool) -> Tree:
-    """The tree below one path; ``marked`` if the path itself counts though it has members below it."""
+    """The tree below one path; ``marked``: the path itself is a member besides what is below it."""
     kind = node.kind
     if kind == LEAF or not value:
         return MEMBER
@@ -100,11 +99,11 @@ def _item_fields(item: Any, node: TopologyNode, containers: bool) -> Tree:
 
 
 Parts = tuple[Tree, Tree, Tree]
-"""Removed, modified, added: a comparison in the making, below one path."""
+"""Removed, modified and added names below one path, while they are collected."""
 
 
 class Comparison(NamedTuple):
-    """What a change did: fields that went, that have another value, that came."""
+    """What a change did: the fields that it removed, modified and added."""
 
     removed: Tree
     modified: Tree
@@ -117,12 +116,12 @@ class Comparison(NamedTuple):
 def compare(
     old: dict[str, Any], new: dict[str, Any], node: TopologyNode, *, ignored: Collection[str] = ()
 ) -> Comparison:
-    """The difference between two objects; top-level fields in ``ignored`` are not looked at."""
+    """The difference between two objects, without the top-level fields in ``ignored``."""
     result = Comparison({}, {}, {})
     if ignored:
         old = {field: value for field, value in old.items() if field not in ignored}
         new = {field: value for field, value in new.items() if field not in ignored}
-    # Nobody owns metadata itself, so it counts as always there.
+    # Metadata itself has no owner, so it counts as always present.
     if "metadata" not in old:
         old = {"metadata": {}, **old}
     if "metadata" not in new:
@@ -134,9 +133,9 @@ def compare(
 def changes_only(
     old: dict[str, Any], new: dict[str, Any], node: TopologyNode, mine: Tree, others: Sequence[Tree]
 ) -> bool:
-    """True if all that differs are values of leaves that are in ``mine`` and in none of the ``others``.
+    """True if only leaf values differ, all of them in ``mine`` and none in ``others``.
 
-    Only maps are looked into, and lists whose items have keys: where an item or a field came, went or moved, the answer is no.
+    Added, removed or moved items and fields make it False; only maps and keyed lists are looked into.
     """
     if len(old) != len(new):
         return False
@@ -155,7 +154,7 @@ def changes_only(
 def _changes_alone(
     before: Any, after: Any, node: TopologyNode, name: str, mine: Tree, others: Sequence[Tree]
 ) -> bool:
-    """The same of one field, which differs."""
+    """The same for one field that differs."""
     owned = mine.get(name)
     if owned is None:
         return False
@@ -201,7 +200,7 @@ def _compare_maps(old: dict[str, Any], new: dict[str, Any], node: TopologyNode, 
 
 
 def _note(tree: Tree, field: str, value: Any, node: TopologyNode) -> None:
-    """Everything at and below a field that is there on one side only."""
+    """Everything at and below a field that only one side has."""
     name, child, _ = node.child(field)
     if child.kind != SKIPPED:
         tree[name] = _fields(value, child, True, True)
@@ -237,7 +236,7 @@ def _compare_values(before: Any, after: Any, node: TopologyNode, name: str, resu
 
 
 def _both(container: type, before: Any, after: Any) -> bool:
-    """Both are such containers (null counts as an empty one) and there is something in them to compare."""
+    """True if both are such containers (null counts as empty) and not both are empty."""
     return (
         (type(before) is container or before is None)
         and (type(after) is container or after is None)
@@ -261,7 +260,7 @@ def _grouped(names: list[str], items: list[Any]) -> dict[str, list[Any]]:
 def _compare_items(
     old: dict[str, list[Any]], new: dict[str, list[Any]], node: TopologyNode, result: Parts
 ) -> None:
-    """Items by key. Those that share a key are one thing together; order is nobody's."""
+    """Items by key. Items that share a key are compared together; order does not matter."""
     removed, modified, added = result
     for name in old | new:
         before, after = old.get(name, []), new.get(name, [])

@@ -1,13 +1,12 @@
-"""Sets of field paths, as the FieldsV1 trees in which ``managedFields`` keeps them.
+"""Sets of field paths, as the FieldsV1 trees of ``managedFields``.
 
     mine = {"f:spec": {"f:replicas": {}, "f:tags": {'v:"x"': {}}}}
     list(paths(mine))                     # ['.spec.replicas', '.spec.tags[="x"]']
     union(mine, yours), difference(mine, yours), intersection(mine, yours)
 
-The tree is the set: nothing is converted between what is stored and what is computed with. A name with an empty tree
-below it is a member; one with a non-empty tree is a member only if that tree has a ``"."``. An empty tree at the root
-is the empty set. Trees are never changed in place and share their parts freely; an operation that changes nothing
-returns the very tree it was given, so ``is`` tells whether there is anything to write.
+A name with an empty tree is a member; one with a non-empty tree is a member only if that tree has a ``"."``.
+The empty tree at the root is the empty set. Trees are never changed in place; an operation that changes
+nothing returns the same tree, so ``is`` tells whether there is something to write.
 """
 
 from __future__ import annotations
@@ -20,9 +19,9 @@ import msgspec
 Tree = dict[str, Any]
 
 MEMBER: Final[Tree] = {}
-"""The tree of a path that is a member and has no members below it."""
+"""A member without members below it."""
 SELF: Final = "."
-"""The name under which a path with members below it is a member itself."""
+"""Marks a path with members below it as a member itself."""
 _ONLY_SELF: Final[Tree] = {SELF: MEMBER}
 _DEEPEST: Final = 256
 _ORDER: Final = {"f": 0, "k": 1, "v": 2, "i": 3}
@@ -70,7 +69,7 @@ def difference(left: Tree, right: Tree) -> Tree:
 
 
 def _less(ours: Tree, theirs: Tree) -> Tree | None:
-    """What is left below one name; None if nothing is, not even the name itself."""
+    """What is left below one name; None if nothing is, including the name itself."""
     if not ours:
         return None if not theirs or SELF in theirs else ours
     rest = difference(ours, theirs or _ONLY_SELF)
@@ -97,10 +96,10 @@ def intersection(left: Tree, right: Tree) -> Tree:
 
 
 def without(owned: Tree, changed: Tree) -> Tree:
-    """What is left of an owner's fields when ``changed`` are taken away.
+    """What an owner keeps when others change ``changed``.
 
-    Unlike a plain difference, a changed leaf takes everything below it along: it is atomic now, so whatever was owned
-    below it dates from a schema in which it was not.
+    Unlike a difference, a changed leaf also removes everything below it: the leaf is atomic now, and was not
+    when the fields below it were recorded.
     """
     result = None
     for name, theirs in changed.items():
@@ -126,14 +125,14 @@ def without(owned: Tree, changed: Tree) -> Tree:
 
 
 def _normal(below: Tree) -> Tree | None:
-    """The one way to write what is below a name; None if there is nothing, not even the name itself."""
+    """The normal form of what is below a name; None if the name is no member and has none below it."""
     if not below:
         return None
     return MEMBER if len(below) == 1 and SELF in below else below
 
 
 def paths(tree: Tree) -> Iterator[str]:
-    """The members as people write them (``.spec.users[name="u1"].role``), in a stable order."""
+    """The members in the form that messages use (``.spec.users[name="u1"].role``), in a stable order."""
     return _paths(tree, "")
 
 
@@ -167,7 +166,7 @@ def _text(value: Any) -> str:
 
 
 def parse_fields(tree: Any) -> Tree:
-    """A tree from outside, checked and in normal form. Raises ValueError."""
+    """A tree from a client, checked and in normal form. Raises ValueError."""
     return _parse(tree, 0)
 
 

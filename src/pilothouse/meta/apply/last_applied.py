@@ -1,8 +1,7 @@
-"""kubectl's annotation of what was last applied, for those who move from client-side to server-side apply.
+"""kubectl's last-applied annotation, for clients that move from client-side to server-side apply.
 
-``kubectl apply`` records what it sent in an annotation. When ``kubectl apply --server-side`` comes next, fields that
-still are as recorded are no conflict: kubectl set them itself. And as long as the annotation is there, it is kept in
-step, so that one can go back.
+Fields that still are as ``kubectl apply`` recorded them are no conflict for ``kubectl apply --server-side``:
+kubectl set them. While the annotation exists it is kept up to date, so that clients can move back.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ ANNOTATION: Final = "kubectl.kubernetes.io/last-applied-configuration"
 
 
 def agreed_fields(live: dict[str, Any], schema: Schema) -> Tree:
-    """The fields that were applied on the client's side and have not changed since; none if that can't be told."""
+    """The fields applied on the client's side and unchanged since; empty if the annotation can't be read."""
     recorded = _recorded(live)
     node = topology(schema)
     if (
@@ -38,7 +37,7 @@ def agreed_fields(live: dict[str, Any], schema: Schema) -> Tree:
 
 
 def refresh(obj: dict[str, Any], patch: dict[str, Any]) -> None:
-    """Record the patch in the object's annotation, in place, if it has one."""
+    """Record the patch in the object's annotation, in place, if the object has one."""
     annotations = obj.get("metadata", {}).get("annotations")
     if type(annotations) is not dict or not annotations.get(ANNOTATION):
         return

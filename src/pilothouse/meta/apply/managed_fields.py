@@ -1,13 +1,11 @@
-"""Who owns which fields: ``metadata.managedFields``, kept up to date.
+"""Field ownership: keeps ``metadata.managedFields`` up to date.
 
-    track_update(live, new, schema=kind.schema, api_version="nav.example.io/v1", manager="kubectl-edit", now=now)
+    track_update(live, new, schema=kind.schema, api_version="nav.example.io/v1", manager="kubectl", now=now)
 
-After a plain write (create, update, patch) the writer owns what it changed and added, everybody else has lost it, and
-whoever owned what it removed owns it no longer. An entry is named by manager, operation, subresource and, for plain
-writes, API version. Only a writer that gained something gets a new time: a writer that changes what it owns anyway
-leaves the entries as they are.
-
-An object whose tracking was cleared stays untracked until it is next applied to.
+After a plain write (create, update, patch) the writer alone owns what it changed or added, and no manager
+owns what it removed. An entry is identified by manager, operation, subresource and, for plain writes, API
+version. Only a writer that gains a field gets a new time. An object whose tracking was cleared stays
+untracked until it is applied.
 """
 
 from __future__ import annotations
@@ -24,7 +22,7 @@ Object = dict[str, Any]
 Entry = dict[str, Any]
 Identity = tuple[str, str, str, str]
 Convert = Callable[[Object, str], Object]
-"""``convert(object, api_version)``: the object in another version; the given one is left alone."""
+"""``convert(object, api_version)`` returns a new object in another version."""
 
 UPDATE: Final = "Update"
 APPLY: Final = "Apply"
@@ -33,10 +31,10 @@ _ANCIENT: Final = "ancient-changes"
 
 
 class FieldsChange:
-    """One object before and after a write, comparable in every version in which somebody's fields are recorded.
+    """One object before and after a write, comparable in every version that has managed fields.
 
-    ``served`` has the schema of each version that is still served, by apiVersion; None if all are. ``convert`` is
-    None where versions differ in nothing but their name. Top-level fields in ``reset`` are out of the writer's reach.
+    ``served``: the schema of each served version by apiVersion; None means all are. ``convert``: None if
+    versions differ in name only. ``reset``: top-level fields that the writer can't set.
     """
 
     def __init__(
@@ -76,7 +74,7 @@ class FieldsChange:
         return seen
 
     def left_of(self, entry: Entry) -> Tree:
-        """What an entry's manager still owns if somebody else made the change."""
+        """What an entry's manager still owns after another manager's change."""
         version = entry["apiVersion"]
         lost = self._lost.get(version)
         if lost is None:
@@ -98,7 +96,7 @@ def track_update(
     served: Mapping[str, Schema] | None = None,
     convert: Convert | None = None,
 ) -> None:
-    """Set ``new``'s managedFields for a plain write that turned ``live`` (None: nothing) into ``new``."""
+    """Set ``new``'s managedFields for a plain write; ``live`` is None on create."""
     # A patched object may share its metadata with the live one.
     metadata = new["metadata"] = dict(new.get("metadata") or {})
     entries = _entries_in_force(
@@ -128,9 +126,9 @@ def track_update(
 def stays_within(
     entries: Iterable[Entry], actor: Identity, live: Object, new: Object, node: TopologyNode, api_version: str
 ) -> bool:
-    """True if a write changed only values that its writer owns, alone: then nobody gains or loses a field.
+    """True if a write changed only values that its writer owns alone, so that ownership stays as it is.
 
-    Most writes are such, and this is a much shorter way to find out than to build the sets of fields. A no may be wrong.
+    Most writes are like that, and this is much cheaper than building field sets. False may be wrong.
     """
     mine: Tree = {}
     others: list[Tree] = []
@@ -145,14 +143,14 @@ def stays_within(
 
 
 def reset_fields(schema: Schema, subresource: str, *, has_status: bool) -> frozenset[str]:
-    """The top-level fields that a write through this door can't touch, and so can't own."""
+    """The top-level fields that a write to this subresource can't set or own."""
     if subresource == "status":
         return frozenset(schema.properties) - {"apiVersion", "kind", "status"}
     return frozenset({"status"}) if has_status and not subresource else frozenset()
 
 
 def identity(entry: Entry) -> Identity:
-    """What makes two entries the same: an applier is the same in every version."""
+    """What identifies an entry: an applier is the same in every version."""
     operation = entry["operation"]
     version = entry["apiVersion"] if operation == UPDATE else ""
     return (operation, entry["manager"], version, entry.get("subresource", ""))
@@ -174,7 +172,7 @@ def new_entry(actor: Identity, api_version: str, fields: Tree, now: str) -> Entr
 
 
 def sort_key(entry: Entry) -> tuple[str, str, str, str, str]:
-    """Entries are kept by operation, then oldest first."""
+    """Entries sorted by operation, then oldest first."""
     return (
         entry["operation"],
         entry.get("time") or "",
@@ -185,14 +183,14 @@ def sort_key(entry: Entry) -> tuple[str, str, str, str, str]:
 
 
 def parse_entries(entries: Any) -> list[Entry]:
-    """managedFields from outside, checked. Raises ValueError."""
+    """managedFields from a client, checked. Raises ValueError."""
     if type(entries) is not list:
         raise ValueError("managedFields must be a list")
     return [_parse_entry(entry) for entry in entries]
 
 
 def stored_entries(live: Object | None) -> list[Entry]:
-    """The entries of a stored object. They were checked when they were written."""
+    """The entries of a stored object, which were checked when they were written."""
     entries: list[Entry] | None = (live or {}).get("metadata", {}).get("managedFields")
     return entries or []
 
@@ -213,7 +211,7 @@ def _parse_entry(entry: Any) -> Entry:
 
 
 def _entries_in_force(live: Object | None, sent: Any, *, through_subresource: bool) -> list[Entry]:
-    """The entries that a write starts from: those it sent, if they make sense, else the stored ones."""
+    """The entries that a write starts from: the ones it sent, if valid, else the stored ones."""
     stored = stored_entries(live)
     if sent is None or through_subresource or sent == stored:
         return stored
@@ -251,7 +249,7 @@ def _after_update(entries: list[Entry], change: FieldsChange, actor: Identity, n
 
 
 def _capped(kept: dict[Identity, Entry]) -> list[Entry]:
-    """At most ten plain writers: the oldest are folded into one entry per version."""
+    """At most ten plain writers: the oldest are merged into one entry per version."""
     updaters = sorted((key for key in kept if key[0] == UPDATE), key=lambda key: sort_key(kept[key]))
     surplus = len(updaters) - MOST_UPDATERS
     first: dict[str, Identity] = {}

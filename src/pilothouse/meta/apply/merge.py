@@ -1,9 +1,9 @@
-"""Merging one object into another, and taking fields out again, as server-side apply does it.
+"""Merge and remove fields, as server-side apply does.
 
     merged = merge(live, patch, node)              # lists by key, sets by value, atomic parts whole
     pruned = remove(merged, no_longer_applied, node)
 
-Results share their parts with what was given, until they are ``detached``. Nothing is changed in place.
+Nothing is changed in place. Results share parts with the arguments until they are ``detached``.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ _decode = msgspec.json.Decoder().decode
 
 
 def detached(obj: dict[str, Any]) -> dict[str, Any]:
-    """A copy that shares nothing with the original, made through JSON, which is the fastest way."""
+    """A copy that shares nothing with the original; a round trip through JSON is the fastest way."""
     copy: dict[str, Any] = _decode(_encode(obj))
     return copy
 
 
 def merge(live: Any, patch: Any, node: TopologyNode) -> Any:
-    """``live`` with ``patch`` laid over it. A null or empty container in the patch leaves what is there."""
+    """``live`` with ``patch`` merged in. Null and empty containers in the patch leave ``live`` as it is."""
     kind = node.kind
     if kind == SKIPPED:
         return live if patch is None else patch
@@ -77,7 +77,7 @@ def _merge_lists(live: list[Any], patch: list[Any], node: TopologyNode) -> list[
             return applied[name]
         return merge(present[name], applied[name], of_item)
 
-    # What is applied comes in the order applied. What is only in the live list stays before the next shared item.
+    # Applied items keep their order; a live-only item stays before the next shared item.
     merged: list[Any] = []
     shared = iter([name for name in patch_names if name in present])
     anchor = next(shared, None)
@@ -96,7 +96,7 @@ def _merge_lists(live: list[Any], patch: list[Any], node: TopologyNode) -> list[
 
 
 def remove(obj: dict[str, Any], fields: Tree, node: TopologyNode) -> dict[str, Any]:
-    """The object without these fields. ``metadata`` itself and the server's own fields always stay."""
+    """The object without these fields. ``metadata`` and the server's own fields always stay."""
     metadata = obj.get("metadata")
     rest = _remove_from_map(
         {field: value for field, value in obj.items() if field != "metadata"}, fields, node
@@ -139,9 +139,9 @@ def _kept_items(names: list[str], items: list[Any], fields: Tree, node: Topology
 
 
 def with_declared(fields: Tree, node: TopologyNode) -> Tree:
-    """The set with each declared field in it that has members below: removing all of those removes the field.
+    """The set plus each declared field with members below: removing all of those removes the field.
 
-    Entries of maps and items of lists are not added: they are members of their own accord, or somebody else's.
+    Map entries and list items are not added: they are members themselves, or belong to another manager.
     """
     return _with_declared(fields, node, spared="f:metadata")
 
@@ -166,9 +166,9 @@ def _with_declared(fields: Tree, node: TopologyNode, spared: str = "") -> Tree:
 
 
 def misfits(value: Any, node: TopologyNode, path: str = "") -> Iterator[str]:
-    """Where an applied object can't be merged by this schema: unknown fields, wrong containers, ambiguous items.
+    """Where an applied object can't be merged: unknown fields, wrong containers, ambiguous items.
 
-    Wrong plain values are left to validation, which says more about them.
+    Wrong scalar values are left to validation.
     """
     if value is None or node.kind in (FREE, SKIPPED):
         return
@@ -212,6 +212,6 @@ def _item_misfits(items: list[Any], node: TopologyNode, path: str) -> Iterator[s
 
 
 def _described(value: Any) -> str:
-    """The type alone: the value may be a Secret's."""
+    """The type name alone, because the value may be secret."""
     names = {dict: "map", list: "list", str: "string", bool: "boolean"}
     return names.get(type(value), "number")

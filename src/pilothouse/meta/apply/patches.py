@@ -1,14 +1,12 @@
-"""JSON patch (RFC 6902, as kube-apiserver reads it) and JSON merge patch (RFC 7386).
+"""JSON patch (RFC 6902) and JSON merge patch (RFC 7386), as lenient as kube-apiserver.
 
     json_patch(obj, [{"op": "replace", "path": "/spec/replicas", "value": 3}])
     merge_patch(obj, {"metadata": {"labels": None}})
 
-Neither changes what it is given, and the result shares nothing with it. A patch that is no patch is a 400; one that
-can't be applied to this object a 422 that says which operation failed. No message quotes the object: it may be a Secret.
-
-kube-apiserver is more lenient than the RFC, and clients rely on it: an absent member of an object is as good as null, so
-a ``test`` against null holds, ``replace`` sets it and ``copy`` copies null; a negative index counts from a list's end; an
-operation without ``value`` means null.
+Arguments are not changed, and results share nothing with them. A malformed patch is a 400, one that does not
+fit the object a 422. Messages never quote the object, which may be a Secret. Beyond the RFC, as in
+kube-apiserver: an absent member equals null, a negative index counts from the end, and an operation without
+``value`` means null.
 """
 
 from __future__ import annotations
@@ -24,18 +22,18 @@ from pilothouse.meta.errors import StatusError
 
 MOST_OPERATIONS: Final = 10_000
 MOST_COPIED: Final = 3 * 1024 * 1024
-"""How much all ``copy`` operations of a patch may copy together, in bytes; a few of them could fill the memory."""
+"""Bytes that all ``copy`` operations of a patch may copy; a few could fill the memory."""
 DEEPEST: Final = 128
-"""How deeply the result may be nested: operations can stack what they move about higher than any request could be."""
+"""The maximum nesting of the result: operations can nest deeper than a request body may."""
 
 _OPERATIONS: Final = ("add", "copy", "move", "remove", "replace", "test")
 _INDEX: Final = re.compile(r"[-+]?[0-9]{1,9}")
 _SHOWN: Final = 100
-"""So many characters of a pointer's step are shown in a message."""
+"""How many characters of a pointer's step a message shows."""
 
 
 class _Inapplicable(Exception):
-    """An operation does not fit the object; the text says why."""
+    """An operation does not fit the object."""
 
 
 def json_patch(obj: dict[str, Any], operations: Any) -> dict[str, Any]:
@@ -69,7 +67,7 @@ def json_patch(obj: dict[str, Any], operations: Any) -> dict[str, Any]:
 
 
 def merge_patch(obj: dict[str, Any], patch: Any) -> dict[str, Any]:
-    """The object with the patch laid over it; null removes. Raises StatusError 400."""
+    """The object with the patch merged in; null removes. Raises StatusError 400."""
     if type(patch) is not dict:
         raise errors.bad_request("a JSON merge patch must be an object")
     return detached(_merged(obj, patch))
@@ -132,7 +130,7 @@ def _applied(document: Any, operation: dict[str, Any]) -> tuple[Any, int]:
 
 
 def _located(document: Any, pointer: str) -> tuple[Any, str]:
-    """The object or list that holds what a pointer names, and the pointer's last step, which need not exist."""
+    """The container that a pointer's last step is in, and that step, which need not exist."""
     if not pointer.startswith("/"):
         raise _Inapplicable(f"{pointer[:_SHOWN]!r} is no JSON pointer such as /spec/replicas")
     *steps, key = (step.replace("~1", "/").replace("~0", "~") for step in pointer.split("/")[1:])
@@ -151,7 +149,7 @@ def _member(container: Any, key: str) -> Any:
 
 
 def _removed(container: Any, key: str) -> Any:
-    """The member, which is no longer in its container."""
+    """Remove a member from its container and return it."""
     if type(container) is list:
         return container.pop(_position(key, len(container)))
     if key not in container:
@@ -160,7 +158,7 @@ def _removed(container: Any, key: str) -> Any:
 
 
 def _position(key: str, length: int) -> int:
-    """The place of an element among so many; from the end, if its index is negative."""
+    """A list index; a negative one counts from the end."""
     if not _INDEX.fullmatch(key):
         raise _Inapplicable(f"{key[:_SHOWN]!r} is no index of a list")
     index = int(key)
@@ -170,7 +168,7 @@ def _position(key: str, length: int) -> int:
 
 
 def _copy(value: Any) -> Any:
-    """What later operations may change without changing the patch, which is applied again after a conflict."""
+    """A copy, because later operations must not change the patch: it is applied again after a conflict."""
     return msgspec.json.decode(msgspec.json.encode(value)) if type(value) in (dict, list) else value
 
 
@@ -179,7 +177,7 @@ def _canonical(value: Any) -> bytes:
 
 
 def _is_deeper(value: Any, levels: int) -> bool:
-    """Level by level, so that no depth can exhaust the stack."""
+    """Iterative, so that no depth can exhaust the stack."""
     level = [value]
     for _ in range(levels):
         level = [

@@ -1,11 +1,11 @@
-"""Server-side apply: a manager says what it wants of an object, the server works out the rest.
+"""Server-side apply: merges what a manager wants into the live object.
 
     new = apply(live, {"apiVersion": …, "kind": …, "metadata": {"name": "db"}, "spec": {"replicas": 3}},
                 schema=kind.schema, api_version=kind.api_version, manager="gitops", force=False, now=now)
 
-The patch is merged into the live object. What the manager applied last time and no longer applies is taken out again,
-unless somebody else owns it. A field that somebody else owns and that would get another value is a conflict, unless
-forced; equal values are owned together. The result is a new object; neither argument is changed.
+Fields that the manager applied before and no longer applies are removed, unless another manager owns them.
+Changing a field that another manager owns is a conflict unless forced; equal values are owned together.
+Arguments stay unchanged.
 """
 
 from __future__ import annotations
@@ -55,10 +55,10 @@ def apply(
     served: Mapping[str, Schema] | None = None,
     convert: Convert | None = None,
 ) -> Object:
-    """The object after the apply, its managedFields included; defaults and validation are the caller's.
+    """The object after the apply, with managedFields; the caller fills in defaults and validates.
 
-    ``live`` is None if there is no object yet. ``served`` and ``convert`` are as for ``managed_fields.Change``.
-    Raises StatusError: 400 for a patch that can't be applied to this kind, 409 for conflicts.
+    ``live`` is None on create; ``served`` and ``convert`` as in ``managed_fields.FieldsChange``. Raises
+    StatusError: 400 for a patch that can't be applied to this kind, 409 for conflicts.
     """
     check_patch(patch, schema=schema, api_version=api_version)
     node = topology(schema)
@@ -98,11 +98,12 @@ def apply(
 
 
 def check_patch(patch: Object, *, schema: Schema, api_version: str) -> None:
-    """Refuse a patch of another version, one that claims to know the owners, or one that doesn't fit the schema."""
+    """Raise for a patch of another version, one with managedFields, or one that doesn't fit the schema."""
     sent = patch.get("apiVersion", "")
     if sent != api_version:
         raise errors.bad_request(
-            f"Incorrect version specified in apply patch. Specified patch version: {sent}, expected: {api_version}"
+            f"Incorrect version specified in apply patch. Specified patch version: {sent}, expected: "
+            f"{api_version}"
         )
     metadata = patch.get("metadata")
     if type(metadata) is dict and metadata.get("managedFields") is not None:
@@ -127,14 +128,14 @@ def _misfit(patch: Object, problems: list[str]) -> StatusError:
 def _unclaimed(
     live: Object, schema: Schema, api_version: str, subresource: str, reset: Collection[str], now: str
 ) -> dict[Identity, Entry]:
-    """An object that nobody tracked: all of it belongs to whoever was there before."""
+    """Entries for an untracked object: all of its fields belong to ``before-first-apply``."""
     fields = fields_of(live, topology(schema), containers=True, ignored=reset)
     actor = (UPDATE, _BEFORE, api_version, subresource)
     return {actor: new_entry(actor, api_version, fields, now)} if fields else {}
 
 
 class _Versions:
-    """Objects and sets of one kind, brought into the version that a set of fields is written in."""
+    """Converts objects and field sets of one kind to the version of a set."""
 
     def __init__(
         self, schema: Schema, api_version: str, served: Mapping[str, Schema] | None, convert: Convert | None
@@ -159,10 +160,10 @@ class _Versions:
 
 
 def _prune(merged: Object, applied: Tree, last: Entry, others: list[Entry], versions: _Versions) -> Object:
-    """Take out what the manager applied last time, doesn't apply now, and nobody else owns.
+    """Remove what the manager applied last time, doesn't apply now, and no other manager owns.
 
-    Taking out goes by declared fields, so that no empty shells remain; what that takes along from others is put back,
-    and so is what nobody owns (a default, say) unless it lies inside something that goes.
+    Whole declared fields are removed, so that no empty containers remain. What that removes of other
+    managers, or of no manager (a default), is put back unless it is inside something removed.
     """
     version = last["apiVersion"]
     if not versions.has(version):

@@ -1,18 +1,17 @@
-"""Strategic merge patch: a merge patch that knows which lists are merged, and by which key.
+"""Strategic merge patch: the schema says which lists are merged, and by which key.
 
     strategic_merge(pod, {"spec": {"containers": [{"name": "web", "image": "nginx:2"}]}}, schema)
 
-Lists whose schema says ``merge`` are merged, by ``merge_key`` if they hold objects and by value if not; every other
-list is replaced. Directives in the patch ask for more:
+A list whose strategy is ``merge`` is merged, by ``merge_key`` or, for scalars, by value; others are replaced.
+Directives:
 
 ``$patch: replace | delete | merge``   on a map or a list item: instead of merging it
 ``$retainKeys: [a, b]``                drop the map's other fields
-``$deleteFromPrimitiveList/f: [x]``    take values out of the list ``f``
+``$deleteFromPrimitiveList/f: [x]``    remove values from the list ``f``
 ``$setElementOrder/f: […]``            the order of the list ``f``, instead of the order in the patch
 
-Items that neither names are let in where they were.
-
-The given object is left alone, and the result shares nothing with it. A patch that breaks these rules is a 400 that says where.
+The argument is not changed, and the result shares nothing with it. An invalid patch is a 400 with the field's
+path.
 """
 
 from __future__ import annotations
@@ -143,7 +142,7 @@ def _merge_objects(
 
 
 def _in_live_order(merged: dict[Any, list[Any]], live: list[Any], key: str) -> list[Any]:
-    """Items that were there keep their places, the others follow."""
+    """Existing items keep their places, new ones follow."""
     waiting = {value: list(reversed(items)) for value, items in merged.items()}
     result = [waiting[_key_of(item, key)].pop() for item in live if waiting.get(_key_of(item, key))]
     for items in waiting.values():
@@ -159,9 +158,9 @@ def _ordered(
     key_of: Callable[[Any], Any],
     path: str,
 ) -> list[Any]:
-    """``merged`` in the order asked for, or else that of the patch; items it doesn't name come in where they were.
+    """``merged`` in the order asked for, else that of the patch; other items keep their relative place.
 
-    Where the live list doesn't say which of two comes first, the one that is named does.
+    Where the live list has no order between two items, the named one comes first.
     """
     asked = [key_of(item) for item in patch] if order is None else order
     place = {_check_key(value, path): index for index, value in reversed(list(enumerate(asked)))}
@@ -210,7 +209,7 @@ def _retained(live: dict[str, Any], patch: dict[str, Any], path: str) -> dict[st
 
 
 def _plain(value: Any, path: str) -> Any:
-    """A part of the patch that replaces: without directives, without nulls."""
+    """A replacement from the patch, without directives and nulls."""
     if type(value) is list:
         return [
             _plain(item, path)
@@ -244,7 +243,7 @@ def _child(schema: Schema, field: str) -> Schema:
 
 
 def _resolved(schema: Schema) -> Schema:
-    """The schema that a reference wrapped into ``allOf`` stands for."""
+    """The schema behind a reference that is wrapped in ``allOf``."""
     wrapped = len(schema.all_of) == 1 and not schema.type and not schema.properties
     return schema.all_of[0] if wrapped else schema
 

@@ -1,15 +1,13 @@
-"""How the parts of an object may be owned and merged: a schema, reduced to that question.
+"""A schema reduced to how parts of an object are owned and merged.
 
     users = topology(schema).declared["spec"][1].declared["users"][1]
     users.kind                            # LIST_MAP
-    users.element({"name": "u1"})         # 'k:{"name":"u1"}', how FieldsV1 calls this item
+    users.element({"name": "u1"})         # 'k:{"name":"u1"}', the FieldsV1 name of this item
 
-Every node is one of six kinds. A leaf (a scalar, or a container marked atomic) is owned and replaced whole. A map, a
-list-map and a set are owned and merged part by part. ``FREE`` is whatever no schema describes: its maps are merged
-by part, its lists replaced whole. ``SKIPPED`` belongs to the server and is never owned by anyone. Atomic containers
-still know what may be inside them, so that an applied object can be checked.
-
-Nodes know the FieldsV1 name of each declared field, because field sets are made on every write.
+A leaf (a scalar or an atomic container) is owned and replaced whole; a map, list-map or set by part. ``FREE``
+has no schema: maps by part, lists whole. ``SKIPPED`` belongs to the server and is never owned. Atomic
+containers keep their contents' nodes, so that applied objects can be checked. FieldsV1 names are precomputed,
+since every write needs them.
 """
 
 from __future__ import annotations
@@ -32,20 +30,13 @@ MAPS: Final = (MAP, FREE)
 LISTS: Final = (LIST_MAP, SET)
 
 _NEVER_OWNED: Final = (
-    "name",
-    "namespace",
-    "creationTimestamp",
-    "selfLink",
-    "uid",
-    "clusterName",
-    "generation",
-    "managedFields",
-    "resourceVersion",
-)
+    "name", "namespace", "creationTimestamp", "selfLink", "uid", "clusterName", "generation",
+    "managedFields", "resourceVersion",
+)  # fmt: skip
 
 
 class KeylessError(ValueError):
-    """An item of a list-map lacks its key, or an item of a set can't be one."""
+    """An item of a list-map lacks its key, or an item of a set has a type that sets can't hold."""
 
 
 class TopologyNode:
@@ -68,7 +59,7 @@ class TopologyNode:
         self.schema = schema
         self.declared: Mapping[str, tuple[str, TopologyNode]] = declared or {}
         self.rest = rest
-        """The node of fields that are not declared; None where there may be none."""
+        """The node of undeclared fields; None if there may be none."""
         self.item = item
         self.keys = keys
         self.defaults: Mapping[str, Any] = defaults or {}
@@ -101,7 +92,7 @@ class TopologyNode:
         return f"k:{_encode(found).decode()}"
 
     def elements(self, items: list[Any]) -> list[str] | None:
-        """The names of all items; None if one has no name, in which case the list can only be owned whole."""
+        """The names of all items; None if one has no name: then the list is owned whole."""
         try:
             return [self.element(item) for item in items]
         except KeylessError:
@@ -110,7 +101,7 @@ class TopologyNode:
 
 _encode = msgspec.json.Encoder(order="deterministic").encode
 UNDESCRIBED: Final = TopologyNode(FREE, Schema(preserve_unknown=True))
-"""The node of whatever no schema describes."""
+"""The node of values without a schema."""
 _SKIPPED: Final = TopologyNode(SKIPPED, Schema())
 
 
@@ -132,7 +123,7 @@ def topology(schema: Schema) -> TopologyNode:
 
 
 def _node(schema: Schema, preserving: bool, made: dict[tuple[int, bool], TopologyNode]) -> TopologyNode:
-    """``preserving``: an enclosing schema keeps unknown fields, so this one may meet them too."""
+    """``preserving``: an enclosing schema keeps unknown fields, so this one may have them too."""
     preserving = preserving or schema.preserve_unknown
     key = (id(schema), preserving)
     if key not in made:

@@ -1,1 +1,1 @@
-"""CEL, the expression language of validation rules: compiling, cost estimates, and running rules over an object."""
+"""CEL, the language of validation rules: compiling, cost estimates, running rules over an object."""

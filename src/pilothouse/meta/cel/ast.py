@@ -1,11 +1,10 @@
-"""The syntax tree of a CEL expression, read from the compiler's serialized form and written back to it.
+"""The syntax tree of a CEL expression, read from and written to the compiler's serialized form.
 
     tree = read(expression.serialize())
     expression = env.deserialize(write(tree))
 
-The form is the public ``cel.expr.ParsedExpr`` message in protobuf encoding, of which only the expression itself is
-kept; positions in the source are dropped. A tree can be changed before it is written, which is how field names that are no CEL
-identifiers and values that JSON can't express get into rules.
+The form is protobuf ``cel.expr.ParsedExpr``, without source positions. Rules are rewritten as trees, for
+field names that are no CEL identifiers and values that JSON can't express.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ class SelectExpr:
 
 @dataclass(frozen=True, slots=True)
 class CallExpr:
-    """``function(args)`` or ``target.function(args)``; operators are functions with names like ``_+_``."""
+    """``function(args)`` or ``target.function(args)``; operators are functions such as ``_+_``."""
 
     function: str
     args: tuple[Node, ...]
@@ -92,7 +91,7 @@ def text(value: str) -> ConstExpr:
 
 
 def literal_text(node: Node) -> str | None:
-    """The value of a string literal; None if the node is something else."""
+    """The value of a string literal; None for other nodes."""
     if isinstance(node, ConstExpr):
         for number, value in fields(node.raw):
             if number == 6 and isinstance(value, bytes):
@@ -135,14 +134,14 @@ def children(tree: Node) -> Iterator[Node]:
 
 
 def mentions(tree: Node, name: str) -> bool:
-    """True if the identifier occurs anywhere in the tree."""
+    """True if the tree uses the identifier."""
     if isinstance(tree, IdentExpr):
         return tree.name == name
     return any(mentions(each, name) for each in children(tree))
 
 
 def fields_of(tree: Node, name: str) -> frozenset[str] | None:
-    """The fields of a variable that the tree reads; None if it uses the variable as a whole, too."""
+    """The fields of a variable that the tree reads; None if it also uses the variable as a whole."""
     match tree:
         case IdentExpr(found):
             return None if found == name else frozenset()
@@ -238,7 +237,7 @@ def _field(number: int, value: int | bytes) -> bytes:
 
 
 class _Writer:
-    """Gives each node the unique number that the evaluator asks for."""
+    """Numbers nodes; the evaluator needs unique ids."""
 
     def __init__(self) -> None:
         self.last = 0

@@ -1,16 +1,12 @@
-"""What evaluating a CEL expression costs at most, worked out from its tree and the sizes of what it reads.
+"""The maximum cost of evaluating a CEL expression, from its tree and the sizes of its operands.
 
     cost(tree, {"self": of_value(obj), "oldSelf": of_value(None)})
 
-The evaluator can't be interrupted, holds the interpreter's lock and knows no limit but one on iterations. So the cost is
-bounded before an expression runs: each operation is charged for the sizes that its operands can have, a branch for the dearer
-side, a loop for as many turns as its list has elements.
-
-A unit is 50 ns, or 16 bytes of text, or half an element of a list, at most: ``CALL_LIMIT`` is some 50 ms and 32 MB. In a real
-evaluation most things take a tenth of that, since tests end loops and text is rarely as long as it might be.
-
-Sizes come as an ``ValueSize``: of a value that is at hand (``of_value``), of any value with so many bytes of JSON (``of_bytes``), of any
-that a schema describes (``of_schema``).
+The evaluator can't be interrupted, holds the GIL and limits only iterations, so cost is bounded before it
+runs: each operation is charged by the maximum size of its operands, a branch by its dearer side, a loop by
+its list's length. A unit is at most 50 ns, 16 bytes of text or half a list element: ``CALL_LIMIT`` is some 50
+ms and 32 MB. Real evaluations mostly take a tenth. A ``ValueSize`` comes from a value (``of_value``), its
+bytes as JSON (``of_bytes``) or a schema (``of_schema``).
 """
 
 from __future__ import annotations
@@ -25,23 +21,23 @@ from pilothouse.meta.schema.model import Schema
 from pilothouse.meta.schema.regular_expressions import MAX_STEPS_AGAIN, rough_size, size_of
 
 CALL_LIMIT: Final = 1_000_000
-"""What one evaluation of one expression may cost."""
+"""The maximum cost of one evaluation of one expression."""
 OBJECT_LIMIT: Final = 10_000_000
-"""What all rules together may cost for one object."""
+"""The maximum cost of all rules for one object."""
 
 MAX_TURNS: Final = 10_000
-"""After as many turns, of all loops together, the evaluator itself stops an expression."""
+"""The evaluator stops an expression after this many iterations of all its loops."""
 
 _MOST: Final = 10**15
-"""Numbers stop growing here, so that what doubles again and again is still quickly worked out."""
+"""Numbers saturate here, so that repeated doubling stays cheap to compute."""
 _MANY: Final = 4096
 """Of more values than this only the largest is known."""
 _ROOTS: Final = {"self": 16, "oldSelf": 16}
-"""What it costs to look up a value that was handed in from Python."""
+"""A lookup in a value from Python."""
 _OWN: Final = 100
-"""A call of a function that is written in Python."""
+"""A call of a function implemented in Python."""
 _LARGEST_PATTERN: Final = 200_000
-"""The evaluator refuses what is larger."""
+"""The evaluator refuses larger values."""
 
 Reading = tuple[int, "ValueSize"]
 Scope = Mapping[str, "ValueSize"]
@@ -50,8 +46,8 @@ Scope = Mapping[str, "ValueSize"]
 class ValueSize:
     """How large a value can be.
 
-    ``length`` counts a text's bytes, or the elements of a list or map; ``count`` the values in it, itself included; ``weight`` those and
-    all their bytes. ``text`` is True if it can be nothing but text or a scalar.
+    ``length``: bytes of a text, or elements of a list or map. ``count``: values in it, including itself.
+    ``weight``: ``count`` plus all their bytes. ``text``: True if it can only be text or a scalar.
     """
 
     length: int = 0
@@ -61,24 +57,24 @@ class ValueSize:
 
     @property
     def pattern_size(self) -> int:
-        """How large it is as a regular expression, with repetitions written out."""
+        """Its size as a regular expression, with repetitions expanded."""
         return min(self.length * 10_000, _LARGEST_PATTERN)
 
     def field(self, name: str) -> ValueSize:
-        """Of the value of a field."""
+        """The size of a field's value."""
         return self.element()
 
     def element(self) -> ValueSize:
-        """Of any element, or any value in a map."""
+        """The size of any list element or map value."""
         return SCALAR
 
     def key(self) -> ValueSize:
-        """Of any key of a map, or any element of a list: what a loop's variable stands for."""
+        """The size of any map key or list element: what a loop variable stands for."""
         return self.element()
 
 
 class _Made(ValueSize):
-    """Of what an expression makes."""
+    """The size of an expression's result."""
 
     def __init__(
         self,
@@ -100,7 +96,7 @@ class _Made(ValueSize):
 
 
 class _Uniform(ValueSize):
-    """Of a value of which only the size as JSON is known: so is whatever is in it."""
+    """A value of which only the size as JSON is known, and so of everything in it."""
 
     def __init__(self, size: int) -> None:
         self.length = self.count = self.weight = size
@@ -110,7 +106,7 @@ class _Uniform(ValueSize):
 
 
 class _OfValues(ValueSize):
-    """Of values at hand: of each at least as large as the largest."""
+    """Values at hand, each assumed as large as the largest."""
 
     def __init__(self, values: Sequence[Any]) -> None:
         self._values = values
@@ -130,10 +126,8 @@ class _OfValues(ValueSize):
 
     @cached_property
     def _weighed(self) -> tuple[int, int]:
-        weighed = [weigh(value) for value in self._values]
-        return max((count for count, _ in weighed), default=1), max(
-            (weight for _, weight in weighed), default=1
-        )
+        counts, weights = zip((1, 1), *map(weigh, self._values), strict=True)
+        return max(counts), max(weights)
 
     @cached_property
     def pattern_size(self) -> int:
@@ -173,7 +167,7 @@ class _OfValues(ValueSize):
 
 
 class _OfSchema(ValueSize):
-    """Of a value that a schema describes, where what the schema doesn't limit is ``otherwise`` long."""
+    """A value of a schema; what the schema leaves unlimited has the length ``otherwise``."""
 
     def __init__(self, schema: Schema, otherwise: int) -> None:
         self._schema = schema
@@ -194,7 +188,7 @@ class _OfSchema(ValueSize):
 
     @property
     def pattern_size(self) -> int:
-        return self.length  # As small as it can be: nobody has written an object yet.
+        return self.length  # The minimum: there is no object yet.
 
     def field(self, name: str) -> ValueSize:
         schema = self._schema.properties.get(name, self._schema.additional)
@@ -219,17 +213,17 @@ SCALAR: Final = _Made(0, 1, text=True)
 
 
 def of_value(value: Any) -> ValueSize:
-    """Of a decoded JSON value."""
+    """The size of a decoded JSON value."""
     return _OfValues([value])
 
 
 def of_schema(schema: Schema, otherwise: int) -> ValueSize:
-    """Of a value that a schema describes; nothing in it is longer than ``otherwise``."""
+    """The size of a schema's values; nothing in them is longer than ``otherwise``."""
     return _OfSchema(schema, otherwise)
 
 
 def of_bytes(size: int) -> ValueSize:
-    """Of any value that takes so many bytes as JSON."""
+    """The size of any value that takes this many bytes as JSON."""
     return _Uniform(size)
 
 
@@ -246,10 +240,7 @@ def _length(value: Any) -> int:
 
 
 def weigh(value: Any) -> tuple[int, int]:
-    """How many values are in a value, itself included, and that with the bytes of their text.
-
-    Takes no stack, however deep it is.
-    """
+    """The number of values in a value, including itself, and that plus the bytes of their text. Iterative."""
     count = size = 0
     level = [value]
     while level:
@@ -268,7 +259,7 @@ def weigh(value: Any) -> tuple[int, int]:
 
 
 def cost(tree: ast.Node, scope: Scope) -> int:
-    """What the expression costs at most, in units."""
+    """The maximum cost of the expression, in units."""
     return _read(tree, scope)[0]
 
 
@@ -314,9 +305,8 @@ def _comprehension(tree: ast.Comprehension, scope: Scope) -> Reading:
     step, added = _read(tree.step, inner)
     spent += first + turns * (test + step + 4)
     gathered: ValueSize = SCALAR
-    if isinstance(
-        tree.start, ast.ListExpr
-    ):  # map, filter: each turn copies the list that was gathered so far.
+    if isinstance(tree.start, ast.ListExpr):
+        # map, filter: each turn copies the list that was gathered so far.
         spent += turns * turns // 2
         gathered = _Made(
             turns * added.length, turns * added.weight, added.element(), count=turns * added.count
@@ -349,7 +339,7 @@ def _text(length: int) -> ValueSize:
 
 
 def _either(*extents: ValueSize) -> ValueSize:
-    """Of a value that is one or another."""
+    """The size of a value that is one of two."""
     if len(extents) < 2:
         return extents[0] if extents else SCALAR
     if all(extent is extents[0] for extent in extents):
@@ -375,7 +365,7 @@ def _weight(extents: Iterable[ValueSize]) -> int:
 
 
 def _any(extents: Sequence[ValueSize], nodes: Sequence[ast.Node]) -> Reading:
-    """A function of which nothing is known but that it takes linear time."""
+    """An unknown function, assumed to take linear time."""
     weight = _weight(extents)
     inner = None if all(extent.text for extent in extents) else _Uniform(weight)
     return weight // 4 + 4, _Made(weight, weight, inner, text=inner is None)
@@ -420,7 +410,7 @@ def _at(extents: Sequence[ValueSize], nodes: Sequence[ast.Node]) -> Reading:
 
 
 def _pass(extents: Sequence[ValueSize], nodes: Sequence[ast.Node]) -> Reading:
-    """One pass over a text that yields a part of it, or about as much."""
+    """One pass over a text that returns a part of it, or about as much."""
     weight = _weight(extents)
     return weight // 5 + 4, _text(2 * weight + 64)
 
@@ -430,13 +420,13 @@ def _part(extents: Sequence[ValueSize], nodes: Sequence[ast.Node]) -> Reading:
 
 
 def _search(extents: Sequence[ValueSize], nodes: Sequence[ast.Node]) -> Reading:
-    """Looking for one text in another, or for an element in a list, which is done in Python."""
+    """A search for a text in a text, or for an element in a list, in Python."""
     listed = 0 if extents[0].text else _OWN + 8 * extents[0].count + extents[0].weight // 8
     return _looking(extents) + listed, SCALAR
 
 
 def _looking(extents: Sequence[ValueSize]) -> int:
-    """Each place may cost a look at the whole of what is wanted."""
+    """Each position may cost a comparison with all of the text searched for."""
     held, wanted = extents[0].length, extents[1].length
     return held // 8 + held * min(wanted, held) // 1500 + 4
 
@@ -459,7 +449,7 @@ def _join(extents: Sequence[ValueSize], nodes: Sequence[ast.Node]) -> Reading:
 
 
 def _format(extents: Sequence[ValueSize], nodes: Sequence[ast.Node]) -> Reading:
-    """A number may be printed with 1,000 digits, a map with as many characters as it has."""
+    """A number may print as 1,000 digits; a map as many characters as it has."""
     form = ast.literal_text(nodes[0])
     places = extents[0].length if form is None else form.count("%")
     length = extents[0].length + 1400 * places + 16 * _weight(extents[1:])
@@ -467,7 +457,7 @@ def _format(extents: Sequence[ValueSize], nodes: Sequence[ast.Node]) -> Reading:
 
 
 def _regular(extents: Sequence[ValueSize], nodes: Sequence[ast.Node]) -> int:
-    """A search by a regular expression: it is compiled, then run over the text."""
+    """A regular expression search: compile, then run over the text."""
     size = _pattern_size(extents, nodes)
     return 4 * size + 100 + extents[0].length * size // 4
 
@@ -500,12 +490,12 @@ def _sets(extents: Sequence[ValueSize], nodes: Sequence[ast.Node]) -> Reading:
 
 
 def _list(extents: Sequence[ValueSize], nodes: Sequence[ast.Node]) -> Reading:
-    """A pass over a list in Python, which yields one of its elements."""
+    """A pass over a list in Python that returns one of its elements."""
     return _OWN + 8 * extents[0].count + extents[0].weight // 8, _either(SCALAR, extents[0].element())
 
 
 def _own(extents: Sequence[ValueSize], nodes: Sequence[ast.Node]) -> Reading:
-    """A function over text in Python that yields a scalar or text that isn't longer than a few times the operand."""
+    """A text function in Python that returns a scalar, or text of a few times the operand's length."""
     weight = _weight(extents)
     return _OWN + weight, _text(2 * weight + 256)
 
@@ -528,8 +518,7 @@ _CHARGES: Final[Mapping[str, Charge]] = {
     "_[?_]": _at,
     **dict.fromkeys(("charAt", "substring", "lowerAscii", "upperAscii", "trim"), _part),
     **dict.fromkeys(("startsWith", "endsWith"), _compare),
-    **dict.fromkeys(("contains", "lastIndexOf"), _search),
-    "indexOf": _search,
+    **dict.fromkeys(("contains", "indexOf", "lastIndexOf"), _search),
     "split": _split,
     "replace": _replace,
     "join": _join,
@@ -540,20 +529,6 @@ _CHARGES: Final[Mapping[str, Charge]] = {
     **dict.fromkeys(("sets.contains", "sets.equivalent", "sets.intersects"), _sets),
     **dict.fromkeys(("isSorted", "sum", "min", "max"), _list),
     "getQuery": _query,
-    **dict.fromkeys(
-        (
-            "string",
-            "bytes",
-            "int",
-            "uint",
-            "double",
-            "bool",
-            "timestamp",
-            "duration",
-            "reverse",
-            "strings.quote",
-        ),
-        _pass,
-    ),
-    **dict.fromkeys(("base64.encode", "base64.decode"), _pass),
+    **dict.fromkeys(("string", "bytes", "int", "uint", "double", "bool", "timestamp", "duration"), _pass),
+    **dict.fromkeys(("reverse", "strings.quote", "base64.encode", "base64.decode"), _pass),
 }

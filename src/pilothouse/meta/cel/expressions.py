@@ -1,15 +1,13 @@
-"""The only door to CEL: compile a rule against the schema of its ``self``, evaluate it.
+"""The only module that uses the CEL library: compiles rules against a schema, evaluates them.
 
     rule = compile_rule("self.replicas <= oldSelf.replicas + 1", schema)
     rule.evaluate(Values({"replicas": 3}, {"replicas": 2}))     # True
 
-Compiling finds syntax errors, unknown functions, wrong types as far as they are known, and fields that the schema
-doesn't have, and what would cost too much however small its operands are. Evaluating has a budget: an expression that could
-cost too much for the values at hand is not run, and one that iterates too often is stopped (``BudgetExceeded``).
-
-What there is: CEL itself; optionals (``self.?a.orValue(1)``); ``cel.bind``; the string, math and encoder extensions; and
-the functions in ``functions``. What Kubernetes has beyond that (``format.*``, ``semver``, the authorizer, two-variable
-comprehensions) is refused when the schema is created, as an undeclared reference.
+Compiling reports syntax errors, unknown functions and fields, wrong types, and expressions that are too
+expensive even for small operands. An evaluation that could exceed its budget is not run, and one that
+iterates too often is stopped (``BudgetExceeded``). Supported: standard CEL, optionals, ``cel.bind``, the
+string, math and encoder extensions, and ``functions``. Kubernetes' other libraries (``format.*``, ``semver``,
+authorizer, two-variable comprehensions) are undeclared references.
 """
 
 from __future__ import annotations
@@ -32,15 +30,15 @@ _encode = msgspec.json.encode
 
 _OLD = "oldSelf"
 _WRAPPED = "wrapped_old_self"
-"""Stands for the bare old value where a rule sees ``oldSelf`` as an optional."""
+"""Stands for the bare old value where ``oldSelf`` is an optional."""
 _HAS_OLD = "has_old_self"
 
 MAX_SOURCE = 10_000
-"""As many characters an expression may have: compiling takes about 10 ms for each thousand."""
+"""The maximum length of an expression: compiling takes about 10 ms per thousand characters."""
 _CHEAP = 10_000
-"""What costs less than this for any value of its size isn't worked out for the value itself."""
+"""Below this cost for any value of its size, the cost for the value itself isn't computed."""
 _SMALL = 16
-"""An expression has to be affordable where no text, list or map that its schema leaves unlimited is longer than this."""
+"""Expressions are priced with this length for every text, list or map that the schema leaves unlimited."""
 
 _TYPES = {
     "bool": cel.Type.BOOL,
@@ -55,11 +53,11 @@ _TYPES = {
 
 
 class CelError(Exception):
-    """An expression can't be compiled, or failed while it was evaluated."""
+    """An expression can't be compiled, or failed in evaluation."""
 
 
 class BudgetExceeded(CelError):
-    """An expression was stopped because it took too long."""
+    """An expression exceeded its budget."""
 
 
 class CelExpression:
@@ -77,7 +75,7 @@ class CelExpression:
         self._known: dict[int, int] = {}
 
     def cost(self, values: Values) -> int:
-        """What evaluating costs at most, in the units of ``cost_estimate``."""
+        """The maximum cost of an evaluation, in units of ``cost_estimate``."""
         magnitude = values.size.bit_length()
         known = self._known.get(magnitude)
         if known is None:
@@ -87,9 +85,9 @@ class CelExpression:
         return known if known <= _CHEAP else min(known, cost_estimate.cost(self._tree, values.extents))
 
     def evaluate(self, values: Values, cost: int | None = None) -> Any:
-        """The result; an expression that could cost more than ``cost_estimate.CALL_LIMIT`` isn't run.
+        """The result; raises if the cost could exceed ``cost_estimate.CALL_LIMIT``.
 
-        ``cost`` is what ``cost()`` returned, if it was asked already.
+        ``cost``: the result of ``cost()``, if known.
         """
         if (self.cost(values) if cost is None else cost) > cost_estimate.CALL_LIMIT:
             raise BudgetExceeded("operation cancelled: actual cost limit exceeded")
@@ -103,9 +101,9 @@ class CelExpression:
 
 
 class Values:
-    """What ``self`` and ``oldSelf`` stand for, converted once for all the expressions that read them.
+    """The values of ``self`` and ``oldSelf``, converted once for all expressions that read them.
 
-    ``old`` is left out if there is no earlier value; ``reads`` limits what is converted to the fields that the expressions read.
+    Without ``old`` there is no earlier value. ``reads`` limits conversion to the fields that are read.
     """
 
     def __init__(self, value: Any, old: Any = UNSET, reads: frozenset[str] | None = None) -> None:
@@ -113,7 +111,7 @@ class Values:
         now = _part(value, reads)
         self._now, self._before = now, before
         self.size = len(_encode(now)) + (4 if before is None else len(_encode(before)))
-        """How many bytes they take as JSON."""
+        """Their size as JSON, in bytes."""
         data = {
             "self": now,
             _OLD: before,
@@ -124,13 +122,13 @@ class Values:
 
     @cached_property
     def extents(self) -> Mapping[str, cost_estimate.ValueSize]:
-        """How large they are, part by part."""
+        """Their sizes, part by part."""
         before = cost_estimate.of_value(self._before)
         return {"self": cost_estimate.of_value(self._now), _OLD: before, _WRAPPED: before}
 
     @cached_property
     def conversion_cost(self) -> int:
-        """What it costs at most to hand them to the evaluator, in the units of ``cost_estimate``."""
+        """The maximum cost of converting them, in units of ``cost_estimate``."""
         if self.size <= 256:
             return self.size
         counts = [cost_estimate.weigh(each) for each in (self._now, self._before)]
@@ -144,12 +142,12 @@ def _part(value: Any, reads: frozenset[str] | None) -> Any:
 
 
 def compile_rule(source: str, schema: Schema, *, optional_old: bool = False) -> CelExpression:
-    """A rule, whose result has to be a boolean."""
+    """A rule; its result must be a boolean."""
     return _compile(source, schema, cel.Type.BOOL, optional_old)
 
 
 def compile_message(source: str, schema: Schema, *, optional_old: bool = False) -> CelExpression:
-    """A ``messageExpression``, whose result has to be a string."""
+    """A ``messageExpression``; its result must be a string."""
     return _compile(source, schema, cel.Type.STRING, optional_old)
 
 
@@ -186,8 +184,8 @@ def _compile(source: str, schema: Schema, wanted: Any, optional_old: bool) -> Ce
 def _too_dear(factor: float) -> str:
     by = "more than 100x" if factor > 100 else f"factor of {factor:.1f}x"
     return (
-        f"estimated rule cost exceeds budget by {by} (try simplifying the rule, or adding maxItems, maxProperties, and "
-        "maxLength where arrays, maps, and strings are declared)"
+        f"estimated rule cost exceeds budget by {by} (try simplifying the rule, or adding maxItems, "
+        "maxProperties, and maxLength where arrays, maps, and strings are declared)"
     )
 
 
@@ -226,8 +224,9 @@ def _environment() -> Any:
 
 
 def _overload(signature: Signature) -> Any:
+    member = "_member" if signature.member else ""
     return cel.Overload(
-        f"kubernetes_{signature.name}_{'_'.join(signature.parameters)}{'_member' if signature.member else ''}",
+        f"kubernetes_{signature.name}_{'_'.join(signature.parameters)}{member}",
         _TYPES[signature.result],
         [_TYPES[name] for name in signature.parameters],
         signature.member,
@@ -236,7 +235,7 @@ def _overload(signature: Signature) -> Any:
 
 
 def _readable(error: str) -> str:
-    """The compiler's complaint without its status code, source excerpt and pointer."""
+    """The compiler's message without status code, source excerpt and pointer."""
     lines = [line for line in error.splitlines() if not line.startswith(" |")]
     joined = "; ".join(line.strip() for line in lines if line.strip())
     joined = re.sub(r"^[A-Z_]+: |\s*\[[A-Z_]+\]$", "", joined)

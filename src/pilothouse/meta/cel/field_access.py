@@ -1,14 +1,11 @@
-"""How a rule's field accesses meet the schema.
+"""Resolves a rule's field accesses against the schema of ``self``, before it runs:
 
-In CEL a field is an identifier and a date is a timestamp; in JSON a field is any text and a date is text, too. So a
-rule is resolved against the schema of ``self`` before it runs:
+* a field that the schema doesn't have is an error when the schema is created;
+* ``self.a__dash__b`` reads the field ``a-b`` (Kubernetes' escapes: see ``escape``);
+* text of format ``date-time``, ``date``, ``duration`` or ``byte`` becomes a timestamp, duration or bytes, and
+  a ``number`` a double even without a fraction.
 
-* a field that the schema doesn't have is an error, found when the schema is created, not when an object is written;
-* ``self.a__dash__b`` reads the field ``a-b`` (the escapes are Kubernetes': see ``escape``);
-* a text of format ``date-time``, ``date``, ``duration`` or ``byte`` is a timestamp, duration or bytes, and a ``number``
-  is a double even when written without a fraction.
-
-Values stay as they were decoded; only the expression changes, once.
+Only the expression is rewritten, once; values stay as they were decoded.
 """
 
 from __future__ import annotations
@@ -22,36 +19,15 @@ from pilothouse.meta.cel import ast
 from pilothouse.meta.schema.model import Schema
 from pilothouse.meta.schema.pruning import IDENTITY
 
-KEYWORDS: Final = frozenset(
-    [
-        "true",
-        "false",
-        "null",
-        "in",
-        "as",
-        "break",
-        "const",
-        "continue",
-        "else",
-        "for",
-        "function",
-        "if",
-        "import",
-        "let",
-        "loop",
-        "package",
-        "namespace",
-        "return",
-        "var",
-        "void",
-        "while",
-    ]
-)
+KEYWORDS: Final = frozenset([
+    "true", "false", "null", "in", "as", "break", "const", "continue", "else", "for", "function", "if",
+    "import", "let", "loop", "package", "namespace", "return", "var", "void", "while",
+])  # fmt: skip
 _SIGNS: Final = (("__", "__underscores__"), (".", "__dot__"), ("-", "__dash__"), ("/", "__slash__"))
 
 
 def escape(name: str) -> str:
-    """The CEL identifier of a field; empty if the field can't be reached from a rule."""
+    """The CEL identifier of a field; empty if a rule can't access it."""
     if name in KEYWORDS:
         return f"__{name}__"
     escaped = name
@@ -62,7 +38,7 @@ def escape(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class FieldAccess:
-    """What is known of a value: the schema it follows, and whether it comes wrapped in an optional."""
+    """What is known of a value: its schema, and whether it is wrapped in an optional."""
 
     schema: Schema
     optional: bool = False
@@ -72,7 +48,7 @@ Scope = Mapping[str, FieldAccess | None]
 
 
 def resolve(tree: ast.Node, scope: Scope) -> tuple[ast.Node, list[str]]:
-    """The tree as it runs on JSON, and what is wrong with its field accesses."""
+    """The tree as it runs on JSON, and the problems of its field accesses."""
     resolver = _Resolver()
     resolved, place = resolver.node(tree, scope)
     return _converted(resolved, place), resolver.problems
@@ -83,7 +59,7 @@ class _Resolver:
         self.problems: list[str] = []
 
     def value(self, tree: ast.Node, scope: Scope) -> ast.Node:
-        """A node whose value is used, so that it has to have its CEL type."""
+        """A node whose value is used, converted to its CEL type."""
         return _converted(*self.node(tree, scope))
 
     def node(self, tree: ast.Node, scope: Scope) -> tuple[ast.Node, FieldAccess | None]:
@@ -210,7 +186,7 @@ def _escaped(schema: Schema) -> Mapping[str, str]:
 
 
 def _converted(node: ast.Node, place: FieldAccess | None) -> ast.Node:
-    """The node's value as CEL's own type for what the schema says it is."""
+    """The node's value converted to the CEL type of its schema."""
     if place is None or place.optional or place.schema.nullable:
         return node
     match place.schema.type, place.schema.format:

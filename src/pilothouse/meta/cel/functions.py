@@ -1,10 +1,9 @@
-"""The functions that Kubernetes adds to CEL, as far as rules on objects use them.
+"""Kubernetes' CEL functions that rules on objects use.
 
-Lists: ``isSorted sum min max indexOf lastIndexOf sets.contains sets.equivalent sets.intersects``. Text: ``find findAll``.
-Quantities, URLs, IP addresses and CIDR ranges: ``quantity url ip cidr`` with ``isQuantity isURL isIP isCIDR`` and their
-methods. A quantity, URL, address or range is carried as text in its canonical form, so that two that mean the same are equal.
-
-A function that fails raises ``ValueError``; the rule then fails with its text.
+Lists: ``isSorted sum min max indexOf lastIndexOf sets.contains sets.equivalent sets.intersects``. Text:
+``find findAll``. Quantities, URLs, IP addresses and CIDR ranges: ``quantity url ip cidr``, ``isQuantity isURL
+isIP isCIDR`` and their methods; such values are carried as canonical text, so that equal ones compare equal.
+A function fails with ``ValueError``; the rule then fails with its text.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from pilothouse.meta.schema.regular_expressions import compile_expression
 
 
 class Signature(NamedTuple):
-    """A function as CEL sees it; of a method, the first parameter is the receiver."""
+    """A function's CEL signature; of a method, the first parameter is the receiver."""
 
     name: str
     parameters: tuple[str, ...]
@@ -75,7 +74,7 @@ def _quantity(text: str) -> str:
 
 
 def _plain(amount: Quantity) -> str:
-    """The one text of an amount, whichever suffixes it was written with."""
+    """The canonical text of an amount, whatever its suffix."""
     return str(Quantity(amount.nanos, DECIMAL))
 
 

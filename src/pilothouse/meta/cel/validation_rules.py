@@ -1,14 +1,12 @@
-"""Running a schema's CEL rules over an object.
+"""Runs a schema's CEL rules over an object.
 
     rules = CelRules(make_plan(schema, lambda node: bool(node.rules)))
     rules.check(obj, stored, found)     # found: what validation has found so far
 
-A rule sees the part of the object that its node describes as ``self``. A rule that mentions ``oldSelf`` is about a change: it
-runs only where that part existed before, unless it takes ``oldSelf`` as an optional. Parts are matched as in
-``validating``. A rule that is broken by a part which didn't change is tolerated.
-
-CelRules may rely on the types, so while the object has faults of type, presence, enumeration or length none is run, and one more
-error says so. CelRules are compiled when they are first run, and once.
+``self`` is the part of the object that the rule's node describes. A rule with ``oldSelf`` runs only where
+that part existed before, unless it takes ``oldSelf`` as an optional; parts are matched as in ``validation``.
+Faults of unchanged parts are tolerated. Rules rely on types: if the object has faults of type, presence,
+enumeration or length, none runs and one more error says so. Rules are compiled on first use.
 """
 
 from __future__ import annotations
@@ -38,7 +36,7 @@ _NOT_CHECKED = (
 )
 _MAX_MESSAGE = 5 * 1024
 _EACH = 100
-"""What any evaluation costs, in the units of ``cost_estimate``."""
+"""The fixed cost of an evaluation, in units of ``cost_estimate``."""
 _MUCH = 100_000
 
 
@@ -49,16 +47,16 @@ class _Compiled(NamedTuple):
 
 
 class _Group(NamedTuple):
-    """The rules of one node, which share the values that they look at."""
+    """The rules of one node, which share its values."""
 
     rules: tuple[_Compiled, ...]
     reads: frozenset[str] | None
     failures: tuple[str, ...]
-    """Why rules don't compile; such a schema was stored by another version of the server."""
+    """Why rules don't compile; another version of the server stored such a schema."""
 
 
 class _Exhausted(Exception):
-    """No further rule is run; ``fault`` says why."""
+    """Ends the run; ``fault`` says why."""
 
     def __init__(self, fault: FieldError) -> None:
         super().__init__(str(fault))
@@ -66,14 +64,14 @@ class _Exhausted(Exception):
 
 
 class CelRules:
-    """The rules of a schema; the plan leads to the nodes that have some."""
+    """The rules of a schema; the plan leads to the nodes that have rules."""
 
     def __init__(self, plan: SchemaPlan) -> None:
         self._plan = plan
         self._compiled: dict[int, _Group] = {}
 
     def check(self, obj: Any, old: Any, found: Sequence[FieldError]) -> list[FieldError]:
-        """What the rules say; ``old`` is UNSET when an object is created."""
+        """The faults that the rules find; ``old`` is UNSET on create."""
         if any(fault.reason in _BLOCKING for fault in found):
             return [FieldError.invalid("<nil>", "null", _NOT_CHECKED)]
         broken: list[FieldError] = []
@@ -91,7 +89,7 @@ class CelRules:
 
 
 class _Run:
-    """The rules run over one object, and what they may still cost."""
+    """One run of the rules over an object, and the budget left."""
 
     def __init__(self, group: Callable[[Schema], _Group], broken: list[FieldError]) -> None:
         self._group = group
@@ -144,7 +142,7 @@ class _Run:
         return values
 
     def _test(self, compiled: _Compiled, schema: Schema, values: Values, path: str) -> FieldError | None:
-        """What the rule finds; a rule that can't be worked out counts as broken."""
+        """The rule's faults; a rule that can't be evaluated counts as violated."""
         rule, test, _ = compiled
         what = schema.type or "object"
         said = (rule.message or rule.rule).strip()
@@ -152,7 +150,10 @@ class _Run:
             if self._evaluate(test, values) is True:
                 return None
         except BudgetExceeded as error:
-            detail = f"'{error}': no further validation rules will be run due to call cost exceeds limit for rule: {said}"
+            detail = (
+                f"'{error}': no further validation rules will be run due to call cost exceeds limit "
+                f"for rule: {said}"
+            )
             raise _Exhausted(FieldError.invalid(path or "<nil>", what, detail)) from None
         except CelError as error:
             return FieldError.invalid(path or "<nil>", what, f"{error} evaluating rule: {said}")
@@ -165,14 +166,10 @@ class _Run:
             try:
                 said = self._evaluate(compiled.message, values)
             except CelError:
-                said = ""  # The rule is broken whether or not its message can be worked out; the fixed text serves.
-            if (
-                isinstance(said, str)
-                and said.strip()
-                and "\n" not in said.strip()
-                and len(said) <= _MAX_MESSAGE
-            ):
-                return said.strip()
+                said = ""  # The rule is violated whether or not its message can be evaluated.
+            said = said.strip() if isinstance(said, str) and len(said) <= _MAX_MESSAGE else ""
+            if said and "\n" not in said:
+                return str(said)
         return rule.message.strip() or f"failed rule: {rule.rule.strip()}"
 
     def _evaluate(self, expression: CelExpression, values: Values) -> Any:

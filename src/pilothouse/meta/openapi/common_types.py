@@ -1,4 +1,4 @@
-"""Types that every API has beside its kinds: what a deletion takes, what a failure says, scale, patches."""
+"""Types that every API has: DeleteOptions, Status, Scale, Patch."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ class DeleteOptions(Fields):
     kind: Annotated[str, doc("DeleteOptions.")] = ""
     dry_run: Annotated[tuple[str, ...], doc("All: go through every step but delete nothing.")] = ()
     grace_period_seconds: Annotated[
-        Int64 | None, doc("How long the object may take to end; 0 for at once.")
+        Int64 | None, doc("How long the object may take to terminate; 0 for at once.")
     ] = None
     orphan_dependents: Annotated[bool | None, doc("Superseded by propagationPolicy.")] = None
     preconditions: Annotated[Preconditions | None, doc("What must be true of the object.")] = None
     propagation_policy: Annotated[
-        str | None, doc("What becomes of objects that belong to it: Orphan, Background or Foreground.")
+        str | None, doc("What happens to objects that it owns: Orphan, Background or Foreground.")
     ] = None
 
 

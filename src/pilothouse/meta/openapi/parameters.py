@@ -1,4 +1,4 @@
-"""The query and path parameters that Kubernetes' verbs take, as OpenAPI has them."""
+"""The query and path parameters of Kubernetes' verbs, as OpenAPI."""
 
 from __future__ import annotations
 
@@ -33,7 +33,8 @@ _MANAGER: Final = _query("fieldManager", "string", "Who makes the change, for th
 _VALIDATION: Final = _query(
     "fieldValidation",
     "string",
-    "What to do about unknown and repeated fields: refuse (Strict), warn (Warn, the default) or drop them (Ignore).",
+    "What to do about unknown and repeated fields: refuse (Strict), warn (Warn, "
+    "the default) or drop them (Ignore).",
     ("Ignore", "Warn", "Strict"),
 )
 
@@ -58,17 +59,19 @@ LIST_QUERY: Final = (
     _query("limit", "integer", "At most this many objects; the answer says how to go on."),
     _query("continue", "string", "Go on after an earlier page."),
     _query("watch", "boolean", "Answer with a stream of changes."),
-    _query("allowWatchBookmarks", "boolean", "Let the stream tell how far it is when nothing changes."),
+    _query(
+        "allowWatchBookmarks", "boolean", "Send bookmark events, which report the current resource version."
+    ),
     _query("sendInitialEvents", "boolean", "Begin the stream with the objects that exist."),
     _query("timeoutSeconds", "integer", "End the list or stream after this time."),
 )
 DELETE_QUERY: Final = (
     _DRY_RUN,
-    _query("gracePeriodSeconds", "integer", "How long the object may take to end; 0 for at once."),
+    _query("gracePeriodSeconds", "integer", "How long the object may take to terminate; 0 for at once."),
     _query(
         "propagationPolicy",
         "string",
-        "What becomes of objects that belong to this one.",
+        "What happens to objects that it owns.",
         ("Orphan", "Background", "Foreground"),
     ),
     _query("orphanDependents", "boolean", "Superseded by propagationPolicy."),

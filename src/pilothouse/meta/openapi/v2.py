@@ -1,11 +1,10 @@
-"""The OpenAPI v2 ("Swagger") document, for clients that know nothing newer.
+"""The OpenAPI v2 ("Swagger") document, for older clients.
 
     openapi_v2([openapi_v3(kinds) for kinds in by_group_version])
 
-It is the v3 documents joined and rewritten in the older form. What v2 can't say (``anyOf``, ``oneOf``, ``not``, null) is left out, so
-it promises less, and nothing wrong: a value that may be null, or an object that keeps fields it doesn't know, has no type at
-all; of a kind that does so, the type is all that is said. kubectl reads the document strictly: no array without items, and neither type nor properties beside a ``$ref``, or it
-refuses the whole.
+It is the v3 documents joined and rewritten. What v2 can't express (``anyOf``, ``oneOf``, ``not``, null) is
+left out: a nullable value or an object that keeps unknown fields has no type, and a kind that does has only
+its type. kubectl refuses arrays without items, and type or properties beside a ``$ref``.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ def openapi_v2(documents: Iterable[Json]) -> Json:
 
 
 def _definition(schema: Json) -> Json:
-    # kubectl would take the properties that are named for all that there may be. An object is all that is known, then.
+    # kubectl would take the named properties for all there are, so an object is all that is declared.
     if schema.get(_KIND) and schema.get(_KEEPS_ALL):
         return {"type": "object", _KIND: schema[_KIND]}
     return _schema(schema)

@@ -1,22 +1,17 @@
-"""An OpenAPI v2 document as protobuf, in the form that older kubectls insist on (gnostic's ``openapi.v2.Document``).
+"""An OpenAPI v2 document as protobuf (gnostic's ``openapi.v2.Document``), which older kubectls require.
 
     openapi_protobuf(openapi_v2(documents))
 
-The form follows the JSON closely, so a table says all of it: for each message the JSON keys of its fields in the order
-of their numbers, each with its type. Four notations do for the messages that exist only because protobuf is flatter
-than JSON:
+A table has, for each message, the JSON keys of its fields in the order of their numbers, each with its type:
 
-=========  ==========================================================================================
 ``[T]``    a repeated field
-``(T)``    a message whose field 1 repeats T; the JSON may have a list, or just the one value
+``(T)``    a message whose field 1 repeats T; the JSON may have a list or a single value
 ``{T}``    a map: a message whose field 1 repeats pairs of a name (1) and a value (2)
-``any``    JSON of any shape: a message whose field 2 is YAML text (JSON is YAML)
-=========  ==========================================================================================
+``any``    any JSON: a message whose field 2 is YAML text (JSON is YAML)
 
-Keys that begin with ``x-`` are vendor extensions: pairs of a name and an ``any``, in the field that the table calls ``x-``.
-Where one of several messages may stand, ``_CHOICES`` tells from the value which one does.
-
-A key that the table doesn't know is a ``ValueError``: left out in silence, it would be missed by those clients alone.
+Keys with ``x-`` are vendor extensions: pairs of a name and an ``any``, in the table's field ``x-``.
+``_CHOICES`` selects one of several messages by the value. An unknown key is a ``ValueError``, not silently
+dropped.
 """
 
 from __future__ import annotations
@@ -34,29 +29,30 @@ from pilothouse.base.protobuf_wire import BYTES, FIXED64, VARINT, tag, varint
 Json = dict[str, Any]
 Write = Callable[[Any], bytes]
 Choose = Callable[[Any], tuple[int, str]]
-"""The number and the type of the field that a value goes into."""
+"""The number and type of a field."""
 
 _EXTENSION: Final = "x-"
 _LIMITS: Final = (
-    "default:any maximum:double exclusiveMaximum:bool minimum:double exclusiveMinimum:bool"
-    " maxLength:int minLength:int pattern maxItems:int minItems:int uniqueItems:bool enum:[any] multipleOf:double"
+    "default:any maximum:double exclusiveMaximum:bool minimum:double exclusiveMinimum:bool maxLength:int "
+    "minLength:int pattern maxItems:int minItems:int uniqueItems:bool enum:[any] multipleOf:double"
 )
 _PLACE: Final = "required:bool in description name"
 _PRIMITIVE: Final = f"type format items:Items collectionFormat {_LIMITS}"
 
 _MESSAGES: Final = {
-    "Document": "swagger info:Info host basePath schemes:[string] consumes:[string] produces:[string] paths:Paths"
-    " definitions:{Schema} parameters:{Parameter} responses:{Response} security:[{(string)}]"
-    " securityDefinitions:{Security} tags:[Tag] externalDocs:Docs x-",
+    "Document": "swagger info:Info host basePath schemes:[string] consumes:[string] produces:[string] "
+    "paths:Paths definitions:{Schema} parameters:{Parameter} responses:{Response} security:[{(string)}] "
+    "securityDefinitions:{Security} tags:[Tag] externalDocs:Docs x-",
     "Info": "title version description termsOfService contact:Contact license:License x-",
     "Contact": "name url email x-",
     "License": "name url x-",
     "Docs": "description url x-",
     "Tag": "name description externalDocs:Docs x-",
-    "PathItem": "$ref get:Operation put:Operation post:Operation delete:Operation options:Operation head:Operation"
-    " patch:Operation parameters:[ParameterItem] x-",
-    "Operation": "tags:[string] summary description externalDocs:Docs operationId produces:[string] consumes:[string]"
-    " parameters:[ParameterItem] responses:Responses schemes:[string] deprecated:bool security:[{(string)}] x-",
+    "PathItem": "$ref get:Operation put:Operation post:Operation delete:Operation options:Operation "
+    "head:Operation patch:Operation parameters:[ParameterItem] x-",
+    "Operation": "tags:[string] summary description externalDocs:Docs operationId produces:[string] "
+    "consumes:[string] parameters:[ParameterItem] responses:Responses schemes:[string] deprecated:bool "
+    "security:[{(string)}] x-",
     "Reference": "$ref description",
     "BodyParameter": "description name in required:bool schema:Schema x-",
     "HeaderParameter": f"{_PLACE} {_PRIMITIVE} x-",
@@ -66,12 +62,13 @@ _MESSAGES: Final = {
     "Items": f"{_PRIMITIVE} x-",
     "Response": "description schema:ResponseSchema headers:{Header} examples:{any} x-",
     "Header": f"{_PRIMITIVE} description x-",
-    "File": "format title description default:any required:[string] type readOnly:bool externalDocs:Docs example:any x-",
-    "Schema": "$ref format title description default:any multipleOf:double maximum:double exclusiveMaximum:bool"
-    " minimum:double exclusiveMinimum:bool maxLength:int minLength:int pattern maxItems:int minItems:int"
-    " uniqueItems:bool maxProperties:int minProperties:int required:[string] enum:[any]"
-    " additionalProperties:Additional type:(string) items:(Schema) allOf:[Schema] properties:{Schema}"
-    " discriminator readOnly:bool xml:Xml externalDocs:Docs example:any x-",
+    "File": "format title description default:any required:[string] type readOnly:bool externalDocs:Docs "
+    "example:any x-",
+    "Schema": "$ref format title description default:any multipleOf:double maximum:double "
+    "exclusiveMaximum:bool minimum:double exclusiveMinimum:bool maxLength:int minLength:int pattern "
+    "maxItems:int minItems:int uniqueItems:bool maxProperties:int minProperties:int required:[string] "
+    "enum:[any] additionalProperties:Additional type:(string) items:(Schema) allOf:[Schema] "
+    "properties:{Schema} discriminator readOnly:bool xml:Xml externalDocs:Docs example:any x-",
     "Xml": "name namespace prefix attribute:bool wrapped:bool x-",
     "Basic": "type description x-",
     "ApiKey": "type name in description x-",
@@ -84,7 +81,7 @@ _OPEN: Final = {
     "Paths": (1, 2, "PathItem"),
     "Responses": (2, 1, "ResponseItem"),
 }
-"""Messages whose keys are the document's own: the numbers for extensions and for entries, and the type of entries."""
+"""Messages with free keys: the field numbers of extensions and entries, and the type of entries."""
 
 _PLACES: Final = {
     "header": (1, "HeaderParameter"),
@@ -111,7 +108,7 @@ _CHOICES: Final[Mapping[str, Choose]] = {
 }
 
 _BREAKING: Final = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
-"""What JSON has in strings as it is, but YAML takes for the end of a line or refuses."""
+"""Valid in JSON strings, but a line break or invalid in YAML."""
 
 
 def openapi_protobuf(document: Json) -> bytes:
@@ -121,7 +118,7 @@ def openapi_protobuf(document: Json) -> bytes:
 
 @cache
 def _content(kind: str) -> Write:
-    """Writes what is inside a string or message of this type."""
+    """Writes the content of a string or message of this type."""
     if kind == "string":
         return str.encode
     if kind == "any":
@@ -190,7 +187,7 @@ def _open(extension: int, entry: int, kind: str) -> Write:
 
 
 class _Message:
-    """A message of the table. Its fields are looked up when first written, since messages contain each other."""
+    """A message of the table. Fields are resolved on first use, since messages contain each other."""
 
     def __init__(self, name: str) -> None:
         self.name = name

@@ -1,13 +1,11 @@
-"""The OpenAPI v3 document of a group and version: what kubectl reads before it writes.
+"""The OpenAPI v3 document of a group and version.
 
     document = openapi_v3(kinds)
 
-kubectl looks for three things: a ``patch`` operation with the kind's ``x-kubernetes-group-version-kind`` and a query parameter
-``fieldValidation`` (else it refuses to create or apply), the media types of that operation's body (strategic merge is offered
-for Kubernetes' own kinds alone), and a component schema with a list of group, version and kind (for ``kubectl explain``).
-
-Components are named by the reversed group, the version and the kind (``io.example.nav.v1.Database``), or as the schema
-itself is named.
+kubectl needs three things of it: a ``patch`` operation with ``x-kubernetes-group-version-kind`` and the query
+parameter ``fieldValidation`` (to create or apply), the media types of its body (strategic merge only for
+native kinds), and component schemas with group, version and kind (``kubectl explain``). Components are named
+``io.example.nav.v1.Database``, or as the schema itself is named.
 """
 
 from __future__ import annotations
@@ -32,7 +30,7 @@ from pilothouse.meta.schema.schema_json import Components, to_json
 
 Json = dict[str, Any]
 Types = Mapping[tuple[str, str, str], Schema]
-"""Schemas by group, version and kind, for subresources that take or give another kind."""
+"""Schemas by group, version and kind, for subresources of another kind."""
 
 GVK: Final = "x-kubernetes-group-version-kind"
 PREFIX: Final = "#/components/schemas/"
@@ -47,7 +45,7 @@ _VERBS: Final = {"create": "post", "get": "get", "update": "put", "patch": "patc
 
 
 def openapi_v3(kinds: Sequence[Kind], types: Types | None = None) -> Json:
-    """The document of one group and version, whose kinds these are."""
+    """The document of one group and version with these kinds."""
     document = _Document(types or {})
     for kind in kinds:
         document.add(kind)
@@ -142,18 +140,17 @@ class _Document:
             self.components.schemas[name] = to_json(kind.schema, self.components)
         self.components.schemas[name][GVK] = [_identity(kind.group, kind.version, kind.name)]
         one = {"$ref": PREFIX + name}
-        list_kind = kind.list_kind or f"{kind.name}List"
         self.components.schemas[list_name] = {
             "type": "object",
             "description": f"A list of {kind.name} objects.",
             "required": ["items"],
             "properties": {
                 "apiVersion": {"type": "string", "description": "Group and version of the list."},
-                "kind": {"type": "string", "description": f"{list_kind}."},
+                "kind": {"type": "string", "description": f"{kind.list_name}."},
                 "metadata": self.refer(LIST_META),
                 "items": {"type": "array", "description": "The objects.", "items": one},
             },
-            GVK: [_identity(kind.group, kind.version, list_kind)],
+            GVK: [_identity(kind.group, kind.version, kind.list_name)],
         }
         return one, {"$ref": PREFIX + list_name}
 
@@ -192,13 +189,8 @@ class _Document:
 
     def subresources(self, kind: Kind) -> Iterable[Subresource]:
         if kind.scale is not None:
-            yield Subresource(
-                name="scale",
-                group="autoscaling",
-                version="v1",
-                kind="Scale",
-                verbs=("get", "update", "patch"),
-            )
+            verbs = ("get", "update", "patch")
+            yield Subresource(name="scale", group="autoscaling", version="v1", kind="Scale", verbs=verbs)
         yield from (each for each in kind.subresources if each.name not in ("status", "scale"))
 
     def refer_kind(self, sub: Subresource) -> Json:
@@ -218,7 +210,7 @@ class _Document:
 
 
 class _Operations:
-    """Makes the operations of one kind."""
+    """Builds the operations of one kind."""
 
     def __init__(self, kind: Kind, identity: Json, stem: str = "") -> None:
         group = kind.group or "core"

@@ -1,1 +1,1 @@
-"""Schemas of objects: their model, validation, defaults and pruning, and the schemas of Structs and Kubernetes' kinds."""
+"""Schemas of objects: model, validation, defaults, pruning, and the schemas of Structs and native kinds."""

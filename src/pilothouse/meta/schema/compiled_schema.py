@@ -1,15 +1,13 @@
-"""A schema, compiled: the four things one does with it, each as fast as it can be.
+"""A schema compiled for its four uses.
 
     shape = CompiledSchema(schema)
     unknown = [] if shape.accepts(obj) else shape.prune(obj)
     shape.default(obj)
     problems = shape.validate(obj, stored)
 
-``accepts`` is the common case: one call into compiled code says that nothing is unknown, missing or wrong. Only an
-object that fails it is walked in Python, to prune, to explain.
-
-Each part is compiled when it is first needed, so a kind that nobody writes costs nothing. The compilers themselves are
-imported only then: they take 25 MB, and a process that merely names kinds (a pilot, the command line) has no use for them.
+``accepts`` is the common case: one call into compiled code. Only an object that fails it is walked in Python.
+Parts are compiled on first use, and the compilers imported then: they take 25 MB, which a process that only
+names kinds (a pilot, the command line) does not need.
 """
 
 from __future__ import annotations
@@ -54,17 +52,18 @@ class CompiledSchema:
         return CelRules(plan)
 
     def accepts(self, obj: dict[str, Any]) -> bool:
-        """True if no field is unknown and the schema finds no fault (CEL rules are not looked at)."""
+        """True if no field is unknown and the schema finds no fault (CEL rules are not run)."""
         return self._acceptor.accepts(obj)
 
     def prune(self, obj: dict[str, Any]) -> list[str]:
-        """Remove unknown fields; their paths, sorted (``metadata.zork``, ``spec.users[0].q``)."""
+        """Remove unknown fields; their sorted paths (``metadata.zork``, ``spec.users[0].q``)."""
         return prune(self.schema, obj)
 
     def default(self, obj: dict[str, Any], *, accepted: bool = False, keep_nulls: bool = False) -> None:
-        """Drop nulls that the schema doesn't allow, then fill in defaults. ``accepted``: there are no such nulls.
+        """Drop nulls that the schema doesn't allow, then fill in defaults.
 
-        ``keep_nulls``: those outside of ``metadata`` stay, for ``validate`` to find.
+        ``accepted``: there are no such nulls. ``keep_nulls``: those outside ``metadata`` stay, for
+        ``validate`` to report.
         """
         if not (accepted or self.accepts(obj)):
             if not keep_nulls:
@@ -74,7 +73,7 @@ class CompiledSchema:
         self._defaults.fill(obj)
 
     def validate(self, obj: dict[str, Any], old: dict[str, Any] | None = None) -> list[FieldError]:
-        """Every fault, CEL rules included. Given the stored object, transition rules run and unchanged faults pass."""
+        """All faults, CEL rules included. With ``old``, transition rules run and unchanged faults pass."""
         before = UNSET if old is None else old
         found: list[FieldError] = []
         if not self.accepts(obj):

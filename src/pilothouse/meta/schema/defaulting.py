@@ -1,10 +1,10 @@
-"""Filling in what was left out.
+"""Fills in defaults.
 
     defaults = Defaults(schema)
     defaults.fill(obj)
 
-A null for a field that isn't nullable counts as left out. Defaults are filled in from the outside in, so a default of
-``{}`` is itself filled in with the defaults below it. Filling in twice changes nothing more.
+A null in a field that isn't nullable counts as absent. Outer defaults come first, so a default of ``{}`` gets
+the defaults below it. Filling in is idempotent.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pilothouse.meta.schema.schema_plan import SchemaPlan, make_plan
 
 
 class Defaults:
-    """The defaults of a schema, with the way to each of them worked out once."""
+    """The defaults of a schema, with the paths to them computed once."""
 
     def __init__(self, schema: Schema) -> None:
         self._plan = make_plan(schema, lambda node: node.default is not UNSET)
@@ -63,7 +63,7 @@ class Defaults:
 
 
 def drop_nulls(schema: Schema, value: Any) -> None:
-    """Remove, in place, each null of a field that is neither nullable nor has a default to take its place."""
+    """Remove, in place, each null of a field that is not nullable and has no default."""
     if isinstance(value, dict):
         dropped = []
         for name, inner in value.items():

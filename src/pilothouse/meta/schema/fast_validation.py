@@ -1,14 +1,11 @@
-"""The quick answer: is there anything at all to say about this object?
+"""Fast validation: one call into compiled code for an object without faults.
 
     acceptor = FastValidator(schema)
-    acceptor.accepts(obj)     # one call into compiled code
+    acceptor.accepts(obj)
 
-The schema is translated to JSON Schema in which unknown fields are forbidden where they would be pruned, and nulls are
-forbidden where they would be dropped. What JSON Schema can't say, the uniqueness of a map list's keys, is checked by a
-plan that visits those lists alone.
-
-A yes is binding: nothing would be pruned, no null dropped, and validation finds no fault. A no is not: the object may still be
-in order (a pattern engine may be stricter than validation), so whoever gets a no looks closer.
+The schema becomes a JSON Schema that forbids unknown fields where they would be pruned and nulls where they
+would be dropped; a plan checks that keys of map lists are unique. True is binding: nothing to prune, no null
+to drop, no fault. False is not: the pattern engine may be stricter, so the caller validates in full.
 """
 
 from __future__ import annotations
@@ -30,12 +27,12 @@ _LIMITS = tuple(
     for each in fields(Schema)
     if each.name not in {"ref", "component", "title", "description", "default", "rules"}
 )
-"""What a use of a component must not have changed, to be checked by the component's own definition."""
+"""A use of a component that changes any of these is not checked by the component's definition."""
 _PLAIN_DATE_TIME = (
     r"^[1-9][0-9]{3}-((0[13578]|1[02])-(0[1-9]|[12][0-9]|3[01])|(0[469]|11)-(0[1-9]|[12][0-9]|30)"
     r"|02-(0[1-9]|1[0-9]|2[0-8]))T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]+)?Z$"
 )
-"""The usual date-times, of which every object has some, without a call back into Python for each."""
+"""Common date-times, matched without a call into Python."""
 _ANY_BUT_NULL = ["object", "array", "string", "number", "boolean"]
 
 
@@ -59,7 +56,7 @@ class FastValidator:
         self._keyed = make_plan(schema, lambda node: node.list_type == "map" and bool(node.list_map_keys))
 
         self._patterns = translation.pattern_size
-        """The size of what any text can be matched with at most; see ``regular_expressions``."""
+        """The maximum size of the patterns that a text is matched with; see ``regular_expressions``."""
 
     def accepts(self, obj: Any) -> bool:
         if self._patterns and self._patterns * len(_encode(obj)) > MAX_STEPS:
@@ -121,7 +118,7 @@ class _Translation:
         return {"$ref": f"#/$defs/{name}"}
 
     def structural(self, schema: Schema) -> dict[str, Any]:
-        """A node that says what exists: its type is binding, and so is the list of its properties."""
+        """A structural node: its type and the list of its properties are binding."""
         said = self.limits(schema)
         if schema.pattern:
             self._largest = max(self._largest, size_of(schema.pattern))
@@ -148,7 +145,7 @@ class _Translation:
         return said
 
     def junctor(self, schema: Schema) -> dict[str, Any]:
-        """A node inside ``allOf`` and its kin: it only limits what the structural nodes allow."""
+        """A node in ``allOf``, ``anyOf``, ``oneOf`` or ``not``: it only limits structural nodes."""
         said = self.limits(schema)
         if schema.pattern:
             self._in_junctors += size_of(schema.pattern)

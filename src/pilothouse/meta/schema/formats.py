@@ -1,19 +1,17 @@
-"""The text formats and patterns that a schema can ask for.
+"""The text formats and patterns of schemas.
 
-``FORMATS`` are those that Kubernetes checks in a custom resource; a format that is not among them is a note to the
-reader and checks nothing. ``Pattern`` is a regular expression of the RE2 kind: it takes time linear in the text,
-whatever the pattern, and look-around and back-references are refused.
+``FORMATS`` are those that Kubernetes checks in custom resources; other formats check nothing. ``Pattern`` is
+an RE2 expression: linear time, no look-around or back-references.
 """
 
 from __future__ import annotations
 
 import base64
-import binascii
 import ipaddress
 import re
 from collections.abc import Callable, Mapping
 from datetime import date, datetime
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -30,7 +28,8 @@ _LONGEST_DURATION = 1000
 """Characters; the matcher takes a few hundred bytes for each part of a duration."""
 _LABEL = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?")
 _MAC = re.compile(
-    r"[0-9a-fA-F]{2}(?::[0-9a-fA-F]{2}){5,19}|[0-9a-fA-F]{2}(?:-[0-9a-fA-F]{2}){5,19}|[0-9a-fA-F]{4}(?:\.[0-9a-fA-F]{4}){2,9}"
+    r"[0-9a-fA-F]{2}(?::[0-9a-fA-F]{2}){5,19}|[0-9a-fA-F]{2}(?:-[0-9a-fA-F]{2}){5,19}"
+    r"|[0-9a-fA-F]{4}(?:\.[0-9a-fA-F]{4}){2,9}"
 )
 _NAMED_ADDRESS = re.compile(r"[^<>]*<([^<>]*)>")
 _ADDRESS = re.compile(r"(?:[^\s@<>()\[\],;:\\\"]+|\"[^\"]+\")@[^\s@<>,;]+")
@@ -51,13 +50,7 @@ def is_date_time(text: str) -> bool:
 
 
 def is_date(text: str) -> bool:
-    if _DATE.fullmatch(text) is None:
-        return False
-    try:
-        date.fromisoformat(text)
-    except ValueError:
-        return False
-    return True
+    return _DATE.fullmatch(text) is not None and _parses(date.fromisoformat, text)
 
 
 def is_duration(text: str) -> bool:
@@ -68,11 +61,7 @@ def is_duration(text: str) -> bool:
 
 
 def is_byte(text: str) -> bool:
-    try:
-        base64.b64decode(text, validate=True)
-    except (binascii.Error, ValueError):
-        return False
-    return True
+    return _parses(partial(base64.b64decode, validate=True), text)
 
 
 def is_uri(text: str) -> bool:
@@ -197,7 +186,7 @@ FORMATS: Final[Mapping[str, Callable[[str], bool]]] = {
 
 INTEGER_RANGES: Final = {"int32": (-(2**31), 2**31 - 1), "int64": (-(2**63), 2**63 - 1)}
 
-# RE2 names these classes inside brackets; the matcher wants them spelt out.
+# RE2 names these classes inside brackets; the matcher needs them spelt out.
 _POSIX_CLASSES: Final = {
     "[:alnum:]": "0-9A-Za-z",
     "[:alpha:]": "A-Za-z",
@@ -224,7 +213,7 @@ def portable_pattern(pattern: str) -> str:
 
 
 class Pattern:
-    """A compiled pattern; ``ValueError`` says what is wrong with one that can't be compiled."""
+    """A compiled pattern; raises ``ValueError`` for an invalid one."""
 
     def __init__(self, pattern: str) -> None:
         try:
@@ -233,11 +222,12 @@ class Pattern:
             )
         except jsonschema_rs.ValidationError:
             raise ValueError(
-                f"{pattern!r} is not a regular expression of the RE2 kind (look-around and back-references are not)"
+                f"{pattern!r} is not a regular expression of the RE2 kind (look-around and back-references "
+                "are not)"
             ) from None
 
     def matches(self, text: str) -> bool:
-        """True if the pattern is found anywhere in the text; anchors say where it must be."""
+        """True if the pattern is found anywhere in the text."""
         return self._validator.is_valid(text)
 
 

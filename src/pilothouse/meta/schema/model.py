@@ -1,11 +1,8 @@
-"""A schema: what an object of a kind may look like.
+"""The schema model: one tree for pruning, defaulting, validation, apply, OpenAPI and CRDs.
 
-One tree of nodes serves every purpose: unknown-field detection, pruning, defaulting, validation, list and map
-semantics of apply and strategic merge, OpenAPI, CRDs and ``kubectl explain``. It comes from three places: the Structs
-of our own kinds, the table of Kubernetes' kinds, and the ``openAPIV3Schema`` of a user's CRD.
-
-Nodes are frozen and shared: a node with a ``ref`` is a named component (``io.k8s.api.core.v1.PodSpec``) and is
-published once, by reference.
+Schemas come from the Structs of our kinds, the table of Kubernetes' kinds, and the ``openAPIV3Schema`` of
+CRDs. Nodes are frozen and shared: a node with a ``ref`` is a named component
+(``io.k8s.api.core.v1.PodSpec``), published once.
 """
 
 from __future__ import annotations
@@ -16,7 +13,7 @@ from typing import Any, Final
 
 
 class Unset:
-    """The absence of a default, told apart from a default of null."""
+    """No default, as opposed to a default of null."""
 
     def __repr__(self) -> str:
         return "UNSET"
@@ -48,7 +45,7 @@ class Schema:
     ref: str = ""
     """The full name of the component that this node is."""
     component: Schema | None = None
-    """The component itself, where this node is a use of it that has a description or a default of its own."""
+    """The component, if this node is a use of it with its own description or default."""
     title: str = ""
     description: str = ""
     format: str = ""

@@ -2,9 +2,8 @@
 
     CompiledSchema(without_unique_keys(schema))
 
-List types of these kinds say how lists are merged, not what they may hold: a container may set the same environment
-variable twice, and the last one counts. What must be unique, a container's name for one, is checked by the kind itself, which also
-has better words for it. The lists of a user's CRD are different: there the schema is the check.
+Their list types say how lists are merged, not that keys are unique: a container may set an environment
+variable twice. Each kind checks itself what must be unique. In a user's CRD the schema is the check.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from pilothouse.meta.schema.model import Schema
 
 
 def without_unique_keys(schema: Schema) -> Schema:
-    """The same schema, with lists that don't care whether their keys repeat. Shared nodes stay shared."""
+    """The same schema without the check for unique list keys. Shared nodes stay shared."""
     known: dict[int, Schema] = {}
 
     def visit(node: Schema) -> Schema:

@@ -1,10 +1,9 @@
-"""Removing what the schema doesn't know.
+"""Removes fields that the schema doesn't have.
 
     prune(schema, {"spec": {"engine": "pg", "zap": 1}})    # ["spec.zap"], and the field is gone
 
-An unknown field stays where the schema says that unknown fields are kept; below such a node, the fields that are
-specified are still pruned by their own schemas. An embedded resource always keeps its apiVersion, kind and metadata.
-A value of the wrong type is left alone: validation names it.
+Where a schema keeps unknown fields, specified ones are still pruned by their own schemas. An embedded
+resource keeps apiVersion, kind and metadata. A value of the wrong type is left to validation.
 """
 
 from __future__ import annotations

@@ -1,14 +1,12 @@
-"""The only door to RE2, the regular expressions of Kubernetes: never slower than a pass over the text.
+"""The only module that uses RE2: regular expressions in linear time.
 
     expression = compile_expression("a*b")
     expression.find("xxaab")            # "aab"
     expression.find_all("ab aab b")     # ["ab", "aab", "b"]
 
-A pass takes time in proportion to the text and to the expression's ``size``, the number of its instructions once repetitions
-are written out: ``(a?){900}`` has some 3,600. Who runs an expression of a user's therefore limits the product. Look-around and
-back-references are refused, and so is an expression that is huge.
-
-The library is loaded when the first expression is compiled, so a server whose kinds have none doesn't carry it.
+A search takes time by the text's length times ``size``, the number of instructions with repetitions expanded:
+``(a?){900}`` has some 3,600. Callers limit that product for users' expressions. Huge expressions, look-around
+and back-references are refused. The library is loaded on first use.
 """
 
 from __future__ import annotations
@@ -18,20 +16,20 @@ from functools import lru_cache
 from typing import Any, Final
 
 MAX_STEPS: Final = 10_000_000
-"""Instructions times bytes that one search may take; some 100 ms at worst, usually a hundredth of that."""
+"""Instructions times bytes of one search: some 100 ms at worst, usually a hundredth of that."""
 
 MAX_STEPS_AGAIN: Final = 2_000_000
-"""The same, of all searches after the first match."""
+"""The same for all searches after the first match."""
 _COUNT: Final = re.compile(r"\{(\d{1,4})(?:,(\d{0,4}))?\}", re.ASCII)
 _PER_CHARACTER: Final = 14
-"""As many instructions as a character of an expression needs at most, unless it names a class of Unicode."""
+"""Instructions per character of an expression, unless it names a Unicode class."""
 _PER_CLASS: Final = 2000
 MAX_SIZE: Final = 5_000_000
-"""An expression whose ``rough_size`` is larger isn't compiled: that alone would take 50 ms and more."""
+"""Larger expressions, by ``rough_size``, aren't compiled: that would take 50 ms and more."""
 
 
 class ExpressionError(ValueError):
-    """The text is no regular expression of the RE2 kind."""
+    """The text is no RE2 expression."""
 
 
 class TooManySteps(ValueError):
@@ -55,15 +53,15 @@ class RegularExpression:
         self.size = int(self._compiled.programsize)
 
     def find(self, text: str) -> str:
-        """The leftmost match; empty if there is none."""
+        """The leftmost match, or the empty string."""
         found = self.find_all(text, 1)
         return found[0] if found else ""
 
     def find_all(self, text: str, limit: int = -1) -> list[str]:
-        """The matches that don't overlap, from the left; all of them if ``limit`` is negative.
+        """The non-overlapping matches, from the left; all of them if ``limit`` is negative.
 
-        After each match the search begins anew and may look at all the rest, with every instruction, so the sum of these
-        looks is limited, too.
+        Each match restarts the search over the rest of the text, so the sum of these searches is limited,
+        too.
         """
         data = text.encode(errors="surrogatepass")
         found: list[str] = []
@@ -97,7 +95,7 @@ def compile_expression(pattern: str) -> RegularExpression:
 
 
 def rough_size(pattern: str) -> int:
-    """An upper bound of an expression's size that is worked out without compiling it; often far too high."""
+    """An upper bound of an expression's size, without compiling it; often far too high."""
     wide = "\\p" in pattern or "\\P" in pattern
     bound = (len(pattern) + 2) * (_PER_CLASS if wide else _PER_CHARACTER)
     for least, most in _COUNT.findall(pattern):
@@ -107,7 +105,7 @@ def rough_size(pattern: str) -> int:
 
 @lru_cache(maxsize=4096)
 def size_of(pattern: str) -> int:
-    """The size of an expression; of one that can't be compiled, an upper bound."""
+    """The size of an expression; an upper bound if it can't be compiled."""
     try:
         return compile_expression(pattern).size
     except ExpressionError:

@@ -1,12 +1,12 @@
-"""Schemas as OpenAPI writes them, and back.
+"""Schemas to and from OpenAPI 3.0 with ``x-kubernetes-*`` extensions.
 
     schema = from_json(crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"])
     to_json(schema)                            # the whole tree, as a CRD has it
     components = Components("#/components/schemas/")
     to_json(schema, components)                # {"$ref": …}; components.schemas holds what is referred to
 
-The form is OpenAPI 3.0's with Kubernetes' ``x-kubernetes-*`` extensions. ``from_json`` takes what ``structural`` has found
-in order; keywords that mean nothing to the server (examples, links) are left out.
+``from_json`` takes schemas that ``structural_schemas`` accepts and drops keywords without meaning to the
+server.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def _rule(raw: Mapping[str, Any]) -> ValidationRule:
 
 
 class Components:
-    """The named schemas of a document, gathered while other schemas refer to them."""
+    """The named schemas of a document, collected while other schemas refer to them."""
 
     def __init__(self, prefix: str) -> None:
         self.prefix = prefix

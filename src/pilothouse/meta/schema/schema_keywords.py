@@ -1,7 +1,4 @@
-"""The form of a schema's keywords: each of the right type, none that the server can't honour.
-
-What passes can be read by ``schema_json.from_json``, whatever a client sent.
-"""
+"""Types of a schema's keywords. What passes can be read by ``schema_json.from_json``."""
 
 from __future__ import annotations
 
@@ -12,7 +9,7 @@ from pilothouse.meta.fields import FieldError, child, element, entry
 from pilothouse.meta.schema.validation import deeper_than, type_name
 
 MAX_SCHEMA_DEPTH: Final = 128
-"""How deeply a schema document may be nested; a field takes two levels."""
+"""The maximum nesting of a schema document; a field takes two levels."""
 
 _TYPES: Final = {
     "string": "type format title description pattern $schema id x-kubernetes-list-type x-kubernetes-map-type"
@@ -26,17 +23,9 @@ _TYPES: Final = {
 }
 _EXPECTED: Final = {keyword: kind for kind, keywords in _TYPES.items() for keyword in keywords.split()}
 _UNSUPPORTED: Final = (
-    "$ref",
-    "definitions",
-    "dependencies",
-    "deprecated",
-    "discriminator",
-    "patternProperties",
-    "additionalItems",
-    "readOnly",
-    "writeOnly",
-    "xml",
-)
+    "$ref", "definitions", "dependencies", "deprecated", "discriminator", "patternProperties",
+    "additionalItems", "readOnly", "writeOnly", "xml",
+)  # fmt: skip
 _RULE_TYPES: Final = {
     "rule": "string",
     "message": "string",
@@ -48,7 +37,7 @@ _RULE_TYPES: Final = {
 
 
 def keyword_problems(raw: Any, path: str) -> list[FieldError]:
-    """What is wrong with the form of a schema document."""
+    """What is wrong with the keywords of a schema document."""
     if deeper_than(raw, MAX_SCHEMA_DEPTH):
         return [
             FieldError.invalid(path, "object", f"must not be nested more than {MAX_SCHEMA_DEPTH} levels deep")

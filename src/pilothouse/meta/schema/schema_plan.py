@@ -1,9 +1,9 @@
-"""A plan: the part of a schema that leads to nodes one cares about.
+"""A plan: the part of a schema that leads to certain nodes.
 
     defaults = make_plan(schema, lambda node: node.default is not UNSET)
 
-Whoever visits an object by a plan looks only where something can be found: a kind with two defaults costs two look-ups,
-however large it is. ``None`` means that there is nothing to visit at all.
+Visiting an object by a plan costs as much as there are such nodes, however large the kind. ``None``: there
+are none.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class SchemaPlan:
 
 
 def make_plan(schema: Schema, wanted: Callable[[Schema], bool]) -> SchemaPlan | None:
-    """The plan for the nodes that ``wanted`` is true of. Nodes inside ``allOf`` and its kin are never visited."""
+    """The plan for nodes of which ``wanted`` is true, outside ``allOf``, ``anyOf``, ``oneOf`` and ``not``."""
     known: dict[int, SchemaPlan | None] = {}
 
     def visit(node: Schema) -> SchemaPlan | None:

@@ -1,8 +1,8 @@
-"""What a schema's defaults and rules mean, tried out before any object meets them.
+"""Checks a schema's defaults and rules.
 
-A default has to be valid by its own schema and must not have fields that would be pruned. A rule has to compile, its ``fieldPath`` has
-to lead to a field, and a rule about a change (one that mentions ``oldSelf``) must not stand where old and new values can't be
-matched: below a list whose elements have no identity.
+A default must be valid by its schema and have no field that would be pruned. A rule must compile, its
+``fieldPath`` must exist, and a rule with ``oldSelf`` must not be below a list whose elements have no
+identity.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _REASONS: Final = (fields.DUPLICATE, fields.FORBIDDEN, fields.INVALID, fields.RE
 _STEP: Final = re.compile(r"\.([A-Za-z_][\w-]*)|\['((?:[^'\\]|\\.)+)'\]", re.ASCII)
 MAX_MESSAGE: Final = 2048
 MAX_SOURCES: Final = 100_000
-"""As many characters may all rules together have: compiling them takes about 500 ms."""
+"""Characters of all rules together: compiling them takes about 500 ms."""
 
 
 def meaning_problems(schema: Schema, path: str) -> Iterator[FieldError]:
@@ -130,7 +130,7 @@ def _failed(path: str, source: str, error: CelError) -> FieldError:
 
 
 def leads_to_field(schema: Schema, path: str) -> bool:
-    """True if a ``fieldPath`` leads from the node to a field that it has."""
+    """True if a ``fieldPath`` leads from the node to an existing field."""
     position = 0
     node: Any = schema
     while position < len(path):

@@ -1,4 +1,4 @@
-"""Kinds written as Structs, and the schemas that come out of them.
+"""Kinds written as Structs, and their schemas.
 
     class User(Fields):
         '''A login of the database.'''
@@ -11,14 +11,10 @@
 
         engine: Annotated[Literal["pg", "mysql"], doc("The engine; it can't be changed.")]
         replicas: Annotated[Int32, doc("How many instances run.", ge=0, le=100)] = 1
-        paused: Annotated[bool, doc("Nothing is done while set.")] = False
-        owner: Annotated[str | None, doc("Who to call.", max_length=20)] = None
         users: Annotated[tuple[User, ...], doc("Who may log in.", map_keys=("name",))] = ()
-        tags: Annotated[frozenset[str], doc("Free words.")] = frozenset()
         memory: Annotated[Quantity | None, doc("Upper limit of memory.")] = None
-        extra: Annotated[dict[str, Any], doc("Passed on as it is.")] = field(default_factory=dict)
 
-        __rules__ = (ValidationRule(rule="self.replicas <= 9", message="at most nine", field_path=".replicas"),)
+        __rules__ = (ValidationRule(rule="self.replicas <= 9", message="at most nine"),)
 
     class Database(ApiObject):  # from pilothouse.meta.object_meta: apiVersion, kind and metadata
         '''A database.'''
@@ -28,22 +24,19 @@
 
     SCHEMA = schema_of(Database, package="io.example.nav.v1")
 
-The rules:
-
-* A class docstring is the description of its component; a component's name is the package followed by the class name,
-  or the class's own ``__component__``. ``__rules__`` are CEL rules over the whole Struct. Neither needs an annotation.
-* A field is renamed to camelCase; ``field(name="clusterIP")`` spells another name.
-* A field without a default is required. A default that is a zero value (None, False, 0, an empty string, list or map)
-  only means *optional*: the field stays absent. **Any other default is the API's and is filled in on write.** Where the
-  API should fill in a zero, or ``{}`` so that the defaults below it apply, say ``doc(..., default={})``.
-* ``T | None`` is an optional ``T``. Null itself is only kept with ``doc(..., nullable=True)``.
-* ``Literal`` and ``StrEnum`` are enums; ``tuple``/``list`` are lists (atomic unless ``map_keys`` or ``list_type`` says
-  otherwise); ``frozenset``/``set`` are set lists; ``dict[str, T]`` is a map; ``dict[str, Any]`` an object whose unknown
-  fields are kept; ``Any`` is any value. ``datetime`` is a date-time; ``bytes`` is base64.
-* Limits have msgspec's names: ``ge``, ``le``, ``gt``, ``lt``, ``multiple_of``, ``pattern``, ``min_length``, ``max_length``
-  (the last two count the elements of a list or map). Given to ``doc`` they bind the schema alone, not the decoder: an
-  object that was stored before a limit was tightened can still be read.
-  A limit on the elements is written on the element: ``tuple[Annotated[str, doc(max_length=9)], ...]``.
+* A class docstring is its component's description. The component's name is the package and the class name, or
+  ``__component__``. ``__rules__`` are CEL rules over the whole Struct.
+* Fields are renamed to camelCase, or by ``field(name="clusterIP")``.
+* A field without a default is required. A zero default (None, False, 0, empty) only makes it optional. **Any
+  other default is filled in on write.** To fill in a zero, or ``{}`` for the defaults below it: ``doc(...,
+  default={})``.
+* ``T | None`` is an optional ``T``; null is kept only with ``doc(..., nullable=True)``.
+* ``Literal`` and ``StrEnum`` are enums; ``tuple``/``list`` are lists, atomic unless ``map_keys`` or
+  ``list_type`` is given; ``frozenset``/``set`` are set lists; ``dict[str, T]`` is a map, ``dict[str, Any]``
+  an object that keeps unknown fields; ``Any`` is any value; ``datetime`` a date-time; ``bytes`` base64.
+* Limits have msgspec's names; ``min_length`` and ``max_length`` also count elements. In ``doc`` they apply to
+  the schema, not the decoder, so that objects stored before a limit can be read. Limits on elements are
+  written on the element: ``tuple[Annotated[str, doc(max_length=9)], ...]``.
 """
 
 from __future__ import annotations
@@ -85,10 +78,10 @@ class _Keywords(msgspec.StructMeta):
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(field,))
 class Fields(msgspec.Struct, metaclass=_Keywords, frozen=True, omit_defaults=True, rename="camel"):
-    """The base of every Struct that is part of the API: immutable, made by keywords, in camelCase on the wire."""
+    """The base of every Struct of the API: immutable, keyword-only, in camelCase on the wire."""
 
     __component__: ClassVar[str]
-    """The full name of the component, where it is not the package followed by the class name."""
+    """The component's full name, if not the package and the class name."""
     __rules__: ClassVar[tuple[ValidationRule, ...]]
     """CEL rules over the whole Struct."""
 
@@ -117,7 +110,7 @@ def doc(
     min_length: int | None = None,
     max_length: int | None = None,
 ) -> msgspec.Meta:
-    """What a field is for and what it may hold."""
+    """Description and limits of a field."""
     said: dict[str, Any] = {
         "default": default,
         "nullable": nullable,
@@ -144,7 +137,7 @@ _LIMITS = "limits"
 
 
 class _Limits(NamedTuple):
-    """The limits of a value, under the names that ``msgspec.Meta`` has for them."""
+    """Limits of a value, under ``msgspec.Meta``'s names."""
 
     ge: float | None
     gt: float | None
@@ -156,6 +149,8 @@ class _Limits(NamedTuple):
     max_length: int | None
 
 
+_DECIMAL = r"(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))"
+
 Int32 = Annotated[int, doc(format="int32")]
 Int64 = Annotated[int, doc(format="int64")]
 IntOrString = Annotated[int | str, doc(int_or_string=True)]
@@ -163,10 +158,10 @@ Quantity = Annotated[
     int | float | str,
     doc(
         int_or_string=True,
-        pattern=r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$",
+        pattern=rf"^(\+|-)?{_DECIMAL}(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?{_DECIMAL}))?$",
     ),
 ]
-"""An amount such as ``1.5Gi``; a bare number is taken, too."""
+"""An amount such as ``1.5Gi``, or a number."""
 Time = Annotated[str, doc(format="date-time")]
 """RFC 3339, kept as text."""
 Duration = Annotated[str, doc(format="duration")]
@@ -187,12 +182,12 @@ _SCALARS: Mapping[Any, Schema] = {
 
 @cache
 def schema_of(struct: type[msgspec.Struct], package: str = "") -> Schema:
-    """The schema of a Struct; below it, each Struct becomes a component named ``package.Class``."""
+    """The schema of a Struct; each Struct below it becomes a component ``package.Class``."""
     return _Reader(package).struct(struct)
 
 
 class _Reader:
-    """One walk over the types below a Struct, which remembers the way down to refuse recursion."""
+    """One walk over the types below a Struct, which refuses recursion."""
 
     def __init__(self, package: str) -> None:
         self.package = package
@@ -224,7 +219,7 @@ class _Reader:
         return Schema(
             type="object",
             ref=name,
-            description=_docstring(struct),
+            description=inspect.cleandoc(struct.__dict__.get("__doc__") or ""),
             properties=properties,
             required=tuple(required),
             rules=struct.__dict__.get("__rules__", ()),
@@ -271,11 +266,6 @@ class _Reader:
         raise TypeError(f"{where}: no schema for {hint!r}")
 
 
-def _docstring(struct: type) -> str:
-    text = struct.__dict__.get("__doc__") or ""
-    return inspect.cleandoc(text)
-
-
 def _optional(hint: Any) -> bool:
     if get_origin(hint) is Annotated:
         hint = get_args(hint)[0]
@@ -291,7 +281,7 @@ def _with_default(node: Schema, info: msgspec.structs.FieldInfo) -> Schema:
 
 
 def _limited(node: Schema, meta: msgspec.Meta) -> Schema:
-    """The node with what one ``Meta`` says about it."""
+    """The node with one ``Meta`` applied."""
     extra = meta.extra or {}
     changes: dict[str, Any] = dict(extra.get(_MARKS, {}))
     if meta.description:

@@ -1,13 +1,11 @@
-"""Is this a schema that a kind can be built on?
+"""Checks whether a schema is structural, so that a kind can be built on it.
 
-    structural_problems(crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"], "spec.versions[0].schema.openAPIV3Schema")
+    structural_problems(version["schema"]["openAPIV3Schema"], "spec.versions[0].schema.openAPIV3Schema")
 
-A schema is *structural* if every field has one type that can be told without looking at ``allOf`` and its kin, so that unknown
-fields can be pruned and missing ones filled in. Beyond that, everything that would make an object fail later for no fault of its
-own is found here: defaults that are invalid themselves, patterns and rules that don't compile, list keys that can be absent.
-
-The checks come in three steps, each of which may rely on the one before: the form of the keywords (``schema_keywords``), the structure
-(here), the meaning of defaults and rules (``schema_meaning``).
+In a *structural* schema every field has one type that is known without ``allOf``, ``anyOf``, ``oneOf`` and
+``not``, so that unknown fields can be pruned and defaults filled in. There are three steps, each relying on
+the one before: the form of keywords (``schema_keywords``), the structure (here), defaults and rules
+(``schema_semantics``).
 """
 
 from __future__ import annotations
@@ -25,26 +23,17 @@ from pilothouse.meta.schema.schema_semantics import meaning_problems
 Raw = Mapping[str, Any]
 _SCALARS: Final = ("string", "integer", "number", "boolean")
 MAX_PATTERNS: Final = 50_000_000
-"""How large the patterns of a schema may be together, by ``rough_size``: some 500 ms to compile at worst."""
+"""The size of all patterns of a schema, by ``rough_size``: some 500 ms to compile at worst."""
 _FORBIDDEN_IN_JUNCTOR: Final = (
-    "type",
-    "additionalProperties",
-    "default",
-    "title",
-    "description",
-    "nullable",
-    "x-kubernetes-preserve-unknown-fields",
-    "x-kubernetes-embedded-resource",
-    "x-kubernetes-int-or-string",
-    "x-kubernetes-list-type",
-    "x-kubernetes-list-map-keys",
-    "x-kubernetes-map-type",
+    "type", "additionalProperties", "default", "title", "description", "nullable",
+    "x-kubernetes-preserve-unknown-fields", "x-kubernetes-embedded-resource", "x-kubernetes-int-or-string",
+    "x-kubernetes-list-type", "x-kubernetes-list-map-keys", "x-kubernetes-map-type",
     "x-kubernetes-validations",
-)
+)  # fmt: skip
 
 
 def structural_problems(raw: Any, path: str) -> list[FieldError]:
-    """Everything that is wrong with an ``openAPIV3Schema``; ``path`` is where it stands."""
+    """All problems of an ``openAPIV3Schema`` at this path."""
     found = keyword_problems(raw, path)
     if not found:
         found = list(_node(raw, path, "root"))
@@ -82,7 +71,7 @@ def _node(raw: Raw, path: str, level: str) -> Iterator[FieldError]:
 
 
 def _junctors(raw: Raw, path: str) -> Iterator[tuple[str, Raw, str]]:
-    """The schemas in a node's ``allOf`` and its kin: keyword, schema, path."""
+    """The schemas in a node's ``allOf``, ``anyOf``, ``oneOf`` and ``not``: keyword, schema, path."""
     for keyword in ("allOf", "anyOf", "oneOf"):
         for index, each in enumerate(raw.get(keyword) or ()):
             yield keyword, each, element(child(path, keyword), index)
@@ -91,9 +80,9 @@ def _junctors(raw: Raw, path: str) -> Iterator[tuple[str, Raw, str]]:
 
 
 def _junctions(raw: Raw, path: str, *, int_or_string: bool = False) -> Iterator[FieldError]:
-    """What is wrong inside junctors: they may limit values, but not say what there is.
+    """Problems inside junctors: they may limit values, but not declare fields.
 
-    The one exception are the two ways to spell out that a value is an integer or a string.
+    The exceptions are the two ways to write that a value is an integer or a string.
     """
     spelt_out = int_or_string and tuple(raw.get("anyOf") or ()) == INT_OR_STRING
     for keyword, each, where in _junctors(raw, path):
@@ -113,7 +102,7 @@ def _junctor(raw: Raw, path: str, *, int_or_string: bool = False) -> Iterator[Fi
 
 
 def _incomplete(raw: Raw, structure: Raw, path: str, place: str) -> Iterator[FieldError]:
-    """Fields that junctors speak of and ``structure``, which they limit, doesn't have."""
+    """Fields that junctors mention and ``structure``, which they limit, doesn't declare."""
     for _, each, where in _junctors(raw, path):
         yield from _incomplete(each, structure, where, place)
         for name, inner in (each.get("properties") or {}).items():
@@ -185,7 +174,8 @@ def _identity(raw: Raw, path: str, level: str) -> Iterator[FieldError]:
         if said or (metadata.get("properties") or {}).keys() - {"name", "generateName"}:
             yield FieldError.forbidden(
                 entry(child(path, "properties"), "metadata"),
-                "must not specify anything other than name and generateName, but metadata is implicitly specified",
+                "must not specify anything other than name and generateName, "
+                "but metadata is implicitly specified",
             )
 
 
@@ -196,9 +186,8 @@ def _list(raw: Raw, path: str) -> Iterator[FieldError]:
     if kind and kind not in ("atomic", "set", "map"):
         yield FieldError.not_supported(where, kind, ("atomic", "map", "set"))
     if kind and raw.get("type") != "array":
-        yield FieldError.invalid(
-            child(path, "type"), (raw.get("type") or ""), f"must be array if {_last(where)} is set"
-        )
+        detail = "must be array if x-kubernetes-list-type is set"
+        yield FieldError.invalid(child(path, "type"), (raw.get("type") or ""), detail)
     if (raw.get("x-kubernetes-map-type") or "") not in ("", "atomic", "granular"):
         where_map = child(path, "x-kubernetes-map-type")
         yield FieldError.not_supported(where_map, raw["x-kubernetes-map-type"], ("atomic", "granular"))
@@ -251,12 +240,8 @@ def _list(raw: Raw, path: str) -> Iterator[FieldError]:
         seen.add(key)
 
 
-def _last(path: str) -> str:
-    return path.rpartition(".")[2]
-
-
 def _patterns(raw: Raw, path: str) -> Iterator[FieldError]:
-    """The patterns that aren't regular expressions, or that are too many or too large to be compiled."""
+    """Patterns that are no regular expressions, or too many or too large to compile."""
     left = MAX_PATTERNS
     for where, pattern in _all_patterns(raw, path):
         left -= rough_size(pattern)

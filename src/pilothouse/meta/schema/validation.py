@@ -1,13 +1,11 @@
-"""The full answer: every fault of an object, in the words that Kubernetes has for it.
+"""Full validation: every fault of an object, in Kubernetes' words. CEL rules are in ``cel.validation_rules``.
 
     faults(schema, {"spec": {"engine": "zz"}})
     # [spec.engine: Unsupported value: "zz": supported values: "pg", "mysql"]
 
-Given the stored object, a part that is faulty but unchanged is tolerated, so that an object which was stored before its
-schema became stricter can still be edited elsewhere. Parts are matched by field name and map key, and elements of map
-lists by their keys; elements of other lists have no identity, so such a list is unchanged as a whole or not at all.
-
-CEL rules are not looked at here; see ``rules``.
+With the stored object, unchanged faulty parts are tolerated, so that an object stored under a laxer schema
+can be edited elsewhere. Parts are matched by field name, map key, and the keys of map lists; any other list
+is unchanged as a whole or not at all.
 """
 
 from __future__ import annotations
@@ -26,16 +24,16 @@ from pilothouse.meta.schema.model import UNSET, Schema
 from pilothouse.meta.schema.regular_expressions import MAX_STEPS, size_of
 
 MAX_DEPTH: Final = 256
-"""How deeply an object may be nested."""
+"""The maximum nesting of an object."""
 
 _SHOWN: Final = 100
-"""So many characters are shown of a text that is too long."""
+"""How many characters of a text that is too long are shown."""
 
 _canonical = msgspec.json.Encoder(order="deterministic").encode
 
 
 def faults(schema: Schema, obj: Any, old: Any = UNSET) -> list[FieldError]:
-    """Every fault, in the order of the object's fields; ``old`` is the stored object on update."""
+    """All faults, in the order of the object's fields; ``old`` is the stored object on update."""
     if deeper_than(obj, MAX_DEPTH):
         detail = f"must not be nested more than {MAX_DEPTH} levels deep"
         return [FieldError.invalid("<nil>", "object", detail)]
@@ -45,7 +43,7 @@ def faults(schema: Schema, obj: Any, old: Any = UNSET) -> list[FieldError]:
 
 
 def deeper_than(value: Any, limit: int) -> bool:
-    """True if lists and maps are nested more than ``limit`` deep. Takes no stack, however deep they are."""
+    """True if lists and maps are nested more than ``limit`` deep. Iterative."""
     level = [value]
     for _ in range(limit + 1):
         level = [
@@ -81,7 +79,7 @@ def type_name(value: Any) -> str:
 
 
 def correlate(schema: Schema, old: Any) -> Callable[[Any], Any]:
-    """For a list: what finds the old element that a new one continues, or UNSET."""
+    """For a list: a function that finds the old element of a new one, or UNSET."""
     if schema.list_type != "map" or not isinstance(old, list):
         return lambda item: UNSET
     known: dict[bytes, Any] = {}
@@ -97,14 +95,14 @@ def list_key(schema: Schema, item: dict[str, Any]) -> bytes:
 
 
 def unchanged(value: Any, old: Any) -> bool:
-    """True if both are the same JSON; unlike ``==`` this tells 1 from true."""
+    """True if both are the same JSON; unlike ``==``, 1 differs from true."""
     return old is not UNSET and _canonical(value) == _canonical(old)
 
 
 class _Faults:
     def __init__(self) -> None:
         self.steps = 0
-        """What matching with patterns took so far; see ``regular_expressions``."""
+        """The cost of pattern matches so far; see ``regular_expressions``."""
 
     def node(self, schema: Schema, value: Any, old: Any, path: str) -> list[FieldError]:
         """The faults of a structural node."""
@@ -131,7 +129,7 @@ class _Faults:
         return found
 
     def junctor(self, schema: Schema, value: Any, path: str) -> list[FieldError]:
-        """The faults by a node inside ``allOf`` and its kin, which only limits what is there."""
+        """The faults by a node inside ``allOf``, ``anyOf``, ``oneOf`` or ``not``: it only limits values."""
         found = self.limits(schema, value, path, typed=bool(schema.type or schema.int_or_string))
         if isinstance(value, dict):
             for name, inner in value.items():
@@ -168,7 +166,7 @@ class _Faults:
         return found
 
     def pattern(self, pattern: str, value: str, path: str) -> Iterable[FieldError]:
-        """Matching takes time by the product of text and pattern, which is limited for the object as a whole."""
+        """Matching takes time by text times pattern, so the total is limited per object."""
         self.steps += (len(value) if value.isascii() else len(value.encode())) * size_of(pattern)
         if self.steps > MAX_STEPS:
             shown = value[:_SHOWN] + "..." if len(value) > _SHOWN else value
@@ -203,7 +201,7 @@ class _Faults:
 
 
 def _closest(branches: list[list[FieldError]]) -> list[FieldError]:
-    """The faults of the alternative that comes closest to being met."""
+    """The faults of the alternative that comes closest to matching."""
     return min(branches, key=lambda branch: len(branch))
 
 

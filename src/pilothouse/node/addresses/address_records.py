@@ -75,7 +75,7 @@ class AddressRecords(msgspec.Struct, frozen=True):
             return cls()
         except (OSError, msgspec.DecodeError) as problem:
             raise AddressRecordsError(
-                f"{path}: can't tell which pod has which address: {problem}; "
+                f"{path}: can't read which pod has which address: {problem}; "
                 "stop this node's pods and remove the file, and they get new addresses"
             ) from None
 

@@ -49,7 +49,7 @@ class ClusterRanges:
             page = await self._told()
             self.known, self.services = _networks(page.cluster_cidrs), _networks(page.service_cidrs)
         except (StatusError, TransportError, AccessError, ValueError) as problem:
-            log.warning("where the ranges of nodes lie can't be asked: %s", problem)
+            log.warning("can't read the address ranges of nodes: %s", problem)
         else:
             self._asked = self._clock.now()
 

@@ -56,7 +56,9 @@ def occupied(port: HostPort, address: str) -> str:
                 return ""  # The node is reached at an address that is not its own, behind a router say.
             if problem.errno == errno.EADDRINUSE:
                 return f"port {port.number}/{port.protocol} of the node is in use by another program at {at}"
-            return f"port {port.number}/{port.protocol} of the node can't be had at {at}: {problem.strerror}"
+            return (
+                f"port {port.number}/{port.protocol} of the node is not available at {at}: {problem.strerror}"
+            )
     return ""
 
 

@@ -108,7 +108,7 @@ def _network(text: str) -> str:
 async def _ip(*words: str) -> str:
     if not available("ip"):
         raise IpFailed(
-            "the program `ip` is not there (Debian: apt install iproute2), so no routes can be set"
+            "the program `ip` is not installed (Debian: apt install iproute2), so no routes can be set"
         )
     try:
         return await run("ip", *words, patience=DEADLINE)

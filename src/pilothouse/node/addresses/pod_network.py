@@ -62,6 +62,8 @@ COMPONENT: Final = "kube-proxy"
 """By whom events are told: people look for this name."""
 RETRY_SECONDS: Final = 10.0
 """Seconds after which routes and places that could not be had are looked at again, whether or not anything changed."""
+EVENT_SECONDS: Final = 1800.0
+"""Seconds after which the event of a problem that lasts is recorded again: events expire after an hour."""
 BATCH_SECONDS: Final = 0.05
 """Seconds for which changes are gathered before they are acted on."""
 FIRST_NAMES: Final = 2.0
@@ -87,6 +89,7 @@ class PodNetwork:
     ) -> None:
         """``block`` holds the network on loopback; None for a range of the node's own. ``store`` keeps services' places over agents."""
         self._settings = settings
+        self._clock = clock
         self._network = network
         self._block = block
         self._records = msgspec.structs.replace(records, network=str(network))
@@ -110,7 +113,8 @@ class PodNetwork:
         self._occupied: dict[tuple[str, str], tuple[Object, str]] = {}
         """Services that somebody else answers for on this machine, by namespace and name, each with a sentence about it."""
         self._settle_problem = ""
-        self._told: set[str] = set()
+        self._told: dict[str, float] = {}
+        """The problems that were reported, and when by the monotonic clock."""
 
     @classmethod
     def open(
@@ -188,7 +192,7 @@ class PodNetwork:
         self._settled_plan = None
         await self._route()
         if not answers(address):
-            why = "; ".join(self._own_route_problems()) or f"{address} is no address of this machine"
+            why = "; ".join(self._own_route_problems()) or f"{address} is not an address of this machine"
             raise AddressNotReady("NoAddress", why)
 
     async def _names_known(self) -> None:
@@ -278,15 +282,19 @@ class PodNetwork:
         self._tell()
 
     def _tell(self) -> None:
-        """Say what is wrong, once: in the log, and in an event about what it concerns."""
-        complaints = dict(self._complaints())
+        """Say what is wrong: once in the log, and in an event about what it concerns, again before that expires."""
+        complaints, now = dict(self._complaints()), self._clock.monotonic()
         for problem, about in complaints.items():
-            if problem not in self._told:
+            told = self._told.get(problem)
+            if told is not None and now - told < EVENT_SECONDS:
+                continue
+            if told is None:
                 log.warning("%s", problem)
-                if about is not None:
-                    reason = "NotRouted" if about.kind == Node.kind else "NotForwarded"
-                    self._events.record(about, reason, problem, warning=True)
-        self._told = set(complaints)
+            if about is not None:
+                reason = "NotRouted" if about.kind == Node.kind else "NotForwarded"
+                self._events.record(about, reason, problem, warning=True)
+            self._told[problem] = now
+        self._told = {problem: told for problem, told in self._told.items() if problem in complaints}
 
     def _complaints(self) -> Iterator[tuple[str, Object | None]]:
         """Each problem as a sentence, and whom it concerns."""
@@ -413,7 +421,7 @@ class PodNetwork:
 def _occupied(service: Object, at: ListenAddress) -> str:
     return (
         f"service {service.namespace}/{service.name}: a program of another user has {at.address}:{at.port}, or that port of all "
-        f"addresses (0.0.0.0), so the name is left out of pods' /etc/hosts; end that program, have it listen on its pod's address, "
+        f"addresses (0.0.0.0), so the name is left out of pods' /etc/hosts; stop that program, have it listen on its pod's address, "
         f"or give the service another port"
     )
 

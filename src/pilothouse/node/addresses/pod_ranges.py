@@ -123,7 +123,7 @@ def pod_range(text: str) -> IPv4Network:
     except PodRangeError as problem:
         raise BadRange(str(problem)) from None
     if not isinstance(network, IPv4Network):
-        raise BadRange(f"{text!r} is no range of IPv4 addresses, such as 10.44.1.0/24")
+        raise BadRange(f"{text!r} is not a range of IPv4 addresses, such as 10.44.1.0/24")
     return network
 
 

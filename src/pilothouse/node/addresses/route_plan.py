@@ -94,8 +94,7 @@ def plan_routes(
             told = list(ranges_of(node))
             if own is not None and told and own not in told:
                 problems.append(
-                    f"this node was started with --pod-cidr {own}, and its Node has {told[0]}, which can't be changed: start "
-                    f"it with that, or delete the Node (kubectl delete node {me}), and it is made anew"
+                    f"this node was started with --pod-cidr {own}, and its Node has {told[0]}, which can't be changed: start it with that one, or delete the Node (kubectl delete node {me}), which is then created again"
                 )
             continue
         where = internal_address(node)

@@ -169,8 +169,8 @@ def _command(container: Tree, image: Image, env: Mapping[str, str]) -> tuple[str
     if not argv:
         raise NotReady(
             _ERROR,
-            f'container "{container["name"]}" has no command, and its image "{container.get("image", "")}" names none; '
-            "set command",
+            f'image "{container.get("image", "")}" has no entrypoint, and container "{container["name"]}" no command; '
+            "set command in the container, or import the image again with `pilothouse image import --entrypoint`",
         )
     return tuple(argv)
 

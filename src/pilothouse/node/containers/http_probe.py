@@ -4,7 +4,8 @@
 
 An answer from 200 to 399 is well. Certificates are not looked at, redirects are followed within the same host alone, and no
 connection is kept: each request asks the container anew. A response has at most 16 KiB of head and five interim ones before it, and of its body
-10 KiB are read: the container answers as it likes, and the agent has other pods to ask.
+10 KiB are read: the container answers as it likes, and the agent has other pods to ask. Of a failed answer of the pod itself, the
+first line is part of the result.
 """
 
 from __future__ import annotations
@@ -15,10 +16,13 @@ from typing import Any, Final, NamedTuple
 from urllib.parse import quote, urljoin, urlsplit
 
 from pilothouse.aio.http_response import HTTPResponse, HTTPResponseError, TruncatedResponse, read_response
+from pilothouse.base.terminal_text import escape_control_characters
 from pilothouse.node.containers.probe_connection import DialError, ReceivedTooMuch, ResultUnknown, connected
 
 _MOST_HEAD: Final = 16 * 1024
 _MOST_BODY: Final = 10 * 1024
+_MOST_SHOWN: Final = 200
+"""Characters of a failed answer's body that are shown."""
 _MOST_REDIRECTS: Final = 10
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 _PORTS: Final = {"http": 80, "https": 443}
@@ -61,7 +65,7 @@ async def probe_http(get: Mapping[str, Any], host: str, port: int) -> tuple[bool
                 location = response.header("Location") if response.status in _REDIRECTS else ""
                 onward = _joined(url, location) if location else None
                 if onward is None:
-                    return await _judged(response)
+                    return await _judged(response, is_own=not get.get("host"))
             if urlsplit(location).scheme:
                 headers = [(name, value) for name, value in headers if name.lower() != "host"]
             url = onward
@@ -72,14 +76,23 @@ async def probe_http(get: Mapping[str, Any], host: str, port: int) -> tuple[bool
     return False, f'Get "{url}": stopped after {_MOST_REDIRECTS} redirects'
 
 
-async def _judged(response: HTTPResponse) -> tuple[bool, str]:
+async def _judged(response: HTTPResponse, *, is_own: bool) -> tuple[bool, str]:
+    """``is_own``: the pod itself has answered. What any other host says is not shown: those who may create pods
+    could have the agent read to them what it reaches and they do not."""
     try:
         body = await response.read(_MOST_BODY)
     except TruncatedResponse as problem:
         raise ResultUnknown(str(problem)) from None
     if 200 <= response.status < 400:
         return True, body.decode(errors="replace")
-    return False, f"HTTP probe failed with statuscode: {response.status}"
+    said = _first_line(body) if is_own else ""
+    return False, f"HTTP probe failed with statuscode: {response.status}{said and f': {said}'}"
+
+
+def _first_line(body: bytes) -> str:
+    """The first line of an answer that has text, as far as it is shown."""
+    lines = (line.strip() for line in body.decode(errors="replace").splitlines())
+    return escape_control_characters(next(filter(None, lines), ""))[:_MOST_SHOWN]
 
 
 def _joined(url: _Url, location: str) -> _Url | None:

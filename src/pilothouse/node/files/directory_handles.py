@@ -158,7 +158,7 @@ def open_by_steps(
 def open_regular(path: Path) -> BinaryIO:
     """A file to be read.
 
-    What is no regular file is refused, and not waited for: a pipe, a device, a link. Raises OSError.
+    What is not a regular file is refused, and not waited for: a pipe, a device, a link. Raises OSError.
     """
     handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     return _regular(handle, str(path))
@@ -410,7 +410,7 @@ def _removal_error(problem: OSError, name: str) -> OSError:
 def _regular(handle: int, name: str) -> BinaryIO:
     if not stat.S_ISREG(os.fstat(handle).st_mode):
         os.close(handle)
-        raise OSError(errno.EINVAL, "is no regular file", name)
+        raise OSError(errno.EINVAL, "is not a regular file", name)
     return os.fdopen(handle, "rb")
 
 

@@ -112,7 +112,7 @@ def import_bundle(
     Raises ImageStoreError, UnpackError, ImageMissing, or OSError.
     """
     if not source.is_file():
-        raise ImageStoreError(f"{source} is no file")
+        raise ImageStoreError(f"{source} is not a file")
     try:
         with open_tar(source) as archive:
             entries = tar_entries(archive)
@@ -135,7 +135,7 @@ def import_bundle(
                 raise UnpackError(f"{more[0]!r} is in it, but not in its index")
     except DAMAGED as problem:
         why = str(problem).partition("\n")[0].rstrip(":")
-        raise UnpackError(f"{source.name} is no bundle that can be read: {why}") from None
+        raise UnpackError(f"{source.name} is not a readable bundle: {why}") from None
 
 
 def _roots(names: Sequence[str], library: ImageStore) -> list[tuple[ImageRecord, Path]]:

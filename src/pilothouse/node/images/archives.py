@@ -142,7 +142,9 @@ def open_zip(source: Path) -> Iterator[zipfile.ZipFile]:
             for info in archive.infolist():
                 # Others are unpacked by blocks of any size, or want as much memory as they like.
                 if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-                    raise zipfile.BadZipFile(f"{info.filename[:80]} is packed by another method than deflate")
+                    raise zipfile.BadZipFile(
+                        f"{info.filename[:80]} is compressed by another method than deflate"
+                    )
             yield archive
 
 
@@ -223,7 +225,7 @@ def _zstd(file: IO[bytes]) -> IO[bytes]:
     try:
         known: Any = importlib.import_module("compression.zstd")
     except ImportError:
-        raise tarfile.ReadError("it is packed by zstd, which takes Python 3.14: pack it by gzip") from None
+        raise tarfile.ReadError("it is compressed with zstd, which needs Python 3.14: use gzip") from None
     opened: IO[bytes] = known.ZstdFile(file)
     return opened
 

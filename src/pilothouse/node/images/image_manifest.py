@@ -77,7 +77,7 @@ def settled(manifest: ImageManifest, reference: ImageReference, top: Collection[
     at = manifest.mount_at or f"/opt/{reference.name.rpartition('/')[2]}"
     folder = PurePosixPath(at)
     if not folder.is_absolute() or ".." in folder.parts:
-        raise ManifestError(f"mountAt: {at!r} is no absolute path without '..'")
+        raise ManifestError(f"mountAt: {at!r} is not an absolute path without '..'")
     if str(folder) == "/" and (taken := _TAKEN.intersection(f"/{name}" for name in top)):
         raise ManifestError(
             f"mountAt: at '/' the image's {min(taken)} would hide what every pod has there; leave it out, or give a folder, as /opt/redis"
@@ -87,7 +87,7 @@ def settled(manifest: ImageManifest, reference: ImageReference, top: Collection[
             f"mountAt: {at!r} would hide the node's own files from the pod; give a folder of its own, as /opt/redis"
         )
     if manifest.working_dir and not manifest.working_dir.startswith("/"):
-        raise ManifestError(f"workingDir: {manifest.working_dir!r} is no absolute path")
+        raise ManifestError(f"workingDir: {manifest.working_dir!r} is not an absolute path")
     entrypoint = manifest.entrypoint
     if entrypoint and "/" in entrypoint[0] and not entrypoint[0].startswith("/"):
         entrypoint = (str(folder / entrypoint[0]), *entrypoint[1:])

@@ -49,7 +49,7 @@ class ImageReference(msgspec.Struct, frozen=True):
 def parse_image_reference(text: str) -> ImageReference:
     """Raises ImageReferenceError."""
     wrong = ImageReferenceError(
-        f"{text!r} is no image reference: expected the form NAME:TAG, as registry/team/redis:7.2"
+        f"{text!r} is not an image reference: expected the form NAME:TAG, as registry/team/redis:7.2"
     )
     if len(text) > _LONGEST:
         raise wrong

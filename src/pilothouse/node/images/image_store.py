@@ -48,6 +48,7 @@ from pilothouse.node.images.image_references import (
     host_program,
     parse_image_reference,
 )
+from pilothouse.node.images.image_users import describe_users
 from pilothouse.node.images.unpacking import Unpacked, UnpackLimits, unpack
 from pilothouse.node.interfaces import ImageMissing, StoredImage
 from pilothouse.supervise.shim.rootfs import PROGRAMS
@@ -111,7 +112,7 @@ class ImageStore:
                 f"Import the right one, or leave the digest out: {self._command(wanted)}"
             )
         raise ImageMissing(
-            f"image {text} is not on this node, and nodes fetch nothing. Bring it: {self._command(wanted)}"
+            f"image {text} is not on this node, and nodes do not pull images. Import it: {self._command(wanted)}"
         )
 
     def _of_host(self, text: str, program: str) -> ImportedImage:
@@ -215,10 +216,7 @@ class ImageStore:
                 known = ", ".join(each.name for each in self.list()) or "none"
                 raise ImageStoreError(f"there is no image {wanted.full}; there are: {known}")
             if users := mounted_by(self._folder / "bundles" / record.bundle):
-                raise ImageStoreError(
-                    f"image {wanted.full} is in use by running containers (processes {', '.join(map(str, users[:5]))}); "
-                    "delete their pods first"
-                )
+                raise ImageStoreError(f"image {wanted.full} is in use by {describe_users(users)}")
             self._name(record.name).unlink()
             self._sweep()
             return record
@@ -235,7 +233,7 @@ class ImageStore:
         """What a person types to bring an image. Who has put the data elsewhere is reminded where."""
         data = self._folder.absolute().parent.parent
         where = f" --data {shlex.quote(str(data))}" if data != _USUAL else ""
-        return f"pilothouse image import {wanted.short} FILE.tar.gz{where} {STRIPPING}; the container starts by itself then"
+        return f"pilothouse image import {wanted.short} FILE.tar.gz{where} {STRIPPING}; the container then starts by itself"
 
     def only_folder(self, record: ImageRecord) -> str:
         """The one folder that holds all of an image's files; empty if there is more than that at its top."""

@@ -117,7 +117,7 @@ def unpack(source: Path, target: Path, limits: UnpackLimits, *, strip: int = 0) 
                         archive_.finish(limits.size)
             except DAMAGED as problem:
                 why = str(problem).partition("\n")[0].rstrip(":")
-                raise UnpackError(f"{source.name} is no tar or zip archive that can be read: {why}") from None
+                raise UnpackError(f"{source.name} is not a readable tar or zip archive: {why}") from None
         taking.check_links()
         if not taking.entries:
             raise UnpackError(
@@ -221,7 +221,7 @@ class _Taking:
         """The folders and the name of an entry, as far as they are taken."""
         pure = PurePosixPath(path)
         if pure.is_absolute() or "\\" in path or "\0" in path:
-            raise UnpackError(f"{entry.path}: is no relative path")
+            raise UnpackError(f"{entry.path}: is not a relative path")
         if ".." in pure.parts:
             raise UnpackError(f"{entry.path}: leads out of the image by '..'")
         return pure.parts[self._strip :]
@@ -248,8 +248,8 @@ class _Taking:
             if mode is not None and stat.S_ISLNK(mode):
                 return f"goes through the link {shown}"
             if mode is not None and not stat.S_ISDIR(mode):
-                return f"lies below {shown}, which is no folder"
-        return "lies below something that is no folder"
+                return f"lies below {shown}, which is not a folder"
+        return "lies below something that is not a folder"
 
     def _make_folder(self, folder: int, name: str, entry: ArchiveEntry) -> None:
         try:
@@ -270,7 +270,7 @@ class _Taking:
 
     def _link(self, folder: int, name: str, entry: ArchiveEntry) -> None:
         *above, origin = self._parts(entry.link, entry) or ("",)
-        refusal = UnpackError(f"{entry.path}: is a hard link to {entry.link}, which is no file before it")
+        refusal = UnpackError(f"{entry.path}: is a hard link to {entry.link}, which is not a file before it")
         try:
             source = open_beneath(self._top, "/".join(above) or ".", DIRECTORY)
         except OSError:

@@ -66,6 +66,7 @@ class NodeRegistration:
         self._clock = clock
         self._status_written = 0.0
         self._registered = asyncio.Event()
+        self._ready = asyncio.Event()
         self._wakeup = asyncio.Event()
         self.node: Object | None = None
         """As it was last written."""
@@ -74,6 +75,22 @@ class NodeRegistration:
     async def registered(self) -> None:
         """Wait until the API has the Node."""
         await self._registered.wait()
+
+    async def ready(self) -> None:
+        """Wait until the API has the Node, and has it as ready."""
+        await self._ready.wait()
+
+    @property
+    def why_not_ready(self) -> str:
+        """The message of the Node's condition ``Ready``, or why the API does not have it; empty if it is ready."""
+        if self.node is None:
+            return self.problem or "the API does not have it yet"
+        condition = self.node.condition("Ready") or {}
+        return (
+            ""
+            if condition.get("status") == "True"
+            else str(condition.get("message") or "it has not reported")
+        )
 
     def refresh(self) -> None:
         """Update the status soon: something about the node may have changed."""
@@ -117,6 +134,10 @@ class NodeRegistration:
         node = await self._label(node)
         self.node = await self._update_status(node)
         self._registered.set()
+        if self.node.is_true("Ready"):
+            self._ready.set()
+        else:
+            self._ready.clear()
 
     async def _create(self) -> Object:
         settings = self._settings

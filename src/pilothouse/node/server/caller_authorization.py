@@ -146,9 +146,7 @@ class CallerAuthorizer:
         try:
             answer = await self._api.create(noun, body)
         except (StatusError, TransportError) as problem:
-            raise APIServerUnreachable(
-                f"the API server does not say who may do what here: {problem}"
-            ) from None
+            raise APIServerUnreachable(f"can't check authorization with the API server: {problem}") from None
         return answer.status
 
 

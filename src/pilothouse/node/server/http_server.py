@@ -225,7 +225,7 @@ class NodeRequestHandler:
         )
         if not answer.can_prepare(request):
             raise RequestRefused(
-                400, f"WebSockets and {SPDY} are spoken here, and this is no request for one"
+                400, f"WebSockets and {SPDY} are spoken here, and this is not a request for one"
             )
         await answer.prepare(request)
         try:
@@ -245,7 +245,7 @@ class NodeRequestHandler:
         """The same with a real kube-apiserver."""
         transport = request.transport
         if PROTOCOL not in request.headers.getall(VERSIONS, ()) or transport is None:
-            raise RequestRefused(403, f"of the versions offered in {VERSIONS} none is {PROTOCOL}")
+            raise RequestRefused(403, f"none of the versions offered in {VERSIONS} is {PROTOCOL}")
         head = {"Connection": "Upgrade", "Upgrade": SPDY, VERSIONS: PROTOCOL}
         answer = web.StreamResponse(status=101, headers=head)
         answer.force_close()

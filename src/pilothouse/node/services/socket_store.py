@@ -58,7 +58,7 @@ class SocketStore:
                 socket.send_fds(self._writing, [b"."], wanted[start : start + _PER_MESSAGE])
         except OSError as problem:
             log.warning(
-                "places of services are free while the next agent starts: %s", problem.strerror or problem
+                "ports of services are not held while the next agent starts: %s", problem.strerror or problem
             )
 
     def _forget(self) -> None:

@@ -1,7 +1,8 @@
 """The status of a claim while its volume is provisioned, expanded or modified, in Kubernetes' words.
 
-    growing(claim.status, "640Mi", now)         # Resizing, and how much is being made
-    grown(claim.status, "640Mi")                # it has so much
+    growing(claim.status, "640Mi", now)             # Resizing, and to which size
+    not_grown(claim.status, "640Mi", why, now)      # NodeResizeError, until a retry succeeds or the request changes
+    grown(claim.status, "640Mi")                    # it has that size
 
 ``pilothouse.io/Provisioned`` is ours: while it is False, its message says why the node that was chosen can't make the volume.
 """
@@ -29,6 +30,9 @@ def provisioned(status: Status) -> Tree:
 
 
 def growing(status: Status, size: str, now: float) -> Tree:
+    """While a volume grows. The error of an earlier attempt at the same size stays until one succeeds."""
+    if _failed_at(status, size):
+        return {}
     kept = {**status, "conditions": _without(status, _RESIZING[1:])}
     return {
         "conditions": _with(kept, "Resizing", "True", "", "", now),
@@ -37,11 +41,18 @@ def growing(status: Status, size: str, now: float) -> Tree:
     }
 
 
-def not_grown(status: Status, message: str, now: float) -> Tree:
+def not_grown(status: Status, size: str, message: str, now: float) -> Tree:
     return {
         "conditions": _with(status, "NodeResizeError", "True", "VolumeResizeFailed", message, now),
+        "allocatedResources": {"storage": size},
         "allocatedResourceStatuses": {"storage": "NodeResizeInfeasible"},
     }
+
+
+def _failed_at(status: Status, size: str) -> bool:
+    """Whether the last attempt failed, and was at this size."""
+    errors = [one for one in status.get("conditions") or () if one["type"] == "NodeResizeError"]
+    return bool(errors) and (status.get("allocatedResources") or {}).get("storage") == size
 
 
 def grown(status: Status, size: str) -> Tree:

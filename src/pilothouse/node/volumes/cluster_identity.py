@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 
 from pilothouse.api.kind_names import Namespace
-from pilothouse.api.local_volumes import ADOPTS_VOLUMES_OF
+from pilothouse.api.local_volumes import adopted
 from pilothouse.api.objects import Object
 from pilothouse.client.api import Api
 from pilothouse.meta.errors import StatusError
@@ -56,5 +56,4 @@ async def read_identity(api: Api) -> ClusterIdentity:
 
 def identity_of(namespace: Object) -> ClusterIdentity:
     """As the namespace ``kube-system`` has it."""
-    adopted = str(namespace.annotations.get(ADOPTS_VOLUMES_OF) or "").split(",")
-    return ClusterIdentity(namespace.uid, frozenset(filter(None, map(str.strip, adopted))))
+    return ClusterIdentity(namespace.uid, adopted(namespace))

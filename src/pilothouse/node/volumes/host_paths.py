@@ -48,14 +48,14 @@ def checked(source: Tree, volume: str, private: PrivateDirectories) -> Path:
     if held:
         raise VolumeNotReady(
             "FailedMount",
-            f'volume "{volume}": {path} is in a folder of the node itself, which no pod sees; name another path',
+            f'volume "{volume}": {path} is in a folder of the node itself, which no pod may see; name another path',
         )
     try:
         if kind in ("DirectoryOrCreate", "FileOrCreate") and not path.exists():
             _make(path, is_file=kind == "FileOrCreate")
         mode = path.stat().st_mode
     except FileNotFoundError:
-        hint = "; with type: DirectoryOrCreate the node would make it" if kind in ("", "Directory") else ""
+        hint = "; with type: DirectoryOrCreate the node creates it" if kind in ("", "Directory") else ""
         raise _failed(volume, f"{path} is not on this node{hint}") from None
     except OSError as problem:
         raise _failed(volume, f"{problem.filename or path}: {problem.strerror}") from None
@@ -119,7 +119,7 @@ def _check_link(path: str, folder: os.stat_result, link: os.stat_result, links: 
     if link.st_uid not in trusted or folder.st_uid not in trusted or folder.st_mode & _WRITABLE_BY_OTHERS:
         raise OSError(
             errno.ELOOP,
-            "is a link that others than root could have put there: name the folder it leads to",
+            "is a link that users other than root could have created: name the folder that it leads to",
             path,
         )
 

@@ -184,7 +184,7 @@ def _told(problem: OSError, folder: Path, size: int) -> str:
     if problem.errno == errno.ENOSPC:
         near = next(one for one in (folder, *folder.parents) if one.exists())
         room = f"{folder.parent}, which has {amount_text(free_bytes(near))} left"
-        return f"there is no room for {amount_text(size)} in {room}: free some, or ask for less"
+        return f"there is not enough space for {amount_text(size)} in {room}: free some, or request less"
     return f"{problem.filename or folder}: {problem.strerror}"
 
 

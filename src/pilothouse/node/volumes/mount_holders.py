@@ -57,25 +57,31 @@ def mount_users(folder: Path) -> Iterator[int]:
 
 def pods_folder_of(pid: int) -> str:
     """The folder of pods of the agent whose container a process is in; empty if it is in none of ours."""
+    folder = pod_folder_of(pid)
+    return str(folder.parent) if folder is not None else ""
+
+
+def pod_folder_of(pid: int) -> Path | None:
+    """The folder of the pod whose container a process is in; None if it is in none of ours."""
     for _ in range(_MOST_PARENTS):
         try:
             arguments = (_PROC / str(pid) / "cmdline").read_bytes().split(b"\0")
             parent = _parent(pid)
         except OSError:
-            return ""
+            return None
         # The program of a container may have any arguments, but is not in our own mount namespace.
         if any(_SHIM in each for each in arguments) and _namespace(str(pid)) == _namespace("self"):
-            return _pods_folder(arguments)
+            return _pod_folder(arguments)
         if parent <= 1:
-            return ""
+            return None
         pid = parent
-    return ""
+    return None
 
 
-def _pods_folder(arguments: list[bytes]) -> str:
+def _pod_folder(arguments: list[bytes]) -> Path | None:
     """From the arguments of a shim, whose last one is ``PODS/<uid>/containers/<name>/<attempt>``."""
     folder = Path(os.fsdecode(next(filter(None, reversed(arguments)))))
-    return str(folder.parents[3]) if len(folder.parents) > 3 else ""
+    return folder.parents[2] if len(folder.parents) > 3 else None
 
 
 def _places(folder: Path, here: list[_Mount]) -> list[_Place]:

@@ -132,7 +132,8 @@ def _items(kind: str, source: Tree, held: Object, default: int) -> dict[str, Pro
             mode = item.get("mode")
             files[item["path"]] = ProjectedFile(contents[item["key"]], default if mode is None else mode)
         elif not source.get("optional"):
-            raise NotReady(_FAILED, f"references non-existent {kind.lower()} key: {item['key']}")
+            missing = f"references non-existent {kind.lower()} key: {item['key']}"
+            raise NotReady(_FAILED, f'{missing} ({kind.lower()} "{held.name}")')
     return files
 
 

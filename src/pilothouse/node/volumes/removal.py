@@ -24,5 +24,5 @@ def remove(folder: Path) -> None:
     except OSError as problem:
         why = problem.strerror
         if problem.errno == errno.ENOTEMPTY:
-            why = "somebody goes on writing there"
+            why = "another process keeps writing there"
         raise OSError(problem.errno, why, f"{folder.parent}/{problem.filename or folder.name}") from None

@@ -23,7 +23,7 @@ from pilothouse.node.files.directory_handles import DIRECTORY, open_beneath, ope
 _REFUSED: Final = {
     errno.EXDEV: "leads out of the volume, by a link",
     errno.ELOOP: "goes through links that lead nowhere, or were put there meanwhile",
-    errno.ENOTDIR: "goes through something that is no folder",
+    errno.ENOTDIR: "goes through something that is not a folder",
 }
 
 

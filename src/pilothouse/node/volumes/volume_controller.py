@@ -131,7 +131,7 @@ class VolumeController:
             for written in await self._runner.complain(step, problem):
                 await self._seen(written)
         except (StatusError, TransportError, AccessError) as another:
-            log.warning("%s: what is wrong could not be told: %s", _told(step), another)
+            log.warning("%s: failed to report the problem: %s", _told(step), another)
 
     async def _seen(self, written: Object) -> None:
         informer = self._volumes if written.kind == "PersistentVolume" else self._claims

@@ -179,7 +179,7 @@ class VolumeOwners:
         if owner is not None and owner.cluster == identity.uid and os.path.isdir(f"{owner.data}/pods"):
             raise VolumeOwned(
                 f"{folder} belongs to the node whose data is in {owner.data}, and this one, with the same control plane's "
-                f"uid, has its data in {self._data}: one is a copy of the other. Remove the one that is not to go on"
+                f"uid, has its data in {self._data}: one is a copy of the other. Remove the one that should not continue"
             )
         for pid in mount_users(folder):
             pods = pods_folder_of(pid)

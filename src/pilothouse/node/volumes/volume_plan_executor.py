@@ -118,9 +118,13 @@ class VolumePlanExecutor:
                 said = f"node {self._node}: {message}"
                 self._event(claim, "ProvisioningFailed", said, True)
                 fields = claim_statuses.not_provisioned(claim.status, "ProvisioningFailed", said, now)
-            case ExpandVolume(claim):
-                self._event(claim, "VolumeResizeFailed", message, True)
-                fields = claim_statuses.not_grown(claim.status, message, now)
+            case ExpandVolume(planned, _, size):
+                self._event(planned, "VolumeResizeFailed", message, True)
+                fresh = await self._fresh(planned)
+                if fresh is None:
+                    return []
+                claim = fresh
+                fields = claim_statuses.not_grown(claim.status, size, message, now)
             case ModifyVolume(claim, _, attributes):
                 self._event(claim, "VolumeModifyFailed", message, True)
                 fields = claim_statuses.not_modified(claim.status, attributes, message, now)
@@ -130,6 +134,11 @@ class VolumePlanExecutor:
                     self._event(volume, "VolumeFailedDelete", message, True)
                 return []
         return [] if claim_statuses.says_so(claim.status, fields) else [await self._say(claim, fields)]
+
+    async def _fresh(self, claim: Object) -> Object | None:
+        """A claim as the server has it: the step that failed may have written to it. None if it is gone."""
+        fresh = await self._api.find(PersistentVolumeClaim, claim.name, claim.namespace)
+        return fresh if fresh is not None and fresh.uid == claim.uid else None
 
     async def _make(self, step: ProvisionVolume) -> list[Object]:
         claim = step.claim
@@ -199,20 +208,20 @@ class VolumePlanExecutor:
         try:
             found = await self._own_folders()
         except (VolumeBackendError, StatusError, TransportError, AccessError) as problem:
-            log.warning("what was begun for claims that are gone stays: %s", problem)
+            log.warning("failed to clean up after claims that are gone: %s", problem)
             return
         for folder in found:
             if folder.name in volumes and not is_marked(folder):
                 await asyncio.to_thread(mark, folder)
         for folder in leftovers(found, claims, volumes):
-            log.info("%s was begun for a claim that is gone, and is taken away", folder)
+            log.info("%s was created for a claim that is gone, and is removed", folder)
             try:
                 async with self._acquired(folder):
                     for backend in self._backends.values():
                         await backend.put_away(folder)
                     await asyncio.to_thread(remove, folder)
             except (VolumeBackendError, StatusError, TransportError, AccessError, OSError) as problem:
-                log.warning("%s can't be taken away: %s", folder, problem)
+                log.warning("%s can't be removed: %s", folder, problem)
 
     async def _own_folders(self) -> list[Path]:
         """Of volumes that are not another control plane's."""

@@ -98,7 +98,7 @@ def _measured(volume: VolumeInUse) -> MeasuredUsage | None:
     try:
         return measured(volume)
     except OSError as problem:
-        log.warning("how full %s is can't be told: %s", volume.path, problem.strerror)
+        log.warning("can't measure the usage of %s: %s", volume.path, problem.strerror)
         return None
 
 

@@ -8,5 +8,4 @@ BUILT_IN: Final = {
     "elasticsearch": "pilothouse.pilot.drivers.elasticsearch.elasticsearch_driver",
     "redis": "pilothouse.pilot.drivers.redis",
 }
-"""By application, the module whose function ``make`` makes the driver. It is loaded by pilots of that
-application alone."""
+"""By application, the module whose ``make`` makes the driver; loaded by pilots of that application alone."""

@@ -1,12 +1,11 @@
-"""Redis: the smallest driver there is, and the example to follow.
+"""Redis: the smallest driver, and the example to follow.
 
     spec:
       application: redis
       configuration: {settings: {maxmemory: 64mb, appendonly: "yes"}}
 
-Its settings are the lines of ``redis.conf``; where it listens and where its data is follows from its
-environment. A single instance has no peer to move its data to, so that a decommission is done when it is
-empty.
+The settings are the lines of ``redis.conf``. A single instance has no peer to move its data to, so a
+decommission is done when it is empty.
 """
 
 from __future__ import annotations
@@ -41,8 +40,6 @@ _SAID: Final = 300
 
 
 class Redis:
-    """One server."""
-
     application = "redis"
 
     def __init__(self, instance: InstanceEnvironment) -> None:
@@ -93,17 +90,15 @@ class Redis:
         )
 
     def _refusal(self, desired: DesiredState, info: dict[str, str]) -> str:
-        """Why it takes no writes: it can't keep them. Empty if it can."""
+        """Why it refuses writes; empty if it accepts them."""
         stops = str(desired.settings.get("stop-writes-on-bgsave-error") or "yes") == "yes"
-        field = "aof_last_write_status" if info.get("aof_last_write_status") == "err" else ""
-        if not field and stops and info.get("rdb_last_bgsave_status") == "err":
+        if info.get("aof_last_write_status") == "err":
+            field = "aof_last_write_status"
+        elif stops and info.get("rdb_last_bgsave_status") == "err":
             field = "rdb_last_bgsave_status"
-        if not field:
+        else:
             return ""
-        return (
-            f"Redis takes no writes, since it can't save its data ({field}: err): make room at {self._instance.folder}, "
-            "where its user must be able to write; its log says what went wrong."
-        )
+        return f"Redis refuses writes, since it can't save its data ({field}: err): free space at {self._instance.folder}, where its user must be able to write; its log has the error."
 
     def is_candidate(self, desired: DesiredState) -> bool:
         return False
@@ -117,7 +112,7 @@ class Redis:
             self._file.write_text(lines(desired.settings, self._instance, self._port))
         except OSError as problem:
             raise HookFailed(
-                f"{self._file} can't be written: {problem.strerror}; who runs Redis must own its data folder"
+                f"{self._file} can't be written: {problem.strerror}; the user that runs Redis must own its data folder"
             ) from None
 
     async def _info(self) -> str:
@@ -140,14 +135,13 @@ def make(instance: InstanceEnvironment) -> Redis:
 
 
 def lines(settings: Any, instance: InstanceEnvironment, port: int) -> str:
-    """``redis.conf``. What follows from the environment can't be set otherwise."""
+    """``redis.conf``. What follows from the environment can't be overridden."""
     fixed = {"bind": instance.address, "port": port, "dir": str(instance.folder), "daemonize": "no"}
     found = {**settings, **fixed}
     return "".join(f"{name} {value}\n" for name, value in found.items())
 
 
 def parsed(info: str) -> dict[str, str]:
-    """The answer to INFO."""
     pairs = (line.partition(":") for line in info.splitlines() if ":" in line and not line.startswith("#"))
     return {name: value for name, _, value in pairs}
 

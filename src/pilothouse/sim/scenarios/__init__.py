@@ -1,9 +1,7 @@
 """The scenarios: user actions on our controllers, drawn by a seed, and the state that must result.
 
-    SCENARIOS["sets"]                # a Scenario for simulate()
-
-One module per scenario. The expected state follows from what was asked for last, not from what was done on
-the way: so a run with some of the actions left out can be judged too.
+The expected state follows from what was asked for last, not from what was done on the way: so a run with some
+of the actions left out can be judged too.
 """
 
 from __future__ import annotations

@@ -19,7 +19,6 @@ from pilothouse.sim.scenarios.user_actions import SPACE, create
 
 
 def budget_users(rng: Random) -> Sequence[UserAction]:
-    """Stateful sets with a disruption budget."""
     budget: Tree = {
         "metadata": {"name": "web", "namespace": SPACE},
         "spec": {"minAvailable": rng.randint(1, 3), "selector": {"matchLabels": {"app": "web"}}},

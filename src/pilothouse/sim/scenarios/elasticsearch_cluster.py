@@ -22,7 +22,7 @@ from pilothouse.controllers.scheduling.scheduler import scheduling
 from pilothouse.controllers.service_accounts import service_accounts
 from pilothouse.controllers.stateful_sets.stateful_set_controller import stateful_sets
 from pilothouse.sim.fleet import Scenario, UserAction
-from pilothouse.sim.scenarios.user_actions import SPACE, Do, create, delete, given_space
+from pilothouse.sim.scenarios.user_actions import SPACE, Do, change_spec, create, delete, given_space
 from pilothouse.sim.simulated_pilots import SimulatedPilots
 from pilothouse.sim.simulated_server import SimulatedServer
 
@@ -38,13 +38,9 @@ def cluster_owner(rng: Random) -> Sequence[UserAction]:
     version = 0
     doing = [
         given_space(),
-        UserAction(
-            2,
-            "create the cluster",
-            create(ElasticsearchCluster, _cluster({"nodePools": list(pools.values())})),
-        ),
+        UserAction(2, "create the cluster", _create({"nodePools": list(pools.values())})),
+        UserAction(1, "create a Cassandra cluster", create(CassandraCluster, _cassandra())),
     ]
-    doing.append(UserAction(1, "create a Cassandra cluster", create(CassandraCluster, _cassandra())))
     for _ in range(rng.randint(2, 5)):
         after = rng.uniform(1, 150)
         match rng.choice(
@@ -80,21 +76,19 @@ def story(first: Tree, *then: tuple[float, Tree]) -> Callable[[Random], Sequence
     """A script: create a cluster with these fields of its spec, and change them after so many seconds."""
 
     def owner(rng: Random) -> Sequence[UserAction]:
-        made = UserAction(2, "create the cluster", create(ElasticsearchCluster, _cluster(first)))
+        made = UserAction(2, "create the cluster", _create(first))
         return [given_space(), made, *(_put(after, spec) for after, spec in then)]
 
     return owner
 
 
 def pools_of(data: int = 3, masters: int = 3, *, extra: int = 0) -> Tree:
-    """The node pools of a spec."""
     pools = [_pool("master", masters, "master"), _pool("data", data, "data")]
     return {"nodePools": [*pools, _pool("extra", extra, "data", "ingest")] if extra else pools}
 
 
 async def cluster_settled(api: Api) -> str:
-    """Each pool has its nodes, ready, of the version that is asked for or that can't be left, and every Pilot
-    has its pod."""
+    """Each pool has its ready nodes, of the version asked for or that can't be left, with their Pilots."""
     cluster = await api.find(ElasticsearchCluster, NAME, SPACE)
     if cluster is None:
         return ""
@@ -115,8 +109,9 @@ async def cluster_settled(api: Api) -> str:
     if set(pilots) != wanted:
         return f"there are the Pilots {sorted(pilots)}, and {sorted(wanted)} are wanted"
     for name, pilot in pilots.items():
-        if not pilot.is_true("Ready") or pilot.spec.get("decommission"):
-            return f"{name} is not in service: {pilot.spec.get('decommission')}, {pilot.status.get('conditions')}"
+        leaving = pilot.spec.get("decommission")
+        if leaving or not pilot.is_true("Ready"):
+            return f"{name} is not in service: {leaving}, {pilot.status.get('conditions')}"
         settings = pilot.at("spec", "configuration", "settings")
         if settings.get("search.max_buckets") != cluster.at("spec", "config", default={}).get(
             "search.max_buckets"
@@ -132,32 +127,24 @@ async def cluster_settled(api: Api) -> str:
 
 
 async def run_pilots(server: SimulatedServer, clock: Clock, rng: Random) -> None:
-    """Run the pilots of the cluster and its database."""
     await SimulatedPilots(server.api("pilots"), SPACE, NAME, clock, rng).run()
 
 
 def _put(after: float, spec: Tree) -> UserAction:
-    return UserAction(after, f"put {spec}", _patch(spec))
+    return UserAction(after, f"put {spec}", change_spec(ElasticsearchCluster, NAME, spec))
 
 
-def _patch(spec: Tree) -> Do:
-    return lambda api: api.patch(ElasticsearchCluster, NAME, SPACE, {"spec": spec})
-
-
-def _cluster(spec: Tree) -> Tree:
-    return {
-        "apiVersion": ElasticsearchCluster.api_version,
-        "kind": ElasticsearchCluster.kind,
+def _create(spec: Tree) -> Do:
+    cluster = {
         "metadata": {"name": NAME, "namespace": SPACE},
         "spec": {"version": _VERSIONS[0], **spec},
     }
+    return create(ElasticsearchCluster, cluster)
 
 
 def _cassandra() -> Tree:
     """A cluster without a controller, which its status says."""
     return {
-        "apiVersion": CassandraCluster.api_version,
-        "kind": CassandraCluster.kind,
         "metadata": {"name": NAME, "namespace": SPACE},
         "spec": {"version": "4.1.3", "nodePools": [{"name": "a", "replicas": 1}]},
     }

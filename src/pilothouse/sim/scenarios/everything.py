@@ -27,7 +27,6 @@ from pilothouse.sim.scenarios.sets import FRAIL
 
 
 def house_users(rng: Random) -> Sequence[UserAction]:
-    """All scenarios at once."""
     others = [namespace_users(rng), service_users(rng)[1:], owner_users(rng)[1:]]
     first, *doing = budget_users(rng)
     for each in others:
@@ -37,7 +36,6 @@ def house_users(rng: Random) -> Sequence[UserAction]:
 
 
 async def house_settled(api: Api) -> str:
-    """Everything that the scenarios expect."""
     for settled in (nodes_settled, budgets_settled, services_settled, namespaces_settled, owners_settled):
         if problem := await settled(api):
             return problem

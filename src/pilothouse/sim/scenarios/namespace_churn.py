@@ -16,19 +16,19 @@ from pilothouse.sim.scenarios.user_actions import create, delete, namespace
 
 
 def namespace_users(rng: Random) -> Sequence[UserAction]:
-    """Namespaces are created, filled, deleted and created again."""
     doing: list[UserAction] = []
     for _ in range(rng.randint(4, 10)):
         after, name = rng.uniform(0, 30), rng.choice(("red", "green"))
         match rng.choice(("create", "create", "fill", "fill", "delete")):
             case "create":
-                doing.append(UserAction(after, f"create {name}", create(Namespace, namespace(name))))
+                what, do = f"create {name}", create(Namespace, namespace(name))
             case "fill":
                 number = rng.randint(0, 3)
                 tree = {"metadata": {"name": f"c{number}", "namespace": name}, "data": {"a": "b"}}
-                doing.append(UserAction(after, f"create {name}/c{number}", create(ConfigMap, tree)))
+                what, do = f"create {name}/c{number}", create(ConfigMap, tree)
             case _:
-                doing.append(UserAction(after, f"delete {name}", delete(Namespace, name)))
+                what, do = f"delete {name}", delete(Namespace, name)
+        doing.append(UserAction(after, what, do))
     return doing
 
 

@@ -42,9 +42,8 @@ def node_askers(rng: Random) -> Sequence[UserAction]:
             case "deny":
                 doing.append(UserAction(after, f"deny {node}", _deny(f"csr-{node}")))
             case _:
-                doing.append(
-                    UserAction(after, f"delete {node}'s", delete(CertificateSigningRequest, f"csr-{node}"))
-                )
+                do = delete(CertificateSigningRequest, f"csr-{node}")
+                doing.append(UserAction(after, f"delete {node}'s", do))
     return doing
 
 
@@ -66,14 +65,13 @@ def _asks(after: float, node: str, user: User) -> UserAction:
             "request": _request(node),
         },
     }
-    return UserAction(
-        after, f"{user.name} asks for {node}'s", create(CertificateSigningRequest, tree), user=user
-    )
+    do = create(CertificateSigningRequest, tree)
+    return UserAction(after, f"{user.name} asks for {node}'s", do, user=user)
 
 
 @lru_cache(maxsize=8)
 def _request(node: str) -> str:
-    """Generated once, like the server's keys: no decision depends on its content."""
+    """Generated once: no decision depends on its content."""
     return b64encode(new_request(f"{NODE}{node}", [NODES]).pem).decode()
 
 

@@ -17,7 +17,10 @@ async def nodes_settled(api: Api) -> str:
     """All nodes are ready, and so are the sets."""
     for node in (await api.list(Node)).objects:
         if not node.is_true("Ready") or node.spec.get("taints"):
-            return f"node {node.name} is not what it should be: {node.spec.get('taints')}, {node.status['conditions']}"
+            return (
+                f"node {node.name} is not what it should be: {node.spec.get('taints')}, "
+                f"{node.status['conditions']}"
+            )
     return await sets_settled(api)
 
 

@@ -8,7 +8,7 @@ from random import Random
 from typing import Final
 
 from pilothouse.api.kind_names import ConfigMap, KindName, Secret
-from pilothouse.api.objects import Object, Tree
+from pilothouse.api.objects import Object, Tree, owner_reference
 from pilothouse.client.api import Api, Propagation
 from pilothouse.controllers.garbage_collector import garbage
 from pilothouse.controllers.invariants import PROMISES
@@ -25,21 +25,21 @@ def owner_users(rng: Random) -> Sequence[UserAction]:
     names = [f"c{number}" for number in range(rng.randint(3, 8))]
     for number, name in enumerate(names):
         parents = rng.sample(names[:number], min(number, rng.randint(0, 2)))
-        doing.append(
-            UserAction(rng.uniform(0, 3), f"create {name} of {parents or 'nobody'}", _child(name, parents))
-        )
+        what = f"create {name} of {parents or 'nobody'}"
+        doing.append(UserAction(rng.uniform(0, 3), what, _child(name, parents)))
     for _ in range(rng.randint(4, 10)):
         after, name, other = rng.uniform(0, 12), rng.choice(names), rng.choice(names)
         kind = rng.random()
         if kind < 0.35:
-            doing.append(UserAction(after, f"create {name} of {other}", _child(name, [other])))
+            what, do = f"create {name} of {other}", _child(name, [other])
         elif kind < 0.5:
-            doing.append(UserAction(after, f"replace {name} by one of {other}", _replace(name, other)))
+            what, do = f"replace {name} by one of {other}", _replace(name, other)
         elif kind < 0.7:
-            doing.append(UserAction(after, f"have {name} belong to {other} too", _adopt(name, other)))
+            what, do = f"have {name} belong to {other} too", _adopt(name, other)
         else:
             how: Propagation = rng.choice(("Background", "Foreground", "Orphan"))
-            doing.append(UserAction(after, f"delete {name}, {how}", _delete_head(name, how)))
+            what, do = f"delete {name}, {how}", _delete_head(name, how)
+        doing.append(UserAction(after, what, do))
     return doing
 
 
@@ -107,36 +107,25 @@ def _adopt(name: str, parent: str) -> Do:
     async def do(api: Api) -> Object | None:
         child = await api.find(_kind(name), name, SPACE)
         found = await api.find(_kind(parent), parent, SPACE)
-        # Nobody is made a descendant of his own: then neither could go.
-        if (
-            child is None
-            or found is None
-            or name <= parent
-            or any(o["uid"] == found.uid for o in child.owners)
-        ):
+        # A child's name is above its parent's: in a cycle of owners none could be deleted.
+        if child is None or found is None or name <= parent:
             return None
-        metadata = {
-            "ownerReferences": [*child.owners, _owner(found)],
-            "resourceVersion": child.resource_version,
-        }
+        if any(owner["uid"] == found.uid for owner in child.owners):
+            return None
+        owners = [*child.owners, _owner(found)]
+        metadata = {"ownerReferences": owners, "resourceVersion": child.resource_version}
         return await api.patch(_kind(name), name, SPACE, {"metadata": metadata})
 
     return do
 
 
 def _kind(name: str) -> KindName:
-    """Half of the family are of another kind, of which is heard by another watch."""
+    """Half of the objects are of another kind, which is followed by another watch."""
     return Secret if int(name[1:]) % 2 else ConfigMap
 
 
 def _owner(one: Object) -> Tree:
-    return {
-        "apiVersion": "v1",
-        "kind": one.kind,
-        "name": one.name,
-        "uid": one.uid,
-        "blockOwnerDeletion": True,
-    }
+    return owner_reference(one, controller=False)
 
 
 OWNERS = Scenario(

@@ -13,13 +13,11 @@ from pilothouse.controllers.garbage_collector import garbage
 from pilothouse.controllers.invariants import every
 from pilothouse.controllers.service_accounts import service_accounts
 from pilothouse.sim.fleet import Scenario, UserAction
-from pilothouse.sim.scenarios.user_actions import SPACE, create, delete, given_space, pod
+from pilothouse.sim.scenarios.user_actions import SPACE, change_spec, create, delete, given_space, pod
 
 
 def service_users(rng: Random) -> Sequence[UserAction]:
-    """A service selects pods that are created and deleted."""
-    doing = [given_space()]
-    doing.append(UserAction(1, "create the service web", create(Service, _service("web"))))
+    doing = [given_space(), UserAction(1, "create the service web", create(Service, _service("web")))]
     for _ in range(rng.randint(3, 8)):
         after, number = rng.uniform(0, 20), rng.randint(0, 3)
         if rng.random() < 0.65:
@@ -27,14 +25,8 @@ def service_users(rng: Random) -> Sequence[UserAction]:
         else:
             doing.append(UserAction(after, f"delete pod p{number}", delete(Pod, f"p{number}", SPACE)))
     if rng.random() < 0.5:
-        selector = {"spec": {"selector": {"app": "other"}}}
-        doing.append(
-            UserAction(
-                rng.uniform(0, 20),
-                "have web select other pods",
-                lambda api: api.patch(Service, "web", SPACE, selector),
-            )
-        )
+        change = change_spec(Service, "web", {"selector": {"app": "other"}})
+        doing.append(UserAction(rng.uniform(0, 20), "have web select other pods", change))
     return doing
 
 

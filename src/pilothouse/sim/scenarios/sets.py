@@ -13,7 +13,7 @@ from pilothouse.controllers.invariants import PROMISES
 from pilothouse.controllers.service_accounts import service_accounts
 from pilothouse.controllers.stateful_sets.stateful_set_controller import stateful_sets
 from pilothouse.sim.fleet import Scenario, UserAction
-from pilothouse.sim.scenarios.user_actions import SPACE, Do, create, given_space
+from pilothouse.sim.scenarios.user_actions import SPACE, change_spec, create, delete, given_space
 from pilothouse.sim.simulated_node import NodeTiming
 
 
@@ -22,9 +22,8 @@ def set_users(rng: Random) -> Sequence[UserAction]:
     doing = [given_space()]
     for name, policy in (("web", "OrderedReady"), ("log", "Parallel")):
         replicas = rng.randint(1, 4)
-        doing.append(
-            UserAction(2, f"create {name} of {replicas}", create(StatefulSet, _set(name, replicas, policy)))
-        )
+        do = create(StatefulSet, _set(name, replicas, policy))
+        doing.append(UserAction(2, f"create {name} of {replicas}", do))
     for _ in range(rng.randint(2, 6)):
         doing.append(_set_action(rng))
     return doing
@@ -36,24 +35,20 @@ def _set_action(rng: Random) -> UserAction:
     number = rng.randint(0, 4)
     match rng.choice(("scale", "scale", "update", "pod", "delete", "again")):
         case "scale":
-            return UserAction(after, f"scale {name} to {number}", _patch(name, {"replicas": number}))
+            do = change_spec(StatefulSet, name, {"replicas": number})
+            return UserAction(after, f"scale {name} to {number}", do)
         case "update":
             template = {"metadata": {"annotations": {"version": str(rng.randint(1, 99))}}}
-            return UserAction(after, f"update {name}", _patch(name, {"template": template}))
+            return UserAction(after, f"update {name}", change_spec(StatefulSet, name, {"template": template}))
         case "pod":
             pod = f"{name}-{number}"
-            return UserAction(after, f"delete pod {pod}", lambda api: api.delete(Pod, pod, SPACE))
+            return UserAction(after, f"delete pod {pod}", delete(Pod, pod, SPACE))
         case "delete":
             how: Propagation = rng.choice(("Foreground", "Background"))
-            return UserAction(
-                after,
-                f"delete {name}, {how}",
-                lambda api: api.delete(StatefulSet, name, SPACE, propagation=how),
-            )
+            return UserAction(after, f"delete {name}, {how}", delete(StatefulSet, name, SPACE, how))
         case _:
-            return UserAction(
-                after, f"create {name} of {number}", create(StatefulSet, _set(name, number, policy))
-            )
+            do = create(StatefulSet, _set(name, number, policy))
+            return UserAction(after, f"create {name} of {number}", do)
 
 
 async def sets_settled(api: Api) -> str:
@@ -75,10 +70,6 @@ async def sets_settled(api: Api) -> str:
             return f"{one.name} says {one.status}"
     left = [name for name, pod in pods.items() if pod.owners]
     return f"pods are left: {', '.join(left)}" if left else ""
-
-
-def _patch(name: str, spec: Tree) -> Do:
-    return lambda api: api.patch(StatefulSet, name, SPACE, {"spec": spec})
 
 
 def _set(name: str, replicas: int, policy: str) -> Tree:

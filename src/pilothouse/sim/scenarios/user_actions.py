@@ -7,7 +7,7 @@ from typing import Final
 
 from pilothouse.api.kind_names import KindName, Namespace
 from pilothouse.api.objects import Tree
-from pilothouse.client.api import Api
+from pilothouse.client.api import Api, Propagation
 from pilothouse.sim.fleet import UserAction
 
 SPACE: Final = "db"
@@ -25,8 +25,12 @@ def create(noun: KindName, tree: Tree) -> Do:
     return lambda api: api.create(noun, tree)
 
 
-def delete(noun: KindName, name: str, namespace: str = "") -> Do:
-    return lambda api: api.delete(noun, name, namespace)
+def delete(noun: KindName, name: str, namespace: str = "", how: Propagation = "") -> Do:
+    return lambda api: api.delete(noun, name, namespace, propagation=how)
+
+
+def change_spec(noun: KindName, name: str, fields: Tree) -> Do:
+    return lambda api: api.patch(noun, name, SPACE, {"spec": fields})
 
 
 def namespace(name: str) -> Tree:

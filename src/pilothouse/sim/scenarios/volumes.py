@@ -18,28 +18,20 @@ from pilothouse.sim.scenarios.user_actions import SPACE, create, delete, given_s
 
 
 def volume_users(rng: Random) -> Sequence[UserAction]:
-    """Volumes and claims are created and deleted."""
     doing = [given_space()]
     for _ in range(rng.randint(5, 12)):
         after, number, size = rng.uniform(0, 15), rng.randint(0, 3), rng.randint(1, 3)
         match rng.choice(("volume", "volume", "claim", "claim", "delete")):
             case "volume":
-                tree = _volume(f"v{number}", size)
-                doing.append(
-                    UserAction(after, f"create volume v{number} of {size}Gi", create(PersistentVolume, tree))
-                )
+                do = create(PersistentVolume, _volume(f"v{number}", size))
+                what = f"create volume v{number} of {size}Gi"
             case "claim":
-                tree = _claim(f"c{number}", size)
-                doing.append(
-                    UserAction(
-                        after, f"create claim c{number} of {size}Gi", create(PersistentVolumeClaim, tree)
-                    )
-                )
+                do = create(PersistentVolumeClaim, _claim(f"c{number}", size))
+                what = f"create claim c{number} of {size}Gi"
             case _:
-                name = f"c{number}"
-                doing.append(
-                    UserAction(after, f"delete claim {name}", delete(PersistentVolumeClaim, name, SPACE))
-                )
+                do = delete(PersistentVolumeClaim, f"c{number}", SPACE)
+                what = f"delete claim c{number}"
+        doing.append(UserAction(after, what, do))
     return doing
 
 
@@ -56,10 +48,9 @@ async def volumes_settled(api: Api) -> str:
             return f"claim {claim.name} is bound to {claim.spec['volumeName']}, which does not know it"
     free = [one for one in held.values() if not one.spec.get("claimRef") and not one.deleting]
     for claim in waiting:
+        wanted = _size(claim.at("spec", "resources", "requests", "storage"))
         for volume in free:
-            if _size(claim.at("spec", "resources", "requests", "storage")) <= _size(
-                volume.at("spec", "capacity", "storage")
-            ):
+            if wanted <= _size(volume.at("spec", "capacity", "storage")):
                 return f"claim {claim.name} waits, and volume {volume.name} would do"
     return ""
 

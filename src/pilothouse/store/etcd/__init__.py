@@ -1,10 +1,9 @@
-"""A store in an etcd cluster, shared by any number of API servers. The only door to protobuf.
+"""A store in an etcd cluster, shared by API servers, with gRPC and HTTP/2 of our own.
 
-    store = await EtcdStore.open(["https://10.0.0.1:2379", "https://10.0.0.2:2379"], tls=Tls(ca=..., cert=..., key=...))
+    store = await EtcdStore.open(["https://10.0.0.1:2379", "https://10.0.0.2:2379"], tls=Tls(ca=...))
 
-Its gRPC is our own, on HTTP/2 of our own: ``frames``, ``headers`` (with ``huffman``), ``envelopes`` and ``outcomes`` are
-the wire, without I/O; ``exchanges`` are calls and streams, ``channel`` a connection, ``endpoint`` a member,
-``connection`` the cluster.
+Without I/O: ``http2_frames``, ``hpack``, ``huffman``, ``grpc_messages``, ``grpc_status``. ``http2_streams``
+has calls and streams, ``channel`` a connection, ``member`` a member, ``cluster_connection`` the cluster.
 """
 
 from pilothouse.store.etcd.member import Tls

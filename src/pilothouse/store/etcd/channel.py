@@ -1,4 +1,4 @@
-"""One connection to one gRPC server: many calls at once, each a stream of HTTP/2.
+"""One connection to one gRPC server: many concurrent calls, each a stream of HTTP/2.
 
     channel = await Channel.connect("127.0.0.1", 2379, tls=None, patience=5.0)
     answer = await channel.call(block, request, deadline=loop.time() + 10)     # bytes in, bytes out
@@ -6,20 +6,16 @@
     stream.send(message)
     for message in await stream.receive(): ...                                # all that has come, in one turn
 
-It is made for a server that is near and calls that are small and many. A call is some bytes, of headers that were made
-once and the message, and one future; what is sent in one turn of the loop is sent in one go, and what comes is read in
-one go, for all calls.
+Made for many small calls to a near server: a call is a cached header block, the message and a future; all
+that is sent in one turn of the loop is one write.
 
-**Nothing hangs.** Every call has a deadline, which one timer for all of them keeps. A connection on which calls wait and
-nothing has come for a while is pinged, and given up if that isn't answered. When it ends, every call on it ends, with
-``CallFailed``; ``arrived`` is False only if the server has certainly not begun.
-
-**Windows.** What we send stays within the windows that the server grants, and waits in order for more. What we receive
-is granted again in bulk: for the connection as it comes, for a stream as its reader takes it, so that a slow reader of
-a watch holds up the server and not our memory.
-
-**The end of a connection** may be slow: after GOAWAY, or when stream numbers run out, it is ``retired``. It takes no
-more calls, and closes when those under way are done.
+* **Timeouts.** One timer checks all deadlines. A silent connection with waiting calls is pinged, and closed
+  without an answer. Then all its calls fail with ``CallFailed``; ``arrived`` is False only if the server has
+  certainly not begun.
+* **Windows.** Sends wait in order for the server's windows. Received bytes are granted in bulk: for the
+  connection at once, for a stream as its reader takes them, so that a slow reader holds up the server.
+* **Retirement.** After GOAWAY, or when stream numbers run out, it takes no more calls and closes after the
+  last.
 """
 
 from __future__ import annotations
@@ -57,17 +53,16 @@ from pilothouse.store.etcd.http2_streams import BidiStream, StreamExchange, Unar
 _STREAM_WINDOW = 4 << 20
 _CONNECTION_WINDOW = 1 << 30
 _QUIET, _ANSWERED_WITHIN = 10.0, 5.0
-"""Seconds without a byte before a ping, and for its answer. etcd drops clients that ping every five seconds."""
+"""Seconds without a byte before a ping, and for its answer. etcd drops clients that ping every five
+seconds."""
 _REMEMBERED = 256
 """So many distinct header blocks are remembered; a server that does its work sends a handful."""
 _MOST_STREAMS = 1 << 31
 _GRAIN = 0.05
-"""Seconds between two looks for calls that are late: thousands that were begun together end in a few looks."""
+"""Seconds between two scans for late calls."""
 
 
 class Channel(asyncio.Protocol):
-    """See the module. Made by ``connect``."""
-
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.retired = False
         """It takes no more calls."""
@@ -120,7 +115,7 @@ class Channel(asyncio.Protocol):
         try:
             return await call.future
         except asyncio.CancelledError:
-            self.abandon(call, CallFailed("CANCELLED", "nobody waits any more"))
+            self.abandon(call, CallFailed("CANCELLED", "the request was cancelled"))
             raise
 
     def stream(self, block: bytes) -> BidiStream:
@@ -184,7 +179,7 @@ class Channel(asyncio.Protocol):
                 return
 
     def grant(self, exchange: StreamExchange) -> None:
-        """Everything that came on this stream has been taken: let the server send as much again."""
+        """The stream's bytes have been read: let the server send as many again."""
         if exchange.owed >= _STREAM_WINDOW // 2 and exchange.id in self._open:
             self._write(frame(WINDOW_UPDATE, 0, exchange.id, number(exchange.owed)))
             exchange.owed = 0
@@ -198,7 +193,7 @@ class Channel(asyncio.Protocol):
             exchange.finish(failed)
 
     def _end(self, exchange: StreamExchange, failed: CallFailed | None) -> None:
-        """A stream is over; one that waits may take its place."""
+        """A stream is over; a waiting one may take its place."""
         del self._open[exchange.id]
         if self._blocked:
             self._blocked.pop(exchange.id, None)
@@ -240,7 +235,7 @@ class Channel(asyncio.Protocol):
             self._arm(max(first, now + _GRAIN))
 
     def _keep_alive(self) -> None:
-        """etcd takes pings only from those who have calls open."""
+        """etcd accepts pings only while calls are open."""
         if self._pinged and not self._heard:
             self._lose("UNAVAILABLE", f"no sign of life for {_QUIET + _ANSWERED_WITHIN:g} s")
             return
@@ -310,7 +305,7 @@ class Channel(asyncio.Protocol):
             self._owed = 0
 
     def _check_known(self, id: int) -> None:
-        """What comes late for a call that has ended is passed over; what comes for none is a fault."""
+        """Late frames of an ended call are ignored; those of an unknown one are an error."""
         if id >= self._next or not id & 1:
             raise ProtocolError(f"stream {id} was never opened")
 
@@ -327,7 +322,8 @@ class Channel(asyncio.Protocol):
         return found
 
     def _hear(self, exchange: StreamExchange, status: GrpcStatus, last: int) -> None:
-        """Headers or trailers. The server may answer before it has read all of a request: then it wants no more."""
+        """Headers or trailers. The server may answer before it has read all of a request, and then needs no
+        more."""
         if last:
             if exchange.unsent:
                 self._write(frame(RST_STREAM, 0, exchange.id, number(http2_frames.CANCEL)))
@@ -377,7 +373,8 @@ class Channel(asyncio.Protocol):
             self._greeted.set_result(None)
 
     def _retire(self, last: int, code: int, words: bytes) -> None:
-        """The server ends the connection: what it has begun it will finish, the rest may be tried elsewhere."""
+        """The server ends the connection: it finishes what it has begun, the rest may be retried
+        elsewhere."""
         self.retired = True
         details = (
             f"the server is going away: {words.decode(errors='replace') or http2_frames.error_name(code)}"
@@ -398,7 +395,6 @@ class Channel(asyncio.Protocol):
         self._lose("UNAVAILABLE", f"the connection was lost: {error or 'closed by the server'}")
 
     def close(self) -> None:
-        """End the connection, and with it every call."""
         self._lose("UNAVAILABLE", "the connection is closed")
 
     def _lose(self, code: str, details: str) -> None:
@@ -421,7 +417,7 @@ class Channel(asyncio.Protocol):
             self._greeted.set_exception(self._lost())
             self._greeted.exception()  # The caller may have given up.
         if self._transport is not None:
-            # Not a close: that would wait for a server that hangs to take what is still to be sent.
+            # Abort: a close would wait for a hanging server to read what is still to be sent.
             self._transport.abort()
 
     def _write(self, data: bytes) -> None:
@@ -430,7 +426,7 @@ class Channel(asyncio.Protocol):
         self._outgoing.append(data)
 
     def _flush(self) -> None:
-        """All that was written in a turn of the loop goes out at once: each write would be a system call."""
+        """Write all of a turn of the loop at once: each write is a system call."""
         outgoing, self._outgoing = self._outgoing, []
         if self._transport is not None and self._lost is None:
             self._transport.write(b"".join(outgoing))

@@ -1,15 +1,11 @@
-"""Calls to an etcd cluster: several endpoints, one in use, moved on from when it fails.
+"""Calls to an etcd cluster: several endpoints, one in use, replaced when it fails.
 
     connection = ClusterConnection(["http://127.0.0.1:2379"])
     answer = await connection.call(RANGE, RangeRequest(key=b"/a").SerializeToString(), repeatable=True)
 
-Every call has a deadline. A call that only reads is repeated at the next endpoint until its deadline; one that writes is
-repeated only when the failed attempt certainly never reached a server, for otherwise it may have been carried out: then
-``Unavailable`` says so. What etcd itself refuses (a compacted revision, a request too large) comes as ``GrpcRefused``, for
-the caller to translate.
-
-Every call asks for a leader, so that a member cut off from the others says so at once instead of waiting or answering
-from the past.
+Reads are retried at the next endpoint until the deadline; writes only if the attempt certainly never reached
+a server, else ``Unavailable`` says that the outcome is unknown. etcd's own errors are ``GrpcRefused``. Calls
+require a leader, so that a partitioned member fails at once.
 """
 
 from __future__ import annotations
@@ -28,8 +24,6 @@ from pilothouse.store.interface import StoreError, Unavailable
 
 
 class Method(msgspec.Struct, frozen=True):
-    """A method of etcd's API."""
-
     path: str
     answer: Any
 
@@ -47,7 +41,7 @@ _PAUSE = 0.1
 
 
 class GrpcRefused(Exception):
-    """etcd has answered, and the answer is no."""
+    """etcd answered with an error."""
 
     def __init__(self, code: str, details: str) -> None:
         super().__init__(details)
@@ -56,8 +50,6 @@ class GrpcRefused(Exception):
 
 
 class ClusterConnection:
-    """The cluster, by whichever endpoint works."""
-
     def __init__(
         self,
         endpoints: Sequence[str],
@@ -85,7 +77,7 @@ class ClusterConnection:
         return self._endpoints[self._used]
 
     def move_on(self, failed: MemberEndpoint) -> None:
-        """Use the next endpoint, unless another call that failed has seen to it already."""
+        """Use the next endpoint, unless another failed call has done so."""
         failed.version = ""
         if self.endpoint is failed:
             self._used = (self._used + 1) % len(self._endpoints)
@@ -146,12 +138,12 @@ class ClusterConnection:
         return self._token
 
     async def renew_if_stale(self, details: str) -> None:
-        """Get another token if these words of etcd's say that the one in use is not valid any more."""
+        """Get another token if etcd says that the one in use is no longer valid."""
         if self._user and _is_stale_token(details):
             await self._authenticate(self._token)
 
     async def _authenticate(self, stale: str) -> None:
-        """Get another token than ``stale``; whoever comes at the same time shares it."""
+        """Get another token than ``stale``; concurrent callers share it."""
         async with self._authenticating:
             if self._token != stale:
                 return

@@ -3,18 +3,15 @@
     async with EtcdWatch(connection, b"/pods/", b"/pods0", after=41, ...) as batches:
         async for batch in batches: ...
 
-A task of its own reads the stream into a bounded buffer, so a reader may give up waiting and come back without harm, and
-a slow one holds up the stream (and in the end etcd, which copes) rather than filling memory.
+A task reads the stream into a bounded buffer, so cancelling a read is harmless and a slow reader holds up
+etcd.
 
-*No gap, no repeat.* ``position`` is the revision up to which everything has been taken over. Each stream is asked to
-start *at* that revision and what it sends up to there is dropped. That costs one revision's events, and it makes etcd
-say so if history between the two streams is gone: asked for the revision after, it would accept a start at the very
-revision of a compaction. A large response comes in fragments; they are put together before the position moves. A watch
-that is far behind has several watchers on its stream (see ``relaying``).
+*No gap, no repeat.* Everything up to ``position`` has been taken. Each stream starts *at* that revision and
+drops it again: started one later, etcd would not report a compaction at exactly that revision. Fragments are
+joined before the position moves. A watch far behind uses several watchers (``history_replay``).
 
-*Progress marks.* Those that etcd sends by itself come in order with events. Those that are asked for do so only since
-3.5.8 and 3.4.25; before, such a mark could overtake events with lower revisions, so from an older member (or one that
-won't say its version) it is ignored, and its own periodic marks have to do.
+*Progress.* etcd's periodic progress is in order with events. Requested progress is only since 3.5.8 and
+3.4.25; from older or unknown members it is ignored.
 """
 
 from __future__ import annotations
@@ -35,7 +32,7 @@ from pilothouse.store.interface import Batch, Change, Compacted, StoreError, Una
 _BUFFERED = 4096
 _PROGRESS = wire.WatchRequest(progress_request=wire.WatchProgressRequest()).SerializeToString()
 _ASKED_FOR = -1
-"""The watch id of a progress mark that was asked for."""
+"""The watch id of a requested progress mark."""
 
 
 class StreamLost(Exception):
@@ -43,17 +40,8 @@ class StreamLost(Exception):
 
 
 class EtcdWatch:
-    """An async context manager and the iterator that it gives."""
-
     def __init__(
-        self,
-        connection: ClusterConnection,
-        key: bytes,
-        end: bytes,
-        *,
-        after: int,
-        base: int,
-        patience: float,
+        self, connection: ClusterConnection, key: bytes, end: bytes, *, after: int, base: int, patience: float
     ) -> None:
         self._connection = connection
         self._key = key
@@ -115,7 +103,7 @@ class EtcdWatch:
         self._changed.set()
 
     def _stopped_reading(self, reading: asyncio.Task[None]) -> None:
-        """Whatever ended it, whoever waits for changes must not wait for ever."""
+        """However reading ended, wake the readers."""
         if not reading.cancelled() and (error := reading.exception()) is not None:
             failure = StoreError(f"the watch broke off: {error!r}")
             failure.__cause__ = error
@@ -162,7 +150,7 @@ class EtcdWatch:
     async def _take(
         self, messages: list[bytes], fragments: list[Any], stream: BidiStream, endpoint: MemberEndpoint
     ) -> list[Any]:
-        """Make one batch of all these messages. Gives the events of a response of which more is to come."""
+        """Make one batch of these messages. Returns the events of an incomplete response."""
         changes: list[Change] = []
         mark = 0
         try:
@@ -213,13 +201,13 @@ class EtcdWatch:
                 self.ask_for_mark()
 
     async def _stopped(self, response: Any) -> None:
-        """A watcher has ended: the one that counts, with a reason to be raised, or another."""
+        """A watcher has ended: the current one, with a reason to raise, or another."""
         if self._stream is None or response.watch_id == self._relay.runner:
             await self._explain(response)
         self._relay.drop(response.watch_id)
 
     def _run_on(self, changes: list[Change], mark: int, current: int, stream: BidiStream) -> None:
-        """Let the watcher that is ahead take over where it can; start some where there is far to go."""
+        """Let the watcher ahead take over if possible; start more if far behind."""
         while True:
             position = max(self._position, mark, changes[-1].revision if changes else 0)
             events, stopping = self._relay.pass_on(position)

@@ -1,9 +1,9 @@
-"""gRPC's messages in the bytes of a stream: one byte, a length, the message.
+"""gRPC message framing: one byte, a length, the message.
 
     envelopes = MessageReader()
     envelopes.feed(data)        # the messages that these bytes complete
 
-We accept no compression, so the first byte is always zero.
+The byte is 0: we accept no compression.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ LARGEST = (1 << 31) - 1
 
 
 def enveloped(message: bytes) -> bytes:
-    """A message as it is sent."""
     return _HEAD.pack(0, len(message)) + message
 
 
@@ -42,8 +41,6 @@ def length_at(data: bytes, at: int) -> int:
 
 
 class MessageReader:
-    """Messages out of the bytes of one stream."""
-
     def __init__(self) -> None:
         self._parts: list[bytes] = []
         self._held = 0

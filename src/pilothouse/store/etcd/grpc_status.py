@@ -1,7 +1,9 @@
-"""How a gRPC call ends: what the headers and trailers of its answer say.
+"""The status of a gRPC call, from headers and trailers.
 
-outcome(decoded(block))         # GrpcStatus(http=200, status=0, message="")
-failure(outcome)                # CallFailed("UNAVAILABLE", "etcdserver: no leader")
+    outcome(decoded(block))         # GrpcStatus(http=200, status=0, message="")
+    failure(outcome)                # CallFailed("UNAVAILABLE", "etcdserver: no leader")
+
+Without a ``grpc-status`` the HTTP status decides.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ STATUS = (
 
 
 class CallFailed(Exception):
-    """A call has no answer, or a bad one."""
+    """A call without an answer, or with an error."""
 
     def __init__(self, code: str, details: str, *, arrived: bool = True) -> None:
         super().__init__(details or code)
@@ -43,7 +45,7 @@ class GrpcStatus(msgspec.Struct, frozen=True):
 
 
 def outcome(fields: Fields) -> GrpcStatus:
-    """Raises ``ValueError`` for numbers that are none."""
+    """Raises ``ValueError`` for invalid numbers."""
     found = dict(fields)
     http, status = found.get(":status"), found.get("grpc-status")
     return GrpcStatus(
@@ -54,7 +56,7 @@ def outcome(fields: Fields) -> GrpcStatus:
 
 
 def failure(end: GrpcStatus) -> CallFailed:
-    """Why an answer that ends like this is none."""
+    """The error of an answer that ends like this."""
     if end.status is not None:
         code = STATUS[end.status] if 0 < end.status < len(STATUS) else "UNKNOWN"
         return CallFailed(code, end.message)
@@ -65,7 +67,7 @@ def failure(end: GrpcStatus) -> CallFailed:
 
 
 def reset(code: int) -> CallFailed:
-    """What the reset of a stream means for its call."""
+    """The error of a call whose stream was reset."""
     details = f"the stream was reset: {http2_frames.error_name(code)}"
     if code == http2_frames.REFUSED_STREAM:
         return CallFailed("UNAVAILABLE", details, arrived=False)

@@ -1,20 +1,17 @@
-"""Catching up with a long history by several watchers of one stream, each a stretch ahead of the other.
+"""Catches up with a long history by several watchers on one stream, at staggered revisions.
 
     relay = HistoryReplay()
-    relay.set_out(position=1, current=3500)     # [(1, 1002), (2, 2002), (3, 3002)]: watchers to start, and where
+    relay.set_out(position=1, current=3500)     # [(1, 1002), (2, 2002), (3, 3002)]: watchers to start
     relay.began(1)                              # etcd has announced it
     relay.take(2, events)                       # []: kept, it is not this watcher's turn
     relay.take(0, events)                       # the events: it is
-    relay.pass_on(1001)                         # ([...], [0]): what watcher 1 has brought so far; the first can stop
+    relay.pass_on(1001)                         # ([...], [0]): events of watcher 1; watcher 0 can stop
 
-etcd serves a watcher that is behind a thousand revisions every tenth of a second, however little there is to do; so ten
-thousand take one watcher a second, and ten of them hardly longer than one stretch. One watcher *runs*: what it brings
-counts. The others' events are kept. Every watcher brings everything from its start on, so as soon as the runner has
-come to the start of the next one, that one can run in its place, with nothing missed and nothing to compare. If the next
-one is late, the runner just runs on.
-
-A watcher runs only once it was announced. What it finds before that is held back by etcd, but a mark for the whole stream
-is not, and would be taken for the word that there was nothing; and one that etcd refuses is never announced at all.
+etcd sends a watcher that is behind a thousand revisions per 100 ms, so ten watchers are ten times as fast.
+One watcher *runs*: its events count; the others' are kept. Each watcher has everything from its start on, so
+once the runner reaches the start of the next, that one takes over without a gap. A watcher runs only after
+etcd has announced it: before that its events are held back while progress of the whole stream is not, and a
+refused one is never announced.
 """
 
 from __future__ import annotations
@@ -40,7 +37,8 @@ class HistoryReplay:
         self._last = 0
 
     def set_out(self, position: int, current: int) -> list[tuple[int, int]]:
-        """Which watchers to start, and at which revision, if ``position`` is far behind and nobody is ahead."""
+        """Which watchers to start, and at which revision, if ``position`` is far behind and none runs
+        ahead."""
         if self._starts or current - position < 2 * STRETCH:
             return []
         for start in range(position + 1 + STRETCH, current + 1, STRETCH)[:MOST]:
@@ -50,11 +48,11 @@ class HistoryReplay:
         return list(self._starts.items())
 
     def began(self, watcher: int) -> None:
-        """etcd has announced it: from here on, what it brings is in order with everything else."""
+        """etcd has announced it: from here on its events are in order."""
         self._announced.add(watcher)
 
     def take(self, watcher: int, events: Sequence[Any]) -> Sequence[Any]:
-        """What counts of a watcher's events."""
+        """The events of a watcher that count now."""
         if watcher == self.runner:
             return events
         if watcher in self._held:
@@ -62,7 +60,8 @@ class HistoryReplay:
         return ()
 
     def pass_on(self, position: int) -> tuple[list[Any], list[int]]:
-        """Let the furthest watcher run whose start has been reached: the events that it holds, and who can stop."""
+        """Let the furthest watcher run whose start is reached: its kept events, and the watchers that can
+        stop."""
         reached = [each for each, start in self._starts.items() if start <= position + 1]
         following = next((each for each in reversed(reached) if each in self._announced), None)
         if following is None:

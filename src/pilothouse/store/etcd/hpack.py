@@ -1,11 +1,9 @@
-"""Header blocks of HTTP/2 (HPACK, RFC 7541) between two sides that remember nothing of each other's.
+"""HPACK header blocks (RFC 7541) without dynamic tables.
 
-    block = request_block("/etcdserverpb.KV/Range", authority="127.0.0.1:2379", secure=False, metadata=[("hasleader", "true")])
+    block = request_block("/etcdserverpb.KV/Range", authority="127.0.0.1:2379", secure=False, metadata=[])
     decoded(answer)        # ((":status", "200"), ("content-type", "application/grpc"))
 
-We tell the other side that our table for its headers has no room, and never use the one it keeps for ours. So a block
-means the same whenever it comes: what we send for a method is made once, and what we have decoded once can be looked up by
-its bytes.
+Without tables a block always means the same, so encoded and decoded blocks are cached.
 """
 
 from __future__ import annotations
@@ -18,10 +16,11 @@ Fields = tuple[tuple[str, str], ...]
 
 _NAMES = """
 accept-language accept-ranges accept access-control-allow-origin age allow authorization cache-control
-content-disposition content-encoding content-language content-length content-location content-range content-type
-cookie date etag expect expires from host if-match if-modified-since if-none-match if-range if-unmodified-since
-last-modified link location max-forwards proxy-authenticate proxy-authorization range referer refresh retry-after
-server set-cookie strict-transport-security transfer-encoding user-agent vary via www-authenticate
+content-disposition content-encoding content-language content-length content-location content-range
+content-type cookie date etag expect expires from host if-match if-modified-since if-none-match if-range
+if-unmodified-since last-modified link location max-forwards proxy-authenticate proxy-authorization range
+referer refresh retry-after server set-cookie strict-transport-security transfer-encoding user-agent vary
+via www-authenticate
 """
 _STATIC: Fields = (
     ("", ""),
@@ -45,7 +44,7 @@ _POST, _HTTP, _HTTPS = b"\x83", b"\x86", b"\x87"
 def request_block(
     path: str, *, authority: str, secure: bool, metadata: Iterable[tuple[str, str]] = ()
 ) -> bytes:
-    """The headers of a gRPC request, every one spelt out."""
+    """The headers of a gRPC request, all as literals."""
     fields = [
         (":path", path),
         (":authority", authority),
@@ -57,7 +56,7 @@ def request_block(
 
 
 def decoded(block: bytes) -> Fields:
-    """The fields of a block. Raises ``ValueError`` for what is none, or refers to a table that we do not keep."""
+    """The fields of a block. Raises ``ValueError`` if it is malformed or refers to a dynamic table."""
     try:
         return tuple(_fields(block))
     except IndexError:
@@ -121,7 +120,7 @@ def _text(block: bytes, at: int) -> tuple[str, int]:
 
 
 def _literal(name: str, value: str) -> bytes:
-    """A field spelt out, not to be remembered."""
+    """A literal field that is not indexed."""
     return b"\x00" + _plain(name) + _plain(value)
 
 

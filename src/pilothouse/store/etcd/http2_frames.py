@@ -1,4 +1,4 @@
-"""Frames of HTTP/2 (RFC 9113): bytes in, frames out, and the other way round. No I/O, no streams.
+"""HTTP/2 frames (RFC 9113). No I/O, no streams.
 
     reader = FrameReader()
     for kind, flags, stream, payload in reader.feed(data): ...
@@ -6,9 +6,8 @@
 
     frame(PING, ACK, 0, payload)
 
-However the bytes are cut up on their way, the same frames come out. What can't be a frame ends the reading: the frames
-before it are handed out, then ``fault`` says what is wrong. A header block that was sent in pieces comes as one HEADERS
-frame, without padding. DATA keeps its padding, which counts in windows, until ``unpadded`` takes it off.
+After an invalid frame reading stops and ``fault`` says why. A header block in pieces becomes one HEADERS
+frame, without padding. DATA keeps its padding, which counts in windows, until ``unpadded``.
 """
 
 from __future__ import annotations
@@ -71,7 +70,7 @@ _LENGTHS = {RST_STREAM: 4, PING: 8, WINDOW_UPDATE: 4, PRIORITY: 5}
 
 
 class ProtocolError(Exception):
-    """The other side does not speak HTTP/2, or not well. The connection can't go on."""
+    """The other side violates HTTP/2. The connection must end."""
 
     def __init__(self, message: str, code: int = PROTOCOL_ERROR) -> None:
         super().__init__(message)
@@ -79,8 +78,6 @@ class ProtocolError(Exception):
 
 
 class FrameReader:
-    """Frames out of a stream of bytes."""
-
     def __init__(self) -> None:
         self.fault: ProtocolError | None = None
         self._rest = b""
@@ -159,7 +156,6 @@ class FrameReader:
 
 
 def frame(kind: int, flags: int, stream: int, payload: bytes = b"") -> bytes:
-    """A frame as it goes out."""
     return head(kind, flags, stream, len(payload)) + payload
 
 
@@ -176,7 +172,6 @@ def unpadded(payload: bytes) -> bytes:
 
 
 def settings(values: Mapping[int, int]) -> bytes:
-    """The payload of a SETTINGS frame."""
     return b"".join(_SETTING.pack(key, value) for key, value in values.items())
 
 

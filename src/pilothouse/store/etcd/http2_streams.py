@@ -1,12 +1,10 @@
-"""What goes on over one stream of HTTP/2: a call with its one answer, or messages both ways.
+"""gRPC calls and message streams, each over one HTTP/2 stream.
 
-    call = UnaryCall(deadline, future)               # the future has the answer's message, or ``CallFailed``
-
+    call = UnaryCall(deadline, future)          # the future has the answer's message, or ``CallFailed``
     stream.send(message)
     for message in await stream.receive(): ...  # all that has come since the last time
 
-An exchange knows gRPC's messages and nothing of connections: a carrier (see ``channel``) sends what it is given, and
-says what came and how it ended.
+They know gRPC's messages; their carrier, the ``channel``, knows the connection.
 """
 
 from __future__ import annotations
@@ -29,14 +27,13 @@ class FrameSender(Protocol):
         """Send data, as soon as windows allow."""
 
     def grant(self, exchange: StreamExchange) -> None:
-        """Everything that came has been taken: let the server send as much again."""
+        """Received bytes have been read: let the server send as many again."""
 
-    def abandon(self, exchange: StreamExchange, failed: CallFailed) -> None:
-        """End the exchange from our side."""
+    def abandon(self, exchange: StreamExchange, failed: CallFailed) -> None: ...
 
 
 class StreamExchange(ABC):
-    """A stream of HTTP/2 as both kinds of calls have it."""
+    """An HTTP/2 stream, for both kinds of calls."""
 
     __slots__ = ("deadline", "id", "owed", "unsent", "window")
 
@@ -54,15 +51,14 @@ class StreamExchange(ABC):
     @property
     @abstractmethod
     def done(self) -> bool:
-        """Nobody waits for it any more."""
+        """Whether its caller no longer waits."""
 
     @abstractmethod
     def take(self, data: bytes) -> bool:
         """Bytes of the answer. True if they leave nothing waiting for a reader."""
 
     @abstractmethod
-    def finish(self, failed: CallFailed | None) -> None:
-        """The end of the answer."""
+    def finish(self, failed: CallFailed | None) -> None: ...
 
 
 class UnaryCall(StreamExchange):
@@ -113,7 +109,7 @@ class BidiStream(StreamExchange):
         return self._failed is not None
 
     def send(self, message: bytes) -> None:
-        """Send a message; nothing happens if the stream has ended, of which ``receive`` tells."""
+        """Send a message; ignored if the stream has ended, which ``receive`` raises."""
         if self._failed is None:
             self._carrier.send(self, grpc_messages.enveloped(message), last=False)
 
@@ -132,7 +128,6 @@ class BidiStream(StreamExchange):
         return messages
 
     def cancel(self) -> None:
-        """No more of this."""
         self._carrier.abandon(self, CallFailed("CANCELLED", "the stream was cancelled"))
 
     def take(self, data: bytes) -> bool:

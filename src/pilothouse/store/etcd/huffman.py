@@ -1,9 +1,8 @@
-"""The Huffman code of HTTP/2 header fields (RFC 7541, appendix B), as far as a reader needs it.
+"""The Huffman code of HTTP/2 header fields (RFC 7541, appendix B), decoding only.
 
     decoded(bytes.fromhex("f1e3c2e5f23a6ba0ab90f4ff"))      # b"www.example.com"
 
-The code is canonical: symbols of one length have consecutive codes in the order of the symbols, and the next length
-goes on from there. So the alphabet is told by the symbols of each length alone.
+The code is canonical: symbols of one length have consecutive codes, so symbols per length define it.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ _LONGEST = 30
 
 
 def decoded(coded: bytes) -> bytes:
-    """Raises ``ValueError`` where the bits are no text: an unknown code, or padding that is not a few ones."""
+    """Raises ``ValueError`` for an unknown code, or padding that is not a few ones."""
     text = bytearray()
     bits = length = 0
     for byte in coded:

@@ -1,9 +1,9 @@
-"""LeasePool for keys that expire, shared: ten thousand events a minute must not make ten thousand leases.
+"""Leases for keys that expire, shared by keys so that ten thousand events do not need as many leases.
 
     lease = await leases.lasting(3600)      # a lease that ends no sooner than an hour from now
 
-A lease is used again for the same time to live within a window of a twentieth of it, at most a minute, and for at most a
-thousand keys; it is granted for that much longer, so that no key goes early.
+A lease is reused for the same TTL within a twentieth of it, at most a minute, for at most a thousand keys. It
+lasts that much longer, so that no key expires early.
 """
 
 from __future__ import annotations
@@ -43,7 +43,6 @@ class LeasePool:
             return lease.id
 
     def forget(self, id: int) -> None:
-        """The lease is gone at the server."""
         self._leases = {ttl: lease for ttl, lease in self._leases.items() if lease.id != id}
 
     async def _grant(self, ttl: float) -> _Lease:

@@ -1,10 +1,9 @@
-"""One member of the cluster, by its URL: connected when it is needed, and again when it was lost.
+"""One member of the cluster, connected on demand.
 
     endpoint = MemberEndpoint("https://10.0.0.1:2379", tls=Tls(ca=...), confidential=False, patience=10.0)
     channel = endpoint.live or await endpoint.connected(patience=2.0)
 
-Calls that need a connection at the same time wait for the same attempt. A failed one is not repeated for a moment: until then
-calls get the same error.
+Concurrent calls share one connection attempt. For a moment after a failure calls get the same error.
 """
 
 from __future__ import annotations
@@ -40,8 +39,6 @@ class Tls(msgspec.Struct, frozen=True):
 
 
 class MemberEndpoint:
-    """One member, as it is reached."""
-
     def __init__(self, url: str, *, tls: Tls | None, confidential: bool, patience: float) -> None:
         """``confidential``: a password goes over it, so it has to be TLS, or not leave this machine."""
         parts = urlsplit(url if "//" in url else f"//{url}", scheme="https" if tls else "http")
@@ -51,7 +48,7 @@ class MemberEndpoint:
             raise StoreError(f"{url}: a password is sent over TLS only; use https")
         self.url = url
         self.version = ""
-        """What the member says it is; empty until asked, and again after it has failed."""
+        """The member's version; empty until it is requested, and again after a failure."""
         self._host, self._port = parts.hostname, parts.port or 2379
         host = f"[{self._host}]" if ":" in self._host else self._host
         self._authority = f"{host}:{self._port}"

@@ -1,10 +1,9 @@
-"""The part of etcd's wire format that a store needs, as one table.
+"""The part of etcd's v3 messages that a store needs, as one table.
 
     RangeRequest(key=b"/a").SerializeToString()
 
-Field names and numbers are etcd's (v3 API); messages and fields that are not used here are left out, which protobuf
-allows on both sides. The classes are made from the table when this module is loaded: no compiler, no generated file,
-and no tie to the version of protobuf that generated it.
+Unused messages and fields are left out, which protobuf allows. The classes are made at import: no compiler,
+no generated file, no tie to a protobuf version.
 """
 
 from __future__ import annotations
@@ -30,21 +29,23 @@ PutResponse           header:1:ResponseHeader
 DeleteRangeRequest    key:1:bytes
 DeleteRangeResponse   header:1:ResponseHeader deleted:2:int64
 Compare               result:1:int32 target:2:int32 key:3:bytes mod_revision:6:int64
-RequestOp             request_range:1:RangeRequest request_put:2:PutRequest request_delete_range:3:DeleteRangeRequest
-ResponseOp            response_range:1:RangeResponse response_put:2:PutResponse response_delete_range:3:DeleteRangeResponse
+RequestOp             request_range:1:RangeRequest request_put:2:PutRequest \
+                      request_delete_range:3:DeleteRangeRequest
+ResponseOp            response_range:1:RangeResponse response_put:2:PutResponse \
+                      response_delete_range:3:DeleteRangeResponse
 TxnRequest            compare:1:Compare* success:2:RequestOp* failure:3:RequestOp*
 TxnResponse           header:1:ResponseHeader succeeded:2:bool responses:3:ResponseOp*
 CompactionRequest     revision:1:int64 physical:2:bool
 CompactionResponse    header:1:ResponseHeader
 
-WatchCreateRequest    key:1:bytes range_end:2:bytes start_revision:3:int64 progress_notify:4:bool watch_id:7:int64 \
-                      fragment:8:bool
+WatchCreateRequest    key:1:bytes range_end:2:bytes start_revision:3:int64 progress_notify:4:bool \
+                      watch_id:7:int64 fragment:8:bool
 WatchCancelRequest    watch_id:1:int64
 WatchProgressRequest
 WatchRequest          create_request:1:WatchCreateRequest cancel_request:2:WatchCancelRequest \
                       progress_request:3:WatchProgressRequest
-WatchResponse         header:1:ResponseHeader watch_id:2:int64 created:3:bool canceled:4:bool compact_revision:5:int64 \
-                      cancel_reason:6:string fragment:7:bool events:11:Event*
+WatchResponse         header:1:ResponseHeader watch_id:2:int64 created:3:bool canceled:4:bool \
+                      compact_revision:5:int64 cancel_reason:6:string fragment:7:bool events:11:Event*
 
 LeaseGrantRequest     TTL:1:int64 ID:2:int64
 LeaseGrantResponse    header:1:ResponseHeader ID:2:int64 TTL:3:int64 error:4:string

@@ -1,8 +1,7 @@
 """The store interface on etcd: each write one transaction, each watch one stream.
 
-A write compares the key's last revision (and the guard's) and puts or deletes; if a comparison fails, the same
-transaction reads what is there, so that a conflict says it. Any number of writes may be under way; etcd groups them into
-its own log's writes.
+A write compares the revisions of key and guards and puts or deletes; if a comparison fails, the same
+transaction reads what is there, for the conflict.
 """
 
 from __future__ import annotations
@@ -46,8 +45,6 @@ _PAGE = 2000
 
 
 class EtcdStore:
-    """See the module. Made by ``open``."""
-
     def __init__(
         self, connection: ClusterConnection, *, prefix: str, progress_every: float, watch_patience: float
     ) -> None:
@@ -72,10 +69,10 @@ class EtcdStore:
         progress_every: float = 5.0,
         watch_patience: float = 60.0,
     ) -> EtcdStore:
-        """Reach the cluster, or raise ``Unavailable``.
+        """Connect to the cluster, or raise ``Unavailable``.
 
-        ``prefix`` goes before every key. Each call may take ``timeout`` seconds. A watch that finds no working member
-        for ``watch_patience`` seconds ends with ``Unavailable``.
+        ``prefix`` precedes every key; ``timeout`` limits each call. A watch without a working member for
+        ``watch_patience`` seconds ends with ``Unavailable``.
         """
         connection = ClusterConnection(endpoints, tls=tls, user=user, password=password, timeout=timeout)
         try:
@@ -244,6 +241,6 @@ def _translated(refusal: GrpcRefused, key: str = "") -> StoreError:
         return LeaseGone(details)
     if "space exceeded" in details:
         return NoSpace(
-            f"etcd is full and takes no writes until it is compacted, defragmented and disarmed: {details}"
+            f"etcd is full and accepts no writes until it is compacted, defragmented and disarmed: {details}"
         )
     return StoreError(f"etcd refuses: {details} ({refusal.code})")

@@ -144,7 +144,7 @@ def _start(launch: LaunchShape, shim: str) -> MonitoredProgram:
 def _killed_early(launch: LaunchShape, program: MonitoredProgram) -> str:
     """Why it ended before it was ready, which it would have said if it could."""
     if oom_kills(launch["cgroups"]) > program.oom_before:
-        return "it was killed for want of memory while it was started; give it more than a few MiB"
+        return "it was killed while it was started, because memory ran out; give it more than a few MiB"
     return "it was killed while it was started"
 
 

@@ -1,1 +1,1 @@
-"""Pods, and the templates that pods are made from: defaults, validation, what may change, how they are shown."""
+"""Pods and pod templates: defaults, validation, updates, columns."""

@@ -22,7 +22,7 @@ class Summary(NamedTuple):
 
 
 def summarise(pod: Object) -> Summary:
-    """The pod's state; what its containers say is more precise than its phase."""
+    """The pod's state; its containers' states are more precise than its phase."""
     spec, status = pod.get("spec") or {}, pod.get("status") or {}
     sidecars = {
         each["name"] for each in spec.get("initContainers") or () if each.get("restartPolicy") == "Always"
@@ -60,7 +60,7 @@ def summarise(pod: Object) -> Summary:
 
 
 def _initialising(spec: Status, status: Status, sidecars: set[str]) -> tuple[int, bool, str]:
-    """Sidecars that are ready, whether an init container is still to be done, and what it is doing."""
+    """How many sidecars are ready, whether an init container is pending, and its state."""
     ready = 0
     for index, each in enumerate(status.get("initContainerStatuses") or ()):
         state = each.get("state") or {}
@@ -147,7 +147,7 @@ COLUMNS = (
     column("Node", "The node that runs the pod.", at("spec", "nodeName", missing=NONE), wide=True),
     column(
         "Nominated Node",
-        "The node on which room is being made.",
+        "The node on which pods are being preempted for it.",
         at("status", "nominatedNodeName", missing=NONE),
         wide=True,
     ),

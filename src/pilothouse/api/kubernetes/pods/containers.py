@@ -22,30 +22,20 @@ from pilothouse.meta.fields import FieldError, element, entry
 Container = Mapping[str, Any]
 
 _ENV_FIELDS: Final = (
-    "metadata.name",
-    "metadata.namespace",
-    "metadata.uid",
-    "spec.nodeName",
-    "spec.serviceAccountName",
-    "status.hostIP",
-    "status.hostIPs",
-    "status.podIP",
-    "status.podIPs",
-)
+    "metadata.name", "metadata.namespace", "metadata.uid", "spec.nodeName", "spec.serviceAccountName",
+    "status.hostIP", "status.hostIPs", "status.podIP", "status.podIPs",
+)  # fmt: skip
 _SUBSCRIPT: Final = re.compile(r"metadata\.(labels|annotations)\['.+'\]").fullmatch
 _SOURCES: Final = ("fieldRef", "resourceFieldRef", "configMapKeyRef", "secretKeyRef")
 _RELAXED_ENV: Final = re.compile(r"[ -<>-~]+").fullmatch
 _SIDECARS_ONLY: Final = "may not be set for init containers without restartPolicy=Always"
-# fmt: off
 _SIGNALS: Final = (
     "SIGABRT", "SIGALRM", "SIGBUS", "SIGCHLD", "SIGCLD", "SIGCONT", "SIGFPE", "SIGHUP", "SIGILL",
     "SIGINT", "SIGIO", "SIGIOT", "SIGKILL", "SIGPIPE", "SIGPOLL", "SIGPROF", "SIGPWR", "SIGQUIT",
     "SIGRTMAX", "SIGRTMIN", "SIGSEGV", "SIGSTKFLT", "SIGSTOP", "SIGSYS", "SIGTERM", "SIGTRAP",
     "SIGTSTP", "SIGTTIN", "SIGTTOU", "SIGURG", "SIGUSR1", "SIGUSR2", "SIGVTALRM", "SIGWINCH", "SIGXCPU",
     "SIGXFSZ",
-)
-# fmt: on
-"""Of Linux."""
+)  # fmt: skip
 _HOOKS: Final = ("lifecycle", "livenessProbe", "readinessProbe", "startupProbe")
 
 
@@ -149,7 +139,8 @@ def _check_environment(container: Container, path: str) -> Problems:
             yield FieldError.invalid(
                 f"{at}.name",
                 name,
-                "a valid environment variable name must consist only of printable ASCII characters other than '='",
+                "a valid environment variable name must consist only of printable ASCII characters other "
+                "than '='",
             )
         if "\0" in (variable.get("value") or ""):
             # It is not quoted: many a password is in a variable.

@@ -1,4 +1,4 @@
-"""What a pod's fields are when nothing is said, as far as it depends on other fields. Constants are in the schema."""
+"""Defaults of pods that depend on other fields; constants are in the schema."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from pilothouse.api.kubernetes.pods.qos_class import quality_of_service
 from pilothouse.meta.kind import Object
 
 _LONGEST_GRACE: Final = 2**31 - 1
-"""Seconds. With more, the moment of a pod's end would have a year that clients can't read."""
+"""Seconds. With more, a pod's deletion time would have a year that clients can't parse."""
 
 
 def default_pod(pod: Object) -> None:
-    """Fill in a pod. A template gets less: what depends on the machine or on quotas is left to the pods made of it."""
+    """Defaults of a pod. Those that depend on machine or quota are not set in templates."""
     spec = pod["spec"]
     default_spec(spec)
     spec.setdefault("enableServiceLinks", True)
@@ -27,7 +27,7 @@ def default_pod(pod: Object) -> None:
 
 
 def default_spec(spec: Object) -> None:
-    """Fill in the specification of a pod or of a template's pods."""
+    """Defaults of the spec of a pod or of a template."""
     account = spec.get("serviceAccountName") or spec.get("serviceAccount")
     if account:
         spec["serviceAccountName"] = spec["serviceAccount"] = account
@@ -40,7 +40,7 @@ def default_spec(spec: Object) -> None:
 
 
 def grace(pod: Object, asked: int | None) -> int:
-    """Seconds that a deleted pod gets: none if it never ran anywhere or has ended, else what was asked for or its own."""
+    """Grace seconds of a deleted pod: none if it never ran or has ended, else as requested or its own."""
     spec = pod.get("spec") or {}
     if not spec.get("nodeName") or (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
         return 0
@@ -50,12 +50,12 @@ def grace(pod: Object, asked: int | None) -> int:
 
 
 def prepare_create(pod: Object) -> None:
-    """A new pod waits, whatever its maker says about it."""
+    """A new pod is pending, whatever its creator wrote."""
     pod["status"] = {"phase": "Pending", "qosClass": quality_of_service(pod["spec"])}
 
 
 def pull_policy(image: str) -> str:
-    """An image without tag, or with ``latest``, may change behind its name: it is fetched each time."""
+    """An image without tag, or with ``latest``, is pulled each time."""
     if "@" in image:
         return "IfNotPresent"
     _, colon, tag = image.rpartition("/")[2].partition(":")

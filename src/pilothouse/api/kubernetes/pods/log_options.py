@@ -1,10 +1,9 @@
-"""Which part of a container's log is asked for: the query of ``pods/log``, and of a node's ``/containerLogs``.
+"""The query of ``pods/log``, and of a node's ``/containerLogs``.
 
     LogOptions.parse({"tailLines": "20", "follow": "true"}, now=clock.now())
-    # LogOptions(follow=True, tail=20); raises a 422 that names each parameter which can't be
+    # LogOptions(follow=True, tail=20); raises a 422 that names each invalid parameter
 
-The API server and the node read the same query with the same rules, so that a node which is asked directly (as a real
-kube-apiserver does) refuses what our API server refuses.
+API server and node apply the same rules, since a real kube-apiserver passes any query to the node.
 """
 
 from __future__ import annotations
@@ -22,35 +21,28 @@ STREAMS: Final = ("All", "Stdout", "Stderr")
 _TRUE: Final = frozenset({"true", "1", "t"})
 _FALSE: Final = frozenset({"false", "0", "f", ""})
 NAMES: Final = (
-    "follow",
-    "previous",
-    "timestamps",
-    "tailLines",
-    "limitBytes",
-    "sinceSeconds",
-    "sinceTime",
-    "stream",
-)
-"""The parameters that say which part; what else there is says whose."""
+    "follow", "previous", "timestamps", "tailLines", "limitBytes", "sinceSeconds", "sinceTime", "stream",
+)  # fmt: skip
+"""The parameters that select a part of the log; others select the container."""
 
 
 class LogOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Which lines, and how they are to be told."""
+    """Which lines of a log, and in which form."""
 
     follow: bool = False
     previous: bool = False
     timestamps: bool = False
     tail: int | None = None
-    """So many lines from the end; None for all of them."""
+    """Lines from the end; None for all."""
     limit: int | None = None
-    """So many bytes, then no more."""
+    """The maximum number of bytes."""
     since: float | None = None
-    """Lines from this moment on."""
+    """Only lines from this time on."""
     stream: str = "All"
 
     @classmethod
     def parse(cls, params: Mapping[str, str], now: float) -> LogOptions:
-        """What a query asks for. Raises a StatusError: 400 for what is no number, 422 for one that can't be."""
+        """Raises StatusError: 400 for what is no number, 422 for an invalid one."""
         problems: list[FieldError] = []
         tail = _count(params, "tailLines", 0, problems)
         limit = _count(params, "limitBytes", 1, problems)

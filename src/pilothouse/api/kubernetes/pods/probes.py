@@ -1,4 +1,4 @@
-"""Probes and lifecycle hooks: exactly one way to ask, and numbers that make sense."""
+"""Validation of probes and lifecycle hooks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _HANDLERS = ("exec", "httpGet", "tcpSocket", "grpc", "sleep")
 
 
 def check_probe(probe: Mapping[str, Any], path: str, *, one_success: bool) -> Problems:
-    """One probe; a liveness or startup probe succeeds at once or not at all."""
+    """One probe; a liveness or startup probe has a success threshold of 1."""
     yield from check_handler(probe, path)
     for name in _NUMBERS:
         yield from not_negative(f"{path}.{name}", probe.get(name))
@@ -25,7 +25,7 @@ def check_probe(probe: Mapping[str, Any], path: str, *, one_success: bool) -> Pr
 
 
 def check_handler(handler: Mapping[str, Any], path: str) -> Problems:
-    """What a probe asks or a hook runs."""
+    """The action of a probe or hook."""
     found = [name for name in _HANDLERS if handler.get(name) is not None]
     if not found:
         yield FieldError.required(path, "must specify a handler type")

@@ -1,4 +1,4 @@
-"""The quality of service that a pod's containers ask for: who is killed first when memory runs short."""
+"""The quality of service class of a pod: which pod is killed first when memory runs short."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _COUNTED = ("cpu", "memory")
 
 
 def quality_of_service(spec: Mapping[str, Any]) -> str:
-    """``Guaranteed`` if every container may use exactly what it asks for, ``BestEffort`` if none asks, else ``Burstable``."""
+    """``Guaranteed`` if limits equal requests, ``BestEffort`` if there are none, else ``Burstable``."""
     containers = [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]
     asked = [_of(container, "requests") for container in containers]
     limited = [_of(container, "limits") for container in containers]

@@ -1,9 +1,9 @@
-"""What is to be connected to a container: the query of ``pods/exec`` and ``pods/attach``, and of a node's ``/exec`` and ``/attach``.
+"""The query of ``pods/exec`` and ``pods/attach``, and of a node's ``/exec`` and ``/attach``.
 
     options = StreamOptions.parse("stdin=true&stdout=true&tty=true&command=sh&command=-l", runs=True)
-    options.node_query()        # [("command", "sh"), ("command", "-l"), ("input", "1"), ("output", "1"), ("tty", "1")]
+    options.node_query()        # [("command", "sh"), ("command", "-l"), ("input", "1"), …]
 
-A node calls the streams by other names than the API does, as kubelet does. ``parse`` takes either.
+Nodes, as kubelet, have other names for the streams than the API. ``parse`` takes either.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ PROTOCOLS: Final = (
     "channel.k8s.io",
     "base64.channel.k8s.io",
 )
-"""The WebSocket subprotocols that are spoken, the better one first. A client that offers none gets ``channel.k8s.io``."""
+"""The supported WebSocket subprotocols, preferred first; ``channel.k8s.io`` if a client names none."""
 _TRUE: Final = frozenset({"true", "1", "t"})
 _NODE_NAMES: Final = {"stdin": "input", "stdout": "output", "stderr": "error", "tty": "tty"}
 
@@ -39,7 +39,7 @@ class StreamOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def parse(cls, query: str, *, runs: bool) -> StreamOptions:
-        """What a query asks for; ``runs`` if there must be a command. Raises a 400 that says what is missing."""
+        """``runs``: a command is required. Raises a 400 that says what is missing."""
         command: list[str] = []
         found: dict[str, str] = {}
         for name, value in parse_qsl(query, keep_blank_values=True):
@@ -67,6 +67,6 @@ class StreamOptions(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def node_query(self) -> list[tuple[str, str]]:
-        """The same, as a node is asked it."""
+        """The same as a query for a node."""
         flags = [(other, "1") for name, other in _NODE_NAMES.items() if getattr(self, name)]
         return [*(("command", word) for word in self.command), *flags]

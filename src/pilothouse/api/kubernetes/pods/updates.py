@@ -1,4 +1,4 @@
-"""What may change in a pod that exists: images, a shorter deadline, further tolerations, fewer scheduling gates."""
+"""What may change in a pod: images, a shorter deadline, more tolerations, fewer scheduling gates."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _FREE: Final = frozenset(
 
 
 def check_update(new: Spec, old: Spec, path: str) -> Problems:
-    """Faults of an update by whoever uses the main endpoint; binding to a node goes another way."""
+    """Problems of an update through the main endpoint; binding to a node has its own."""
     for field in ("containers", "initContainers"):
         if len(new.get(field) or ()) != len(old.get(field) or ()):
             yield FieldError.forbidden(f"{path}.{field}", "pod updates may not add or remove containers")
@@ -77,7 +77,7 @@ def _check_deadline(new: Spec, old: Spec, path: str) -> Problems:
 
 
 def _check_tolerations(new: Spec, old: Spec, path: str) -> Problems:
-    """Each old toleration is still there; only how long a taint is put up with may be different."""
+    """Each old toleration is still there; only its seconds may differ."""
     kept = [_without_seconds(each) for each in new.get("tolerations") or ()]
     if any(_without_seconds(each) not in kept for each in old.get("tolerations") or ()):
         yield FieldError.forbidden(

@@ -1,4 +1,4 @@
-"""Whether a pod can be what it says."""
+"""Validation of pods and pod templates."""
 
 from __future__ import annotations
 
@@ -10,15 +10,22 @@ from pilothouse.api.kubernetes.node_selectors import check_node_selector, check_
 from pilothouse.api.kubernetes.pods.containers import check_containers, check_ids
 from pilothouse.api.kubernetes.pods.updates import check_update
 from pilothouse.api.kubernetes.pods.volumes import check_volumes
-from pilothouse.api.kubernetes.shared_checks import Problems, address, dns_label, label_selector, named
+from pilothouse.api.kubernetes.shared_checks import (
+    Problems,
+    address,
+    dns_label,
+    follows,
+    label_selector,
+    named,
+)
 from pilothouse.meta.fields import FieldError, element
 from pilothouse.meta.kind import Object
 from pilothouse.meta.names import label_value, qualified_name, validate_annotations, validate_labels
 
 MOST_SCHEDULING_TERMS: Final = 100
-"""Tolerations, spread constraints, and terms of each list of an affinity, that a pod may have."""
+"""The maximum number of tolerations, of spread constraints, and of terms per list of an affinity."""
 MOST_SCHEDULING_TEXT: Final = 16 * 1024
-"""Characters of all selectors among them."""
+"""The maximum number of characters of all their selectors."""
 _LARGEST_INT32: Final = 2**31 - 1
 _LONGEST_SYSCTL: Final = 253
 _SYSCTL_PART: Final = re.compile(r"[a-z0-9]([-_a-z0-9]*[a-z0-9])?").fullmatch
@@ -78,7 +85,7 @@ def check_spec(spec: Mapping[str, Any], path: str, claims: Collection[str] = ())
 
 
 def _check_sysctls(sysctls: Sequence[Mapping[str, Any]], path: str) -> Problems:
-    """Their names, though no node of ours sets any: who mistypes one is told that, too."""
+    """Names of sysctls are checked though our nodes set none, so that typos are reported."""
     seen = set()
     for index, sysctl in enumerate(sysctls):
         name, at = sysctl.get("name") or "", f"{element(path, index)}.name"
@@ -88,7 +95,8 @@ def _check_sysctls(sysctls: Sequence[Mapping[str, Any]], path: str) -> Problems:
             yield FieldError.invalid(
                 at,
                 name,
-                "must be parts of a-z, 0-9, '-' and '_' with '.' or '/' between them, of at most 253 characters",
+                "must be parts of a-z, 0-9, '-' and '_' with '.' or '/' between them, "
+                "of at most 253 characters",
             )
         elif name in seen:
             yield FieldError.duplicate(at, name)
@@ -96,7 +104,7 @@ def _check_sysctls(sysctls: Sequence[Mapping[str, Any]], path: str) -> Problems:
 
 
 def _check_counts(spec: Mapping[str, Any], path: str) -> Problems:
-    """What the scheduler holds against every node and every pod on it, there must not be too much of."""
+    """Limits on what the scheduler compares with every node and every pod."""
     lists = {field: spec.get(field) for field in ("tolerations", "topologySpreadConstraints")}
     affinity = spec.get("affinity") or {}
     for kind in ("podAffinity", "podAntiAffinity"):
@@ -110,12 +118,15 @@ def _check_counts(spec: Mapping[str, Any], path: str) -> Problems:
         if len(given or ()) > MOST_SCHEDULING_TERMS:
             yield FieldError.too_many(f"{path}.{field}", len(given or ()), MOST_SCHEDULING_TERMS)
     if len(str(affinity)) + len(str(spec.get("topologySpreadConstraints"))) > MOST_SCHEDULING_TEXT:
-        detail = f"together with {path}.topologySpreadConstraints must not be longer than {MOST_SCHEDULING_TEXT} characters"
+        detail = (
+            f"together with {path}.topologySpreadConstraints must not be longer than "
+            f"{MOST_SCHEDULING_TEXT} characters"
+        )
         yield FieldError.forbidden(f"{path}.affinity", detail)
 
 
 def _check_dns(spec: Mapping[str, Any], path: str) -> Problems:
-    """A pod that wants nothing of the node's resolver has to bring its own."""
+    """With policy None, a pod needs its own nameservers."""
     config = spec.get("dnsConfig")
     if config is None:
         yield FieldError.required(path, "must provide `dnsConfig` when `dnsPolicy` is None")
@@ -130,10 +141,9 @@ def _check_tolerations(spec: Mapping[str, Any], path: str) -> Problems:
         at = element(path, index)
         key, operator = toleration.get("key", ""), toleration.get("operator", "")
         value, effect = toleration.get("value", ""), toleration.get("effect", "")
-        problem = qualified_name(key) if key else ""
-        if problem:
-            yield FieldError.invalid(f"{at}.key", key, problem)
-        if not key and operator != "Exists":
+        if key:
+            yield from follows(f"{at}.key", key, qualified_name)
+        elif operator != "Exists":
             yield FieldError.invalid(
                 f"{at}.operator",
                 operator,
@@ -144,9 +154,7 @@ def _check_tolerations(spec: Mapping[str, Any], path: str) -> Problems:
                 f"{at}.effect", effect, "effect must be 'NoExecute' when `tolerationSeconds` is set"
             )
         if operator in ("", "Equal"):
-            problem = label_value(value)
-            if problem:
-                yield FieldError.invalid(f"{at}.operator", value, problem)
+            yield from follows(f"{at}.operator", value, label_value)
         elif operator == "Exists":
             if value:
                 yield FieldError.invalid(

@@ -1,4 +1,4 @@
-"""The volumes of a pod: one source each, and what each source needs."""
+"""Validation of volumes: exactly one source each, and the source's own fields."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def check_volumes(volumes: Collection[Mapping[str, Any]], path: str) -> Problems
 
 
 def _sources() -> list[str]:
-    # The order decides which of several sources counts as the extra one; emptyDir comes first in Kubernetes' own check.
+    # The order decides which of several sources is the extra one; emptyDir comes first, as in Kubernetes.
     return sorted(schema("api.core.v1.VolumeSource").properties, key=lambda field: field != "emptyDir")
 
 

@@ -30,7 +30,7 @@ _OWN_SETTINGS: Final = {
     "endpoint_snitch": "the pools' racks and datacenters",
     "data_file_directories": "the pool's persistence",
 }
-"""Settings that the pilot writes, and what they follow from."""
+"""Settings that the pilot writes, and what they are derived from."""
 
 
 def check_cassandra(new: Mapping[str, Any], old: Mapping[str, Any] | None, rules: UpdateRules) -> Problems:

@@ -1,4 +1,4 @@
-"""Rules that both cluster kinds share: images, volumes, resources, names of pools, and what may change later."""
+"""Validation of both cluster kinds: images, volumes, resources, pool names, and updates."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from pilothouse.meta import names
 from pilothouse.meta.fields import FieldError, child, entry
 
 LONGEST_SET_NAME: Final = 52
-"""A StatefulSet's name, with a dash and a ten-digit hash behind it, has to fit into a label's 63 characters."""
+"""A StatefulSet's name, a dash and a ten-digit hash must fit into a label's 63 characters."""
 PROTECTION: Final = "navigator.jetstack.io/protect-from-deletion"
-"""The annotation that keeps a cluster from being deleted while it is "true"."""
+"""While this annotation is "true", the cluster can't be deleted."""
 
 Problems = Iterator[FieldError]
 
 
 @dataclass(frozen=True, kw_only=True)
 class UpdateRules:
-    """What may change in a pool that exists."""
+    """What may change in an existing pool."""
 
     frozen: frozenset[str] | None
-    """The fields that may not; None means all but replicas and persistence, which has rules of its own."""
+    """Immutable fields; None means all but replicas and persistence, which have their own rules."""
     volumes_grow: bool
-    """Whether persistence.size may be raised."""
+    """Whether persistence.size may grow."""
     size_advice: str = ""
-    """What to do instead, where it may not."""
+    """What to do instead, if it may not."""
 
 
 def check_metadata(obj: Mapping[str, Any]) -> Problems:
@@ -41,11 +41,11 @@ def check_metadata(obj: Mapping[str, Any]) -> Problems:
 
 
 def protected(obj: Mapping[str, Any]) -> str:
-    """Why a cluster may not be deleted; empty if it may."""
+    """Why a cluster may not be deleted, or empty."""
     if (obj["metadata"].get("annotations") or {}).get(PROTECTION) != "true":
         return ""
     return (
-        f'it is protected against deletion: remove the annotation {PROTECTION}, or have it be "false", first'
+        f'it is protected against deletion: remove the annotation {PROTECTION}, or set it to "false", first'
     )
 
 
@@ -58,7 +58,7 @@ def check_image(image: Mapping[str, Any] | None, path: str) -> Problems:
 
 
 def check_pilot_image(spec: Mapping[str, Any], old: Mapping[str, Any] | None) -> Problems:
-    """A pilot image is needed, except by a cluster that was made in a version where it is not."""
+    """A pilot image is required, except in a cluster created in a version that doesn't."""
     if "pilotImage" in spec:
         return
     if old is None or "pilotImage" in old["spec"]:
@@ -66,7 +66,7 @@ def check_pilot_image(spec: Mapping[str, Any], old: Mapping[str, Any] | None) ->
 
 
 def check_set_name(prefix: str, obj: Mapping[str, Any], index: int) -> Problems:
-    """A pool's name is a DNS label and leaves its pods' names short enough."""
+    """A pool's name is a DNS label, short enough for its pods' names."""
     name = obj["spec"]["nodePools"][index]["name"]
     path = f"spec.nodePools[{index}].name"
     if not name:
@@ -80,13 +80,13 @@ def check_set_name(prefix: str, obj: Mapping[str, Any], index: int) -> Problems:
         yield FieldError.invalid(
             path,
             name,
-            f"the pool's StatefulSet would be named {whole}, which is {len(whole)} characters long and may have "
-            f"{LONGEST_SET_NAME}: shorten the name of the pool or of the cluster",
+            f"the pool's StatefulSet would be named {whole}, which is {len(whole)} characters long and may "
+            f"have {LONGEST_SET_NAME}: shorten the name of the pool or of the cluster",
         )
 
 
 def check_pool(pool: Mapping[str, Any], path: str) -> Problems:
-    """What every pool is held to, whatever the database."""
+    """Checks of every pool, whatever the database."""
     if (persistence := pool.get("persistence")) is not None:
         yield from check_persistence(persistence, child(path, "persistence"))
     yield from check_resources(pool.get("resources"), child(path, "resources"))
@@ -107,13 +107,13 @@ def check_persistence(persistence: Mapping[str, Any], path: str) -> Problems:
     if size is None:
         yield FieldError.invalid(where, said, "must be a quantity, such as 10Gi")
     elif not size:
-        yield FieldError.required(where, "must be more than nothing")
+        yield FieldError.required(where, "must be greater than 0")
     elif size < Quantity(0):
         yield FieldError.invalid(where, said, "must not be negative")
 
 
 def check_resources(resources: Mapping[str, Any] | None, path: str) -> Problems:
-    """Amounts are amounts, not negative, and nothing asks for more than it may use."""
+    """Amounts are valid and not negative, and no request exceeds its limit."""
     if not resources:
         return
     amounts: dict[str, dict[str, Quantity]] = {"limits": {}, "requests": {}}
@@ -153,14 +153,14 @@ def check_heap(pool: Mapping[str, Any], path: str) -> Problems:
 
 
 def check_settings(settings: Any, path: str, owner_of: Callable[[str], str]) -> Problems:
-    """Settings that Pilothouse makes itself can't be given; ``owner_of`` says what they follow from, if they do."""
+    """Settings that Pilothouse writes can't be given; ``owner_of`` says what they are derived from, if so."""
     for name, where in _flat(settings or {}, "", path):
         if follows := owner_of(name):
             yield FieldError.forbidden(where, f"{name} follows from {follows} and can't be set here")
 
 
 def check_pool_changes(new: Mapping[str, Any], old: Mapping[str, Any], rules: UpdateRules) -> Problems:
-    """Pools are compared by name; those that only one side has are free to come and go."""
+    """Pools are matched by name and may be added and removed."""
     stored = {pool["name"]: pool for pool in old["spec"].get("nodePools", ())}
     for index, pool in enumerate(new["spec"].get("nodePools", ())):
         before = stored.get(pool["name"])
@@ -188,12 +188,12 @@ def _check_volume_change(
         if new is not None:
             yield FieldError.forbidden(
                 where,
-                "an existing pool can't be given volumes, since its data would be left behind; "
-                "add a pool that has them and remove this one",
+                "volumes can't be added to an existing pool, since its data would be left behind; "
+                "add a pool with volumes and remove this one",
             )
         return
     if new is None:
-        yield FieldError.forbidden(where, "the volumes of an existing pool can't be taken away")
+        yield FieldError.forbidden(where, "the volumes of an existing pool can't be removed")
         return
     if new.get("storageClass") != old.get("storageClass"):
         yield FieldError.forbidden(
@@ -212,7 +212,7 @@ def _check_volume_change(
 
 
 def _flat(settings: Any, prefix: str, path: str) -> Iterator[tuple[str, str]]:
-    """Each setting under its dotted name, however deep it was written, with its path."""
+    """Each setting under its dotted name, however nested, with its path."""
     for key, value in settings.items():
         name = f"{prefix}{key}"
         where = entry(path, key)
@@ -224,7 +224,7 @@ def _flat(settings: Any, prefix: str, path: str) -> Iterator[tuple[str, str]]:
 
 @lru_cache(maxsize=1024, typed=True)
 def quantity(said: Any) -> Quantity | None:
-    """The amount that is said, or None if it is none; the same few amounts are said again and again, so they are remembered."""
+    """The amount, or None if invalid; cached, since the same few amounts recur."""
     try:
         return parse_quantity(said)
     except ValueError:

@@ -42,7 +42,7 @@ _OWN_SETTINGS: Final = {
     "xpack.security.http.ssl.": "spec.security",
     "xpack.security.transport.ssl.": "spec.security",
 }
-"""Settings that the pilot writes, and what they follow from; a name that ends in a dot stands for all below it."""
+"""Settings that the pilot writes, and what they are derived from; a trailing dot covers all below it."""
 
 
 def check_elasticsearch(
@@ -65,7 +65,7 @@ def check_elasticsearch(
         yield from check_set_name(_PREFIX, new, index)
         yield from check_pool(pool, path)
         if _memory(pool) != _memory(stored.get(pool["name"], {})):
-            # What is there and was let in goes on being let in.
+            # A stored value stays valid.
             yield from _check_heap_suffices(pool, path)
         yield from check_settings(pool.get("config"), f"{path}.config", _follows_from)
     yield from _check_masters(spec)
@@ -81,7 +81,7 @@ def check_pilot_section(section: Mapping[str, Any], path: str) -> Problems:
 
 
 def check_plugin(plugin: Any, path: str) -> Problems:
-    """A plugin's source, in the versions where a plugin has one."""
+    """A plugin's source, in versions that have one."""
     url = plugin.get("url") if isinstance(plugin, dict) else None
     if url is None:
         return
@@ -97,7 +97,7 @@ def check_plugin(plugin: Any, path: str) -> Problems:
 
 
 def _check_version(version: str, stored: str | None, running: str) -> Problems:
-    """A version that is a version and, if it is another than before, one that can be reached from what runs."""
+    """A valid version that, if changed, can be reached from the running one."""
     if version in ("", "0.0.0"):
         yield FieldError.required("spec.version", "the version of Elasticsearch to run, such as 8.17.0")
         return
@@ -107,36 +107,36 @@ def _check_version(version: str, stored: str | None, running: str) -> Problems:
         yield FieldError.invalid("spec.version", version, str(error))
         return
     if version == stored:
-        return  # What is there and was let in goes on being let in.
+        return  # A stored value stays valid.
     problem = unknown(version) if is_too_new(version) else refusal(running, version) if running else ""
     if problem:
         yield FieldError.invalid("spec.version", version, problem)
 
 
 def _memory(pool: Mapping[str, Any]) -> tuple[Any, Any]:
-    """By what the heap goes: what is said of it, and the memory limit."""
+    """What determines the heap: the heap size and the memory limit."""
     return pool.get("heapSize"), ((pool.get("resources") or {}).get("limits") or {}).get("memory")
 
 
 def _check_heap_suffices(pool: Mapping[str, Any], path: str) -> Problems:
-    """A node has a heap that it can start with: the one that is asked for, else half of its memory limit."""
+    """The heap, given or half of the memory limit, is large enough to start."""
     said, memory = _memory(pool)
     asked, limit = quantity(said), quantity(memory)
     least = parse_quantity(LEAST_HEAP)
     if said is not None:
         if asked is not None and Quantity(0) < asked < least:
-            detail = f"must be at least {LEAST_HEAP}, such as 1Gi: with less Elasticsearch does not start, or takes no documents"
+            detail = (
+                f"must be at least {LEAST_HEAP}, such as 1Gi: with less Elasticsearch does not start, "
+                "or takes no documents"
+            )
             yield FieldError.invalid(f"{path}.heapSize", said, detail)
     elif limit is not None and Quantity(0) <= limit < least + least:
-        detail = (
-            f"must be at least twice {LEAST_HEAP}, since half of it is the heap, and with less Elasticsearch does not start, or takes no documents; "
-            "or say the heap with heapSize, in v1beta1"
-        )
+        detail = f"must be at least twice {LEAST_HEAP}, since half of it is the heap, and with less Elasticsearch does not start, or takes no documents; or set heapSize, in v1beta1"
         yield FieldError.invalid(f"{path}.resources.limits.memory", memory, detail)
 
 
 def _check_masters(spec: Mapping[str, Any]) -> Problems:
-    """The first thing that is wrong with the masters; the others would follow from it."""
+    """The first problem with the masters; others would follow from it."""
     total, said = masters(spec.get("nodePools", ())), spec.get("minimumMasters")
     where = "spec.minimumMasters"
     if total == 0:
@@ -162,8 +162,7 @@ def _check_security_stays(new: Mapping[str, Any], old: Mapping[str, Any]) -> Pro
     if formed and new["spec"].get("security") != old["spec"].get("security"):
         yield FieldError.forbidden(
             "spec.security",
-            "can't be changed once the cluster is formed, since nodes with encryption and nodes without do not understand "
-            "each other; make another cluster and move the data, or change what is in the Secrets",
+            "can't be changed once the cluster is formed, since nodes with and without encryption can't talk to each other; create another cluster and move the data, or change what is in the Secrets",
         )
 
 

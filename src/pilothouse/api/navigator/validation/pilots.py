@@ -18,7 +18,8 @@ def check_pilot(new: Mapping[str, Any], old: Mapping[str, Any] | None) -> Proble
         yield FieldError.invalid(
             "spec.inService",
             spec["inService"],
-            f"contradicts decommission, which is {str(spec['decommission']).lower()} too; give only one of them",
+            f"contradicts decommission, which is {str(spec['decommission']).lower()} too; "
+            "give only one of them",
         )
     application = spec.get("application")
     if application is not None and (problem := names.label(application)):

@@ -1,4 +1,4 @@
-"""Rules of where a pool's pods may run: the same that Kubernetes has for pods, so that no pod is refused later."""
+"""Validation of a pool's placement: Kubernetes' rules for pods, so that no pod is refused later."""
 
 from __future__ import annotations
 

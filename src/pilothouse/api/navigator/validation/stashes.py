@@ -1,9 +1,8 @@
-"""Rules of the annotations that carry what one version can't express of the other.
+"""Validation of the annotations that carry what one version can't express of the other.
 
-What ``v1alpha1`` can't express (see ``navigator.conversion``) may be there in ``v1alpha1``, and has to make a good ``v1beta1``
-object; else it would be a way around that version's rules. In ``v1beta1`` it may not, since it would be taken for the
-object's own fields on the way back. With what ``v1beta1`` does not know (``navigator.obsolete_fields``) it is the other way
-round.
+In ``v1alpha1`` the annotation of ``navigator.conversion`` is allowed and must make a valid ``v1beta1``
+object, or it would bypass that version's rules; in ``v1beta1`` it is not allowed, since it would be read back
+as fields. For ``navigator.deprecated_fields`` it is the other way round.
 """
 
 from __future__ import annotations
@@ -27,9 +26,10 @@ Validator = Callable[[Object, Object | None], Iterable[FieldError]]
 
 
 def check_stash(new: Object, old: Object | None, hub: Kind, reported: Iterable[FieldError]) -> Problems:
-    """Problems of a ``v1alpha1`` object's annotation, each at the field of ``v1beta1`` that it is about.
+    """Problems of a ``v1alpha1`` object's annotation, each at its ``v1beta1`` field.
 
-    What was ``reported`` already, or would be wrong without the annotation too, is not the annotation's fault; what was there before is nobody's.
+    Not included: problems already ``reported``, problems that exist without the annotation, and those of the
+    stored object.
     """
     annotations = new["metadata"].get("annotations") or {}
     if ANNOTATION in annotations:
@@ -59,14 +59,14 @@ def check_stash(new: Object, old: Object | None, hub: Kind, reported: Iterable[F
 
 
 def _problems(new: Object, hub: Kind) -> list[FieldError]:
-    """What is wrong with a ``v1alpha1`` object once it is one of the hub's."""
+    """The problems of a ``v1alpha1`` object after conversion to the hub."""
     whole: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(convert(new, V1ALPHA1, V1BETA1)))
     problems = [FieldError.invalid(path, None, "unknown field") for path in hub.shape.prune(whole)]
     return problems or hub.shape.validate(whole) or list(hub.validate(whole, None))
 
 
 def check_no_stash(new: Object) -> Problems:
-    """Problems that a ``v1beta1`` object would have on its way to ``v1alpha1``."""
+    """Problems of a ``v1beta1`` object on its way to ``v1alpha1``."""
     annotations = new["metadata"].get("annotations") or {}
     obsolete = annotations.get(ANNOTATION)
     if obsolete is not None and obsolete != canonical(obsolete, new):

@@ -1,6 +1,2 @@
-"""Pod Security admission: which namespace allows which pods.
-
-The checks are ``pilothouse.api.pod_security``'s and know no server. Here is the rest, as Kubernetes'
-admission plugin ``PodSecurity`` has it: the configuration and its file, exemptions, refusals, warnings, audit
-annotations and counts.
-"""
+"""Pod Security admission, as Kubernetes' plugin ``PodSecurity``: configuration, exemptions, refusals,
+warnings, audit annotations, metrics. The checks themselves are in ``pilothouse.api.pod_security``."""

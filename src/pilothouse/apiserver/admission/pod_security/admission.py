@@ -1,11 +1,9 @@
-"""Pod Security admission: holds pods against the policy of their namespace.
+"""Pod Security admission: evaluates pods against the policy of their namespace.
 
     security.admit(call, pod, None, namespace.value)      # 403: violates PodSecurity "baseline:latest": …
 
-Pods are refused, warned about and recorded. Templates of pods are only warned about and recorded: they run
-nothing themselves. An update is held against the policy where it changes an image or adds a container; the
-rest of a pod's spec is fixed. Labels and the status of a pod that is older than the policy can still be
-written.
+Pods are refused, warned about and annotated; pod templates are only warned about and annotated. An update is
+evaluated if it changes an image or adds a container, as the rest of a pod's spec is immutable.
 """
 
 from __future__ import annotations
@@ -42,7 +40,7 @@ from pilothouse.meta.kind import Object
 _NOT_LOOKED_AT: Final = frozenset(
     {"exec", "attach", "binding", "eviction", "log", "portforward", "proxy", "status"}
 )
-"""Subresources of pods that can't change what a pod may do. Any other is looked at."""
+"""Subresources of pods that can't change what a pod may do. All others are evaluated."""
 _TEMPLATES: Final[Mapping[tuple[str, str], tuple[str, ...]]] = {
     ("", "podtemplates"): ("template",),
     ("", "replicationcontrollers"): ("spec", "template"),
@@ -69,8 +67,6 @@ _read_namespace: Final = msgspec.json.Decoder(_Namespace).decode
 
 
 class PodSecurity:
-    """Admits pods, templates of pods, and the labels of namespaces."""
-
     def __init__(self, configuration: PodSecurityConfiguration, cache: WatchCache, clock: Clock) -> None:
         self._defaults = configuration.defaults
         self._exempt = configuration.exemptions
@@ -79,10 +75,8 @@ class PodSecurity:
         self.counts = PodSecurityCounts()
 
     def admit(self, call: ResourceRequest, new: Object, old: Object | None, namespace: bytes | None) -> None:
-        """Raise for what is not allowed; else warn and annotate.
-
-        ``namespace`` is the namespace as it is stored, where the caller has it.
-        """
+        """Raise for what is not allowed; else warn and annotate. ``namespace`` is the stored namespace, if
+        known."""
         kind = call.served.kind
         if not kind.native:
             return
@@ -122,17 +116,17 @@ class PodSecurity:
         return await existing_violations(items, namespace, enforce, self._exempt.runtime_classes, self._clock)
 
     def _ignored_policy(self, name: str, policy: NamespacePolicy, labels: Mapping[str, str]) -> str:
-        """What to say about labels that ask for something in a namespace that is exempt."""
+        """The warning about policy labels in a namespace that is exempt."""
         if policy.is_privileged or policy.is_equivalent(self._defaults):
             return ""
-        asked = []
+        ignored = []
         for mode in MODES:
             of_mode: LevelVersion = getattr(policy, mode)
             named = f"{PREFIX}{mode}" in labels or f"{PREFIX}{mode}-version" in labels
             if named and of_mode.level != PRIVILEGED:
-                asked.append(f"{mode}={of_mode}")
+                ignored.append(f"{mode}={of_mode}")
         return (
-            f'namespace "{name}" is exempt from Pod Security, and the policy ({", ".join(asked)}) '
+            f'namespace "{name}" is exempt from Pod Security, and the policy ({", ".join(ignored)}) '
             "will be ignored"
         )
 
@@ -257,7 +251,7 @@ def _joined(problems: list[FieldError]) -> str:
 
 
 def _is_stricter(new: LevelVersion, old: LevelVersion) -> bool:
-    """Whether pods that were allowed may not be any more."""
+    """Whether pods that were allowed may now be refused."""
     if new == old or new.level == PRIVILEGED:
         return False
     return new.version != old.version or strictness(new.level) > strictness(old.level)

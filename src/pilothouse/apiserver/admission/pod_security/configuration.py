@@ -10,7 +10,7 @@ from pilothouse.api.pod_security.policy import PRIVILEGED_POLICY, NamespacePolic
 
 
 class Exemptions(msgspec.Struct, frozen=True):
-    """Requests that are not looked at, by any one of these."""
+    """Requests that are not evaluated, by any one of these."""
 
     usernames: frozenset[str] = frozenset()
     namespaces: frozenset[str] = frozenset()

@@ -2,9 +2,8 @@
 
     read_admission_configuration(text, Path("admission.yaml"), read=lambda file: file.read_text())
 
-The one plugin that can be configured is ``PodSecurity``, in the file itself or in another that it names. A
-file with any mistake is refused as a whole, with every mistake, its line and its field: a policy that forbids
-less than its author thinks is worse than a server that does not start.
+Only ``PodSecurity`` can be configured, inline or in another file. Any mistake refuses the whole file, with
+line and field: a server that does not start is better than a policy that forbids less than intended.
 """
 
 from __future__ import annotations
@@ -83,11 +82,11 @@ class _Reader(DocumentReader):
         fields = self.fields(node, path, ("name", "path", "configuration"))
         name = self.optional(fields, "name", path, self.text, "")
         if name != PLUGIN:
-            what = f"{name!r} is no plugin of this server" if name else "is missing"
+            what = f"{name!r} is not a plugin of this server" if name else "is missing"
             self.wrong(fields.get("name", node), f"{path}.name", f"{what}; the one to configure is {PLUGIN}")
             return DEFAULT_CONFIGURATION
         if "configuration" in fields and "path" in fields:
-            self.wrong(fields["path"], f"{path}.path", "can't stand beside configuration")
+            self.wrong(fields["path"], f"{path}.path", "can't be combined with configuration")
         if "configuration" in fields:
             return self._pod_security(fields["configuration"], f"{path}.configuration")
         if file := self.optional(fields, "path", path, self.text, ""):

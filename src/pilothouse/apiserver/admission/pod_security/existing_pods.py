@@ -1,8 +1,7 @@
-"""What a stricter policy would have against the pods that a namespace holds already.
+"""Which existing pods of a namespace a stricter policy would refuse.
 
-They stay: a policy looks at pods that are made or changed. The caller who tightens it is warned, also in a
-dry run, which is how to find out beforehand. However many pods there are, they are evaluated for at most a
-second, and other requests are served meanwhile.
+Such pods stay; the user who changes the policy is warned, also in a dry run. Evaluation takes at most a
+second and yields to other requests.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ class _Spec(msgspec.Struct, rename="camel"):
 
 
 class _Pod(msgspec.Struct):
-    """As much of a pod as says in which order they are looked at."""
+    """The fields of a pod that determine the order of evaluation."""
 
     metadata: _Metadata
     spec: _Spec
@@ -56,7 +55,7 @@ _read_pod: Final = msgspec.json.Decoder(_Pod).decode
 async def existing_violations(
     items: Sequence[Item], namespace: str, enforce: LevelVersion, exempt: frozenset[str], clock: Clock
 ) -> list[str]:
-    """The warnings about a namespace's pods. ``exempt`` are the runtime classes that are not looked at."""
+    """The warnings about a namespace's pods. ``exempt`` are runtime classes that are not evaluated."""
     deadline = clock.monotonic() + SECONDS
     ordered = await _ordered(items, exempt)
     found: dict[str, list[str]] = {}

@@ -1,12 +1,8 @@
-"""Roles made of other roles.
+"""Aggregated ClusterRoles: the server writes the rules of all ClusterRoles that the selectors match,
+transitively, into the role, and again whenever a ClusterRole changes.
 
-A ClusterRole with an ``aggregationRule`` has no rules of its own: it has those of every ClusterRole whose
-labels its selectors choose, and of what those aggregate in turn. The server writes them into the role, so
-that whoever reads it sees what it grants, and does so again whenever a ClusterRole changes.
-
-The rules are always gathered from roles that are not aggregated, never from an aggregated role's present
-rules. So a permission that its source has lost is gone from every aggregate, even when aggregates choose one
-another.
+Rules are collected from roles that are not aggregated, never from an aggregate's present rules. So a
+permission that its source has lost disappears, even if aggregates select one another.
 """
 
 from __future__ import annotations
@@ -37,25 +33,24 @@ log = logging.getLogger(__name__)
 
 
 def selectors(role: Object) -> tuple[LabelSelector, ...]:
-    """What an aggregated role chooses by; nothing for a role that has rules of its own."""
+    """The selectors of an aggregated role; empty for any other."""
     chosen = []
     for selector in (role.get("aggregationRule") or {}).get("clusterRoleSelectors") or ():
         try:
             chosen.append(LabelSelector.from_object(selector))
         except SelectorError as problem:
-            # Valid by the rules of whoever wrote it, which may have been another release.
+            # It was valid when written, perhaps by another release.
             log.warning("a selector of %s chooses nothing: %s", role["metadata"]["name"], problem)
     return tuple(chosen)
 
 
 def is_aggregated(role: Object) -> bool:
-    """Whether a role's rules are the server's to write."""
+    """Whether the server writes a role's rules."""
     return role.get("aggregationRule") is not None
 
 
 def aggregated(name: str, roles: Mapping[str, Object]) -> list[PolicyRule]:
-    """The rules of an aggregated role, given all ClusterRoles by name: each once, by name of where it comes
-    from."""
+    """The rules of an aggregated role, given all ClusterRoles by name: each once, by name of its source."""
     labels = {other: roles[other]["metadata"].get("labels") for other in sorted(roles)}
     rules: dict[PolicyRule, None] = {}
     seen: set[str] = set()
@@ -74,7 +69,7 @@ def aggregated(name: str, roles: Mapping[str, Object]) -> list[PolicyRule]:
 
 
 class Aggregation:
-    """Keeps aggregated roles in step with their sources. A listener of the cache."""
+    """Keeps aggregated roles up to date. A listener of the cache."""
 
     def __init__(self, catalog: KindCatalog, cache: WatchCache, objects: ObjectStorage, clock: Clock) -> None:
         self._catalog = catalog
@@ -88,14 +83,12 @@ class Aggregation:
         if collection.path == CLUSTER_ROLES:
             self._work.set()
 
-    def advanced(self) -> None:
-        """The work is done by ``run``, after the batch."""
+    def advanced(self) -> None: ...
 
     def broken(self) -> None:
         self._work.set()
 
     async def run(self) -> None:
-        """Aggregate after every change, until cancelled."""
         while True:
             await self._work.wait()
             self._work.clear()
@@ -111,7 +104,7 @@ class Aggregation:
             asyncio.get_running_loop().call_later(_RETRY, self._work.set)
 
     async def settle(self) -> None:
-        """Write the rules of every aggregated role that has others than it should."""
+        """Write the rules of every aggregated role whose rules differ."""
         served = self._catalog.find(GROUP, "v1", "clusterroles")
         if served is None:
             return
@@ -145,7 +138,7 @@ class Aggregation:
                 raise
 
     def _applied(self, served: ServedVersion, name: str, live: Object, rules: list[PolicyRule]) -> Object:
-        """The live role with these rules, which from then on are credited to the server."""
+        """The live role with these rules, which the server then owns."""
         kind = served.kind
         wanted = {
             "apiVersion": kind.api_version,

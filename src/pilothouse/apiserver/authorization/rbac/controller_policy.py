@@ -1,17 +1,12 @@
-"""What each controller of Kubernetes' controller manager is given, as far as this server has what it works
-on.
+"""The roles of kube-controller-manager's controllers, for the kinds served here.
 
-A real kube-controller-manager that gives each of its controllers a service account of its own can so be run
-against this server. Our controllers don't need these roles.
+With them a real kube-controller-manager can run against this server. Our controllers don't need them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from pilothouse.apiserver.authorization.rbac.role_builders import CREATE_EVENTS, VIEW, cluster_role, verbs
 from pilothouse.apiserver.authorization.rbac.rules import PolicyRule
-from pilothouse.meta.kind import Object
 
 _CERTIFICATES = "certificates.k8s.io"
 _STORAGE = "storage.k8s.io"
@@ -61,10 +56,7 @@ _RULES: dict[str, tuple[PolicyRule, ...]] = {
         verbs("get", "services"),
         CREATE_EVENTS,
     ),
-    "generic-garbage-collector": (
-        verbs("delete patch update " + VIEW, "*", "*"),
-        CREATE_EVENTS,
-    ),
+    "generic-garbage-collector": (verbs("delete patch update " + VIEW, "*", "*"), CREATE_EVENTS),
     "namespace-controller": (
         verbs("delete " + VIEW, "namespaces"),
         verbs("update", "namespaces/finalize namespaces/status"),
@@ -86,23 +78,14 @@ _RULES: dict[str, tuple[PolicyRule, ...]] = {
         verbs(VIEW, "nodes"),
         verbs("patch", "pods/status"),
     ),
-    "pv-protection-controller": (
-        verbs("update " + VIEW, "persistentvolumes"),
-        CREATE_EVENTS,
-    ),
+    "pv-protection-controller": (verbs("update " + VIEW, "persistentvolumes"), CREATE_EVENTS),
     "pvc-protection-controller": (
         verbs("update " + VIEW, "persistentvolumeclaims"),
         verbs(VIEW, "pods"),
         CREATE_EVENTS,
     ),
-    "root-ca-cert-publisher": (
-        verbs("create update", "configmaps"),
-        CREATE_EVENTS,
-    ),
-    "service-account-controller": (
-        verbs("create", "serviceaccounts"),
-        CREATE_EVENTS,
-    ),
+    "root-ca-cert-publisher": (verbs("create update", "configmaps"), CREATE_EVENTS),
+    "service-account-controller": (verbs("create", "serviceaccounts"), CREATE_EVENTS),
     "statefulset-controller": (
         verbs("create delete patch update " + VIEW, "pods"),
         verbs(VIEW, "statefulsets", "apps"),
@@ -114,10 +97,4 @@ _RULES: dict[str, tuple[PolicyRule, ...]] = {
     ),
 }
 
-
-def _roles() -> Iterator[Object]:
-    for name, rules in _RULES.items():
-        yield cluster_role(f"system:controller:{name}", *rules)
-
-
-CONTROLLER_ROLES = tuple(_roles())
+CONTROLLER_ROLES = tuple(cluster_role(f"system:controller:{name}", *rules) for name, rules in _RULES.items())

@@ -1,11 +1,10 @@
-"""Whether permissions contain others: the arithmetic behind "nobody hands on what they don't hold".
+"""Which permissions contain others, for the prevention of escalation.
 
-    missing(held, wanted)        # the parts of ``wanted`` that no rule of ``held`` covers, each as small as can be
-    describe(missing(...))       # as Kubernetes tells of them, one line each
+    missing(held, wanted)        # the parts of ``wanted`` that no rule of ``held`` covers
+    describe(missing(...))       # in Kubernetes' words, one line each
 
-Every wanted rule is broken into atoms: one verb, one group, one resource, at most one name; or one verb and
-one path. An atom is covered by a single rule or not at all, which makes the answer exact. A star is an atom
-like any other and only a star covers it: holding all of today's verbs is less than holding every verb.
+Wanted rules are split into atoms: one verb, group, resource and at most one name; or one verb and path. A
+single rule covers an atom or none does, so the result is exact. Only a star covers a star.
 """
 
 from __future__ import annotations
@@ -20,12 +19,11 @@ _UNNAMED: tuple[tuple[str, ...], ...] = ((),)
 
 
 MOST_ATOMS = 100_000
-"""Atoms that rules may be broken into; a rule is the product of its lists, so a few kilobytes can be
-billions."""
+"""Limit of atoms: a rule is the product of its lists, so a few kilobytes can be billions."""
 
 
 def count_atoms(rules: Iterable[PolicyRule]) -> int:
-    """How many atoms there are, without making them."""
+    """The number of atoms, computed without making them."""
     return sum(
         len(rule.verbs) * (len(rule.groups) * len(rule.resources) * max(1, len(rule.names)) + len(rule.urls))
         for rule in rules
@@ -33,12 +31,10 @@ def count_atoms(rules: Iterable[PolicyRule]) -> int:
 
 
 def missing(held: Sequence[PolicyRule], wanted: Iterable[PolicyRule]) -> list[PolicyRule]:
-    """The atoms of ``wanted`` that are not held."""
     return [atom for rule in wanted for atom in atoms(rule) if not any(_covers(each, atom) for each in held)]
 
 
 def atoms(rule: PolicyRule) -> Iterator[PolicyRule]:
-    """A rule in its smallest parts."""
     names = tuple((name,) for name in rule.names) or _UNNAMED
     for group, resource, verb, name in product(rule.groups, rule.resources, rule.verbs, names):
         yield PolicyRule((verb,), (group,), (resource,), name)
@@ -47,7 +43,7 @@ def atoms(rule: PolicyRule) -> Iterator[PolicyRule]:
 
 
 def describe(rules: Iterable[PolicyRule]) -> str:
-    """Atoms in lines for people: those that differ in their verb alone share one."""
+    """Atoms in lines for people, those that differ only in their verb in one."""
     verbs: dict[PolicyRule, list[str]] = {}
     lines = set()
     for rule in rules:

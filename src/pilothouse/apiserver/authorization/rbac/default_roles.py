@@ -1,14 +1,10 @@
-"""The roles and bindings that every server has from its first start.
+"""The default roles and bindings: Kubernetes' own, with its names and rules for what is served here, and
+ours.
 
-Those of Kubernetes have its names and, for what is served here, its rules, so that manifests and tools which
-bind ``view`` or ``system:auth-delegator`` find what they expect. ``admin``, ``edit`` and ``view`` are
-aggregated: what they grant on our own kinds comes from roles of ours, just as a user's own kinds get in by a
-label.
-
-``pilothouse:controller-manager`` is for our controllers, ``pilothouse:audit-reader`` for whoever may see the
-audit trail, among them the other instances of the server. Pilots and nodes need no role here, and none adds
-to what they may do: ``restriction`` decides about them. ``pilothouse:pilot`` is what a pilot is given on a
-real Kubernetes.
+``admin``, ``edit`` and ``view`` are aggregated; roles of ours add our kinds.
+``pilothouse:controller-manager`` is for our controllers, ``pilothouse:audit-reader`` for readers of the audit
+trail, other instances included. ``pilothouse:pilot`` is for pilots on a real Kubernetes; here ``restriction``
+decides about pilots and nodes.
 """
 
 from __future__ import annotations
@@ -50,12 +46,10 @@ _OWN = "pilothouse.io"
 
 
 def cluster_roles() -> list[Object]:
-    """All ClusterRoles."""
     return [*_people(), *_visitors(), *_components(), *_ours(), *CONTROLLER_ROLES]
 
 
 def cluster_bindings() -> list[Object]:
-    """All ClusterRoleBindings."""
     controllers = (each["metadata"]["name"] for each in CONTROLLER_ROLES)
     return [
         binding("cluster-admin", group("system:masters")),
@@ -88,7 +82,6 @@ def roles() -> list[Object]:
 
 
 def bindings() -> list[Object]:
-    """The RoleBindings of ``kube-system``."""
     return [
         namespaced(
             binding(
@@ -104,7 +97,7 @@ def bindings() -> list[Object]:
 
 
 def _people() -> Iterable[Object]:
-    """What is bound to people: everything, or a share of a namespace."""
+    """Roles for people: everything, or a share of a namespace."""
     yield plain("cluster-admin", verbs("*", "*", "*"), paths("*", "*"))
     yield _aggregate("admin", ADMIN_LABEL)
     yield _aggregate("edit", EDIT_LABEL, ADMIN_LABEL)
@@ -126,7 +119,8 @@ def _people() -> Iterable[Object]:
         verbs("create", "serviceaccounts/token"),
         verbs(
             EDIT,
-            "daemonsets deployments deployments/scale replicasets replicasets/scale statefulsets statefulsets/scale",
+            "daemonsets deployments deployments/scale replicasets replicasets/scale statefulsets "
+            "statefulsets/scale",
             "apps",
         ),
         verbs(EDIT, "cronjobs jobs", "batch"),
@@ -146,8 +140,10 @@ def _people() -> Iterable[Object]:
         verbs(VIEW, "endpointslices", "discovery.k8s.io"),
         verbs(
             VIEW,
-            "controllerrevisions daemonsets daemonsets/status deployments deployments/scale deployments/status "
-            "replicasets replicasets/scale replicasets/status statefulsets statefulsets/scale statefulsets/status",
+            "controllerrevisions daemonsets daemonsets/status deployments deployments/scale "
+            "deployments/status "
+            "replicasets replicasets/scale replicasets/status statefulsets statefulsets/scale "
+            "statefulsets/status",
             "apps",
         ),
         verbs(VIEW, "cronjobs cronjobs/status jobs jobs/status", "batch"),
@@ -157,7 +153,7 @@ def _people() -> Iterable[Object]:
 
 
 def _visitors() -> Iterable[Object]:
-    """What whoever is known, or anyone at all, may see."""
+    """What authenticated or anonymous users may see."""
     yield plain(
         "system:basic-user",
         verbs("create", "selfsubjectaccessreviews selfsubjectrulesreviews", "authorization.k8s.io"),
@@ -167,8 +163,7 @@ def _visitors() -> Iterable[Object]:
     yield plain("system:discovery", paths("get", discovery))
     yield plain("system:public-info-viewer", paths("get", f"{_HEALTH} {_VERSION}"))
     yield plain(
-        "system:monitoring",
-        paths("get", f"{_HEALTH} /healthz/* /livez/* /readyz/* /metrics /metrics/slis"),
+        "system:monitoring", paths("get", f"{_HEALTH} /healthz/* /livez/* /readyz/* /metrics /metrics/slis")
     )
     # What a machine that joins checks against the hash that its token carries.
     yield plain("pilothouse:public-info-viewer", paths("get", "/pilothouse/v1/authorities"))
@@ -184,7 +179,7 @@ def _visitors() -> Iterable[Object]:
 
 
 def _components() -> Iterable[Object]:
-    """What Kubernetes' own components are given."""
+    """Roles of Kubernetes' own components."""
     reviews = (
         verbs("create", "tokenreviews", "authentication.k8s.io"),
         verbs("create", "subjectaccessreviews", "authorization.k8s.io"),
@@ -193,10 +188,7 @@ def _components() -> Iterable[Object]:
     yield plain(
         "system:kubelet-api-admin",
         verbs(VIEW, "nodes"),
-        verbs(
-            "*",
-            "nodes/configz nodes/healthz nodes/log nodes/metrics nodes/pods nodes/proxy nodes/stats",
-        ),
+        verbs("*", "nodes/configz nodes/healthz nodes/log nodes/metrics nodes/pods nodes/proxy nodes/stats"),
         verbs("proxy", "nodes"),
     )
     yield plain(
@@ -280,7 +272,7 @@ def _ours() -> Iterable[Object]:
     shown = (
         (_NAVIGATOR, f"{_CLUSTERS} pilots"),
         (_OPENSTORAGE, "autopilotruleobjects actionapprovals applicationactions"),
-        # Of the whole cluster: seen by whoever may view all namespaces.
+        # Cluster-wide: for users who may view all namespaces.
         (_OPENSTORAGE, "autopilotrules applicationpolicies"),
         (_K0S, "plans controlnodes updateconfigs"),
     )
@@ -302,7 +294,7 @@ def _ours() -> Iterable[Object]:
         verbs(VIEW, "controlnodes", _K0S),
         verbs(EDIT + VIEW, "autopilotrules applicationpolicies", _OPENSTORAGE),
     )
-    # Whoever has a bootstrap token may ask for a node's certificate, and for nothing else.
+    # A bootstrap token may request a node's certificate, and nothing else.
     yield plain(
         "pilothouse:node-bootstrapper",
         verbs("create get", "certificatesigningrequests", "certificates.k8s.io"),
@@ -340,7 +332,7 @@ def _ours() -> Iterable[Object]:
             "create", "autopilotruleobjects actionapprovals applicationactions autopilotrules", _OPENSTORAGE
         ),
         verbs("create", "decisions", _OWN),
-        # Of nodes alone, and the server signs: whoever takes the controllers over gets nobody else a certificate.
+        # Node certificates only, which the server signs: compromised controllers get no others.
         verbs(
             "approve",
             "signers",

@@ -1,10 +1,8 @@
-"""Nobody hands on what they don't hold.
+"""Prevention of privilege escalation, as in Kubernetes.
 
-Whoever writes a role must hold every permission in it, or the verb ``escalate`` on it. Whoever writes a
-binding must hold every permission of its role, or the verb ``bind`` on that role. An aggregated role may
-gather anything, so only one who may do anything writes one. ``system:masters`` are free of this; and what
-only concerns the collection of garbage (owners, finalizers) is not asked about, so that a controller can tidy
-up roles that it does not hold.
+Writing a role needs every permission in it, or ``escalate``; writing a binding every permission of its role,
+or ``bind``; an aggregated role may collect anything, so it needs all permissions. ``system:masters`` are
+exempt, and so are changes of owners and finalizers alone, for garbage collection.
 """
 
 from __future__ import annotations
@@ -34,24 +32,19 @@ _PLURALS = {"Role": "roles", "ClusterRole": "clusterroles"}
 
 
 class RuleSource(Protocol):
-    """Who holds what."""
-
     def rules_of(self, user: User, namespace: str) -> tuple[list[PolicyRule], list[str]]:
         """A user's rules in a namespace, and which roles could not be found."""
 
-    def role(self, namespace: str, name: str) -> tuple[PolicyRule, ...] | None:
-        """The rules of a role."""
+    def role(self, namespace: str, name: str) -> tuple[PolicyRule, ...] | None: ...
 
 
 class Escalation:
-    """The check of every write to a role or binding."""
-
     def __init__(self, authorizer: Authorizer, holdings: RuleSource) -> None:
         self._authorizer = authorizer
         self._holdings = holdings
 
     def check(self, call: ResourceRequest, new: Object, old: Object | None) -> None:
-        """403 if the writer would hand on more than they hold. ``old`` is None for a new object."""
+        """403 if the writer would grant more than they have. ``old`` is None for a new object."""
         kind = call.served.kind
         if kind.group != GROUP or MASTERS in call.request.user.groups:
             return
@@ -86,15 +79,18 @@ class Escalation:
         self._hold(call, new, rules)
 
     def _may(self, call: ResourceRequest, verb: str, plural: str, name: str) -> bool:
-        asked = Attributes(
+        attributes = Attributes(
             verb, group=GROUP, version=ANY, resource=plural, namespace=call.namespace, name=name
         )
-        return on_loop(self._authorizer.decide, call.request.user, asked).allowed
+        return on_loop(self._authorizer.decide, call.request.user, attributes).allowed
 
     def _hold(self, call: ResourceRequest, new: Object, rules: tuple[PolicyRule, ...]) -> None:
         user = call.request.user
         if (count := count_atoms(rules)) > MOST_ATOMS:
-            detail = f"amounts to {count} permissions (verbs × apiGroups × resources × resourceNames); at most {MOST_ATOMS} can be checked"
+            detail = (
+                f"amounts to {count} permissions (verbs × apiGroups × resources × resourceNames); "
+                f"at most {MOST_ATOMS} can be checked"
+            )
             problem = FieldError.forbidden("rules", detail)
             raise errors.invalid(call.served.kind.name, GROUP, new["metadata"].get("name", ""), [problem])
         held, absences = on_loop(self._holdings.rules_of, user, call.namespace)
@@ -115,6 +111,6 @@ def _aggregates(role: Object) -> bool:
 
 
 def _substance(obj: Object) -> Object:
-    """An object without what is not asked about."""
+    """An object without the fields that are not checked."""
     metadata = {name: value for name, value in obj["metadata"].items() if name not in _NOT_ASKED_ABOUT}
     return {**obj, "metadata": metadata}

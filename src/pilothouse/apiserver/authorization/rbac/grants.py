@@ -1,13 +1,11 @@
-"""Roles and bindings, joined: which rules a user holds in a namespace.
+"""Roles and bindings joined: which rules a user has in a namespace.
 
     grants.put_role("", "view", rules)
     grants.put_binding(Binding.read(cluster_role_binding))
     for held in grants.of(alice, "t"): held.rules, held.source
 
-Bindings are indexed by subject, so that asking costs what the user has, not what the cluster has. A user's
-bindings are those of their name and of each of their groups; a service account is the user
-``system:serviceaccount:ns:name``. Of the scopes, the cluster's (an empty namespace) always counts, besides
-that the namespace asked about.
+Bindings are indexed by subject (user, group, service account), so a lookup costs what the user has, not what
+the cluster has. Cluster-wide bindings have an empty namespace and always count.
 """
 
 from __future__ import annotations
@@ -22,11 +20,11 @@ from pilothouse.meta.kind import Object
 
 GROUP = "rbac.authorization.k8s.io"
 Key = tuple[str, str]
-"""A subject as it is looked up: ``("User", name)`` or ``("Group", name)``."""
+"""The lookup key of a subject: ``("User", name)`` or ``("Group", name)``."""
 
 
 class Subject(msgspec.Struct, frozen=True):
-    """Who has a role: how they are looked up, and how messages name them."""
+    """A subject of a binding: its lookup key, and its name in messages."""
 
     key: Key
     title: str
@@ -43,7 +41,6 @@ class Binding(msgspec.Struct, frozen=True):
 
     @classmethod
     def read(cls, binding: Object) -> Binding:
-        """A RoleBinding or ClusterRoleBinding."""
         metadata, role = binding["metadata"], binding.get("roleRef") or {}
         namespace = metadata.get("namespace", "")
         subjects = (_subject(each, namespace) for each in binding.get("subjects") or ())
@@ -57,11 +54,10 @@ class Binding(msgspec.Struct, frozen=True):
 
     @property
     def role(self) -> Key:
-        """Namespace and name of the role."""
         return (self.namespace if self.role_kind == "Role" else "", self.role_name)
 
     def source(self, keys: frozenset[Key]) -> str:
-        """How a permission is explained to one who is a subject in one of these ways."""
+        """How a permission is explained to a user who is one of these subjects."""
         kind = "RoleBinding" if self.namespace else "ClusterRoleBinding"
         name = f"{self.name}/{self.namespace}" if self.namespace else self.name
         subject = next(subject.title for subject in self.subjects if subject.key in keys)
@@ -69,7 +65,7 @@ class Binding(msgspec.Struct, frozen=True):
 
 
 class HeldRules(msgspec.Struct, frozen=True):
-    """The rules that one binding gives; None if its role does not exist."""
+    """The rules of one binding; None if its role does not exist."""
 
     binding: Binding
     keys: frozenset[Key]
@@ -81,13 +77,10 @@ class HeldRules(msgspec.Struct, frozen=True):
 
     @property
     def absence(self) -> str:
-        """That the role does not exist."""
         return f'{self.binding.role_kind.lower()}.{GROUP} "{self.binding.role_name}" not found'
 
 
 class Grants:
-    """All roles and bindings at one moment."""
-
     def __init__(self) -> None:
         self._roles: dict[Key, tuple[PolicyRule, ...]] = {}
         self._bindings: dict[Key, Binding] = {}
@@ -123,7 +116,7 @@ class Grants:
             del self._by_subject[namespace]
 
     def of(self, user: User, namespace: str) -> Iterator[HeldRules]:
-        """What a user holds in a namespace, or with none in the cluster; by name of the binding."""
+        """What a user has in a namespace, or with none in the cluster; by name of the binding."""
         keys = frozenset({("User", user.name), *(("Group", group) for group in user.groups)})
         for scope in ("", namespace) if namespace else ("",):
             subjects = self._by_subject.get(scope)

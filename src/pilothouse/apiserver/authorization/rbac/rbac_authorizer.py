@@ -1,15 +1,11 @@
-"""RBAC as an authorizer: follows the cache, decides, and remembers what it decided.
+"""RBAC as an authorizer over the watch cache.
 
     rbac = RBACAuthorizer(cache)
     cache.listen(rbac)
     rbac.decide(alice, Attributes("get", resource="pods", namespace="t", name="a"))
 
-**What is remembered.** A verdict is kept for user, groups, verb, resource and namespace, not for the object's name: it
-holds the answer for any name, and the few names that fare better. So a warm decision is one lookup, however
-many objects there are. Every change to a role or binding forgets all verdicts; a change takes effect with the
-batch that brings it.
-
-**How old the answer may be.** As old as the cache, which is milliseconds, also between servers.
+Decisions are cached by user, groups, verb, resource and namespace; an entry has the answer for any object
+name and the few names that are allowed besides. Any change to a role or binding clears the cache.
 """
 
 from __future__ import annotations
@@ -32,18 +28,18 @@ _ROLES = frozenset({ROLES, CLUSTER_ROLES})
 _BINDINGS = frozenset({BINDINGS, CLUSTER_BINDINGS})
 _MOST = 20_000
 _LONGEST = 1024
-"""A longer question is not remembered: whoever may ask about themselves could fill the memory with such."""
+"""Longer attributes are not cached: self reviews could fill the memory with them."""
 
 
 class CachedDecision(msgspec.Struct, frozen=True):
-    """The decision for objects of any name, and for those named in rules that allow more."""
+    """The decision for any object name, and for names that rules allow besides."""
 
     general: AuthorizationDecision
     named: Mapping[str, AuthorizationDecision] = {}
 
 
 class RBACAuthorizer:
-    """Decides by the roles and bindings in the cache. A listener of it."""
+    """Decides by the roles and bindings in the cache, as a listener of it."""
 
     def __init__(self, cache: WatchCache) -> None:
         self._cache = cache
@@ -71,8 +67,7 @@ class RBACAuthorizer:
         return verdict.named.get(attributes.name, verdict.general)
 
     def rules_of(self, user: User, namespace: str) -> tuple[list[PolicyRule], list[str]]:
-        """All rules that a user holds in a namespace, and what could not be told because a role is
-        missing."""
+        """All rules of a user in a namespace, and the missing roles."""
         rules: list[PolicyRule] = []
         absences: list[str] = []
         for held in self._grants.of(user, namespace):
@@ -88,7 +83,6 @@ class RBACAuthorizer:
 
     @property
     def remembered(self) -> int:
-        """How many verdicts are kept."""
         return len(self._verdicts)
 
     # How a verdict is reached
@@ -124,11 +118,9 @@ class RBACAuthorizer:
             self._verdicts.clear()
             self._follow(collection.path, event.key, event.after.value if event.after is not None else None)
 
-    def advanced(self) -> None:
-        """Nothing waits for the end of a batch: no decision is made within one."""
+    def advanced(self) -> None: ...
 
     def broken(self) -> None:
-        """Read everything anew after the cache was listed anew."""
         self._grants = Grants()
         self._verdicts.clear()
         for path in _ROLES | _BINDINGS:

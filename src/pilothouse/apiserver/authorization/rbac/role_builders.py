@@ -1,9 +1,9 @@
-"""Words to declare roles and bindings with.
+"""Functions to declare roles and bindings.
 
     cluster_role("pods-reader", verbs("get list", "pods pods/status"), verbs("get", "nodes", names="n1"))
     binding("pods-reader", group("dev"), service_account("t", "robot"))
 
-Lists are words with spaces between them; they are sorted, as Kubernetes has them in its own roles.
+Lists are words separated by spaces, and get sorted.
 """
 
 from __future__ import annotations
@@ -22,12 +22,11 @@ EDIT = "create delete deletecollection patch update "
 
 
 def verbs(these: str, resources: str, api_group: str = "", *, names: str = "") -> PolicyRule:
-    """Verbs on resources of one group."""
     return PolicyRule(_words(these), (api_group,), _words(resources), _words(names))
 
 
 def paths(these: str, urls: str) -> PolicyRule:
-    """Verbs on paths that are no resource's."""
+    """Verbs on non-resource paths."""
     return PolicyRule(_words(these), urls=_words(urls))
 
 
@@ -35,18 +34,17 @@ CREATE_EVENTS = PolicyRule(("create", "patch", "update"), ("", "events.k8s.io"),
 
 
 def cluster_role(name: str, *rules: PolicyRule, labels: Iterable[str] = ()) -> Object:
-    """A ClusterRole; of its labels, each is ``"true"``."""
+    """A ClusterRole with these labels, each ``"true"``."""
     return _role("ClusterRole", name, rules, labels)
 
 
 def role(name: str, *rules: PolicyRule) -> Object:
-    """A Role, yet without its namespace."""
+    """A Role without a namespace."""
     return _role("Role", name, rules, ())
 
 
 def binding(name: str, *subjects: dict[str, str], kind: str = "ClusterRole", role: str = "") -> Object:
-    """A binding of the role that has its name, unless another is named; of a Role, yet without its
-    namespace."""
+    """A binding of the role of its name, unless another is named; of a Role, without a namespace."""
     return {
         "apiVersion": f"{GROUP}/v1",
         "kind": "ClusterRoleBinding" if kind == "ClusterRole" else "RoleBinding",
@@ -57,7 +55,6 @@ def binding(name: str, *subjects: dict[str, str], kind: str = "ClusterRole", rol
 
 
 def namespaced(obj: Object, namespace: str) -> Object:
-    """A Role or RoleBinding in its place."""
     return {**obj, "metadata": {**obj["metadata"], "namespace": namespace}}
 
 

@@ -1,9 +1,8 @@
-"""Making and mending the roles and bindings that every server starts with.
+"""Creates and repairs the default roles and bindings at each start.
 
-At each start what is missing is created, and what exists gets back the rules, subjects and labels that it
-lacks. What people added stays. An object annotated ``rbac.authorization.kubernetes.io/autoupdate: "false"``
-is left as it is, once it exists. Several servers may do this at once: whoever comes second finds nothing left
-to do.
+Missing rules, subjects and labels are restored, additions stay. The annotation
+``rbac.authorization.kubernetes.io/autoupdate: "false"`` protects an existing object. Servers may do this
+concurrently.
 """
 
 from __future__ import annotations
@@ -35,7 +34,6 @@ _POLICY = {
 
 
 async def make_roles(catalog: KindCatalog, objects: ObjectStorage, clock: Clock, uids: Uids) -> None:
-    """Create or mend everything of the policy."""
     work = []
     for plural, declared in _POLICY.items():
         served = catalog.find(GROUP, "v1", plural)
@@ -70,7 +68,7 @@ async def _ensure(
 
 
 def mended(live: Object, declared: Object) -> Object:
-    """The live object with what it lacks of the declared one; the same object if that is nothing."""
+    """The live object with what it lacks of the declared one; the same object if nothing."""
     metadata = live["metadata"]
     if (metadata.get("annotations") or {}).get(AUTOUPDATE) == "false":
         return live
@@ -95,8 +93,7 @@ def mended(live: Object, declared: Object) -> Object:
 
 
 def _replaced(live: Object, declared: Object) -> bool:
-    """A binding that has another role than it should: a role can't be exchanged, so the binding is made
-    anew."""
+    """Whether a binding has another role than declared: that is immutable, so the binding is recreated."""
     annotations = live["metadata"].get("annotations") or {}
     return live.get("roleRef") != declared.get("roleRef") and annotations.get(AUTOUPDATE) != "false"
 

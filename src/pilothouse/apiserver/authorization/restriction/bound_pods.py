@@ -1,12 +1,11 @@
-"""Which node runs which pods, and what they refer to. Follows the cache.
+"""Which node runs which pods, and what those refer to. Follows the cache.
 
     pods = BoundPods(cache)
     cache.listen(pods)
     pods.needs("n1", "secrets", "t", "db-password")     # True while a pod on n1 refers to it
 
-A question is one lookup, whatever the number of pods: references are counted per node as pods come and go.
-What a pod refers to never changes once it is bound, so of the many changes to its status nothing but the
-node's name is read.
+References are counted per node, so a query is one lookup. They never change once a pod is bound, so updates
+of its status are not decoded further than the node's name.
 """
 
 from __future__ import annotations
@@ -26,8 +25,6 @@ _Place = tuple[str, str]
 
 
 class PodRecord(msgspec.Struct, frozen=True):
-    """What matters of a pod."""
-
     uid: str
     node: str
     piloted: bool
@@ -49,12 +46,10 @@ class BoundPods:
         return self._pods.get((namespace, name))
 
     def runs(self, node: str, namespace: str, name: str) -> bool:
-        """Whether a pod is bound to a node."""
         pod = self._pods.get((namespace, name))
         return pod is not None and pod.node == node
 
     def needs(self, node: str, plural: str, namespace: str, name: str) -> bool:
-        """Whether a pod on the node refers to an object."""
         needed = self._needed.get(node)
         return needed is not None and (plural, namespace, name) in needed
 
@@ -64,11 +59,9 @@ class BoundPods:
         if collection.path == PODS:
             self._follow_pod(event.key, event.after.value if event.after is not None else None)
 
-    def advanced(self) -> None:
-        """Nothing waits for the end of a batch: no decision is made within one."""
+    def advanced(self) -> None: ...
 
     def broken(self) -> None:
-        """Read everything anew after the cache was listed anew."""
         self._pods, self._needed = {}, {}
         for item in self._cache.collection(PODS).items.values():
             self._follow_pod(item.key, item.value)
@@ -110,7 +103,7 @@ class _Spec(msgspec.Struct, rename="camel"):
 
 
 class _Glance(msgspec.Struct):
-    """As much of a pod as tells whether the rest has to be read."""
+    """The fields of a pod that decide whether the rest has to be decoded."""
 
     metadata: _Metadata
     spec: _Spec = msgspec.field(default_factory=_Spec)

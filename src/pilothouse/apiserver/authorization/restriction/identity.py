@@ -1,14 +1,12 @@
-"""Who is restricted: nodes, machines that want to become one, and whoever bears a token that is bound to a
-pod.
+"""Which users are restricted: nodes, joining machines, and bearers of a token bound to a pod.
 
-    identify(User("system:node:n1", groups=("system:nodes",)))      # NodeUser("n1")
-    identify(User("system:serviceaccount:t:db", extra={POD_NAME: ("db-0",)}))     # PodBoundUser("t", "db", "db-0")
-    identify(User("system:bootstrap:abcdef", groups=("system:bootstrappers",)))   # JoiningMachine("system:bootstrap:abcdef")
-    identify(User("alice"))                                         # None
+    identify(User("system:node:n1", groups=("system:nodes",)))                  # NodeUser("n1")
+    identify(User("system:serviceaccount:t:db", extra={POD_NAME: ("db-0",)}))   # PodBoundUser(…)
+    identify(User("system:bootstrap:abcdef", groups=("system:bootstrappers",))) # JoiningMachine(…)
+    identify(User("alice"))                                                     # None
 
-A node has the name *and* the group. The name alone is a user like any other; the group alone, or with a name
-that no node can have, is a node without a name, which may do nothing. Whether the bearer of a pod's token is
-a pilot depends on objects; that somebody is neither does not, so it need be asked only once for a user.
+A node has the name *and* the group. The group with no valid node name is a node without a name, which may do
+nothing. None depends on the user alone, not on objects, so it can be cached.
 """
 
 from __future__ import annotations
@@ -28,7 +26,7 @@ _ACCOUNT = "system:serviceaccount:"
 
 
 class NodeUser(msgspec.Struct, frozen=True):
-    """A machine. Without a name it is nobody, and may do nothing."""
+    """A machine. Without a name it may do nothing."""
 
     name: str
 
@@ -51,7 +49,7 @@ Identity = NodeUser | JoiningMachine | PodBoundUser
 
 
 def identify(user: User) -> Identity | None:
-    """The identity by which a user may be restricted; None for everybody else."""
+    """The identity by which a user may be restricted; None for all others."""
     if NODES in user.groups:
         name = user.name[len(_NODE) :] if user.name.startswith(_NODE) else ""
         return NodeUser(name if is_node_name(name) else "")

@@ -1,11 +1,11 @@
-"""Which node keeps which volume, and for which claims it is to make one. Asked of the cache when it matters.
+"""Which node keeps which volume, and for which claims it may create one. Reads the cache.
 
     kept.keeper("pvc-1234")                     # "n1", or empty if no node of ours made it
     kept.awaited("n1", "default", "data")       # whether the claim's volume is wanted on n1
-    kept.check(node, new, old)                  # what is wrong with a volume that a node writes; empty if nothing is
+    kept.check(node, new, old)                  # what is wrong with a volume that a node writes, or empty
 
-A node makes volumes for claims whose pods the scheduler has sent to it, and no others: with a volume of its
-own for any claim it could draw that claim's pods, and their secrets, to itself.
+A node creates volumes only for claims whose pods are scheduled to it: with a volume for any other claim it
+could draw that claim's pods, and their secrets, to itself.
 """
 
 from __future__ import annotations
@@ -45,25 +45,23 @@ _NOTHING = _Metadata()
 
 
 class KeptVolumes:
-    """Claims and volumes, as far as nodes have to do with them."""
-
     def __init__(self, cache: WatchCache) -> None:
         self._cache = cache
 
     def keeper(self, volume: str) -> str:
-        """The node that keeps a volume; empty if none of ours does."""
         return _keeper(self._marks(_VOLUMES, volume).annotations)
 
     def awaited(self, node: str, namespace: str, claim: str) -> bool:
-        """Whether a claim's volume is wanted on a node."""
         marks = self._marks(_CLAIMS, f"{namespace}/{claim}").annotations or {}
         return marks.get(SELECTED_NODE) == node
 
     def check(self, node: str, new: Object, old: Object | None) -> str:
-        """Why a node may not write a volume so; empty if it may."""
         metadata = new["metadata"]
         if _keeper(metadata.get("annotations")) != node:
-            return f"metadata.annotations: must say {NODE}: {node}, and {PROVISIONED_BY} one of {', '.join(sorted(PROVISIONERS))}"
+            provisioners = ", ".join(sorted(PROVISIONERS))
+            return (
+                f"metadata.annotations: must say {NODE}: {node}, and {PROVISIONED_BY} one of {provisioners}"
+            )
         return self._check_new(node, new) if old is None else _check_change(node, new, old)
 
     def _check_new(self, node: str, new: Object) -> str:
@@ -76,9 +74,9 @@ class KeptVolumes:
         marks = claim.annotations or {}
         if not uid or claim.uid != uid or marks.get(SELECTED_NODE) != node:
             return f"spec.claimRef: must be a claim whose volume is wanted on node '{node}'"
-        asked = next((marks[one] for one in ASKED_FOR if one in marks), "")
-        if asked != new["metadata"]["annotations"][PROVISIONED_BY]:
-            return f"metadata.annotations: the claim asks for a volume of {asked or 'nobody'}"
+        provisioner = next((marks[one] for one in ASKED_FOR if one in marks), "")
+        if provisioner != new["metadata"]["annotations"][PROVISIONED_BY]:
+            return f"metadata.annotations: the claim asks for a volume of {provisioner or 'nobody'}"
         if new["metadata"].get("name") != volume_name(uid):
             return f"metadata.name: must be {volume_name(uid)}, after its claim"
         if "local" not in spec:
@@ -96,12 +94,12 @@ def _check_change(node: str, new: Object, old: Object) -> str:
     if _keeper(old["metadata"].get("annotations")) != node:
         return f"it is no volume of node '{node}'"
     if _fixed(new) != _fixed(old):
-        return f"a node may change {', '.join(f'spec.{one}' for one in _MUTABLE)} of a volume, and its own finalizer"
+        mutable = ", ".join(f"spec.{one}" for one in _MUTABLE)
+        return f"a node may change {mutable} of a volume, and its own finalizer"
     return ""
 
 
 def _fixed(volume: Object) -> tuple[Any, ...]:
-    """What a node may not change."""
     metadata, spec = volume["metadata"], volume.get("spec") or {}
     return (
         {field: value for field, value in spec.items() if field not in _MUTABLE},
@@ -111,7 +109,7 @@ def _fixed(volume: Object) -> tuple[Any, ...]:
 
 
 def _is_for_one_host(affinity: Any) -> bool:
-    """A malformed one would reach every decision about claims and pods; another node's would draw pods
+    """A malformed affinity would affect every decision about claims and pods; another node's would draw pods
     there."""
     match affinity:
         case {"required": {"nodeSelectorTerms": [{"matchExpressions": [{**expression}]}]}}:

@@ -1,16 +1,12 @@
-"""What a node may claim for itself: no range, address or name that is another's.
+"""What a node may claim: no range, address or name of another node.
 
-    claims = NodeClaims(cache, ControlPlaneNetwork(IPv4Network("127.96.0.0/16"), frozenset({"localhost", "10.0.0.5"})))
-    claims.problem("n1", new, old, peer="10.0.0.7:41022", alone=True)   # "spec.podCIDRs: 10.44.2.0/24 overlaps 10.44.2.0/24 of node n2"
-    claims.serving_problem(asked)           # why a serving certificate is not for this node's own names
+    claims = NodeClaims(cache, ControlPlaneNetwork(IPv4Network("127.96.0.0/16"), frozenset({"10.0.0.5"})))
+    claims.problem("n1", new, old, peer="10.0.0.7:41022", alone=True)   # "spec.podCIDRs: … overlaps …"
+    claims.serving_problem(requested)           # why a serving certificate is not for this node's own names
 
-Only what a write changes is judged: what an administrator gave a node, or an earlier release took, does not
-keep its agent from reporting. Administrators are not judged at all; they give ranges and addresses to nodes.
-
-An address is a node's own if its request comes from there, as one that is in use elsewhere can't be called
-from. A request from loopback comes from the API server's own machine, and so does a node with that machine's
-addresses. Where something stands between nodes and the API server, an administrator says which addresses are
-those of nodes (``ControlPlaneNetwork.nodes``).
+Only changes are checked, so that existing values never block a node's reports; administrators are not
+checked. A node owns an address that its request comes from. Requests from loopback come from the API server's
+machine and own its addresses. Behind a proxy ``ControlPlaneNetwork.nodes`` lists the nodes' addresses.
 """
 
 from __future__ import annotations
@@ -51,7 +47,7 @@ HOSTNAME = "kubernetes.io/hostname"
 
 
 class ControlPlaneNetwork(msgspec.Struct, frozen=True):
-    """What of the network belongs to the control plane."""
+    """The addresses and ranges of the control plane."""
 
     services: Network
     """Services have their addresses from here."""
@@ -75,21 +71,21 @@ MOST_OF_FAMILIES: Final = 2
 
 
 class NewClaims(Exception):
-    """A node claims what it did not before, which is judged by what others have: to be written again, with no
-    other such write under way (``Request.claims_alone``)."""
+    """A node makes new claims, which depend on those of others: retry with no other such write under way
+    (``Request.claims_alone``)."""
 
 
 class NodeClaims:
-    """Judges the claims of nodes by those of others."""
-
     def __init__(self, cache: WatchCache, territory: ControlPlaneNetwork) -> None:
         self._cache = cache
         self._territory = territory
 
     def problem(self, node: str, new: Object, old: Object | None, *, peer: str, alone: bool) -> str:
-        """Why a node may not claim what it writes about itself, with the field; empty if it may. ``peer`` is
-        where its request comes from. Raises ``NewClaims`` if there are some, and other nodes may be claiming
-        things as well: unless ``alone``."""
+        """Why a node may not claim what it writes about itself, with the field; empty if it may.
+
+        ``peer`` is the address of its request. Unless ``alone``, raises ``NewClaims`` if there are new
+        claims, since other nodes may be claiming too.
+        """
         before = old or {}
         if len((new.get("status") or {}).get("addresses") or ()) > MOST_ADDRESSES:
             return f"status.addresses: a node has at most {MOST_ADDRESSES}"
@@ -119,8 +115,7 @@ class NodeClaims:
         return next(iter(problems), "")
 
     def pod_problem(self, node: str, new: Object, old: Object) -> str:
-        """Why a pod of a node can't have the addresses in its status; empty if it can. Services lead to them,
-        from every machine."""
+        """Why a pod's status can't have these addresses, or empty. Services of all machines lead to them."""
         if len((new.get("status") or {}).get("podIPs") or ()) > MOST_OF_FAMILIES:
             return "status.podIPs: there may be one address of IPv4 and one of IPv6"
         known = pod_address_texts(old)
@@ -137,20 +132,19 @@ class NodeClaims:
             return f"status.podIPs: {text} is neither in the range of node {node} nor its address"
         return ""
 
-    def serving_problem(self, asked: RequestedCertificate) -> str:
-        """Why a serving certificate would have names or addresses that are not the node's own; empty if it
-        would not."""
-        node = asked.common_name.removeprefix(NODE)
+    def serving_problem(self, requested: RequestedCertificate) -> str:
+        """Why a serving certificate has names or addresses that are not the node's own, or empty."""
+        node = requested.common_name.removeprefix(NODE)
         own = self._own(node)
         others = dict(self._others(node))
-        for name in asked.dns_names:
+        for name in requested.dns_names:
             if name == serving_name(node):
                 continue
             if name not in own.names:
                 return f"{name!r} is not among the names of node {node}"
             if problem := next(self._name_problems("", [name], others), ""):
                 return problem
-        for text in asked.addresses:
+        for text in requested.addresses:
             address = ip_address(text)
             if address not in own.addresses:
                 return f"{text} is not among the addresses of node {node}"
@@ -191,12 +185,14 @@ class NodeClaims:
             cluster, least = self._territory.cluster, self._territory.mask_size
             if not any(contains(each, network) for each in cluster):
                 yield (
-                    f"{network} is not within the cluster's range, {', '.join(map(str, cluster))}; take one of that, or start the "
+                    f"{network} is not within the cluster's range, {', '.join(map(str, cluster))}; take one "
+                    "of that, or start the "
                     f"API server with another --cluster-cidr"
                 )
             if network.version == 4 and network.prefixlen < least:
                 yield (
-                    f"{network} is larger than what one node may have, a /{least}; take a smaller one, or start the API server with "
+                    f"{network} is larger than what one node may have, a /{least}; take a smaller one, or "
+                    "start the API server with "
                     f"another --node-cidr-mask-size"
                 )
         families = [each.version for each in claims_of(new).ranges]
@@ -221,12 +217,14 @@ class NodeClaims:
             yield from self._held_addresses(address, others)
             if not self._is_confirmed(address, caller := _caller(peer)):
                 yield (
-                    f"{text} is not the address that the node calls from, {caller or 'which is not known'}; start it with that one "
-                    f"(--node-ip), or the API server with the range of its nodes' addresses (--node-address-cidr)"
+                    f"{text} is not the address that the node calls from, {caller or 'which is not known'}; "
+                    "start it with that one "
+                    "(--node-ip), or the API server with the range of its nodes' addresses "
+                    "(--node-address-cidr)"
                 )
 
     def _is_confirmed(self, address: Address, caller: Address | None) -> bool:
-        """Whether an address is that of the machine that calls, or one that nodes may have."""
+        """Whether the request comes from this address, or nodes may have it."""
         if address == caller:
             return True
         own = self._territory.server_addresses
@@ -242,7 +240,8 @@ class NodeClaims:
         for name, other in others.items():
             if not address.is_loopback and address in other.addresses:
                 yield (
-                    f"{address} is the address of node {name}; if that machine is gone, delete its Node (kubectl delete node "
+                    f"{address} is the address of node {name}; if that machine is gone, delete its Node "
+                    "(kubectl delete node "
                     f"{name}), and if both run on one machine, give each an address of its own (--node-ip)"
                 )
             yield from (

@@ -1,11 +1,8 @@
-"""What a node may ask for: itself, the pods that are bound to it, and what those refer to.
+"""Which requests a node may make: those about itself, its pods, and what these refer to.
 
-The rules are those of Kubernetes' node authorizer, with five differences: what is not in scope is denied, so
-that no role can add to it; a node makes no pods, as nothing here runs pods that the server does not know of
-first; it reads what kube-proxy reads in Kubernetes (``system:node-proxier``), as our node agent forwards
-services and routes to other nodes itself; it makes the volumes of claims whose pods are sent to it, which
-elsewhere is a driver's work; and it reads the namespace ``kube-system``, by whose uid volumes know which
-control plane they belong to.
+As Kubernetes' node authorizer, except: what is not in scope is denied, so no role can add it; a node creates
+no pods; it reads what kube-proxy reads, since our agent routes services; it creates the volumes of claims
+scheduled to it; it reads the namespace ``kube-system``, whose uid identifies the control plane.
 
 | | reads | writes |
 |---|---|---|
@@ -26,7 +23,7 @@ control plane they belong to.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 
 import msgspec
 
@@ -47,7 +44,7 @@ _NAMELESS = denied(
 )
 _BEYOND = denied("node: not among what a node may do")
 _NO_PODS = denied(
-    "node: nodes make no pods; there are no static or mirror pods here, so create pods as a user"
+    "node: nodes create no pods; there are no static or mirror pods here, so create pods as a user"
 )
 _NO_VERB = denied("node: may not do that to this resource")
 
@@ -55,165 +52,132 @@ _Rule = Callable[["NodeScope", str, Attributes], AuthorizationDecision]
 
 
 class NodeScope:
-    """Decides for nodes."""
-
     def __init__(self, pods: BoundPods, volumes: KeptVolumes, cache: WatchCache) -> None:
         self._pods = pods
         self._volumes = volumes
         self._cache = cache
 
-    def decide(self, node: str, asked: Attributes) -> AuthorizationDecision:
-        """What the node of that name may do. Without a name: nothing."""
+    def decide(self, node: str, attrs: Attributes) -> AuthorizationDecision:
+        """What the node of that name may do; nothing without a name."""
         if not node:
             return _NAMELESS
-        if asked.is_path and asked.path == NETWORK_PAGE and asked.verb == "get":
+        if attrs.is_path and attrs.path == NETWORK_PAGE and attrs.verb == "get":
             return _YES
-        decision = aside(asked)
+        decision = aside(attrs)
         if decision is not None:
             return decision
-        rule = _RULES.get((asked.group, asked.resource, asked.subresource))
-        return rule(self, node, asked) if rule is not None else _BEYOND
+        found = _RULES.get((attrs.group, attrs.resource, attrs.subresource))
+        if found is None:
+            return _BEYOND
+        verbs, rule = found
+        return rule(self, node, attrs) if attrs.verb in verbs else _NO_VERB
 
-    def decide_joining(self, user: str, asked: Attributes) -> AuthorizationDecision:
-        """What the bearer of a bootstrap token may not do, whatever its roles say: read requests of
-        others."""
-        if (asked.group, asked.resource) != ("certificates.k8s.io", "certificatesigningrequests"):
+    def decide_joining(self, user: str, attrs: Attributes) -> AuthorizationDecision:
+        """What a bootstrap token may not do, whatever its roles: read requests of others."""
+        if (attrs.group, attrs.resource) != ("certificates.k8s.io", "certificatesigningrequests"):
             return NO_OPINION
-        if asked.verb not in READS or self._requested_by(asked.name) == user:
+        if attrs.verb not in READS or self._requested_by(attrs.name) == user:
             return NO_OPINION
         return denied("a bootstrap token reads the certificate requests that were made with it, by name")
 
-    def _node(self, node: str, asked: Attributes) -> AuthorizationDecision:
-        if asked.verb == "create":
-            return _YES if asked.name in ("", node) else _not_itself(node)
-        if asked.verb in READS:
-            # Where others are, and which range lies behind each: a node routes to them.
+    # The rules, for the verbs that the table below has for each.
+
+    def _allowed(self, node: str, attrs: Attributes) -> AuthorizationDecision:
+        return _YES
+
+    def _itself(self, node: str, attrs: Attributes) -> AuthorizationDecision:
+        if attrs.name == node or (attrs.verb == "create" and not attrs.name):
             return _YES
-        if asked.verb not in CHANGES:
-            return _NO_VERB
-        return _YES if asked.name == node else _not_itself(node)
+        return denied(f"node: '{node}' may do this to itself only")
 
-    def _node_status(self, node: str, asked: Attributes) -> AuthorizationDecision:
-        if asked.verb not in CHANGES:
-            return _NO_VERB
-        return _YES if asked.name == node else _not_itself(node)
+    def _node(self, node: str, attrs: Attributes) -> AuthorizationDecision:
+        # It reads the addresses and ranges of other nodes, to route to them.
+        return _YES if attrs.verb in READS else self._itself(node, attrs)
 
-    def _pod(self, node: str, asked: Attributes) -> AuthorizationDecision:
-        if asked.verb in ("list", "watch") and selects_field(asked, "spec.nodeName", node):
+    def _pod(self, node: str, attrs: Attributes) -> AuthorizationDecision:
+        if attrs.verb == "create":
+            return _NO_PODS
+        if attrs.verb in ("list", "watch") and selects_field(attrs, "spec.nodeName", node):
             return _YES
-        if asked.verb in READS or asked.verb == "delete":
-            if asked.name:
-                return self._own_pod(node, asked)
-            return denied(f"node: may see its own pods only: ask with fieldSelector=spec.nodeName={node}")
-        return _NO_PODS if asked.verb == "create" else _NO_VERB
+        if attrs.name:
+            return self._own_pod(node, attrs)
+        return denied(f"node: may see its own pods only: ask with fieldSelector=spec.nodeName={node}")
 
-    def _pod_status(self, node: str, asked: Attributes) -> AuthorizationDecision:
-        return self._own_pod(node, asked) if asked.verb in CHANGES else _NO_VERB
+    def _own_pod(self, node: str, attrs: Attributes) -> AuthorizationDecision:
+        return _YES if self._pods.runs(node, attrs.namespace, attrs.name) else _unrelated(node)
 
-    def _eviction(self, node: str, asked: Attributes) -> AuthorizationDecision:
-        return self._own_pod(node, asked) if asked.verb == "create" else _NO_VERB
-
-    def _own_pod(self, node: str, asked: Attributes) -> AuthorizationDecision:
-        return _YES if self._pods.runs(node, asked.namespace, asked.name) else _unrelated(node)
-
-    def _needed(self, node: str, asked: Attributes) -> AuthorizationDecision:
-        """Secrets and config maps: one at a time, by name."""
-        if asked.verb not in READS:
-            return _NO_VERB
-        if not asked.name:
-            return denied(
-                "node: may read one such object at a time: ask for it by name, or with fieldSelector=metadata.name=NAME"
-            )
-        return self._if_needed(node, asked)
-
-    def _needed_as_it_is(self, node: str, asked: Attributes) -> AuthorizationDecision:
-        """Accounts: those don't change under a pod, so that there is nothing to watch."""
-        return self._if_needed(node, asked) if asked.verb == "get" else _NO_VERB
-
-    def _claim_status(self, node: str, asked: Attributes) -> AuthorizationDecision:
-        if asked.verb not in CHANGES:
-            return _NO_VERB
-        if self._volumes.awaited(node, asked.namespace, asked.name):
-            return _YES
-        return self._if_needed(node, asked)
-
-    def _token(self, node: str, asked: Attributes) -> AuthorizationDecision:
-        return self._if_needed(node, asked) if asked.verb == "create" else _NO_VERB
-
-    def _if_needed(self, node: str, asked: Attributes) -> AuthorizationDecision:
-        related = self._pods.needs(node, asked.resource, asked.namespace, asked.name)
+    def _needed(self, node: str, attrs: Attributes) -> AuthorizationDecision:
+        related = self._pods.needs(node, attrs.resource, attrs.namespace, attrs.name)
         return _YES if related else _unrelated(node)
 
-    def _volume(self, node: str, asked: Attributes) -> AuthorizationDecision:
-        if asked.verb in READS or asked.verb == "create":
-            return _YES
-        if asked.verb != "delete" and asked.verb not in CHANGES:
-            return _NO_VERB
-        return _YES if asked.name and self._volumes.keeper(asked.name) == node else _unrelated(node)
+    def _needed_by_name(self, node: str, attrs: Attributes) -> AuthorizationDecision:
+        if attrs.name:
+            return self._needed(node, attrs)
+        return denied(
+            "node: may read one such object at a time: ask for it by name, or with "
+            "fieldSelector=metadata.name=NAME"
+        )
 
-    def _lease(self, node: str, asked: Attributes) -> AuthorizationDecision:
-        if asked.namespace != LEASE_NAMESPACE:
+    def _claim_status(self, node: str, attrs: Attributes) -> AuthorizationDecision:
+        if self._volumes.awaited(node, attrs.namespace, attrs.name):
+            return _YES
+        return self._needed(node, attrs)
+
+    def _volume(self, node: str, attrs: Attributes) -> AuthorizationDecision:
+        if attrs.verb in READS or attrs.verb == "create":
+            return _YES
+        return _YES if attrs.name and self._volumes.keeper(attrs.name) == node else _unrelated(node)
+
+    def _lease(self, node: str, attrs: Attributes) -> AuthorizationDecision:
+        if attrs.namespace != LEASE_NAMESPACE:
             return denied(f"node: has a lease in the namespace {LEASE_NAMESPACE}, and in no other")
-        if asked.verb == "create":
-            return _YES if asked.name in ("", node) else _not_itself(node)
-        if asked.verb not in ("get", "delete") and asked.verb not in CHANGES:
-            return _NO_VERB
-        return _YES if asked.name == node else _not_itself(node)
+        return self._itself(node, attrs) if attrs.verb in _LEASE_VERBS else _NO_VERB
 
-    def _request(self, node: str, asked: Attributes) -> AuthorizationDecision:
-        if asked.verb == "create":
-            return _YES
-        if asked.verb not in READS:
-            return _NO_VERB
-        if self._requested_by(asked.name) == f"system:node:{node}":
+    def _request(self, node: str, attrs: Attributes) -> AuthorizationDecision:
+        if attrs.verb == "create" or self._requested_by(attrs.name) == f"system:node:{node}":
             return _YES
         return denied("node: may see the certificate requests that it made itself, by name")
 
     def _requested_by(self, name: str) -> str:
-        """Who made a certificate request; empty if there is none of that name."""
+        """The user of a certificate request; empty if it does not exist."""
         item = self._cache.get(REQUESTS, f"{ROOT}{REQUESTS}/{name}") if name else None
         return "" if item is None else _request.decode(item.value).spec.username
 
-    def _identity(self, node: str, asked: Attributes) -> AuthorizationDecision:
+    def _identity(self, node: str, attrs: Attributes) -> AuthorizationDecision:
         """The namespace whose uid is the control plane's."""
-        return _YES if asked.verb == "get" and asked.name == IDENTITY_NAMESPACE else _NO_VERB
-
-    def _readable(self, node: str, asked: Attributes) -> AuthorizationDecision:
-        return _YES if asked.verb in READS else _NO_VERB
-
-    def _event(self, node: str, asked: Attributes) -> AuthorizationDecision:
-        return _YES if asked.verb == "create" or asked.verb in CHANGES else _NO_VERB
-
-    def _review(self, node: str, asked: Attributes) -> AuthorizationDecision:
-        return _YES if asked.verb == "create" else _NO_VERB
+        return _YES if attrs.name == IDENTITY_NAMESPACE else _NO_VERB
 
 
-_RULES: dict[tuple[str, str, str], _Rule] = {
-    ("", "nodes", ""): NodeScope._node,
-    ("", "nodes", "status"): NodeScope._node_status,
-    ("", "namespaces", ""): NodeScope._identity,
-    ("", "pods", ""): NodeScope._pod,
-    ("", "pods", "status"): NodeScope._pod_status,
-    ("", "pods", "eviction"): NodeScope._eviction,
-    ("", "secrets", ""): NodeScope._needed,
-    ("", "configmaps", ""): NodeScope._needed,
-    ("", "persistentvolumeclaims", ""): NodeScope._readable,
-    ("", "persistentvolumeclaims", "status"): NodeScope._claim_status,
-    ("", "persistentvolumes", ""): NodeScope._volume,
-    ("", "serviceaccounts", ""): NodeScope._needed_as_it_is,
-    ("", "serviceaccounts", "token"): NodeScope._token,
-    ("", "services", ""): NodeScope._readable,
-    ("", "endpoints", ""): NodeScope._readable,
-    ("discovery.k8s.io", "endpointslices", ""): NodeScope._readable,
-    ("storage.k8s.io", "storageclasses", ""): NodeScope._readable,
-    ("storage.k8s.io", "volumeattributesclasses", ""): NodeScope._readable,
-    ("coordination.k8s.io", "leases", ""): NodeScope._lease,
-    ("certificates.k8s.io", "certificatesigningrequests", ""): NodeScope._request,
-    ("", "events", ""): NodeScope._event,
-    ("events.k8s.io", "events", ""): NodeScope._event,
-    ("authentication.k8s.io", "tokenreviews", ""): NodeScope._review,
-    ("authorization.k8s.io", "subjectaccessreviews", ""): NodeScope._review,
-    ("authorization.k8s.io", "localsubjectaccessreviews", ""): NodeScope._review,
+_GET, _CREATE = frozenset({"get"}), frozenset({"create"})
+_LEASE_VERBS = _GET | _CREATE | CHANGES | {"delete"}
+_RULES: dict[tuple[str, str, str], tuple[Container[str], _Rule]] = {
+    ("", "nodes", ""): (READS | CHANGES | _CREATE, NodeScope._node),
+    ("", "nodes", "status"): (CHANGES, NodeScope._itself),
+    ("", "namespaces", ""): (_GET, NodeScope._identity),
+    ("", "pods", ""): (READS | _CREATE | {"delete"}, NodeScope._pod),
+    ("", "pods", "status"): (CHANGES, NodeScope._own_pod),
+    ("", "pods", "eviction"): (_CREATE, NodeScope._own_pod),
+    ("", "secrets", ""): (READS, NodeScope._needed_by_name),
+    ("", "configmaps", ""): (READS, NodeScope._needed_by_name),
+    ("", "persistentvolumeclaims", ""): (READS, NodeScope._allowed),
+    ("", "persistentvolumeclaims", "status"): (CHANGES, NodeScope._claim_status),
+    ("", "persistentvolumes", ""): (READS | CHANGES | _CREATE | {"delete"}, NodeScope._volume),
+    # Accounts don't change for a pod, so there is nothing to watch.
+    ("", "serviceaccounts", ""): (_GET, NodeScope._needed),
+    ("", "serviceaccounts", "token"): (_CREATE, NodeScope._needed),
+    ("", "services", ""): (READS, NodeScope._allowed),
+    ("", "endpoints", ""): (READS, NodeScope._allowed),
+    ("discovery.k8s.io", "endpointslices", ""): (READS, NodeScope._allowed),
+    ("storage.k8s.io", "storageclasses", ""): (READS, NodeScope._allowed),
+    ("storage.k8s.io", "volumeattributesclasses", ""): (READS, NodeScope._allowed),
+    # Any verb: that the namespace is wrong is said first.
+    ("coordination.k8s.io", "leases", ""): (READS | _LEASE_VERBS | {"deletecollection"}, NodeScope._lease),
+    ("certificates.k8s.io", "certificatesigningrequests", ""): (READS | _CREATE, NodeScope._request),
+    ("", "events", ""): (CHANGES | _CREATE, NodeScope._allowed),
+    ("events.k8s.io", "events", ""): (CHANGES | _CREATE, NodeScope._allowed),
+    ("authentication.k8s.io", "tokenreviews", ""): (_CREATE, NodeScope._allowed),
+    ("authorization.k8s.io", "subjectaccessreviews", ""): (_CREATE, NodeScope._allowed),
+    ("authorization.k8s.io", "localsubjectaccessreviews", ""): (_CREATE, NodeScope._allowed),
 }
 
 
@@ -226,10 +190,6 @@ class _Request(msgspec.Struct):
 
 
 _request = msgspec.json.Decoder(_Request)
-
-
-def _not_itself(node: str) -> AuthorizationDecision:
-    return denied(f"node: '{node}' may do this to itself only")
 
 
 def _unrelated(node: str) -> AuthorizationDecision:

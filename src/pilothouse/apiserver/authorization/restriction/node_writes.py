@@ -1,18 +1,11 @@
-"""What a node's write may contain, as Kubernetes' NodeRestriction has it. The scope has let the request
-through before.
+"""What a node's write may contain, as in Kubernetes' NodeRestriction. All else is refused.
 
-* Its Node: no taints, owners or finalizers once it is there; of labels none in
-  ``node-restriction.kubernetes.io``, and in Kubernetes' own domains only those that describe a machine. A
-  node could else draw pods, and their secrets, to itself. Ranges of pods, addresses and host names that are
-  nobody else's (``node_claims``).
-* The status of a pod that runs on it, with addresses that are the node's. Of a claim's status, what tells of
-  its volume.
-* Volumes for claims that are sent to it, and what changes of those (``kept_volumes``).
-* Its lease, owned by nobody but its Node.
-* Certificate requests for its own name; tokens for accounts of its pods, bound to the pod, for whom the pod
-  asks for.
-
-Everything else is refused, whatever let it come this far.
+* Its Node: no changes of taints, owners or finalizers; no labels in ``node-restriction.kubernetes.io``, and
+  in Kubernetes' own domains only those that describe a machine, as labels attract pods and their secrets;
+  ranges, addresses and names as in ``node_claims``.
+* The status of its pods, with the node's addresses; of a claim's status, what concerns its volume.
+* Volumes for claims scheduled to it (``kept_volumes``). Its lease, owned by its Node.
+* Certificate requests for its own name; tokens bound to its pods, for audiences that the pod requests.
 """
 
 from __future__ import annotations
@@ -62,15 +55,12 @@ _SIGNERS = ("kubernetes.io/kube-apiserver-client-kubelet", "kubernetes.io/kubele
 
 
 class NodeWrites:
-    """Checks what nodes write."""
-
     def __init__(self, pods: BoundPods, volumes: KeptVolumes, claims: NodeClaims) -> None:
         self._pods = pods
         self._volumes = volumes
         self._claims = claims
 
     def check(self, node: str, call: ResourceRequest, new: Object, old: Object | None) -> None:
-        """403 unless the write is one that the node may make."""
         kind = call.served.kind
         match kind.group, kind.plural, call.subresource:
             case "", "nodes", "":
@@ -147,8 +137,7 @@ def _check_node(node: str, call: ResourceRequest, new: Object, old: Object | Non
 
 
 def _check_metadata_kept(call: ResourceRequest, new: Object, old: Object | None) -> None:
-    """A write of a status can set labels too; a node could draw the traffic of a Service to a pod of its
-    own."""
+    """A status write can also set labels, by which a node could draw the traffic of a Service to its pods."""
     before = old["metadata"] if old is not None else {}
     for field in ("labels", "annotations"):
         if (new["metadata"].get(field) or None) != (before.get(field) or None):
@@ -156,7 +145,7 @@ def _check_metadata_kept(call: ResourceRequest, new: Object, old: Object | None)
 
 
 def _is_reserved(label: str) -> bool:
-    """Whether a label is not for nodes to set on themselves."""
+    """Whether nodes may not set a label on themselves."""
     domain, slash, _ = label.partition("/")
     if not slash or label in _LABELS:
         return False

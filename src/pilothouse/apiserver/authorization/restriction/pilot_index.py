@@ -1,11 +1,10 @@
-"""Which Pilot belongs to which cluster, as the watch cache has it.
+"""Which Pilot belongs to which cluster, from the watch cache.
 
     pilots = PilotIndex(cache)
     cache.listen(pilots)
     pilots.find("t", "demo-data-0").cluster         # ClusterRecord(noun, label, "demo", uid)
 
-The cluster of a Pilot is its controlling owner, if that is of the cluster kind of an application. It is
-compared by uid, too: a cluster of the same name that is created later is another one.
+The cluster is the Pilot's controlling owner, compared by uid too, if it is an application's cluster kind.
 """
 
 from __future__ import annotations
@@ -25,8 +24,6 @@ PILOTS = f"{GROUP}/pilots"
 
 
 class ClusterRecord(msgspec.Struct, frozen=True):
-    """A database cluster."""
-
     noun: KindName
     label: str
     """On all objects of the cluster; the value is the cluster's name."""
@@ -35,7 +32,6 @@ class ClusterRecord(msgspec.Struct, frozen=True):
 
     @property
     def selector(self) -> str:
-        """The label selector of its objects."""
         return f"{self.label}={self.name}"
 
     @property
@@ -64,18 +60,15 @@ class PilotIndex:
         self._pilots: dict[tuple[str, str], PilotRecord] = {}
 
     def find(self, namespace: str, name: str) -> PilotRecord | None:
-        """A Pilot, whoever owns it."""
         return self._pilots.get((namespace, name))
 
     def happened(self, collection: Collection, event: CacheEvent) -> None:
         if collection.path == PILOTS:
             self._follow(event.key, event.after.value if event.after is not None else None)
 
-    def advanced(self) -> None:
-        """Nothing waits for the end of a batch: no decision is made within one."""
+    def advanced(self) -> None: ...
 
     def broken(self) -> None:
-        """Read all Pilots again after the cache was listed again."""
         self._pilots = {}
         for item in self._cache.collection(PILOTS).items.values():
             self._follow(item.key, item.value)

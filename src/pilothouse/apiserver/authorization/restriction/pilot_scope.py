@@ -1,20 +1,18 @@
-"""What a pilot may ask for: what is of its own cluster, and of that it writes next to nothing.
+"""Which requests a pilot may make: those about its own cluster; of that it writes next to nothing.
 
-A pilot is whoever bears a token bound to a pod that has a Pilot of its name, or that says it will have one
-(the label ``has-pilot``). Its cluster is that Pilot's controlling owner. *Of the cluster* is what carries the
-cluster's label, so that a list or watch with that label as its selector is of the cluster too; and a Pilot
-that the cluster controls, with its lease.
+A pilot bears a token bound to a pod that has a Pilot of its name, or the label ``has-pilot``. Its cluster is
+that Pilot's controlling owner. Objects with the cluster's label are of the cluster, and so are lists and
+watches that select it, and the Pilots that the cluster controls, with their leases.
 
 | | reads | writes |
 |---|---|---|
 | its Pilot | get, list, watch | the status |
 | the cluster's other Pilots, its config maps and secrets | get; list and watch by label or name | |
 | the cluster itself; its own pod | get; list and watch by name | |
-| the leases of the cluster's Pilots | get; list and watch by label or name | its own, and the leader's: create, update, patch |
+| leases of the cluster's Pilots | get; list and watch by label or name | its own and the leader's |
 | events | | create, update, patch, about its own |
 
-While its Pilot is not there, a pilot may wait for it and do nothing else. Every other namespace is out of
-scope.
+Until its Pilot exists, a pilot may only wait for it.
 """
 
 from __future__ import annotations
@@ -38,31 +36,29 @@ _PREFIX = own_lease("")
 
 
 class PilotScope:
-    """Decides for pilots."""
-
     def __init__(self, pilots: PilotIndex, cache: WatchCache) -> None:
         self._pilots = pilots
         self._cache = cache
 
     def decide(
-        self, bound: PodBoundUser, pilot: PilotRecord | None, asked: Attributes
+        self, bound: PodBoundUser, pilot: PilotRecord | None, attrs: Attributes
     ) -> AuthorizationDecision:
-        """What the bearer of a pilot's token may do; ``pilot`` is None while there is none."""
-        decision = aside(asked)
+        """What the bearer of a pilot's token may do; ``pilot`` is None if it does not exist."""
+        decision = aside(attrs)
         if decision is not None:
             return decision
-        if asked.namespace != bound.namespace:
+        if attrs.namespace != bound.namespace:
             return denied(f"pilot: may do nothing outside its namespace {bound.namespace}")
-        own = asked.name == bound.pod
-        reads = asked.verb in READS
+        own = attrs.name == bound.pod
+        reads = attrs.verb in READS
         cluster = pilot.cluster if pilot is not None else None
-        match asked.group, asked.resource, asked.subresource:
+        match attrs.group, attrs.resource, attrs.subresource:
             case "navigator.jetstack.io", "pilots", "":
-                if reads and (own or self._is_sister(bound, cluster, asked.name)):
+                if reads and (own or self._is_sister(bound, cluster, attrs.name)):
                     return _YES
-                return _confined(cluster, asked) if reads else _BEYOND
+                return _confined(cluster, attrs) if reads else _BEYOND
             case "navigator.jetstack.io", "pilots", "status":
-                allowed = asked.verb == "get" or asked.verb in CHANGES
+                allowed = attrs.verb == "get" or attrs.verb in CHANGES
                 return _YES if own and pilot is not None and allowed else _BEYOND
             case "", "pods", "":
                 return _YES if own and reads else _BEYOND
@@ -70,17 +66,17 @@ class PilotScope:
             return denied(
                 f"pilot: there is no Pilot {bound.pod} yet; until there is, wait for it by its name"
             )
-        match asked.group, asked.resource, asked.subresource:
+        match attrs.group, attrs.resource, attrs.subresource:
             case "", "configmaps" | "secrets", "":
                 if not reads:
                     return _BEYOND
-                return self._labelled(asked.resource, cluster, asked)
+                return self._labelled(attrs.resource, cluster, attrs)
             case "coordination.k8s.io", "leases", "":
-                return self._lease(bound, cluster, asked)
+                return self._lease(bound, cluster, attrs)
             case "" | "events.k8s.io", "events", "":
-                return _YES if asked.verb == "create" or asked.verb in CHANGES else _BEYOND
-        if cluster is not None and (asked.group, asked.resource) == (cluster.noun.group, cluster.noun.plural):
-            return _YES if reads and asked.name == cluster.name and not asked.subresource else _BEYOND
+                return _YES if attrs.verb == "create" or attrs.verb in CHANGES else _BEYOND
+        if cluster is not None and (attrs.group, attrs.resource) == (cluster.noun.group, cluster.noun.plural):
+            return _YES if reads and attrs.name == cluster.name and not attrs.subresource else _BEYOND
         return _BEYOND
 
     def _is_sister(self, bound: PodBoundUser, cluster: ClusterRecord | None, name: str) -> bool:
@@ -89,42 +85,43 @@ class PilotScope:
         return other is not None and other.cluster == cluster
 
     def _lease(
-        self, bound: PodBoundUser, cluster: ClusterRecord | None, asked: Attributes
+        self, bound: PodBoundUser, cluster: ClusterRecord | None, attrs: Attributes
     ) -> AuthorizationDecision:
         own = [own_lease(bound.pod), *([cluster.leader_lease] if cluster is not None else [])]
-        if asked.verb == "create":
-            return _YES if asked.name in ("", *own) else _foreign_lease(own)
-        if asked.verb in CHANGES:
-            return _YES if asked.name in own else _foreign_lease(own)
-        if asked.verb not in READS:
+        if attrs.verb == "create":
+            return _YES if attrs.name in ("", *own) else _foreign_lease(own)
+        if attrs.verb in CHANGES:
+            return _YES if attrs.name in own else _foreign_lease(own)
+        if attrs.verb not in READS:
             return _BEYOND
-        if asked.name in own:
+        if attrs.name in own:
             return _YES
-        if asked.name.startswith(_PREFIX) and self._is_sister(bound, cluster, asked.name[len(_PREFIX) :]):
+        if attrs.name.startswith(_PREFIX) and self._is_sister(bound, cluster, attrs.name[len(_PREFIX) :]):
             return _YES
-        return self._labelled(LEASES, cluster, asked)
+        return self._labelled(LEASES, cluster, attrs)
 
-    def _labelled(self, path: str, cluster: ClusterRecord | None, asked: Attributes) -> AuthorizationDecision:
-        """A read of objects that are known by the cluster's label."""
-        if cluster is not None and asked.name:
-            item = self._cache.get(path, f"{ROOT}{path}/{asked.namespace}/{asked.name}")
+    def _labelled(self, path: str, cluster: ClusterRecord | None, attrs: Attributes) -> AuthorizationDecision:
+        """A read of objects with the cluster's label."""
+        if cluster is not None and attrs.name:
+            item = self._cache.get(path, f"{ROOT}{path}/{attrs.namespace}/{attrs.name}")
             if item is not None and item.labels.get(cluster.label) == cluster.name:
                 return _YES
-        return _confined(cluster, asked)
+        return _confined(cluster, attrs)
 
 
-def _confined(cluster: ClusterRecord | None, asked: Attributes) -> AuthorizationDecision:
+def _confined(cluster: ClusterRecord | None, attrs: Attributes) -> AuthorizationDecision:
     """A list or watch that its label selector confines to the cluster; anything else is refused with a
     hint."""
     if cluster is None:
         return denied("pilot: its Pilot is not controlled by a cluster, so nothing else is of its cluster")
-    if asked.verb != "get" and selects_label(asked, cluster.label, cluster.name):
+    if attrs.verb != "get" and selects_label(attrs, cluster.label, cluster.name):
         return _YES
     reason = f'pilot: may read what is of its own cluster only, {cluster.noun.kind} "{cluster.name}"'
-    if asked.verb == "get" or asked.name:
-        return denied(f"{reason}; this has not its label {cluster.selector}")
+    if attrs.verb == "get" or attrs.name:
+        return denied(f"{reason}; this one does not have its label {cluster.selector}")
     return denied(
-        f"{reason}: ask with labelSelector={cluster.selector}, or for one object with fieldSelector=metadata.name=NAME"
+        f"{reason}: ask with labelSelector={cluster.selector}, or for one object with "
+        "fieldSelector=metadata.name=NAME"
     )
 
 

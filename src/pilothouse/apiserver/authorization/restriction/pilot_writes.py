@@ -1,12 +1,9 @@
-"""What a pilot's write may contain. The scope has let the request through; this looks at the object itself.
+"""What a pilot's write may contain. All else is refused.
 
-* The status of its Pilot: the endpoint takes nothing else, and that is asserted here once more.
-* Its lease and its cluster's leader lease: what is in ``spec`` is the pilot's business. Labels are rights and
-  owners decide about a life, so a new lease has at most labels of the pilot's own Pilot and owners of its
-  own, and later neither changes.
-* Events: about its Pilot, its pod, its cluster or its leases.
-
-Everything else is refused, whatever let it come this far.
+* The status of its Pilot.
+* Its lease and its cluster's leader lease: any ``spec``. Labels grant access and owners control lifetime, so
+  a new lease has at most its Pilot's labels and its own owners, and neither changes later.
+* Events about its Pilot, its pod, its cluster or its leases.
 """
 
 from __future__ import annotations
@@ -23,13 +20,10 @@ _KEPT = ("labels", "ownerReferences", "finalizers")
 
 
 class PilotWrites:
-    """Checks what pilots write."""
-
     def __init__(self, pilots: PilotIndex) -> None:
         self._pilots = pilots
 
     def check(self, bound: PodBoundUser, call: ResourceRequest, new: Object, old: Object | None) -> None:
-        """403 unless the write is one that the pilot may make."""
         kind = call.served.kind
         match kind.group, kind.plural, call.subresource:
             case "navigator.jetstack.io", "pilots", "status":

@@ -1,9 +1,8 @@
-"""What a pod refers to: the objects that its node must be able to read in order to run it. Pure.
+"""What a pod refers to: the objects that its node must read in order to run it. Pure.
 
-    references_of(pod)     # {("secrets", "db-password"), ("configmaps", "settings"), ("serviceaccounts", "db"), …}
+    references_of(pod)     # {("secrets", "db-password"), ("serviceaccounts", "db"), …}
 
-They are looked for where pods can have them: environment, volumes of every kind, pull secrets, claims, and
-the claims that are made for ephemeral volumes under the pod's own name.
+Sources: environment, volumes, pull secrets, claims, and the claims of ephemeral volumes.
 """
 
 from __future__ import annotations
@@ -21,7 +20,6 @@ _CONTAINERS = ("containers", "initContainers", "ephemeralContainers")
 
 
 def references_of(pod: Object) -> frozenset[Reference]:
-    """Everything that the pod names."""
     spec = pod.get("spec") or {}
     found = [*_of_environment(spec), *_of_volumes(spec, pod["metadata"].get("name", ""))]
     found += [(SECRETS, _name(each)) for each in spec.get("imagePullSecrets") or ()]
@@ -30,7 +28,7 @@ def references_of(pod: Object) -> frozenset[Reference]:
 
 
 def audiences_of(pod: Object) -> frozenset[str]:
-    """For whom the pod's volumes ask for tokens; the empty text stands for this server."""
+    """The audiences of the pod's projected tokens; the empty text is this server."""
     return frozenset(
         token.get("audience") or ""
         for volume in (pod.get("spec") or {}).get("volumes") or ()

@@ -1,15 +1,12 @@
-"""The restriction as an authorizer and as a check of writes: ahead of RBAC, and after everything else.
+"""The restriction of nodes and pilots, as an authorizer ahead of RBAC and as a check of writes.
 
     restriction = Restriction(cache, NodeClaims(cache, territory))
     Chain([Masters(), restriction, rbac])
-    restriction.decide(user, attributes)      # allowed, denied, or no opinion for whoever is neither pilot nor node
-    restriction.check(call, new, old)         # 403 for a write whose content is beyond the writer's scope
+    restriction.decide(user, attributes)      # allowed, denied, or no opinion about other users
+    restriction.check(call, new, old)         # 403 for content beyond the writer's scope
 
-What is in scope is allowed here and needs no role. So a service account that pilots run under holds nothing
-itself: a token of it that is not bound to a pilot's pod is worth nothing.
-
-``restricts`` is the cheap question: for users of whom it is False, this has no opinion, whatever happens to
-objects.
+What is in scope is allowed without a role, so the service account of pilots has no permissions itself.
+``restricts`` is a cheap test: if False, there is no opinion about the user, whatever the objects.
 """
 
 from __future__ import annotations
@@ -44,8 +41,6 @@ from pilothouse.meta.kind import Object
 
 
 class Restriction:
-    """Keeps pilots and nodes within their scopes."""
-
     def __init__(self, cache: WatchCache, claims: NodeClaims) -> None:
         self._pods = BoundPods(cache)
         self._pilots = PilotIndex(cache)
@@ -58,11 +53,11 @@ class Restriction:
             cache.listen(index)
 
     def restricts(self, user: User) -> bool:
-        """Whether there may ever be an opinion about this user."""
+        """Whether there can be an opinion about this user."""
         return identify(user) is not None
 
     def confines(self, user: User) -> bool:
-        """Whether a user is kept within a scope as things are."""
+        """Whether a user is restricted now."""
         identity = identify(user)
         if identity is None or MASTERS in user.groups:
             return False
@@ -71,8 +66,7 @@ class Restriction:
         )
 
     def remains(self, user: User) -> bool:
-        """Whether the pod is still there that a user's token is bound to; True for whoever has no such
-        token."""
+        """Whether the pod of a user's token still exists; True without such a token."""
         identity = identify(user)
         if not isinstance(identity, PodBoundUser):
             return True
@@ -93,7 +87,6 @@ class Restriction:
         return self._pilot_scope.decide(identity, pilot, attributes)
 
     def check(self, call: ResourceRequest, new: Object, old: Object | None) -> None:
-        """403 for a write that is beyond the writer's scope by what it contains."""
         identity = identify(call.request.user)
         if identity is None or MASTERS in call.request.user.groups:
             return
@@ -109,7 +102,7 @@ class Restriction:
             self._node_writes.check_token_request(identity.name, call, request)
 
     def _is_pilot(self, identity: PodBoundUser) -> bool:
-        """With a Pilot of its pod's name, or a pod that waits for one."""
+        """Whether the pod has a Pilot, or waits for one."""
         if self._pilots.find(identity.namespace, identity.pod) is not None:
             return True
         pod = self._pods.find(identity.namespace, identity.pod)

@@ -1,9 +1,7 @@
-"""What the rules for nodes and those for pilots have in common: how they answer, and what is not theirs to
-decide.
+"""What the rules for nodes and pilots share.
 
-Discovery, health and questions about oneself are left to the roles that everybody has; every other path is
-denied, as is whatever a rule does not name. A list or watch is in scope if its selectors confine it, so
-selectors are looked into.
+Discovery, health and self reviews are left to the roles that all users have; other paths, and all that no
+rule names, are denied. A list or watch is in scope if its selectors confine it.
 """
 
 from __future__ import annotations
@@ -41,34 +39,34 @@ _PATH_DENIED: Final = AuthorizationDecision(
 
 
 def denied(reason: str) -> AuthorizationDecision:
-    """No, and nobody further on is asked."""
+    """A denial that no later authorizer can change."""
     return AuthorizationDecision(False, reason, denied=True)
 
 
-def aside(asked: Attributes) -> AuthorizationDecision | None:
-    """The decision about what has nothing to do with scopes; None if it is for a scope to decide."""
-    if asked.is_path:
-        public = any(asked.path == each or asked.path.startswith(f"{each}/") for each in _PUBLIC)
-        return NO_OPINION if public and asked.verb == "get" else _PATH_DENIED
-    if asked.verb == "create" and (asked.group, asked.resource) in _SELF_REVIEWS and not asked.subresource:
+def aside(attrs: Attributes) -> AuthorizationDecision | None:
+    """The decision about requests outside of scopes; None if a scope decides."""
+    if attrs.is_path:
+        public = any(attrs.path == each or attrs.path.startswith(f"{each}/") for each in _PUBLIC)
+        return NO_OPINION if public and attrs.verb == "get" else _PATH_DENIED
+    if attrs.verb == "create" and (attrs.group, attrs.resource) in _SELF_REVIEWS and not attrs.subresource:
         return NO_OPINION
     return None
 
 
-def selects_label(asked: Attributes, label: str, value: str) -> bool:
-    """Whether the label selector lets through nothing but objects with this label."""
-    return bool(asked.label_selector) and any(
+def selects_label(attrs: Attributes, label: str, value: str) -> bool:
+    """Whether the label selector matches only objects with this label."""
+    return bool(attrs.label_selector) and any(
         requirement.key == label and requirement.operator in (EQUALS, IN) and requirement.values == (value,)
-        for requirement in _labels(asked.label_selector).requirements
+        for requirement in _labels(attrs.label_selector).requirements
     )
 
 
-def selects_field(asked: Attributes, field: str, value: str) -> bool:
-    """Whether the field selector lets through nothing but objects with this value."""
-    return bool(asked.field_selector) and _fields(asked.field_selector).exact(field) == value
+def selects_field(attrs: Attributes, field: str, value: str) -> bool:
+    """Whether the field selector matches only objects with this value."""
+    return bool(attrs.field_selector) and _fields(attrs.field_selector).exact(field) == value
 
 
-# A client asks with the same selector again and again. One that can't be read confines nothing: the list refuses it.
+# Clients repeat their selectors. A malformed one confines nothing: the list refuses it.
 @lru_cache(maxsize=1024)
 def _labels(text: str) -> LabelSelector:
     try:

@@ -127,13 +127,13 @@ class ClusterNode(msgspec.Struct, frozen=True):
 
     @property
     def not_ready_message(self) -> str:
-        """Why it is not ready, from its Pilot; empty if the Pilot does not say."""
+        """Why it is not ready, from its Pilot, without a full stop; empty if the Pilot does not say."""
         condition: Mapping[str, Any] = (
             self.pilot.condition("Ready") if self.pilot is not None else None
         ) or {}
         if condition.get("status") not in ("False", "Unknown"):
             return ""
-        return str(condition.get("message") or condition.get("reason") or "")
+        return str(condition.get("message") or condition.get("reason") or "").removesuffix(".")
 
     @property
     def documents(self) -> int | None:

@@ -14,9 +14,11 @@ import msgspec
 from pilothouse.api.kind_names import Lease, Pilot, StatefulSet
 from pilothouse.api.navigator.labels import POOL_NAME, leader_lease
 from pilothouse.api.objects import Object
+from pilothouse.api.pod_health import healthy
 from pilothouse.controllers.elasticsearch.desired.pilot_specs import minimum_masters
 from pilothouse.controllers.elasticsearch.desired.pools import Pool, pools_of
 from pilothouse.controllers.elasticsearch.desired.security import ClusterSecurity, security_of
+from pilothouse.controllers.elasticsearch.desired.supporting_objects import serving_role
 from pilothouse.controllers.elasticsearch.observed.cluster_health import (
     ClusterHealth,
     latest_reported_health,
@@ -52,6 +54,17 @@ class ObservedCluster(msgspec.Struct, frozen=True, dict=True):
 
     def nodes_of(self, pool: str) -> tuple[ClusterNode, ...]:
         return tuple(node for node in self.nodes if node.pool.name == pool)
+
+    @cached_property
+    def serving_nodes(self) -> tuple[ClusterNode, ...]:
+        """The nodes behind the service for clients, ready or not."""
+        role = serving_role(self.pools.values())
+        return tuple(node for node in self.nodes if not role or role in node.pool.roles)
+
+    @property
+    def is_reachable(self) -> bool:
+        """Whether a node behind the service for clients is ready."""
+        return any(node.pod is not None and healthy(node.pod) for node in self.serving_nodes)
 
     @cached_property
     def rolling_order(self) -> tuple[Pool, ...]:

@@ -19,7 +19,6 @@ from pilothouse.api.pod_health import healthy, trouble
 from pilothouse.base.rfc3339 import format_time
 from pilothouse.controllers.elasticsearch.desired.pools import base_name
 from pilothouse.controllers.elasticsearch.desired.security import secured
-from pilothouse.controllers.elasticsearch.desired.supporting_objects import serving_role
 from pilothouse.controllers.elasticsearch.observed.cluster_nodes import ClusterNode
 from pilothouse.controllers.elasticsearch.observed.database_container import IMAGE_REASONS, with_flags
 from pilothouse.controllers.elasticsearch.observed.observed_cluster import ObservedCluster
@@ -27,12 +26,13 @@ from pilothouse.controllers.elasticsearch.status.version_status import WRONG, ve
 from pilothouse.controllers.elasticsearch.status.volume_shortage import (
     FULL,
     READ_ONLY,
+    full_and_down,
     fullest_volume,
     shortage,
 )
 from pilothouse.controllers.elasticsearch.steps.image_check import archive_source, import_advice, wrong_image
 from pilothouse.controllers.elasticsearch.steps.reconcile_step import ReconcileStep
-from pilothouse.controllers.elasticsearch.steps.scale_up import unexpandable_claims
+from pilothouse.controllers.elasticsearch.steps.scale_up import STARTING, unexpandable_claims
 from pilothouse.meta.conditions import with_condition
 from pilothouse.meta.versions import Version
 from pilothouse.runtime.snapshot import Snapshot
@@ -48,6 +48,10 @@ _RETRY: Final = (
     "once their cause is gone, POST /_cluster/reroute?retry_failed=true"
 )
 _EXITED: Final = frozenset({"CrashLoopBackOff", "ContainerExited"})
+_DATABASE_ENDED: Final = "DatabaseEnded"
+_NOT_READY: Final = "PodNotReady"
+_CAUSED_BY_FULL: Final = frozenset({HEALTH_RED, OUT_OF_TOUCH, _DATABASE_ENDED, _NOT_READY, *_EXITED})
+"""Problems that a full disk may be the cause of."""
 
 
 def status_of(
@@ -150,11 +154,10 @@ def _available(observed: ObservedCluster) -> _Condition:
 
 def _why_unreachable(observed: ObservedCluster) -> str:
     """Why no request is answered, whatever the shards: the service has no ready node; empty if it has."""
-    role = serving_role(observed.pools.values())
-    serving = [node for node in observed.nodes if not role or role in node.pool.roles]
-    if any(node.pod is not None and healthy(node.pod) for node in serving):
+    if observed.is_reachable:
         return ""
-    why = next(filter(None, (node.why_unsettled(None) for node in serving)), "there is none")
+    problems = (node.why_unsettled(None) for node in observed.serving_nodes)
+    why = next(filter(None, problems), "there is none")
     return f"no node that takes requests is ready behind service {base_name(observed.cluster)}: {why}"
 
 
@@ -184,6 +187,9 @@ def _progressing(
         return "Progressing", "False", AS_ASKED, f"All nodes are as specified, but {short.gist}."
     if step is None:
         return "Progressing", "False", AS_ASKED, "Everything is as specified."
+    if step.reason == STARTING and (full := full_and_down(observed)):
+        # The node does not get ready before there is space.
+        return "Progressing", "False", FULL, f"{full}; {step.message}"
     return "Progressing", "False" if step.refused else "True", step.reason, step.message
 
 
@@ -196,7 +202,9 @@ def _degraded(observed: ObservedCluster, refused: Sequence[ReconcileStep], probl
         # Refused writes are worse than any change that is not done; a nearly full disk is reported after it.
         worst, other = (short.reason, short.message), found
         # A full disk may be why a node is away or data is unavailable.
-        caused = found is not None and short.reason == FULL and found[0] in (HEALTH_RED, OUT_OF_TOUCH)
+        caused = found is not None and short.reason == FULL and found[0] in _CAUSED_BY_FULL
+        if other is not None and other[1] in short.message:
+            return "Degraded", "True", *worst
         if found is not None and short.reason != READ_ONLY and not caused:
             worst, other = found, (short.reason, short.message)
         return "Degraded", "True", worst[0], "; ".join(filter(None, (worst[1], other[1] if other else "")))
@@ -249,7 +257,7 @@ def _lacking(observed: ObservedCluster) -> str:
         if (count := int(shards.get(field) or 0))
     ]
     text = ", ".join(counts) or "not all shards are allocated"
-    return f"{text}; {why}" if (why := shards.get("explanation")) else text
+    return f"{text}; {str(why).removesuffix('.')}" if (why := shards.get("explanation")) else text
 
 
 def _gave_up(observed: ObservedCluster) -> bool:
@@ -267,11 +275,11 @@ def _node_problem(node: ClusterNode, now: float, world: Snapshot) -> tuple[str, 
         crash = crash_of(pilot) if pilot is not None else ""
         if why.reason in IMAGE_REASONS:
             return why.reason, _image_advice(pod, why.sentence, world)
-        if crash and why.reason in (*_EXITED, "PodNotReady"):
+        if crash and why.reason in (*_EXITED, _NOT_READY):
             # The database's own error says more than that its container has ended.
             lines = f"kubectl get pilot {node.name} -n {pod.namespace} -o jsonpath='{{.status.lastExit.log}}'"
-            return "DatabaseEnded", f"{node.name} does not start: {crash}; its last log lines: {lines}"
-        if why.reason == "PodNotReady":
+            return _DATABASE_ENDED, f"{node.name} does not start: {crash}; its last log lines: {lines}"
+        if why.reason == _NOT_READY:
             # A slow start is not a problem.
             if node.down_for(now) >= _START_TIMEOUT or _reason(pilot) in (HOOK_FAILED, OUT_OF_TOUCH):
                 remedy = import_advice(pod, world) if WRONG_IMAGE in node.not_ready_message else why.remedy

@@ -1,6 +1,7 @@
 """How full the volumes of a cluster are, how Elasticsearch reacts, and what would help.
 
 fullest_volume(observed)        # for the cluster's status
+full_and_down(observed)         # the full volumes whose nodes are not up, as text
 shortage(observed)              # a Shortage, or None: a volume past a watermark, or read-only indices
 """
 
@@ -18,7 +19,7 @@ from pilothouse.base.quantity import parse_quantity
 from pilothouse.controllers.elasticsearch.desired.pool_stateful_set import DATA
 from pilothouse.controllers.elasticsearch.observed.cluster_nodes import ClusterNode
 from pilothouse.controllers.elasticsearch.observed.observed_cluster import ObservedCluster
-from pilothouse.controllers.elasticsearch.steps.scale_up import why_not_expandable
+from pilothouse.controllers.elasticsearch.steps.scale_up import failed_expansion, why_not_expandable
 
 READ_ONLY: Final = "IndicesReadOnly"
 FULL: Final = "VolumeFull"
@@ -31,6 +32,7 @@ _EFFECTS: Final[Mapping[Watermark, str]] = {
 _UNCHECKED: Final = "Elasticsearch does not check its disks, and writes fail once it is full"
 _THRESHOLD: Final = "cluster.routing.allocation.disk.threshold_enabled"
 _UNBLOCK: Final = 'PUT /_all/_settings {"index.blocks.read_only_allow_delete": null}'
+_UNREACHABLE: Final = "no node is ready, so indices can't be deleted and shards can't move"
 _SHARED: Final = 1.2
 """A filesystem that is larger than its claim by this factor is shared with others."""
 _MOST_NAMED: Final = 3
@@ -83,6 +85,19 @@ def shortage(observed: ObservedCluster) -> Shortage | None:
     return Shortage(FULL if full else NEARLY_FULL, gist, f"{gist}, to {_state(observed, short)}")
 
 
+def full_and_down(observed: ObservedCluster) -> str:
+    """The full volumes of nodes that are not up, as text; empty if there are none."""
+    full = [
+        each.name
+        for each in _volumes(observed)
+        if each.usage.watermark == "FloodStage" and not each.node.is_up
+    ]
+    if not full:
+        return ""
+    more = " and others" if len(full) > _MOST_NAMED else ""
+    return f"{', '.join(full[:_MOST_NAMED])}{more} {'are' if len(full) > 1 else 'is'} full"
+
+
 def _read_only(observed: ObservedCluster, found: Mapping[str, Any], short: list[Volume]) -> Shortage:
     count, names = int(found.get("count") or 0), list(found.get("names") or ())
     more = f" and {count - _MOST_NAMED} more" if count > _MOST_NAMED else ""
@@ -116,17 +131,27 @@ def _state(observed: ObservedCluster, short: list[Volume]) -> str:
 
 
 def _remedy(observed: ObservedCluster, volume: Volume) -> str:
+    """What gives the node space; while no request is answered, nothing else helps."""
+    space, joint = _more_space(observed, volume)
+    if not observed.is_reachable:
+        return f"{space}; {_UNREACHABLE}"
+    return f"{space}{joint}delete indices, or add nodes to the pool"
+
+
+def _more_space(observed: ObservedCluster, volume: Volume) -> tuple[str, str]:
+    """How the volume gets more space or why it can't, and what joins that to other remedies."""
     pool, pod, claim = volume.node.pool, volume.node.pod, volume.claim
     machine = f"node {pod.spec['nodeName']}" if pod is not None and pod.spec.get("nodeName") else "its node"
-    others = "delete indices, or add nodes to the pool"
     if claim is None:
-        return f"free space on the disk of {machine}, give pool {pool.name} persistence, {others}"
+        return f"free space on the disk of {machine}", f", give pool {pool.name} persistence, "
     size = claim.at("status", "capacity", "storage") or claim.at("spec", "resources", "requests", "storage")
     if size is not None and volume.usage.capacity > _SHARED * parse_quantity(size).to_int():
-        return f"the claim shares a disk of {machine} with others: free space there, {others}"
+        return f"the claim shares a disk of {machine} with others: free space there", ", "
     if why := why_not_expandable(observed, claim):
-        return f"the claim can't be expanded ({why}): {others}"
-    return f"raise persistence.size of pool {pool.name} (the claim has {size}), {others}"
+        return f"the claim can't be expanded ({why})", ": "
+    if failed := failed_expansion(claim):
+        return failed, "; until it can, "
+    return f"raise persistence.size of pool {pool.name} (the claim has {size})", ", "
 
 
 def _volumes(observed: ObservedCluster) -> list[Volume]:

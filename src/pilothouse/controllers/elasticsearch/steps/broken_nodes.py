@@ -57,7 +57,7 @@ def repair(
     """Give a node that does not start the wanted template, out of turn."""
     reason, problem = (
         rollout_reason(stateful_set, wanted),
-        f"{node.name} does not get ready with its template",
+        f"{node.name} does not become ready with its template",
     )
     if wait := restart_gate.why_template_unproven(observed, node, template_digest(wanted)):
         return ReconcileStep.waiting(reason, wait, problem)

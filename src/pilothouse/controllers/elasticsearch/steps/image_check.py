@@ -105,7 +105,7 @@ def _image(holder: Tree) -> str:
 def _missing_text(image: str, machines: Sequence[Object]) -> str:
     names = [machine.name for machine in machines]
     where = f"node {names[0]}" if len(names) == 1 else f"nodes {', '.join(names)}"
-    return f"image {image} is not on {where}, and nodes fetch nothing; {_advice(image, machines)}"
+    return f"image {image} is not on {where}, and nodes do not pull images; {_advice(image, machines)}"
 
 
 def _advice(image: str, machines: Iterable[Object]) -> str:

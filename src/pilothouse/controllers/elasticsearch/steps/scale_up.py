@@ -18,6 +18,7 @@ from typing import Final
 from pilothouse.api.kind_names import PersistentVolumeClaim, StatefulSet, StorageClass
 from pilothouse.api.navigator.conditions import WRONG_IMAGE
 from pilothouse.api.navigator.labels import VERSION
+from pilothouse.api.navigator.upgrade_paths import unknown
 from pilothouse.api.objects import Object, owner_reference
 from pilothouse.base.quantity import parse_quantity
 from pilothouse.controllers.elasticsearch.desired.pool_stateful_set import (
@@ -38,10 +39,17 @@ from pilothouse.runtime.intents import Create, Intent, PatchObject, Wait
 CREATING: Final = "CreatingPools"
 GROWING: Final = "ScalingUp"
 STARTING: Final = "NodesStarting"
+_RESIZE_ERRORS: Final = ("NodeResizeError", "ControllerResizeError")
+"""Conditions of a claim whose expansion failed."""
 
 
 def create_pools(observed: ObservedCluster) -> ReconcileStep | None:
-    """Create the StatefulSets that are missing. Raises NameTaken."""
+    """Create the StatefulSets that are missing. Raises NameTaken.
+
+    None are created for a version that pilots can't run: their pods would only wait for its image.
+    """
+    if unknown(_version(observed)):
+        return None
     intents: list[Intent] = []
     for pool in observed.pools.values():
         if pool.name in observed.sets:
@@ -100,11 +108,21 @@ def wait_for_nodes(observed: ObservedCluster) -> ReconcileStep | None:
 
 
 def expand_claims(observed: ObservedCluster) -> Iterator[Intent]:
-    """Expand claims that are smaller than their pool asks for."""
+    """Expand claims that are smaller than their pool asks for, and lower a request that could not be met."""
     for claim, asked in _too_small(observed):
         if not why_not_expandable(observed, claim):
             present = claim.at("spec", "resources", "requests", "storage")
             because = f"expanding claim {claim.name} from {present} to {asked}"
+            fields = {"spec": {"resources": {"requests": {"storage": asked}}}}
+            yield PatchObject(claim, fields, because=because, event="GrowVolume")
+    for claim, asked in _claims(observed):
+        present = claim.at("spec", "resources", "requests", "storage")
+        capacity = claim.at("status", "capacity", "storage")
+        if present is None or capacity is None or not failed_expansion(claim):
+            continue
+        # Not to what it has: Kubernetes takes a lower request only if it still is an expansion.
+        if parse_quantity(capacity) < parse_quantity(asked) < parse_quantity(present):
+            because = f"claim {claim.name} can't be expanded to {present}: asking for {asked} instead"
             fields = {"spec": {"resources": {"requests": {"storage": asked}}}}
             yield PatchObject(claim, fields, because=because, event="GrowVolume")
 
@@ -131,24 +149,41 @@ def unexpandable_claims(observed: ObservedCluster) -> str:
         for claim, asked in _too_small(observed)
         if (why := why_not_expandable(observed, claim))
     ]
-    if not fixed:
-        return ""
-    _, asked, why = fixed[0]
-    names = ", ".join(claim.name for claim, _, _ in fixed)
-    return f"{names} can't be expanded to {asked}: {why}"
+    found = [failed for claim, _ in _claims(observed) if (failed := failed_expansion(claim))]
+    if fixed:
+        _, asked, why = fixed[0]
+        names = ", ".join(claim.name for claim, _, _ in fixed)
+        found.insert(0, f"{names} can't be expanded to {asked}: {why}")
+    return "; ".join(found)
+
+
+def failed_expansion(claim: Object) -> str:
+    """Which size a claim can't be expanded to, and why, as its node or driver reports; empty if neither does."""
+    for kind in _RESIZE_ERRORS:
+        condition = claim.condition(kind) or {}
+        if condition.get("status") == "True":
+            asked = claim.at("spec", "resources", "requests", "storage")
+            why = condition.get("message") or condition.get("reason") or "no reason is reported"
+            return f"claim {claim.name} can't be expanded to {asked}: {why}"
+    return ""
 
 
 def _too_small(observed: ObservedCluster) -> Iterator[tuple[Object, str]]:
     """Claims that are smaller than their pool asks for, with that size."""
+    for claim, asked in _claims(observed):
+        present = claim.at("spec", "resources", "requests", "storage")
+        if present is not None and parse_quantity(present) < parse_quantity(asked):
+            yield claim, asked
+
+
+def _claims(observed: ObservedCluster) -> Iterator[tuple[Object, str]]:
+    """The bound claims of nodes that stay, with the size that their pool asks for."""
     for node in observed.nodes:
         asked = (node.pool.spec.get("persistence") or {}).get("size")
         if asked is None or node.leaving:
             continue
         claim = observed.world.find(PersistentVolumeClaim, observed.cluster.namespace, f"{DATA}-{node.name}")
-        if claim is None or claim.deleting or claim.status.get("phase") != "Bound":
-            continue
-        present = claim.at("spec", "resources", "requests", "storage")
-        if present is not None and parse_quantity(present) < parse_quantity(asked):
+        if claim is not None and not claim.deleting and claim.status.get("phase") == "Bound":
             yield claim, asked
 
 

@@ -3,17 +3,14 @@ Pilots say.
 
     for action in cluster_actions(prefix, pilots, state, settings, (8, 17), release=True): ...
 
-* The names of decommissioned nodes are in the allocation exclusion, those of masters also in the voting
-  exclusions (7 and later); names that are no longer to go, or whose Pilot is gone, are taken out. Names that
-  are not of this cluster's nodes are a person's, and stay.
-* Beside the exclusion stands which decommission of each node it is for (``DECOMMISSIONS``), written with it
-  in one stroke. So a pilot knows that an exclusion is not what is left of an earlier decommission, about to
-  be taken back by a leader that lags behind; and a leader that finds a later decommission there than it has
-  seen itself knows that it is the one who lags, and leaves that node alone.
-* Before a node stops, its pilot holds replicas back, and gives the node's vote away if it is the only one.
-  Both are taken back once all nodes are in that should be, or one has been missed for long.
-* The number of masters that have to see each other (up to 6) is what the Pilots that stay say, and no more
-  than there are.
+* Decommissioned nodes are excluded from allocation, and masters among them from voting (7 and later). Names
+  in the exclusions that are not of this cluster's nodes were added by a person, and stay.
+* ``DECOMMISSIONS`` is written together with the exclusion: for which decommission of its Pilot each node is
+  excluded. So a pilot recognizes an exclusion that is left from an earlier decommission; and a leader that
+  finds a later decommission than it has seen leaves that node alone, since its own view lags.
+* Before a node stops, its pilot disables the allocation of replicas, and excludes the node from voting if it
+  has the only vote. Both are undone once all expected nodes are in, or one has been missing for long.
+* The minimum of masters (up to 6) is what the staying Pilots say, and at most the number of masters.
 """
 
 from __future__ import annotations
@@ -29,26 +26,23 @@ from pilothouse.pilot.drivers.elasticsearch.cluster_state import ClusterState
 
 EXCLUDED: Final = "cluster.routing.allocation.exclude._name"
 DECOMMISSIONS: Final = "cluster.metadata.pilothouse_decommissions"
-"""Elasticsearch keeps what is under ``cluster.metadata`` for whoever puts it there."""
+"""Elasticsearch keeps settings under ``cluster.metadata`` for other programs."""
 ALLOCATION: Final = "cluster.routing.allocation.enable"
 HELD_BACK: Final = "primaries"
 ALL_IN: Final = 5.0
-"""Seconds for which all nodes must have been in before what one did to stop is taken back. One that is about
-to stop has told so by then."""
+"""Seconds for which all nodes must have been in before what one did to stop is undone: one that is about to
+stop has reported that by then."""
 MISSED: Final = 120.0
-"""Seconds after which a node that is missed is not waited for any longer: copies of what it has are better
-built elsewhere."""
-
+"""Seconds after which a missing node is not waited for: copies of its shards are better built elsewhere."""
 STILL: Final = 15.0
-"""Seconds in which no shard moves off a node that is to go, before Elasticsearch is asked to look again."""
-
+"""Seconds in which no shard moves off a node that is to go, before Elasticsearch is asked to reroute."""
 UNSEEN: Final = 30.0
-"""Seconds between two looks after which nothing is known of the time between them: somebody else led, or the
+"""Seconds between two observations after which the time between them is unknown: another pilot led, or the
 cluster did not answer."""
 
 
 class SetSettings(msgspec.Struct, frozen=True):
-    """Change settings of the whole cluster; None takes one back."""
+    """Change settings of the whole cluster; None resets one."""
 
     settings: Mapping[str, Any]
 
@@ -58,14 +52,14 @@ class ExcludeVoters(msgspec.Struct, frozen=True):
 
 
 class IncludeVoters(msgspec.Struct, frozen=True):
-    """Take all voting exclusions back."""
+    """Remove all voting exclusions."""
 
 
 Act = SetSettings | ExcludeVoters | IncludeVoters
 
 
 def settings_in_force(answer: Mapping[str, Any]) -> dict[str, Any]:
-    """Those that were set while it ran, flat; what is transient wins."""
+    """The settings that were changed at run time, flat; transient ones win."""
     return {**(answer.get("persistent") or {}), **(answer.get("transient") or {})}
 
 
@@ -78,8 +72,7 @@ def cluster_actions(
     *,
     release: bool,
 ) -> Iterator[Act]:
-    """``prefix`` is what the names of this cluster's nodes begin with. ``release``: what nodes did before
-    they stopped may be taken back."""
+    """``prefix`` begins the names of our nodes. ``release``: what nodes did to stop may be undone."""
     going = _going(pilots, settings)
     changes = dict(_exclusion(prefix, going, settings))
     if settings.get(ALLOCATION) == HELD_BACK and release:
@@ -95,7 +88,7 @@ def cluster_actions(
 def held(
     prefix: str, pilots: Sequence[Object], state: ClusterState, settings: Mapping[str, Any]
 ) -> frozenset[str]:
-    """What is as it is only for nodes to stop: replicas that are held back, votes that are given away."""
+    """What is set only for nodes to stop: the allocation of replicas, votes."""
     replicas = {ALLOCATION} if settings.get(ALLOCATION) == HELD_BACK else set()
     return frozenset(replicas | without_vote(prefix, pilots, state, settings))
 
@@ -103,13 +96,12 @@ def held(
 def without_vote(
     prefix: str, pilots: Sequence[Object], state: ClusterState, settings: Mapping[str, Any]
 ) -> set[str]:
-    """The nodes that gave their vote away to stop, and have not got it back: until they have, the other can't
-    give its own to them."""
+    """The nodes that gave their vote away to stop and have not got it back."""
     return _ours(prefix, state) - _going(pilots, settings).keys()
 
 
 def decommission(uid: str, generation: int) -> str:
-    """By which one decommission of a Pilot is told from another."""
+    """Identifies one decommission of a Pilot."""
     return f"{uid}/{generation}"
 
 
@@ -127,15 +119,14 @@ def are_all_in(pilots: Collection[Object], state: ClusterState) -> bool:
 
 
 class MembershipTimer:
-    """For how long all nodes have been in, or one has been missed, since somebody last got ready to stop."""
+    """For how long all nodes have been in, or one has been missing, since a node last prepared to stop."""
 
     def __init__(self) -> None:
         self._seen: tuple[bool, frozenset[str]] | None = None
         self._since = self._looked = 0.0
 
     def suffices(self, all_in: bool, held: frozenset[str], now: float) -> bool:
-        """Whether what is held may be let go: everybody is here to stay, or somebody is not coming back
-        soon."""
+        """Whether what is held may be released: all nodes are in for good, or one is not coming back soon."""
         if (all_in, held) != self._seen or now - self._looked > UNSEEN:
             self._seen, self._since = (all_in, held), now
         self._looked = now
@@ -143,11 +134,9 @@ class MembershipTimer:
 
 
 class DrainProgress:
-    """Whether shards that are to leave their nodes have stopped moving, so that Elasticsearch has to be asked
-    to look again.
+    """Whether shards that are to leave their nodes have stopped moving, so that a reroute is needed.
 
-    It moves shards when the cluster's state changes, and under load it may miss the last of these changes:
-    shards then stay, though they may move.
+    Elasticsearch moves shards when the cluster's state changes, and under load may miss the last change.
     """
 
     def __init__(self) -> None:
@@ -155,8 +144,7 @@ class DrainProgress:
         self._since = 0.0
 
     def stands_still(self, left: Mapping[str, int], *, moving: bool, now: float) -> bool:
-        """True once every ``STILL`` seconds in which nothing moves. ``left`` is how many shards each node
-        that is to go has."""
+        """True once every ``STILL`` seconds in which nothing moves. ``left``: shards by leaving node."""
         if not left or moving or left != self._seen:
             self._seen, self._since = dict(left), now
             return False
@@ -167,25 +155,24 @@ class DrainProgress:
 
 
 def shards_left(pilots: Sequence[Object], state: ClusterState, settings: Mapping[str, Any]) -> dict[str, int]:
-    """How many shards the nodes have that are to go, of those that have some."""
+    """How many shards each node that is to go still has, without those that have none."""
     going = _going(pilots, settings)
     found = {name: state.shards.get(id, 0) for id, name in state.names.items() if name in going}
     return {name: count for name, count in found.items() if count}
 
 
 def gives_vote_away(id: str, masters: Collection[str], state: ClusterState) -> bool:
-    """Whether a node that stops has the only vote, as one of two masters has, though there is another that
-    could have it.
+    """Whether a node that stops has the only vote although another master could have it.
 
-    Without a master nothing can be written until it is back; and one that comes back alone, with a later
-    version, forms a cluster that the other, with the earlier one, can't join. Of several votes none is given
-    away: it would be missed if those that have the rest were lost."""
+    Without a master nothing can be written until it is back; and if it comes back first, with a later
+    version, the other can't join it. Of several votes none is given away: it would be missing if the rest
+    were lost."""
     others = {each for each in masters if state.names.get(each, "") not in state.excluded_voters} - {id}
     return state.voters == {id} and bool(others)
 
 
 def members(pilots: Collection[Object], state: ClusterState) -> dict[str, str]:
-    """The nodes that see each other, with the start of each that its pilot vouches for."""
+    """The nodes in the cluster, with the start that the Pilot of each reports."""
     started = {
         each.name: str(each.at("status", "lastStartedTime") or "") for each in pilots if each.is_true("Ready")
     }
@@ -204,14 +191,14 @@ def _exclusion(
 
 
 def _going(pilots: Sequence[Object], settings: Mapping[str, Any]) -> dict[str, str]:
-    """Those that are to leave, each with the decommission that says so."""
+    """The nodes that are to leave, each with its decommission."""
     said = decommissions(settings)
     going = {each.name: decommission(each.uid, each.generation) for each in pilots if _leaves(each)}
     return going | {each.name: said[each.name] for each in pilots if _is_behind(each, said.get(each.name))}
 
 
 def _is_behind(pilot: Object, said: str | None) -> bool:
-    """Whether somebody has led who saw a later Pilot than this."""
+    """Whether another leader has seen a later version of this Pilot."""
     uid, _, generation = (said or "").rpartition("/")
     return uid == pilot.uid and generation.isdigit() and int(generation) > pilot.generation
 
@@ -222,7 +209,7 @@ def _voters(
     masters = [each for each in pilots if "master" in _roles(each)]
     wanted = {each.name for each in masters if each.name in going}
     if wanted and len(wanted) == len(masters):
-        # Somebody has to be left who can vote.
+        # At least one has to keep its vote.
         return
     ours = _ours(prefix, state)
     if ours - wanted and release:
@@ -235,19 +222,18 @@ def _voters(
 
 
 def _ours(prefix: str, state: ClusterState) -> set[str]:
-    """This cluster's nodes without a vote."""
     return {name for name in state.excluded_voters if name.startswith(prefix)}
 
 
 def _minimum_masters(
     pilots: Sequence[Object], state: ClusterState, settings: Mapping[str, Any]
 ) -> Iterator[tuple[str, Any]]:
-    # One that is to go, or has gone and is not forgotten yet, has no say in how many of the others are enough.
+    # One that is to go, or has gone and is not forgotten yet, does not count.
     staying = [each for each in pilots if not _leaves(each) and not _is_without_pod(each)]
     said = [each.at("spec", "configuration", "settings", default={}).get(MINIMUM_MASTERS) for each in staying]
-    # While Pilots differ, the greater number is the one that can't split a cluster.
+    # While Pilots differ, the greater number can't split a cluster.
     wanted = max((int(each) for each in said if each), default=0)
-    # Elasticsearch refuses more than there are. A master that is about to join has the greater number in its own file.
+    # Elasticsearch refuses more than there are. A master about to join has the greater number in its file.
     there = set(state.names.values())
     wanted = min(wanted, sum("master" in _roles(each) and each.name in there for each in pilots))
     if wanted and str(settings.get(MINIMUM_MASTERS)) != str(wanted):

@@ -36,11 +36,10 @@ COPIES_FILTER: Final = ",".join(
     )
 )
 LED_STATE: Final = f"{STATE},blocks"
-"""What the leading pilot asks for."""
+"""Requested by the leading pilot."""
 _CLUSTER_BLOCK: Final = "13"
 _INDEX_BLOCK: Final = "12"
-"""The ids of ``read_only_allow_delete``, which Elasticsearch puts on all indices of a node whose disk is past
-the flood stage."""
+"""The ids of ``read_only_allow_delete``, the block on all indices of a node past the flood stage."""
 LED_STATE_FILTER: Final = f"{STATE_FILTER},blocks.global.{_CLUSTER_BLOCK},blocks.indices.*.{_INDEX_BLOCK}"
 _MOST_NAMES: Final = 10
 DATA_NODES: Final = "/_nodes/data:true/http"
@@ -61,23 +60,21 @@ STATS_FILTER: Final = ",".join(
 )
 _HEALTHS: Final = {"green": "Green", "yellow": "Yellow", "red": "Red"}
 _FROM_ELSEWHERE: Final = ("EMPTY_STORE", "SNAPSHOT", "LOCAL_SHARDS")
-"""What a primary may be made from that was on no node before."""
+"""Recovery sources of a primary that was on no node before."""
 _NO_UUID: Final = ("", "_na_")
 
 
 class ClusterState(msgspec.Struct, frozen=True):
-    """A cluster, as one of its nodes sees it."""
-
     uuid: str = ""
     """Empty while the cluster has not been formed."""
     master: str = ""
     names: Mapping[str, str] = {}
-    """Of the nodes that see each other, by their ids."""
+    """By id, of the nodes in the cluster."""
     shards: Mapping[str, int] = {}
-    """How many each node holds or is about to, by its id."""
+    """How many each node holds or is about to hold, by its id."""
     voters: frozenset[str] = frozenset()
     excluded_voters: frozenset[str] = frozenset()
-    """By name."""
+    """Names."""
 
     @classmethod
     def of(cls, answer: Mapping[str, Any]) -> ClusterState:
@@ -104,7 +101,7 @@ class ClusterState(msgspec.Struct, frozen=True):
         return bool(self.master) and self.master in self.names
 
     def id_of(self, name: str) -> str:
-        """Empty if no node of that name is in."""
+        """Empty if no node of that name is in the cluster."""
         return next((id for id, found in self.names.items() if found == name), "")
 
 
@@ -115,11 +112,10 @@ class ShardCopy(msgspec.Struct, frozen=True):
     node: str
     """Its id."""
     whole: bool
-    """It has everything, and stays where it is."""
+    """It is complete, and does not move."""
 
 
 def copies_of(answer: Mapping[str, Any]) -> list[ShardCopy]:
-    """All that are on nodes, by what the cluster's state says."""
     nodes = (answer.get("routing_nodes") or {}).get("nodes") or {}
     return [
         ShardCopy((str(each.get("index")), int(each.get("shard") or 0)), node, each.get("state") == "STARTED")
@@ -131,8 +127,8 @@ def copies_of(answer: Mapping[str, Any]) -> list[ShardCopy]:
 def not_elsewhere(node: str, copies: Collection[ShardCopy], staying: Collection[str]) -> int:
     """How many of a node's copies have to be waited for.
 
-    One is not that is whole on a node that stays and has nowhere to go, since every node that stays has a
-    copy of its own: where there are to be more copies than nodes, it would be waited for for ever.
+    Not for a complete copy of a shard that every staying node has complete too: with more copies than nodes
+    it has nowhere to go.
     """
     elsewhere: dict[tuple[str, int], dict[str, bool]] = {}
     for copy in copies:
@@ -147,10 +143,9 @@ def not_elsewhere(node: str, copies: Collection[ShardCopy], staying: Collection[
 
 
 def missing_indices(answer: Mapping[str, Any]) -> list[str]:
-    """The indices with shards that have data, and that no node has: by what the cluster's state says.
+    """The indices with primaries that have data, and that no node has.
 
-    A node that has just come back, or that can't open a shard, has the data on its disk and is not told to
-    hold it."""
+    A node that has just come back, or that can't open a shard, may have the data on its disk."""
     unassigned = (answer.get("routing_nodes") or {}).get("unassigned") or ()
     return sorted(
         {
@@ -162,8 +157,7 @@ def missing_indices(answer: Mapping[str, Any]) -> list[str]:
 
 
 def health_facts(health: Mapping[str, Any], *, held_back: bool) -> Tree:
-    """What the leading pilot reports of the cluster's health. ``held_back``: not all shards may be
-    allocated."""
+    """The leading pilot's report of the health. ``held_back``: not all shards may be allocated."""
 
     def count(name: str) -> int:
         return int(health.get(name) or 0)
@@ -186,8 +180,7 @@ def health_facts(health: Mapping[str, Any], *, held_back: bool) -> Tree:
 
 
 def read_only_indices(answer: Mapping[str, Any]) -> Tree | None:
-    """Those that take no writes until there is room on a disk: how many, and the first of them; None if there
-    are none.
+    """The indices that take no writes until there is room on a disk: count and first names, or None.
 
     A block on the whole cluster counts as one, by the name ``_all``."""
     blocks = answer.get("blocks") or {}
@@ -198,19 +191,19 @@ def read_only_indices(answer: Mapping[str, Any]) -> Tree | None:
 
 
 def surplus(shards: int, documents: int) -> str:
-    """What is said of a node that may go and still holds copies."""
+    """The message for a node that may go and still holds copies."""
+    copies = "copy" if shards == 1 else "copies"
     return (
-        f"All of the cluster's data is whole on the nodes that stay. {shards} {'copy' if shards == 1 else 'copies'} of shards "
-        f"({documents} documents) are still here: each node that stays has one of its own."
+        f"All data of the cluster is on the nodes that stay. {shards} {copies} of shards "
+        f"({documents} documents) are still here, since each node that stays has a copy of its own."
     )
 
 
 def documents(stats: Mapping[str, Any]) -> int | None:
-    """How many documents the node holds; None if it does not say."""
     found = local(stats).get("indices", {}).get("docs", {}).get("count")
     return found if isinstance(found, int) else None
 
 
 def local(stats: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What they say of the one node that was asked."""
+    """The statistics of the one node that was asked."""
     return next(iter((stats.get("nodes") or {}).values()), {})

@@ -1,11 +1,10 @@
-"""The driver of Elasticsearch: a node as its pilot runs it, and the cluster as the leading pilot looks after
-it.
+"""The driver of Elasticsearch: runs a node and, in the leading pilot, takes care of the cluster.
 
     driver = make(instance)
     await driver.observe(desired)          # ready, documents, shards, what is left, metrics
     await driver.lead(desired, pilots, leads)     # exclusions, allocation; the facts of the whole cluster
 
-All is asked of the node beside us. A node is ready when it sees a master and is seen by it.
+All requests go to the node beside us. It is ready when it sees a master and is seen by it.
 """
 
 from __future__ import annotations
@@ -55,12 +54,10 @@ _NOISE: Final = (
     "Elasticsearch died while starting up",
     "uncaught exception in thread",
 )
-"""What it writes at its end after, or before, the reason."""
+"""Lines that it writes at its exit besides the reason."""
 
 
 class Elasticsearch:
-    """One node."""
-
     application = "elasticsearch"
 
     def __init__(self, instance: InstanceEnvironment) -> None:
@@ -75,7 +72,7 @@ class Elasticsearch:
         self._drain = cluster_actions.DrainProgress()
         self._inquiry = allocation_explain.AllocationExplain()
         self._metrics: tuple[MetricValue, ...] = ()
-        """Of the whole cluster, as they were when it was last led."""
+        """Of the whole cluster, when this pilot last led."""
 
     def hooks(self, phase: Phase, desired: DesiredState) -> Sequence[Hook]:
         if phase == "PreStart":
@@ -97,7 +94,7 @@ class Elasticsearch:
     def start(self, desired: DesiredState) -> StartCommand:
         home, build = self._build()
         if self._wanted_plugins(desired) and self._copied is not None and self._copied.exists():
-            # Else it could not be made, which keeps nobody from starting who is to give its data away.
+            # A decommissioned node starts without the copy if that could not be made.
             home = self._copied
         return StartCommand(
             argv=(str(home / "bin" / "elasticsearch"),),
@@ -110,17 +107,13 @@ class Elasticsearch:
     async def observe(self, desired: DesiredState) -> Observation:
         _, build = self._build()
         try:
-            state = cluster_state.ClusterState.of(
-                await self._node.get(
-                    cluster_state.STATE, local="true", filter_path=cluster_state.STATE_FILTER
-                )
-            )
+            state = await self._local_state()
             left, held = await self._left(desired, build) if desired.decommission else (None, None)
-            # Asked last: what is reported of a node that is to go must not be from before it was seen to be empty.
+            # After ``_left``: figures of a leaving node must not be from before it was seen to be empty.
             stats = await self._node.get(cluster_state.STATS, filter_path=cluster_state.STATS_FILTER)
         except NodeRequestFailed as problem:
             if problem.code == _NO_STATE:
-                # It is up, and has never been in a cluster; from version 8 on it says no more than that.
+                # It is up, and has never been in a cluster; from version 8 on it reports no more than that.
                 restart = self._must_form(desired, cluster_state.ClusterState(), build)
                 return Observation(ready=False, message=_NO_MASTER, version=build.version, restart=restart)
             return Observation(
@@ -134,7 +127,7 @@ class Elasticsearch:
         shards = state.shards.get(id, 0) if joined else None
         documents = cluster_state.documents(stats)
         if joined and held is not None:
-            # The master's account is later.
+            # The master's count is later.
             shards = held
         surplus = ""
         if left == "" and documents:
@@ -164,7 +157,7 @@ class Elasticsearch:
         )
 
     def is_candidate(self, desired: DesiredState) -> bool:
-        """Masters do: only they can form a cluster."""
+        """Masters are: only they can form a cluster."""
         return "master" in ((desired.spec.get("elasticsearch") or {}).get("roles") or ())
 
     async def lead(self, desired: DesiredState, peers: Sequence[Object], leads: Callable[[], bool]) -> Tree:
@@ -176,15 +169,14 @@ class Elasticsearch:
             settings = cluster_actions.settings_in_force(answer)
             prefix = self._prefix(desired)
             held = cluster_actions.held(prefix, peers, state, settings)
-            release = self._attendance.suffices(
-                cluster_actions.are_all_in(peers, state), held, time.monotonic()
-            )
+            all_in = cluster_actions.are_all_in(peers, state)
+            release = self._attendance.suffices(all_in, held, time.monotonic())
             acts = cluster_actions.cluster_actions(
                 prefix, peers, state, settings, build.numbers, release=release
             )
             for act in acts:
                 if not leads():
-                    raise HookFailed("the cluster is left to another pilot, which leads by now")
+                    raise HookFailed("another pilot leads the cluster now")
                 await self._carry_out(act)
             health = await self._node.get("/_cluster/health")
             moving = bool(health.get("relocating_shards") or health.get("initializing_shards"))
@@ -192,16 +184,15 @@ class Elasticsearch:
             if self._drain.stands_still(left, moving=moving, now=time.monotonic()) and leads():
                 await self._node.post("/_cluster/reroute", retry_failed="true", filter_path="acknowledged")
         except NodeRequestFailed as problem:
-            raise HookFailed(f"the cluster can't be looked after: {problem}") from None
+            raise HookFailed(f"failed to manage the cluster: {problem}") from None
         held_back = bool(held) or settings.get(cluster_actions.ALLOCATION, "all") != "all"
         facts = cluster_state.health_facts(health, held_back=held_back)
         read_only = cluster_state.read_only_indices(whole)
         if read_only is not None:
             facts["readOnlyIndices"] = read_only
         count = read_only["count"] if read_only is not None else 0
-        self._metrics = tuple(
-            elasticsearch_metrics.cluster_metrics(health, count, cluster=self._who(desired)["cluster"])
-        )
+        cluster = self._who(desired)["cluster"]
+        self._metrics = tuple(elasticsearch_metrics.cluster_metrics(health, count, cluster=cluster))
         facts["members"] = cluster_actions.members(peers, state)
         if waiting := cluster_actions.without_vote(prefix, peers, state, settings):
             facts["withoutVote"] = sorted(waiting)
@@ -212,19 +203,19 @@ class Elasticsearch:
         return facts
 
     async def _explained(self, facts: Tree) -> str:
-        """Why shards stay without a node. Whether it is known or not, the cluster is looked after."""
+        """Why shards are unassigned; without an answer, the rest is reported all the same."""
         if self._inquiry.is_due(facts, time.monotonic()):
             try:
                 query = {"filter_path": allocation_explain.EXPLAIN_FILTER}
                 self._inquiry.learn(await self._node.get(allocation_explain.EXPLAIN, **query))
             except NodeRequestFailed as problem:
-                log.warning("why shards have no node is not known: %s", problem)
+                log.warning("can't explain unassigned shards: %s", problem)
         return self._inquiry.answer
 
     async def _carry_out(self, act: cluster_actions.Act) -> None:
         match act:
             case cluster_actions.SetSettings(settings):
-                # What was once set for the time being would win over what is set for good.
+                # A transient setting would win over the persistent one.
                 body = {"persistent": dict(settings), "transient": dict.fromkeys(settings)}
                 await self._node.put("/_cluster/settings", body)
             case cluster_actions.IncludeVoters():
@@ -237,12 +228,15 @@ class Elasticsearch:
                 else:
                     await self._node.post(f"{path}/{listed}", timeout="8s")
 
-    async def _left(self, desired: DesiredState, build: Build) -> tuple[str, int | None]:
-        """What keeps this node from being done with, and how many shards it has by the master's account, if
-        that is known.
+    async def _local_state(self) -> cluster_state.ClusterState:
+        """The cluster as this node sees it."""
+        query = {"local": "true", "filter_path": cluster_state.STATE_FILTER}
+        return cluster_state.ClusterState.of(await self._node.get(cluster_state.STATE, **query))
 
-        Asked in this order, and of the master: where it is excluded first and holds nothing then, nothing can
-        come any more.
+    async def _left(self, desired: DesiredState, build: Build) -> tuple[str, int | None]:
+        """What keeps this node from being removed, and the master's count of its shards, if known.
+
+        Asked of the master in this order: a node that is excluded, and then holds nothing, gets nothing more.
         """
         try:
             answer = await self._node.get("/_cluster/settings", flat_settings="true")
@@ -257,7 +251,7 @@ class Elasticsearch:
         state = cluster_state.ClusterState.of(copies)
         id = state.id_of(self._instance.name)
         if not state.has_master or not id:
-            return "the node is not part of the cluster, so nobody knows what is left on it", None
+            return "the node is not part of the cluster, so what is left on it is unknown", None
         excluded = str(settings.get(cluster_actions.EXCLUDED) or "").split(",")
         staying = {
             each for each in (holders.get("nodes") or {}) if state.names.get(each, "") not in (*excluded, "")
@@ -266,10 +260,8 @@ class Elasticsearch:
         if waiting := cluster_state.not_elsewhere(id, cluster_state.copies_of(copies), staying):
             return "1 shard is left" if waiting == 1 else f"{waiting} shards are left", shards
         if id in (holders.get("nodes") or {}) and (lost := cluster_state.missing_indices(copies)):
-            return (
-                f"shards of {', '.join(lost)} are on no node, and this one may have the last copy of them",
-                shards,
-            )
+            last = f"shards of {', '.join(lost)} are on no node, and this one may have the last copy of them"
+            return last, shards
         if self.is_candidate(desired) and build.numbers >= (7, 0) and id in state.voters:
             return "it still has a vote among the masters", shards
         if self.is_candidate(desired) and build.numbers < (7, 0):
@@ -280,13 +272,9 @@ class Elasticsearch:
         return "", shards
 
     def _must_form(self, desired: DesiredState, state: cluster_state.ClusterState, build: Build) -> str:
-        """A pilot that came to lead after its node was started, while there is no cluster yet."""
-        if (
-            not desired.leads
-            or state.uuid
-            or not desired.settings.get(INITIAL_MASTERS)
-            or build.numbers < (7, 0)
-        ):
+        """Why a node that was started before its pilot led has to be restarted to form the cluster."""
+        may_form = desired.leads and desired.settings.get(INITIAL_MASTERS) and build.numbers >= (7, 0)
+        if not may_form or state.uuid:
             return ""
         file = self._layout.configuration / "elasticsearch.yml"
         if INITIAL_MASTERS in file.read_text():
@@ -297,20 +285,15 @@ class Elasticsearch:
         home, build = self._build()
         if desired.settings.get(SECURITY) and not build.secured:
             raise HookFailed(
-                f"security is asked for, and the Elasticsearch at {home} has none (there is no modules/x-pack-security): it is not started. "
-                "Take a distribution that has it, such as Elastic's own image, or take spec.security out",
+                f"spec.security is set, but the Elasticsearch at {home} has no security (there is no modules/x-pack-security), so it is not started. Use a distribution that has it, such as Elastic's own image, or remove spec.security",
                 {"security": tls_and_users.state(build.secured, True)},
             )
         preflight.check_machine(self._layout, build, self._instance.address)
 
     async def _await_leader(self, desired: DesiredState) -> None:
-        if (
-            desired.settings.get(INITIAL_MASTERS)
-            and self.is_candidate(desired)
-            and not desired.leads
-            and not desired.leader
-        ):
-            raise HookNotReady("the pilots have not chosen yet who of them forms the cluster")
+        forms_cluster = desired.settings.get(INITIAL_MASTERS) and self.is_candidate(desired)
+        if forms_cluster and not desired.leads and not desired.leader:
+            raise HookNotReady("the pilots have not elected yet the one that forms the cluster")
 
     async def _write(self, desired: DesiredState) -> None:
         home, build = self._build()
@@ -347,21 +330,21 @@ class Elasticsearch:
             except HookFailed as problem:
                 if not desired.decommission:
                     raise
-                # It is to give its data away, and a plugin that can't be had must not keep it from that.
+                # A plugin must not keep a decommissioned node from giving its data away.
                 log.warning("the node is started without plugins that it should have: %s", problem)
-                told = problem.status.get("plugins") or [_failed(each, problem) for each in wanted]
-                self._plugins = [_unknown(each) for each in told]
+                told = problem.status.get("plugins") or [
+                    {"name": each["name"], "status": "Failed", "message": str(problem)} for each in wanted
+                ]
+                self._plugins = [
+                    {**each, "status": "Unknown"} if each["status"] == "Failed" else each for each in told
+                ]
         keep = self._copied if wanted else None
         await asyncio.to_thread(image_copy.clear_away, self._layout.root, keep=keep)
 
     async def _hold_back(self) -> None:
-        """Replicas of this node's shards are not to be built elsewhere while it is away for a moment."""
+        """Keep replicas of this node's shards from being built elsewhere during a restart."""
         try:
-            state = cluster_state.ClusterState.of(
-                await self._node.get(
-                    cluster_state.STATE, local="true", filter_path=cluster_state.STATE_FILTER
-                )
-            )
+            state = await self._local_state()
             if state.has_master and len(state.names) > 1:
                 await self._carry_out(
                     cluster_actions.SetSettings({cluster_actions.ALLOCATION: cluster_actions.HELD_BACK})
@@ -370,41 +353,36 @@ class Elasticsearch:
             raise HookFailed(f"replicas could not be held back: {problem}") from None
 
     async def _flush(self) -> None:
-        """It makes the next start faster. Nothing is lost without it, so it is tried once."""
+        """Makes the next start faster. Nothing is lost without it, so it is tried once."""
         try:
             await self._node.post("/_flush")
         except NodeRequestFailed as problem:
             log.warning("what is in memory could not be written out before the stop: %s", problem)
 
     async def _give_vote_away(self) -> None:
-        """The others are to have a master while this node is away."""
+        """Let the others have a master while this node is down."""
         _, build = self._build()
         if build.numbers < (7, 0):
             return
         try:
-            state = cluster_state.ClusterState.of(
-                await self._node.get(
-                    cluster_state.STATE, local="true", filter_path=cluster_state.STATE_FILTER
-                )
-            )
+            state = await self._local_state()
             found = await self._node.get(cluster_state.MASTERS, filter_path=cluster_state.NODES_FILTER)
             masters = (found.get("nodes") or {}).keys()
-            if state.has_master and cluster_actions.gives_vote_away(
-                state.id_of(self._instance.name), masters, state
-            ):
+            own = state.id_of(self._instance.name)
+            if state.has_master and cluster_actions.gives_vote_away(own, masters, state):
                 await self._carry_out(cluster_actions.ExcludeVoters((self._instance.name,)))
         except NodeRequestFailed as problem:
             raise HookFailed(f"the vote could not be given to another node: {problem}") from None
 
     def _build(self) -> tuple[Path, Build]:
-        """What is there, looked for once: it goes with the image, and thus with this process."""
+        """Looked for once: it belongs to the image, and thus to this process."""
         if self._found is None:
             home = preflight.find_home(self._instance.environ)
             self._found = home, preflight.build_at(home)
         return self._found
 
     def _copy(self) -> Path:
-        """Of the image, with plugins."""
+        """The copy of the image, with plugins."""
         if self._copied is None:
             home, build = self._build()
             self._copied = image_copy.copy_of(home, build.version, self._layout.root)
@@ -416,8 +394,8 @@ class Elasticsearch:
         environ |= {
             "ES_PATH_CONF": str(self._layout.configuration),
             "ES_TMPDIR": str(self._layout.temporary),
-            # Every Java keeps figures in a file in /tmp that is named by its process number. Pods share that folder, and their numbers are the same;
-            # who finds its file taken says so to whoever reads its output, which for Elasticsearch's own launcher are the options of the node.
+            # Java keeps performance data in /tmp under its process number. Pods share that folder, and their
+            # numbers are the same; the warning about a taken file would be read as options by the launcher.
             "JDK_JAVA_OPTIONS": f"{environ.get('JDK_JAVA_OPTIONS', '')} -XX:-UsePerfData".strip(),
         }
         variable = "ES_JAVA_HOME" if build.numbers >= (7, 0) else "JAVA_HOME"
@@ -427,7 +405,7 @@ class Elasticsearch:
         return environ
 
     def _who(self, desired: DesiredState) -> dict[str, str]:
-        """The labels that tell the metrics of nodes apart."""
+        """Labels of the node's metrics."""
         return {"cluster": str(desired.settings.get("cluster.name") or ""), "name": self._instance.name}
 
     def _prefix(self, desired: DesiredState) -> str:
@@ -435,14 +413,6 @@ class Elasticsearch:
 
     def _wanted_plugins(self, desired: DesiredState) -> Sequence[Tree]:
         return (desired.spec.get("elasticsearch") or {}).get("plugins") or ()
-
-
-def _failed(plugin: Tree, problem: HookFailed) -> Tree:
-    return {"name": plugin["name"], "status": "Failed", "message": str(problem)}
-
-
-def _unknown(plugin: Tree) -> Tree:
-    return {**plugin, "status": "Unknown"} if plugin["status"] == "Failed" else plugin
 
 
 def make(instance: InstanceEnvironment) -> Elasticsearch:

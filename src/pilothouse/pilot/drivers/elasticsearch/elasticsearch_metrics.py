@@ -1,10 +1,9 @@
-"""What Prometheus can know of a node and of its cluster.
+"""Metrics of a node and of its cluster, for Prometheus.
 
     tuple(node_metrics(stats, shards, cluster="demo", name="es-demo-data-0"))
     tuple(cluster_metrics(health, read_only, cluster="demo"))
 
-Names are those of Prometheus' exporter for Elasticsearch where it has them, so that dashboards and alerts
-fit.
+Names are those of Prometheus' exporter for Elasticsearch, so that dashboards and alerts fit.
 """
 
 from __future__ import annotations
@@ -30,34 +29,24 @@ _HEALTH_FIGURES: Final = (
 
 
 def node_metrics(stats: Mapping[str, Any], shards: int | None, **who: str) -> Iterator[MetricValue]:
-    """Of a node: the one that was asked."""
     node = local(stats)
     indices, jvm, disk = node.get("indices", {}), node.get("jvm", {}), node.get("fs", {}).get("total", {})
+    size = indices.get("store", {}).get("size_in_bytes")
+    indexed = indices.get("indexing", {}).get("index_total")
+    searched = indices.get("search", {}).get("query_total")
     memory = jvm.get("mem", {})
     yield from _known(
         who,
         ("indices_docs", "Documents on this node, replicas included.", documents(stats)),
         ("node_shards_total", "Shards on this node.", shards),
-        (
-            "indices_store_size_bytes",
-            "What the shards take up.",
-            indices.get("store", {}).get("size_in_bytes"),
-        ),
+        ("indices_store_size_bytes", "What the shards take up.", size),
         ("filesystem_data_size_bytes", "Size of the data volume.", disk.get("total_in_bytes")),
         ("filesystem_data_available_bytes", "What is left of it.", disk.get("available_in_bytes")),
     )
     yield from _known(
         who,
-        (
-            "indices_indexing_index_total",
-            "Documents written on this node.",
-            indices.get("indexing", {}).get("index_total"),
-        ),
-        (
-            "indices_search_query_total",
-            "Searches of shards on this node.",
-            indices.get("search", {}).get("query_total"),
-        ),
+        ("indices_indexing_index_total", "Documents written on this node.", indexed),
+        ("indices_search_query_total", "Searches of shards on this node.", searched),
         kind="counter",
     )
     for area, prefix in (("heap", "heap"), ("non-heap", "non_heap")):
@@ -68,21 +57,17 @@ def node_metrics(stats: Mapping[str, Any], shards: int | None, **who: str) -> It
         )
     for name, each in jvm.get("gc", {}).get("collectors", {}).items():
         spent = each.get("collection_time_in_millis")
+        seconds = spent / 1000 if spent is not None else None
         yield from _known(
             {**who, "gc": name},
             ("jvm_gc_collection_seconds_count", "Garbage collections.", each.get("collection_count")),
-            (
-                "jvm_gc_collection_seconds_sum",
-                "Time that they took.",
-                spent / 1000 if spent is not None else None,
-            ),
+            ("jvm_gc_collection_seconds_sum", "Time that they took.", seconds),
             kind="counter",
         )
 
 
 def cluster_metrics(health: Mapping[str, Any], read_only: int, **who: str) -> Iterator[MetricValue]:
-    """Of a whole cluster, which its leading pilot tells. ``read_only`` is how many indices take no writes for
-    want of room."""
+    """``read_only`` is how many indices take no writes for want of room."""
     status = str(health.get("status") or "").lower()
     for color in _COLORS:
         held = float(color == status)

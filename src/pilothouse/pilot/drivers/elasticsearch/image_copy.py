@@ -1,12 +1,12 @@
 """The copy of an image that a node with plugins runs from, on its data volume.
 
     target = copy_of(image, version, layout.root)      # <root>/home-8.17.0-5f1c0a9be2d74463
-    make(image, target)                                # does nothing if it is there
-    clear_away(layout.root, keep=target)               # those of images that were there before
+    make(image, target)                                # does nothing if it exists
+    clear_away(layout.root, keep=target)               # copies of earlier images
 
 Elasticsearch looks for plugins in its own folder alone, and the image's is not ours to write. A copy is named
-by what it is a copy of, so that another image, be it of the same version, is copied anew; one that is there
-is whole, since it gets its name last.
+by the identity of its image, so that another image of the same version is copied too. It gets its name last:
+one that exists is complete.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def make(image: Path, target: Path) -> None:
         except OSError as problem:
             if not _lacks_room(problem):
                 raise
-            # None of the earlier copies is run any more.
+            # None of the earlier copies runs any more.
             clear_away(target.parent, keep=None)
             put(image, target, draft)
     except OSError as problem:
@@ -56,15 +56,14 @@ def make(image: Path, target: Path) -> None:
 
 
 def put(source: Path, target: Path, draft: Path) -> None:
-    """A copy of a folder, there as a whole or not at all; until it is whole it is at ``draft``. Raises
-    OSError."""
+    """Copy a folder atomically; until it is complete it is at ``draft``. Raises OSError."""
     shutil.rmtree(draft, ignore_errors=True)
     shutil.copytree(source, draft, symlinks=True)
     draft.replace(target)
 
 
 def clear_away(root: Path, *, keep: Path | None) -> None:
-    """Take away all copies but this. One that resists takes up room and does no other harm."""
+    """Remove all copies but this; one that can't be removed is only logged."""
     try:
         found = list(root.glob(f"{_NAME}*"))
     except OSError as problem:
@@ -78,7 +77,7 @@ def clear_away(root: Path, *, keep: Path | None) -> None:
 
 
 def _lacks_room(problem: OSError) -> bool:
-    """By its words: that is all that ``copytree`` passes on of what went wrong with a file."""
+    """By the text: ``copytree`` reports nothing else of a file's error."""
     return any(f"[Errno {number}]" in str(problem) for number in (errno.ENOSPC, errno.EDQUOT))
 
 
@@ -87,8 +86,7 @@ def _complain(_: Callable[..., object], path: str, problem: tuple[object, BaseEx
 
 
 def _identity(image: Path) -> str:
-    """By which one image is told from another: the names, sizes and times of its files. Nothing is read of
-    what is in them, and it is the same after the machine was restarted."""
+    """A digest of the names, sizes and times of its files; the same after a restart of the machine."""
     found = hashlib.sha256()
     for name, size, changed in sorted(_files(image)):
         found.update(f"{name}\0{size}\0{changed}\n".encode(errors="surrogateescape"))

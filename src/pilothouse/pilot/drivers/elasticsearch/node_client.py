@@ -1,10 +1,10 @@
-"""Requests to the node beside us, and to no other.
+"""Requests to the node beside us.
 
     node = ElasticsearchClient("127.70.4.1", secrets=None)
     state = await node.get("/_cluster/state/nodes", local="true")
     await node.put("/_cluster/settings", {"persistent": {...}})
 
-A connection for each request: there are few, and one that hangs holds up nothing else.
+Each request has its own connection: there are few, and one that hangs delays nothing else.
 """
 
 from __future__ import annotations
@@ -27,15 +27,14 @@ PORT: Final = 9200
 SECONDS: Final = 10.0
 _LONGEST: Final = 2**23
 """Bytes of an answer: the list of 100,000 shards has about as many. While the node is down another program
-may listen in its place, and what it sends is kept in memory that is the node's."""
-
+may listen in its place, and its answer would take the node's memory."""
 _SAID: Final = 2000
 """Characters of an error that are reported."""
 
 
 class NodeRequestFailed(Exception):
-    """The node does not answer, or not with what was asked for. ``code`` is the HTTP status, 0 if there was
-    none; ``listens`` is False if nothing does at its port."""
+    """The node does not answer as asked. ``code`` is the HTTP status, 0 without one; ``listens`` is False if
+    the connection was refused."""
 
     def __init__(self, message: str, code: int = 0, *, listens: bool = True) -> None:
         super().__init__(message)
@@ -44,7 +43,7 @@ class NodeRequestFailed(Exception):
 
 
 class ElasticsearchClient:
-    """An Elasticsearch node; with ``secrets``, one that talks encrypted and wants to know who asks."""
+    """With ``secrets``, requests are encrypted and authenticated."""
 
     def __init__(self, address: str, port: int = PORT, *, secrets: MountedSecrets | None) -> None:
         self._address = address
@@ -67,28 +66,21 @@ class ElasticsearchClient:
         """Raises ``NodeRequestFailed``."""
         target = f"{path}?{urlencode(query)}" if query else path
         try:
-            data, tls = self._encoded(method, target, body), self._context()
+            data = self._encoded(method, target, body)
+            tls = self._secrets.context() if self._secrets is not None else None
             async with asyncio.timeout(SECONDS):
                 answer = await self._exchange(data, tls)
             if answer.status == 401 and self._secrets is not None:
                 raise NodeRequestFailed(
-                    f"{method} {path}: Elasticsearch does not take the password of {USER} in {self._secrets.users}: "
-                    "write the one that it knows into the Secret that is mounted there",
+                    f"{method} {path}: Elasticsearch rejects the password of {USER} in {self._secrets.users}: "
+                    "put the right one into the Secret that is mounted there",
                     answer.status,
                 )
             if answer.status >= 300:
-                raise NodeRequestFailed(
-                    f"{method} {path}: {answer.status}: {_reason(answer.body)}", answer.status
-                )
+                said = f"{method} {path}: {answer.status}: {_reason(answer.body)}"
+                raise NodeRequestFailed(said, answer.status)
             found: Any = msgspec.json.decode(answer.body) if answer.body else {}
-        except (
-            OSError,
-            TimeoutError,
-            MalformedAnswer,
-            HookFailed,
-            msgspec.DecodeError,
-            RecursionError,
-        ) as problem:
+        except (OSError, MalformedAnswer, HookFailed, msgspec.DecodeError, RecursionError) as problem:
             listens = not isinstance(problem, ConnectionRefusedError)
             said = str(problem) or "no answer in time"
             raise NodeRequestFailed(f"{method} {path}: {said}", listens=listens) from None
@@ -106,9 +98,6 @@ class ElasticsearchClient:
         head = "".join(f"{name}: {value}\r\n" for name, value in fields.items())
         return f"{method} {target} HTTP/1.1\r\n{head}\r\n".encode() + data
 
-    def _context(self) -> ssl.SSLContext | None:
-        return self._secrets.context() if self._secrets is not None else None
-
     async def _exchange(self, data: bytes, tls: ssl.SSLContext | None) -> ClientResponse:
         loop = asyncio.get_running_loop()
         _, connection = await loop.create_connection(
@@ -121,7 +110,7 @@ class ElasticsearchClient:
 
 
 def _reason(text: bytes) -> str:
-    """What Elasticsearch says is wrong."""
+    """Elasticsearch's message."""
     try:
         error = msgspec.json.decode(text).get("error")
         said = error.get("reason") if isinstance(error, dict) else error

@@ -1,10 +1,9 @@
 """Plugins of a node: from a file, an URL, or the image itself; by Elasticsearch's own installer.
 
-    statuses = await install(copy_of(image, version, root), image, desired.spec["elasticsearch"]["plugins"], environ)
+    statuses = await install(copy_of(image, version, root), image, wanted, environ)
 
-They are installed into a copy of the image (see ``image_copy``); what the image has stays in it. Beside the
-plugins the copy remembers where each came from: one from elsewhere takes the place of the one there is. What
-an archive may hold, and whether it fits the version, is the installer's to judge; its words are what is told.
+They are installed into a copy of the image (see ``image_copy``), which also records where each came from: one
+from another source replaces it. The installer checks archives and versions; its messages are reported.
 """
 
 from __future__ import annotations
@@ -28,8 +27,7 @@ _SOURCES: Final = "plugins.json"
 async def install(
     target: Path, image: Path, wanted: Sequence[Mapping[str, Any]], environ: Mapping[str, str]
 ) -> list[Tree]:
-    """The status of each plugin, all installed in the copy at ``target``. Raises ``HookFailed``, with the
-    status of each."""
+    """Install plugins in the copy at ``target``; returns their status. Raises ``HookFailed`` with it."""
     asked = {str(each["name"]): str(each.get("url") or "") for each in wanted}
     statuses: list[Tree] = []
     try:
@@ -62,22 +60,22 @@ async def install(
 async def _without_others(
     target: Path, own: set[str], asked: Mapping[str, str], environ: Mapping[str, str]
 ) -> dict[str, str]:
-    """Take away what is not asked for, or should come from elsewhere. Where those that stay came from."""
+    """Remove what is not asked for, or has another source. Returns the sources of those that stay."""
     sources = _sources(target)
     for name in sorted(_present(target)):
         elsewhere = name in asked and sources.get(name, "") != asked[name]
         if elsewhere or (name not in asked and name not in own):
-            await _told(target, ("remove", name), environ)
+            await _run_installer(target, ("remove", name), environ)
             sources.pop(name, None)
             _remember(target, sources)
     return sources
 
 
 def _taken_from_image(image: Path, target: Path, name: str) -> str:
-    """Back again, where one from elsewhere has been in its place. What went wrong; empty if nothing did."""
+    """Copy a plugin that one from elsewhere had replaced. Returns what went wrong; empty if nothing did."""
     place = Path("plugins") / name
     try:
-        # A draft beside the others would be taken for a plugin.
+        # A draft in the folder of plugins would count as one.
         image_copy.put(image / place, target / place, target / f"{name}.new")
     except OSError as problem:
         return f"{image / place} can't be copied to {target / place}: {problem}"
@@ -87,19 +85,19 @@ def _taken_from_image(image: Path, target: Path, name: str) -> str:
 async def _installed(target: Path, name: str, url: str, environ: Mapping[str, str]) -> str:
     """What went wrong; empty if nothing did."""
     before = _present(target)
-    if problem := await _told(target, ("install", "--batch", url or name), environ):
+    if problem := await _run_installer(target, ("install", "--batch", url or name), environ):
         return problem
     came = _present(target) - before
     if name in came:
         return ""
     for other in came:
-        await _told(target, ("remove", other), environ)
+        await _run_installer(target, ("remove", other), environ)
     held = f"the plugin {', '.join(sorted(came))}" if came else "no plugin"
-    return f"what is at {url or name} holds {held}: name it so in spec.plugins"
+    return f"what is at {url or name} contains {held}: use that name in spec.plugins"
 
 
-async def _told(target: Path, arguments: Sequence[str], environ: Mapping[str, str]) -> str:
-    """What the installer complains of; empty if it does not."""
+async def _run_installer(target: Path, arguments: Sequence[str], environ: Mapping[str, str]) -> str:
+    """Returns its error message; empty after a success."""
     program = str(target / "bin" / "elasticsearch-plugin")
     try:
         await run(program, *arguments, patience=_PATIENCE, environ=environ)
@@ -109,11 +107,9 @@ async def _told(target: Path, arguments: Sequence[str], environ: Mapping[str, st
 
 
 def _words(said: str) -> str:
-    """What of an installer's complaint is for people: neither how it is used, nor where in its code it
-    happened."""
-    lines = [
-        line.strip() for line in said.splitlines() if line.strip() and not line.lstrip().startswith("at ")
-    ]
+    """The lines of an installer's error that are for people, without usage and stack trace."""
+    lines = [line.strip() for line in said.splitlines()]
+    lines = [line for line in lines if line and not line.startswith("at ")]
     telling = [line for line in lines if line.startswith("ERROR") or "Exception" in line]
     return " ".join(telling or lines[-3:])
 
@@ -127,7 +123,7 @@ def _sources(target: Path) -> dict[str, str]:
     try:
         return msgspec.json.decode((target / _SOURCES).read_bytes(), type=dict[str, str])
     except (OSError, msgspec.DecodeError):
-        # Then each is taken again from where it should come from.
+        # Then each is installed again from its source.
         return {}
 
 

@@ -1,10 +1,8 @@
 """Before the start: whether the machine lets a node run, and its files. Every refusal says what would help.
 
-    layout = DataLayout(instance.folder)
-    check_machine(layout, build, instance.address)
-    write_configuration(layout, home, build, settings, files)
-
-The image's own folder is not written to.
+layout = DataLayout(instance.folder)
+check_machine(layout, build, instance.address)
+write_configuration(layout, home, build, settings, files)
 """
 
 from __future__ import annotations
@@ -18,8 +16,6 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, Final
 
-import msgspec
-
 from pilothouse.api.navigator.conditions import WRONG_IMAGE
 from pilothouse.meta.versions import Version
 from pilothouse.pilot.driver import HookFailed
@@ -31,35 +27,23 @@ LEAST_FILES_ALONE: Final = 4096
 LEAST_MAPS: Final = 262144
 LEAST_DISK: Final = 64 * 1024 * 1024
 _HOMES: Final = ("/usr/share/elasticsearch", "/opt/elasticsearch")
-_IMPORT_AGAIN: Final = "Import an archive of it under the name of the pod's image; the container is started anew with it by itself"
+_IMPORT_AGAIN: Final = (
+    "Import an archive of it under the name of the pod's image; the container then restarts with it by itself"
+)
 _JAR: Final = re.compile(r"elasticsearch-(\d+\.\d+\.\d+)\.jar")
 _OURS: Final = ("elasticsearch.yml", "jvm.options")
 
 
-class DataLayout(msgspec.Struct, frozen=True):
-    """What is where on the data volume."""
+class DataLayout:
+    """The folders on the data volume."""
 
-    root: Path
-
-    @property
-    def data(self) -> Path:
-        return self.root / "data"
-
-    @property
-    def logs(self) -> Path:
-        return self.root / "logs"
-
-    @property
-    def configuration(self) -> Path:
-        return self.root / "config"
-
-    @property
-    def temporary(self) -> Path:
-        return self.root / "tmp"
-
-    @property
-    def version_file(self) -> Path:
-        return self.root / "version"
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.data = root / "data"
+        self.logs = root / "logs"
+        self.configuration = root / "config"
+        self.temporary = root / "tmp"
+        self.version_file = root / "version"
 
 
 def find_home(environ: Mapping[str, str]) -> Path:
@@ -72,12 +56,12 @@ def find_home(environ: Mapping[str, str]) -> Path:
         if len(inside) == 1:
             return inside[0].parent
     raise HookFailed(
-        f"{WRONG_IMAGE}: there is none in {' or '.join(_HOMES)}, nor where ES_HOME says. {_IMPORT_AGAIN}"
+        f"{WRONG_IMAGE}: there is none in {' or '.join(_HOMES)}, nor in ES_HOME. {_IMPORT_AGAIN}"
     )
 
 
 def build_at(home: Path) -> Build:
-    """Which Elasticsearch this is. Raises ``HookFailed``."""
+    """The Elasticsearch in a folder. Raises ``HookFailed``."""
     for file in (home / "lib").iterdir():
         if match := _JAR.fullmatch(file.name):
             return Build(match[1], secured=(home / "modules" / "x-pack-security").is_dir())
@@ -95,7 +79,7 @@ def check_machine(layout: DataLayout, build: Build, address: str) -> None:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as problem:
             raise HookFailed(
-                f"{folder} can't be made: {problem.strerror}; the data volume has to belong to user {os.geteuid()}: "
+                f"{folder} can't be created: {problem.strerror}; the data volume has to belong to user {os.geteuid()}: "
                 "set securityContext.fsGroup, or change its owner"
             ) from None
         if not os.access(folder, os.W_OK):
@@ -104,14 +88,13 @@ def check_machine(layout: DataLayout, build: Build, address: str) -> None:
     free = shutil.disk_usage(layout.data).free
     if free < LEAST_DISK:
         raise HookFailed(
-            f"only {free // 2**20} MiB are left at {layout.data}: let the volume grow, or make room on it"
+            f"only {free // 2**20} MiB are left at {layout.data}: expand the volume, or free space on it"
         )
     check_version(layout, build)
 
 
 def check_version(layout: DataLayout, build: Build) -> None:
-    """Raises ``HookFailed`` if a later version may have begun on the folder: it says so before that is
-    started (``write_configuration``)."""
+    """Raises ``HookFailed`` if a later version may have written to the folder."""
     if not layout.version_file.exists():
         return
     before = layout.version_file.read_text().strip()
@@ -123,7 +106,7 @@ def check_version(layout: DataLayout, build: Build) -> None:
 
 
 def _raise_file_limit(least: int) -> None:
-    """As far as it may be raised; at least to this. The database inherits it."""
+    """Raise it as far as allowed, at least to this; the database inherits it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     allowed = hard if hard != resource.RLIM_INFINITY else LEAST_FILES
     if soft != resource.RLIM_INFINITY and soft < min(allowed, LEAST_FILES):
@@ -158,5 +141,5 @@ def write_configuration(
 
 
 def _left_out(folder: str, names: list[str]) -> set[str]:
-    """Our own files, and what the image keeps from this user: none of that is needed."""
+    """Our own files, and those that this user can't read."""
     return {name for name in names if name in _OURS or not os.access(os.path.join(folder, name), os.R_OK)}

@@ -1,11 +1,10 @@
-"""``elasticsearch.yml``: what the Pilot says, in the words of the version that is there, and what follows
-from its environment.
+"""``elasticsearch.yml``: the Pilot's settings in the terms of the installed version, and the environment's.
 
-    text = written(settings_of(desired, instance, Build("7.17.29", secured=True), data=..., logs=..., maps_memory=True))
+    text = written(settings_of(desired, instance, Build("7.17.29"), data=..., logs=..., maps_memory=True))
 
 Controllers use the names of Elasticsearch 7 and later. What follows from the environment (names, addresses,
-paths, roles) can't be set otherwise. ``cluster.initial_master_nodes`` is handed to the node of the leading
-pilot alone: a cluster is formed once.
+paths, roles) can't be overridden. Only the leading pilot's node gets ``cluster.initial_master_nodes``: a
+cluster is formed once.
 """
 
 from __future__ import annotations
@@ -26,17 +25,15 @@ _OLD_NAMES: Final = {
     "discovery.seed_hosts": "discovery.zen.ping.unicast.hosts",
     "transport.port": "transport.tcp.port",
 }
-"""As version 6 calls them."""
+"""The names in version 6."""
 _NAMES_KEPT: Final = 5
-"""Seconds for which an address counts that a name was found to have."""
+"""Seconds for which a resolved address is cached."""
 
 
 class Build(msgspec.Struct, frozen=True):
-    """The Elasticsearch that is there."""
-
     version: str
     secured: bool = False
-    """It has the part that brings users and encryption, which is on unless it is switched off."""
+    """It has x-pack security, which is on unless it is switched off."""
 
     @property
     def numbers(self) -> tuple[int, int]:
@@ -85,10 +82,10 @@ def written(settings: Mapping[str, Any]) -> str:
 
 
 def jvm_options(given: str) -> str:
-    """The image's own, without what would write into its folders: these are not ours to write.
+    """The image's options, without those that write into its folders.
 
-    A pod that is made anew has another address. Nodes that have lost their master look for it by name, which
-    Java would remember for a minute."""
+    A recreated pod has another address. Nodes without a master look for it by name, which Java would cache
+    for a minute."""
     kept = [
         line
         for line in given.splitlines()

@@ -1,13 +1,12 @@
-"""Encryption and users of a node: what its pod was given, and how the node and its pilot use it.
+"""Certificates and the password of a node: the pod's mounted Secrets, and how node and pilot use them.
 
-    secrets = MountedSecrets.of(instance.environ)             # where they are mounted; None where there are none
-    settings |= ssl_settings()
+    secrets = MountedSecrets.of(instance.environ)   # None if there are none
     secrets.take_up(configuration)                  # into the node's own folder: it reads nothing elsewhere
-    Node(address, secrets=secrets)                  # how its pilot asks it
+    ElasticsearchClient(address, secrets=secrets)
 
-The password is that of ``elastic``, the one user that Elasticsearch has from the start. It is in the node's
-keystore for the first start, and read from the mounted file for each request: who changes it in Elasticsearch
-writes the new one into the Secret.
+The password is that of ``elastic``, the one user that Elasticsearch has from the start. The node's keystore
+has it for the first start; the pilot reads the mounted file for each request, so a password that is changed
+in Elasticsearch has to be written into the Secret.
 """
 
 from __future__ import annotations
@@ -32,8 +31,6 @@ _PATIENCE: Final = 120.0
 
 
 class MountedSecrets(msgspec.Struct, frozen=True):
-    """Where a pod's MountedSecrets are mounted."""
-
     certificates: Path
     users: Path
 
@@ -43,7 +40,7 @@ class MountedSecrets(msgspec.Struct, frozen=True):
         return cls(Path(certificates), Path(users)) if certificates and users else None
 
     def take_up(self, configuration: Path) -> None:
-        """Have the certificates in the node's configuration. Raises ``HookFailed``."""
+        """Copy the certificates to the node's configuration. Raises ``HookFailed``."""
         folder = configuration / _FOLDER
         try:
             folder.mkdir(mode=0o700, exist_ok=True)
@@ -55,12 +52,12 @@ class MountedSecrets(msgspec.Struct, frozen=True):
                 draft.replace(folder / name)
         except OSError as problem:
             raise HookFailed(
-                f"the node's certificates can't be taken from {self.certificates}: {problem}; does the Secret that "
+                f"the node's certificates can't be read from {self.certificates}: {problem}; does the Secret that "
                 f"is mounted there have {_AUTHORITY}, {_CERTIFICATE} and {_KEY}?"
             ) from None
 
     async def store_password(self, home: Path, configuration: Path, environ: Mapping[str, str]) -> None:
-        """Into the keystore, which a node that was never started takes it from. Raises ``HookFailed``."""
+        """Into the keystore, for the node's first start. Raises ``HookFailed``."""
         program = str(home / "bin" / "elasticsearch-keystore")
         try:
             if not (configuration / "elasticsearch.keystore").exists():
@@ -76,7 +73,8 @@ class MountedSecrets(msgspec.Struct, frozen=True):
             return (self.users / USER).read_bytes().strip()
         except OSError as problem:
             raise HookFailed(
-                f"the password of {USER} can't be read: {problem}; does the Secret that is mounted there have the key {USER}?"
+                f"the password of {USER} can't be read: {problem}; "
+                f"does the Secret that is mounted there have the key {USER}?"
             ) from None
 
     def authorization(self) -> str:
@@ -84,23 +82,19 @@ class MountedSecrets(msgspec.Struct, frozen=True):
         return "Basic " + base64.b64encode(USER.encode() + b":" + self.password()).decode()
 
     def context(self) -> ssl.SSLContext:
-        """Trusts the cluster's authority and nobody else. Raises ``HookFailed``."""
+        """Trusts the cluster's authority alone. Raises ``HookFailed``."""
         try:
             context = ssl.create_default_context(cafile=str(self.certificates / _AUTHORITY))
         except (OSError, ssl.SSLError) as problem:
             raise HookFailed(f"{self.certificates / _AUTHORITY} can't be used: {problem}") from None
-        # A node is asked at its own address, which is in no certificate; that its authority is the cluster's own is what counts.
+        # A node is reached at its address, which is in no certificate; the cluster's own authority suffices.
         context.check_hostname = False
         return context
 
 
 def ssl_settings() -> Tree:
-    """Nodes have to show each other a certificate of their authority; clients have to show a password."""
-    own: Tree = {
-        "enabled": True,
-        "certificate": f"{_FOLDER}/{_CERTIFICATE}",
-        "key": f"{_FOLDER}/{_KEY}",
-    }
+    """Nodes authenticate each other by certificates of their authority, clients by a password."""
+    own: Tree = {"enabled": True, "certificate": f"{_FOLDER}/{_CERTIFICATE}", "key": f"{_FOLDER}/{_KEY}"}
     between: Tree = {
         **own,
         "certificate_authorities": [f"{_FOLDER}/{_AUTHORITY}"],
@@ -115,5 +109,5 @@ def ssl_settings() -> Tree:
 
 
 def state(has: bool, asked: object) -> Literal["Enabled", "Disabled", "Absent"]:
-    """What is reported of it: whether the distribution has security, and it is on."""
+    """``has``: the distribution has security. ``asked``: it is switched on."""
     return "Absent" if not has else "Enabled" if asked else "Disabled"

@@ -3,9 +3,8 @@
     obj = await writes.run(request, lambda: decode(call, "Strict", warnings))  # at once if the body is small
     new = await writes.run(request, lambda: merge_patch(live, body), len(stored.value))
 
-An object of megabytes has tens of thousands of fields, each of which is visited several times: that takes
-seconds. What runs here must be a function of the request and the object; it reaches the state of the server
-through ``on_loop``.
+That can take seconds for megabytes. The function must depend on the request and the object alone; it reaches
+the state of the server through ``on_loop``.
 """
 
 from __future__ import annotations
@@ -19,8 +18,8 @@ from pilothouse.apiserver.server.messages import Request
 _T = TypeVar("_T")
 
 LARGE: Final = 16 * 1024
-"""Bytes of body and stored object from which on a write goes to the thread. Smaller ones take some
-milliseconds at most; the way to the thread and back takes a fraction of one."""
+"""Bytes of body and stored object from which on a write goes to the thread. Smaller ones take
+milliseconds."""
 
 
 class LargeWrites:

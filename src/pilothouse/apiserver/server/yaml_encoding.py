@@ -1,8 +1,5 @@
-"""Answers in YAML, for the few who ask for it.
-
-Written so that it reads back as the same JSON, here and in Kubernetes: both read YAML 1.1, where a bare ``y``
-is true.
-"""
+"""YAML responses that read back as the same JSON, also by YAML 1.1 readers, for which a bare ``y`` is
+true."""
 
 from __future__ import annotations
 
@@ -23,6 +20,5 @@ _Dumper.add_implicit_resolver(
 
 
 def write(body: bytes) -> bytes:
-    """JSON, translated."""
     text: str = yaml.dump(msgspec.json.decode(body), Dumper=_Dumper, allow_unicode=True, sort_keys=False)
     return text.encode()

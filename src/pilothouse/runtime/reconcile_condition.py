@@ -1,14 +1,11 @@
-"""The condition that the runtime maintains for a controller: whether it waits, or can't decide.
+"""The condition that the runtime sets on a reconciled object: whether its controller waits, or can't decide.
 
     @controller(StatefulSet, owns=Pod, condition="Reconciled")
 
-While the controller waits or can't decide, the object has that condition with status ``False``, a reason and
-a message. When it goes on, the condition turns ``True``. An object that never had to wait never gets it,
-which saves a write.
-
-A controller without a condition reports in its own way what it waits for. If its decision function raises,
-the object gets the condition ``pilothouse.io/<controller>`` until a decision succeeds, or, if its kind has no
-conditions, an event.
+While the controller waits or can't decide, the condition is ``False`` with a reason and a message; afterwards
+it is ``True``. An object that never had to wait never gets it, which saves a write. A controller without a
+condition reports itself what it waits for; if it raises, its object gets the condition
+``pilothouse.io/<controller>`` until a decision succeeds, or, if its kind has no conditions, an event.
 """
 
 from __future__ import annotations
@@ -29,7 +26,7 @@ BROKEN = "DecisionFailed"
 log = logging.getLogger(__name__)
 
 
-def conditioned(
+def intents_with_condition(
     intents: Sequence[Intent], seen: Object, controller: Controller, *, now: float
 ) -> Sequence[Intent]:
     """The intents, with the condition added to the status that they set, or to the current one."""
@@ -37,13 +34,16 @@ def conditioned(
     if not kind:
         return intents
     wait = next((intent for intent in intents if isinstance(intent, Wait)), None)
-    if wait is None or not controller.condition:
-        return _settled(intents, seen, kind, {"status": "True", "reason": WELL, "message": ""}, now)
-    condition = {"status": "False", "reason": wait.reason, "message": _sentence(wait)}
+    condition = {"status": "True", "reason": WELL, "message": ""}
+    if wait is not None and controller.condition:
+        message = f"{wait.because}; {wait.remedy}" if wait.remedy else wait.because
+        condition = {"status": "False", "reason": wait.reason, "message": message}
     return _settled(intents, seen, kind, condition, now)
 
 
-def broken(problem: str, seen: Object, controller: Controller, *, now: float) -> Sequence[Intent]:
+def intents_after_error(
+    problem: str, seen: Object, controller: Controller, *, now: float
+) -> Sequence[Intent]:
     """The intents for an object whose decision function raised."""
     event = [RecordEvent(seen, event=BROKEN, because=problem, warning=True)]
     kind = _kind(seen, controller)
@@ -84,7 +84,3 @@ def _settled(
         return intents
     update = SetStatus(seen, {**status, "conditions": conditions}, because=because)
     return [*intents[:position], update, *intents[position + 1 :]]
-
-
-def _sentence(wait: Wait) -> str:
-    return f"{wait.because}; {wait.remedy}" if wait.remedy else wait.because

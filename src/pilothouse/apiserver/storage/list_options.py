@@ -3,8 +3,7 @@
     options = for_list("limit=500&labelSelector=app%3Dweb")
     options.want    # RevisionMatch.LATEST
 
-``want`` says which state of the collection is asked for; it is the whole of Kubernetes' resourceVersion
-matrix, decided here once, so that nobody else looks at two or three parameters to find out.
+``want`` is the outcome of Kubernetes' resourceVersion matrix: which state of the collection is requested.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from urllib.parse import parse_qsl
 
 import msgspec
 
-from pilothouse.apiserver.endpoints.request_info import is_true
+from pilothouse.apiserver.server.messages import is_true
 from pilothouse.apiserver.storage.continue_token import ContinueToken
 from pilothouse.meta import errors
 from pilothouse.meta.fields import FieldError
@@ -26,7 +25,7 @@ _LARGEST = 2**64 - 1
 
 
 class RevisionMatch(Enum):
-    """Which state is asked for."""
+    """Which state is send_initial for."""
 
     LATEST = "every write acknowledged so far is in it"
     ANY = "whatever is at hand"
@@ -36,8 +35,6 @@ class RevisionMatch(Enum):
 
 
 class ListOptions(msgspec.Struct, frozen=True):
-    """What a list is asked for."""
-
     want: RevisionMatch = RevisionMatch.LATEST
     revision: int = 0
     limit: int = 0
@@ -47,8 +44,6 @@ class ListOptions(msgspec.Struct, frozen=True):
 
 
 class WatchOptions(msgspec.Struct, frozen=True):
-    """What a watch is asked for."""
-
     initial: bool = True
     """Begin with an ADDED event for everything there is."""
     revision: int | None = None
@@ -64,7 +59,6 @@ class WatchOptions(msgspec.Struct, frozen=True):
 
 @lru_cache(maxsize=1024)
 def for_list(query: str) -> ListOptions:
-    """The options of a list, or 400/422."""
     params = _params(query)
     revision_text, match = params.get("resourceVersion", ""), params.get("resourceVersionMatch", "")
     limit = max(_integer(params, "limit"), 0)
@@ -103,15 +97,14 @@ def for_list(query: str) -> ListOptions:
 
 @lru_cache(maxsize=1024)
 def for_watch(query: str) -> WatchOptions:
-    """The options of a watch, or 400/422."""
     params = _params(query)
     revision_text, match = params.get("resourceVersion", ""), params.get("resourceVersionMatch", "")
-    asked = params.get("sendInitialEvents")
+    send_initial = params.get("sendInitialEvents")
     problems: list[FieldError] = []
-    if asked is not None and match != NOT_OLDER:
+    if send_initial is not None and match != NOT_OLDER:
         detail = f"sendInitialEvents requires setting resourceVersionMatch to {NOT_OLDER}"
         problems.append(FieldError.forbidden("resourceVersionMatch", detail))
-    elif asked is None and match:
+    elif send_initial is None and match:
         detail = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
         problems.append(FieldError.forbidden("resourceVersionMatch", detail))
     if params.get("continue"):
@@ -120,11 +113,11 @@ def for_watch(query: str) -> WatchOptions:
     revision = parse_revision(revision_text)
     bookmarks = is_true(params.get("allowWatchBookmarks"))
     # Without a revision to start after, the state itself has to come first.
-    initial = not revision if asked is None else is_true(asked)
+    initial = not revision if send_initial is None else is_true(send_initial)
     return WatchOptions(
         initial=initial,
         revision=revision,
-        announce=initial and asked is not None and bookmarks,
+        announce=initial and send_initial is not None and bookmarks,
         bookmarks=bookmarks,
         timeout=max(_integer(params, "timeoutSeconds"), 0),
         labels=params.get("labelSelector", ""),

@@ -1,12 +1,10 @@
-"""Fencing: a write made under leadership counts only while that leadership lasts.
+"""Fencing: a write made under leadership succeeds only while that leadership lasts.
 
     Pilothouse-Fence: kube-system/controller-manager/7/0f6a8f5e-6a53-4d59-8a3e-2a4b8a6d3f10
 
-says: I act as the holder of that Lease, in its seventh transition. The write goes through only if the Lease
-still is in that transition when the write is made, which the store checks in the write's own transaction. A
-leader that was paused, lost its lease and woke up gets 409 ``Fenced``, and nothing has changed. The Lease's
-uid may be left out; who gives it can't be taken for the holder of a Lease of the same name that was made
-after the first was deleted, and counts from 0 again.
+The writer holds that Lease in its seventh transition. The store checks this in the write's own transaction; a
+leader that has lost its lease gets 409 ``Fenced``. The optional uid tells a Lease from a later one of the
+same name.
 """
 
 from __future__ import annotations
@@ -35,18 +33,16 @@ class WriteFence(msgspec.Struct, frozen=True):
 
     @property
     def key(self) -> str:
-        """The store's key of the Lease."""
         return f"{ROOT}coordination.k8s.io/leases/{self.namespace}/{self.lease}"
 
     def holds(self, lease: bytes) -> bool:
-        """Whether the Lease, as stored, still is in the transition that the write was made in."""
+        """Whether the stored Lease is still in the write's transition."""
         live = codec.decode(lease)
         if self.uid and live["metadata"].get("uid") != self.uid:
             return False
         return ((live.get("spec") or {}).get("leaseTransitions") or 0) == self.transitions
 
     def broken(self) -> errors.StatusError:
-        """The refusal of a write whose leadership is over."""
         return errors.StatusError(
             409,
             "Fenced",
@@ -59,14 +55,15 @@ class WriteFence(msgspec.Struct, frozen=True):
 
 
 def fence_of(headers: Mapping[str, str]) -> WriteFence | None:
-    """The fence that a request carries, if any; 400 for one that can't be read."""
+    """The fence of a request, if any; 400 for a malformed one."""
     text = headers.get(HEADER)
     if text is None:
         return None
     match = _FORM.fullmatch(text.strip())
     if match is None:
         raise errors.bad_request(
-            f"the header {HEADER} must be NAMESPACE/LEASE/TRANSITIONS or NAMESPACE/LEASE/TRANSITIONS/UID, not {text!r}"
+            f"the header {HEADER} must be NAMESPACE/LEASE/TRANSITIONS or NAMESPACE/LEASE/TRANSITIONS/UID, "
+            f"not {text!r}"
         )
     namespace, lease, transitions, uid = match.groups()
     return WriteFence(namespace, lease, int(transitions), uid or "")

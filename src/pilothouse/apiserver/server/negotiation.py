@@ -1,13 +1,11 @@
-"""What form an answer takes: media type, transform, layout.
+"""Content negotiation: media type, transform, layout of a response.
 
     form = negotiate(request, AnswerEndpoint.OBJECT)
     form.transform     # "", TABLE or PARTIAL
-    form.write(body)   # JSON bytes as the client wants them: compact, pretty, or YAML
+    form.write(body)   # JSON bytes as requested: compact, pretty, or YAML
 
-``Accept`` is walked by quality, then in order. A clause that can't be served (protobuf, a transform that the
-endpoint does not have) is skipped, as Kubernetes does, so that a client's next choice gets its turn. A client
-sends the same header with every request, so answers are remembered by its raw text; in the common case this
-costs one look-up.
+Clauses of ``Accept`` are tried by quality, then in order; unsupported ones (protobuf, a transform that the
+endpoint lacks) are skipped, as in Kubernetes. Results are cached by the raw header.
 """
 
 from __future__ import annotations
@@ -17,14 +15,9 @@ from functools import lru_cache
 
 import msgspec
 
-from pilothouse.apiserver.discovery import tables
-from pilothouse.apiserver.discovery.catalog import ServedVersion
-from pilothouse.apiserver.endpoints import yaml_encoding
-from pilothouse.apiserver.server.messages import JSON, Request, Response
-from pilothouse.apiserver.storage.items import Item
-from pilothouse.base.clock import Clock, SystemClock
+from pilothouse.apiserver.server import yaml_encoding
+from pilothouse.apiserver.server.messages import JSON, Request
 from pilothouse.meta import errors
-from pilothouse.meta.kind import Kind
 
 YAML = "application/yaml"
 TABLE, PARTIAL, PARTIAL_LIST = "Table", "PartialObjectMetadata", "PartialObjectMetadataList"
@@ -33,8 +26,6 @@ _LONGEST = 4096
 
 
 class AnswerEndpoint(Enum):
-    """Where the answer comes from."""
-
     OBJECT = "object"
     LIST = "list"
     WATCH = "watch"
@@ -54,19 +45,17 @@ _TRANSFORMS = {
 
 
 class AnswerForm(msgspec.Struct, frozen=True):
-    """The form of an answer."""
-
     media: str = JSON
     transform: str = ""
     pretty: bool = False
 
     @property
     def bare(self) -> bool:
-        """True if JSON bytes go out just as they are."""
+        """Whether JSON bytes are sent unchanged."""
         return self.media is JSON and not self.pretty
 
     def write(self, body: bytes) -> bytes:
-        """JSON bytes, laid out or translated."""
+        """JSON bytes, indented or as YAML."""
         if self.media == YAML:
             return yaml_encoding.write(body)
         return msgspec.json.format(body, indent=2) + b"\n" if self.pretty else body
@@ -82,7 +71,7 @@ class _Clause(msgspec.Struct, frozen=True):
 
 
 def negotiate(request: Request, endpoint: AnswerEndpoint) -> AnswerForm:
-    """The form of the answer; 406 if there is none that the client takes."""
+    """The form of the response, or 406."""
     headers = request.headers
     accept = headers.get("Accept", "")
     form = BARE if not accept or accept == JSON else accepted(accept, endpoint)
@@ -92,7 +81,7 @@ def negotiate(request: Request, endpoint: AnswerEndpoint) -> AnswerForm:
 
 
 def is_pretty(request: Request) -> bool:
-    """True for people: they say so, or come with a browser or a tool of the shell."""
+    """Whether a person reads it: by parameter, or by a browser's or shell tool's user agent."""
     if "pretty" in request.query:
         wish = request.params().get("pretty")
         if wish is not None:
@@ -137,35 +126,3 @@ def clauses(accept: str) -> list[_Clause]:
         if quality > 0:
             found.append(_Clause(media.lower(), params, quality))
     return sorted(found, key=lambda clause: -clause.quality)
-
-
-def render(
-    request: Request,
-    served: ServedVersion,
-    value: bytes,
-    revision: int,
-    status: int = 200,
-    *,
-    clock: Clock = SystemClock(),
-) -> Response:
-    """An object's stored value as an answer in the version of ``served``; revision 0 leaves it out."""
-    form = negotiate(request, AnswerEndpoint.OBJECT)
-    prefix = served.kind.prefix
-    if revision and value.startswith(prefix):
-        body = b'%b"resourceVersion":"%d",%b' % (prefix, revision, value[len(prefix) :])
-    else:
-        item = Item("", revision, value)
-        body = item.served(served) if revision else item.form(served)
-    if form is BARE:
-        return Response(status, body)
-    return Response(
-        status, form.write(transformed(request, served.kind, form, body, clock.now())), form.media
-    )
-
-
-def transformed(request: Request, kind: Kind, form: AnswerForm, body: bytes, now: float) -> bytes:
-    """A served object as the form's transform has it."""
-    if form.transform == TABLE:
-        include = tables.included(request.params())
-        return tables.table_of_object(kind, msgspec.json.decode(body), include, now)
-    return tables.partial(body) if form.transform == PARTIAL else body
