@@ -50,9 +50,9 @@ def serve(variant: str) -> None:
     from pilothouse.cli import main as pilothouse
 
     if variant != "fast path":
-        FastPath.open = lambda self, data: None  # type: ignore[method-assign]
+        FastPath.open = lambda self, data: None  # type: ignore[method-assign]  # Turned off.
     if variant == "parser only":
-        FastPath.reply = lambda self, data, certified, peer: None  # type: ignore[method-assign]
+        FastPath.reply = lambda self, data, certified, peer: None  # type: ignore[method-assign]  # Turned off.
     pilothouse()
 
 

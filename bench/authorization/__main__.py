@@ -14,6 +14,7 @@ import random
 import statistics
 import time
 from collections.abc import Awaitable, Callable
+from ipaddress import IPv4Network
 
 from pilothouse.api.kubernetes.pod_fields import refused_fields
 from pilothouse.api.registry import resources
@@ -22,6 +23,7 @@ from pilothouse.apiserver.authentication.impersonation import impersonate
 from pilothouse.apiserver.authorization.authorizer import Attributes, Chain, Masters
 from pilothouse.apiserver.authorization.rbac.rbac_authorizer import RBACAuthorizer
 from pilothouse.apiserver.authorization.restriction.identity import POD_NAME
+from pilothouse.apiserver.authorization.restriction.node_claims import ControlPlaneNetwork, NodeClaims
 from pilothouse.apiserver.authorization.restriction.restriction_authorizer import Restriction
 from pilothouse.apiserver.discovery.catalog import KindCatalog
 from pilothouse.apiserver.request_handler import RequestHandler
@@ -74,7 +76,8 @@ async def main() -> None:
         cache = WatchCache(store, KindCatalog(resources()), SystemClock(), random.Random(1))
         rbac = RBACAuthorizer(cache)
         cache.listen(rbac)
-        restriction = Restriction(cache)
+        network = ControlPlaneNetwork(IPv4Network("127.96.0.0/16"), frozenset())
+        restriction = Restriction(cache, NodeClaims(cache, network))
         following = asyncio.create_task(cache.run())
         await cache.filled()
         await _measure(core, rbac, restriction)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 
 import pytest
 
@@ -46,7 +47,7 @@ async def test_one_who_gives_up_does_not_take_the_others_call_away() -> None:
 
 
 async def test_a_failure_reaches_everyone_and_the_next_call_is_a_new_one() -> None:
-    outcomes = iter([OSError("gone"), 7])
+    outcomes: Iterator[OSError | int] = iter([OSError("gone"), 7])
 
     async def call() -> int:
         outcome = next(outcomes)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import AsyncIterator, Sequence
+from functools import partial
 
 import pytest
 
@@ -114,7 +115,7 @@ async def test_chores_and_groups_take_turns(commits: GroupCommit[int], disk: Dis
     disk.gate.clear()
     first = commits.submit(0)
     await asyncio.to_thread(disk.entered.wait)
-    chores = [asyncio.ensure_future(commits.between(lambda n=n: done.append(f"chore {n}"))) for n in range(2)]  # type: ignore[misc]
+    chores = [asyncio.ensure_future(commits.between(partial(done.append, f"chore {n}"))) for n in range(2)]
     await asyncio.sleep(0)
     second = commits.submit(1)
     second.add_done_callback(lambda _: done.append("group"))

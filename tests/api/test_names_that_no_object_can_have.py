@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pilothouse.api.kind_names import Namespace, Node, Secret
+from pilothouse.api.kind_names import KindName, Namespace, Node, Secret
 from pilothouse.meta.errors import StatusError
 
 
@@ -17,7 +17,7 @@ from pilothouse.meta.errors import StatusError
         (Node, "", "a/.."),
     ],
 )
-def test_a_name_with_a_slash_is_not_found(noun, namespace, name):
+def test_a_name_with_a_slash_is_not_found(noun: KindName, namespace: str, name: str) -> None:
     with pytest.raises(StatusError) as refused:
         noun.path(namespace, name)
     assert (refused.value.code, refused.value.name) == (404, name)

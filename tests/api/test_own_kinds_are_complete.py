@@ -9,7 +9,7 @@ import pytest
 from pilothouse.api.registry import own_resources
 from pilothouse.meta.crd import crd_schema
 from pilothouse.meta.json_path import compile_path
-from pilothouse.meta.kind import Kind
+from pilothouse.meta.kind import Kind, Resource
 from pilothouse.meta.schema.model import UNSET, Schema
 from pilothouse.meta.schema.structural_schemas import structural_problems
 
@@ -41,9 +41,9 @@ def nodes(schema: Schema, path: str = "") -> Iterator[tuple[str, Schema]]:
     for name, child in schema.properties.items():
         yield f"{path}.{name}", child
         yield from nodes(child, f"{path}.{name}")
-    for child, mark in ((schema.items, "[]"), (schema.additional, "{}")):
-        if child is not None:
-            yield from nodes(child, path + mark)
+    for inner, mark in ((schema.items, "[]"), (schema.additional, "{}")):
+        if inner is not None:
+            yield from nodes(inner, path + mark)
 
 
 def test_names_scopes_and_versions() -> None:
@@ -122,9 +122,9 @@ def test_components_of_one_name_are_one_thing() -> None:
 @pytest.mark.parametrize(
     "resource", [r for r in own_resources() if len(r.kinds) > 1], ids=lambda resource: resource.plural
 )
-def test_what_only_the_hub_has_is_not_defaulted(resource: object) -> None:
+def test_what_only_the_hub_has_is_not_defaulted(resource: Resource) -> None:
     """Else an object written through v1alpha1 would change when it is read and written back."""
-    hub, old = (resource.by_version[version].schema for version in ("v1beta1", "v1alpha1"))  # type: ignore[attr-defined]
+    hub, old = (resource.by_version[version].schema for version in ("v1beta1", "v1alpha1"))
     assert list(_defaulted_beyond(hub, old, "")) == []
 
 

@@ -34,10 +34,10 @@ async def test_they_are_established_and_take_the_examples(kubectl: Kubectl, http
         path = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{definition['metadata']['name']}"
         stored = (await http.get(path)).expect(200)
         assert _faults(stored) == []
-    for path in EXAMPLES:
-        assert load(path)
-        (await kubectl("apply", "--validate=strict", "-n", ns, "-f", str(path))).ok()
-        header, *rows = (await kubectl("get", "-n", ns, "-f", str(path))).rows()
+    for example in EXAMPLES:
+        assert load(example)
+        (await kubectl("apply", "--validate=strict", "-n", ns, "-f", str(example))).ok()
+        header, *rows = (await kubectl("get", "-n", ns, "-f", str(example))).rows()
         assert len(header) >= 3
         assert len(rows) == 1
 

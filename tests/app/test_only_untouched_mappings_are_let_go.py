@@ -41,10 +41,10 @@ print(apsw.Connection(":memory:").execute("select 6 * 7").get)
 """
 
 
-def test_files_that_nobody_wrote_to_are_chosen():
+def test_files_that_nobody_wrote_to_are_chosen() -> None:
     assert list(clean_mappings(ACCOUNT)) == [(0x1000, 0x2000), (0x2000, 0x3000)]
 
 
-def test_everything_works_afterwards():
+def test_everything_works_afterwards() -> None:
     done = subprocess.run([sys.executable, "-c", SETTLED], capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stdout) == (0, "42\n"), done.stderr

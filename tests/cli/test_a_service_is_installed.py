@@ -21,7 +21,7 @@ STRANGER = 12345
 
 def sections(unit: str) -> configparser.ConfigParser:
     parsed = configparser.ConfigParser(interpolation=None)
-    parsed.optionxform = str  # type: ignore[assignment,method-assign]
+    parsed.optionxform = str  # type: ignore[assignment,method-assign]  # As configparser documents it.
     parsed.read_string(unit)
     return parsed
 

@@ -43,5 +43,5 @@ def test_the_page_of_a_command_names_each_of_its_flags_and_no_others(
 
 def test_periods_of_controllers_default_to_their_own() -> None:
     defaults = {option.name: option.default for option in controller_manager.params}
-    assert parse_duration(defaults["pilot_collection_period"]) == DEFAULT_TIMEOUTS.pilot_without_pod
-    assert parse_duration(defaults["pilot_silence_period"]) == DEFAULT_TIMEOUTS.silent_pilot
+    assert parse_duration(str(defaults["pilot_collection_period"])) == DEFAULT_TIMEOUTS.pilot_without_pod
+    assert parse_duration(str(defaults["pilot_silence_period"])) == DEFAULT_TIMEOUTS.silent_pilot

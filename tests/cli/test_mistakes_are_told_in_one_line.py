@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import trustme
 from tests.cli.running import Server, pilothouse
@@ -24,7 +26,7 @@ from tests.cli.running import Server, pilothouse
         (["--zork"], "--zork"),
     ],
 )
-def test_wrong_flags(flags, message, tmp_path):
+def test_wrong_flags(flags: list[str], message: str, tmp_path: Path) -> None:
     done = pilothouse("apiserver", "--data", str(tmp_path / "data"), *flags)
     assert (done.returncode, done.stdout) == (2, "")
     assert message in done.stderr.splitlines()[-1]
@@ -38,24 +40,24 @@ def fails(*flags: str) -> str:
     return done.stderr
 
 
-def test_a_token_file_with_a_mistake(tmp_path):
+def test_a_token_file_with_a_mistake(tmp_path: Path) -> None:
     (tmp_path / "tokens.csv").write_text("t1,alice,1\nt2,bob\n")
     said = fails("--data", str(tmp_path / "data"), "--token-auth-file", str(tmp_path / "tokens.csv"))
     assert "tokens.csv, line 2" in said
 
 
-def test_a_data_folder_of_a_newer_program(tmp_path):
+def test_a_data_folder_of_a_newer_program(tmp_path: Path) -> None:
     (tmp_path / "format").write_text("99\n")
     assert "data format 99" in fails("--data", str(tmp_path))
 
 
-def test_a_folder_with_other_things_in_it(tmp_path):
+def test_a_folder_with_other_things_in_it(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").touch()
     assert "thesis.tex" in fails("--data", str(tmp_path))
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
 
 
-def test_a_data_folder_that_is_a_file(tmp_path):
+def test_a_data_folder_that_is_a_file(tmp_path: Path) -> None:
     (tmp_path / "data").touch()
     assert "is not a folder" in fails("--data", str(tmp_path / "data"))
 
@@ -65,7 +67,9 @@ def test_a_data_folder_that_is_a_file(tmp_path):
     [("up",), ("status",), ("down",), ("why", "pod/web-0"), ("image", "list"), ("token", "list"), ("leave",)],
 )
 @pytest.mark.parametrize("by_flag", [True, False])
-def test_every_command_refuses_a_file_as_its_data_folder(tmp_path, command, by_flag):
+def test_every_command_refuses_a_file_as_its_data_folder(
+    tmp_path: Path, command: tuple[str, ...], by_flag: bool
+) -> None:
     file = tmp_path / "data"
     file.write_text("not ours\n")
     if by_flag:
@@ -78,18 +82,18 @@ def test_every_command_refuses_a_file_as_its_data_folder(tmp_path, command, by_f
     assert file.read_text() == "not ours\n"
 
 
-def test_a_data_folder_in_use(tmp_path):
+def test_a_data_folder_in_use(tmp_path: Path) -> None:
     with Server(tmp_path / "data") as server:
         assert str(server.process.pid) in fails("--data", str(tmp_path / "data"))
 
 
-def test_a_port_in_use(tmp_path):
+def test_a_port_in_use(tmp_path: Path) -> None:
     with Server(tmp_path / "one", "--store", "memory") as server:
         said = fails("--data", str(tmp_path / "two"), "--listen", server.url.removeprefix("https://"))
     assert "can't listen on 127.0.0.1" in said
 
 
-def test_a_certificate_that_is_none(tmp_path):
+def test_a_certificate_that_is_none(tmp_path: Path) -> None:
     (tmp_path / "tls").write_text("garbage")
     said = fails(
         "--data",
@@ -102,7 +106,7 @@ def test_a_certificate_that_is_none(tmp_path):
     assert f"{tmp_path / 'tls'} is not a PEM certificate" in said
 
 
-def test_a_key_that_is_none_or_anothers(tmp_path):
+def test_a_key_that_is_none_or_anothers(tmp_path: Path) -> None:
     made = trustme.CA().issue_cert("localhost")
     certificate, key = tmp_path / "tls.crt", tmp_path / "tls.key"
     made.cert_chain_pems[0].write_to_path(str(certificate))
@@ -113,7 +117,7 @@ def test_a_key_that_is_none_or_anothers(tmp_path):
     assert f"{key} is not the key of {certificate}" in fails("--data", str(tmp_path / "data"), *files)
 
 
-def test_a_client_authority_that_is_none(tmp_path):
+def test_a_client_authority_that_is_none(tmp_path: Path) -> None:
     (tmp_path / "ca").write_text("garbage")
     said = fails("--data", str(tmp_path / "data"), "--client-ca-file", str(tmp_path / "ca"))
     assert f"--client-ca-file {tmp_path / 'ca'} is not a PEM certificate" in said
@@ -123,7 +127,7 @@ def test_a_client_authority_that_is_none(tmp_path):
     ("name", "said"),
     [("missing", "does not exist; create it, or mount its disk"), ("file", "is not a folder")],
 )
-def test_a_tier_that_is_not_there(tmp_path, name, said):
+def test_a_tier_that_is_not_there(tmp_path: Path, name: str, said: str) -> None:
     (tmp_path / "file").touch()
     done = pilothouse("up", "--data", str(tmp_path / "data"), "--tier", f"fast={tmp_path / name}")
     assert (done.returncode, done.stdout) == (2, "")
@@ -144,7 +148,7 @@ def test_a_tier_that_is_not_there(tmp_path, name, said):
         ("{tmp}/link", "it would show the node's own folders"),
     ],
 )
-def test_a_path_that_not_all_containers_may_see(tmp_path, path, said):
+def test_a_path_that_not_all_containers_may_see(tmp_path: Path, path: str, said: str) -> None:
     (tmp_path / "data/pki").mkdir(parents=True)
     (tmp_path / "link").symlink_to("data")
     path = path.format(tmp=tmp_path)
@@ -155,13 +159,13 @@ def test_a_path_that_not_all_containers_may_see(tmp_path, path, said):
 
 
 @pytest.mark.parametrize("ids", ["100000", "1:65536", "1879048192:65535", "4294910000:65536", "a:b"])
-def test_ids_that_pods_can_not_have(tmp_path, ids):
+def test_ids_that_pods_can_not_have(tmp_path: Path, ids: str) -> None:
     done = pilothouse("up", "--data", str(tmp_path / "data"), "--user-namespace-ids", ids)
     assert (done.returncode, done.stdout) == (2, "")
     assert repr(ids) in done.stderr.splitlines()[-1]
 
 
-def test_a_command_that_is_suggested_stays_in_one_line(tmp_path):
+def test_a_command_that_is_suggested_stays_in_one_line(tmp_path: Path) -> None:
     data = tmp_path / ("long " * 20).strip()
     done = pilothouse("status", "--data", str(data))
     assert (done.returncode, done.stdout) == (

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import ssl
 import urllib.request
+from pathlib import Path
 
 import pytest
 from tests.cli.running import Server
@@ -9,7 +10,7 @@ from tests.kit.etcd import EtcdServer
 
 
 @pytest.mark.etcd
-def test_each_accepts_what_another_signed(tmp_path):
+def test_each_accepts_what_another_signed(tmp_path: Path) -> None:
     etcd = EtcdServer.start(tmp_path / "etcd")
     try:
         flags = ("--store", "etcd", "--etcd-servers", etcd.endpoint)

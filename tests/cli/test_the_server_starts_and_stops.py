@@ -4,6 +4,7 @@ import datetime
 import json
 import signal
 import stat
+from pathlib import Path
 
 import pytest
 from tests.cli.running import Server
@@ -13,19 +14,19 @@ from pilothouse.pki.authority import Authority
 MANY = ("--store", "memory")
 
 
-def test_it_says_in_one_line_that_it_is_ready(tmp_path):
+def test_it_says_in_one_line_that_it_is_ready(tmp_path: Path) -> None:
     with Server(tmp_path / "data", *MANY) as server:
         assert server.kubeconfig == tmp_path / "data" / "admin.kubeconfig"
         code, out, err = server.stop()
     assert (code, out, err) == (0, "", "")
 
 
-def test_the_admin_may_do_anything(tmp_path):
+def test_the_admin_may_do_anything(tmp_path: Path) -> None:
     with Server(tmp_path / "data", *MANY) as server:
         assert server.get("/api/v1/namespaces/default").status == 200
 
 
-def test_nobody_may_do_nothing_but_look_at_health_and_version(tmp_path):
+def test_nobody_may_do_nothing_but_look_at_health_and_version(tmp_path: Path) -> None:
     with Server(tmp_path / "data", *MANY) as server:
         for path in (
             "/healthz",
@@ -46,7 +47,7 @@ def test_nobody_may_do_nothing_but_look_at_health_and_version(tmp_path):
         assert server.get("/api", admin=False).status == 403
 
 
-def test_tokens_let_their_users_in(tmp_path):
+def test_tokens_let_their_users_in(tmp_path: Path) -> None:
     tokens = tmp_path / "tokens.csv"
     tokens.write_text('root-token,root,0,"system:masters"\nalice-token,alice,1\n')
     with Server(tmp_path / "data", *MANY, "--token-auth-file", str(tokens)) as server:
@@ -56,7 +57,7 @@ def test_tokens_let_their_users_in(tmp_path):
         assert server.get("/apis", admin=False, token="nonsense").status == 401
 
 
-def test_secrets_on_disk_are_the_owners_alone(tmp_path):
+def test_secrets_on_disk_are_the_owners_alone(tmp_path: Path) -> None:
     with Server(tmp_path / "data") as server:
         files = [path for path in (tmp_path / "data").rglob("*") if path.is_file()]
         assert server.kubeconfig in files
@@ -64,7 +65,7 @@ def test_secrets_on_disk_are_the_owners_alone(tmp_path):
         assert stat.S_IMODE((tmp_path / "data").stat().st_mode) == 0o700
 
 
-def test_a_second_start_is_the_same_control_plane(tmp_path):
+def test_a_second_start_is_the_same_control_plane(tmp_path: Path) -> None:
     keys = []
     for _ in range(2):
         with Server(tmp_path / "data") as server:
@@ -74,7 +75,7 @@ def test_a_second_start_is_the_same_control_plane(tmp_path):
     assert keys[0] == keys[1]
 
 
-def test_certificates_of_ones_own_can_be_used(tmp_path):
+def test_certificates_of_ones_own_can_be_used(tmp_path: Path) -> None:
     now = datetime.datetime.now(datetime.UTC)
     authority = Authority.make("ours", now)
     serving = authority.serving(["127.0.0.1"], now)
@@ -88,7 +89,7 @@ def test_certificates_of_ones_own_can_be_used(tmp_path):
 
 
 @pytest.mark.parametrize("flag", ["-v", "-vv"])
-def test_it_logs_to_stderr_only(flag, tmp_path):
+def test_it_logs_to_stderr_only(flag: str, tmp_path: Path) -> None:
     with Server(tmp_path / "data", *MANY, flag) as server:
         server.get("/api/v1/namespaces")
         _, out, err = server.stop()

@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from aiohttp import web
 from tests.kit.certificates import Authority
@@ -49,8 +50,8 @@ class Scripted:
         self.asked: list[Asked] = []
         self.url = ""
 
-    def access(self, **more: object) -> Access:
-        return Access(self.url, authority=self.authority.cert.read_bytes(), **more)  # type: ignore[arg-type]
+    def access(self, **more: Any) -> Access:
+        return Access(self.url, authority=self.authority.cert.read_bytes(), **more)
 
     async def answer(self, request: web.BaseRequest) -> web.StreamResponse:
         shown = request.transport.get_extra_info("peercert") if request.transport else None

@@ -22,7 +22,13 @@ from pilothouse.client.access import Access
 from pilothouse.client.http_parser import LONGEST_HEAD, AnswerReader, AnswerTooLong, MalformedAnswer
 from pilothouse.client.http_transport import HttpTransport
 from pilothouse.client.server_authorities import recognised
-from pilothouse.client.transport import BadAnswer, ClientRequest, ClientResponse, Interrupted, NotSent
+from pilothouse.client.transport import (
+    BadAnswer,
+    ClientRequest,
+    ClientResponse,
+    Interrupted,
+    NotSent,
+)
 
 _packer = zlib.compressobj(wbits=31)
 PACKED = _packer.compress(b"hello") + _packer.flush()
@@ -156,6 +162,7 @@ async def talking_to(folder: Path, serve: Serve) -> AsyncIterator[HttpTransport]
     url = f"https://127.0.0.1:{listening.sockets[0].getsockname()[1]}"
     access = Access(url, authority=authority.cert.read_bytes())
     async with listening, HttpTransport.open(access, SystemClock(), agent="test") as transport:
+        assert isinstance(transport, HttpTransport)
         yield transport
 
 

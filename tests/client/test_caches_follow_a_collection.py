@@ -63,7 +63,8 @@ async def test_a_cache_has_what_was_there_and_what_comes(api: Api, space: str, s
     told: list[tuple[str | None, str | None]] = []
 
     def tell(difference: CacheChange) -> None:
-        told.append((difference.old and difference.old.name, difference.new and difference.new.name))
+        old, new = difference.old, difference.new
+        told.append((None if old is None else old.name, None if new is None else new.name))
 
     informer.subscribe(tell)
     async with running(informer):

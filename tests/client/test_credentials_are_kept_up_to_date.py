@@ -14,7 +14,7 @@ from pilothouse.base.clock import ManualClock
 from pilothouse.client.access import Access, AccessError, Impersonation, Login
 from pilothouse.client.http_transport import HttpTransport
 from pilothouse.client.single_request import send_request
-from pilothouse.client.transport import ClientRequest, NotSent
+from pilothouse.client.transport import ClientRequest, NotSent, Transport
 
 VERSION = ClientRequest("GET", "/version")
 
@@ -26,7 +26,7 @@ async def server(tmp_path: Path) -> AsyncIterator[Scripted]:
 
 
 @asynccontextmanager
-async def opened(access: Access, clock: ManualClock | None = None) -> AsyncIterator[HttpTransport]:
+async def opened(access: Access, clock: ManualClock | None = None) -> AsyncIterator[Transport]:
     async with HttpTransport.open(access, clock or ManualClock(), agent="pilothouse-test/1") as transport:
         yield transport
 

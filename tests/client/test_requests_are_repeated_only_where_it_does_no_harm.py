@@ -3,7 +3,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from random import Random
@@ -88,7 +88,10 @@ async def test_a_write_that_is_cut_off_is_not_made_again_and_says_so(api: Api, s
 
 
 async def test_nor_is_a_write_on_a_connection_that_was_in_use_before(api: Api, server: Scripted) -> None:
-    writes = [lambda: api.update(ConfigMap, BODY), lambda: api.delete(ConfigMap, "a", "n")]
+    writes: list[Callable[[], Awaitable[object]]] = [
+        lambda: api.update(ConfigMap, BODY),
+        lambda: api.delete(ConfigMap, "a", "n"),
+    ]
     for write in writes:
         server.answers += [Reply(200, OBJECT), Reply(cut=True)]
         await api.get(ConfigMap, "a", "n")

@@ -111,7 +111,8 @@ async def test_unknown_fields_are_refused_if_asked(api: Api, space: str) -> None
 async def test_a_delete_means_one_version_of_one_object(api: Api, space: str) -> None:
     first = await api.create(ConfigMap, config_map(space))
     await api.patch(ConfigMap, "a", space, {"data": {"x": "y"}})
-    for precondition in ({"uid": "another"}, {"revision": first.resource_version}):
+    preconditions: list[dict[str, Any]] = [{"uid": "another"}, {"revision": first.resource_version}]
+    for precondition in preconditions:
         with pytest.raises(StatusError) as refusal:
             await api.delete(ConfigMap, "a", space, **precondition)
         assert refusal.value.code == 409

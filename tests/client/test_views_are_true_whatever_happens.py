@@ -292,7 +292,9 @@ def test_a_server_that_knows_no_streaming_is_listed_from_then_on() -> None:
     silent = WatchMachine(Pod, Random(1), Trees())
     silent.next()
     silent.silent()
-    assert silent.state == WaitingState(seconds=pytest.approx(0.6, abs=0.2), then=ListingState())
+    assert isinstance(silent.state, WaitingState)
+    assert silent.state == WaitingState(silent.state.seconds, then=ListingState())
+    assert silent.state.seconds == pytest.approx(0.6, abs=0.2)
 
 
 def test_pauses_grow_until_something_is_heard() -> None:

@@ -165,7 +165,8 @@ async def test_a_null_for_a_field_that_may_not_be_null_is_refused(
 ) -> None:
     await dbs.create("a", owner="me")
 
-    answer = await http.apply(dbs.at("a"), database("a", **{field: None}), "m1", force="true")
+    null: dict[str, Any] = {field: None}
+    answer = await http.apply(dbs.at("a"), database("a", **null), "m1", force="true")
 
     assert (answer.status, answer.reason) == (422, "Invalid")
     cause = answer.causes[0]
@@ -227,7 +228,7 @@ async def test_keys_that_a_yaml_body_repeats_are_named_with_their_line(
             return await http.post(
                 dbs.path(), body(name), type="application/yaml", fieldValidation=validation
             )
-        query = {"fieldManager": "m", "fieldValidation": validation}
+        query: dict[str, Any] = {"fieldManager": "m", "fieldValidation": validation}
         return await http.send("PATCH", dbs.at(name), body(name), type=APPLY, **query)
 
     warned = await send("warned", "Warn")

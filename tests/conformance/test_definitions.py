@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from functools import partial
 from typing import Any
 
 import pytest
@@ -41,7 +42,7 @@ def group() -> str:
 async def condition(http: Http, name: str, type_: str) -> str:
     live = (await http.get(f"{CRDS}/{name}")).expect(200)
     found = {each["type"]: each["status"] for each in live.get("status", {}).get("conditions") or []}
-    return found.get(type_, "")
+    return str(found.get(type_, ""))
 
 
 async def served(http: Http, path: str) -> bool:
@@ -53,7 +54,7 @@ async def defined(http: Http, crd: Json) -> None:
     spec = crd["spec"]
     paths = [f"/apis/{spec['group']}/{each['name']}/{spec['names']['plural']}" for each in spec["versions"]]
     for path in paths:
-        await eventually(lambda path=path: served(http, path))
+        await eventually(partial(served, http, path))
 
 
 def thing(group: str, version: str, name: str, **spec: Any) -> Json:

@@ -234,8 +234,8 @@ async def test_the_servers_are_behind_a_service_of_their_own(http: Http) -> None
     subsets = {subset["ports"][0]["port"]: subset["addresses"] for subset in endpoints["subsets"]}
     assert port["targetPort"] in subsets
     slices = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices"
-    query = {"labelSelector": "kubernetes.io/service-name=kubernetes"}
-    found = (await http.get(slices, **query)).expect(200)["items"]
+    selector = "kubernetes.io/service-name=kubernetes"
+    found = (await http.get(slices, labelSelector=selector)).expect(200)["items"]
     [mine] = [each for each in found if each["ports"][0]["port"] == port["targetPort"]]
     served = [address for each in mine["endpoints"] for address in each["addresses"]]
     assert served == [each["ip"] for each in subsets[port["targetPort"]]]

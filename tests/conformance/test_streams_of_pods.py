@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from tests.kit.http import Http
 
@@ -38,14 +40,14 @@ async def test_a_pod_without_a_node_has_an_empty_log(http: Http, pods: str) -> N
         ({"sinceSeconds": "0"}, "sinceSeconds: Invalid value: 0: must be greater than 0"),
     ],
 )
-async def test_a_part_that_can_not_be(http: Http, pods: str, query: dict[str, str], message: str) -> None:
+async def test_a_part_that_can_not_be(http: Http, pods: str, query: dict[str, Any], message: str) -> None:
     answer = await http.get(f"{pods}/one/log", **query)
     assert (answer.status, answer.reason) == (422, "Invalid")
     assert message in answer.message
 
 
 @pytest.mark.parametrize("query", [{"tailLines": "x"}, {"sinceTime": "yesterday"}])
-async def test_what_is_no_number_and_no_time(http: Http, pods: str, query: dict[str, str]) -> None:
+async def test_what_is_no_number_and_no_time(http: Http, pods: str, query: dict[str, Any]) -> None:
     assert (await http.get(f"{pods}/one/log", **query)).status == 400
 
 

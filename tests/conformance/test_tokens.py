@@ -80,7 +80,7 @@ async def test_a_static_token_is_for_the_server_alone(http: Http) -> None:
 
 
 async def test_a_token_tells_its_pod_and_node(http: Http, robot: str, ns: str) -> None:
-    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": f"node-{ns}"}}
+    node: Json = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": f"node-{ns}"}}
     node = (await http.post("/api/v1/nodes", node)).expect(201)
     pod = await make_pod(http, ns, nodeName=f"node-{ns}")
     bound = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": pod["metadata"]["uid"]}
@@ -110,7 +110,7 @@ async def test_a_token_ends_with_its_pod(http: Http, robot: str, ns: str) -> Non
 
 
 async def test_a_token_can_be_bound_to_a_node(http: Http, robot: str, ns: str) -> None:
-    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": f"node-{ns}"}}
+    node: Json = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": f"node-{ns}"}}
     node = (await http.post("/api/v1/nodes", node)).expect(201)
     bound = {"apiVersion": "v1", "kind": "Node", "name": f"node-{ns}"}
     user = await whoami(http, await mint(http, robot, boundObjectRef=bound))

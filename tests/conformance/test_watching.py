@@ -101,7 +101,7 @@ async def test_case_54_a_forgotten_version_is_an_error_event_in_an_ordinary_stre
 async def test_case_55_a_streaming_list_ends_with_a_bookmark_and_goes_on(dbs: Databases, http: Http) -> None:
     await dbs.create("a")
     created = await dbs.create("b")
-    streaming = {
+    streaming: dict[str, Any] = {
         "sendInitialEvents": "true",
         "resourceVersionMatch": "NotOlderThan",
         "allowWatchBookmarks": "true",

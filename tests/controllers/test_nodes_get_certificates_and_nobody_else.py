@@ -24,11 +24,11 @@ from pilothouse.pki.signers import why_refused
 from pilothouse.runtime.intents import PatchObject, Wait
 
 NODE = "system:node:a"
-JOINING = {
+JOINING: Tree = {
     "username": "system:bootstrap:abcdef",
     "groups": ["system:bootstrappers:pilothouse", "system:authenticated"],
 }
-RENEWING = {"username": NODE, "groups": ["system:nodes", "system:authenticated"]}
+RENEWING: Tree = {"username": NODE, "groups": ["system:nodes", "system:authenticated"]}
 
 
 def request(pem: bytes | None = None, *, status: Tree | None = None, **spec: Any) -> Tree:
@@ -151,7 +151,7 @@ def test_nor_is_it_signed_whoever_approved_it(name: str) -> None:
     ],
     ids=str,
 )
-def test_no_serving_certificate_is_signed_for_names_that_are_not_a_nodes(names: dict[str, list[str]]) -> None:
+def test_no_serving_certificate_is_signed_for_names_that_are_not_a_nodes(names: dict[str, Any]) -> None:
     asked = read_request(request_for(NODE, "system:nodes", **names))
     assert why_refused(SERVING_SIGNER, asked, ["server auth", "digital signature"])
 
@@ -213,7 +213,7 @@ def test_a_token_for_that_node_replaces_the_machine() -> None:
     assert "the token is for the node b" in wait.because
 
 
-def serving(*organizations: str, **names: list[str]) -> Tree:
+def serving(*organizations: str, **names: Any) -> Tree:
     """A request for the certificate of the node's own server, made by the node."""
     pem = request_for(NODE, *(organizations or ("system:nodes",)), **names)
     signer = "kubernetes.io/kubelet-serving"

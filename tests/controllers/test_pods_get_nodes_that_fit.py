@@ -199,7 +199,7 @@ def test_a_pod_gets_a_node_or_hears_why_not(asked: Tree, there: list[Tree], outc
     assert placed(pod("p", **asked), *there) == outcome
 
 
-SPREAD = {
+SPREAD: Tree = {
     "topologySpreadConstraints": [
         {
             "maxSkew": 1,
@@ -225,7 +225,7 @@ def test_init_containers_count_where_they_need_more_and_sidecars_with_the_rest()
     def asks(cpu: str, **more: str) -> Tree:
         return {"name": "c", "resources": {"requests": {"cpu": cpu}}, **more}
 
-    spec = {
+    spec: Tree = {
         "containers": [asks("1")],
         "initContainers": [asks("1", restartPolicy="Always"), asks("3")],
         "overhead": {"cpu": "500m"},

@@ -11,7 +11,7 @@ from tests.kit.workloads import pod_template, stateful_set
 from pilothouse.api.kind_names import PersistentVolumeClaim, Pod
 from pilothouse.api.objects import Object
 from pilothouse.controllers.stateful_sets.stateful_set_controller import stateful_sets
-from pilothouse.runtime.controller import Names
+from pilothouse.runtime.controller import Names, ReconcileKey
 from pilothouse.runtime.intents import PatchObject
 
 
@@ -24,7 +24,7 @@ def orphan(name: str = "web-1", **metadata: Any) -> dict[str, Any]:
     }
 
 
-def asked(mapper: Any, one: Object, harness: ControllerHarness) -> list[tuple[str, str]]:
+def asked(mapper: Any, one: Object, harness: ControllerHarness) -> list[ReconcileKey | tuple[str, str]]:
     names: Names = mapper(one, harness.world())
     return list(names)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from tests.kit.controller_harness import ControllerHarness, created, reasons
 from tests.kit.workloads import pod_template, rolling, stateful_set
@@ -19,7 +21,7 @@ def history(harness: ControllerHarness) -> dict[int, str]:
     }
 
 
-def rolled(harness: ControllerHarness, *images: str, **spec: object) -> Object:
+def rolled(harness: ControllerHarness, *images: str, **spec: Any) -> Object:
     web = harness.add(stateful_set(image=images[0], **spec))
     harness.settle(stateful_sets, web)
     for image in images[1:]:

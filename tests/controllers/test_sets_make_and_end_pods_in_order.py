@@ -8,6 +8,7 @@ from tests.kit.workloads import stateful_set
 
 from pilothouse.api.kind_names import Pod
 from pilothouse.controllers.stateful_sets.stateful_set_controller import stateful_sets
+from pilothouse.runtime.intents import RequeueAfter
 
 
 def test_an_ordered_set_makes_the_next_pod_when_the_last_one_is_ready() -> None:
@@ -142,7 +143,7 @@ def test_a_pod_counts_when_it_has_been_ready_for_min_ready_seconds() -> None:
     harness.run_pods()
     intents = harness.step(stateful_sets, web)
     assert (created(intents), reasons(intents)) == ([], ["PodNotAvailable"])
-    assert [intent.seconds for intent in intents if intent.verb == "After"] == [10.0]
+    assert [intent.seconds for intent in intents if isinstance(intent, RequeueAfter)] == [10.0]
     assert harness.status(web)["readyReplicas"] == 1
     assert harness.status(web)["availableReplicas"] == 0
     harness.now += 10

@@ -36,7 +36,7 @@ SSD = {
         }
     }
 }
-WEAK_TAINT = {"taints": [{"key": "old", "effect": "PreferNoSchedule"}]}
+WEAK_TAINT: Tree = {"taints": [{"key": "old", "effect": "PreferNoSchedule"}]}
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,8 @@ def test_no_node_is_given_more_than_it_has(sizes: list[int], rooms: list[int]) -
 
 
 def test_the_pods_of_a_set_go_to_a_node_each() -> None:
-    nodes, bound = [node(f"n{number}") for number in range(3)], []
+    nodes = [node(f"n{number}") for number in range(3)]
+    bound: list[Tree] = []
     for number in range(3):
         where = chosen(pod(f"web-{number}", owner="web"), *nodes, *bound)
         assert where is not None

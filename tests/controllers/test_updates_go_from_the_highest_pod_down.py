@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tests.kit.controller_harness import ControllerHarness, created, deleted, reasons, waits
 from tests.kit.workloads import pod_template, rolling, stateful_set
 
@@ -18,7 +20,7 @@ def images(harness: ControllerHarness) -> list[str]:
     return [image(pod) for pod in harness.all(Pod)]
 
 
-def settled(harness: ControllerHarness, **spec: object) -> Object:
+def settled(harness: ControllerHarness, **spec: Any) -> Object:
     web = harness.add(stateful_set(**spec))
     harness.settle(stateful_sets, web)
     return web

@@ -45,7 +45,7 @@ def a_world(*objects: Object) -> Snapshot:
     )
 
 
-DELETED = {"deletionTimestamp": "2023-11-14T22:13:20Z"}
+DELETED: dict[str, Any] = {"deletionTimestamp": "2023-11-14T22:13:20Z"}
 
 
 def test_nothing_happens_while_the_owner_lives() -> None:

@@ -119,7 +119,7 @@ class Watcher:
                 await asyncio.sleep(0.05)
 
     async def _follow(self, progress: asyncio.Event) -> None:
-        query = {"resourceVersion": str(self.history.revision), "allowWatchBookmarks": "true"}
+        query: dict[str, Any] = {"resourceVersion": str(self.history.revision), "allowWatchBookmarks": "true"}
         async with self._http.watch(COLLECTION, **query) as watch:
             if watch.status in NOT_NOW:
                 raise WatchEnded

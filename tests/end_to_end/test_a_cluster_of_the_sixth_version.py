@@ -15,12 +15,12 @@ MINIMUM = "discovery.zen.minimum_master_nodes"
 @pytest.mark.long
 @pytest.mark.timeout(1800)
 async def test_made_scaled_and_restarted_with_the_right_majority(tmp_path: Path) -> None:
-    async with ElasticsearchOnUp.open(tmp_path, versions=("6.8.23",)) as harbour:
-        demo = await harbour.cluster("demo", pools=[pool("data", 1)], version="6.8.23")
+    async with ElasticsearchOnUp.open(tmp_path, versions=("6.8.23",)) as installation:
+        demo = await installation.cluster("demo", pools=[pool("data", 1)], version="6.8.23")
         await demo.until(lambda seen: seen.is_done)
         assert await majority(demo) == (1, 1)
         async with (
-            StatusHistory.of(harbour.kubeconfig, "demo") as logbook,
+            StatusHistory.of(installation.kubeconfig, "demo") as logbook,
             Traffic.through(await demo.address(), "books") as traffic,
         ):
             await traffic.make_index(shards=2, replicas=0)

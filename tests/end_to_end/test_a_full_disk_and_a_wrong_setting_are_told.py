@@ -26,11 +26,11 @@ WATCHED = {
 
 
 @pytest.fixture
-async def harbour(tmp_path: Path) -> AsyncIterator[ElasticsearchOnUp]:
+async def installation(tmp_path: Path) -> AsyncIterator[ElasticsearchOnUp]:
     if os.geteuid() != 0:
         pytest.skip("it mounts a filesystem or becomes another user, which only root may")
-    async with ElasticsearchOnUp.open(tmp_path) as harbour:
-        yield harbour
+    async with ElasticsearchOnUp.open(tmp_path) as installation:
+        yield installation
 
 
 def data(size: str) -> dict[str, object]:
@@ -53,8 +53,8 @@ def volume_of(seen: ObservedNode) -> int:
 
 
 @pytest.mark.timeout(1500)
-async def test_each_is_degraded_with_its_cause_and_what_helps(harbour: ElasticsearchOnUp) -> None:
-    test = await harbour.cluster("test", pools=[data("400Mi")], config=WATCHED)
+async def test_each_is_degraded_with_its_cause_and_what_helps(installation: ElasticsearchOnUp) -> None:
+    test = await installation.cluster("test", pools=[data("400Mi")], config=WATCHED)
     # While it starts it is starting, and nobody is told of connections that are refused.
     seen = await test.until(lambda seen: "is starting" in seen.message("Progressing"))
     assert "refused" not in seen.message("Progressing")
@@ -65,7 +65,7 @@ async def test_each_is_degraded_with_its_cause_and_what_helps(harbour: Elasticse
     assert await is_taken(test)
 
     (
-        await harbour.kubectl(
+        await installation.kubectl(
             "exec", NODE, "--", "sh", "-c", f"head -c 320000000 /dev/zero > {FOLDER}/filler"
         )
     ).ok()
@@ -93,7 +93,7 @@ async def test_each_is_degraded_with_its_cause_and_what_helps(harbour: Elasticse
     assert WORDS in seen.pilot(NODE).status["lastExit"]["message"]
 
     async def last_words() -> str:
-        pod = await harbour.api.get(Pod, NODE, "default")
+        pod = await installation.api.get(Pod, NODE, "default")
         status = pod.status["containerStatuses"][0]
         ends = [(status.get(each) or {}).get("terminated") or {} for each in ("state", "lastState")]
         return next((each["message"] for each in ends if each.get("message")), "")

@@ -37,12 +37,12 @@ async def test_who_may_come_in_plugins_and_another_certificate(tmp_path: Path) -
     except MissingTool as missing:
         pytest.skip(str(missing))
     with serving_files(tmp_path) as url:
-        async with ElasticsearchOnUp.open(tmp_path / "up", versions=(VERSION,)) as harbour:
-            safe = await harbour.cluster("safe", pools=[pool("data", 1)], version=VERSION, security={})
+        async with ElasticsearchOnUp.open(tmp_path / "up", versions=(VERSION,)) as installation:
+            safe = await installation.cluster("safe", pools=[pool("data", 1)], version=VERSION, security={})
             await safe.until(lambda seen: seen.is_done and seen.reason("Secured") == "Enabled")
 
             # The password opens, nothing else does, and the certificate is good for the service's name.
-            door = await Door.of(harbour, await safe.address())
+            door = await Door.of(installation, await safe.address())
             assert (await door.ask("/_cluster/health"))[1]["status"] == "green"
             assert (await door.ask("/", password=""))[0] == 401
             assert (await door.ask("/", password="a guess"))[0] == 401
@@ -62,11 +62,11 @@ async def test_who_may_come_in_plugins_and_another_certificate(tmp_path: Path) -
             await safe.until(lambda seen: seen.is_done and not plugins(seen))
 
             # The authority signs another certificate, and the pods are made anew with it.
-            before = await pod(harbour)
-            await harbour.api.delete(Secret, "es-safe-certificates", "default")
+            before = await pod(installation)
+            await installation.api.delete(Secret, "es-safe-certificates", "default")
 
             async def made_anew() -> bool:
-                return (await pod(harbour)).uid != before.uid
+                return (await pod(installation)).uid != before.uid
 
             await eventually(made_anew, seconds=300)
             await safe.until(lambda seen: seen.is_done and seen.reason("Secured") == "Enabled")
@@ -79,8 +79,8 @@ def plugins(seen: ObservedNode) -> dict[str, str]:
     return {each["name"]: each["status"] for each in found}
 
 
-async def pod(harbour: ElasticsearchOnUp) -> Object:
-    found = await harbour.api.find(Pod, NODE, "default")
+async def pod(installation: ElasticsearchOnUp) -> Object:
+    found = await installation.api.find(Pod, NODE, "default")
     return found if found is not None else Object.of({"apiVersion": "v1", "kind": "Pod", "metadata": {}})
 
 
@@ -94,9 +94,9 @@ class Door:
         self._password = password
 
     @classmethod
-    async def of(cls, harbour: ElasticsearchOnUp, address: str) -> Door:
-        certificates = await harbour.api.get(Secret, "es-safe-certificates", "default")
-        users = await harbour.api.get(Secret, "es-safe-users", "default")
+    async def of(cls, installation: ElasticsearchOnUp, address: str) -> Door:
+        certificates = await installation.api.get(Secret, "es-safe-certificates", "default")
+        users = await installation.api.get(Secret, "es-safe-users", "default")
         authority = base64.b64decode(certificates["data"]["ca.crt"]).decode()
         return cls(address, authority, base64.b64decode(users["data"]["elastic"]).decode())
 

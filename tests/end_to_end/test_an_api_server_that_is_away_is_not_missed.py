@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.end_to_end.crews import Crew
+from tests.end_to_end.cluster_processes import ClusterProcesses
 from tests.kit.elasticsearch_on_up import Cluster, ElasticsearchOnUp, ObservedNode, is_sound, pool
 from tests.kit.elasticsearch_traffic import Traffic
 from tests.kit.waiting import eventually
@@ -21,22 +21,22 @@ AWAY = 120.0
 @pytest.mark.long
 @pytest.mark.timeout(1200)
 async def test_two_minutes_without_an_api_server(tmp_path: Path) -> None:
-    async with ElasticsearchOnUp.open(tmp_path, "--liveness-period=0s", versions=("8.17.0",)) as harbour:
-        demo = await harbour.cluster("demo", pools=[pool("data", 2)])
+    async with ElasticsearchOnUp.open(tmp_path, "--liveness-period=0s", versions=("8.17.0",)) as installation:
+        demo = await installation.cluster("demo", pools=[pool("data", 2)])
         await demo.until(lambda seen: seen.is_done)
-        crew = Crew(harbour, demo)
-        before = await crew.lives()
+        processes = ClusterProcesses(installation, demo)
+        before = await processes.lives()
         async with Traffic.through(await demo.address(), "books") as traffic:
             await traffic.make_index(shards=2, replicas=1)
             await traffic.load(2_000)
-            server = harbour.roles()["apiserver"]
+            server = installation.roles()["apiserver"]
             async with traffic.going_on():
                 os.kill(server, signal.SIGSTOP)
                 try:
                     await serves_for(traffic, AWAY)
                 finally:
                     os.kill(server, signal.SIGCONT)
-            assert harbour.roles()["apiserver"] == server
+            assert installation.roles()["apiserver"] == server
             assert await traffic.lost() == {}
 
             async def is_told() -> bool:
@@ -49,7 +49,7 @@ async def test_two_minutes_without_an_api_server(tmp_path: Path) -> None:
             # What was written meanwhile is in the Pilots, and nobody is taken for silent or gone any more.
             await eventually(is_told, seconds=300)
             await demo.until(is_well)
-            assert await crew.lives() == before
+            assert await processes.lives() == before
 
 
 async def serves_for(traffic: Traffic, seconds: float) -> None:

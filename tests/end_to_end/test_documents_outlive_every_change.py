@@ -21,11 +21,11 @@ FIRST, SECOND, THIRD = "7.17.9", "7.17.29", "8.17.0"
 @pytest.mark.long
 @pytest.mark.timeout(1800)
 async def test_scaled_reconfigured_and_upgraded_under_traffic(tmp_path: Path) -> None:
-    async with ElasticsearchOnUp.open(tmp_path, versions=(FIRST, SECOND, THIRD)) as harbour:
-        demo = await harbour.cluster("demo", pools=[pool("data", 3)], version=FIRST)
+    async with ElasticsearchOnUp.open(tmp_path, versions=(FIRST, SECOND, THIRD)) as installation:
+        demo = await installation.cluster("demo", pools=[pool("data", 3)], version=FIRST)
         await demo.until(lambda seen: seen.is_done)
         async with (
-            StatusHistory.of(harbour.kubeconfig, "demo") as logbook,
+            StatusHistory.of(installation.kubeconfig, "demo") as logbook,
             Traffic.through(await demo.address(), "books") as traffic,
         ):
             await traffic.make_index(shards=3, replicas=1)

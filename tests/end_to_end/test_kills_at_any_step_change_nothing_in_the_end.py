@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.end_to_end.crews import VICTIMS, Crew
+from tests.end_to_end.cluster_processes import VICTIMS, ClusterProcesses
 from tests.kit.elasticsearch_on_up import ElasticsearchOnUp, ObservedNode, pool
 from tests.kit.elasticsearch_traffic import Traffic
 
@@ -53,10 +53,10 @@ UPGRADING: tuple[Step, ...] = (
 async def test_what_is_asked_for_comes_about_and_nothing_is_lost(
     tmp_path: Path, victims: tuple[str, ...]
 ) -> None:
-    async with ElasticsearchOnUp.open(tmp_path, versions=(BEFORE, AFTER)) as harbour:
-        demo = await harbour.cluster("demo", pools=[pool("data", 4)], version=BEFORE)
+    async with ElasticsearchOnUp.open(tmp_path, versions=(BEFORE, AFTER)) as installation:
+        demo = await installation.cluster("demo", pools=[pool("data", 4)], version=BEFORE)
         await demo.until(lambda seen: seen.is_done)
-        crew = Crew(harbour, demo)
+        processes = ClusterProcesses(installation, demo)
         async with Traffic.through(await demo.address(), "books") as traffic:
             await traffic.make_index(shards=3, replicas=1)
             await traffic.load(20_000)
@@ -64,13 +64,13 @@ async def test_what_is_asked_for_comes_about_and_nothing_is_lost(
                 await demo.patch({"nodePools": [pool("data", 3)]})
                 for victim, (near, reached) in zip(victims[:3], SHRINKING, strict=True):
                     await demo.until(reached)
-                    print("killed", await crew.kill(victim, near=near))
+                    print("killed", await processes.kill(victim, near=near))
                 await demo.until(lambda seen: seen.is_done and seen.nodes == 3)
 
                 await demo.patch({"version": AFTER})
                 for victim, (near, reached) in zip(victims[3:], UPGRADING, strict=True):
                     await demo.until(reached)
-                    print("killed", await crew.kill(victim, near=near))
+                    print("killed", await processes.kill(victim, near=near))
                 await demo.until(lambda seen: seen.is_done and seen.version == AFTER)
             print(traffic.story)
             assert await traffic.lost() == {}

@@ -186,7 +186,7 @@ def definitions(draw: st.DrawFn) -> dict[str, Any]:
             "labelSelectorPath": ".spec.b",
         }
         version["subresources"] = {"status": {}, "scale": scale}
-    names = {"plural": "things", "kind": "Thing"}
+    names: dict[str, Any] = {"plural": "things", "kind": "Thing"}
     if draw(st.integers(0, 9)) == 0:
         names[draw(st.sampled_from(["singular", "listKind", "shortNames", "categories"]))] = draw(ODD)
     return {

@@ -22,6 +22,7 @@ import schemathesis
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from schemathesis.checks import CHECKS
+from schemathesis.core.result import Ok
 from tests.fuzz.effort import QUICK, long
 from tests.kit.pilothouse_server import PilothouseServer
 from tests.kit.run_report import Tell
@@ -45,6 +46,7 @@ ADMIN = "the administrator"
 ASKERS = (*STRANGERS, ADMIN)
 PATIENCE = 30
 every_document = pytest.mark.parametrize("document", DOCUMENTS)
+Case = schemathesis.Case[Any]
 
 
 @schemathesis.serializer(PROTOBUF)
@@ -130,7 +132,10 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
 def keep(client: Client, document: str, effort: settings) -> tuple[int, int]:
     """Try every operation of a document: how many there were, and how many requests were sent."""
     described = client.document(document)
-    operations = [each.ok() for each in schemathesis.openapi.from_dict(described).get_all_operations()]
+    operations = []
+    for each in schemathesis.openapi.from_dict(described).get_all_operations():
+        assert isinstance(each, Ok), each
+        operations.append(each.ok())
     before = client.sent
     for operation in operations:
         about = described["paths"][operation.path][operation.method.lower()]
@@ -143,13 +148,13 @@ def keep(client: Client, document: str, effort: settings) -> tuple[int, int]:
 
 def cases_of(
     client: Client, operation: Any, named: dict[str, str], effort: settings
-) -> list[tuple[schemathesis.Case, requests.PreparedRequest]]:
+) -> list[tuple[Case, requests.PreparedRequest]]:
     """Requests for an operation."""
     found = []
 
     @effort
     @given(case=operation.as_strategy(), here=st.booleans(), whole=st.booleans())
-    def collect(case: schemathesis.Case, here: bool, whole: bool) -> None:
+    def collect(case: Case, here: bool, whole: bool) -> None:
         if here and "namespace" in case.path_parameters:
             case.path_parameters["namespace"] = "default"
         if whole and named.get("kind") and isinstance(case.body, dict) and case.method != "DELETE":
@@ -200,7 +205,7 @@ def turn_away(client: Client, sent: list[requests.PreparedRequest]) -> None:
     assert client.leaves_no_trace(attempt), f"refused, but written: {[each.url for each in sent]}"
 
 
-def serve(client: Client, case: schemathesis.Case, prepared: requests.PreparedRequest) -> None:
+def serve(client: Client, case: Case, prepared: requests.PreparedRequest) -> None:
     """The administrator gets what is documented, or a refusal that changes nothing."""
     before = client.revision()
     answer = client.send(ADMIN, prepared)
@@ -208,7 +213,8 @@ def serve(client: Client, case: schemathesis.Case, prepared: requests.PreparedRe
     assert answer.status_code < 500, said
     if answer.status_code < 400:
         assert str(answer.status_code) in case.operation.definition.raw["responses"], said
-        case.validate_response(answer, checks=[CHECKS.get_one("response_schema_conformance")])
+        conforms: Any = CHECKS.get_one("response_schema_conformance")
+        case.validate_response(answer, checks=[conforms])
         return
     if answer.headers["Content-Type"].startswith("application/json"):
         assert answer.json()["kind"] == "Status", said

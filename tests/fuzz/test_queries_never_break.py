@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from base64 import urlsafe_b64encode
+from collections.abc import Callable
 from typing import Any
 from urllib.parse import quote, quote_plus
 
@@ -114,13 +115,16 @@ ACCEPTS = st.sampled_from(
 )
 
 
+ENCODINGS: list[Callable[[str], str]] = [quote, quote_plus, lambda text: text]
+
+
 @st.composite
 def queries(draw: st.DrawFn) -> str:
     """A query of a few parameters: in any order, repeated, encoded in any way, or not a query at all."""
     parts: list[str] = []
     for name in draw(st.lists(st.sampled_from(sorted(PARAMETERS)), max_size=5)):
         value = draw(PARAMETERS[name])
-        encode = draw(st.sampled_from([quote, quote_plus, lambda text: text]))
+        encode = draw(st.sampled_from(ENCODINGS))
         try:
             parts.append(f"{name}={encode(value)}")
         except UnicodeEncodeError:

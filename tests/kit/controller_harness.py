@@ -102,7 +102,11 @@ class ControllerHarness(MemoryObjects):
 
     def execute(self, intent: Intent) -> None:
         """Execute one intent. Raises Refused."""
-        about = Object.of(intent.object) if isinstance(intent, Create) else intent.seen  # type: ignore[attr-defined]
+        if isinstance(intent, Create):
+            about = Object.of(intent.object)
+        else:
+            assert isinstance(intent, Update | PatchObject | SetStatus | Delete)
+            about = intent.seen
         if not self._execute([intent], about):
             raise Refused(repr(intent))
 

@@ -18,7 +18,7 @@ import random
 from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from multidict import CIMultiDict
 
@@ -99,7 +99,7 @@ class CoreServer:
         self._store = MemoryStore()
         self.core = self._runner.run(self._start())
 
-    def __enter__(self) -> CoreServer:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -248,7 +248,11 @@ class CoreServer:
     async def _answer(self, request: Request) -> Answered:
         async with asyncio.timeout(_PATIENCE):
             answer = await self.core.answer(request)
-        body = answer.body if isinstance(answer, Response) else await self._beginning(answer)
+        if isinstance(answer, Response):
+            body = bytes(answer.body)
+        else:
+            assert isinstance(answer, StreamingResponse)
+            body = await self._beginning(answer)
         return Answered(answer.status, body, answer.content_type, request.warnings, request.annotations)
 
     async def _beginning(self, answer: StreamingResponse) -> bytes:

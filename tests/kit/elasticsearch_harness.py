@@ -13,6 +13,7 @@ when it is decommissioned.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from tests.kit.controller_harness import WRITES, ControllerHarness
@@ -91,6 +92,12 @@ class ElasticsearchHarness(ControllerHarness):
         found = self.of(ElasticsearchCluster, cluster.name).condition(kind)
         return (found["status"], found["reason"]) if found else ("", "")
 
+    def message(self, cluster: Object, kind: str) -> str:
+        """Of a condition that the cluster has."""
+        found = self.of(ElasticsearchCluster, cluster.name).condition(kind)
+        assert found is not None
+        return str(found["message"])
+
     def run_until_idle(self, cluster: Object, *, rounds: int = _MOST_ROUNDS) -> None:
         """Run all controllers, the kubelet and the pilots until nothing is written."""
         for _ in range(rounds):
@@ -143,7 +150,7 @@ class ElasticsearchHarness(ControllerHarness):
             pod = self.get(Pod, pilot.name)
             status = self._status(pilot, pod)
             if status is not None and status != pilot.status:
-                self.change(pilot, lambda tree, status=status: tree.update(status=status))  # type: ignore[misc]
+                self.change(pilot, partial(_set_status, status))
         up = [one for one in self.all(Pilot) if one.is_true("Ready")]
         if up and self.leads:
             self._lead(cluster, up[0], up)
@@ -205,6 +212,10 @@ class ElasticsearchHarness(ControllerHarness):
         elasticsearch = {**leader.status["elasticsearch"], "cluster": reported}
         if elasticsearch != leader.status["elasticsearch"]:
             self.change(leader, lambda tree: tree["status"].update(elasticsearch=elasticsearch))
+
+
+def _set_status(status: Tree, tree: Tree) -> None:
+    tree["status"] = status
 
 
 def writes(intents: list[Intent], kind: str) -> list[Intent]:

@@ -1,11 +1,11 @@
 """A real Elasticsearch on `pilothouse up`, as its controllers run it: nothing but manifests go in.
 
-    async with ElasticsearchOnUp.open(tmp_path, versions=("8.17.0",)) as harbour:
-        demo = await harbour.cluster("demo", pools=[pool("data", 3)], version="8.17.0")
+    async with ElasticsearchOnUp.open(tmp_path, versions=("8.17.0",)) as installation:
+        demo = await installation.cluster("demo", pools=[pool("data", 3)], version="8.17.0")
         await demo.until(lambda seen: seen.health == "Green")
         await demo.http("PUT", "/books")                          # by the address of its service
         await demo.patch({"nodePools": [pool("data", 2)]})
-        harbour.roles()["controller-manager"]                     # its process
+        installation.roles()["controller-manager"]                     # its process
 
 All the while it is sampled that no cluster says it is available without a ready pod. What is waited for in vain fails with all that is known: conditions, pods, Pilots, and the end of each log. Where Java or a version is missing, the test is
 skipped and says which script brings it.
@@ -133,9 +133,9 @@ class ObservedNode:
 class Cluster:
     """A cluster that was asked for."""
 
-    def __init__(self, harbour: ElasticsearchOnUp, name: str, namespace: str) -> None:
-        self._harbour = harbour
-        self._api = harbour.api
+    def __init__(self, installation: ElasticsearchOnUp, name: str, namespace: str) -> None:
+        self._installation = installation
+        self._api = installation.api
         self.name = name
         self.namespace = namespace
         self._address = ""
@@ -214,12 +214,12 @@ class Cluster:
 
     async def story(self) -> str:
         """All that is known of it, for whoever has to find out what went wrong."""
-        kubectl, place = self._harbour.kubectl, ("-n", self.namespace)
+        kubectl, place = self._installation.kubectl, ("-n", self.namespace)
         told = []
         for pod in await self.pods():
             told.append(f"--- {pod.name}")
             told.append((await kubectl("logs", pod.name, *place, f"--tail={_TAIL}")).out)
-        told.append(self._harbour.plane.output[-2000:])
+        told.append(self._installation.plane.output[-2000:])
         told.append((await kubectl("get", "events", *place, "--sort-by=.lastTimestamp")).out[-4000:])
         # Last what says most: a long output is cut from above.
         told.append((await kubectl("get", "esc,pilots,statefulsets,pods", *place, "-o", "wide")).out)

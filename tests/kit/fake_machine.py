@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from pilothouse.base.clock import Clock
+from pilothouse.supervise.attach import Attached
 from pilothouse.supervise.containers import KILL_SECONDS, StillRunning
 from pilothouse.supervise.launch_spec import KILLED, ContainerExit, LaunchError, LaunchSpec
 
@@ -57,6 +58,9 @@ class FakeExec:
         self.stdout.feed_data(output.encode())
         self.stdout.feed_eof()
         self.stderr.feed_eof()
+
+    def resize(self, rows: int, columns: int) -> None:
+        """It has no terminal."""
 
     async def exited(self) -> int:
         await asyncio.sleep(self._seconds)
@@ -153,6 +157,9 @@ class FakeContainer:
         if answer.refuses:
             raise LaunchError("StartFailed", answer.refuses)
         return FakeExec(answer.code, answer.output, answer.seconds)
+
+    async def attach(self) -> Attached:
+        raise LaunchError("AttachFailed", f"{self.name} is played, and has no streams")
 
 
 @dataclass

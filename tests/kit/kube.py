@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from tests.kit import etcd_gateway, kubeconfig, tools
-from tests.kit.certificates import Authority
+from tests.kit.certificates import Authority, Pair
 from tests.kit.etcd import EtcdServer
 from tests.kit.kubeconfig import Access
 from tests.kit.processes import Process, free_port
@@ -31,8 +31,8 @@ class KubeServer(Server):
         folder.mkdir(parents=True, exist_ok=True)
         self._folder = folder
         self._flags = flags
-        self.authority = beside.authority if beside else Authority.create(folder / "pki")
-        self._pair = beside._pair if beside else self.authority.server()
+        self.authority: Authority = beside.authority if beside else Authority.create(folder / "pki")
+        self._pair: Pair = beside._pair if beside else self.authority.server()
         admin = self.authority.client("admin", group="system:masters")
         self._port = free_port()
         (folder / "tokens.csv").write_text(TOKENS)
@@ -42,7 +42,7 @@ class KubeServer(Server):
         self.target = Target(NAME, access, folder / "admin.kubeconfig")
         kubeconfig.write(self.target.kubeconfig, access)
         self._own_etcd = beside is None
-        self._etcd = beside._etcd if beside else EtcdServer.start(folder / "etcd")
+        self._etcd: EtcdServer = beside._etcd if beside else EtcdServer.start(folder / "etcd")
         try:
             self.process = self._start()
         except BaseException:

@@ -30,7 +30,7 @@ from pilothouse.client.api import Api
 from pilothouse.client.transport import Transport
 from pilothouse.node.agent import Agent
 from pilothouse.node.files.directory_removal import DirectoryRemoval
-from pilothouse.node.interfaces import NodeParts
+from pilothouse.node.interfaces import AddressManager, CgroupSource, ImageSource, NodeParts, VolumeManager
 from pilothouse.node.settings import NodeSettings
 from pilothouse.supervise import cgroups, containers
 from pilothouse.supervise.containers import Container
@@ -46,10 +46,10 @@ class RealNode:
     def __init__(self, transport: Transport, folder: Path) -> None:
         self._transport = transport
         self.api = Api(transport, random.Random(1), manager="tester")
-        self.images = AnyImage()
-        self.volumes = PlainVolumes(folder / "volumes")
-        self.addresses = CountedAddresses()
-        self.groups = cgroups.find(f"pilothouse-test-{os.getpid()}")
+        self.images: ImageSource = AnyImage()
+        self.volumes: VolumeManager = PlainVolumes(folder / "volumes")
+        self.addresses: AddressManager = CountedAddresses()
+        self.groups: CgroupSource = cgroups.find(f"pilothouse-test-{os.getpid()}")
         self.settings = NodeSettings(name=NODE, data=folder / "node")
         self.survey = EVERYTHING
         self.agent: Agent | None = None
@@ -159,9 +159,9 @@ def alive(pid: int) -> bool:
     return False
 
 
-async def printed(node: RealNode, script: str, **spec: object) -> str:
+async def printed(node: RealNode, script: str, **spec: Any) -> str:
     """What a container prints that runs to its end."""
-    own = dict(spec.pop("container", {}))  # type: ignore[call-overload]
+    own = dict(spec.pop("container", {}))
     pod = await node.pod({"restartPolicy": "Never", "containers": [shell(script, **own)], **spec})
     await node.until(lambda pod: phase(pod) in ("Succeeded", "Failed"))
     return node.log(pod)

@@ -177,8 +177,8 @@ def state(pod: Object, name: str = "app") -> str:
 
 def reason(pod: Object, name: str = "app") -> str:
     """Why it waits or has ended."""
-    held = container(pod, name).get("state") or {}
-    return str(next(iter(held.values()), {}).get("reason") or "")
+    held: dict[str, Tree] = container(pod, name).get("state") or {}
+    return str(next((each.get("reason") for each in held.values()), "") or "")
 
 
 def is_ready(pod: Object) -> bool:

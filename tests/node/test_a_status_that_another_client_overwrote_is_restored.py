@@ -36,7 +36,7 @@ class Server:
 
 async def test_what_came_while_a_write_was_under_way_is_not_overlooked() -> None:
     server = Server()
-    writer = PodStatusWriter(server, pod(10, "False"))  # type: ignore[arg-type]
+    writer = PodStatusWriter(server, pod(10, "False"))  # type: ignore[arg-type]  # All it calls is patch.
     running = asyncio.create_task(writer.run())
     try:
         writer.put({"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]})
@@ -57,7 +57,7 @@ async def test_what_came_while_a_write_was_under_way_is_not_overlooked() -> None
 
 async def test_who_begins_again_writes_what_was_not_written() -> None:
     server = Server()
-    writer = PodStatusWriter(server, pod(10, "False"))  # type: ignore[arg-type]
+    writer = PodStatusWriter(server, pod(10, "False"))  # type: ignore[arg-type]  # All it calls is patch.
     writer.put({"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]})
     first = asyncio.create_task(writer.run())
 

@@ -10,6 +10,8 @@ from tests.kit.waiting import eventually
 from tests.node.real import FOREVER, is_there, real_node, shell
 from tests.node.stage import container, is_ready, phase
 
+from pilothouse.api.objects import Tree
+
 
 async def test_an_agent_adopts_what_runs(tmp_path: Path) -> None:
     async with real_node(tmp_path) as node:
@@ -52,7 +54,7 @@ async def test_a_shim_that_is_killed_takes_its_container_with_it_and_both_come_b
 
 async def test_the_log_of_the_instance_before_is_kept(tmp_path: Path) -> None:
     async with real_node(tmp_path) as node:
-        mounts = {"volumeMounts": [{"name": "data", "mountPath": "/data"}]}
+        mounts: Tree = {"volumeMounts": [{"name": "data", "mountPath": "/data"}]}
         script = f"test -e /data/x && {{ echo second; {FOREVER}; }}; touch /data/x; echo first; exit 1"
         await node.pod(
             {"containers": [shell(script, **mounts)], "volumes": [{"name": "data", "emptyDir": {}}]}

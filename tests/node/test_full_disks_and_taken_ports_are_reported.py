@@ -95,7 +95,7 @@ async def test_an_image_folder_that_cant_be_read_names_the_folder(tmp_path: Path
         images = tmp_path / "images"
         images.mkdir()
         (images / "names").write_text("no folder")
-        node.images = ImageStore(images, SystemClock())  # type: ignore[assignment]
+        node.images = ImageStore(images, SystemClock())
         node.start_agent()
         await node.pod({"containers": [{"name": "app", "image": "redis:7"}]})
         pod = await node.until(lambda pod: reason(pod) not in ("", "ContainerCreating"))
@@ -105,7 +105,7 @@ async def test_an_image_folder_that_cant_be_read_names_the_folder(tmp_path: Path
 async def test_a_missing_image_names_the_command_and_is_used_once_it_is_there(tmp_path: Path) -> None:
     async with real_node(tmp_path, agent=False) as node:
         library = ImageStore(tmp_path / "images", SystemClock())
-        node.images = library  # type: ignore[assignment]
+        node.images = library
         node.start_agent()
         await node.pod(
             {
@@ -125,7 +125,7 @@ async def test_a_port_that_is_taken_is_waited_for(tmp_path: Path) -> None:
     port = free_port()
     async with real_node(tmp_path, agent=False) as node:
         network = PodNetwork.open(node.settings, node.api, SystemClock(), random.Random(1))
-        node.addresses = network  # type: ignore[assignment]
+        node.addresses = network
         node.start_agent()
         with socket.create_server(("127.0.0.1", port)):
             own = shell(FOREVER, ports=[{"containerPort": port}])
@@ -139,23 +139,13 @@ async def test_groups_that_are_denied_are_told_and_the_pod_runs(tmp_path: Path) 
     async with real_node(tmp_path, agent=False) as node:
         blocked = tmp_path / "cgroup"
         blocked.write_text("no folder")
-        node.groups = _Denied(blocked)  # type: ignore[assignment]
+        node.groups = Cgroups("test", {"memory": blocked}, None, {})
         node.start_agent()
         limited = shell(FOREVER, resources={"limits": {"memory": "64Mi"}})
         await node.pod({"containers": [limited]})
         pod = await node.until(is_ready)
         condition = pod.condition("pilothouse.io/LimitsEnforced") or {}
         assert "memory is not enforced: Not a directory" in condition["message"]
-
-
-class _Denied:
-    """Control groups below a place where no folder can be made."""
-
-    def __init__(self, place: Path) -> None:
-        self._real = Cgroups("test", {"memory": place}, None, {})
-
-    def group(self, name: str) -> object:
-        return self._real.group(name)
 
 
 async def test_nothing_of_a_pod_that_failed_to_start_is_left(tmp_path: Path) -> None:

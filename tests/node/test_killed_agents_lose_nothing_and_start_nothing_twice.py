@@ -178,7 +178,7 @@ def test_a_part_that_breaks_is_told_and_the_pod_taken_up_again(stage: Stage) -> 
 
         await stage.pod({"containers": [app()]})
         await stage.until(is_ready)
-        stage.machine.adopt = broken  # type: ignore[method-assign,assignment]
+        stage.machine.adopt = broken  # type: ignore[method-assign,assignment]  # A part that breaks.
         await stage.restart_agent()
         await stage.until(lambda pod: failures[0] == 0)
         await stage.delete()

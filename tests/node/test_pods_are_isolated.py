@@ -15,7 +15,7 @@ from tests.kit.waiting import eventually
 from tests.node.real import RealNode, printed, real_node, shell
 from tests.node.stage import phase
 
-from pilothouse.api.objects import Object
+from pilothouse.api.objects import Object, Tree
 from pilothouse.node.containers.pilot_installation import installation
 from pilothouse.node.containers.seccomp_profiles import is_enforced
 from pilothouse.node.machine.id_ranges import SIZE
@@ -116,7 +116,7 @@ async def test_each_pod_has_ids_of_its_own(node: RealNode) -> None:
 
 @needs_root
 async def test_owners_on_disk_are_those_of_the_manifest(node: RealNode) -> None:
-    volume = {"volumeMounts": [{"name": "data", "mountPath": "/data"}]}
+    volume: Tree = {"volumeMounts": [{"name": "data", "mountPath": "/data"}]}
     pod = await node.pod(
         {
             "restartPolicy": "Never",

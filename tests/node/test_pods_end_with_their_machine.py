@@ -53,12 +53,11 @@ def test_an_end_that_was_ordered_is_no_crash(stage: Stage) -> None:
             await end_pods(stage.settings.data, stage.machine, stage.clock, patience=120)
             before = stage.clock.now()
             stage.start_agent()
-            await stage.until(
-                lambda one, times=times: (
-                    is_ready(one) and one.status["containerStatuses"][0]["restartCount"] > times
-                ),
-                "web-0",
-            )
+
+            def is_restarted(one: Object, times: int = times) -> bool:
+                return bool(is_ready(one) and one.status["containerStatuses"][0]["restartCount"] > times)
+
+            await stage.until(is_restarted, "web-0")
             assert stage.clock.now() - before < 9, "there was no pause"
 
     stage.play(scene)

@@ -11,6 +11,7 @@ from tests.node.stage import NODE, Stage, app, container, is_ready, reason, stat
 
 from pilothouse.api.kind_names import Node
 from pilothouse.api.node_images import DATA_FOLDER
+from pilothouse.api.objects import Object
 
 PROMPT = 3.0
 """Seconds within which an import is noticed, of virtual time; else a pod waits up to 30 s, or five minutes."""
@@ -24,8 +25,8 @@ def imported(stage: Stage, number: int) -> None:
     stage.images.imports += 1
 
 
-def restarts(pod: object) -> int:
-    return int(container(pod).get("restartCount", 0))  # type: ignore[arg-type]
+def restarts(pod: Object) -> int:
+    return int(container(pod).get("restartCount", 0))
 
 
 def test_a_pod_that_waits_for_its_image_starts_as_soon_as_it_is_imported(stage: Stage) -> None:

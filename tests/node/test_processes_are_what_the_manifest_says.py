@@ -11,6 +11,7 @@ from tests.node.real import is_there, printed, real_node, shell
 from tests.node.stage import phase
 
 from pilothouse.api.kind_names import ConfigMap
+from pilothouse.api.objects import Tree
 
 
 async def test_a_script_runs_to_its_end(tmp_path: Path) -> None:
@@ -43,7 +44,7 @@ async def test_mounts_are_where_the_manifest_says_and_nowhere_else(tmp_path: Pat
 
 async def test_containers_of_a_pod_share_its_volumes(tmp_path: Path) -> None:
     async with real_node(tmp_path) as node:
-        mounts = {"volumeMounts": [{"name": "data", "mountPath": "/data"}]}
+        mounts: Tree = {"volumeMounts": [{"name": "data", "mountPath": "/data"}]}
         pod = await node.pod(
             {
                 "restartPolicy": "Never",

@@ -36,7 +36,7 @@ def test_an_image_folder_that_cant_be_read_is_told(stage: Stage) -> None:
         def broken(reference: str) -> PlainImage:
             raise PermissionError(13, "Permission denied", "/images/names")
 
-        stage.images.resolve = broken  # type: ignore[method-assign]
+        stage.images.resolve = broken  # type: ignore[method-assign]  # A part that breaks.
         await stage.pod({"containers": [app()]})
         pod = await stage.until(lambda pod: reason(pod) == "CreateContainerError")
         assert waiting(pod) == "Permission denied: /images/names"
@@ -203,7 +203,7 @@ def test_groups_that_are_denied_keep_no_pod_from_running(stage: Stage) -> None:
 
             return Group()
 
-        stage.groups.group = denied  # type: ignore[method-assign,assignment]
+        stage.groups.group = denied  # type: ignore[method-assign,assignment]  # A part that breaks.
         await stage.pod({"containers": [app(resources={"limits": {"cpu": "1"}})]})
         pod = await stage.until(is_ready)
         condition = pod.condition("pilothouse.io/LimitsEnforced") or {}

@@ -19,19 +19,19 @@ MANIFEST = Path(__file__).parent / "manifests" / "navigator" / "es-cluster-test.
 @pytest.mark.long
 @pytest.mark.timeout(900)
 async def test_it_becomes_available_without_a_volume_and_takes_a_document(tmp_path: Path) -> None:
-    async with ElasticsearchOnUp.open(tmp_path) as harbour:
+    async with ElasticsearchOnUp.open(tmp_path) as installation:
         [manifest] = load(MANIFEST)
         manifest["spec"]["version"] = "8.17.0"
         # As the first editions of the test said it.
         manifest["spec"]["nodePools"][0]["persistence"] = {"enabled": False}
-        applied = await harbour.kubectl("apply", "-f", "-", stdin=json.dumps(manifest))
+        applied = await installation.kubectl("apply", "-f", "-", stdin=json.dumps(manifest))
         assert "created" in applied.ok()
         assert "persistence.enabled: deprecated" in applied.err
 
-        test = harbour.known("test")
+        test = installation.known("test")
         await test.until(lambda seen: seen.is_done)
         assert [pod.name for pod in await test.pods()] == ["es-test-mixed-0"]
-        assert (await harbour.kubectl("get", "pvc", "-o", "name")).ok() == ""
+        assert (await installation.kubectl("get", "pvc", "-o", "name")).ok() == ""
 
         await test.http("PUT", "/_cluster/settings", {"persistent": ANY_DISK})
         await test.http("PUT", "/books/_doc/1?refresh=true", {"title": "The Voyage Out"})

@@ -54,8 +54,8 @@ def is_as_in_the_seed(pilot: Object, seed: Tree) -> bool:
         if any(found.get(name) != told[name] for name in names):
             return False
     plugins = pilot.at("status", "elasticsearch", "plugins", default=())
-    found = [{"name": each["name"], "status": each["status"]} for each in plugins]
-    return found == seed["status"]["elasticsearch"]["plugins"]
+    installed = [{"name": each["name"], "status": each["status"]} for each in plugins]
+    return bool(installed == seed["status"]["elasticsearch"]["plugins"])
 
 
 @pytest.mark.long

@@ -163,7 +163,7 @@ async def test_its_driver_runs_the_database_and_reports_in_a_section_of_its_own(
 
         def is_restarted(pilot: Object) -> bool:
             running = pilot.at("status", "configuration", "generation")
-            return items(0)(pilot) and running == changed.generation and pilot.status["restarts"] == 1
+            return bool(items(0)(pilot) and running == changed.generation and pilot.status["restarts"] == 1)
 
         await pilot_when(api, NAME, "default", is_restarted)
 

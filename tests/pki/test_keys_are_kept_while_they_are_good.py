@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import datetime
 import stat
+from pathlib import Path
 
 import pytest
 from cryptography import x509
@@ -17,11 +18,11 @@ NOW = datetime.datetime(2030, 1, 1, tzinfo=datetime.UTC)
 NAMES = ["localhost", "127.0.0.1", "::1"]
 
 
-def modes(folder):
+def modes(folder: Path) -> dict[str, int]:
     return {path.name: stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()}
 
 
-def test_nobody_else_can_read_them(tmp_path):
+def test_nobody_else_can_read_them(tmp_path: Path) -> None:
     folder = tmp_path / "pki"
     keyring = Keyring(folder)
     authority = keyring.authority(NOW)
@@ -33,7 +34,7 @@ def test_nobody_else_can_read_them(tmp_path):
     }
 
 
-def test_a_second_start_finds_the_same(tmp_path):
+def test_a_second_start_finds_the_same(tmp_path: Path) -> None:
     def start() -> dict[str, bytes]:
         keyring = Keyring(tmp_path)
         authority = keyring.authority(NOW)
@@ -44,7 +45,7 @@ def test_a_second_start_finds_the_same(tmp_path):
     assert start() == start()
 
 
-def test_keys_of_clients_are_in_the_form_that_every_client_reads(tmp_path):
+def test_keys_of_clients_are_in_the_form_that_every_client_reads(tmp_path: Path) -> None:
     keyring = Keyring(tmp_path)
     authority = keyring.authority(NOW)
     keys = [
@@ -58,7 +59,9 @@ def test_keys_of_clients_are_in_the_form_that_every_client_reads(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["admin", "node"])
-def test_a_key_of_an_earlier_version_that_some_clients_cannot_read_is_made_again(tmp_path, name):
+def test_a_key_of_an_earlier_version_that_some_clients_cannot_read_is_made_again(
+    tmp_path: Path, name: str
+) -> None:
     keyring = Keyring(tmp_path)
     authority = keyring.authority(NOW)
 
@@ -76,7 +79,7 @@ def test_a_key_of_an_earlier_version_that_some_clients_cannot_read_is_made_again
     assert made() == made()
 
 
-def test_other_names_need_another_certificate(tmp_path):
+def test_other_names_need_another_certificate(tmp_path: Path) -> None:
     keyring = Keyring(tmp_path)
     authority = keyring.authority(NOW)
     first = keyring.serving(authority, NAMES, NOW).certificate.read_bytes()
@@ -86,7 +89,7 @@ def test_other_names_need_another_certificate(tmp_path):
     assert first != other
 
 
-def test_what_is_about_to_expire_is_made_again(tmp_path):
+def test_what_is_about_to_expire_is_made_again(tmp_path: Path) -> None:
     keyring = Keyring(tmp_path)
     authority = keyring.authority(NOW)
     first = keyring.admin(authority, NOW)
@@ -95,14 +98,14 @@ def test_what_is_about_to_expire_is_made_again(tmp_path):
     assert keyring.admin(authority, later + datetime.timedelta(days=1)) != first
 
 
-def test_what_another_authority_signed_is_made_again(tmp_path):
+def test_what_another_authority_signed_is_made_again(tmp_path: Path) -> None:
     keyring = Keyring(tmp_path)
     first = keyring.admin(keyring.authority(NOW), NOW)
     keyring.keep_authorities(Authorities(Authority.make("another", NOW).credential))
     assert keyring.admin(keyring.authority(NOW), NOW) != first
 
 
-def test_a_half_written_pair_is_made_again(tmp_path):
+def test_a_half_written_pair_is_made_again(tmp_path: Path) -> None:
     keyring = Keyring(tmp_path)
     authority = keyring.authority(NOW)
     keyring.admin(authority, NOW)
@@ -111,7 +114,7 @@ def test_a_half_written_pair_is_made_again(tmp_path):
     assert authority.stands_behind(admin, NOW)
 
 
-def test_garbage_is_made_again(tmp_path):
+def test_garbage_is_made_again(tmp_path: Path) -> None:
     keyring = Keyring(tmp_path)
     authority = keyring.authority(NOW)
     keyring.admin(authority, NOW)
@@ -119,7 +122,7 @@ def test_garbage_is_made_again(tmp_path):
     assert authority.stands_behind(keyring.admin(authority, NOW), NOW)
 
 
-def test_the_authority_is_never_replaced_silently(tmp_path):
+def test_the_authority_is_never_replaced_silently(tmp_path: Path) -> None:
     Keyring(tmp_path).authority(NOW)
     (tmp_path / "ca.key").unlink()
     with pytest.raises(UnusableError, match=r"ca\.key is missing"):
@@ -132,20 +135,20 @@ def test_the_authority_is_never_replaced_silently(tmp_path):
         Keyring(tmp_path).authority(NOW)
 
 
-def test_an_empty_certificate_is_no_leave_to_make_another_authority(tmp_path):
+def test_an_empty_certificate_is_no_leave_to_make_another_authority(tmp_path: Path) -> None:
     Keyring(tmp_path).authority(NOW)
     (tmp_path / "ca.crt").write_bytes(b"")
     with pytest.raises(UnusableError, match=r"ca\.crt is empty"):
         Keyring(tmp_path).authority(NOW)
 
 
-def test_an_authority_out_of_its_dates_says_so(tmp_path):
+def test_an_authority_out_of_its_dates_says_so(tmp_path: Path) -> None:
     Keyring(tmp_path).authority(NOW)
     with pytest.raises(UnusableError, match="not valid at this time"):
         Keyring(tmp_path).authority(NOW + datetime.timedelta(days=20 * 365))
 
 
-def test_certificates_say_what_they_are_for():
+def test_certificates_say_what_they_are_for() -> None:
     authority = Authority.make("test", NOW)
     serving = authority.serving(NAMES, NOW)
     assert names_of(serving) == frozenset(NAMES)
@@ -154,7 +157,7 @@ def test_certificates_say_what_they_are_for():
     assert names_of(authority.client("admin", [], NOW)) == frozenset()
 
 
-def test_a_secret_is_made_once(tmp_path):
+def test_a_secret_is_made_once(tmp_path: Path) -> None:
     made = iter([b"one", b"two"])
     keyring = Keyring(tmp_path)
     assert keyring.secret("token.key", lambda: next(made)) == b"one"
@@ -164,7 +167,7 @@ def test_a_secret_is_made_once(tmp_path):
     assert stat.S_IMODE((tmp_path / "token.key").stat().st_mode) == 0o600
 
 
-def test_a_key_that_takes_long_to_read_or_to_sign_with_is_not_taken():
+def test_a_key_that_takes_long_to_read_or_to_sign_with_is_not_taken() -> None:
     """Anybody may put a key into a Secret that a controller reads. Checking primes of this one takes 20 seconds."""
     p, q, e = 2**4253 - 1, 2**4423 - 1, 65537
     d = pow(e, -1, (p - 1) * (q - 1))

@@ -282,13 +282,14 @@ async def test_one_can_attach_to_a_pod(real: RealPlane) -> None:
     (await real.kubectl("apply", "-f", str(EXAMPLE))).ok()
     await until_ready(real, "web")
     async with real.kubectl.started("attach", "web-0") as attached:
-        assert attached.stdout is not None
+        output = attached.stdout
+        assert output is not None
         said = "sh -c 'echo heard > /proc/1/fd/1'"
 
         async def heard() -> bool:
             await real.kubectl("exec", "web-0", "--", "sh", "-c", said)
             try:
-                return await asyncio.wait_for(attached.stdout.readline(), 2) == b"heard\n"
+                return await asyncio.wait_for(output.readline(), 2) == b"heard\n"
             except TimeoutError:
                 return False
 

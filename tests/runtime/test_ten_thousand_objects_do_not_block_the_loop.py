@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from random import Random
 
@@ -112,12 +112,12 @@ async def test_a_leader_takes_up_what_there_is_while_the_loop_turns() -> None:
     all_decided = asyncio.Event()
 
     @controller(ConfigMap)
-    def counting(seen: Object, world: Snapshot) -> list[Intent]:
+    def counting(seen: Object, world: Snapshot) -> Iterator[Intent]:
         """Does nothing."""
         decided.append(seen.name)
         if len(decided) == MANY:
             all_decided.set()
-        return []
+        return iter(())
 
     api = Api(Crowded(), Random(1), manager="test")
     clock = SystemClock()

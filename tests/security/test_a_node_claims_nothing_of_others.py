@@ -316,7 +316,7 @@ def test_a_certificate_for_a_name_that_no_node_can_have_opens_nothing(server: Co
         assert server.send(method, path, body, user=user).status == 403
 
 
-def _sign(server: CoreServer, **names: list[str]) -> Json:
+def _sign(server: CoreServer, **names: Any) -> Json:
     """A serving certificate that eve asks for, and a person approves who does not look."""
     pem = request_for("system:node:eve", "system:nodes", **names)
     spec = {

@@ -33,8 +33,8 @@ def test_a_node_is_shown_no_secret_that_its_pods_no_longer_refer_to(
 
 def test_a_node_whose_watch_was_ended_finds_out_that_it_may_not(shop: SampleInstallation) -> None:
     shop.make("shop", "configmaps", "guarded", {"data": {"a": "1"}})
-    volume = {"volumes": [{"name": "c", "configMap": {"name": "guarded"}}]}
-    shop.pod("shop", "reader", "n1", **volume)
+    volumes = [{"name": "c", "configMap": {"name": "guarded"}}]
+    shop.pod("shop", "reader", "n1", volumes=volumes)
     query = "fieldSelector=metadata.name%3Dguarded"
     with shop.watching(shop.at("configmaps"), query, node("n1")) as watch:
         shop.send("DELETE", shop.at("pods", "reader"), query="gracePeriodSeconds=0").expect(200)

@@ -33,7 +33,7 @@ class Attempt(NamedTuple):
     path: str
     body: Any
     type: str = JSON
-    query: Mapping[str, str] = MappingProxyType({})
+    query: Mapping[str, Any] = MappingProxyType({})
 
 
 def secret(name: str = "stored", **parts: Any) -> dict[str, Any]:

@@ -155,7 +155,7 @@ async def test_the_same_is_in_scope(both: tuple[Http, Http]) -> None:
 
 @pytest.mark.parametrize("selector", ["", "spec.nodeName=n1", "spec.nodeName=n2", "spec.nodeName!=n2"])
 async def test_lists_of_pods_are_confined_alike(both: tuple[Http, Http], selector: str) -> None:
-    more = {"fieldSelector": {"rawSelector": selector}} if selector else {}
+    more: dict[str, Any] = {"fieldSelector": {"rawSelector": selector}} if selector else {}
     answers = [await allowed(http, "list", "pods", "", **more) for http in both]
     assert answers == [selector == "spec.nodeName=n1"] * 2
 

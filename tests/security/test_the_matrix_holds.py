@@ -173,7 +173,7 @@ def attempt(shop: SampleInstallation, user: User, row: Row, verb: str) -> Answer
     parts = [base, "namespaces/shop" if row.namespaced else "", row.plural]
     path = "/".join(filter(None, [*parts, row.name if named else "", row.subresource]))
     method = _METHODS.get(verb, "GET")
-    body = {} if method in ("POST", "PUT", "PATCH") else None
+    body: dict[str, Any] | None = {} if method in ("POST", "PUT", "PATCH") else None
     kind = "application/merge-patch+json" if verb == "patch" else "application/json"
     return shop.send(method, path, body, type=kind, query="watch=1" if verb == "watch" else "", user=user)
 

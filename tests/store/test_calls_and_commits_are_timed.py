@@ -13,7 +13,7 @@ from pilothouse.store.sqlite import SqliteStore
 from pilothouse.store.timed_store import TimedStore, grouping
 
 
-async def test_each_call_is_counted_whether_it_succeeds_or_not():
+async def test_each_call_is_counted_whether_it_succeeds_or_not() -> None:
     store = TimedStore(MemoryStore())
     revision = await store.create("/a", b"1")
     with pytest.raises(Conflict):
@@ -25,7 +25,7 @@ async def test_each_call_is_counted_whether_it_succeeds_or_not():
     assert {call: count for call, count in counts.items() if count} == {"create": 2, "update": 1, "get": 1}
 
 
-async def test_writes_that_wait_together_are_committed_together(tmp_path: Path):
+async def test_writes_that_wait_together_are_committed_together(tmp_path: Path) -> None:
     inner = await SqliteStore.open(tmp_path / "store")
     store = TimedStore(EncryptedStore(inner, EncryptionKeys()))
     try:
@@ -38,7 +38,7 @@ async def test_writes_that_wait_together_are_committed_together(tmp_path: Path):
         await store.close()
 
 
-async def test_a_store_without_groups_says_so():
+async def test_a_store_without_groups_says_so() -> None:
     store = MemoryStore()
     assert grouping(TimedStore(store)) is None
     await store.close()

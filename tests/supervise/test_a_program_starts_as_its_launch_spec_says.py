@@ -6,6 +6,7 @@ import asyncio
 import os
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.kit.containers import PLAIN_VIEW, Box, needs_ordinary_user, needs_root, with_mounts
@@ -95,7 +96,7 @@ async def test_signals_are_as_a_fresh_process_has_them(box: Box) -> None:
     ],
 )  # fmt: skip
 async def test_what_is_wrong_is_told(
-    box: Box, argv: tuple[str, ...], fields: dict[str, object], reason: str, words: str
+    box: Box, argv: tuple[str, ...], fields: dict[str, Any], reason: str, words: str
 ) -> None:
     with pytest.raises(LaunchError) as failed:
         await box.run(*argv, **fields)

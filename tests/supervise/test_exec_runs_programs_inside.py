@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.kit.containers import ENV, PLAIN_VIEW, Box, alive_with, needs_root, with_mounts
@@ -34,8 +35,8 @@ def spawn_agent(*arguments: str) -> subprocess.Popen[bytes]:
     return subprocess.Popen([sys.executable, "-c", AGENT, *arguments], stdout=subprocess.PIPE)
 
 
-async def run(container: Container, script: str, **fields: object) -> tuple[int, str, str]:
-    entered = await container.enter(["/bin/sh", "-c", script], **fields)  # type: ignore[arg-type]
+async def run(container: Container, script: str, **fields: Any) -> tuple[int, str, str]:
+    entered = await container.enter(["/bin/sh", "-c", script], **fields)
     assert entered.stderr is not None
     out, err, code = await asyncio.gather(entered.stdout.read(), entered.stderr.read(), entered.exited())
     await entered.close()

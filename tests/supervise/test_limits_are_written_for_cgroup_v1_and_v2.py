@@ -9,6 +9,7 @@ from tests.kit.containers import needs_ordinary_user
 
 from pilothouse.supervise.cgroup_settings import (
     Limits,
+    Setting,
     Throttle,
     Usage,
     settings_v1,
@@ -28,8 +29,8 @@ FULL = Limits(
 )
 
 
-def values(settings: tuple[object, ...]) -> dict[str, str]:
-    return {each.file: each.value for each in settings}  # type: ignore[attr-defined]
+def values(settings: tuple[Setting, ...]) -> dict[str, str]:
+    return {each.file: each.value for each in settings}
 
 
 def test_version_1() -> None:

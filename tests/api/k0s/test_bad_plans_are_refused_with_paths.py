@@ -40,7 +40,7 @@ def selecting(**selector: str) -> Json:
     return workers({"discovery": {"selector": selector}})
 
 
-BAD = {
+BAD: dict[str, tuple[Json, str]] = {
     "no command": ({}, "spec.commands[0]"),
     "an unknown command only": ({"reboot": {}}, "spec.commands[0]"),
     "concurrency 0": (

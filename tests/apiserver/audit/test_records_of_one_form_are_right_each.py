@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.apiserver.audit.scenes import EVERYTHING, T0, asked
 
-from pilothouse.apiserver.audit.audit_policy import DEFAULT
+from pilothouse.apiserver.audit.audit_policy import DEFAULT, AuditPolicy
 from pilothouse.apiserver.audit.records import AuditRecorder
 from pilothouse.apiserver.audit.request_stage import Arrival, RequestStage
 from pilothouse.apiserver.authorization.authorizer import AuthorizationDecision
@@ -46,13 +46,13 @@ def sights(draw: st.DrawFn) -> RequestStage:
 
 @given(st.lists(sights(), min_size=1, max_size=8), st.sampled_from([DEFAULT, EVERYTHING]))
 @settings(max_examples=150, deadline=None)
-def test_a_record_does_not_depend_on_those_before(seen: list[RequestStage], policy: object) -> None:
-    kept = AuditRecorder(policy, "host-1")  # type: ignore[arg-type]
+def test_a_record_does_not_depend_on_those_before(seen: list[RequestStage], policy: AuditPolicy) -> None:
+    kept = AuditRecorder(policy, "host-1")
     for sight in [*seen, *seen]:
         line = kept.line(sight)
         # A number that has to be escaped fits into no form, so that this record is written out.
         odd = msgspec.structs.replace(sight, arrival=msgspec.structs.replace(sight.arrival, audit_id='"'))
-        whole = AuditRecorder(policy, "host-1").line(odd)  # type: ignore[arg-type]
+        whole = AuditRecorder(policy, "host-1").line(odd)
         if line is None or whole is None:
             assert line == whole
         else:

@@ -148,9 +148,13 @@ def test_of_secrets_that_are_sent_to_the_wrong_place(
 @_bounded
 @given(secret=material, audience=st.sampled_from([None, ["a"], "a", 7]))
 def test_of_tokens_that_are_reviewed(server: CoreServer, secret: str, audience: Any) -> None:
-    body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": secret}}
+    body: dict[str, Any] = {
+        "apiVersion": "authentication.k8s.io/v1",
+        "kind": "TokenReview",
+        "spec": {"token": secret},
+    }
     if audience is not None:
-        body["spec"]["audiences"] = audience  # type: ignore[index]
+        body["spec"]["audiences"] = audience
 
     _, text = told(server, "POST", REVIEWS, body)
 

@@ -144,7 +144,7 @@ async def test_a_disk_that_hangs_holds_up_nobody(tmp_path: Path) -> None:
 
 async def test_a_request_of_which_no_record_can_be_made_is_counted_and_passed_by(tmp_path: Path) -> None:
     async with trail_at(tmp_path / "audit.log") as trail:
-        broken = Request("GET", "/api", headers=None, user=ALICE)  # type: ignore[arg-type]
+        broken = Request("GET", "/api", headers=None, user=ALICE)  # type: ignore[arg-type]  # On purpose.
         trail.record(Arrival("id", "/api", trail.now()), broken, 200)
         see(trail)
         await trail.flushed(10)

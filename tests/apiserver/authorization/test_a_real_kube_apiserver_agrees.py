@@ -265,7 +265,7 @@ async def _create(client: Http, objects: list[Json]) -> None:
         (await client.post(place(obj), obj)).expect(201)
 
 
-async def _gather(calls: Iterator[Awaitable[T]] | Any) -> list[T]:
+async def _gather(calls: Iterator[Awaitable[T]]) -> list[T]:
     """All results in order, a few calls at a time."""
     turn = asyncio.Semaphore(AT_ONCE)
 

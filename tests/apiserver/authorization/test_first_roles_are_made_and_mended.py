@@ -50,7 +50,7 @@ async def during(store: MemoryStore, work: Callable[[Ask], Awaitable[None]]) -> 
         answer = await core.answer(request)
         assert isinstance(answer, Response)
         assert answer.status < 300, answer.body
-        return json.loads(answer.body)
+        return json.loads(bytes(answer.body))
 
     async with core.running():
         await work(ask)

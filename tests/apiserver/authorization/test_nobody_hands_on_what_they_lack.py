@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from tests.apiserver.authorization.conftest import Rights, person
 from tests.kit.rbac_objects import GROUP, bind, cluster_role, paths, place, role, rule
@@ -143,7 +145,7 @@ def test_a_label_adds_to_an_aggregate_no_more_than_one_holds(rights: Rights) -> 
 
 def test_tidying_up_is_not_handing_on(rights: Rights) -> None:
     at = f"{place(cluster_role('big'))}/big"
-    patch = {"metadata": {"finalizers": ["example.com/hold"]}}
+    patch: dict[str, Any] = {"metadata": {"finalizers": ["example.com/hold"]}}
     answer = rights.send("PATCH", at, patch, type="application/merge-patch+json", user=ALICE)
     assert answer.status == 200
     patch = {"metadata": {"annotations": {"a": "b"}}}

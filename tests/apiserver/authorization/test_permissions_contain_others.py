@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -53,7 +54,9 @@ READ = PolicyRule.read(rule("get list", "pods pods/status"))
         ),
     ],
 )
-def test_what_is_lacking_is_told(held, wanted, lacking) -> None:  # type: ignore[no-untyped-def]
+def test_what_is_lacking_is_told(
+    held: list[dict[str, Any]], wanted: list[dict[str, Any]], lacking: str
+) -> None:
     found = missing([PolicyRule.read(each) for each in held], [PolicyRule.read(each) for each in wanted])
     assert describe(found) == lacking
 

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from pilothouse.apiserver.authorization.authorizer import Attributes, refusal
@@ -8,7 +10,7 @@ from pilothouse.apiserver.server.messages import User
 ALICE = User("alice", groups=("system:authenticated",))
 
 
-def resource(verb: str, plural: str, group: str = "", **more: str) -> Attributes:
+def resource(verb: str, plural: str, group: str = "", **more: Any) -> Attributes:
     return Attributes(verb, "/some/path", group, "v1", plural, **more)
 
 

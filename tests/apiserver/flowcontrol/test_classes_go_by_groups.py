@@ -36,5 +36,5 @@ POD = {**NOWHERE, "authentication.kubernetes.io/node-uid": ("u1",)}
     ],
     ids=lambda value: value.name if isinstance(value, User) else value.value,
 )
-def test_a_user_is_in_the_class_that_its_groups_say(user, expected):
+def test_a_user_is_in_the_class_that_its_groups_say(user: User, expected: PriorityLevel) -> None:
     assert class_of(user) is expected

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from tests.apiserver.server.wire import Dial, Place, Reply, Serve
 from tests.kit.waiting import eventually
 
 from pilothouse.apiserver.flowcontrol.fair_queuing import FlowController, PriorityLevel
@@ -43,7 +44,7 @@ class Gate:
 class IdleBodies:
     """Connections, each with a request whose body does not come."""
 
-    def __init__(self, dial, place, shares: FlowController) -> None:
+    def __init__(self, dial: Dial, place: Place, shares: FlowController) -> None:
         self._dial = dial
         self._place = place
         self._shares = shares
@@ -68,13 +69,13 @@ def raw(method: str, path: str, who: str) -> bytes:
 class Crowd:
     """Mallory's connections, one after the other, until the server has had enough."""
 
-    def __init__(self, dial, place, gate):
+    def __init__(self, dial: Dial, place: Place, gate: Gate) -> None:
         self._dial = dial
         self._place = place
         self._gate = gate
-        self.waiting = []
+        self.waiting: list[asyncio.Future[Reply]] = []
 
-    async def flood(self, method: str, path: str) -> object:
+    async def flood(self, method: str, path: str) -> Reply:
         """Send until one is refused; the refusal."""
         while True:
             wire = await self._dial(self._place)
@@ -90,7 +91,7 @@ class Crowd:
 @pytest.mark.parametrize(
     ("method", "path"), [("GET", "/api/v1/pods/a"), ("POST", "/api/v1/namespaces/t/pods")]
 )
-async def test_everyone_else_is_served(serve, dial, method, path):
+async def test_everyone_else_is_served(serve: Serve, dial: Dial, method: str, path: str) -> None:
     gate = Gate()
     place = await serve(gate, shares=FlowController(reads=40, mutations=40), tokens=TOKENS)
     crowd = Crowd(dial, place, gate)
@@ -104,7 +105,7 @@ async def test_everyone_else_is_served(serve, dial, method, path):
     assert {(await reply).status for reply in crowd.waiting} == {200}
 
 
-async def test_leases_and_health_have_ways_of_their_own(serve, dial):
+async def test_leases_and_health_have_ways_of_their_own(serve: Serve, dial: Dial) -> None:
     gate = Gate()
     place = await serve(gate, shares=FlowController(reads=5, mutations=5), tokens=TOKENS)
     crowd = Crowd(dial, place, gate)
@@ -120,7 +121,7 @@ async def test_leases_and_health_have_ways_of_their_own(serve, dial):
     gate.open.set()
 
 
-async def test_bodies_that_do_not_come_take_no_place_of_others(serve, dial):
+async def test_bodies_that_do_not_come_take_no_place_of_others(serve: Serve, dial: Dial) -> None:
     """Neither to renew a lease nor to write, whoever it is and however many identities send nothing."""
     shares = FlowController(reads=40, mutations=40)
     place = await serve(Gate(), shares=shares, tokens=TOKENS)
@@ -142,7 +143,7 @@ async def test_bodies_that_do_not_come_take_no_place_of_others(serve, dial):
             assert (await wire.reply()).status == 200, (who, path)
 
 
-async def test_a_body_that_is_here_goes_by_the_places_of_its_lane(serve, dial):
+async def test_a_body_that_is_here_goes_by_the_places_of_its_lane(serve: Serve, dial: Dial) -> None:
     shares = FlowController(reads=40, mutations=40)
     gate = Gate()
     place = await serve(gate, shares=shares, tokens=TOKENS)

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
+from tests.apiserver.server.behind_an_edge import Server
 from tests.apiserver.server.conftest import server
+from tests.apiserver.server.wire import Dial
 from tests.kit.core import CoreServer
 from tests.kit.waiting import eventually
 
@@ -37,7 +41,7 @@ def take_all(shares: FlowController, users: list[User], path: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def identities():
+def identities() -> Iterator[dict[str, list[User]]]:
     """Tokens of accounts, of pods that wait for a node and of pods on nodes, as the server knows their bearers."""
     with CoreServer() as core:
         core.send("POST", "/api/v1/namespaces", {"metadata": {"name": "a"}}).expect(201)
@@ -70,11 +74,15 @@ def identities():
         ("running", PriorityLevel.AGENTS),
     ],
 )
-def test_none_of_them_is_a_controller_or_a_node(identities, what, expected):
+def test_none_of_them_is_a_controller_or_a_node(
+    identities: dict[str, list[User]], what: str, expected: PriorityLevel
+) -> None:
     assert {class_of(user) for user in identities[what]} == {expected}
 
 
-def test_all_of_them_together_keep_no_node_and_no_manager_from_its_lease(identities):
+def test_all_of_them_together_keep_no_node_and_no_manager_from_its_lease(
+    identities: dict[str, list[User]],
+) -> None:
     shares = FlowController()
     everybody = [user for users in identities.values() for user in users]
     take_all(shares, everybody, LEASE)
@@ -84,7 +92,7 @@ def test_all_of_them_together_keep_no_node_and_no_manager_from_its_lease(identit
         assert shares.admit(Request("PATCH", "/api/v1/nodes/n1/status", user=user), True)
 
 
-async def test_who_may_not_send_it_is_not_waited_for(server, dial):
+async def test_who_may_not_send_it_is_not_waited_for(server: Server, dial: Dial) -> None:
     """It is refused by the head of the request, and holds no place while its body does not come."""
     for bearer in ("", "Authorization: Bearer t-bob\r\n"):
         wire = await dial(server.place)
@@ -95,7 +103,7 @@ async def test_who_may_not_send_it_is_not_waited_for(server, dial):
         assert not any(band.running or band.used for band in bands)
 
 
-async def test_an_impersonator_is_judged_before_its_body_comes_and_after(server, dial):
+async def test_an_impersonator_is_judged_before_its_body_comes_and_after(server: Server, dial: Dial) -> None:
     head = (
         "POST /api/v1/namespaces/default/configmaps HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer t-{who}\r\n"
         "Content-Type: application/json\r\nImpersonate-User: {whom}\r\nContent-Length: {size}\r\n\r\n"

@@ -39,5 +39,7 @@ def sizing() -> Iterator[ListEstimate]:
         ("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", "", 0),
     ],
 )
-def test_the_size_is_that_of_what_would_be_read(sizing, path, query, expected):
+def test_the_size_is_that_of_what_would_be_read(
+    sizing: ListEstimate, path: str, query: str, expected: int
+) -> None:
     assert sizing.size_of(locate(path), query) == expected

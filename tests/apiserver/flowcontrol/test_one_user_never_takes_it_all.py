@@ -51,14 +51,14 @@ def fill(lane: SeatPool, user: User) -> list[UserFlow]:
     return taken
 
 
-def test_a_busy_user_leaves_a_third():
+def test_a_busy_user_leaves_a_third() -> None:
     lane = SeatPool("reads", 400)
     reach = lane.open + lane.bands[PriorityLevel.PEOPLE].assured
     assert len(fill(lane, person("alice"))) == pytest.approx(reach * 2 / 3, abs=1)
 
 
 @pytest.mark.parametrize("busy", [2, 5, 20])
-def test_as_requests_end_shares_become_equal_and_the_next_one_finds_a_place(busy):
+def test_as_requests_end_shares_become_equal_and_the_next_one_finds_a_place(busy: int) -> None:
     lane = SeatPool("reads", 400)
     random = Random(busy)
     users = [person(f"busy-{number}") for number in range(busy)]
@@ -75,7 +75,7 @@ def test_as_requests_end_shares_become_equal_and_the_next_one_finds_a_place(busy
     assert lane.enter(person("late")) is not None
 
 
-def test_two_who_come_in_turn_get_the_same():
+def test_two_who_come_in_turn_get_the_same() -> None:
     lane = SeatPool("reads", 400)
     alice, bob = person("alice"), person("bob")
     held = {"alice": 0, "bob": 0}
@@ -87,7 +87,7 @@ def test_two_who_come_in_turn_get_the_same():
 
 
 @pytest.mark.parametrize("flooding", PriorityLevel)
-def test_a_flood_in_one_class_leaves_the_others_what_is_theirs(flooding):
+def test_a_flood_in_one_class_leaves_the_others_what_is_theirs(flooding: PriorityLevel) -> None:
     lane = SeatPool("mutations", 200)
     flooders = [MEMBERS[flooding]] + [another(flooding, number) for number in range(50)]
     for user in flooders:
@@ -99,12 +99,12 @@ def test_a_flood_in_one_class_leaves_the_others_what_is_theirs(flooding):
         assert sum(lane.enter(user) is not None for user in others) >= lane.bands[kind].assured - 1
 
 
-def test_a_quiet_server_lends_what_nobody_needs():
+def test_a_quiet_server_lends_what_nobody_needs() -> None:
     lane = SeatPool("reads", 400)
     assert len(fill(lane, person("alice"))) > 400 * ASSURED[PriorityLevel.PEOPLE] // 100
 
 
-def test_places_given_back_can_be_taken_again():
+def test_places_given_back_can_be_taken_again() -> None:
     lane = SeatPool("reads", 50)
     first = fill(lane, person("alice"))
     for flow in first:
@@ -114,7 +114,7 @@ def test_places_given_back_can_be_taken_again():
 
 
 @pytest.mark.parametrize("limit", [1, 2, 3])
-def test_small_limits_are_used_up_to_the_last_place_by_several(limit):
+def test_small_limits_are_used_up_to_the_last_place_by_several(limit: int) -> None:
     lane = SeatPool("reads", limit)
     assert [lane.enter(person(f"user-{number}")) is not None for number in range(limit + 1)] == [
         *[True] * limit,
@@ -122,7 +122,7 @@ def test_small_limits_are_used_up_to_the_last_place_by_several(limit):
     ]
 
 
-def test_who_was_turned_away_is_counted_and_why():
+def test_who_was_turned_away_is_counted_and_why() -> None:
     lane = SeatPool("reads", 2)
     alice, bob = person("alice"), person("bob")
     assert lane.enter(alice) is not None
@@ -135,7 +135,7 @@ def test_who_was_turned_away_is_counted_and_why():
     assert (wide.bands[PriorityLevel.PEOPLE].crowded, wide.bands[PriorityLevel.PEOPLE].unfair) == (0, 1)
 
 
-def test_pods_that_share_a_service_account_have_shares_of_their_own():
+def test_pods_that_share_a_service_account_have_shares_of_their_own() -> None:
     lane = SeatPool("reads", 100)
     fill(lane, account("t", "db", pod="db-0"))
     assert lane.enter(account("t", "db", pod="db-1")) is not None
@@ -143,7 +143,7 @@ def test_pods_that_share_a_service_account_have_shares_of_their_own():
 
 
 @pytest.mark.parametrize("pod", ["", "db"], ids=["accounts", "pods"])
-def test_the_identities_of_a_namespace_have_one_share_together(pod):
+def test_the_identities_of_a_namespace_have_one_share_together(pod: str) -> None:
     """They are free to make, so that a thousand of them must be worth no more than one."""
     one, many = SeatPool("reads", 400), SeatPool("reads", 400)
     alone = len(fill(one, account("a", "u", pod=pod)))
@@ -157,7 +157,7 @@ def test_the_identities_of_a_namespace_have_one_share_together(pod):
     assert len(fill(many, victim)) > 1
 
 
-def test_a_namespace_has_one_share_whatever_its_identities_are():
+def test_a_namespace_has_one_share_whatever_its_identities_are() -> None:
     lane = SeatPool("reads", 400)
     for number in range(100):
         fill(lane, account("a", f"u-{number}"))
@@ -165,7 +165,7 @@ def test_a_namespace_has_one_share_whatever_its_identities_are():
     assert lane.lent < lane.open
 
 
-def test_users_who_have_left_are_forgotten():
+def test_users_who_have_left_are_forgotten() -> None:
     lane = SeatPool("reads", 400)
     stayer = lane.enter(person("stayer"))
     for number in range(20_000):
@@ -189,7 +189,7 @@ steps = st.lists(
 
 
 @given(st.integers(1, 60), steps, st.randoms(use_true_random=False))
-def test_the_books_balance(limit, steps, random):
+def test_the_books_balance(limit: int, steps: list[tuple[User, int]], random: Random) -> None:
     """Never more taken than there is; what is lent is what goes beyond the classes' own; at the end all is back."""
     lane = SeatPool("reads", limit)
     held: list[tuple[UserFlow, int]] = []

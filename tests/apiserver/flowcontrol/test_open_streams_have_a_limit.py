@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from contextlib import ExitStack
 
 import pytest
@@ -10,7 +11,7 @@ from tests.kit.core import CoreServer
 from tests.kit.rbac_objects import bind, cluster_role, place, rule
 
 from pilothouse.apiserver.flowcontrol.stream_limits import WATCHES_OF_USER, StreamLimit
-from pilothouse.apiserver.server.messages import Request, StreamingResponse, StreamSink, User
+from pilothouse.apiserver.server.messages import Request, StreamChunk, StreamingResponse, StreamSink, User
 from pilothouse.meta.errors import StatusError
 
 ALICE, BOB = User("alice", groups=("system:authenticated",)), User("bob", groups=("system:authenticated",))
@@ -21,6 +22,18 @@ def account(namespace: str, name: str, pod: str = "") -> User:
     groups = ("system:serviceaccounts", f"system:serviceaccounts:{namespace}")
     extra = {"authentication.kubernetes.io/pod-name": (pod,)} if pod else {}
     return User(f"system:serviceaccount:{namespace}:{name}", groups=groups, extra=extra)
+
+
+class Unread:
+    """A sink that nothing is written to."""
+
+    closed = False
+
+    def write(self, chunk: StreamChunk) -> None:
+        raise AssertionError(chunk)
+
+    def buffered(self) -> int:
+        return 0
 
 
 async def endless(sink: StreamSink) -> None:
@@ -39,7 +52,7 @@ class Opened:
         self._limit.check(request)
         answer = self._limit.counted(request, StreamingResponse(endless))
         assert isinstance(answer, StreamingResponse)
-        self._running.append(asyncio.ensure_future(answer.run(None)))  # type: ignore[arg-type]
+        self._running.append(asyncio.ensure_future(answer.run(Unread())))
         await asyncio.sleep(0)
 
     async def end(self) -> None:
@@ -49,13 +62,13 @@ class Opened:
 
 
 @pytest.fixture
-async def opened():
+async def opened() -> AsyncIterator[Opened]:
     made = Opened(StreamLimit("sessions", of_user=3, of_namespace=5))
     yield made
     await made.end()
 
 
-async def test_a_user_has_so_many_and_others_have_theirs(opened):
+async def test_a_user_has_so_many_and_others_have_theirs(opened: Opened) -> None:
     for _ in range(3):
         await opened.add(ALICE)
     with pytest.raises(StatusError) as refused:
@@ -67,7 +80,7 @@ async def test_a_user_has_so_many_and_others_have_theirs(opened):
     await opened.add(ALICE)
 
 
-async def test_accounts_of_a_namespace_are_counted_together(opened):
+async def test_accounts_of_a_namespace_are_counted_together(opened: Opened) -> None:
     for number in range(5):
         await opened.add(account("a", f"u{number}"))
     with pytest.raises(StatusError, match="the service accounts of namespace a have 5"):
@@ -75,7 +88,7 @@ async def test_accounts_of_a_namespace_are_counted_together(opened):
     await opened.add(account("b", "u"))
 
 
-async def test_pods_of_one_account_have_their_own(opened):
+async def test_pods_of_one_account_have_their_own(opened: Opened) -> None:
     for _ in range(3):
         await opened.add(account("a", "db", "db-0"))
     await opened.add(account("a", "db", "db-1"))
@@ -83,19 +96,19 @@ async def test_pods_of_one_account_have_their_own(opened):
         await opened.add(account("a", "db", "db-0"))
 
 
-async def test_an_impersonator_uses_its_own(opened):
+async def test_an_impersonator_uses_its_own(opened: Opened) -> None:
     for number in range(3):
         await opened.add(ALICE, User(f"somebody-{number}"))
     with pytest.raises(StatusError):
         await opened.add(ALICE, BOB)
 
 
-async def test_the_system_has_no_limit(opened):
+async def test_the_system_has_no_limit(opened: Opened) -> None:
     for _ in range(20):
         await opened.add(ROOT)
 
 
-def test_watches_of_a_server_are_limited():
+def test_watches_of_a_server_are_limited() -> None:
     with CoreServer() as server:
         for obj in (
             cluster_role("watcher", rule("list watch", "configmaps")),

@@ -35,11 +35,13 @@ def weight(method: str, path: str, query: str = "", *, mutating: bool = False) -
         ("POST", PODS, "", 1),
     ],
 )
-def test_a_list_of_many_objects_takes_several_places(method, path, query, expected):
+def test_a_list_of_many_objects_takes_several_places(
+    method: str, path: str, query: str, expected: int
+) -> None:
     assert weight(method, path, query, mutating=method != "GET") == expected
 
 
-def test_a_list_fits_even_where_there_are_few_places():
+def test_a_list_fits_even_where_there_are_few_places() -> None:
     shares = FlowController(reads=3, sizes=sizes)
     assert shares.admit(Request("GET", "/api/v1/events", user=ALICE), False)[1] == 1
 
@@ -54,11 +56,11 @@ def held_at_most(path: str) -> int:
     raise AssertionError("never refused")
 
 
-def test_heavy_lists_use_up_a_share_sooner():
+def test_heavy_lists_use_up_a_share_sooner() -> None:
     assert held_at_most("/api/v1/events") * (HEAVIEST - 1) < held_at_most(f"{PODS}/a")
 
 
-def test_a_refusal_says_what_is_used_up_and_when_to_come_back():
+def test_a_refusal_says_what_is_used_up_and_when_to_come_back() -> None:
     shares = FlowController(reads=1)
     shares.admit(Request("GET", PODS, "watch=1", user=ALICE), False)
     with pytest.raises(StatusError) as refused:
@@ -70,7 +72,7 @@ def test_a_refusal_says_what_is_used_up_and_when_to_come_back():
 
 
 @pytest.mark.parametrize(("length", "expected"), [(0, 1), (262143, 1), (262144, 2), (3145728, HEAVIEST)])
-def test_a_large_body_takes_several_places(length, expected):
+def test_a_large_body_takes_several_places(length: int, expected: int) -> None:
     request = Request("POST", PODS, body=bytes(length), user=ALICE)
     assert FlowController(sizes=sizes).admit(request, True)[1] == expected
 
@@ -80,5 +82,7 @@ def test_a_large_body_takes_several_places(length, expected):
     [({"Content-Length": "262143"}, 1), ({"Content-Length": "9" * 30}, HEAVIEST), ({}, HEAVIEST)],
     ids=["small", "large", "of unknown length"],
 )
-def test_a_body_that_is_awaited_takes_as_many_as_it_may_become(headers, expected):
+def test_a_body_that_is_awaited_takes_as_many_as_it_may_become(
+    headers: dict[str, str], expected: int
+) -> None:
     assert FlowController().await_body(Request("POST", PODS, headers=headers, user=ALICE))[1] == expected

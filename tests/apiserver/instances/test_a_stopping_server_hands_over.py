@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,14 +25,14 @@ LONG_DELAY = ("--shutdown-delay-duration", "10m")
 
 
 @pytest.fixture
-def server(tmp_path):
+def server(tmp_path: Path) -> Iterator[PilothouseServer]:
     made = PilothouseServer(tmp_path / "server", "memory")
     yield made
     made.process.kill()
 
 
 @pytest.fixture
-def patient(tmp_path):
+def patient(tmp_path: Path) -> Iterator[PilothouseServer]:
     """A server that would take ten minutes before it stops."""
     made = PilothouseServer(tmp_path / "patient", "memory", flags=LONG_DELAY)
     yield made
@@ -53,7 +54,7 @@ async def until_not_ready(target: Target) -> None:
     await eventually(is_leaving)
 
 
-async def test_it_serves_on_for_a_while_but_is_not_ready(patient):
+async def test_it_serves_on_for_a_while_but_is_not_ready(patient: PilothouseServer) -> None:
     async with Http.to(patient.target) as http:
         before = await http.get(CONFIG_MAPS)
         async with http.watch(CONFIG_MAPS, resourceVersion=await revision(http)) as watch:
@@ -69,14 +70,16 @@ async def test_it_serves_on_for_a_while_but_is_not_ready(patient):
 
 
 @pytest.mark.parametrize("numbers", [(signal.SIGTERM, signal.SIGTERM), (signal.SIGINT, signal.SIGTERM)])
-async def test_a_second_signal_is_in_a_hurry(patient, numbers):
+async def test_a_second_signal_is_in_a_hurry(
+    patient: PilothouseServer, numbers: tuple[signal.Signals, signal.Signals]
+) -> None:
     terminate(patient, numbers[0])
     await until_not_ready(patient.target)
     terminate(patient, numbers[1])
     assert await code(patient) == 0
 
 
-async def test_watches_end_with_the_mark_to_go_on_from(server):
+async def test_watches_end_with_the_mark_to_go_on_from(server: PilothouseServer) -> None:
     async with Http.to(server.target) as http:
         start = await revision(http)
         written = [await create(http, f"c{n}") for n in range(3)]
@@ -93,7 +96,7 @@ async def test_watches_end_with_the_mark_to_go_on_from(server):
     assert await code(server) == 0
 
 
-async def test_who_has_begun_to_ask_gets_an_answer(server):
+async def test_who_has_begun_to_ask_gets_an_answer(server: PilothouseServer) -> None:
     body = json.dumps(config_map("half")).encode()
     head = f"POST {CONFIG_MAPS} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
     head += f"Content-Length: {len(body)}\r\n\r\n"
@@ -118,14 +121,14 @@ async def test_who_has_begun_to_ask_gets_an_answer(server):
 
 
 @pytest.fixture
-def two(tmp_path):
+def two(tmp_path: Path) -> Iterator[Pair]:
     with pair(tmp_path) as made:
         yield made
 
 
 @pytest.mark.etcd
 @pytest.mark.clients
-async def test_an_informer_of_the_official_client_goes_on_elsewhere(two: Pair, tmp_path: Path):
+async def test_an_informer_of_the_official_client_goes_on_elsewhere(two: Pair, tmp_path: Path) -> None:
     count, before = 60, 20
     async with (
         Balancer.before([two.one.target, two.two.target], tmp_path) as balancer,
@@ -167,7 +170,7 @@ def official_client(target: Target) -> Any:
 
 @pytest.mark.etcd
 @pytest.mark.kubectl
-async def test_kubectl_wait_goes_on_elsewhere(two: Pair, tmp_path: Path):
+async def test_kubectl_wait_goes_on_elsewhere(two: Pair, tmp_path: Path) -> None:
     async with (
         Balancer.before([two.one.target, two.two.target], tmp_path) as balancer,
         Http.to(two.two.target) as http,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
@@ -20,14 +21,14 @@ ROUNDS = 25
 
 
 @pytest.fixture(scope="module")
-def two(tmp_path_factory):
+def two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
     flags = ("--service-cluster-ip-range", RANGE)
     with pair(tmp_path_factory.mktemp("pair"), flags=flags) as made:
         yield made
 
 
 @pytest.fixture
-async def both(two: Pair):
+async def both(two: Pair) -> AsyncIterator[tuple[Http, Http]]:
     async with Http.to(two.one.target) as one, Http.to(two.two.target) as other:
         yield one, other
         await asyncio.gather(*(other.delete(f"{SERVICES}/{each}") for each in await names(other)))
@@ -39,7 +40,7 @@ async def names(http: Http) -> list[str]:
     return [each for each in found if each != "kubernetes"]
 
 
-async def test_both_servers_are_behind_the_service_of_the_servers(both, two):
+async def test_both_servers_are_behind_the_service_of_the_servers(both: tuple[Http, Http], two: Pair) -> None:
     """Each by its own port here; the second is in it as soon as the first has looked again."""
     ports = {int(each.target.url.rpartition(":")[2]) for each in (two.one, two.two)}
     path = "/api/v1/namespaces/default/endpoints/kubernetes"
@@ -71,7 +72,7 @@ async def given(http: Http) -> Counter[str | int]:
     return found
 
 
-async def test_what_both_are_asked_for_one_gives(both):
+async def test_what_both_are_asked_for_one_gives(both: tuple[Http, Http]) -> None:
     outcomes, refusals = [], []
     for n in range(ROUNDS):
         answers = await asyncio.gather(
@@ -91,7 +92,7 @@ def contested(n: int, side: int) -> dict[str, Any]:
     return service(f"s{n}-{side}", clusterIP=f"127.96.0.{ROUNDS + 2 + n + side}", node_port=30000 + n)
 
 
-async def test_a_range_is_given_out_to_its_end_and_no_further(both):
+async def test_a_range_is_given_out_to_its_end_and_no_further(both: tuple[Http, Http]) -> None:
     async def create(n: int) -> Answer:
         # On a busy machine one of many writers may lose its turn so often that it is asked to try again.
         for _ in range(10):
@@ -110,7 +111,7 @@ async def test_a_range_is_given_out_to_its_end_and_no_further(both):
     assert len(made) == ADDRESSES
 
 
-async def test_what_is_freed_at_one_can_be_had_at_the_other(both):
+async def test_what_is_freed_at_one_can_be_had_at_the_other(both: tuple[Http, Http]) -> None:
     one, other = both
     for n in range(ROUNDS):
         writer, freer = (one, other) if n % 2 else (other, one)
@@ -119,7 +120,7 @@ async def test_what_is_freed_at_one_can_be_had_at_the_other(both):
     assert await names(one) == []
 
 
-async def test_a_fenced_write_is_fenced_and_takes_its_turn(both):
+async def test_a_fenced_write_is_fenced_and_takes_its_turn(both: tuple[Http, Http]) -> None:
     one, other = both
     leases = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
     lease = {"metadata": {"name": "leader"}, "spec": {"holderIdentity": "me", "leaseTransitions": 3}}

@@ -129,12 +129,12 @@ BAD = {
 
 
 @pytest.mark.parametrize("history", GOOD.values(), ids=GOOD)
-def test_what_could_be_is_accepted(history):
+def test_what_could_be_is_accepted(history: list[Operation[What]]) -> None:
     assert stuck(history, initial=ABSENT, step=step) is None
 
 
 @pytest.mark.parametrize("history", BAD.values(), ids=BAD)
-def test_what_can_not_be_is_found(history):
+def test_what_can_not_be_is_found(history: list[Operation[What]]) -> None:
     found = stuck(history, initial=ABSENT, step=step)
     assert found is not None
     assert found.next
@@ -175,13 +175,13 @@ def carried_out(choice: random.Random, state: State, revision: int, value: str) 
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_what_a_right_server_does_is_accepted(seed):
+def test_what_a_right_server_does_is_accepted(seed: int) -> None:
     history = simulated(random.Random(seed), 300)
     assert stuck(history, initial=ABSENT, step=step) is None
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_one_stale_read_among_hundreds_is_found(seed):
+def test_one_stale_read_among_hundreds_is_found(seed: int) -> None:
     history = simulated(random.Random(seed), 300)
     returned = [each for each in history if each.back < NEVER]
     old = next(each for each in returned if isinstance(each.what, Create | Set) and each.call > 10)
@@ -196,7 +196,8 @@ def test_one_stale_read_among_hundreds_is_found(seed):
         if isinstance(each.what, Create | Set | Swap) and isinstance(each.what.answer, Done)
     )
     moment = overwritten.back + 20
-    stale = Operation(moment, moment + 0.001, Read(Found(written.value, written.answer.revision)))
+    read: What = Read(Found(written.value, written.answer.revision))
+    stale = Operation(moment, moment + 0.001, read)
     assert stuck([*history, stale], initial=ABSENT, step=step) is not None
 
 
@@ -216,7 +217,7 @@ WRITES = {
 }
 
 
-def test_a_good_account_has_no_problems():
+def test_a_good_account_has_no_problems() -> None:
     lists = [Listed(3.5, 4, 7, {"a": Found("v2", 7)}), Listed(6, 7, 8, {}), Listed(0, 1, 4, {})]
     assert disorder(SEEN) == untold(SEEN, WRITES) == backward(WRITES["a"]) == []
     assert wrong_lists(SEEN, lists, WRITES["a"]) == []
@@ -233,20 +234,20 @@ def test_a_good_account_has_no_problems():
     ],
     ids=["repeated", "out of order", "changed before added", "added twice", "after its end"],
 )
-def test_an_account_with_gaps_or_repeats_is_found(events):
+def test_an_account_with_gaps_or_repeats_is_found(events: list[Seen]) -> None:
     assert disorder(events)
 
 
-def test_an_acknowledged_write_that_nobody_saw_is_found():
+def test_an_acknowledged_write_that_nobody_saw_is_found() -> None:
     (problem,) = untold([SEEN[0], *SEEN[2:]], WRITES)
     assert "v2" in problem
 
 
-def test_an_event_that_nobody_wrote_is_found():
+def test_an_event_that_nobody_wrote_is_found() -> None:
     assert untold([*SEEN, Seen("MODIFIED", "a", 10, "ghost")], WRITES) == ["a: nobody wrote ghost"]
 
 
-def test_a_revision_below_an_acknowledged_one_is_found():
+def test_a_revision_below_an_acknowledged_one_is_found() -> None:
     assert backward([MADE, at(2, 3, Set("v2", Done(4)))])
 
 
@@ -259,5 +260,5 @@ def test_a_revision_below_an_acknowledged_one_is_found():
     ],
     ids=["another state", "something left out", "older than what was acknowledged"],
 )
-def test_a_wrong_list_is_found(listed):
+def test_a_wrong_list_is_found(listed: Listed) -> None:
     assert wrong_lists(SEEN, [listed], WRITES["a"])

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Callable
 from itertools import chain
 from pathlib import Path
 
@@ -28,7 +29,9 @@ END = "zz-end"
 
 @pytest.mark.etcd
 @pytest.mark.long
-async def test_two_servers_are_one_register(tmp_path: Path, record_property) -> None:
+async def test_two_servers_are_one_register(
+    tmp_path: Path, record_property: Callable[[str, object], None]
+) -> None:
     cluster = await asyncio.to_thread(EtcdCluster.start, tmp_path / "etcd")
     record = Record()
     accounts: list[list[Seen]] = [[], []]

@@ -30,18 +30,18 @@ def scrape(server: Server, path: str) -> Scraped:
 
 
 @pytest.mark.parametrize("path", PAGES)
-def test_it_takes_a_role(server, path):
+def test_it_takes_a_role(server: Server, path: str) -> None:
     assert server.get(path).status == 200
     assert server.get(path, admin=False, token="m-token").status == 200
     assert server.get(path, admin=False, token="a-token").status == 403
     assert server.get(path, admin=False).status == 403
 
 
-def test_monitoring_sees_nothing_else(server):
+def test_monitoring_sees_nothing_else(server: Server) -> None:
     assert server.get("/api/v1/namespaces", admin=False, token="m-token").status == 403
 
 
-def test_requests_are_counted(server):
+def test_requests_are_counted(server: Server) -> None:
     asked = {"resource": "namespaces", "verb": "GET", "scope": "resource", "version": "v1"}
 
     def count(code: str) -> float:
@@ -56,7 +56,7 @@ def test_requests_are_counted(server):
     assert timed == sum(page.values("apiserver_request_total", **asked))
 
 
-def test_the_scrape_itself_is_in_flight(server):
+def test_the_scrape_itself_is_in_flight(server: Server) -> None:
     page = scrape(server, "/metrics")
     assert page.value("apiserver_current_inflight_requests", request_kind="readOnly") == 1
     placed = {"lane": "reads", "priority_level": "people"}
@@ -65,7 +65,7 @@ def test_the_scrape_itself_is_in_flight(server):
     assert page.values("apiserver_flowcontrol_rejected_requests_total", **placed) == [0, 0]
 
 
-def test_the_store_the_cache_the_trail_and_the_process_are_in_it(server):
+def test_the_store_the_cache_the_trail_and_the_process_are_in_it(server: Server) -> None:
     page = scrape(server, "/metrics")
     assert page.value("pilothouse_store_up") == 1
     assert page.value("pilothouse_cache_lag_revisions") == 0
@@ -81,5 +81,5 @@ def test_the_store_the_cache_the_trail_and_the_process_are_in_it(server):
     assert page.labels("pilothouse_build_info")["version"]
 
 
-def test_the_pages_are_listed(server):
+def test_the_pages_are_listed(server: Server) -> None:
     assert set(PAGES) <= set(json.loads(server.get("/").body)["paths"])

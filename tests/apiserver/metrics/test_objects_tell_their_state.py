@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import pytest
 from tests.apiserver.metrics.scraped import Scraped
@@ -11,7 +11,9 @@ from tests.kit.core import CoreServer
 
 from pilothouse.api.registry import own_resources, resources
 from pilothouse.apiserver.metrics.object_metrics import PATH, ObjectMetrics, views
+from pilothouse.apiserver.metrics.object_states import Sample
 from pilothouse.apiserver.server.messages import Request, Response
+from pilothouse.meta.kind import Object, Resource
 
 NAVIGATOR = "/apis/navigator.jetstack.io/v1beta1/namespaces/default"
 PODS = "/api/v1/namespaces/default/pods"
@@ -54,7 +56,7 @@ def stage() -> Iterator[Stage]:
         yield stage
 
 
-def test_a_cluster(stage):
+def test_a_cluster(stage: Stage) -> None:
     stage.make(
         f"{NAVIGATOR}/elasticsearchclusters",
         {
@@ -120,7 +122,7 @@ def test_a_cluster(stage):
         assert tuple(pools) == expected, name
 
 
-def test_a_pilot(stage):
+def test_a_pilot(stage: Stage) -> None:
     stage.make(
         f"{NAVIGATOR}/pilots",
         pilot("logs-data-0"),
@@ -133,7 +135,7 @@ def test_a_pilot(stage):
 
 
 @pytest.mark.parametrize("resource", own_resources(), ids=lambda resource: resource.plural)
-def test_every_kind_of_ours_is_told_of(resource):
+def test_every_kind_of_ours_is_told_of(resource: Resource) -> None:
     kind = resource.stored
     view = views([resource])[resource.path]
     obj = {
@@ -149,7 +151,7 @@ def test_every_kind_of_ours_is_told_of(resource):
     assert page.value("pilothouse_object_created") == 1767225600
 
 
-def test_what_kube_state_metrics_tells(stage):
+def test_what_kube_state_metrics_tells(stage: Stage) -> None:
     stage.make(
         PODS,
         {
@@ -259,7 +261,7 @@ def test_what_kube_state_metrics_tells(stage):
     assert page.value("kube_namespace_status_phase", namespace="default", phase="Active") == 1
 
 
-def test_changes_and_deletions_show(stage):
+def test_changes_and_deletions_show(stage: Stage) -> None:
     place = f"{NAVIGATOR}/pilots"
     for name in ("a", "b"):
         stage.make(place, pilot(name))
@@ -271,7 +273,7 @@ def test_changes_and_deletions_show(stage):
     assert page.value("pilothouse_object_status_phase", name="b", phase="Stopped") == 1
 
 
-def test_text_in_objects_can_not_break_the_page(stage):
+def test_text_in_objects_can_not_break_the_page(stage: Stage) -> None:
     nasty = 'x" 1\nup{evil="\\'
     stage.make(
         f"{NAVIGATOR}/pilots",
@@ -283,7 +285,7 @@ def test_text_in_objects_can_not_break_the_page(stage):
     assert "up" not in page.names()
 
 
-def test_only_what_has_changed_is_worked_out_again(stage):
+def test_only_what_has_changed_is_worked_out_again(stage: Stage) -> None:
     for name in ("a", "b", "c"):
         stage.send(
             "POST",
@@ -295,7 +297,7 @@ def test_only_what_has_changed_is_worked_out_again(stage):
     view = views(resources())["pods"]
     first = view.measures[0]
 
-    def counting(obj):
+    def counting(obj: Object) -> Iterable[Sample]:
         read.append(obj["metadata"]["name"])
         return first.read(obj)
 
@@ -317,7 +319,7 @@ def test_only_what_has_changed_is_worked_out_again(stage):
     assert scrape() == ["b"]
 
 
-def test_scrapes_at_the_same_time_show_the_same(stage):
+def test_scrapes_at_the_same_time_show_the_same(stage: Stage) -> None:
     async def both(request: Request) -> Response:
         first, second = await asyncio.gather(stage.page.answer(request), stage.page.answer(request))
         return Response(200 if first.body == second.body else 500, first.body)
@@ -326,5 +328,5 @@ def test_scrapes_at_the_same_time_show_the_same(stage):
     assert stage.send("GET", "/both").status == 200
 
 
-def test_the_page_is_only_read(stage):
+def test_the_page_is_only_read(stage: Stage) -> None:
     assert stage.send("POST", PATH, {}).status == 405

@@ -38,7 +38,9 @@ def seen(request: Request, *, streaming: bool = False) -> RequestSeries:
         ("BREW", "/api/v1/pods", "", ("other", "", "", "", "", "")),
     ],
 )  # fmt: skip
-def test_requests_have_kubernetes_labels(method, path, query, expected):
+def test_requests_have_kubernetes_labels(
+    method: str, path: str, query: str, expected: tuple[str, ...]
+) -> None:
     found = seen(Request(method, path, query))
     assert (
         found.verb,
@@ -50,20 +52,20 @@ def test_requests_have_kubernetes_labels(method, path, query, expected):
     ) == expected
 
 
-def test_an_apply_is_no_patch():
+def test_an_apply_is_no_patch() -> None:
     path = "/api/v1/namespaces/t/pods/a"
     applied = Request("PATCH", path, headers={"Content-Type": "application/apply-patch+yaml"})
     merged = Request("PATCH", path, headers={"Content-Type": "application/merge-patch+json"})
     assert (seen(applied).verb, seen(merged).verb) == ("APPLY", "PATCH")
 
 
-def test_the_length_of_a_watch_is_not_the_time_of_a_request():
+def test_the_length_of_a_watch_is_not_the_time_of_a_request() -> None:
     found = seen(Request("GET", "/api/v1/pods", "watch=1"), streaming=True)
     assert dict(found.codes) == {200: 1}
     assert sum(found.seconds.counts) == 0
 
 
-def test_statuses_and_times_add_up():
+def test_statuses_and_times_add_up() -> None:
     requests = RequestCounters(CATALOG)
     for status, seconds in ((200, 0.002), (200, 0.3), (404, 0.002)):
         requests.observe(Request("GET", "/api/v1/namespaces/t/pods/a"), status, False, seconds)
@@ -84,7 +86,7 @@ segments = st.sampled_from(["api", "apis", "v1", "apps", "pods", "namespaces", "
 
 
 @given(st.text(max_size=8), st.lists(segments, max_size=8), st.booleans())
-def test_nobody_can_make_labels_up(method, parts, streaming):
+def test_nobody_can_make_labels_up(method: str, parts: list[str], streaming: bool) -> None:
     ASKED.observe(Request(method, "/" + "/".join(parts)), 404, streaming, 0.001)
     known = {kind.plural for resource in resources() for kind in resource.kinds}
     assert {series.resource for series in ASKED.series()} <= {"", *known}

@@ -45,7 +45,7 @@ def printed(server: Server, folder: Path, *flags: str) -> str:
     return told.stdout
 
 
-def test_both_pages_with_the_kubeconfigs_certificate(server, tmp_path):
+def test_both_pages_with_the_kubeconfigs_certificate(server: Server, tmp_path: Path) -> None:
     *jobs, nodes, pilots = yaml.safe_load(printed(server, tmp_path))["scrape_configs"]
     assert pilots["job_name"] == "pilothouse-pilots"
     assert pilots["http_sd_configs"][0]["url"] == f"{server.url}/pilothouse/v1/pilot-targets"
@@ -66,7 +66,7 @@ def test_both_pages_with_the_kubeconfigs_certificate(server, tmp_path):
             assert "BEGIN" in Path(file).read_text()
 
 
-def test_a_token_of_ones_own_stays_where_it_is(server, tmp_path):
+def test_a_token_of_ones_own_stays_where_it_is(server: Server, tmp_path: Path) -> None:
     token = tmp_path / "token"
     token.write_text("m-token")
     *jobs, pilots = yaml.safe_load(printed(server, tmp_path, "--token-file", str(token)))["scrape_configs"]
@@ -75,13 +75,13 @@ def test_a_token_of_ones_own_stays_where_it_is(server, tmp_path):
         assert set(job["tls_config"]) == {"ca_file"}
 
 
-def test_managers_are_where_one_says(server, tmp_path):
+def test_managers_are_where_one_says(server: Server, tmp_path: Path) -> None:
     named = ("--manager", "127.0.0.1:10257", "--manager", "[::1]:10258")
     *_, managers = yaml.safe_load(printed(server, tmp_path, *named))["scrape_configs"]
     assert managers["static_configs"] == [{"targets": ["127.0.0.1:10257", "[::1]:10258"]}]
 
 
-def test_addresses_of_every_form():
+def test_addresses_of_every_form() -> None:
     def place(url: str) -> tuple[str, str]:
         job = scrape_config(url, Files())["scrape_configs"][1]
         return job["static_configs"][0]["targets"][0], job["metrics_path"]
@@ -92,13 +92,13 @@ def test_addresses_of_every_form():
     assert place("https://proxy.example.org/fleet/") == ("proxy.example.org:443", "/fleet/metrics/objects")
 
 
-def test_behind_a_proxy_with_a_path_one_server_stands_for_all():
+def test_behind_a_proxy_with_a_path_one_server_stands_for_all() -> None:
     job = scrape_config("https://proxy.example.org/fleet/", Files())["scrape_configs"][0]
     assert job["static_configs"] == [{"targets": ["proxy.example.org:443"]}]
     assert job["metrics_path"] == "/fleet/metrics"
 
 
-def test_what_is_wrong_is_told_in_one_line(tmp_path):
+def test_what_is_wrong_is_told_in_one_line(tmp_path: Path) -> None:
     told = pilothouse("prometheus-config", "--data", str(tmp_path))
     assert told.returncode == 1
     assert told.stderr.startswith("Error: ")
@@ -108,7 +108,7 @@ def test_what_is_wrong_is_told_in_one_line(tmp_path):
 
 @pytest.mark.long
 @pytest.mark.parametrize("way", ["certificate", "token"])
-def test_a_real_prometheus_scrapes_with_it(server, tmp_path, way):
+def test_a_real_prometheus_scrapes_with_it(server: Server, tmp_path: Path, way: str) -> None:
     token = tmp_path / "token"
     token.write_text("m-token")
     flags = ("--token-file", str(token)) if way == "token" else ()

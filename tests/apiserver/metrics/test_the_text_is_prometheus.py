@@ -11,13 +11,13 @@ text = st.text(st.characters(codec="utf-8", exclude_characters="\r\x0b\x0c\x1c\x
 
 
 @given(text, st.floats(allow_nan=False, allow_infinity=False))
-def test_any_label_and_value_read_back(label, value):
+def test_any_label_and_value_read_back(label: str, value: float) -> None:
     page = Scraped.read(gauge("a_gauge", "Help.", [(labels(name=label, other="x"), value)]).encode())
     assert page.samples == [("a_gauge", {"name": label[:LONGEST], "other": "x"}, value)]
 
 
 @given(st.lists(st.floats(0, 200), min_size=1))
-def test_histograms_are_cumulative(values):
+def test_histograms_are_cumulative(values: list[float]) -> None:
     seen = Histogram((0.1, 1, 10))
     for value in values:
         seen.observe(value)
@@ -28,5 +28,5 @@ def test_histograms_are_cumulative(values):
     assert page.types == {"took_seconds": "histogram"}
 
 
-def test_a_family_without_samples_is_left_out():
+def test_a_family_without_samples_is_left_out() -> None:
     assert gauge("a", "Help.", []) == counter("b", "Help.", []) == histogram("c", "Help.", []) == ""

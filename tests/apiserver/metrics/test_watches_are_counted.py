@@ -28,7 +28,7 @@ class Sink:
         return 0
 
 
-def test_open_watches_and_what_they_were_sent():
+def test_open_watches_and_what_they_were_sent() -> None:
     """Two watches of two objects that are there and one that comes: six events."""
     with CoreServer() as server:
 

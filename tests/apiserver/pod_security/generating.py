@@ -67,7 +67,7 @@ class Generator:
 
     def pod(self, name: str) -> Json:
         random = self._random
-        pod = {
+        pod: Json = {
             "apiVersion": "v1",
             "kind": "Pod",
             "metadata": {"name": name, "annotations": {}},

@@ -163,8 +163,8 @@ async def test_templates_get_the_same_warnings(servers: Servers) -> None:
 async def test_labels_and_tightening_are_answered_alike(servers: Servers) -> None:
     async with Http.to(servers[0].target) as ours, Http.to(servers[1].target) as theirs:
 
-        def on_both(ask: Ask) -> Awaitable[list[Answer]]:
-            return asyncio.gather(ask(ours), ask(theirs))
+        async def on_both(ask: Ask) -> tuple[Answer, Answer]:
+            return await asyncio.gather(ask(ours), ask(theirs))
 
         wrong = {f"{PREFIX}enforce": "strict", f"{PREFIX}warn-version": "v2.1", f"{PREFIX}audit": ""}
         namespace = {"metadata": {"name": "ps-wrong", "labels": wrong}}
@@ -179,7 +179,11 @@ async def test_labels_and_tightening_are_answered_alike(servers: Servers) -> Non
         shared = {**bare, "hostNetwork": True}
         for name, spec in (("a", bare), ("b", shared), ("c", shared), ("d", shared), ("e", bare)):
             pod = {"metadata": {"name": name}, "spec": {**spec, "automountServiceAccountToken": False}}
-            for answer in await on_both(lambda http, pod=pod: http.post(f"{path}/pods", pod)):
+
+            def create(http: Http, pod: Json = pod) -> Awaitable[Answer]:
+                return http.post(f"{path}/pods", pod)
+
+            for answer in await on_both(create):
                 answer.expect(201)
         for labels in (
             {"enforce": "baseline"},
@@ -191,7 +195,7 @@ async def test_labels_and_tightening_are_answered_alike(servers: Servers) -> Non
         ):
             patch = {"metadata": {"labels": {f"{PREFIX}{key}": value for key, value in labels.items()}}}
 
-            async def said(patch: Json = patch) -> list[Answer] | None:
+            async def said(patch: Json = patch) -> tuple[Answer, Answer] | None:
                 both = await on_both(lambda http: http.patch(path, patch, dryRun="All"))
                 # kube-apiserver knows its pods by an informer, which may be a moment behind.
                 return both if len(both[0].warnings) == len(both[1].warnings) else None
@@ -231,11 +235,12 @@ async def test_updates_and_generated_names_are_judged_alike(servers: Servers) ->
             ({"spec": {"activeDeadlineSeconds": 9}}, 200),
             ({"spec": {"containers": [{**container, "image": "registry.example.com/a:2"}]}}, 403),
         ]
-        for change, status in changes:
-            answer = await alike(
-                lambda http, change=change: http.patch(f"{namespace}/pods/a", change, type=STRATEGIC)
-            )
-            assert answer.status == status, change
+        for change, expected in changes:
+
+            def patch(http: Http, change: Json = change) -> Awaitable[Answer]:
+                return http.patch(f"{namespace}/pods/a", change, type=STRATEGIC)
+
+            assert (await alike(patch)).status == expected, change
         status = {"status": {"conditions": [{"type": "example.com/x", "status": "True"}]}}
         assert (await alike(lambda http: http.patch(f"{namespace}/pods/a/status", status))).status == 200
         named = {**pod, "metadata": {"generateName": "gen-"}}
@@ -266,7 +271,7 @@ async def compare_records(ours: Path, theirs: Path, names: set[str]) -> int:
     """How many audit records have the same annotations on both sides."""
 
     async def complete() -> tuple[dict[str, Json], dict[str, Json]] | None:
-        found = annotations(ours, names), annotations(theirs, names)
+        found = annotations_in(ours, names), annotations_in(theirs, names)
         return found if all(len(each) == len(names) for each in found) else None
 
     mine, real = await eventually(complete, seconds=30)
@@ -276,7 +281,7 @@ async def compare_records(ours: Path, theirs: Path, names: set[str]) -> int:
     return len(names)
 
 
-def annotations(log: Path, names: set[str]) -> dict[str, Json]:
+def annotations_in(log: Path, names: set[str]) -> dict[str, Json]:
     found = {}
     for line in log.read_text().splitlines():
         record = json.loads(line)

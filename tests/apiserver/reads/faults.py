@@ -21,7 +21,7 @@ class FaultyStore(MemoryStore):
         self._cuts: list[bool] = []
 
     @property
-    def current(self) -> int | None:  # type: ignore[override]
+    def current(self) -> int | None:  # type: ignore[override]  # One writer among others does not know it.
         return None if self.shared else super().current
 
     async def revision(self) -> int:
@@ -42,7 +42,7 @@ class FaultyStore(MemoryStore):
         await self.progress()
 
     @asynccontextmanager
-    async def watch(self, prefix: str, *, after: int) -> AsyncIterator[AsyncIterator[Batch]]:  # type: ignore[override]
+    async def watch(self, prefix: str, *, after: int) -> AsyncIterator[AsyncIterator[Batch]]:
         self._check_reachable()
         self.watches += 1
         async with super().watch(prefix, after=after) as batches:

@@ -24,7 +24,7 @@ async def test_the_body_is_the_stored_value_with_its_revision(world: World) -> N
 async def test_a_write_is_seen_by_the_next_read(world: World) -> None:
     for count in range(20):
         revision = await world.put("a", spec={"replicas": count})
-        seen = json.loads((await world.get("a")).body)
+        seen = json.loads(bytes((await world.get("a")).body))
         assert seen["spec"]["replicas"] == count
         assert seen["metadata"]["resourceVersion"] == str(revision)
 
@@ -39,11 +39,11 @@ async def test_what_is_missing_is_a_404_about_the_plural(world: World) -> None:
 
 async def test_another_version_is_converted(world: World) -> None:
     await world.put("a")
-    seen = json.loads((await world.get("a", version="v1alpha1")).body)
+    seen = json.loads(bytes((await world.get("a", version="v1alpha1")).body))
     assert seen["apiVersion"] == "nav.example.io/v1alpha1"
     assert (
         seen["metadata"]["resourceVersion"]
-        == json.loads((await world.get("a")).body)["metadata"]["resourceVersion"]
+        == json.loads(bytes((await world.get("a")).body))["metadata"]["resourceVersion"]
     )
 
 
@@ -54,8 +54,8 @@ async def test_cluster_scoped_and_core_kinds_have_their_own_keys(world: World) -
     settings = await world.getter.handle(
         ResourceRequest(ask(), world.served("configmaps"), "get", "t", "settings")
     )
-    assert json.loads(region.body)["kind"] == "Region"
-    assert json.loads(settings.body)["data"] == {"a": "b"}
+    assert json.loads(bytes(region.body))["kind"] == "Region"
+    assert json.loads(bytes(settings.body))["data"] == {"a": "b"}
 
 
 async def test_a_revision_asked_for_is_waited_for(world: World) -> None:
@@ -96,7 +96,7 @@ async def test_before_the_first_listing_reads_are_told_to_come_again() -> None:
 
 async def test_a_table_of_one_object(world: World) -> None:
     revision = await world.put("a", spec={"engine": "pg", "replicas": 2})
-    table = json.loads((await world.get("a", accept=TABLE)).body)
+    table = json.loads(bytes((await world.get("a", accept=TABLE)).body))
     assert table["kind"] == "Table"
     assert table["metadata"]["resourceVersion"] == str(revision)
     assert [column["name"] for column in table["columnDefinitions"]] == [
@@ -112,7 +112,7 @@ async def test_a_table_of_one_object(world: World) -> None:
 
 async def test_metadata_alone(world: World) -> None:
     revision = await world.put("a")
-    seen = json.loads((await world.get("a", accept=PARTIAL)).body)
+    seen = json.loads(bytes((await world.get("a", accept=PARTIAL)).body))
     assert seen["kind"] == "PartialObjectMetadata"
     assert seen["metadata"]["resourceVersion"] == str(revision)
     assert "spec" not in seen
@@ -121,16 +121,16 @@ async def test_metadata_alone(world: World) -> None:
 async def test_people_get_it_laid_out(world: World) -> None:
     await world.put("a")
     for query, agent in (("pretty=true", "kubectl"), ("", "curl/8.0"), ("", "Mozilla/5.0 (X11)")):
-        body = (await world.get("a", query, user_agent=agent)).body
+        body = bytes((await world.get("a", query, user_agent=agent)).body)
         assert body.startswith(b'{\n  "apiVersion"')
-    assert b"\n" not in (await world.get("a", "pretty=false", user_agent="curl/8.0")).body
+    assert b"\n" not in bytes((await world.get("a", "pretty=false", user_agent="curl/8.0")).body)
 
 
 async def test_yaml_for_those_who_ask(world: World) -> None:
     await world.put("a")
     response = await world.get("a", accept="application/yaml")
     assert response.content_type == "application/yaml"
-    assert response.body.startswith(b"apiVersion: nav.example.io/v1\n")
+    assert bytes(response.body).startswith(b"apiVersion: nav.example.io/v1\n")
 
 
 async def test_a_type_we_do_not_have_is_a_406(world: World) -> None:

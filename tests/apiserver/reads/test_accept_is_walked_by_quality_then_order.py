@@ -70,8 +70,8 @@ def test_case_07_nothing_acceptable_is_a_406(accept: str, endpoint: AnswerEndpoi
 
 
 def test_people_are_known_by_what_they_come_with() -> None:
-    assert form(JSON, **{"User-Agent": "curl/8.5"}).pretty
-    assert not form(JSON, **{"User-Agent": "kubectl/v1.33"}).pretty
+    assert form(JSON, AnswerEndpoint.OBJECT, **{"User-Agent": "curl/8.5"}).pretty
+    assert not form(JSON, AnswerEndpoint.OBJECT, **{"User-Agent": "kubectl/v1.33"}).pretty
     assert form(f"{JSON};pretty=1").pretty
 
 

@@ -35,7 +35,7 @@ def ask(discovery: DiscoveryDocuments, path: str, **headers: str) -> Response:
 
 
 def body(discovery: DiscoveryDocuments, path: str, **headers: str) -> Any:
-    return json.loads(ask(discovery, path, **headers).body)
+    return json.loads(bytes(ask(discovery, path, **headers).body))
 
 
 def header(response: Response, name: str) -> str:
@@ -45,7 +45,7 @@ def header(response: Response, name: str) -> str:
 def test_case_01_everything_at_once_with_the_best_version_first(discovery: DiscoveryDocuments) -> None:
     response = ask(discovery, "/apis", accept=KUBECTL)
     assert response.content_type == V2
-    listed = json.loads(response.body)
+    listed = json.loads(bytes(response.body))
     assert listed["kind"] == "APIGroupDiscoveryList"
     assert listed["apiVersion"] == "apidiscovery.k8s.io/v2"
     (group,) = listed["items"]
@@ -85,7 +85,7 @@ def test_the_core_group_has_no_name(discovery: DiscoveryDocuments) -> None:
 def test_an_older_client_gets_the_older_aggregated_form(discovery: DiscoveryDocuments) -> None:
     response = ask(discovery, "/apis", accept=f"{V2BETA1},application/json")
     assert response.content_type == V2BETA1
-    assert json.loads(response.body)["apiVersion"] == "apidiscovery.k8s.io/v2beta1"
+    assert json.loads(bytes(response.body))["apiVersion"] == "apidiscovery.k8s.io/v2beta1"
 
 
 @pytest.mark.parametrize("accept", ["application/json", "*/*", ""])

@@ -127,7 +127,7 @@ async def test_a_scale_has_columns_of_its_own(world: World) -> None:
         "spec": {"replicas": 3},
         "status": {"replicas": 2},
     }
-    table = json.loads(render_scale(ask(accept=TABLE), scale, world.clock.now()).body)
+    table = json.loads(bytes(render_scale(ask(accept=TABLE), scale, world.clock.now()).body))
     assert [column["name"] for column in table["columnDefinitions"]] == [
         "Name",
         "Desired",
@@ -135,7 +135,7 @@ async def test_a_scale_has_columns_of_its_own(world: World) -> None:
         "Age",
     ]
     assert table["rows"][0]["cells"] == ["a", 3, 2, "6s"]
-    assert json.loads(render_scale(ask(), scale, world.clock.now()).body) == scale
+    assert json.loads(bytes(render_scale(ask(), scale, world.clock.now()).body)) == scale
 
 
 async def test_a_written_object_is_answered_in_any_form() -> None:
@@ -145,14 +145,14 @@ async def test_a_written_object_is_answered_in_any_form() -> None:
     )
     clock = ManualClock(NOW)
     plain = render(ask(), served, value, 7, 201)
-    assert (plain.status, json.loads(plain.body)["metadata"]["resourceVersion"]) == (201, "7")
+    assert (plain.status, json.loads(bytes(plain.body))["metadata"]["resourceVersion"]) == (201, "7")
     dry = render(ask(), served, value, 0, 201)
     assert dry.body == value
-    table = json.loads(render(ask(accept=TABLE), served, value, 7, 201, clock=clock).body)
+    table = json.loads(bytes(render(ask(accept=TABLE), served, value, 7, 201, clock=clock).body))
     assert table["rows"][0]["cells"][:2] == ["a", "pg"]
     assert render(ask(accept="application/yaml"), served, value, 7).content_type == "application/yaml"
     old = render(ask(), ServedVersion(DATABASES, DATABASES.kinds[1]), value, 7)
-    assert json.loads(old.body)["apiVersion"] == "nav.example.io/v1alpha1"
+    assert json.loads(bytes(old.body))["apiVersion"] == "nav.example.io/v1alpha1"
 
 
 async def test_what_was_selected_is_rendered_as_a_list(world: World) -> None:
@@ -161,6 +161,6 @@ async def test_what_was_selected_is_rendered_as_a_list(world: World) -> None:
     call = ResourceRequest(ask("labelSelector=k%3Dv"), world.served(), "deletecollection", "t")
     listed = await world.lister.select(call)
     assert [item.name for item in listed.items] == ["a"]
-    body = json.loads((await world.lister.render(call, listed)).body)
+    body = json.loads(bytes((await world.lister.render(call, listed)).body))
     assert body["kind"] == "DatabaseList"
     assert [item["metadata"]["name"] for item in body["items"]] == ["a"]

@@ -117,7 +117,7 @@ async def test_a_cache_that_lags_is_read_past() -> None:
         await store.cut()
         await asyncio.sleep(1)
         await world.put("b")
-        assert json.loads((await world.get("b")).body)["metadata"]["name"] == "b"
+        assert json.loads(bytes((await world.get("b")).body))["metadata"]["name"] == "b"
         with pytest.raises(StatusError) as caught:
             await world.list()
         assert caught.value.code == 503
@@ -152,7 +152,7 @@ async def test_a_changed_schema_shows_in_what_was_stored_before() -> None:
         world.cache.reshape(path, with_tier)
         listed = await world.list()
         assert [item["spec"]["tier"] for item in listed["items"]] == ["small", "large"]
-        assert json.loads((await world.get("a")).body)["spec"]["tier"] == "small"
+        assert json.loads(bytes((await world.get("a")).body))["spec"]["tier"] == "small"
         async with world.watching() as (stream, _):
             (first, _) = await stream.count(2)
             assert first["object"]["spec"]["tier"] == "small"

@@ -201,7 +201,7 @@ class World:
         response = await self.list_response(
             query, namespace=namespace, plural=plural, version=version, **headers
         )
-        return json.loads(response.body)
+        return json.loads(bytes(response.body))
 
     async def list_response(
         self,

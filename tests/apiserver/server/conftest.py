@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
 from tests.apiserver.server.behind_an_edge import Server, serving
-from tests.apiserver.server.wire import Place, Wire
+from tests.apiserver.server.wire import Dial, Place, Serve, Wire
 
 from pilothouse.apiserver.authentication.authenticator import Authenticator, read_tokens
 from pilothouse.apiserver.discovery.catalog import KindCatalog
@@ -22,8 +22,6 @@ from pilothouse.apiserver.server.limits import ClientTimeouts
 from pilothouse.pki.keyring import Keyring
 
 TOKENS = 's3cret,alice,42,"dev,ops"\n'
-
-Serve = Callable[..., Awaitable[Place]]
 
 
 @pytest.fixture(scope="session")
@@ -65,7 +63,7 @@ async def serve(keyring: Keyring) -> AsyncIterator[Serve]:
 
 
 @pytest.fixture
-async def dial() -> AsyncIterator[Callable[..., Awaitable[Wire]]]:
+async def dial() -> AsyncIterator[Dial]:
     """``await dial(place)`` opens a connection that is closed when the test ends."""
     wires: list[Wire] = []
 

@@ -115,20 +115,20 @@ def check(served: Served, answer: bytes) -> None:
 
 @quick
 @given(raw=st.binary(max_size=200).filter(lambda raw: raw.strip(b"\r\n")))  # Empty lines are no request yet.
-def test_garbage(served, raw):
+def test_garbage(served: Served, raw: bytes) -> None:
     served.drop(raw)
     check(served, served.ask(raw + END + END))
 
 
 @quick
 @given(target=visible)
-def test_targets(served, target):
+def test_targets(served: Served, target: bytes) -> None:
     check(served, served.ask(b"GET /" + target + b" HTTP/1.1\r\nHost: x" + END))
 
 
 @quick
 @given(name=visible, value=visible)
-def test_headers(served, name, value):
+def test_headers(served: Served, name: bytes, value: bytes) -> None:
     check(served, served.ask(b"GET /a HTTP/1.1\r\nHost: x\r\nA" + name + b": " + value + END))
 
 
@@ -147,12 +147,12 @@ def test_headers(served, name, value):
     ),
     value=visible,
 )
-def test_headers_that_mean_something(served, name, value):
+def test_headers_that_mean_something(served: Served, name: bytes, value: bytes) -> None:
     check(served, served.ask(b"GET /a?timeout=200ms HTTP/1.1\r\n" + name + b": " + value + END))
 
 
 @quick
 @given(body=st.binary(max_size=100))
-def test_chunks(served, body):
+def test_chunks(served: Served, body: bytes) -> None:
     head = b"POST /a?timeout=200ms HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked" + END
     check(served, served.ask(head + body))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from tests.apiserver.server.wire import Dial, Serve
 
 from pilothouse.apiserver.server.messages import Request, Response
 
@@ -70,7 +71,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES)
-async def test_it_says_what_is_wrong(case, serve, dial):
+async def test_it_says_what_is_wrong(case: str, serve: Serve, dial: Dial) -> None:
     place = await serve(ok)
     reply = await (await dial(place)).ask(CASES[case])
     assert 400 <= reply.status < 500
@@ -80,7 +81,7 @@ async def test_it_says_what_is_wrong(case, serve, dial):
     assert (await (await dial(place)).get("/api")).status == 200
 
 
-async def test_headers_that_do_not_end_end_the_connection(serve, dial):
+async def test_headers_that_do_not_end_end_the_connection(serve: Serve, dial: Dial) -> None:
     place = await serve(ok)
     wire = await dial(place)
     wire.writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n")
@@ -91,13 +92,13 @@ async def test_headers_that_do_not_end_end_the_connection(serve, dial):
     assert (await (await dial(place)).get("/api")).status == 200
 
 
-async def test_long_headers_of_request_after_request_are_no_problem(serve, dial):
+async def test_long_headers_of_request_after_request_are_no_problem(serve: Serve, dial: Dial) -> None:
     wire = await dial(await serve(ok))
     for _ in range(30):
         assert (await wire.get("/api", f"X: {'y' * 60_000}")).status == 200
 
 
-async def test_a_body_that_breaks_off_ends_the_connection(serve, dial):
+async def test_a_body_that_breaks_off_ends_the_connection(serve: Serve, dial: Dial) -> None:
     place = await serve(ok)
     wire = await dial(place)
     wire.writer.write(b"POST /a HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\nabc")
@@ -106,7 +107,7 @@ async def test_a_body_that_breaks_off_ends_the_connection(serve, dial):
     assert (await (await dial(place)).get("/api")).status == 200
 
 
-async def test_a_request_to_upgrade_is_answered_in_http_1_1(serve, dial):
+async def test_a_request_to_upgrade_is_answered_in_http_1_1(serve: Serve, dial: Dial) -> None:
     wire = await dial(await serve(ok))
     raw = b"GET /api HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Key: a\r\n\r\n"
     assert (await wire.ask(raw)).status == 200

@@ -256,7 +256,7 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_what_is_not_valid_is_refused_by_both(case, pair):
+def test_what_is_not_valid_is_refused_by_both(case: str, pair: Pair) -> None:
     alone, short = pair.seen(REFUSED[case])
     assert short == [alone] * 3
     assert alone[0].status == 400
@@ -264,19 +264,19 @@ def test_what_is_not_valid_is_refused_by_both(case, pair):
 
 
 @pytest.mark.parametrize("case", TOO_LONG)
-def test_what_is_too_long_is_refused_by_both(case, pair):
+def test_what_is_too_long_is_refused_by_both(case: str, pair: Pair) -> None:
     alone, short = pair.seen(TOO_LONG[case])
     assert short == [alone] * 3
     assert alone[0].status in (400, 431)
 
 
 @pytest.mark.parametrize("case", ACCEPTED)
-def test_what_is_valid_is_read_alike(case, pair):
+def test_what_is_valid_is_read_alike(case: str, pair: Pair) -> None:
     alone, short = pair.seen(ACCEPTED[case])
     assert short == [alone] * 3
 
 
-def test_headers_after_an_empty_line_are_not_learnt(pair):
+def test_headers_after_an_empty_line_are_not_learnt(pair: Pair) -> None:
     teaching = b"\r\n" + READ
     for _ in range(3):
         pair.seen(teaching)
@@ -312,6 +312,6 @@ def mangled(draw: st.DrawFn) -> bytes:
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(raw=mangled())
-def test_what_is_mangled_is_read_alike(raw, pair):
+def test_what_is_mangled_is_read_alike(raw: bytes, pair: Pair) -> None:
     alone, short = pair.seen(raw)
     assert short == [alone] * 3

@@ -33,7 +33,7 @@ def parser(loop: asyncio.AbstractEventLoop) -> HttpRequestParser:
 
 
 @given(st.lists(requests(), min_size=1, max_size=6), st.data())
-def test_clear_means_between_two_requests(sent, data):
+def test_clear_means_between_two_requests(sent: list[bytes], data: st.DataObject) -> None:
     stream = b"".join(sent)
     ends = {0}
     for request in sent:
@@ -53,7 +53,7 @@ def test_clear_means_between_two_requests(sent, data):
 
 
 @given(st.lists(requests().filter(lambda sent: b"chunked" not in sent), min_size=1, max_size=6))
-def test_a_client_that_sends_request_by_request_is_followed(sent):
+def test_a_client_that_sends_request_by_request_is_followed(sent: list[bytes]) -> None:
     loop = asyncio.new_event_loop()
     try:
         read, boundary = parser(loop), RequestBoundary()
@@ -64,13 +64,13 @@ def test_a_client_that_sends_request_by_request_is_followed(sent):
         loop.close()
 
 
-def test_a_head_in_pieces_is_not_followed():
+def test_a_head_in_pieces_is_not_followed() -> None:
     boundary = RequestBoundary()
     boundary.follow(b"GET /a HTTP/1.1\r\nX: ", [])
     assert not boundary.clear
 
 
-def test_what_is_no_request_is_not_followed():
+def test_what_is_no_request_is_not_followed() -> None:
     boundary = RequestBoundary()
     boundary.follow(b"GARBAGE\r\n\r\n", [None])
     assert not boundary.clear

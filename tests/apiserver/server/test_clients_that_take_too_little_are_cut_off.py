@@ -10,7 +10,7 @@ from base64 import b64encode
 from collections.abc import Iterator
 
 import pytest
-from tests.apiserver.server.wire import PATIENCE, Place, Wire
+from tests.apiserver.server.wire import PATIENCE, Dial, Place, Serve, Wire
 
 from pilothouse.apiserver.flowcontrol.fair_queuing import BYTES_PER_PLACE, FlowController
 from pilothouse.apiserver.server.limits import ClientTimeouts
@@ -94,7 +94,7 @@ async def free(shares: FlowController) -> None:
 
 
 @pytest.mark.parametrize("what", [b"whole", b"pieces", b"stream"])
-async def test_a_client_that_takes_nothing(what, serve, dial):
+async def test_a_client_that_takes_nothing(what: bytes, serve: Serve, dial: Dial) -> None:
     shares = FlowController()
     place = await serve(Lists(), shares=shares, patience=SOON)
     wire = await narrow(place)
@@ -109,7 +109,7 @@ async def test_a_client_that_takes_nothing(what, serve, dial):
     assert (await (await dial(place)).get("/small")).status == 200
 
 
-async def test_a_client_that_takes_nothing_of_a_websocket(serve):
+async def test_a_client_that_takes_nothing_of_a_websocket(serve: Serve) -> None:
     place = await serve(Lists(), patience=SOON)
     wire = await narrow(place)
     upgrade = b"Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: %b\r\n\r\n"
@@ -121,7 +121,7 @@ async def test_a_client_that_takes_nothing_of_a_websocket(serve):
     assert await ended(wire) < LARGE
 
 
-async def test_what_is_not_taken_is_not_made(serve):
+async def test_what_is_not_taken_is_not_made(serve: Serve) -> None:
     lists = Lists()
     shares = FlowController()
     wire = await narrow(await serve(lists, shares=shares))
@@ -134,7 +134,7 @@ async def test_what_is_not_taken_is_not_made(serve):
     await free(shares)
 
 
-async def test_a_client_that_takes_its_time_gets_all_of_it(serve):
+async def test_a_client_that_takes_its_time_gets_all_of_it(serve: Serve) -> None:
     wire = await narrow(await serve(Lists(), patience=ClientTimeouts(taking=5)))
     wire.writer.write(GET % b"whole")
     assert (await wire.head()).status == 200
@@ -147,7 +147,7 @@ async def test_a_client_that_takes_its_time_gets_all_of_it(serve):
     assert received == LARGE
 
 
-async def test_a_stream_that_waits_for_its_client_is_left_alone(serve):
+async def test_a_stream_that_waits_for_its_client_is_left_alone(serve: Serve) -> None:
     place = await serve(Lists(), patience=SOON)
     wire = await narrow(place)
     wire.writer.write(GET % b"patient")
@@ -162,7 +162,7 @@ async def test_a_stream_that_waits_for_its_client_is_left_alone(serve):
     assert await wire.chunk() == b"x" * PART
 
 
-async def test_what_is_held_for_a_user_is_of_its_share(serve, dial):
+async def test_what_is_held_for_a_user_is_of_its_share(serve: Serve, dial: Dial) -> None:
     shares = FlowController(reads=100)
     place = await serve(Lists(), shares=shares, tokens=TOKENS)
     statuses = []
@@ -184,7 +184,7 @@ async def test_what_is_held_for_a_user_is_of_its_share(serve, dial):
 
 
 @pytest.mark.parametrize("sent", [b"G", b"GET / HTTP/1.1\r\nHost: x\r\nX: "])
-async def test_a_head_that_does_not_end(sent, serve, dial):
+async def test_a_head_that_does_not_end(sent: bytes, serve: Serve, dial: Dial) -> None:
     place = await serve(Lists(), patience=SOON)
     wire = await dial(place)
     assert (await wire.get("/small")).status == 200
@@ -194,7 +194,7 @@ async def test_a_head_that_does_not_end(sent, serve, dial):
     assert await wire.rest() == b""
 
 
-async def test_a_head_that_comes_byte_by_byte(serve, dial):
+async def test_a_head_that_comes_byte_by_byte(serve: Serve, dial: Dial) -> None:
     wire = await dial(await serve(Lists(), patience=SOON))
 
     wire.writer.write(b"GET / HTTP/1.1\r\nX: ")
@@ -211,14 +211,14 @@ async def _trickle(wire: Wire) -> None:
         await asyncio.sleep(0.05)
 
 
-async def test_a_connection_that_never_asks(serve, dial):
+async def test_a_connection_that_never_asks(serve: Serve, dial: Dial) -> None:
     place = await serve(Lists(), patience=ClientTimeouts(idle=0.3))
     silent, asking = await dial(place), await dial(place)
     assert (await asking.get("/small")).status == 200
     assert await silent.rest() == await asking.rest() == b""
 
 
-async def test_pieces_for_a_client_that_knows_no_chunks(serve, dial):
+async def test_pieces_for_a_client_that_knows_no_chunks(serve: Serve, dial: Dial) -> None:
     wire = await dial(await serve(Lists()))
     wire.writer.write(b"GET /pieces HTTP/1.0\r\nHost: x\r\n\r\n")
     head = await wire.head()
@@ -226,7 +226,7 @@ async def test_pieces_for_a_client_that_knows_no_chunks(serve, dial):
     assert len(await wire.rest()) == LARGE
 
 
-async def test_pieces_that_break(serve, dial):
+async def test_pieces_that_break(serve: Serve, dial: Dial) -> None:
     def broken() -> Iterator[bytes]:
         yield b"{"
         raise ValueError("no more")

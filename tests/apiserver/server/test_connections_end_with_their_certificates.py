@@ -9,10 +9,11 @@ from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
-from tests.apiserver.server.wire import PATIENCE, Wire
+from tests.apiserver.server.wire import PATIENCE, Dial, Serve, Wire
 from tests.kit.requests import key_pem
 
 from pilothouse.apiserver.server.messages import Request, Response, StreamingResponse, StreamSink
+from pilothouse.pki.keyring import Keyring
 
 LIFETIME = datetime.timedelta(seconds=4)
 """Long enough to get in with."""
@@ -40,7 +41,7 @@ class Door:
 
 
 @pytest.fixture
-def bob(keyring, tmp_path) -> dict[str, Path]:
+def bob(keyring: Keyring, tmp_path: Path) -> dict[str, Path]:
     """A certificate that will soon be over."""
     now = datetime.datetime.now(datetime.UTC)
     key = ec.generate_private_key(ec.SECP256R1())
@@ -53,7 +54,7 @@ def bob(keyring, tmp_path) -> dict[str, Path]:
 
 
 @pytest.fixture
-def carol(keyring, tmp_path) -> dict[str, Path]:
+def carol(keyring: Keyring, tmp_path: Path) -> dict[str, Path]:
     """A certificate that lasts."""
     now = datetime.datetime.now(datetime.UTC)
     credential = keyring.authority(now).client("carol", [], now)
@@ -72,13 +73,15 @@ async def ended(wire: Wire) -> bool:
         return await wire.reader.read(1) == b""
 
 
-async def test_a_connection_is_over_when_its_certificate_is(serve, dial, bob):
+async def test_a_connection_is_over_when_its_certificate_is(
+    serve: Serve, dial: Dial, bob: dict[str, Path]
+) -> None:
     wire = await dial(await serve(Door().handler), **bob)
     assert (await wire.get("/a")).body == b"bob"
     assert await ended(wire)
 
 
-async def test_so_is_a_stream(serve, dial, bob):
+async def test_so_is_a_stream(serve: Serve, dial: Dial, bob: dict[str, Path]) -> None:
     wire = await dial(await serve(Door().handler), **bob)
     wire.writer.write(b"GET /watch HTTP/1.1\r\nHost: x\r\n\r\n")
     assert (await wire.head()).status == 200
@@ -86,7 +89,9 @@ async def test_so_is_a_stream(serve, dial, bob):
     assert await ended(wire)
 
 
-async def test_whoever_is_dismissed_has_to_come_in_again(serve, dial, carol):
+async def test_whoever_is_dismissed_has_to_come_in_again(
+    serve: Serve, dial: Dial, carol: dict[str, Path]
+) -> None:
     place = await serve(Door().handler)
     wire, nobody = await dial(place, **carol), await dial(place)
     assert (await wire.get("/a")).body == b"carol"
@@ -98,7 +103,9 @@ async def test_whoever_is_dismissed_has_to_come_in_again(serve, dial, carol):
     assert (await (await dial(place, **carol)).get("/a")).body == b"carol"
 
 
-async def test_a_request_that_was_begun_gets_its_answer(serve, dial, carol):
+async def test_a_request_that_was_begun_gets_its_answer(
+    serve: Serve, dial: Dial, carol: dict[str, Path]
+) -> None:
     door = Door()
     place = await serve(door.handler)
     wire = await dial(place, **carol)

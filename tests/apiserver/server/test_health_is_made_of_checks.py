@@ -18,7 +18,7 @@ def saying(problem: str) -> health.Probe:
     return probe
 
 
-async def test_a_sound_server_says_ok():
+async def test_a_sound_server_says_ok() -> None:
     sound = Health()
     sound.add("store", saying(""))
     for path in ("/healthz", "/livez", "/readyz", "/readyz/", "/readyz/store"):
@@ -26,12 +26,12 @@ async def test_a_sound_server_says_ok():
         assert (reply.status, reply.body, reply.content_type) == (200, b"ok", "text/plain; charset=utf-8")
 
 
-async def test_what_is_wrong_is_named():
+async def test_what_is_wrong_is_named() -> None:
     ill = Health()
     ill.add("store", saying("no leader"))
     reply = await ill.answer("/readyz")
     assert reply.status == 500
-    assert reply.body.decode().splitlines() == [
+    assert bytes(reply.body).decode().splitlines() == [
         "[+]ping ok",
         "[+]shutdown ok",
         "[-]store failed: no leader",
@@ -39,7 +39,7 @@ async def test_what_is_wrong_is_named():
     ]
 
 
-async def test_liveness_is_only_what_a_restart_mends():
+async def test_liveness_is_only_what_a_restart_mends() -> None:
     ill = Health()
     ill.add("store", saying("no leader"))
     assert (await ill.answer("/livez")).status == 200
@@ -47,7 +47,7 @@ async def test_liveness_is_only_what_a_restart_mends():
     assert (await ill.answer("/livez")).status == 500
 
 
-async def test_a_check_can_be_left_out_or_asked_alone():
+async def test_a_check_can_be_left_out_or_asked_alone() -> None:
     ill = Health()
     ill.add("store", saying("no leader"))
     assert (await ill.answer("/readyz", exclude=frozenset({"store"}))).status == 200
@@ -56,15 +56,18 @@ async def test_a_check_can_be_left_out_or_asked_alone():
     assert (await ill.answer("/readyz/other")).status == 404
 
 
-async def test_verbose_lists_the_checks():
-    text = (await Health().answer("/readyz", verbose=True, exclude=frozenset({"ping", "nope"}))).body.decode()
+async def test_verbose_lists_the_checks() -> None:
+    reply = await Health().answer("/readyz", verbose=True, exclude=frozenset({"ping", "nope"}))
+    text = bytes(reply.body).decode()
     assert "[+]ping excluded: ok" in text
     assert "[+]shutdown ok" in text
     assert 'no matches for "nope"' in text
     assert text.endswith("readyz check passed\n")
 
 
-async def test_a_check_that_breaks_or_hangs_has_failed(monkeypatch, caplog):
+async def test_a_check_that_breaks_or_hangs_has_failed(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     async def breaks() -> str:
         raise OSError("disk on fire")
 
@@ -76,7 +79,7 @@ async def test_a_check_that_breaks_or_hangs_has_failed(monkeypatch, caplog):
     ill = Health()
     ill.add("disk", breaks)
     ill.add("etcd", hangs)
-    text = (await ill.answer("/readyz")).body.decode()
+    text = bytes((await ill.answer("/readyz")).body).decode()
     assert "[-]disk failed: OSError: disk on fire" in text
     assert "[-]etcd failed: no answer within" in text
     [told] = caplog.records
@@ -85,19 +88,19 @@ async def test_a_check_that_breaks_or_hangs_has_failed(monkeypatch, caplog):
 
 
 @pytest.mark.parametrize("path", ["/healthzz", "/api", "/", "/x/healthz"])
-def test_other_paths_are_not_healths(path):
+def test_other_paths_are_not_healths(path: str) -> None:
     assert not health.serves(path)
 
 
 @pytest.mark.parametrize("own", ["0.1.0", "1.2.3rc1", "0.1.0.dev3+g12ab_cd"])
-def test_the_version_is_semantic_and_marked(own):
+def test_the_version_is_semantic_and_marked(own: str) -> None:
     semantic = r"v1\.32\.0\+[0-9A-Za-z-]+(\.[0-9A-Za-z-]+)*"
     assert re.fullmatch(semantic, version.git_version(own))
     assert "+pilothouse" in version.git_version(own)
 
 
-def test_the_version_document_has_what_clients_read():
-    document = json.loads(version.answer().body)
+def test_the_version_document_has_what_clients_read() -> None:
+    document = json.loads(bytes(version.answer().body))
     assert (document["major"], document["minor"]) == ("1", "32")
     assert {
         "gitVersion",

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import asyncio
 
+from tests.apiserver.server.wire import Dial, Serve
+
 from pilothouse.apiserver.flowcontrol.fair_queuing import FlowController
 from pilothouse.apiserver.server.messages import Request, Response, StreamingResponse, StreamSink
 
@@ -22,7 +24,7 @@ class Slow:
         return Response(200, b"{}")
 
 
-async def test_one_too_many_is_told_to_come_back(serve, dial):
+async def test_one_too_many_is_told_to_come_back(serve: Serve, dial: Dial) -> None:
     slow = Slow()
     place = await serve(slow, shares=FlowController(reads=2, mutations=1))
     busy = [await dial(place) for _ in range(3)]
@@ -42,7 +44,7 @@ async def test_one_too_many_is_told_to_come_back(serve, dial):
     assert (await (await dial(place)).ask(GET)).status == 200
 
 
-async def test_health_is_answered_all_the_same(serve, dial):
+async def test_health_is_answered_all_the_same(serve: Serve, dial: Dial) -> None:
     slow = Slow()
     place = await serve(slow, shares=FlowController(reads=1))
     wire = await dial(place)
@@ -51,7 +53,7 @@ async def test_health_is_answered_all_the_same(serve, dial):
     assert (await (await dial(place)).get("/healthz")).body == b"ok"
 
 
-async def test_a_stream_counts_only_until_it_has_started(serve, dial):
+async def test_a_stream_counts_only_until_it_has_started(serve: Serve, dial: Dial) -> None:
     async def endless(sink: StreamSink) -> None:
         await asyncio.Event().wait()
 
@@ -66,7 +68,9 @@ async def test_a_stream_counts_only_until_it_has_started(serve, dial):
     assert (await (await dial(place)).ask(GET)).status == 200
 
 
-async def test_a_stream_that_begins_with_a_list_counts_until_that_is_written(serve, dial):
+async def test_a_stream_that_begins_with_a_list_counts_until_that_is_written(
+    serve: Serve, dial: Dial
+) -> None:
     begun = asyncio.get_running_loop().create_future()
 
     async def endless(sink: StreamSink) -> None:
@@ -91,7 +95,7 @@ async def test_a_stream_that_begins_with_a_list_counts_until_that_is_written(ser
     assert {band.used for band in shares.reads.bands.values()} == {0}
 
 
-async def test_zero_is_no_limit(serve, dial):
+async def test_zero_is_no_limit(serve: Serve, dial: Dial) -> None:
     slow = Slow()
     place = await serve(slow, shares=FlowController(reads=0))
     wires = [await dial(place) for _ in range(10)]
@@ -102,7 +106,7 @@ async def test_zero_is_no_limit(serve, dial):
     assert [(await wire.reply()).status for wire in wires] == [200] * 10
 
 
-async def test_a_request_ends_at_its_deadline(serve, dial):
+async def test_a_request_ends_at_its_deadline(serve: Serve, dial: Dial) -> None:
     slow = Slow()
     wire = await dial(await serve(slow))
     reply = await wire.get("/a?timeout=100ms")
@@ -111,7 +115,7 @@ async def test_a_request_ends_at_its_deadline(serve, dial):
     assert (await wire.get("/a?timeout=10s")).status == 200
 
 
-async def test_a_read_is_cancelled_when_its_client_leaves(serve, dial):
+async def test_a_read_is_cancelled_when_its_client_leaves(serve: Serve, dial: Dial) -> None:
     gone = asyncio.Event()
     entered = asyncio.Event()
 
@@ -131,7 +135,7 @@ async def test_a_read_is_cancelled_when_its_client_leaves(serve, dial):
         await gone.wait()
 
 
-async def test_a_write_is_carried_through_when_its_client_leaves(serve, dial):
+async def test_a_write_is_carried_through_when_its_client_leaves(serve: Serve, dial: Dial) -> None:
     entered = asyncio.Event()
     go = asyncio.Event()
     done = asyncio.Event()

@@ -9,11 +9,12 @@ from typing import Any
 
 from tests.apiserver.audit.scenes import lines_of
 from tests.apiserver.server.behind_an_edge import MAP, MAPS, TOKENS, Server
-from tests.apiserver.server.wire import Wire
+from tests.apiserver.server.wire import Dial, Wire
 from tests.kit.core import ADMIN
 from tests.kit.rbac_objects import bind, cluster_role, place, rule
 
 from pilothouse.apiserver.authentication.authenticator import Authenticator, read_tokens
+from pilothouse.pki.keyring import Keyring
 
 
 async def read(wire: Wire, path: str = MAP, *headers: str, who: str = "admin") -> Any:
@@ -29,7 +30,7 @@ async def allow(server: Server, *who: str) -> dict[str, Any]:
     return binding
 
 
-async def test_the_answer_is_the_same(server, dial):
+async def test_the_answer_is_the_same(server: Server, dial: Dial) -> None:
     wire = await dial(server.place)
     first, second = await read(wire), await read(wire)
     assert server.asked == [MAP]
@@ -38,7 +39,7 @@ async def test_the_answer_is_the_same(server, dial):
     assert second.header("Audit-Id") != first.header("Audit-Id")
 
 
-async def test_other_objects_of_a_known_client_are_too(server, dial):
+async def test_other_objects_of_a_known_client_are_too(server: Server, dial: Dial) -> None:
     await server.send("POST", MAPS, {"metadata": {"name": "b"}})
     wire = await dial(server.place)
     await read(wire)
@@ -49,7 +50,7 @@ async def test_other_objects_of_a_known_client_are_too(server, dial):
     assert set(server.asked) <= {MAP}
 
 
-async def test_every_write_shows(server, dial):
+async def test_every_write_shows(server: Server, dial: Dial) -> None:
     wire = await dial(server.place)
     for value in ("2", "3", "4"):
         await read(wire)
@@ -59,7 +60,7 @@ async def test_every_write_shows(server, dial):
     assert (await read(wire)).json()["reason"] == "NotFound"
 
 
-async def test_a_server_that_is_about_to_stop_says_so_here_too(server, dial):
+async def test_a_server_that_is_about_to_stop_says_so_here_too(server: Server, dial: Dial) -> None:
     wire = await dial(server.place)
     for _ in range(3):
         assert (await read(wire)).header("Connection") is None
@@ -70,7 +71,7 @@ async def test_a_server_that_is_about_to_stop_says_so_here_too(server, dial):
     assert await wire.rest() == b""
 
 
-async def test_a_right_that_is_revoked_is_gone_with_the_next_request(server, dial):
+async def test_a_right_that_is_revoked_is_gone_with_the_next_request(server: Server, dial: Dial) -> None:
     binding = await allow(server, "alice")
     wire = await dial(server.place)
     for _ in range(3):
@@ -81,14 +82,14 @@ async def test_a_right_that_is_revoked_is_gone_with_the_next_request(server, dia
     assert (refused.status, refused.json()["reason"]) == (403, "Forbidden")
 
 
-async def test_each_token_has_its_own_rights_on_one_connection(server, dial):
+async def test_each_token_has_its_own_rights_on_one_connection(server: Server, dial: Dial) -> None:
     await allow(server, "alice")
     wire = await dial(server.place)
     for who, status in [("alice", 200), ("bob", 403), ("alice", 200), ("nobody", 401), ("bob", 403)] * 2:
         assert (await read(wire, who=who)).status == status
 
 
-async def test_a_certificate_is_its_connections_alone(server, dial, keyring):
+async def test_a_certificate_is_its_connections_alone(server: Server, dial: Dial, keyring: Keyring) -> None:
     peer = keyring.peer(
         keyring.authority(datetime.datetime.now(datetime.UTC)), datetime.datetime.now(datetime.UTC)
     )
@@ -108,7 +109,7 @@ async def test_a_certificate_is_its_connections_alone(server, dial, keyring):
         )
 
 
-async def test_acting_as_somebody_else_is_judged_each_time(server, dial):
+async def test_acting_as_somebody_else_is_judged_each_time(server: Server, dial: Dial) -> None:
     await allow(server, "alice")
     wire = await dial(server.place)
     for who, status in [("alice", 200), ("bob", 403)] * 2:
@@ -116,7 +117,7 @@ async def test_acting_as_somebody_else_is_judged_each_time(server, dial):
     assert (await read(wire, MAP, "Impersonate-User: admin", who="alice")).status == 403
 
 
-async def test_other_forms_are_still_given(server, dial):
+async def test_other_forms_are_still_given(server: Server, dial: Dial) -> None:
     wire = await dial(server.place)
     table = "Accept: application/json;as=Table;v=v1;g=meta.k8s.io"
     for _ in range(2):
@@ -131,7 +132,7 @@ async def test_other_forms_are_still_given(server, dial):
         assert (await read(wire, f"{MAP}?resourceVersion=x")).status == 400
 
 
-async def test_reads_and_writes_take_turns_on_one_connection(server, dial):
+async def test_reads_and_writes_take_turns_on_one_connection(server: Server, dial: Dial) -> None:
     wire = await dial(server.place)
     await read(wire)
     for number in range(3):
@@ -144,7 +145,7 @@ async def test_reads_and_writes_take_turns_on_one_connection(server, dial):
         assert server.asked.count(f"{MAPS}/n{number}") <= 1
 
 
-async def test_a_known_request_inside_another_is_not_taken_for_one(server, dial):
+async def test_a_known_request_inside_another_is_not_taken_for_one(server: Server, dial: Dial) -> None:
     wire = await dial(server.place)
     await read(wire)
     known = f"GET {MAP} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer t-admin\r\nUser-Agent: client/1\r\n\r\n"
@@ -157,7 +158,7 @@ async def test_a_known_request_inside_another_is_not_taken_for_one(server, dial)
     assert (await read(wire)).status == 200
 
 
-async def test_all_are_counted(server, dial):
+async def test_all_are_counted(server: Server, dial: Dial) -> None:
     wire = await dial(server.place)
     for _ in range(5):
         await read(wire)
@@ -165,7 +166,7 @@ async def test_all_are_counted(server, dial):
     assert (series.verb, series.codes, sum(series.seconds.counts)) == ("GET", {200: 5}, 5)
 
 
-async def test_all_are_recorded_alike(server, dial):
+async def test_all_are_recorded_alike(server: Server, dial: Dial) -> None:
     wire = await dial(server.place)
     for _ in range(3):
         await read(wire, f"{MAP}?resourceVersion=0")
@@ -180,7 +181,7 @@ async def test_all_are_recorded_alike(server, dial):
     assert records[0] == records[1] == records[2]
 
 
-async def test_they_need_no_place(server, dial):
+async def test_they_need_no_place(server: Server, dial: Dial) -> None:
     wire = await dial(server.place)
     await read(wire)
     while server.shares.reads.enter(ADMIN):
@@ -193,7 +194,7 @@ async def test_they_need_no_place(server, dial):
     assert (await read(wire)).status == 200
 
 
-async def test_a_large_object_arrives_whole_each_time(server, dial):
+async def test_a_large_object_arrives_whole_each_time(server: Server, dial: Dial) -> None:
     await server.send("POST", MAPS, {"metadata": {"name": "large"}, "data": {"k": "x" * 120_000}})
     wire = await dial(server.place)
     for _ in range(20):
@@ -201,7 +202,7 @@ async def test_a_large_object_arrives_whole_each_time(server, dial):
     assert len(server.asked) == 1
 
 
-async def test_a_server_that_stops_lets_go_of_connections(server, dial):
+async def test_a_server_that_stops_lets_go_of_connections(server: Server, dial: Dial) -> None:
     wire = await dial(server.place)
     await read(wire)
     await read(wire)

@@ -11,7 +11,7 @@ from aiohttp.base_protocol import BaseProtocol
 from aiohttp.http_parser import HttpRequestParser
 from tests.apiserver.audit.scenes import lines_of
 from tests.apiserver.server.behind_an_edge import MAP, MAPS, TOKENS, Server
-from tests.apiserver.server.wire import Reply, Wire
+from tests.apiserver.server.wire import Dial, Reply, Wire
 from tests.kit.rbac_objects import bind, cluster_role, place, rule
 
 from pilothouse.apiserver.authentication.authenticator import Authenticator, read_tokens
@@ -53,7 +53,7 @@ async def fast_path(server: Server) -> FastPath:
     return found
 
 
-async def test_what_is_read_is_what_came(fast_path):
+async def test_what_is_read_is_what_came(fast_path: FastPath) -> None:
     for target in (MAP, f"{MAP}/status", f"{MAPS}/b.c:d-e?fieldManager=x&force=true"):
         data = request(f"PUT {target} HTTP/1.1", body=BODY.replace(b"2", b"7"))
         message = parsed(data)
@@ -62,7 +62,7 @@ async def test_what_is_read_is_what_came(fast_path):
         assert (opened.method, opened.target) == (message.method, message.path)
 
 
-async def test_any_other_is_left_to_the_parser(fast_path):
+async def test_any_other_is_left_to_the_parser(fast_path: FastPath) -> None:
     assert fast_path.open(request()) is not None
     for first in (
         f"PATCH {MAP} HTTP/1.0",
@@ -100,7 +100,7 @@ async def test_any_other_is_left_to_the_parser(fast_path):
         "X-Name: \u00e9",
     ],
 )
-async def test_what_asks_for_more_is_never_known(fast_path, header):
+async def test_what_asks_for_more_is_never_known(fast_path: FastPath, header: str) -> None:
     data = request(f"PATCH {MAP} HTTP/1.1", *HEADERS, header)
     fast_path.learn(data, parsed(data))
     assert fast_path.open(data) is None
@@ -111,14 +111,14 @@ async def patch(wire: Wire, value: str, *, who: str = "admin") -> Reply:
     return await wire.ask(request(f"PATCH {MAP} HTTP/1.1", *headers, body=BODY.replace(b"2", value.encode())))
 
 
-async def test_every_write_is_carried_out(server, dial):
+async def test_every_write_is_carried_out(server: Server, dial: Dial) -> None:
     wire = await dial(server.place)
     for value in "3456":
         assert (await patch(wire, value)).json()["data"] == {"k": value}
     assert server.asked == [MAP] * 4
 
 
-async def test_what_comes_with_it_or_in_pieces_is_read_in_order(server, dial):
+async def test_what_comes_with_it_or_in_pieces_is_read_in_order(server: Server, dial: Dial) -> None:
     wire = await dial(server.place)
     for value in "34":
         await patch(wire, value)
@@ -133,14 +133,14 @@ async def test_what_comes_with_it_or_in_pieces_is_read_in_order(server, dial):
     assert (await other.reply()).json()["data"] == {"k": "5"}
 
 
-async def test_a_body_that_looks_like_a_request_is_a_body(server, dial):
+async def test_a_body_that_looks_like_a_request_is_a_body(server: Server, dial: Dial) -> None:
     wire = await dial(server.place)
     for _ in range(3):
         assert (await wire.ask(request(body=request()))).status == 400
     assert (await patch(wire, "4")).json()["data"] == {"k": "4"}
 
 
-async def test_a_right_that_is_revoked_is_gone_with_the_next_write(server, dial):
+async def test_a_right_that_is_revoked_is_gone_with_the_next_write(server: Server, dial: Dial) -> None:
     given = cluster_role("writer", rule("patch", "configmaps"))
     binding = bind("", "writers", "ClusterRole/writer", "User/alice")
     for each in (given, binding):
@@ -152,7 +152,7 @@ async def test_a_right_that_is_revoked_is_gone_with_the_next_write(server, dial)
     assert (await patch(wire, "4", who="alice")).status == 403
 
 
-async def test_all_are_recorded_alike(server, dial):
+async def test_all_are_recorded_alike(server: Server, dial: Dial) -> None:
     wire = await dial(server.place)
     for value in "345":
         await patch(wire, value)
@@ -166,7 +166,7 @@ async def test_all_are_recorded_alike(server, dial):
     assert json.dumps(records[0]).count("PATCH") + json.dumps(records[0]).count("patch") >= 1
 
 
-async def test_a_server_that_is_about_to_stop_says_so_here_too(server, dial):
+async def test_a_server_that_is_about_to_stop_says_so_here_too(server: Server, dial: Dial) -> None:
     wire = await dial(server.place)
     for value in "34":
         assert (await patch(wire, value)).header("Connection") is None

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import asyncio
 
+from tests.apiserver.server.wire import Dial, Serve
+
 from pilothouse.apiserver.server.messages import Request, Response, StreamChunk, StreamingResponse, StreamSink
 
 
@@ -9,7 +11,7 @@ async def ok(request: Request) -> Response:
     return Response(200, b"{}")
 
 
-async def test_what_is_in_flight_gets_its_answer(serve, dial):
+async def test_what_is_in_flight_gets_its_answer(serve: Serve, dial: Dial) -> None:
     entered = asyncio.Event()
     go = asyncio.Event()
 
@@ -31,7 +33,7 @@ async def test_what_is_in_flight_gets_its_answer(serve, dial):
     await stopping
 
 
-async def test_streams_end_properly(serve, dial):
+async def test_streams_end_properly(serve: Serve, dial: Dial) -> None:
     async def endless(sink: StreamSink) -> None:
         await asyncio.Event().wait()
 
@@ -46,7 +48,7 @@ async def test_streams_end_properly(serve, dial):
     assert await wire.rest() == b"0\r\n\r\n"
 
 
-async def test_streams_with_an_end_of_their_own_reach_it(serve, dial):
+async def test_streams_with_an_end_of_their_own_reach_it(serve: Serve, dial: Dial) -> None:
     go = asyncio.Event()
 
     async def backup(sink: StreamSink) -> None:
@@ -67,7 +69,7 @@ async def test_streams_with_an_end_of_their_own_reach_it(serve, dial):
     await stopping
 
 
-async def test_idle_connections_are_closed(serve, dial):
+async def test_idle_connections_are_closed(serve: Serve, dial: Dial) -> None:
     place = await serve(ok)
     wire = await dial(place)
     assert (await wire.get("/a")).status == 200
@@ -75,7 +77,7 @@ async def test_idle_connections_are_closed(serve, dial):
     assert await wire.rest() == b""
 
 
-async def test_what_takes_too_long_is_cut_off(serve, dial):
+async def test_what_takes_too_long_is_cut_off(serve: Serve, dial: Dial) -> None:
     entered = asyncio.Event()
 
     async def handler(request: Request) -> Response:
@@ -91,7 +93,7 @@ async def test_what_takes_too_long_is_cut_off(serve, dial):
     assert await wire.rest() == b""
 
 
-async def test_readiness_goes_first(serve, dial):
+async def test_readiness_goes_first(serve: Serve, dial: Dial) -> None:
     place = await serve(ok)
     wire = await dial(place)
     assert (await wire.get("/readyz")).status == 200

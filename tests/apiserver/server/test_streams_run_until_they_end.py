@@ -2,6 +2,9 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+from tests.apiserver.server.wire import Dial, Serve
+
 from pilothouse.apiserver.server.messages import Request, Response, StreamChunk, StreamingResponse, StreamSink
 
 
@@ -33,7 +36,7 @@ class Stream:
             raise
 
 
-async def test_the_head_comes_before_anything_happens(serve, dial):
+async def test_the_head_comes_before_anything_happens(serve: Serve, dial: Dial) -> None:
     stream = Stream()
     wire = await dial(await serve(stream.handler))
     wire.writer.write(b"GET /watch HTTP/1.1\r\nHost: x\r\n\r\n")
@@ -44,7 +47,9 @@ async def test_the_head_comes_before_anything_happens(serve, dial):
     assert head.header("X-Kind") == "watch"
 
 
-async def test_chunks_go_out_as_they_are_written_and_the_connection_lives_on(serve, dial):
+async def test_chunks_go_out_as_they_are_written_and_the_connection_lives_on(
+    serve: Serve, dial: Dial
+) -> None:
     stream = Stream()
     wire = await dial(await serve(stream.handler))
     wire.writer.write(b"GET /watch HTTP/1.1\r\nHost: x\r\n\r\n")
@@ -58,7 +63,7 @@ async def test_chunks_go_out_as_they_are_written_and_the_connection_lives_on(ser
     assert (await wire.get("/other")).status == 200
 
 
-async def test_a_client_that_leaves_cancels_the_stream(serve, dial):
+async def test_a_client_that_leaves_cancels_the_stream(serve: Serve, dial: Dial) -> None:
     stream = Stream()
     wire = await dial(await serve(stream.handler))
     wire.writer.write(b"GET /watch HTTP/1.1\r\nHost: x\r\n\r\n")
@@ -70,7 +75,7 @@ async def test_a_client_that_leaves_cancels_the_stream(serve, dial):
     stream.sink.write(StreamChunk.of(b"into the void"))
 
 
-async def test_what_the_client_does_not_take_is_counted(serve, dial):
+async def test_what_the_client_does_not_take_is_counted(serve: Serve, dial: Dial) -> None:
     stream = Stream()
     wire = await dial(await serve(stream.handler))
     wire.writer.write(b"GET /watch HTTP/1.1\r\nHost: x\r\n\r\n")
@@ -82,7 +87,7 @@ async def test_what_the_client_does_not_take_is_counted(serve, dial):
     assert stream.sink.buffered() > 1024 * 1024
 
 
-async def test_http_1_0_gets_the_bytes_without_framing(serve, dial):
+async def test_http_1_0_gets_the_bytes_without_framing(serve: Serve, dial: Dial) -> None:
     stream = Stream()
     wire = await dial(await serve(stream.handler))
     wire.writer.write(b"GET /watch HTTP/1.0\r\n\r\n")
@@ -93,7 +98,7 @@ async def test_http_1_0_gets_the_bytes_without_framing(serve, dial):
     assert await wire.rest() == b"one\n"
 
 
-async def test_head_of_a_stream_is_only_its_head(serve, dial):
+async def test_head_of_a_stream_is_only_its_head(serve: Serve, dial: Dial) -> None:
     stream = Stream()
     wire = await dial(await serve(stream.handler))
     reply = await wire.get("/watch", method="HEAD")
@@ -101,7 +106,9 @@ async def test_head_of_a_stream_is_only_its_head(serve, dial):
     assert await wire.rest() == b""
 
 
-async def test_a_stream_that_breaks_cuts_the_connection(serve, dial, caplog):
+async def test_a_stream_that_breaks_cuts_the_connection(
+    serve: Serve, dial: Dial, caplog: pytest.LogCaptureFixture
+) -> None:
     async def broken(sink: StreamSink) -> None:
         sink.write(StreamChunk.of(b"one\n"))
         raise ZeroDivisionError

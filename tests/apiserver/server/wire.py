@@ -6,12 +6,16 @@ import asyncio
 import contextlib
 import json
 import ssl
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
+from pilothouse.apiserver.flowcontrol.fair_queuing import FlowController
 from pilothouse.apiserver.server.health import Health
+from pilothouse.apiserver.server.http_protocol import Handler
 from pilothouse.apiserver.server.https_server import HTTPSServer
+from pilothouse.apiserver.server.limits import ClientTimeouts
 
 PATIENCE = 20.0
 
@@ -96,7 +100,7 @@ class Wire:
             size = int((await self.reader.readline()).strip(), 16)
             return (await self.reader.readexactly(size + 2))[:-2]
 
-    async def chunks(self) -> Any:
+    async def chunks(self) -> AsyncIterator[bytes]:
         while chunk := await self.chunk():
             yield chunk
 
@@ -109,3 +113,24 @@ class Wire:
 
     async def close(self) -> None:
         self.writer.transport.abort()
+
+
+class Serve(Protocol):
+    """``await serve(handler)`` runs an edge until the test ends."""
+
+    async def __call__(
+        self,
+        handler: Handler,
+        *,
+        shares: FlowController | None = ...,
+        tokens: str = ...,
+        patience: ClientTimeouts = ...,
+    ) -> Place: ...
+
+
+class Dial(Protocol):
+    """``await dial(place)`` opens a connection that is closed when the test ends."""
+
+    async def __call__(
+        self, place: Place, *, certificate: Path | None = ..., key: Path | None = ...
+    ) -> Wire: ...

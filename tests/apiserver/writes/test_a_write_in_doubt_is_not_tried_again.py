@@ -23,6 +23,10 @@ class Remembering:
     def __init__(self, entry: Entry) -> None:
         self._entry = entry
 
+    @property
+    def revision(self) -> int:
+        return self._entry.revision
+
     def peek(self, key: str) -> Entry | None:
         return self._entry if key == self._entry.key else None
 

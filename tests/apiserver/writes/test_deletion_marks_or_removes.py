@@ -55,7 +55,7 @@ def test_background_takes_back_an_earlier_policy() -> None:
 
 
 @pytest.mark.parametrize("wrong", [{"uid": "u-2"}, {"revision": "6"}])
-def test_a_precondition_that_fails_is_a_409(wrong: dict[str, str]) -> None:
+def test_a_precondition_that_fails_is_a_409(wrong: dict[str, Any]) -> None:
     with pytest.raises(StatusError) as caught:
         deleted(live(), **wrong)
     assert caught.value.code == 409

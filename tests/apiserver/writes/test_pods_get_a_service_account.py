@@ -101,7 +101,7 @@ def test_pod_and_account_may_do_without(
     if account is not None:
         said["automountServiceAccountToken"] = account
     core.send("POST", ACCOUNTS, said).expect(201)
-    more = {} if pod is None else {"automountServiceAccountToken": pod}
+    more: Json = {} if pod is None else {"automountServiceAccountToken": pod}
     spec = create(core, "a", serviceAccountName="robot", **more).expect(201)["spec"]
     assert bool(spec.get("volumes")) is mounted
 

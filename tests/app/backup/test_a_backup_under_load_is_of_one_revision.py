@@ -6,6 +6,7 @@ import asyncio
 import json
 import random
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -107,7 +108,9 @@ async def back_up(server: Server, file: Path) -> None:
 
 
 @pytest.mark.long
-async def test_a_backup_under_load_is_of_one_revision(tmp_path, record_property):
+async def test_a_backup_under_load_is_of_one_revision(
+    tmp_path: Path, record_property: Callable[[str, object], None]
+) -> None:
     history: History = {}
     stop = asyncio.Event()
     files = [tmp_path / f"{n}.backup" for n in range(3)]

@@ -19,7 +19,7 @@ async def filled(count: int = 5) -> MemoryStore:
     return store
 
 
-async def test_what_was_written_is_read_in_order():
+async def test_what_was_written_is_read_in_order() -> None:
     store = await filled()
     await store.create("/pilothouse/keys/a", b"k")
     await store.create("/elsewhere/a", b"not ours")
@@ -29,11 +29,11 @@ async def test_what_was_written_is_read_in_order():
     ]
 
 
-async def test_an_empty_store_makes_an_empty_backup():
+async def test_an_empty_store_makes_an_empty_backup() -> None:
     assert read(await back_up(MemoryStore())) == []
 
 
-async def test_the_first_line_is_for_people():
+async def test_the_first_line_is_for_people() -> None:
     first = (await back_up(await filled())).split(b"\n")[0]
     assert json.loads(first) | {"server": ""} == {
         "format": "pilothouse-backup",
@@ -45,7 +45,7 @@ async def test_the_first_line_is_for_people():
     }
 
 
-async def test_values_from_elsewhere_find_their_place():
+async def test_values_from_elsewhere_find_their_place() -> None:
     store = await filled(1)
     await store.create("/pilothouse/instances/a", b"gone soon")
     await store.create("/pilothouse/keys/old", b"in the store")
@@ -59,7 +59,7 @@ async def test_values_from_elsewhere_find_their_place():
     ]
 
 
-async def test_everything_is_of_one_revision():
+async def test_everything_is_of_one_revision() -> None:
     store = await filled(3000)
     header = Header(revision=await store.revision(), created="")
     pieces = written(store, header, PREFIXES, besides={}, without=())
@@ -73,7 +73,7 @@ async def test_everything_is_of_one_revision():
     assert [saved.value for saved in read(content)] == [b'{"n":%d}' % n for n in range(3000)]
 
 
-async def test_a_backup_that_history_ran_away_from_says_so():
+async def test_a_backup_that_history_ran_away_from_says_so() -> None:
     store = await filled(3000)
     revision = await store.revision()
     await store.create("/registry/x", b"")
@@ -97,21 +97,21 @@ def backup() -> bytes:
 
 @given(at=st.integers(0, 10**6))
 @settings(max_examples=300)
-def test_a_file_that_was_cut_off_is_refused(backup, at):
+def test_a_file_that_was_cut_off_is_refused(backup: bytes, at: int) -> None:
     with pytest.raises(BackupError, match=r"ends too early|not a backup"):
         read(backup[: at % len(backup)])
 
 
 @given(at=st.integers(0, 10**6), by=st.integers(1, 255))
 @settings(max_examples=500)
-def test_a_file_with_a_wrong_byte_is_refused(backup, at, by):
+def test_a_file_with_a_wrong_byte_is_refused(backup: bytes, at: int, by: int) -> None:
     spoilt = bytearray(backup)
     spoilt[at % len(backup)] ^= by
     with pytest.raises(BackupError):
         read(bytes(spoilt))
 
 
-def test_the_place_of_the_damage_is_told(backup):
+def test_the_place_of_the_damage_is_told(backup: bytes) -> None:
     at = backup.index(b"c00007")
     spoilt = backup.replace(b"c00007", b"c0000X")
     with pytest.raises(BackupError, match=r"b\.backup: entry 8, at byte (\d+), is damaged") as refused:
@@ -124,12 +124,12 @@ def test_the_place_of_the_damage_is_told(backup):
         read(backup[:at])
 
 
-def test_what_comes_after_the_end_is_refused(backup):
+def test_what_comes_after_the_end_is_refused(backup: bytes) -> None:
     with pytest.raises(BackupError, match=f"goes on after its end, at byte {len(backup)}"):
         read(backup + b"\n")
 
 
-def test_entries_that_are_left_out_are_missed(backup):
+def test_entries_that_are_left_out_are_missed(backup: bytes) -> None:
     frames = backup.index(b"\n") + 1
     first = frames + 9 + int.from_bytes(backup[frames + 1 : frames + 5], "big")
     with pytest.raises(BackupError, match="says it has 20 entries, and has 19"):
@@ -153,6 +153,6 @@ def test_entries_that_are_left_out_are_missed(backup):
         (b"x" * 200_000, "not a backup"),
     ],
 )
-def test_other_files_are_told_apart(line, said):
+def test_other_files_are_told_apart(line: bytes, said: str) -> None:
     with pytest.raises(BackupError, match=said):
         BackupReader(io.BytesIO(line), "b.backup")

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import stat
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.cli.running import Server, pilothouse
@@ -14,31 +17,33 @@ from tests.kit.servers import Target
 REVIEWS = "/apis/authentication.k8s.io/v1/tokenreviews"
 CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
 
+Flags = Callable[[str, str], tuple[str, ...]]
 
-def target(server: Server, folder) -> Target:
+
+def target(server: Server, folder: Path) -> Target:
     access = kubeconfig.read(server.kubeconfig, unpack=folder)
     return Target("ours", access, server.kubeconfig)
 
 
-def config_map(name: str, value: str = "1") -> dict:
+def config_map(name: str, value: str = "1") -> dict[str, Any]:
     return {"metadata": {"name": name}, "data": {"value": value}}
 
 
-def backed_up(server: Server, file) -> str:
+def backed_up(server: Server, file: Path) -> str:
     done = pilothouse("backup", str(file), "--kubeconfig", str(server.kubeconfig))
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
 @pytest.fixture(scope="module")
-def etcd(tmp_path_factory):
+def etcd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EtcdServer]:
     server = EtcdServer.start(tmp_path_factory.mktemp("etcd"))
     yield server
     server.stop()
 
 
 @pytest.fixture
-def flags(request, etcd):
+def flags(request: pytest.FixtureRequest, etcd: EtcdServer) -> Flags:
     """Of two control planes, the old one and the restored one, by the kinds of their stores."""
 
     def of(store: str, prefix: str) -> tuple[str, ...]:
@@ -65,7 +70,9 @@ KINDS = [
 
 
 @pytest.mark.parametrize(("before", "after"), KINDS)
-async def test_a_control_plane_comes_back_as_it_was(tmp_path, flags, before, after):
+async def test_a_control_plane_comes_back_as_it_was(
+    tmp_path: Path, flags: Flags, before: str, after: str
+) -> None:
     file = tmp_path / "all.backup"
     with Server(tmp_path / "old", *flags(before, "old")) as old:
         async with Http.to(target(old, tmp_path / "old-pki")) as http:
@@ -83,7 +90,7 @@ async def test_a_control_plane_comes_back_as_it_was(tmp_path, flags, before, aft
     assert "verified" in said
     assert "Secrets in it are not encrypted, nor are the control plane's keys" in said
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
-    assert [each.name for each in tmp_path.glob("*backup*")] == ["all.backup"]
+    assert [each.name for each in tmp_path.glob("*backup*")] == ["all.backup"]  # noqa: ASYNC240
 
     done = pilothouse("restore", str(file), "--data", str(tmp_path / "new"), *flags(after, "new"))
     assert done.returncode == 0, done.stderr
@@ -113,26 +120,26 @@ async def test_a_control_plane_comes_back_as_it_was(tmp_path, flags, before, aft
             assert int(written["metadata"]["resourceVersion"]) > remembered + 10**9
 
 
-def _kube_system(listed: dict) -> dict:
+def _kube_system(listed: dict[str, Any]) -> dict[str, Any]:
     """The metadata of the namespace whose uid is the control plane's."""
     return next(each["metadata"] for each in listed["items"] if each["metadata"]["name"] == "kube-system")
 
 
-def _content(listed: dict) -> list[dict]:
+def _content(listed: dict[str, Any]) -> list[dict[str, Any]]:
     """Items as they are but for their revision, and for what is of the control plane: its uid, and its origin."""
     return [
         {**item, "metadata": {**item["metadata"], **_changed(item["metadata"])}} for item in listed["items"]
     ]
 
 
-def _changed(metadata: dict) -> dict:
+def _changed(metadata: dict[str, Any]) -> dict[str, Any]:
     return {
         "resourceVersion": "",
         **({"uid": "", "annotations": {}} if metadata["name"] == "kube-system" else {}),
     }
 
 
-async def test_a_backup_of_sealed_secrets_stays_sealed(tmp_path):
+async def test_a_backup_of_sealed_secrets_stays_sealed(tmp_path: Path) -> None:
     keys, file = tmp_path / "keys.txt", tmp_path / "all.backup"
     keys.write_text(pilothouse("encryption", "new-key", "k1").stdout)
     sealing = ("--encryption-key-file", str(keys))
@@ -153,7 +160,7 @@ async def test_a_backup_of_sealed_secrets_stays_sealed(tmp_path):
 
 
 @pytest.fixture(scope="module")
-def saved(tmp_path_factory):
+def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A good backup."""
     folder = tmp_path_factory.mktemp("saved")
     with Server(folder / "data") as server:
@@ -161,7 +168,7 @@ def saved(tmp_path_factory):
     return folder / "good.backup"
 
 
-def test_nothing_is_restored_over_something(tmp_path, saved):
+def test_nothing_is_restored_over_something(tmp_path: Path, saved: Path) -> None:
     done = pilothouse("restore", str(saved), "--data", str(saved.parent / "data"))
     assert done.returncode == 1
     assert "is not an empty folder; a backup is restored into a new one" in done.stderr
@@ -172,7 +179,7 @@ def test_nothing_is_restored_over_something(tmp_path, saved):
 
 
 @pytest.mark.etcd
-def test_nothing_is_restored_over_something_in_etcd(tmp_path, saved, etcd):
+def test_nothing_is_restored_over_something_in_etcd(tmp_path: Path, saved: Path, etcd: EtcdServer) -> None:
     where = ("--store", "etcd", "--etcd-servers", etcd.endpoint, "--etcd-prefix", "/twice")
     assert pilothouse("restore", str(saved), *where).returncode == 0
     again = pilothouse("restore", str(saved), *where)
@@ -180,7 +187,7 @@ def test_nothing_is_restored_over_something_in_etcd(tmp_path, saved, etcd):
     assert "the store is not empty" in again.stderr
 
 
-def test_files_that_are_no_backups_leave_nothing_behind(tmp_path, saved):
+def test_files_that_are_no_backups_leave_nothing_behind(tmp_path: Path, saved: Path) -> None:
     good = saved.read_bytes()
     for content, said in (
         (good[: len(good) // 2], "ends too early, at byte"),
@@ -196,26 +203,26 @@ def test_files_that_are_no_backups_leave_nothing_behind(tmp_path, saved):
         assert not (tmp_path / "new").exists()
 
 
-def test_an_empty_folder_that_exists_will_do(tmp_path, saved):
+def test_an_empty_folder_that_exists_will_do(tmp_path: Path, saved: Path) -> None:
     (tmp_path / "new").mkdir()
     assert pilothouse("restore", str(saved), "--data", str(tmp_path / "new")).returncode == 0
     assert stat.S_IMODE((tmp_path / "new").stat().st_mode) == 0o700
 
 
-def test_a_backup_never_takes_the_place_of_a_file(tmp_path, saved):
+def test_a_backup_never_takes_the_place_of_a_file(tmp_path: Path, saved: Path) -> None:
     done = pilothouse("backup", str(saved), "--data", str(saved.parent / "data"))
     assert done.returncode == 1
     assert "exists; a backup is written to a new file" in done.stderr
 
 
-def test_a_server_that_is_not_there_is_told(tmp_path, saved):
+def test_a_server_that_is_not_there_is_told(tmp_path: Path, saved: Path) -> None:
     done = pilothouse("backup", str(tmp_path / "x.backup"), "--data", str(saved.parent / "data"))
     assert done.returncode == 1
     assert "can't be reached" in done.stderr
     assert list(tmp_path.iterdir()) == []
 
 
-def test_contradicting_flags_are_refused(saved):
+def test_contradicting_flags_are_refused(saved: Path) -> None:
     assert "needs --etcd-servers" in pilothouse("restore", str(saved), "--store", "etcd").stderr
     done = pilothouse("restore", str(saved), "--etcd-servers", "http://127.0.0.1:1")
     assert "go with --store etcd" in done.stderr

@@ -4,6 +4,8 @@ import datetime
 import json
 import ssl
 from base64 import b64decode
+from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.app.certificates.handshakes import shake
@@ -16,6 +18,7 @@ from pilothouse.app.options import ApiServerOptions
 from pilothouse.app.server_identity import ServerIdentity
 from pilothouse.base.clock import ManualClock
 from pilothouse.pki.authority import Authority, KeyPair, UnusableError
+from pilothouse.pki.authority_rotation import Authorities
 from pilothouse.pki.keyring import Keyring
 
 DAY = 86_400
@@ -25,6 +28,11 @@ URL = "https://127.0.0.1:6443"
 class Server:
     """Everything of a server that has to do with certificates, from this moment on."""
 
+    identity: ServerIdentity
+    live: ReloadableContext
+    renewal: CertificateRenewal
+    dismissals = 0
+
     def __init__(
         self, folder: DataFolder, options: ApiServerOptions, keys: KeyStore, clock: ManualClock
     ) -> None:
@@ -32,7 +40,7 @@ class Server:
         self.keyring = Keyring(folder.pki)
 
     @classmethod
-    async def start(cls, tmp_path, given: GivenKeys | None = None, **flags) -> Server:
+    async def start(cls, tmp_path: Path, given: GivenKeys | None = None, **flags: Any) -> Server:
         options = ApiServerOptions(data=tmp_path / "data", **flags)
         folder = DataFolder.open(options.data)
         clock = ManualClock(datetime.datetime.now(datetime.UTC).timestamp())
@@ -41,7 +49,6 @@ class Server:
         server.identity = ServerIdentity(options, folder, server.keyring, authorities, clock)
         server.live = ReloadableContext(server.identity.tls())
         server.identity.write_kubeconfigs(URL)
-        server.dismissals = 0
         server.renewal = CertificateRenewal(
             server.identity, server.live, server.authorities, URL, server.dismiss
         )
@@ -50,7 +57,7 @@ class Server:
     def dismiss(self) -> None:
         self.dismissals += 1
 
-    async def authorities(self):
+    async def authorities(self) -> Authorities:
         return await self.keys.authorities(datetime.datetime.fromtimestamp(self.clock.now(), datetime.UTC))
 
     def shown(self, client: KeyPair | None = None) -> tuple[str, str]:
@@ -62,7 +69,7 @@ class Server:
         return KeyPair(b64decode(user["client-certificate-data"]), b64decode(user["client-key-data"]))
 
 
-async def test_nothing_happens_while_all_is_good(tmp_path):
+async def test_nothing_happens_while_all_is_good(tmp_path: Path) -> None:
     server = await Server.start(tmp_path)
     before = server.shown(server.admin())
     server.clock.advance(200 * DAY)
@@ -70,20 +77,23 @@ async def test_nothing_happens_while_all_is_good(tmp_path):
     assert server.shown(server.admin()) == before
 
 
-async def test_what_is_about_to_expire_is_made_again(tmp_path):
+async def test_what_is_about_to_expire_is_made_again(tmp_path: Path) -> None:
     server = await Server.start(tmp_path)
-    before = server.shown(server.admin())
+    serving, admin = (server.keyring.folder / name for name in ("apiserver.crt", "admin.crt"))
+    before = serving.read_bytes(), admin.read_bytes()
     server.clock.advance(306 * DAY)
     assert await server.renewal.renew()
     after = Authority(server.keyring.authorities(server.identity.now()).current)
     assert after.stands_behind(server.admin(), server.identity.now())
-    serial, admin = (server.keyring.folder / name for name in ("apiserver.crt", "admin.crt"))
-    assert serial.read_bytes() not in before
+    assert serving.read_bytes() != before[0]
+    assert admin.read_bytes() != before[1]
     assert admin.read_bytes() == server.admin().certificate
     assert not await server.renewal.renew()
 
 
-async def test_a_certificate_that_is_replaced_is_taken_up(tmp_path, caplog):
+async def test_a_certificate_that_is_replaced_is_taken_up(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     own = Authority.make("own", datetime.datetime.now(datetime.UTC))
     certificate, key = tmp_path / "tls.crt", tmp_path / "tls.key"
 
@@ -113,7 +123,7 @@ async def test_a_certificate_that_is_replaced_is_taken_up(tmp_path, caplog):
     assert shown() not in (first, second)
 
 
-async def test_authorities_are_exchanged_without_shutting_anyone_out(tmp_path):
+async def test_authorities_are_exchanged_without_shutting_anyone_out(tmp_path: Path) -> None:
     server = await Server.start(tmp_path)
     now = server.identity.now()
     old_admin = server.admin()
@@ -148,7 +158,9 @@ async def test_authorities_are_exchanged_without_shutting_anyone_out(tmp_path):
     assert server.dismissals == 1
 
 
-async def test_a_short_lived_authority_is_mentioned_in_time(tmp_path, caplog):
+async def test_a_short_lived_authority_is_mentioned_in_time(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     server = await Server.start(tmp_path)
     server.clock.advance(3650 * DAY - 100 * DAY)
     assert await server.renewal.renew()
@@ -165,7 +177,9 @@ async def test_a_short_lived_authority_is_mentioned_in_time(tmp_path, caplog):
     assert not await server.renewal.renew()
 
 
-async def test_after_its_end_an_authority_signs_nothing(tmp_path, caplog):
+async def test_after_its_end_an_authority_signs_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     server = await Server.start(tmp_path)
     server.clock.advance(3651 * DAY)
     assert not await server.renewal.renew()
@@ -176,7 +190,7 @@ async def test_after_its_end_an_authority_signs_nothing(tmp_path, caplog):
         )
 
 
-async def test_a_given_authority_signs_and_is_read_again(tmp_path):
+async def test_a_given_authority_signs_and_is_read_again(tmp_path: Path) -> None:
     now = datetime.datetime.now(datetime.UTC)
     one, two = Authority.make("one", now), Authority.make("two", now)
     certificate, key = tmp_path / "ca.crt", tmp_path / "ca.key"

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import datetime
+from pathlib import Path
 
 import pytest
 import trustme
@@ -19,7 +20,7 @@ NOW = datetime.datetime.now(datetime.UTC)
 
 
 @pytest.fixture
-def authority(tmp_path):
+def authority(tmp_path: Path) -> tuple[Path, Path]:
     """An authority of another make, with an RSA key."""
     corporate = trustme.CA(organization_name="corporate", key_type=trustme.KeyType.RSA)
     certificate, key = tmp_path / "corp.crt", tmp_path / "corp.key"
@@ -28,7 +29,7 @@ def authority(tmp_path):
     return certificate, key
 
 
-def test_an_authority_of_ones_own_signs_everything(tmp_path, authority):
+def test_an_authority_of_ones_own_signs_everything(tmp_path: Path, authority: tuple[Path, Path]) -> None:
     certificate, key = authority
     flags = ("--cluster-signing-cert-file", str(certificate), "--cluster-signing-key-file", str(key))
     with Server(tmp_path / "data", *flags) as server:
@@ -42,7 +43,7 @@ def test_an_authority_of_ones_own_signs_everything(tmp_path, authority):
     assert not (pki / "ca.key").exists()
 
 
-def test_files_that_do_not_go_together_are_refused(tmp_path, authority):
+def test_files_that_do_not_go_together_are_refused(tmp_path: Path, authority: tuple[Path, Path]) -> None:
     certificate, _ = authority
     other = tmp_path / "other.key"
     other.write_bytes(Authority.make("other", NOW).credential.key)
@@ -57,7 +58,7 @@ def test_files_that_do_not_go_together_are_refused(tmp_path, authority):
     assert "--cluster-signing-key-file" in done.stderr
 
 
-def test_a_signing_key_that_is_none_is_refused(tmp_path):
+def test_a_signing_key_that_is_none_is_refused(tmp_path: Path) -> None:
     key = tmp_path / "sa.key"
     start = ("apiserver", "--data", str(tmp_path / "data"), "--service-account-signing-key-file", str(key))
     private = rsa.generate_private_key(public_exponent=65537, key_size=2048)
@@ -71,7 +72,7 @@ def test_a_signing_key_that_is_none_is_refused(tmp_path):
         assert f"{key} is not a key for signing tokens" in done.stderr
 
 
-async def test_tokens_are_signed_with_the_given_key(tmp_path):
+async def test_tokens_are_signed_with_the_given_key(tmp_path: Path) -> None:
     key = tmp_path / "sa.key"
     signing = SigningKey.generate()
     key.write_bytes(signing.to_pem())

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import datetime
 import shutil
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -21,7 +23,7 @@ def stages() -> list[Authorities]:
     return [alone, prepared, switched, switched.finish()]
 
 
-def test_each_step_signs_and_trusts_as_it_should():
+def test_each_step_signs_and_trusts_as_it_should() -> None:
     alone, prepared, switched, finished = stages()
     assert [each.current for each in stages()] == [OLD, OLD, NEW, NEW]
     assert alone.trusted == OLD.certificate
@@ -30,7 +32,7 @@ def test_each_step_signs_and_trusts_as_it_should():
     assert finished.trusted == NEW.certificate
 
 
-def test_steps_out_of_order_name_the_right_one():
+def test_steps_out_of_order_name_the_right_one() -> None:
     alone, prepared, switched, _ = stages()
     with pytest.raises(StepError, match="the next step is prepare"):
         alone.switch()
@@ -46,19 +48,19 @@ def test_steps_out_of_order_name_the_right_one():
         switched.switch()
 
 
-def test_they_survive_being_kept(tmp_path):
+def test_they_survive_being_kept(tmp_path: Path) -> None:
     for stage in stages():
         assert decode(encode(stage)) == stage
         authority_files.write(tmp_path, stage)
         assert authority_files.read(tmp_path) == stage
 
 
-def test_an_empty_folder_has_none(tmp_path):
+def test_an_empty_folder_has_none(tmp_path: Path) -> None:
     assert authority_files.read(tmp_path) is None
 
 
 @pytest.mark.parametrize("content", [b"", b"{}", b'{"certificate":"a"}', b"[]", b'{"certificate":1,"key":2}'])
-def test_garbage_is_refused(content):
+def test_garbage_is_refused(content: bytes) -> None:
     with pytest.raises(UnusableError):
         decode(content)
 
@@ -68,7 +70,9 @@ class Crash(Exception):
 
 
 @pytest.mark.parametrize("step", [0, 1, 2])
-def test_a_step_that_is_cut_short_can_be_told_from_none(tmp_path, monkeypatch, step):
+def test_a_step_that_is_cut_short_can_be_told_from_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: int
+) -> None:
     """At each write that a step makes, the power goes: what is then found is the state before it, or after it."""
     before, after = stages()[step], stages()[step + 1]
     for survived in range(10):
@@ -77,7 +81,7 @@ def test_a_step_that_is_cut_short_can_be_told_from_none(tmp_path, monkeypatch, s
         authority_files.write(folder, before)
         writes = iter(range(survived))
 
-        def write(path, content, writes=writes):
+        def write(path: Path, content: bytes, writes: Iterator[int] = writes) -> None:
             if next(writes, None) is None:
                 raise Crash
             write_private(path, content)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import ssl
+from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.cli.running import Server, pilothouse
 from tests.kit.etcd import EtcdServer
 
 
-def certs(*command: str, data) -> str:
+def certs(*command: str, data: Path) -> str:
     done = pilothouse("certs", *command, "--data", str(data))
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -22,7 +24,7 @@ def refused(*command: str) -> str:
     return done.stderr
 
 
-def reads(server: Server, folder, *, trust: bytes) -> int:
+def reads(server: Server, folder: Path, *, trust: bytes) -> int:
     """The status of a GET with the folder's administrator, trusting these authorities."""
     import urllib.request
 
@@ -32,12 +34,12 @@ def reads(server: Server, folder, *, trust: bytes) -> int:
         return int(answer.status)
 
 
-def listed(data) -> dict[str, dict]:
+def listed(data: Path) -> dict[str, dict[str, Any]]:
     return {each["file"]: each for each in json.loads(certs("list", "-o", "json", data=data))}
 
 
 @pytest.fixture(scope="module")
-def data(tmp_path_factory):
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a server that has run."""
     folder = tmp_path_factory.mktemp("certs") / "data"
     with Server(folder) as server:
@@ -45,7 +47,7 @@ def data(tmp_path_factory):
     return folder
 
 
-def test_every_certificate_is_listed(data):
+def test_every_certificate_is_listed(data: Path) -> None:
     found = listed(data)
     assert set(found) == {"ca.crt", "apiserver.crt", "admin.crt", "controller-manager.crt", "peer.crt"}
     assert found["ca.crt"]["authority"] is True
@@ -58,7 +60,7 @@ def test_every_certificate_is_listed(data):
     assert len(table) == 1 + len(found)
 
 
-def test_a_file_that_is_no_certificate_is_listed_as_such(data, tmp_path):
+def test_a_file_that_is_no_certificate_is_listed_as_such(data: Path, tmp_path: Path) -> None:
     folder = tmp_path / "data"
     (folder / "pki").mkdir(parents=True)
     (folder / "format").write_text("1\n")
@@ -67,7 +69,7 @@ def test_a_file_that_is_no_certificate_is_listed_as_such(data, tmp_path):
     assert "not a certificate" in listed(folder)["odd.crt"]["problem"]
 
 
-def test_renewing_makes_new_ones_of_the_same_kind(data):
+def test_renewing_makes_new_ones_of_the_same_kind(data: Path) -> None:
     before = {name: (data / "pki" / name).read_bytes() for name in ("ca.crt", "admin.crt", "apiserver.crt")}
     facts = listed(data)
     config = json.loads((data / "admin.kubeconfig").read_text())
@@ -86,7 +88,7 @@ def test_renewing_makes_new_ones_of_the_same_kind(data):
         assert server.get("/api/v1/namespaces").status == 200
 
 
-def test_folders_that_are_none_are_refused(tmp_path):
+def test_folders_that_are_none_are_refused(tmp_path: Path) -> None:
     assert "is not a data folder" in refused("list", "--data", str(tmp_path))
     assert "is not a data folder" in refused("rotate-ca", "prepare", "--data", str(tmp_path / "none"))
     (tmp_path / "format").write_text("1\n")
@@ -94,7 +96,7 @@ def test_folders_that_are_none_are_refused(tmp_path):
     assert "there is no authority" in refused("rotate-ca", "prepare", "--data", str(tmp_path))
 
 
-def test_the_authority_of_a_stopped_server_is_exchanged(tmp_path):
+def test_the_authority_of_a_stopped_server_is_exchanged(tmp_path: Path) -> None:
     data = tmp_path / "data"
     with Server(data) as server:
         server.stop()
@@ -122,7 +124,7 @@ def test_the_authority_of_a_stopped_server_is_exchanged(tmp_path):
 
 
 @pytest.mark.etcd
-def test_servers_on_one_etcd_exchange_their_authority_together(tmp_path):
+def test_servers_on_one_etcd_exchange_their_authority_together(tmp_path: Path) -> None:
     etcd = EtcdServer.start(tmp_path / "etcd")
     try:
         flags = ("--store", "etcd", "--etcd-servers", etcd.endpoint)
@@ -152,7 +154,7 @@ def test_servers_on_one_etcd_exchange_their_authority_together(tmp_path):
 
 
 @pytest.mark.etcd
-def test_an_etcd_without_an_authority_is_told(tmp_path):
+def test_an_etcd_without_an_authority_is_told(tmp_path: Path) -> None:
     etcd = EtcdServer.start(tmp_path / "etcd")
     try:
         (tmp_path / "data").mkdir()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -14,7 +15,7 @@ from tests.kit.targets import Fleet
 from pilothouse.api.registry import own_resources
 
 
-def definitions(*flags: str) -> dict[str, dict[str, object]]:
+def definitions(*flags: str) -> dict[str, dict[str, Any]]:
     """The specs that are printed, by name."""
     done = pilothouse("crds", *flags)
     assert done.returncode == 0, done.stderr

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,10 @@ from tests.kit.processes import Process
 from tests.kit.waiting import eventually
 
 pytestmark = pytest.mark.long
+
+
+def is_ready(node: Process) -> bool:
+    return f"node {node.name} is ready" in node.output()
 
 
 def pod(node: str) -> str:
@@ -42,7 +47,7 @@ async def test_it_is_a_node_like_any_other(plane: Plane, tmp_path: Path) -> None
                 f"rack={name}",
                 "--stop-pods",
             )
-            words = ("join", plane.token(), "--name", name)
+            words: tuple[str, ...] = ("join", plane.token(), "--name", name)
             if name == "j2":
                 done = pilothouse(*words, "--data", data, "--no-run")
                 assert done.returncode == 0, done.stderr
@@ -50,7 +55,7 @@ async def test_it_is_a_node_like_any_other(plane: Plane, tmp_path: Path) -> None
             argv = [sys.executable, "-m", "pilothouse", *words, *flags]
             processes.append(Process.start(name, argv, log=tmp_path / f"{name}.log"))
         for process in processes:
-            process.wait_until(lambda each=process: f"node {each.name} is ready" in each.output(), seconds=60)
+            process.wait_until(partial(is_ready, process), seconds=60)
         for name in ("j1", "j2"):
             (await kubectl("apply", "-f", "-", stdin=pod(name))).ok()
             (await kubectl("wait", f"pod/on-{name}", "--for=condition=Ready", "--timeout=60s")).ok()

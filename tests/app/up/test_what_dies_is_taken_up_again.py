@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import socket
+from functools import partial
 
 import pytest
 from tests.app.up.manifests import stateful_set
@@ -27,7 +28,7 @@ async def test_a_role_that_is_killed_is_started_again_and_no_pod_notices(plane: 
 
     async def back() -> bool:
         role = plane.role(name)
-        return role["pid"] != killed and role["state"] == "running"
+        return bool(role["pid"] != killed and role["state"] == "running")
 
     await eventually(back)
     assert f"{name} ended (killed by SIGKILL); restarting it" in plane.output
@@ -83,7 +84,7 @@ async def test_a_stop_ends_pods_whose_node_has_just_died(plane: UpPlane) -> None
     os.kill(plane.role("node")["pid"], signal.SIGKILL)
 
     async def waiting() -> bool:
-        return plane.role("node")["state"] == "waiting"
+        return bool(plane.role("node")["state"] == "waiting")
 
     await eventually(waiting)
     assert plane.stop() == 0, plane.output
@@ -117,7 +118,7 @@ async def test_who_is_in_a_hurry_does_not_wait_for_the_grace_of_pods(plane: UpPl
     plane.process.popen.send_signal(signal.SIGINT)
 
     async def stopping() -> bool:
-        return plane.role("node")["state"] == "stopping"
+        return bool(plane.role("node")["state"] == "stopping")
 
     await eventually(stopping)
     assert plane.stop(signal.SIGINT) == 0, plane.output
@@ -142,7 +143,7 @@ async def test_killed_while_it_starts_it_leaves_nothing_behind_that_the_next_one
     plane.stop(signal.SIGKILL)
     for _ in range(2):
         process = plane.begin()
-        process.wait_until(lambda pid=process.pid: _so(plane, moment, pid), seconds=60)
+        process.wait_until(partial(_so, plane, moment, process.pid), seconds=60)
         process.kill()
     plane.start()
     after = await pod_once(plane)

@@ -136,7 +136,7 @@ def test_only_what_is_nobodys_is_advised_to_be_deleted(
         metadata["ownerReferences"] = [reference]
     harness.add({"apiVersion": "v1", "kind": "Service", "metadata": metadata})
     harness.step(elasticsearch_clusters, test)
-    message = harness.of(test.noun, "test").condition("Degraded")["message"]  # type: ignore[index]
+    message = harness.message(test, "Degraded")
     assert says in message
     assert not_says not in message
 
@@ -197,7 +197,7 @@ def test_an_image_that_no_node_has_is_told_with_the_one_command_that_brings_it(
         harness.of(Pod, "es-test-mixed-0"), lambda tree: tree["status"].update(containerStatuses=[waiting])
     )
     harness.step(elasticsearch_clusters, test)
-    message = harness.of(test.noun, "test").condition("Degraded")["message"]  # type: ignore[index]
+    message = harness.message(test, "Degraded")
     assert command in message
     assert message.count("pilothouse image import") == 1
 
@@ -217,11 +217,8 @@ def test_a_node_that_starts_is_nothing_amiss_and_its_pilots_words_are_told() -> 
     harness.run_until_idle(test)
     starting(harness, "es-test-mixed-0", reason="NotReady", message="It has not answered yet.")
     harness.step(elasticsearch_clusters, test)
-    found = harness.of(test.noun, "test")
     assert harness.condition(test, "Degraded") == ("False", "AsAsked")
-    assert (
-        "es-test-mixed-0 is not ready: It has not answered yet." in found.condition("Progressing")["message"]
-    )  # type: ignore[index]
+    assert "es-test-mixed-0 is not ready: It has not answered yet." in harness.message(test, "Progressing")
 
 
 WORDS = "java.lang.IllegalArgumentException: unknown setting [cluster.nmae] did you mean [cluster.name]?"
@@ -275,7 +272,7 @@ def test_a_hook_that_fails_is_told_by_the_cluster() -> None:
     starting(harness, "es-test-mixed-0", reason="HookFailed", message="Preflight failed: no room on the disk")
     harness.step(elasticsearch_clusters, test)
     assert harness.condition(test, "Degraded") == ("True", "HookFailed")
-    message = harness.of(test.noun, "test").condition("Degraded")["message"]  # type: ignore[index]
+    message = harness.message(test, "Degraded")
     assert "Preflight failed: no room on the disk" in message
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from tests.kit.elasticsearch_upgrade import three_nodes
 from pilothouse.api.kind_names import Pilot
 from pilothouse.api.navigator.configurations import configuration_hash
 from pilothouse.api.navigator.labels import CONFIGURATION
-from pilothouse.api.objects import Object
+from pilothouse.api.objects import Object, Tree
 from pilothouse.controllers.elasticsearch.cluster_controller import elasticsearch_clusters
 from pilothouse.runtime.intents import Intent, PatchObject
 
@@ -74,6 +75,10 @@ def test_nobody_waits_for_one_that_is_edited_before_its_turn() -> None:
     assert settings(harness)["cluster.name"] == "test"
 
 
+def run_with(configuration: Tree, tree: Tree) -> None:
+    tree["status"]["configuration"] = configuration
+
+
 @pytest.mark.parametrize("config", [{}, {"a.b": 1}])
 def test_those_that_were_started_with_it_are_restarted_in_their_turn(config: dict[str, Any]) -> None:
     harness, test = three_nodes()
@@ -81,7 +86,7 @@ def test_those_that_were_started_with_it_are_restarted_in_their_turn(config: dic
         edited = edit(harness, name)
         # Its database ended by itself while nobody was there to put it right.
         running = {"generation": edited.generation, "hash": configuration_hash(edited.spec)}
-        harness.change(edited, lambda tree, running=running: tree["status"].update(configuration=running))  # type: ignore[misc]
+        harness.change(edited, partial(run_with, running))
     harness.edit(test, config=config)
     harness.reports["es-test-data-1"] = {"ready": False}
     harness.report_pilots(test)

@@ -21,19 +21,19 @@ LAST = "es-test-mixed-2"
 
 
 @pytest.fixture
-async def harbour(tmp_path: Path) -> AsyncIterator[ElasticsearchOnUp]:
-    async with ElasticsearchOnUp.open(tmp_path, versions=(VERSION, NEXT)) as harbour:
-        yield harbour
+async def installation(tmp_path: Path) -> AsyncIterator[ElasticsearchOnUp]:
+    async with ElasticsearchOnUp.open(tmp_path, versions=(VERSION, NEXT)) as installation:
+        yield installation
 
 
 def documents(seen: ObservedNode) -> int:
     return sum(each.at("status", "elasticsearch", "documents") or 0 for each in seen.pilots)
 
 
-async def told_of(harbour: ElasticsearchOnUp, reason: str) -> bool:
+async def told_of(installation: ElasticsearchOnUp, reason: str) -> bool:
     """Whether there is such an event about the cluster; they are written when there is time."""
     words = ("get", "events", "--field-selector", f"involvedObject.name=test,reason={reason}", "-o", "name")
-    return bool((await harbour.kubectl(*words)).ok().strip())
+    return bool((await installation.kubectl(*words)).ok().strip())
 
 
 async def books(test: Cluster) -> int:
@@ -51,16 +51,16 @@ async def voters(test: Cluster) -> list[str]:
 
 @pytest.mark.timeout(1500)
 async def test_it_becomes_green_shrinks_and_moves_up_a_version_without_loss(
-    harbour: ElasticsearchOnUp,
+    installation: ElasticsearchOnUp,
 ) -> None:
     """nav-E04 to nav-E08, nav-E10 and nav-E11 with an index of our own."""
-    test = await harbour.cluster("test", pools=[pool("mixed", 3)], version=VERSION)
+    test = await installation.cluster("test", pools=[pool("mixed", 3)], version=VERSION)
     seen = await test.until(lambda seen: seen.is_done and seen.ready == 3)
     assert seen.version == VERSION
-    [header, row] = (await harbour.kubectl("get", "esc")).rows()
+    [header, row] = (await installation.kubectl("get", "esc")).rows()
     told = dict(zip(header, row, strict=True))
     assert (told["NAME"], told["HEALTH"], told["READY"], told["NODES"]) == ("test", "Green", "3", "3")
-    await eventually(lambda: told_of(harbour, "CreateNodePool"))
+    await eventually(lambda: told_of(installation, "CreateNodePool"))
     assert [pod.at("status", "phase") for pod in await test.pods()] == ["Running"] * 3
 
     # What is in it is told by the Pilots; a copy too many can't be placed, and that is told as well.
@@ -80,15 +80,15 @@ async def test_it_becomes_green_shrinks_and_moves_up_a_version_without_loss(
     assert seen.cluster.at("status", "fullestVolume", "capacityBytes") > 0
 
     # A node goes when it is empty, not before; its volume stays.
-    async with StatusHistory.of(harbour.kubeconfig, "test") as logbook:
+    async with StatusHistory.of(installation.kubeconfig, "test") as logbook:
         await test.patch({"nodePools": [pool("mixed", 2)]})
         await test.until(lambda seen: seen.is_done and seen.nodes == 2)
     assert logbook.emptied == {LAST: 0}
     assert {"Draining", "Shrinking"} <= logbook.turned_page()
     assert [pod.name for pod in await test.pods()] == ["es-test-mixed-0", "es-test-mixed-1"]
     assert await books(test) == DOCUMENTS
-    await eventually(lambda: told_of(harbour, "Decommission"))
-    claims = await harbour.api.list(PersistentVolumeClaim, "default")
+    await eventually(lambda: told_of(installation, "Decommission"))
+    claims = await installation.api.list(PersistentVolumeClaim, "default")
     assert f"elasticsearch-data-{LAST}" in {claim.name for claim in claims.objects}
 
     # The highest first, and that one has the only vote: were it to keep it, it would come back alone, and shut the other out.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from tests.kit.elasticsearch_upgrade import NEW, OLD, image_of, images, the_set,
 from pilothouse.api.kind_names import ElasticsearchCluster, Node, Pilot, Pod
 from pilothouse.api.navigator.cluster_kinds import ELASTICSEARCH_V1BETA1
 from pilothouse.api.node_images import DATA_FOLDER
-from pilothouse.api.objects import Object
+from pilothouse.api.objects import Object, Tree
 from pilothouse.base.rfc3339 import format_time
 from pilothouse.controllers.elasticsearch.cluster_controller import (
     clusters_without_images,
@@ -46,11 +47,15 @@ def listed(*tags: str) -> list[dict[str, Any]]:
     ]
 
 
+def bind(machine: str, tree: Tree) -> None:
+    tree["spec"]["nodeName"] = machine
+
+
 def on_machines(*machines: str) -> tuple[ElasticsearchHarness, Object]:
     """A cluster that is up, each of its nodes on the machine of its number."""
     harness, test = three_nodes()
     for pod, name in zip(harness.all(Pod), machines, strict=True):
-        harness.change(pod, lambda tree, name=name: tree["spec"].update(nodeName=name))  # type: ignore[misc]
+        harness.change(pod, partial(bind, name))
     return harness, test
 
 

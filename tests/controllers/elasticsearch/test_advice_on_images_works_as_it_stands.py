@@ -25,10 +25,10 @@ def named(message: str) -> str:
     return str(command).strip()
 
 
-async def follow(command: str, file: Path, harbour: ElasticsearchOnUp) -> None:
+async def follow(command: str, file: Path, installation: ElasticsearchOnUp) -> None:
     """Type what was advised, with a file in the place of FILE."""
     script = re.sub(r"\bFILE\S*", str(file), command)
-    done = await asyncio.to_thread(typed, script, harbour.data, seconds=300)
+    done = await asyncio.to_thread(typed, script, installation.data, seconds=300)
     assert done.returncode == 0, done.stderr
 
 
@@ -46,17 +46,17 @@ async def test_each_command_that_a_status_names_does_what_it_says(tmp_path: Path
     with tarfile.open(wrong, "w:gz") as made:
         made.add(tmp_path / "notes", "notes")
 
-    async with ElasticsearchOnUp.open(tmp_path, versions=()) as harbour:
-        walk = await harbour.cluster("walk", pools=[pool("data", 1)], version="7.17.29")
+    async with ElasticsearchOnUp.open(tmp_path, versions=()) as installation:
+        walk = await installation.cluster("walk", pools=[pool("data", 1)], version="7.17.29")
         seen = await walk.until(lambda seen: seen.reason("Degraded") == "ErrImageNeverPull")
         assert seen.reason("VersionAccepted") == "ImageMissing"
         missing = named(seen.message("Degraded"))
         assert missing == named(seen.message("Progressing")), "kubectl shows it as MESSAGE"
         assert "--strip-components 1" in missing
-        assert missing in harbour.plane.run("why", "esc", "walk").stdout
+        assert missing in installation.plane.run("why", "esc", "walk").stdout
 
         # What it brings is the wrong file; that is said, and what would be right.
-        await follow(missing, wrong, harbour)
+        await follow(missing, wrong, installation)
         seen = await walk.until(lambda seen: seen.reason("Degraded") == "HookFailed", seconds=60)
         assert seen.reason("VersionAccepted") == "WrongImage"
         again = named(seen.message("Degraded"))
@@ -64,7 +64,7 @@ async def test_each_command_that_a_status_names_does_what_it_says(tmp_path: Path
         [pod] = await walk.pods()
 
         # The right one is taken up by the pod that there is, though it runs, without a word from anybody.
-        await follow(again, old, harbour)
+        await follow(again, old, installation)
         await walk.until(lambda seen: seen.is_done and seen.version == "7.17.29")
         [same] = await walk.pods()
         assert (same.uid, restarts(same)) == (pod.uid, 1)
@@ -76,7 +76,7 @@ async def test_each_command_that_a_status_names_does_what_it_says(tmp_path: Path
         assert (seen.version, seen.ready) == ("7.17.29", 1)
         assert f"is not on node {pod.spec['nodeName']}," in seen.message("Degraded")
         [fetching] = set(FETCH.findall(seen.message("Degraded")))
-        await follow(fetching, old, harbour)
+        await follow(fetching, old, installation)
         seen = await walk.until(lambda seen: seen.is_done and seen.version == "8.17.0")
         assert seen.reason("VersionAccepted") == "Running"
         with pytest.raises(StatusError, match=r"can't go back from 8\.17\.0 to 7\.17\.29") as caught:

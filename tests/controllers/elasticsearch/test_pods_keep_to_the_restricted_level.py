@@ -15,7 +15,7 @@ from pilothouse.api.pod_security.evaluation import evaluate
 from pilothouse.api.pod_security.policy import RESTRICTED, LevelVersion
 from pilothouse.controllers.elasticsearch.desired.pool_stateful_set import template_hash
 
-AS_SOMEBODY = {"securityContext": {"runAsUser": 1000}}
+AS_SOMEBODY: dict[str, Any] = {"securityContext": {"runAsUser": 1000}}
 PILOT = {"pilotImage": {"repository": "pilothouse", "tag": "1"}}
 
 
@@ -57,10 +57,10 @@ def test_a_cluster_from_before_is_restarted_only_when_its_version_changes() -> N
     stateful_set = the_set(harness)
     old = unrestricted(stateful_set.thawed()["spec"]["template"])
     harness.change(stateful_set, lambda tree: tree["spec"].update(template=old))
+    hashed = {TEMPLATE: old["metadata"]["annotations"][TEMPLATE]}
     for ordinal in range(3):
-        hashed = {TEMPLATE: old["metadata"]["annotations"][TEMPLATE]}
         pod = harness.of(Pod, f"es-test-data-{ordinal}")
-        harness.change(pod, lambda tree, hashed=hashed: tree["metadata"]["annotations"].update(hashed))
+        harness.change(pod, lambda tree: tree["metadata"]["annotations"].update(hashed))
     assert writes(harness.decide_cluster(test), "StatefulSet") == []
     assert writes(harness.decide_cluster(test), "Pod") == []
     harness.edit(test, version=NEW)

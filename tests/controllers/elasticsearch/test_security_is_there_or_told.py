@@ -15,7 +15,7 @@ from tests.kit.elasticsearch_harness import ElasticsearchHarness, elastic, pool
 from pilothouse.api.applications.elasticsearch_application import ELASTICSEARCH
 from pilothouse.api.kind_names import Pilot, Pod, Secret, StatefulSet
 from pilothouse.api.navigator.labels import CERTIFICATES
-from pilothouse.api.objects import Object
+from pilothouse.api.objects import Object, Tree
 from pilothouse.api.registry import own_resources
 from pilothouse.apiserver.discovery.catalog import KindCatalog
 from pilothouse.controllers.elasticsearch.cluster_controller import (
@@ -44,9 +44,11 @@ def enable(harness: ElasticsearchHarness, said: str = "Enabled") -> None:
     """What the pilots say of it."""
     for pilot in harness.all(Pilot):
         told = {**(pilot.at("status", "elasticsearch") or {}), "security": said}
-        harness.change(
-            pilot, lambda tree, told=told: tree.setdefault("status", {}).update(elasticsearch=told)
-        )  # type: ignore[misc]
+
+        def say(tree: Tree, told: Tree = told) -> None:
+            tree.setdefault("status", {}).update(elasticsearch=told)
+
+        harness.change(pilot, say)
 
 
 def formed() -> tuple[ElasticsearchHarness, Object]:

@@ -72,10 +72,10 @@ def page_folder(folder: Path) -> Path:
 async def test_the_quick_start_brings_up_five_nodes_and_the_page_about_them_is_true(tmp_path: Path) -> None:
     assert len(commands()) >= 10
     archive("8.17.0")
-    async with ElasticsearchOnUp.open(tmp_path, versions=()) as harbour:
+    async with ElasticsearchOnUp.open(tmp_path, versions=()) as installation:
         script = "\n".join([PATIENT, *with_any_disk(commands())])
-        done = await asyncio.to_thread(typed, script, harbour.data, seconds=1200)
-        demo = harbour.known("demo")
+        done = await asyncio.to_thread(typed, script, installation.data, seconds=1200)
+        demo = installation.known("demo")
         assert done.returncode == 0, f"{done.stderr}\n{await demo.story()}"
         seen = await demo.until(lambda seen: seen.reason("Progressing") == "AsAsked" and seen.ready == 4)
         assert {each.name for each in await demo.pods()} == set(STAYING)
@@ -84,42 +84,42 @@ async def test_the_quick_start_brings_up_five_nodes_and_the_page_about_them_is_t
         # The table tells the story: who is asked for, how it is, who is there; and the search has found what was written.
         assert all(name in done.stdout for name in ("Green", *STAYING))
         assert '"_source":{"title": "The Voyage Out"}' in done.stdout
-        assert "demo" in harbour.plane.run("why", "esc", "demo").stdout
+        assert "demo" in installation.plane.run("why", "esc", "demo").stdout
 
         # No master has taken any of it.
         shards = await demo.http("GET", "/_cluster/state/routing_nodes,nodes")
         held = {shards["nodes"][id]["name"] for id, each in shards["routing_nodes"]["nodes"].items() if each}
         assert held == {"es-demo-mixed-0"}
 
-        await the_page_is_true(harbour, tmp_path / "page")
+        await the_page_is_true(installation, tmp_path / "page")
 
 
-async def the_page_is_true(harbour: ElasticsearchOnUp, folder: Path) -> None:
+async def the_page_is_true(installation: ElasticsearchOnUp, folder: Path) -> None:
     """The commands of docs/elasticsearch.md succeed, and show what the page shows of them."""
     assert len(page_commands()) >= 15
     assert f"image import elasticsearch:8.17.0 {ORDINARY}" in "\n".join(page_commands())
     await asyncio.to_thread(page_folder, folder)
     script = "\n".join([f"cd {folder}", PAGE_SURROUNDINGS, *page_commands()])
-    done = await asyncio.to_thread(typed, script, harbour.data, seconds=600)
-    safe = harbour.known("safe")
+    done = await asyncio.to_thread(typed, script, installation.data, seconds=600)
+    safe = installation.known("safe")
     assert done.returncode == 0, f"{done.stderr}\n{await safe.story()}"
     assert "405\n405\n" in done.stdout, "no page at /, and nothing that indexes anew"
     assert f"{ORDINARY}: OK" in done.stdout
     assert '"cluster_name" : "safe"' in done.stdout
 
     # The cluster that was made after the import runs what was imported, with the Java in it.
-    log = await harbour.kubectl("logs", "es-safe-all-0", "-c", "elasticsearch")
+    log = await installation.kubectl("logs", "es-safe-all-0", "-c", "elasticsearch")
     assert BUNDLED_JAVA in log.ok()
 
 
 @pytest.mark.timeout(600)
 async def test_a_version_that_no_node_has_is_told_with_what_brings_it(tmp_path: Path) -> None:
-    async with ElasticsearchOnUp.open(tmp_path, versions=()) as harbour:
-        lost = await harbour.cluster("lost", pools=[pool("data", 1)], version="8.17.1")
+    async with ElasticsearchOnUp.open(tmp_path, versions=()) as installation:
+        lost = await installation.cluster("lost", pools=[pool("data", 1)], version="8.17.1")
         seen = await lost.until(lambda seen: seen.reason("Degraded") == "ErrImageNeverPull")
         assert "pilothouse image import elasticsearch:8.17.1 FILE" in seen.message("Degraded")
-        assert f"--data {harbour.data}" in seen.message("Degraded"), "it is typed as it stands"
-        old = await harbour.cluster(
+        assert f"--data {installation.data}" in seen.message("Degraded"), "it is typed as it stands"
+        old = await installation.cluster(
             "old",
             pools=[pool("data", 1)],
             pilotImage={"repository": "quay.io/jetstack/navigator-pilot-elasticsearch", "tag": "v0.1.0"},
@@ -129,7 +129,7 @@ async def test_a_version_that_no_node_has_is_told_with_what_brings_it(tmp_path: 
             "any pilot's image is here, the database's is not"
         )
 
-        ours = await harbour.cluster(
+        ours = await installation.cluster(
             "ours",
             pools=[pool("data", 1)],
             version="8.17.1",

@@ -17,7 +17,7 @@ from tests.kit.elasticsearch_harness import (
 )
 from tests.kit.elasticsearch_upgrade import NEW, OLD, image_of, images, the_set, three_nodes
 
-from pilothouse.api.kind_names import ElasticsearchCluster, Lease, Pilot, Pod
+from pilothouse.api.kind_names import Lease, Pilot, Pod
 from pilothouse.api.navigator.conditions import OUT_OF_TOUCH
 from pilothouse.api.navigator.labels import VERSION
 from pilothouse.api.objects import Object
@@ -83,12 +83,7 @@ def test_nav_U06_a_node_that_still_reports_the_old_version_is_waited_for() -> No
     assert images(harness) == [OLD, OLD, NEW]
     intents = harness.decide_cluster(test)
     assert not wrote(intents)
-    assert (
-        "es-test-data-2 reports version 6.8.22"
-        in harness.of(ElasticsearchCluster, "test").condition(  # type: ignore[index]
-            "Progressing"
-        )["message"]
-    )
+    assert "es-test-data-2 reports version 6.8.22" in harness.message(test, "Progressing")
 
 
 def test_nav_U07_nothing_while_the_health_is_unknown() -> None:
@@ -265,7 +260,7 @@ def test_the_second_of_two_masters_waits_until_the_first_has_its_vote_back(chang
     assert harness.of(Pilot, "es-test-master-1").status["lastStartedTime"] > started
     assert harness.of(Pilot, "es-test-master-0").status["lastStartedTime"] == started
     assert reasons(harness.decide_cluster(test)) == ["VoteHeld"]
-    said = harness.of(ElasticsearchCluster, "test").condition("Progressing")["message"]  # type: ignore[index]
+    said = harness.message(test, "Progressing")
     assert "es-test-master-0 is next" in said
     assert "es-test-master-1 does not have its vote back yet; one master at a time" in said
     harness.before_write = lambda intent: None

@@ -6,7 +6,7 @@ import pytest
 from tests.kit.elasticsearch_harness import ElasticsearchHarness, elastic, pool
 from tests.kit.elasticsearch_upgrade import NEW, OLD, images, three_nodes
 
-from pilothouse.api.kind_names import ElasticsearchCluster, Pod, StatefulSet
+from pilothouse.api.kind_names import Pod, StatefulSet
 from pilothouse.api.navigator.upgrade_paths import refusal
 from pilothouse.controllers.elasticsearch.cluster_controller import elasticsearch_clusters
 from pilothouse.runtime.intents import RecordEvent
@@ -21,7 +21,7 @@ def test_reverting_half_way_stops_and_says_who_can_not_go_back() -> None:
     harness.run_until_idle(test)
     assert images(harness) == [OLD, OLD, NEW]
     assert harness.condition(test, "Degraded") == ("True", "VersionRefused")
-    message = harness.of(ElasticsearchCluster, "test").condition("Degraded")["message"]  # type: ignore[index]
+    message = harness.message(test, "Degraded")
     assert "es-test-data-2 is at" in message
     assert "es-test-data-1" not in message
     harness.remove(harness.of(Pod, "es-test-data-2"))
@@ -50,7 +50,7 @@ def test_who_can_not_go_back_is_told_of_all_pools_whatever_else_goes_on() -> Non
     harness.run_until_idle(test)
     assert harness.condition(test, "Progressing") == ("True", "NodesStarting")
     assert harness.condition(test, "Degraded") == ("True", "VersionRefused")
-    said = harness.of(ElasticsearchCluster, "test").condition("Degraded")["message"]  # type: ignore[index]
+    said = harness.message(test, "Degraded")
     assert "es-test-data-0, es-test-data-1, es-test-master-0 are at 6.8.23 and can't go back" in said
 
 
@@ -62,7 +62,7 @@ def test_two_refusals_are_both_told() -> None:
     harness.run_until_idle(test)
     harness.edit(test, version=OLD, nodePools=[pool("master", 1, "master")])
     harness.run_until_idle(test)
-    said = harness.of(ElasticsearchCluster, "test").condition("Degraded")["message"]  # type: ignore[index]
+    said = harness.message(test, "Degraded")
     assert "can't go back" in said
     assert "nowhere to move it" in said
 
@@ -108,7 +108,7 @@ def test_a_version_that_no_pilot_runs_is_told_with_those_that_they_do(version: s
     test = harness.add(elastic("test", pools=[pool("data", 1)], version=version))
     harness.run_until_idle(test)
     assert harness.condition(test, "Degraded") == ("True", "VersionRefused")
-    said = harness.of(ElasticsearchCluster, "test").condition("Degraded")["message"]  # type: ignore[index]
+    said = harness.message(test, "Degraded")
     assert f"Elasticsearch {version}: set spec.version to a 6.8, 7 or 8 release" in said
     # No pod of it waits for an image that would not help.
     assert harness.all(StatefulSet) == []

@@ -22,11 +22,11 @@ def greet(spec: kopf.Spec, patch: kopf.Patch, body: kopf.Body, **_: Any) -> dict
 
 
 @kopf.on.update("nav.example.io", "v1", "databases", field="spec.replicas")
-def follow(new: int, patch: kopf.Patch, **_: Any) -> None:
+def follow(new: Any, patch: kopf.Patch, **_: Any) -> None:
     patch.status["phase"] = "Scaled"
     patch.status["replicas"] = new
 
 
 @kopf.on.delete("nav.example.io", "v1", "databases")
-def farewell(name: str, namespace: str, **_: Any) -> None:
+def farewell(name: str, namespace: str | None, **_: Any) -> None:
     print(f"farewell {namespace}/{name}", flush=True)

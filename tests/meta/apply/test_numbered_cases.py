@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from tests.meta.apply.databases import V1, Databases, database
 
@@ -12,7 +14,7 @@ def first(db: Databases) -> None:
     db.apply("m1", engine="pg", replicas=2, tags=["x"], users=[{"name": "u1", "role": "rw"}])
 
 
-def conflict(db: Databases, manager: str, **spec: object) -> StatusError:
+def conflict(db: Databases, manager: str, **spec: Any) -> StatusError:
     with pytest.raises(StatusError) as caught:
         db.apply(manager, **spec)
     assert (caught.value.code, caught.value.reason) == (409, "Conflict")

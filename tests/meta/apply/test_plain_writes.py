@@ -91,10 +91,11 @@ def test_entries_are_ordered_by_operation_then_age() -> None:
 def test_the_oldest_of_too_many_writers_are_folded_into_one() -> None:
     db = Databases()
     for index in range(13):
-        db.update(
-            f"m{index:02d}",
-            lambda obj, index=index: obj["spec"].setdefault("settings", {}).update({f"s{index:02d}": "x"}),
-        )  # type: ignore[misc]
+
+        def add(obj: dict[str, Any], index: int = index) -> None:
+            obj["spec"].setdefault("settings", {})[f"s{index:02d}"] = "x"
+
+        db.update(f"m{index:02d}", add)
     assert [entry["manager"] for entry in db.entries] == [
         "ancient-changes",
         *(f"m{index:02d}" for index in range(4, 13)),

@@ -63,7 +63,9 @@ def outcome(live: dict[str, Any], patch: Any) -> Any:
         return error.code
 
 
-TWO = {"containers": [{"name": "a", "image": "1"}, {"name": "b", "image": "1", "args": ["x"]}]}
+TWO: dict[str, Any] = {
+    "containers": [{"name": "a", "image": "1"}, {"name": "b", "image": "1", "args": ["x"]}]
+}
 
 
 def test_lists_are_merged_by_their_key() -> None:

@@ -74,7 +74,7 @@ def test_what_is_no_version_is_refused(text: str) -> None:
 
 def test_an_unquoted_version_is_refused() -> None:
     with pytest.raises(VersionError, match="string in quotes"):
-        Version.parse(3.9)  # type: ignore[arg-type]
+        Version.parse(3.9)  # type: ignore[arg-type]  # As YAML reads it.
 
 
 @pytest.mark.parametrize("text", ["3.9", "v3.9.0", "03.9.0", "1.0.0-01", "1.2.3.4"])

@@ -7,8 +7,9 @@ import signal
 import subprocess
 import sys
 import tarfile
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.cli.running import pilothouse
@@ -102,7 +103,7 @@ def entry(path: str, content: bytes = b"", **fields: object) -> Member:
     return member, content
 
 
-def index_with(change: Callable[[dict[str, object]], object]) -> Callable[[list[Member]], object]:
+def index_with(change: Callable[[dict[str, Any]], object]) -> Callable[[list[Member]], object]:
     def changed(members: list[Member]) -> None:
         index = json.loads(members[0][1])
         change(index)
@@ -111,7 +112,7 @@ def index_with(change: Callable[[dict[str, object]], object]) -> Callable[[list[
     return changed
 
 
-def test_images_arrive_as_they_were(library: ImageStore, elsewhere: ImageStore, bundle: Path):
+def test_images_arrive_as_they_were(library: ImageStore, elsewhere: ImageStore, bundle: Path) -> None:
     brought = dict(import_bundle(bundle, elsewhere))
     assert list(brought) == ["quay.io/team/redis:7", "zookeeper:3"]
     for name in brought:
@@ -133,7 +134,7 @@ def test_images_arrive_as_they_were(library: ImageStore, elsewhere: ImageStore, 
 
 def test_a_pod_that_asks_for_a_digest_gets_what_was_checked_here(
     library: ImageStore, elsewhere: ImageStore, bundle: Path
-):
+) -> None:
     list(import_bundle(bundle, elsewhere))
     of_folder = library.resolve("quay.io/team/redis:7").digest
     assert elsewhere.resolve(f"quay.io/team/redis:7@{of_folder}").digest == of_folder
@@ -144,14 +145,16 @@ def test_a_pod_that_asks_for_a_digest_gets_what_was_checked_here(
 
 def test_the_same_images_make_the_same_bundle(
     library: ImageStore, elsewhere: ImageStore, bundle: Path, tmp_path: Path
-):
+) -> None:
     list(import_bundle(bundle, elsewhere))
     others = ["quay.io/team/redis:7", "zookeeper:3", "zookeeper:3"]
     write_bundle(tmp_path / "again.tar.gz", others, elsewhere)
     assert (tmp_path / "again.tar.gz").read_bytes() == bundle.read_bytes()
 
 
-def test_a_bundle_that_cannot_be_made_leaves_nothing(library: ImageStore, redis: Path, tmp_path: Path):
+def test_a_bundle_that_cannot_be_made_leaves_nothing(
+    library: ImageStore, redis: Path, tmp_path: Path
+) -> None:
     library.import_("redis:7", redis)
     out = tmp_path / "out" / "images.tar.gz"
     out.parent.mkdir()
@@ -169,7 +172,7 @@ def test_a_bundle_that_cannot_be_made_leaves_nothing(library: ImageStore, redis:
     assert out.read_text() == "what was there"
 
 
-def test_what_is_here_is_passed_over(library: ImageStore, elsewhere: ImageStore, bundle: Path):
+def test_what_is_here_is_passed_over(library: ImageStore, elsewhere: ImageStore, bundle: Path) -> None:
     assert all(record is not None for _, record in import_bundle(bundle, elsewhere))
     before = elsewhere.list()
     assert [record for _, record in import_bundle(bundle, elsewhere)] == [None, None]
@@ -180,7 +183,7 @@ def test_what_is_here_is_passed_over(library: ImageStore, elsewhere: ImageStore,
 
 def test_replacing_gives_an_image_from_an_archive_the_digest_of_its_files(
     library: ImageStore, elsewhere: ImageStore, bundle: Path
-):
+) -> None:
     list(import_bundle(bundle, elsewhere))
     digest = elsewhere.resolve("zookeeper:3").digest
     assert library.resolve("zookeeper:3").digest != digest
@@ -190,7 +193,7 @@ def test_replacing_gives_an_image_from_an_archive_the_digest_of_its_files(
 
 def test_another_image_of_the_same_name_stays_unless_told(
     elsewhere: ImageStore, bundle: Path, redis: Path, tmp_path: Path
-):
+) -> None:
     (redis / "more").write_text("more")
     elsewhere.import_("zookeeper:3", redis)
     with pytest.raises(ImageStoreError, match=r"another zookeeper:3 here, with the digest .* --replace"):
@@ -205,7 +208,7 @@ def test_another_image_of_the_same_name_stays_unless_told(
 
 def test_the_same_files_with_another_entrypoint_are_another_image(
     elsewhere: ImageStore, bundle: Path, redis: Path
-):
+) -> None:
     elsewhere.import_("quay.io/team/redis:7", redis, ImageManifest(entrypoint=("bin/other",)))
     with pytest.raises(ImageStoreError, match="with other entrypoint, cmd, env"):
         list(import_bundle(bundle, elsewhere))
@@ -266,7 +269,7 @@ NASTY: dict[str, tuple[Callable[[list[Member]], object], str]] = {
     ),
     "too many bytes": (lambda all_: all_.append(entry(f"{LAST}/x", b"x" * 5000)), "more than 4000 bytes"),
     "a digest that is not the files'": (
-        index_with(lambda index: index["images"][1].update(digest="sha256:" + "0" * 64)),  # type: ignore[index]
+        index_with(lambda index: index["images"][1].update(digest="sha256:" + "0" * 64)),
         "damaged, or was changed",
     ),
 }
@@ -284,23 +287,23 @@ UNREADABLE: dict[str, tuple[Callable[[list[Member]], object], str]] = {
     "a later version": (index_with(lambda index: index.update(version=2)), "index.json can't be read"),
     "no images": (index_with(lambda index: index.update(images=[])), "has no images"),
     "an image twice": (
-        index_with(lambda index: index.update(images=index["images"] * 2)),  # type: ignore[operator]
+        index_with(lambda index: index.update(images=index["images"] * 2)),
         "has an image twice",
     ),
     "a name that is a path": (
-        index_with(lambda index: index["images"][0].update(name="../../x:1")),  # type: ignore[index]
+        index_with(lambda index: index["images"][0].update(name="../../x:1")),
         "images[0]: '../../x:1' is not an image reference",
     ),
     "a name of the host's": (
-        index_with(lambda index: index["images"][0].update(name="host/sh:1")),  # type: ignore[index]
+        index_with(lambda index: index["images"][0].update(name="host/sh:1")),
         "programs of the node itself",
     ),
     "a name without a tag": (
-        index_with(lambda index: index["images"][0].update(name="redis")),  # type: ignore[index]
+        index_with(lambda index: index["images"][0].update(name="redis")),
         "'redis' has no tag",
     ),
     "a place over the machine's files": (
-        index_with(lambda index: index["images"][1]["manifest"].update(mountAt="/usr")),  # type: ignore[index]
+        index_with(lambda index: index["images"][1]["manifest"].update(mountAt="/usr")),
         "images[1]: mountAt: '/usr' would hide",
     ),
 }
@@ -309,7 +312,7 @@ UNREADABLE: dict[str, tuple[Callable[[list[Member]], object], str]] = {
 @pytest.mark.parametrize(("change", "said"), NASTY.values(), ids=NASTY.keys())
 def test_a_nasty_image_is_not_brought_and_the_ones_before_it_stay(
     bundle: Path, tmp_path: Path, change: Callable[[list[Member]], object], said: str
-):
+) -> None:
     few = ImageStore(tmp_path / "few", ManualClock(0), UnpackLimits(entries=20, size=4000))
     with pytest.raises(UnpackError) as refused:
         list(import_bundle(rewritten(bundle, change), few))
@@ -323,7 +326,7 @@ def test_a_nasty_image_is_not_brought_and_the_ones_before_it_stay(
 @pytest.mark.parametrize(("change", "said"), UNREADABLE.values(), ids=UNREADABLE.keys())
 def test_nothing_is_brought_by_an_index_that_is_wrong(
     bundle: Path, elsewhere: ImageStore, change: Callable[[list[Member]], object], said: str
-):
+) -> None:
     with pytest.raises(UnpackError) as refused:
         list(import_bundle(rewritten(bundle, change), elsewhere))
     assert said in str(refused.value)
@@ -332,7 +335,7 @@ def test_nothing_is_brought_by_an_index_that_is_wrong(
 
 def test_a_bundle_that_was_cut_off_brings_whole_images_alone(
     library: ImageStore, elsewhere: ImageStore, tmp_path: Path
-):
+) -> None:
     for name in ("a:1", "b:1"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "noise").write_bytes(os.urandom(200_000))
@@ -353,7 +356,7 @@ def test_a_bundle_that_was_cut_off_brings_whole_images_alone(
 
 def test_an_import_that_is_killed_leaves_nothing_that_counts(
     bundle: Path, elsewhere: ImageStore, tmp_path: Path
-):
+) -> None:
     folder = tmp_path / "far" / "node" / "images"
     killed = subprocess.run(
         [sys.executable, "-c", DIES, str(bundle), str(folder)], check=False, timeout=60, capture_output=True
@@ -365,15 +368,16 @@ def test_an_import_that_is_killed_leaves_nothing_that_counts(
     assert len(list((folder / "bundles").iterdir())) == 2
 
 
-def test_an_interrupted_import_goes_on_where_it_was(bundle: Path, elsewhere: ImageStore):
+def test_an_interrupted_import_goes_on_where_it_was(bundle: Path, elsewhere: ImageStore) -> None:
     first = import_bundle(bundle, elsewhere)
     assert next(first)[0] == "quay.io/team/redis:7"
+    assert isinstance(first, Generator)
     first.close()
     assert names(elsewhere) == ["quay.io/team/redis:7"]
     assert [record is None for _, record in import_bundle(bundle, elsewhere)] == [True, False]
 
 
-def test_the_command_line_says_what_it_brought(bundle: Path, tmp_path: Path):
+def test_the_command_line_says_what_it_brought(bundle: Path, tmp_path: Path) -> None:
     here, far, out = str(tmp_path / "data"), str(tmp_path / "far"), str(tmp_path / "out.tar.gz")
     made = pilothouse("image", "bundle", out, "zookeeper:3", "quay.io/team/redis:7", "--data", here)
     assert (made.returncode, made.stderr) == (0, "")
@@ -406,7 +410,9 @@ def test_the_command_line_says_what_it_brought(bundle: Path, tmp_path: Path):
         (("import-bundle", "TEXT"), "text is not a readable bundle"),
     ],
 )
-def test_mistakes_are_told_in_one_line(bundle: Path, tmp_path: Path, arguments: tuple[str, ...], said: str):
+def test_mistakes_are_told_in_one_line(
+    bundle: Path, tmp_path: Path, arguments: tuple[str, ...], said: str
+) -> None:
     (tmp_path / "text").write_text("hello")
     files = {"OUT": "out.tar.gz", "SINGLE": "zookeeper.tar.gz", "TEXT": "text"}
     words = [str(tmp_path / files[word]) if word in files else word for word in arguments]

@@ -23,7 +23,7 @@ def archive(tmp_path: Path) -> Path:
     return tmp_path / "redis.tar.gz"
 
 
-def test_an_image_is_imported_listed_and_removed(archive: Path, tmp_path: Path):
+def test_an_image_is_imported_listed_and_removed(archive: Path, tmp_path: Path) -> None:
     data = str(tmp_path / "data")
     flags = [
         "--strip-components",
@@ -55,7 +55,7 @@ def test_an_image_is_imported_listed_and_removed(archive: Path, tmp_path: Path):
 
 def test_an_archive_with_all_in_one_folder_is_told_with_the_flag_that_leaves_it_out(
     archive: Path, tmp_path: Path
-):
+) -> None:
     importing = ("image", "import", "redis:7.2", str(archive), "--data", str(tmp_path / "data"))
     done = pilothouse(*importing)
     assert done.returncode == 0
@@ -69,7 +69,7 @@ def test_an_archive_with_all_in_one_folder_is_told_with_the_flag_that_leaves_it_
 @pytest.mark.parametrize("flags", [(), ("--strip-components", "1")])
 def test_the_command_that_a_missing_image_names_brings_it(
     archive: Path, tmp_path: Path, flags: tuple[str, ...]
-):
+) -> None:
     data = tmp_path / "a folder; of my own"
     library = ImageStore(data / "node" / "images", SystemClock())
     with pytest.raises(ImageMissing) as caught:
@@ -97,7 +97,9 @@ def test_the_command_that_a_missing_image_names_brings_it(
         (("remove", "redis:7"), "there is no image redis:7; there are: none"),
     ],
 )
-def test_mistakes_are_told_in_one_line(archive: Path, tmp_path: Path, arguments: tuple[str, ...], said: str):
+def test_mistakes_are_told_in_one_line(
+    archive: Path, tmp_path: Path, arguments: tuple[str, ...], said: str
+) -> None:
     text = tmp_path / "text"
     text.write_text("hello")
     names = {"ARCHIVE": str(archive), "TEXT": str(text), "NONE": str(tmp_path / "none")}

@@ -89,7 +89,7 @@ IMPOSSIBLE = {
 @pytest.mark.parametrize(("members", "said"), IMPOSSIBLE.values(), ids=IMPOSSIBLE.keys())
 def test_an_entry_that_can_not_be_is_named_as_the_archive_names_it(
     tmp_path: Path, members: list[tuple[str, dict[str, object], bytes]], said: str
-):
+) -> None:
     target = tmp_path / "target"
     target.mkdir()
     with pytest.raises(UnpackError) as refused:
@@ -100,7 +100,7 @@ def test_an_entry_that_can_not_be_is_named_as_the_archive_names_it(
 @pytest.mark.parametrize("members", WRONG.values(), ids=WRONG.keys())
 def test_an_archive_with_something_dangerous_is_refused(
     tmp_path: Path, members: list[tuple[str, dict[str, object], bytes]]
-):
+) -> None:
     target = tmp_path / "inside" / "target"
     target.mkdir(parents=True)
     with pytest.raises(UnpackError):
@@ -109,7 +109,7 @@ def test_an_archive_with_something_dangerous_is_refused(
     assert [path.name for path in (tmp_path / "inside").iterdir()] == ["target"]
 
 
-def test_a_zip_is_held_to_the_same(tmp_path: Path):
+def test_a_zip_is_held_to_the_same(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "bad.zip", "w") as archive:
         archive.writestr("../outside", "x")
     (tmp_path / "target").mkdir()
@@ -118,7 +118,7 @@ def test_a_zip_is_held_to_the_same(tmp_path: Path):
     assert not (tmp_path / "outside").exists()
 
 
-def test_a_bomb_is_stopped_while_it_unpacks_whatever_it_says_of_its_size(tmp_path: Path):
+def test_a_bomb_is_stopped_while_it_unpacks_whatever_it_says_of_its_size(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "bomb.zip", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("zeros", b"\0" * (8 << 20))
     (tmp_path / "target").mkdir()
@@ -126,14 +126,14 @@ def test_a_bomb_is_stopped_while_it_unpacks_whatever_it_says_of_its_size(tmp_pat
         unpack(tmp_path / "bomb.zip", tmp_path / "target", FEW)
 
 
-def test_what_is_no_archive_is_told_so(tmp_path: Path):
+def test_what_is_no_archive_is_told_so(tmp_path: Path) -> None:
     (tmp_path / "text").write_text("hello")
     (tmp_path / "target").mkdir()
     with pytest.raises(UnpackError, match="not a readable tar or zip archive"):
         unpack(tmp_path / "text", tmp_path / "target", FEW)
 
 
-def test_a_truncated_archive_is_told_so(tmp_path: Path):
+def test_a_truncated_archive_is_told_so(tmp_path: Path) -> None:
     whole = tar(tmp_path / "whole.tar.gz", ("a", {}, os.urandom(800))).read_bytes()
     (tmp_path / "half.tar.gz").write_bytes(whole[: len(whole) // 2])
     (tmp_path / "target").mkdir()
@@ -156,13 +156,13 @@ def test_what_the_owner_may_read_everybody_may(tmp_path: Path) -> None:
     assert stat.S_IMODE((tmp_path / "target/config/jvm.options").stat().st_mode) == 0o664
 
 
-def test_a_file_that_is_root_for_everyone_is_so_no_more(tmp_path: Path):
+def test_a_file_that_is_root_for_everyone_is_so_no_more(tmp_path: Path) -> None:
     (tmp_path / "target").mkdir()
     unpack(tar(tmp_path / "a.tar.gz", ("su", {"mode": 0o4755}, b"x")), tmp_path / "target", FEW)
     assert stat.S_IMODE((tmp_path / "target" / "su").stat().st_mode) == 0o755
 
 
-def test_links_within_are_kept_and_leading_folders_left_out_on_request(tmp_path: Path):
+def test_links_within_are_kept_and_leading_folders_left_out_on_request(tmp_path: Path) -> None:
     made = tar(
         tmp_path / "a.tar.gz",
         ("redis-7/bin/server", {"mode": 0o755}, b"#!"),
@@ -185,7 +185,7 @@ def _folder(path: Path) -> Path:
     return path
 
 
-def test_a_folder_gives_the_same_digest_each_time_and_another_once_it_changes(tmp_path: Path):
+def test_a_folder_gives_the_same_digest_each_time_and_another_once_it_changes(tmp_path: Path) -> None:
     source, digests = _folder(tmp_path / "source"), []
     for name in ("one", "two", "three"):
         if name == "three":
@@ -195,14 +195,14 @@ def test_a_folder_gives_the_same_digest_each_time_and_another_once_it_changes(tm
     assert digests[0] == digests[1] != digests[2]
 
 
-def test_a_folder_is_held_to_the_same(tmp_path: Path):
+def test_a_folder_is_held_to_the_same(tmp_path: Path) -> None:
     os.mkfifo(_folder(tmp_path / "source") / "pipe")
     (tmp_path / "target").mkdir()
     with pytest.raises(UnpackError, match="pipe"):
         unpack(tmp_path / "source", tmp_path / "target", FEW)
 
 
-def test_an_archive_that_is_damaged_inside_is_told_so(tmp_path: Path):
+def test_an_archive_that_is_damaged_inside_is_told_so(tmp_path: Path) -> None:
     archive = tar(tmp_path / "a.tar.gz", ("noise", {}, os.urandom(500_000)))
     half = gzip.decompress(archive.read_bytes())[:250_000]
     archive.write_bytes(gzip.compress(half) + gzip.compress(b"")[:10] + b"\xff" * 100)
@@ -211,7 +211,7 @@ def test_an_archive_that_is_damaged_inside_is_told_so(tmp_path: Path):
         unpack(archive, tmp_path / "out", UnpackLimits())
 
 
-def test_a_link_with_a_zero_byte_is_told_so(tmp_path: Path):
+def test_a_link_with_a_zero_byte_is_told_so(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
         info = zipfile.ZipInfo("link")
         info.external_attr = (stat.S_IFLNK | 0o777) << 16
@@ -221,7 +221,9 @@ def test_a_link_with_a_zero_byte_is_told_so(tmp_path: Path):
         unpack(tmp_path / "a.zip", tmp_path / "out", UnpackLimits())
 
 
-def test_a_folder_that_may_not_be_read_is_not_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_folder_that_may_not_be_read_is_not_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "source" / "closed").mkdir(parents=True)
     (tmp_path / "source" / "open").write_text("x")
     (tmp_path / "out").mkdir()

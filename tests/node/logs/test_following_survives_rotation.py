@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import aclosing
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.node.logs.writing import Log, record, told
@@ -16,8 +17,8 @@ PATIENCE = 20.0
 class Follower:
     """Somebody who follows a log until its container has ended."""
 
-    def __init__(self, path: Path, **options: object) -> None:
-        self._options = LogOptions(follow=True, **options)  # type: ignore[arg-type]
+    def __init__(self, path: Path, **options: Any) -> None:
+        self._options = LogOptions(follow=True, **options)
         self._path = path
         self._over = asyncio.Event()
         self._grown = asyncio.Event()

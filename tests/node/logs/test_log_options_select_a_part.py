@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -19,8 +20,8 @@ async def ended() -> None:
     return None
 
 
-async def text(path: Path, **options: object) -> bytes:
-    chosen = LogOptions(**options)  # type: ignore[arg-type]
+async def text(path: Path, **options: Any) -> bytes:
+    chosen = LogOptions(**options)
     return b"".join([piece async for piece in read_log(path, chosen, ended)])
 
 

@@ -3,7 +3,9 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from tests.apiserver.metrics.scraped import Scraped
 
@@ -26,12 +28,12 @@ DISKS = """\
 """
 
 
-def used(pod: str, container: str, **usage: float) -> ContainerUsage:
-    return ContainerUsage("shop", pod, container, 1_700_000_000.0, Usage(**usage))  # type: ignore[arg-type]
+def used(pod: str, container: str, **usage: Any) -> ContainerUsage:
+    return ContainerUsage("shop", pod, container, 1_700_000_000.0, Usage(**usage))
 
 
-def scraped(families: object) -> Scraped:
-    return Scraped.read("".join(families).encode())  # type: ignore[arg-type]
+def scraped(families: Iterable[str]) -> Scraped:
+    return Scraped.read("".join(families).encode())
 
 
 def test_a_process_with_any_name_is_read() -> None:

@@ -10,6 +10,7 @@ import sys
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 from tests.kit.loopback import loopback
@@ -183,7 +184,7 @@ async def test_a_service_is_reached_at_its_address_while_it_has_endpoints(api: A
     server = await asyncio.start_server(greet, "127.71.0.1", 0)
     port = server.sockets[0].getsockname()[1]
     async with server, networking(api, tmp_path) as network:
-        ports = [{"name": "sql", "port": free_port(), "protocol": "TCP"}]
+        ports: list[dict[str, Any]] = [{"name": "sql", "port": free_port(), "protocol": "TCP"}]
         tree = service("db", namespace="default", address="", ports=ports).thawed()
         made = await api.create(Service, tree)
         at = (made.spec["clusterIP"], ports[0]["port"])

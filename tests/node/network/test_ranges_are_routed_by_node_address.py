@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from ipaddress import IPv4Network
+from typing import Any
 
 import pytest
 from tests.node.network.objects import node
 
+from pilothouse.api.objects import Object
 from pilothouse.node.addresses.iproute import PROTOCOL, route_changes
 from pilothouse.node.addresses.pod_ranges import is_ipv4
 from pilothouse.node.addresses.route_plan import RoutePlan, plan_routes
@@ -14,10 +16,8 @@ from pilothouse.node.addresses.route_plan import RoutePlan, plan_routes
 OWN = IPv4Network("10.44.1.0/24")
 
 
-def plan(
-    *nodes: object, own: IPv4Network | None = OWN, address: str = "10.0.0.1", **more: object
-) -> RoutePlan:
-    return plan_routes(nodes, me="m1", address=address, own=own, **more)  # type: ignore[arg-type]
+def plan(*nodes: Object, own: IPv4Network | None = OWN, address: str = "10.0.0.1", **more: Any) -> RoutePlan:
+    return plan_routes(nodes, me="m1", address=address, own=own, **more)
 
 
 def test_each_range_is_behind_its_nodes_address() -> None:

@@ -14,6 +14,7 @@ from tests.kit.stream_node import NAME, Plane, StreamNode
 
 from pilothouse.apiserver.registry.node_addresses import NodeEndpoint
 from pilothouse.apiserver.registry.node_client import HTTPSNodeClient
+from pilothouse.apiserver.server.messages import StreamingResponse
 from pilothouse.meta.errors import StatusError
 from pilothouse.pki.signers import serving_name
 
@@ -72,6 +73,7 @@ async def test_no_connection_to_a_node_is_left_open(
         try:
             answer = await calls.read(endpoint, path, [], ends=False)
             circle.append(answer)
+            assert isinstance(answer, StreamingResponse)
             await answer.close()
         except StatusError as problem:
             circle.append(problem)

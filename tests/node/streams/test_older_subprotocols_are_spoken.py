@@ -15,6 +15,7 @@ from tests.kit.http import PATIENCE, Http
 from tests.kit.rbac_objects import bind, place
 from tests.kit.stream_node import Plane, StreamNode
 from tests.kit.waiting import eventually
+from yarl import URL
 
 from pilothouse.apiserver.server.websockets import take_token
 
@@ -163,7 +164,7 @@ async def test_a_client_that_sends_its_token_as_a_header_is_no_page(
     (await http.delete(f"{place(rights)}/bob-rules")).expect(200)
 
 
-async def may_list(session: aiohttp.ClientSession, url: str, trust: ssl.SSLContext) -> bool:
+async def may_list(session: aiohttp.ClientSession, url: URL, trust: ssl.SSLContext) -> bool:
     async with session.get(url, ssl=trust) as answer:
         return answer.status == 200
 

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import struct
 import zlib
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -98,7 +99,7 @@ def test_any_bytes_are_survived(pieces: list[bytes]) -> None:
 class Line:
     """What the node wrote, and whether it holds the client back."""
 
-    def __init__(self, **options: bool) -> None:
+    def __init__(self, **options: Any) -> None:
         self.written = b""
         self.held = False
         self.socket = SpdySocket(

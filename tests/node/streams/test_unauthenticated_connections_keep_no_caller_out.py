@@ -40,9 +40,9 @@ async def strangers(port: int, *, handshake: bool) -> AsyncIterator[None]:
     writers = []
     try:
         for _ in range(MANY):
-            tls = {"ssl": context} if handshake else {}
             with contextlib.suppress(OSError):
-                writers.append((await asyncio.open_connection("127.0.0.1", port, **tls))[1])
+                tls = context if handshake else None
+                writers.append((await asyncio.open_connection("127.0.0.1", port, ssl=tls))[1])
         yield
     finally:
         for writer in writers:

@@ -58,7 +58,9 @@ def size(path: Path) -> int:
         ("ext4", 1000, {"xfs", "ext4"}, EXT4),
     ],
 )
-def test_the_first_filesystem_that_will_do_is_taken(asked: str, megabytes: int, has: set[str], found: object):
+def test_the_first_filesystem_that_will_do_is_taken(
+    asked: str, megabytes: int, has: set[str], found: object
+) -> None:
     programs = {program for name in has for program in KNOWN[name].programs}
     assert chosen(asked, megabytes * MI, has=programs.__contains__) is found
 
@@ -73,7 +75,9 @@ def test_the_first_filesystem_that_will_do_is_taken(asked: str, megabytes: int, 
         ("", 1, {"ext4"}, "too few for any filesystem"),
     ],
 )
-def test_what_would_help_is_said_if_none_will_do(asked: str, megabytes: int, has: set[str], said: str):
+def test_what_would_help_is_said_if_none_will_do(
+    asked: str, megabytes: int, has: set[str], said: str
+) -> None:
     programs = {program for name in has for program in KNOWN[name].programs}
     with pytest.raises(FilesystemError, match=said):
         chosen(asked, megabytes * MI, has=programs.__contains__)
@@ -97,7 +101,7 @@ async def test_who_stops_between_a_device_and_its_mount_leaves_none(mkfs: None, 
 @pytest.mark.parametrize(("kind", "megabytes"), [("xfs", 320), ("btrfs", 128)])
 async def test_a_filesystem_grows_while_it_is_written_to(
     mkfs: None, tmp_path: Path, kind: str, megabytes: int
-):
+) -> None:
     async with plane(tmp_path) as here:
         await here.storage_class("loop", LOOP, parameters={"fsType": kind})
         await here.claim("data", f"{megabytes}Mi", "loop")
@@ -111,7 +115,9 @@ async def test_a_filesystem_grows_while_it_is_written_to(
         await here.grow("data", f"{2 * megabytes}Mi")
 
         async def grown() -> bool:
-            return (await here.find_claim("data")).status["capacity"] == {"storage": f"{2 * megabytes}Mi"}
+            return bool(
+                (await here.find_claim("data")).status["capacity"] == {"storage": f"{2 * megabytes}Mi"}
+            )
 
         await eventually(grown)
         assert size(path) > before + megabytes * MI * 8 // 10
@@ -129,7 +135,9 @@ async def _write(path: Path) -> None:
         await asyncio.sleep(0.001)
 
 
-async def test_what_is_written_outlives_pods_and_agents_and_goes_with_the_claim(mkfs: None, tmp_path: Path):
+async def test_what_is_written_outlives_pods_and_agents_and_goes_with_the_claim(
+    mkfs: None, tmp_path: Path
+) -> None:
     async with plane(tmp_path) as here:
         await here.storage_class("loop", LOOP)
         await here.claim("data", "320Mi", "loop")
@@ -154,7 +162,7 @@ async def test_what_is_written_outlives_pods_and_agents_and_goes_with_the_claim(
         assert str(path) not in await run("losetup", "--list")
 
 
-async def test_a_volume_grows_though_nobody_has_it_mounted(mkfs: None, tmp_path: Path):
+async def test_a_volume_grows_though_nobody_has_it_mounted(mkfs: None, tmp_path: Path) -> None:
     async with plane(tmp_path) as here:
         await here.storage_class("loop", LOOP)
         await here.claim("data", "320Mi", "loop")
@@ -164,13 +172,13 @@ async def test_a_volume_grows_though_nobody_has_it_mounted(mkfs: None, tmp_path:
         await here.grow("data", "640Mi")
 
         async def grown() -> bool:
-            return (await here.find_claim("data")).status["capacity"] == {"storage": "640Mi"}
+            return bool((await here.find_claim("data")).status["capacity"] == {"storage": "640Mi"})
 
         await eventually(grown)
         assert size(await here.mounted(await here.pod("db", "data"))) > before + 256 * MI
 
 
-async def test_a_growth_that_was_cut_short_is_finished_by_the_next_agent(mkfs: None, tmp_path: Path):
+async def test_a_growth_that_was_cut_short_is_finished_by_the_next_agent(mkfs: None, tmp_path: Path) -> None:
     async with plane(tmp_path) as here:
         await here.storage_class("loop", LOOP)
         await here.claim("data", "320Mi", "loop")
@@ -184,13 +192,13 @@ async def test_a_growth_that_was_cut_short_is_finished_by_the_next_agent(mkfs: N
         here.start_node()
 
         async def grown() -> bool:
-            return (await here.find_claim("data")).status["capacity"] == {"storage": "640Mi"}
+            return bool((await here.find_claim("data")).status["capacity"] == {"storage": "640Mi"})
 
         await eventually(grown)
         assert size(path) > before + 256 * MI
 
 
-async def test_a_disk_without_room_is_told_and_nothing_is_left(mkfs: None, tmp_path: Path):
+async def test_a_disk_without_room_is_told_and_nothing_is_left(mkfs: None, tmp_path: Path) -> None:
     async with plane(tmp_path) as here:
         await here.storage_class("loop", LOOP)
         await here.claim("data", "100Ti", "loop")
@@ -201,7 +209,7 @@ async def test_a_disk_without_room_is_told_and_nothing_is_left(mkfs: None, tmp_p
         assert (await here.api.list(PersistentVolume)).objects == []
 
 
-async def test_growth_without_room_is_told_and_the_volume_stays_as_it_is(mkfs: None, tmp_path: Path):
+async def test_growth_without_room_is_told_and_the_volume_stays_as_it_is(mkfs: None, tmp_path: Path) -> None:
     async with plane(tmp_path) as here:
         await here.storage_class("loop", LOOP)
         await here.claim("data", "320Mi", "loop")
@@ -214,7 +222,7 @@ async def test_growth_without_room_is_told_and_the_volume_stays_as_it_is(mkfs: N
         assert size(path) == before
 
 
-async def test_a_growth_that_fails_says_so_until_a_retry_succeeds(mkfs: None, tmp_path: Path):
+async def test_a_growth_that_fails_says_so_until_a_retry_succeeds(mkfs: None, tmp_path: Path) -> None:
     async with plane(tmp_path) as here:
         await here.storage_class("loop", LOOP)
         await here.claim("data", "320Mi", "loop")
@@ -227,7 +235,9 @@ async def test_a_growth_that_fails_says_so_until_a_retry_succeeds(mkfs: None, tm
 
         async def retried() -> bool:
             found = (await here.api.list(CoreEvent, "default")).objects
-            return sum(one.get("count", 1) for one in found if one["reason"] == "VolumeResizeFailed") >= 3
+            return (
+                sum(int(one.get("count", 1)) for one in found if one["reason"] == "VolumeResizeFailed") >= 3
+            )
 
         await eventually(retried)
         first = next(index for index, one in enumerate(seen) if one.condition("NodeResizeError"))
@@ -243,7 +253,7 @@ async def test_a_growth_that_fails_says_so_until_a_retry_succeeds(mkfs: None, tm
         await here.grow("data", "640Mi")
 
         async def grown() -> bool:
-            return (await here.find_claim("data")).status["capacity"] == {"storage": "640Mi"}
+            return bool((await here.find_claim("data")).status["capacity"] == {"storage": "640Mi"})
 
         await eventually(grown)
         assert (await here.find_claim("data")).condition("NodeResizeError") is None
@@ -251,7 +261,7 @@ async def test_a_growth_that_fails_says_so_until_a_retry_succeeds(mkfs: None, tm
         await asyncio.gather(watching, return_exceptions=True)
 
 
-async def test_a_class_may_ask_for_no_more_than_is_written(mkfs: None, tmp_path: Path):
+async def test_a_class_may_ask_for_no_more_than_is_written(mkfs: None, tmp_path: Path) -> None:
     async with plane(tmp_path) as here:
         await here.storage_class("loop", LOOP, parameters={"allocation": "sparse"})
         await here.claim("data", "10Gi", "loop")
@@ -259,7 +269,7 @@ async def test_a_class_may_ask_for_no_more_than_is_written(mkfs: None, tmp_path:
         assert (path.parent / "disk").stat().st_blocks * 512 < 1 << 30
 
 
-async def test_an_ordinary_user_is_told_what_to_do_instead(tmp_path: Path):
+async def test_an_ordinary_user_is_told_what_to_do_instead(tmp_path: Path) -> None:
     loops = LoopBackend(root=False)
     with pytest.raises(VolumeBackendError, match="use a class of pilothouse"):
         await loops.make(tmp_path / "volume", 320 * MI, {})
@@ -275,7 +285,7 @@ async def _limited(here: Plane, provisioner: str, driver: str, **parameters: str
     await here.api.patch(PersistentVolumeClaim, "data", "default", fields)
 
 
-async def test_limits_are_those_of_the_volumes_own_device(mkfs: None, tmp_path: Path):
+async def test_limits_are_those_of_the_volumes_own_device(mkfs: None, tmp_path: Path) -> None:
     async with plane(tmp_path) as here:
         await _limited(here, LOOP, LOOP, iops="100", writeThroughput="10Mi")
 
@@ -309,7 +319,7 @@ async def test_limits_are_those_of_the_volumes_own_device(mkfs: None, tmp_path: 
 )
 async def test_limits_that_can_not_be_are_told_on_the_claim(
     mkfs: None, tmp_path: Path, provisioner: str, driver: str, parameters: dict[str, str], said: str
-):
+) -> None:
     async with plane(tmp_path) as here:
         await _limited(here, provisioner, driver, **parameters)
         condition = await here.condition("data", "ModifyVolumeError")

@@ -17,7 +17,7 @@ from pilothouse.node.volumes.volume_usage import metrics
 DIRECTORY = "pilothouse.io/directory"
 
 
-async def test_a_claim_is_bound_to_a_folder_of_the_node_where_its_pod_runs(tmp_path: Path):
+async def test_a_claim_is_bound_to_a_folder_of_the_node_where_its_pod_runs(tmp_path: Path) -> None:
     async with plane(tmp_path) as here:
         await here.storage_class("directory", DIRECTORY)
         claim = await here.claim("data", "1Gi", "directory")
@@ -37,7 +37,7 @@ async def test_a_claim_is_bound_to_a_folder_of_the_node_where_its_pod_runs(tmp_p
         await eventually(told)
 
 
-async def test_what_is_written_outlives_pods_and_agents(tmp_path: Path):
+async def test_what_is_written_outlives_pods_and_agents(tmp_path: Path) -> None:
     async with plane(tmp_path) as here:
         await here.storage_class("directory", DIRECTORY)
         await here.claim("data", "1Gi", "directory")
@@ -50,7 +50,7 @@ async def test_what_is_written_outlives_pods_and_agents(tmp_path: Path):
         assert (await here.mounted(again) / "row").read_text() == "precious"
 
 
-async def test_a_volume_goes_with_its_claim_and_all_that_is_on_it(tmp_path: Path):
+async def test_a_volume_goes_with_its_claim_and_all_that_is_on_it(tmp_path: Path) -> None:
     async with plane(tmp_path) as here:
         await here.storage_class("directory", DIRECTORY)
         await here.claim("data", "1Gi", "directory")
@@ -65,7 +65,7 @@ async def test_a_volume_goes_with_its_claim_and_all_that_is_on_it(tmp_path: Path
         assert not path.parent.exists()
 
 
-async def test_a_volume_that_is_to_be_kept_stays_with_all_that_is_on_it(tmp_path: Path):
+async def test_a_volume_that_is_to_be_kept_stays_with_all_that_is_on_it(tmp_path: Path) -> None:
     async with plane(tmp_path) as here:
         await here.storage_class("kept", DIRECTORY, reclaimPolicy="Retain")
         await here.claim("data", "1Gi", "kept")
@@ -85,7 +85,7 @@ async def test_a_volume_that_is_to_be_kept_stays_with_all_that_is_on_it(tmp_path
         assert (path / "row").read_text() == "x"
 
 
-async def test_a_node_that_was_down_deletes_what_was_given_up_meanwhile(tmp_path: Path):
+async def test_a_node_that_was_down_deletes_what_was_given_up_meanwhile(tmp_path: Path) -> None:
     async with plane(tmp_path) as here:
         await here.storage_class("directory", DIRECTORY)
         await here.claim("data", "1Gi", "directory")
@@ -107,7 +107,7 @@ async def test_a_node_that_was_down_deletes_what_was_given_up_meanwhile(tmp_path
         assert not path.parent.exists()
 
 
-async def test_a_claim_that_grows_is_told_so(tmp_path: Path):
+async def test_a_claim_that_grows_is_told_so(tmp_path: Path) -> None:
     async with plane(tmp_path) as here:
         await here.storage_class("directory", DIRECTORY)
         await here.claim("data", "1Gi", "directory")
@@ -115,7 +115,7 @@ async def test_a_claim_that_grows_is_told_so(tmp_path: Path):
         await here.grow("data", "2Gi")
 
         async def grown() -> bool:
-            return (await here.find_claim("data")).status["capacity"] == {"storage": "2Gi"}
+            return bool((await here.find_claim("data")).status["capacity"] == {"storage": "2Gi"})
 
         await eventually(grown)
         claim = await here.find_claim("data")
@@ -125,7 +125,7 @@ async def test_a_claim_that_grows_is_told_so(tmp_path: Path):
         assert claim.status["phase"] == "Bound"
 
 
-async def test_a_class_that_lets_nobody_grow_is_named(tmp_path: Path):
+async def test_a_class_that_lets_nobody_grow_is_named(tmp_path: Path) -> None:
     async with plane(tmp_path) as here:
         await here.storage_class("fixed", DIRECTORY, allowVolumeExpansion=False)
         await here.claim("data", "1Gi", "fixed")
@@ -149,7 +149,7 @@ async def test_a_class_that_lets_nobody_grow_is_named(tmp_path: Path):
 )
 async def test_a_claim_that_can_not_be_met_waits_and_says_why(
     tmp_path: Path, fields: dict[str, object], spec: dict[str, object], said: str
-):
+) -> None:
     async with plane(tmp_path) as here:
         await here.storage_class("odd", DIRECTORY, **fields)
         await here.claim("data", "1Gi", "odd", **spec)
@@ -160,7 +160,7 @@ async def test_a_claim_that_can_not_be_met_waits_and_says_why(
         assert condition["message"].startswith("node n1: ")
 
 
-async def test_a_tier_is_a_folder_of_its_own(tmp_path: Path):
+async def test_a_tier_is_a_folder_of_its_own(tmp_path: Path) -> None:
     fast = tmp_path / "fast"
     async with plane(tmp_path, {"fast": fast}) as here:
         await here.storage_class("fast", DIRECTORY, parameters={"tier": "fast"})
@@ -169,7 +169,7 @@ async def test_a_tier_is_a_folder_of_its_own(tmp_path: Path):
         assert path.parent.parent == fast
 
 
-async def test_usage_is_told_in_kubelets_words(tmp_path: Path):
+async def test_usage_is_told_in_kubelets_words(tmp_path: Path) -> None:
     async with plane(tmp_path) as here:
         await here.storage_class("directory", DIRECTORY)
         await here.claim("data", "1Gi", "directory")
@@ -186,7 +186,7 @@ async def test_usage_is_told_in_kubelets_words(tmp_path: Path):
         )
 
 
-async def test_an_agent_that_was_killed_at_any_step_is_carried_on_from(tmp_path: Path):
+async def test_an_agent_that_was_killed_at_any_step_is_carried_on_from(tmp_path: Path) -> None:
     """Each of the volume controller's tasks is cut off as soon as it has done something, over and over."""
     async with plane(tmp_path) as here:
         await here.storage_class("directory", DIRECTORY)
@@ -203,7 +203,7 @@ async def test_an_agent_that_was_killed_at_any_step_is_carried_on_from(tmp_path:
         assert [one.name for one in (here.data / "volumes").iterdir()] == [path.parent.name]
 
 
-async def test_what_was_begun_for_a_claim_that_is_gone_is_taken_away_and_nothing_else(tmp_path: Path):
+async def test_what_was_begun_for_a_claim_that_is_gone_is_taken_away_and_nothing_else(tmp_path: Path) -> None:
     async with plane(tmp_path) as here:
         await here.storage_class("kept", DIRECTORY, reclaimPolicy="Retain")
         await here.claim("data", "1Gi", "kept")
@@ -233,7 +233,7 @@ async def _two(here: Plane) -> Plane:
     return here
 
 
-async def test_a_volume_for_one_pod_is_not_given_to_a_second(tmp_path: Path):
+async def test_a_volume_for_one_pod_is_not_given_to_a_second(tmp_path: Path) -> None:
     async with plane(tmp_path) as here:
         await _two(here)
         first = await here.pod("one", "data")
@@ -245,7 +245,7 @@ async def test_a_volume_for_one_pod_is_not_given_to_a_second(tmp_path: Path):
         assert (await here.volumes.prepare(second))["data"].path.is_dir()
 
 
-async def test_a_claim_that_is_missing_or_unbound_is_named(tmp_path: Path):
+async def test_a_claim_that_is_missing_or_unbound_is_named(tmp_path: Path) -> None:
     async with plane(tmp_path) as here:
         lonely = await here.pod("one", "none", nodeName=NODE)
         with pytest.raises(VolumeNotReady, match='persistentvolumeclaim "none" not found'):
@@ -274,7 +274,7 @@ async def test_a_claim_that_is_missing_or_unbound_is_named(tmp_path: Path):
 )
 async def test_a_claim_chooses_neither_its_provisioner_nor_a_node_that_its_class_excludes(
     tmp_path: Path, provisioner: str, fields: dict[str, Any], said: str
-):
+) -> None:
     async def is_anothers() -> bool:
         """The controller has put it right: another provisioner is asked for the volume."""
         claim = await here.find_claim("data")

@@ -44,36 +44,36 @@ def where(volume: Path, part: str) -> str:
 
 
 @pytest.mark.parametrize("part", ["data/pg", "data/conf", "inner/pg", "new/deeper", "data/./pg"])
-def test_what_is_within_is_opened_and_made_where_it_is_missing(volume: Path, part: str):
+def test_what_is_within_is_opened_and_made_where_it_is_missing(volume: Path, part: str) -> None:
     assert where(volume, part) == os.path.realpath(volume / part)
     assert (volume / part).exists()
 
 
-def test_what_is_made_has_the_rights_of_the_volume(volume: Path):
+def test_what_is_made_has_the_rights_of_the_volume(volume: Path) -> None:
     volume.chmod(0o2770)
     where(volume, "new/deeper")
     assert {stat.S_IMODE((volume / part).stat().st_mode) for part in ("new", "new/deeper")} == {0o2770}
 
 
 @pytest.mark.parametrize("part", ["etc", "etc/passwd", "up", "up/outside", "data/out", "../outside", "/etc"])
-def test_what_leads_out_is_refused(volume: Path, part: str):
+def test_what_leads_out_is_refused(volume: Path, part: str) -> None:
     with pytest.raises(SubpathError), opened(volume, part):
         pass
 
 
-def test_a_path_through_a_file_is_refused(volume: Path):
+def test_a_path_through_a_file_is_refused(volume: Path) -> None:
     with pytest.raises((SubpathError, NotADirectoryError)), opened(volume, "data/conf/below"):
         pass
 
 
-def test_what_was_opened_stays_what_it_was(volume: Path):
+def test_what_was_opened_stays_what_it_was(volume: Path) -> None:
     with opened(volume, "data/pg") as handle:
         (volume / "data" / "pg").rename(volume / "data" / "moved")
         (volume / "data" / "pg").symlink_to("/etc")
         assert os.listdir(f"/proc/self/fd/{handle}") == []
 
 
-async def test_containers_see_volumes_where_they_ask(world: World, volumes: PodVolumes):
+async def test_containers_see_volumes_where_they_ask(world: World, volumes: PodVolumes) -> None:
     await world.config("app", {"a.conf": "1"})
     pod = await world.pod(
         {"name": "e", "emptyDir": {}},
@@ -109,7 +109,9 @@ async def test_containers_see_volumes_where_they_ask(world: World, volumes: PodV
     assert not prepared["e"].path.exists()
 
 
-def test_what_root_gives_to_a_container_can_not_be_exchanged(root: None, volume: Path, tmp_path: Path):
+def test_what_root_gives_to_a_container_can_not_be_exchanged(
+    root: None, volume: Path, tmp_path: Path
+) -> None:
     held = tmp_path / "held"
     container = {"volumeMounts": [{"name": "v", "mountPath": "/x", "subPath": "data/pg"}]}
     (one,) = mounts(container, {"v": PreparedVolume(volume)}, {}, held, PrivateDirectories(()))
@@ -122,7 +124,7 @@ def test_what_root_gives_to_a_container_can_not_be_exchanged(root: None, volume:
 @pytest.mark.parametrize(
     "value", ["../hunter2", "/hunter2", "hunter2\0", "file/hunter2", "x" * 300 + "hunter2"]
 )
-def test_no_message_has_the_value_of_a_variable_which_may_be_secret(volume: Path, value: str):
+def test_no_message_has_the_value_of_a_variable_which_may_be_secret(volume: Path, value: str) -> None:
     (volume / "file").touch()
     container = {"volumeMounts": [{"name": "v", "mountPath": "/x", "subPathExpr": "$(PASSWORD)"}]}
     with pytest.raises((VolumeNotReady, ValueError)) as refused:
@@ -130,7 +132,7 @@ def test_no_message_has_the_value_of_a_variable_which_may_be_secret(volume: Path
     assert "hunter2" not in str(refused.value)
 
 
-def test_a_variable_that_is_not_there_is_named(volume: Path):
+def test_a_variable_that_is_not_there_is_named(volume: Path) -> None:
     container = {"volumeMounts": [{"name": "v", "mountPath": "/x", "subPathExpr": "$(NOBODY)"}]}
     with pytest.raises(VolumeNotReady, match="names a variable"):
         mounts(container, {"v": PreparedVolume(volume)}, {}, None, PrivateDirectories(()))

@@ -109,7 +109,7 @@ def container_with(path: Path) -> Iterator[int]:
         running.communicate()
 
 
-async def test_another_control_plane_neither_mounts_nor_deletes_nor_grows_it(tmp_path: Path):
+async def test_another_control_plane_neither_mounts_nor_deletes_nor_grows_it(tmp_path: Path) -> None:
     async with two_planes(tmp_path) as (first, second):
         _, path = await written(first)
         pod = await copied(second, path, OURS)
@@ -144,7 +144,7 @@ async def test_another_control_plane_neither_mounts_nor_deletes_nor_grows_it(tmp
 
 
 @pytest.mark.parametrize("inside", ["", "sub"])
-async def test_a_path_into_it_that_somebody_wrote_down_is_no_way_in(tmp_path: Path, inside: str):
+async def test_a_path_into_it_that_somebody_wrote_down_is_no_way_in(tmp_path: Path, inside: str) -> None:
     async with two_planes(tmp_path) as (first, second):
         _, path = await written(first)
         (path / "sub").mkdir()
@@ -158,7 +158,9 @@ async def test_a_path_into_it_that_somebody_wrote_down_is_no_way_in(tmp_path: Pa
             await second.mounted(pod)
 
 
-async def test_a_volume_in_another_nodes_data_folder_is_not_mounted_as_a_path_of_the_machine(tmp_path: Path):
+async def test_a_volume_in_another_nodes_data_folder_is_not_mounted_as_a_path_of_the_machine(
+    tmp_path: Path,
+) -> None:
     async with two_planes(tmp_path) as (first, second):
         await first.storage_class("own", DIRECTORY)
         await first.claim("data", "1Gi", "own")
@@ -168,7 +170,7 @@ async def test_a_volume_in_another_nodes_data_folder_is_not_mounted_as_a_path_of
             await second.mounted(pod)
 
 
-async def test_a_successor_gets_it_once_the_other_is_gone_and_then_the_other_does_not(tmp_path: Path):
+async def test_a_successor_gets_it_once_the_other_is_gone_and_then_the_other_does_not(tmp_path: Path) -> None:
     async with two_planes(tmp_path) as (first, second):
         pod, path = await written(first)
         successor = await copied(second, path, OURS)
@@ -190,7 +192,9 @@ async def test_a_successor_gets_it_once_the_other_is_gone_and_then_the_other_doe
 
 
 @pytest.mark.usefixtures("attributes")
-async def test_a_folder_of_the_machine_belongs_to_the_first_that_has_it_as_a_local_volume(tmp_path: Path):
+async def test_a_folder_of_the_machine_belongs_to_the_first_that_has_it_as_a_local_volume(
+    tmp_path: Path,
+) -> None:
     disk = tmp_path / "disk"
     disk.mkdir()
     async with two_planes(tmp_path) as (first, second):
@@ -204,7 +208,7 @@ async def test_a_folder_of_the_machine_belongs_to_the_first_that_has_it_as_a_loc
         assert await second.mounted(pod) == disk
 
 
-async def test_a_successor_does_not_get_it_from_an_agent_that_runs(tmp_path: Path):
+async def test_a_successor_does_not_get_it_from_an_agent_that_runs(tmp_path: Path) -> None:
     async with two_planes(tmp_path) as (first, second):
         pod, path = await written(first)
         await first.delete_pod(pod)
@@ -223,7 +227,7 @@ async def test_a_successor_does_not_get_it_from_an_agent_that_runs(tmp_path: Pat
 @pytest.mark.parametrize("is_marked", [True, False])
 async def test_a_successor_does_not_get_it_while_a_container_without_its_agent_has_it(
     tmp_path: Path, is_marked: bool
-):
+) -> None:
     async with two_planes(tmp_path) as (first, second):
         _, path = await written(first)
         successor = await copied(second, path, OURS)
@@ -240,7 +244,7 @@ async def test_a_successor_does_not_get_it_while_a_container_without_its_agent_h
         first.start_node()
 
 
-async def test_a_volume_that_could_not_be_mounted_is_not_held_for_a_pod_that_is_gone(tmp_path: Path):
+async def test_a_volume_that_could_not_be_mounted_is_not_held_for_a_pod_that_is_gone(tmp_path: Path) -> None:
     async with two_planes(tmp_path) as (first, second):
         pod, path = await written(first)
         await first.volumes.release(pod.uid)
@@ -255,7 +259,7 @@ async def test_a_volume_that_could_not_be_mounted_is_not_held_for_a_pod_that_is_
 
 async def test_a_copy_of_a_nodes_folder_with_the_same_identity_gets_it_only_when_it_is_the_last(
     tmp_path: Path,
-):
+) -> None:
     async with plane(tmp_path / "one", {"fast": tmp_path / "fast"}) as here:
         await here.storage_class("fast", DIRECTORY, parameters={"tier": "fast"})
         pod, _ = await written(here)
@@ -271,7 +275,7 @@ async def test_a_copy_of_a_nodes_folder_with_the_same_identity_gets_it_only_when
         assert (await here.mounted(pod) / "row").read_text() == "precious"
 
 
-async def test_a_volume_from_before_there_were_owners_is_its_first_users(tmp_path: Path):
+async def test_a_volume_from_before_there_were_owners_is_its_first_users(tmp_path: Path) -> None:
     async with two_planes(tmp_path) as (first, second):
         pod, path = await written(first)
         await first.volumes.release(pod.uid)
@@ -282,7 +286,7 @@ async def test_a_volume_from_before_there_were_owners_is_its_first_users(tmp_pat
             await second.mounted(await copied(second, path, OURS))
 
 
-async def test_what_another_control_plane_has_begun_is_not_swept(tmp_path: Path):
+async def test_what_another_control_plane_has_begun_is_not_swept(tmp_path: Path) -> None:
     async with two_planes(tmp_path) as (first, second):
         pod, path = await written(first)
         # As in the moment before its object was made.
@@ -299,7 +303,7 @@ async def test_what_another_control_plane_has_begun_is_not_swept(tmp_path: Path)
         assert (await first.mounted(pod) / "row").exists()
 
 
-async def test_pods_see_nothing_of_whose_it_is(tmp_path: Path):
+async def test_pods_see_nothing_of_whose_it_is(tmp_path: Path) -> None:
     async with plane(tmp_path) as here:
         await here.storage_class("own", DIRECTORY)
         await here.claim("data", "1Gi", "own")

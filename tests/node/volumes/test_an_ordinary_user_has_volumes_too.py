@@ -74,7 +74,7 @@ async def apply(plane: UpPlane, *bodies: dict[str, Any]) -> None:
 
 
 async def test_files_folders_memory_and_directories_work(plane: UpPlane) -> None:
-    volumes = {
+    volumes: dict[str, Any] = {
         "config": {"configMap": {"name": "app"}},
         "secret": {"secret": {"secretName": "app"}},
         "cache": {"emptyDir": {"medium": "Memory", "sizeLimit": "16Mi"}},

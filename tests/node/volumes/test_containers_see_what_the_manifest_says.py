@@ -24,8 +24,8 @@ from pilothouse.node.volumes.mount_table import unmount_below
 async def node(tmp_path: Path) -> AsyncIterator[RealNode]:
     async with real_node(tmp_path, agent=False) as one:
         clock, data = SystemClock(), one.settings.data
-        one.images = ImageStore(data / "images", clock)  # type: ignore[assignment]
-        one.volumes = open_volumes(  # type: ignore[assignment]
+        one.images = ImageStore(data / "images", clock)
+        one.volumes = open_volumes(
             one.api, node=one.settings.name, data=data, clock=clock, rng=random.Random(1), refresh=0.2
         )
         await one.api.create(ServiceAccount, {"metadata": {"name": "default", "namespace": "default"}})
@@ -62,7 +62,7 @@ async def said(
     return log
 
 
-async def test_files_of_config_maps_secrets_and_the_pod_itself(node: RealNode):
+async def test_files_of_config_maps_secrets_and_the_pod_itself(node: RealNode) -> None:
     world = World(node.api)
     await world.config("app", {"a.conf": "one"})
     await world.secret("db", {"password": "hunter2"})
@@ -77,7 +77,7 @@ async def test_files_of_config_maps_secrets_and_the_pod_itself(node: RealNode):
     assert log.splitlines() == ["one", "hunter2", "web-0", "Read-only"]
 
 
-async def test_a_changed_config_map_reaches_a_container_that_runs(node: RealNode):
+async def test_a_changed_config_map_reaches_a_container_that_runs(node: RealNode) -> None:
     world = World(node.api)
     await world.config("app", {"a.conf": "one"})
     script = "cat /v/a.conf; echo; until grep -q two /v/a.conf; do sleep 0.05; done; cat /v/a.conf; echo"
@@ -94,7 +94,7 @@ async def test_a_changed_config_map_reaches_a_container_that_runs(node: RealNode
     assert node.log(pod).splitlines() == ["one", "two"]
 
 
-async def test_the_token_is_where_every_client_looks_for_it(node: RealNode):
+async def test_the_token_is_where_every_client_looks_for_it(node: RealNode) -> None:
     await World(node.api).config("kube-root-ca.crt", {"ca.crt": "CA"})
     folder = "/var/run/secrets/kubernetes.io/serviceaccount"
     script = f"cd {folder} && cat ca.crt && echo && cat namespace && echo && tr -dc . <token && echo"
@@ -103,7 +103,7 @@ async def test_the_token_is_where_every_client_looks_for_it(node: RealNode):
     assert node.log(pod).splitlines() == ["CA", "default", ".."]
 
 
-async def test_containers_share_an_empty_dir_and_a_restart_keeps_it(node: RealNode):
+async def test_containers_share_an_empty_dir_and_a_restart_keeps_it(node: RealNode) -> None:
     place = [{"name": "e", "mountPath": "/shared"}]
     body = {
         "restartPolicy": "OnFailure",
@@ -121,7 +121,7 @@ async def test_containers_share_an_empty_dir_and_a_restart_keeps_it(node: RealNo
     assert node.log(pod, attempt=1).splitlines() == ["from-init", "again"]
 
 
-async def test_who_may_read_and_write(root: None, node: RealNode):
+async def test_who_may_read_and_write(root: None, node: RealNode) -> None:
     log = await said(
         node,
         "id -u; id -G | tr ' ' '\\n' | grep -x 4242; touch /v/e/mine && stat -c '%u %g' /v/e/mine",
@@ -131,7 +131,7 @@ async def test_who_may_read_and_write(root: None, node: RealNode):
     assert log.splitlines() == ["1234", "4242", "1234 4242"]
 
 
-async def test_memory_holds_what_it_may(root: None, node: RealNode):
+async def test_memory_holds_what_it_may(root: None, node: RealNode) -> None:
     log = await said(
         node,
         "stat -f -c %T /v/m; head -c 2097152 /dev/zero > /v/m/x 2>/dev/null || echo full",
@@ -140,7 +140,7 @@ async def test_memory_holds_what_it_may(root: None, node: RealNode):
     assert log.splitlines() == ["tmpfs", "full"]
 
 
-async def test_parts_of_volumes_and_files_of_the_host(node: RealNode, tmp_path: Path):
+async def test_parts_of_volumes_and_files_of_the_host(node: RealNode, tmp_path: Path) -> None:
     (tmp_path / "motd").write_text("of the machine\n")
     places = [
         {"name": "e", "mountPath": "/one", "subPath": "a/b"},
@@ -161,7 +161,7 @@ async def test_parts_of_volumes_and_files_of_the_host(node: RealNode, tmp_path: 
     assert log.splitlines() == ["1", "2", "of the machine", "Read-only"]
 
 
-async def test_an_image_is_run_as_it_says(node: RealNode, tmp_path: Path):
+async def test_an_image_is_run_as_it_says(node: RealNode, tmp_path: Path) -> None:
     source = image_folder(
         tmp_path / "greeter",
         "bin/greet",
@@ -181,7 +181,8 @@ async def test_an_image_is_run_as_it_says(node: RealNode, tmp_path: Path):
 
     def waits(pod: Object) -> bool:
         [status] = pod.status.get("containerStatuses") or [{}]
-        return (status.get("state") or {}).get("waiting", {}).get("reason") == "ErrImageNeverPull"
+        reason = (status.get("state") or {}).get("waiting", {}).get("reason")
+        return bool(reason == "ErrImageNeverPull")
 
     waiting = await node.until(waits)
     why = waiting.status["containerStatuses"][0]["state"]["waiting"]["message"]
@@ -191,7 +192,7 @@ async def test_an_image_is_run_as_it_says(node: RealNode, tmp_path: Path):
     assert node.log(pod) == "hello world from /opt, of /opt/greeter/bin/greet"
 
 
-async def test_an_image_that_runs_is_not_removed(node: RealNode, tmp_path: Path):
+async def test_an_image_that_runs_is_not_removed(node: RealNode, tmp_path: Path) -> None:
     source = image_folder(tmp_path / "sleeper", "wait", "while :; do sleep 0.1; done")
     library = ImageStore(node.settings.data / "images", SystemClock())
     library.import_("sleeper:1", source)
@@ -211,7 +212,7 @@ async def test_an_image_that_runs_is_not_removed(node: RealNode, tmp_path: Path)
     assert not former.exists()
 
 
-async def test_a_pod_that_outgrows_its_empty_dir_is_evicted(node: RealNode):
+async def test_a_pod_that_outgrows_its_empty_dir_is_evicted(node: RealNode) -> None:
     script = "head -c 3145728 /dev/zero > /v/x; while :; do sleep 0.1; done"
     body = {
         "automountServiceAccountToken": False,
@@ -225,7 +226,7 @@ async def test_a_pod_that_outgrows_its_empty_dir_is_evicted(node: RealNode):
     assert pod.status["message"] == 'Usage of EmptyDir volume "e" exceeds the limit "1Mi".'
 
 
-async def test_what_is_missing_is_told_and_the_pod_starts_when_it_comes(node: RealNode):
+async def test_what_is_missing_is_told_and_the_pod_starts_when_it_comes(node: RealNode) -> None:
     place = [{"name": "c", "mountPath": "/v"}]
     body = {
         "restartPolicy": "Never",

@@ -100,7 +100,7 @@ async def size_within(plane: UpPlane, pod: dict[str, Any]) -> int:
     return int((await plane.kubectl(*asked)).ok().split()[1])
 
 
-async def test_through_everything_that_may_happen(tmp_path: Path, database: Database):
+async def test_through_everything_that_may_happen(tmp_path: Path, database: Database) -> None:
     with UpPlane(tmp_path) as plane:
         applied = await plane.kubectl("apply", "-f", str(EXAMPLES / f"{database.name}.yaml"))
         assert applied.code == 0, applied.err
@@ -158,7 +158,7 @@ async def test_through_everything_that_may_happen(tmp_path: Path, database: Data
         await eventually(nothing_left, seconds=60)
 
 
-async def test_a_volume_grows_while_its_database_writes(tmp_path: Path, database: Database):
+async def test_a_volume_grows_while_its_database_writes(tmp_path: Path, database: Database) -> None:
     with UpPlane(tmp_path) as plane:
         await plane.kubectl("apply", "-f", str(EXAMPLES / f"{database.name}.yaml"))
         pod = (await pods(plane, database))[0]

@@ -21,7 +21,7 @@ def mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
-async def test_a_config_map_is_a_folder_of_files(world: World, volumes: PodVolumes):
+async def test_a_config_map_is_a_folder_of_files(world: World, volumes: PodVolumes) -> None:
     await world.config("app", {"a.conf": "one"}, binaryData={"b.bin": "AAEC"})
     pod = await world.pod({"name": "c", "configMap": {"name": "app"}})
     prepared = (await volumes.prepare(pod))["c"]
@@ -32,7 +32,9 @@ async def test_a_config_map_is_a_folder_of_files(world: World, volumes: PodVolum
     assert os.readlink(prepared.path / "a.conf") == "..data/a.conf"
 
 
-async def test_a_secret_is_decoded_and_has_the_modes_that_are_asked_for(world: World, volumes: PodVolumes):
+async def test_a_secret_is_decoded_and_has_the_modes_that_are_asked_for(
+    world: World, volumes: PodVolumes
+) -> None:
     await world.secret("db", {"password": "hunter2", "user": "app"})
     source = {
         "secretName": "db",
@@ -46,7 +48,7 @@ async def test_a_secret_is_decoded_and_has_the_modes_that_are_asked_for(world: W
     assert sorted(one.name for one in path.iterdir() if not one.name.startswith("..")) == ["in", "user"]
 
 
-async def test_secrets_are_in_memory(world: World, volumes: PodVolumes):
+async def test_secrets_are_in_memory(world: World, volumes: PodVolumes) -> None:
     await world.secret("db", {"password": "hunter2"})
     path = (await volumes.prepare(await world.pod({"name": "s", "secret": {"secretName": "db"}})))["s"].path
     holder = max(
@@ -62,7 +64,7 @@ async def test_secrets_are_in_memory(world: World, volumes: PodVolumes):
 )
 async def test_secrets_of_one_pod_do_not_fill_the_machines_memory(
     world: World, volumes: PodVolumes, kept: dict[str, str], count: int
-):
+) -> None:
     await world.secret("mb", kept)
     sources = [{"name": f"s{number}", "secret": {"secretName": "mb"}} for number in range(count)]
     greedy = await world.pod(*sources, name="greedy")
@@ -73,7 +75,7 @@ async def test_secrets_of_one_pod_do_not_fill_the_machines_memory(
     await volumes.release(greedy.uid)
 
 
-async def test_a_secret_that_grows_too_large_stays_as_it_was(world: World, volumes: PodVolumes):
+async def test_a_secret_that_grows_too_large_stays_as_it_was(world: World, volumes: PodVolumes) -> None:
     await world.secret("a", {"small": "one"})
     sources = [{"name": f"s{number}", "secret": {"secretName": "a"}} for number in range(40)]
     pod = await world.pod(*sources)
@@ -87,7 +89,7 @@ async def test_a_secret_that_grows_too_large_stays_as_it_was(world: World, volum
     assert 3 in sizes
 
 
-async def test_files_change_all_at_once(world: World, volumes: PodVolumes):
+async def test_files_change_all_at_once(world: World, volumes: PodVolumes) -> None:
     await world.config("app", {"a": "1", "b": "1", "old": "x"})
     pod = await world.pod({"name": "c", "configMap": {"name": "app"}})
     path = (await volumes.prepare(pod))["c"].path
@@ -110,7 +112,7 @@ async def test_files_change_all_at_once(world: World, volumes: PodVolumes):
         os.close(held)
 
 
-async def test_files_that_have_not_changed_are_left_alone(world: World, volumes: PodVolumes):
+async def test_files_that_have_not_changed_are_left_alone(world: World, volumes: PodVolumes) -> None:
     await world.config("app", {"a": "1"})
     pod = await world.pod({"name": "c", "configMap": {"name": "app"}})
     path = (await volumes.prepare(pod))["c"].path
@@ -120,7 +122,9 @@ async def test_files_that_have_not_changed_are_left_alone(world: World, volumes:
     assert os.readlink(path / "..data") == before
 
 
-async def test_files_stay_when_what_they_are_made_of_goes(api: Api, world: World, volumes: PodVolumes):
+async def test_files_stay_when_what_they_are_made_of_goes(
+    api: Api, world: World, volumes: PodVolumes
+) -> None:
     await world.config("app", {"a": "1"})
     path = (await volumes.prepare(await world.pod({"name": "c", "configMap": {"name": "app"}})))["c"].path
     await api.delete(ConfigMap, "app", "default")
@@ -128,7 +132,9 @@ async def test_files_stay_when_what_they_are_made_of_goes(api: Api, world: World
     assert (path / "a").read_text() == "1"
 
 
-async def test_an_exchange_that_was_cut_short_is_finished_by_the_next(world: World, volumes: PodVolumes):
+async def test_an_exchange_that_was_cut_short_is_finished_by_the_next(
+    world: World, volumes: PodVolumes
+) -> None:
     await world.config("app", {"a": "1"})
     pod = await world.pod({"name": "c", "configMap": {"name": "app"}})
     path = (await volumes.prepare(pod))["c"].path
@@ -141,7 +147,7 @@ async def test_an_exchange_that_was_cut_short_is_finished_by_the_next(world: Wor
     assert not (path / "..half").exists()
 
 
-async def test_an_exchange_that_lacks_its_last_step_gets_it(world: World, volumes: PodVolumes):
+async def test_an_exchange_that_lacks_its_last_step_gets_it(world: World, volumes: PodVolumes) -> None:
     await world.config("app", {"a": "1", "b": "2"})
     pod = await world.pod({"name": "c", "configMap": {"name": "app"}})
     path = (await volumes.prepare(pod))["c"].path
@@ -154,7 +160,7 @@ async def test_an_exchange_that_lacks_its_last_step_gets_it(world: World, volume
 
 async def test_nothing_is_written_for_a_pod_that_goes_while_its_files_are_looked_at(
     api: Api, data: Path, clock: ManualClock, world: World, volumes: PodVolumes
-):
+) -> None:
     await world.secret("db", {"password": "x"})
     pod = await world.pod(
         {"name": "s", "secret": {"secretName": "db"}},
@@ -182,14 +188,14 @@ async def test_nothing_is_written_for_a_pod_that_goes_while_its_files_are_looked
 )
 async def test_what_is_missing_is_named(
     world: World, volumes: PodVolumes, source: dict[str, object], said: str
-):
+) -> None:
     await world.config("app", {"a": "1"})
     with pytest.raises(VolumeNotReady) as caught:
         await volumes.prepare(await world.pod({"name": "c", **source}))
     assert (caught.value.reason, said in caught.value.message) == ("FailedMount", True)
 
 
-async def test_what_is_optional_may_be_missing_and_come_later(world: World, volumes: PodVolumes):
+async def test_what_is_optional_may_be_missing_and_come_later(world: World, volumes: PodVolumes) -> None:
     pod = await world.pod({"name": "c", "configMap": {"name": "later", "optional": True}})
     path = (await volumes.prepare(pod))["c"].path
     assert [one for one in os.listdir(path) if not one.startswith("..")] == []
@@ -198,7 +204,7 @@ async def test_what_is_optional_may_be_missing_and_come_later(world: World, volu
     assert (path / "a").read_text() == "1"
 
 
-async def test_the_pod_reads_about_itself(api: Api, world: World, volumes: PodVolumes):
+async def test_the_pod_reads_about_itself(api: Api, world: World, volumes: PodVolumes) -> None:
     items = [
         {"path": "labels", "fieldRef": {"fieldPath": "metadata.labels"}},
         {"path": "notes", "fieldRef": {"fieldPath": "metadata.annotations"}},
@@ -230,7 +236,7 @@ async def test_the_pod_reads_about_itself(api: Api, world: World, volumes: PodVo
 
 async def test_several_sources_share_a_folder_and_a_token_is_renewed_in_time(
     world: World, volumes: PodVolumes, clock: ManualClock
-):
+) -> None:
     await world.config("app", {"ca.crt": "CA"})
     sources = [
         {"serviceAccountToken": {"path": "token", "expirationSeconds": 3600}},
@@ -250,7 +256,9 @@ async def test_several_sources_share_a_folder_and_a_token_is_renewed_in_time(
     assert (path / "token").read_text() != first
 
 
-async def test_a_token_follows_an_account_that_was_made_again(api: Api, world: World, volumes: PodVolumes):
+async def test_a_token_follows_an_account_that_was_made_again(
+    api: Api, world: World, volumes: PodVolumes
+) -> None:
     sources = [{"serviceAccountToken": {"path": "token", "expirationSeconds": 3600}}]
     paths = []
     for name in ("web", "other"):
@@ -279,7 +287,7 @@ def test_a_token_that_does_not_say_whose_it_is_names_nobody(token: str) -> None:
 
 async def test_a_token_is_its_users_alone_where_the_pod_has_one_user(
     root: None, world: World, volumes: PodVolumes
-):
+) -> None:
     sources = [{"serviceAccountToken": {"path": "token"}}]
     alone = await world.pod(
         {"name": "t", "projected": {"sources": sources}}, securityContext={"runAsUser": 1234}
@@ -293,7 +301,7 @@ async def test_a_token_is_its_users_alone_where_the_pod_has_one_user(
     assert (path.stat().st_gid, mode(path)) == (4321, 0o640)
 
 
-async def test_a_group_can_read_what_is_its_pods(root: None, world: World, volumes: PodVolumes):
+async def test_a_group_can_read_what_is_its_pods(root: None, world: World, volumes: PodVolumes) -> None:
     await world.secret("db", {"password": "x"})
     pod = await world.pod(
         {"name": "s", "secret": {"secretName": "db", "defaultMode": 0o400}}, securityContext={"fsGroup": 77}
@@ -302,7 +310,9 @@ async def test_a_group_can_read_what_is_its_pods(root: None, world: World, volum
     assert (file.stat().st_gid, mode(file)) == (77, 0o440)
 
 
-async def test_nothing_is_left_of_a_pod_that_went(api: Api, world: World, volumes: PodVolumes, data: Path):
+async def test_nothing_is_left_of_a_pod_that_went(
+    api: Api, world: World, volumes: PodVolumes, data: Path
+) -> None:
     await world.secret("db", {"password": "x"})
     await world.config("app", {"a": "1"})
     pod = await world.pod(

@@ -18,7 +18,7 @@ from pilothouse.node.volumes.removal import remove
 
 async def test_an_empty_dir_is_for_everyone_in_the_pod_and_outlives_containers(
     world: World, volumes: PodVolumes
-):
+) -> None:
     pod = await world.pod({"name": "e", "emptyDir": {}})
     path = (await volumes.prepare(pod))["e"].path
     assert stat.S_IMODE(path.stat().st_mode) == 0o777
@@ -27,7 +27,7 @@ async def test_an_empty_dir_is_for_everyone_in_the_pod_and_outlives_containers(
     assert (path / "kept").read_text() == "x"
 
 
-async def test_an_empty_dir_that_outgrows_its_limit_is_told(world: World, volumes: PodVolumes):
+async def test_an_empty_dir_that_outgrows_its_limit_is_told(world: World, volumes: PodVolumes) -> None:
     pod = await world.pod({"name": "e", "emptyDir": {"sizeLimit": "1Mi"}})
     path = (await volumes.prepare(pod))["e"].path
     await volumes.measure()
@@ -39,7 +39,7 @@ async def test_an_empty_dir_that_outgrows_its_limit_is_told(world: World, volume
 
 async def test_all_that_a_pod_has_on_the_disk_is_its_usage_and_volumes_go_with_their_release(
     world: World, volumes: PodVolumes
-):
+) -> None:
     pod = await world.pod({"name": "e", "emptyDir": {}})
     path = (await volumes.prepare(pod))["e"].path
     (path / "large").write_bytes(os.urandom(2 << 20))
@@ -52,7 +52,7 @@ async def test_all_that_a_pod_has_on_the_disk_is_its_usage_and_volumes_go_with_t
     assert (await volumes.disk_usage(pod.uid)).size >> 20 == 8
 
 
-async def test_a_pod_that_outgrows_its_ephemeral_storage_is_told(world: World, volumes: PodVolumes):
+async def test_a_pod_that_outgrows_its_ephemeral_storage_is_told(world: World, volumes: PodVolumes) -> None:
     limited = {"resources": {"limits": {"ephemeral-storage": "2Mi"}}}
     pod = await world.pod({"name": "a", "emptyDir": {}}, {"name": "b", "emptyDir": {}}, container=limited)
     prepared = await volumes.prepare(pod)
@@ -70,7 +70,7 @@ async def test_a_pod_that_outgrows_its_ephemeral_storage_is_told(world: World, v
 
 async def test_an_empty_dir_in_memory_holds_no_more_than_its_limit(
     root: None, world: World, volumes: PodVolumes
-):
+) -> None:
     pod = await world.pod({"name": "m", "emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}})
     path = (await volumes.prepare(pod))["m"].path
     mounted = at(mounts(), path)
@@ -80,7 +80,7 @@ async def test_an_empty_dir_in_memory_holds_no_more_than_its_limit(
         (path / "large").write_bytes(b"x" * (2 << 20))
 
 
-def test_an_agent_that_may_not_mount_uses_the_machines_own_memory(tmp_path: Path):
+def test_an_agent_that_may_not_mount_uses_the_machines_own_memory(tmp_path: Path) -> None:
     memory = memory_directories(tmp_path, root=False)
     path = memory.sized("uid-1", "m", 1 << 20)
     assert str(path).startswith("/dev/shm/pilothouse-")
@@ -117,7 +117,7 @@ def machine(tmp_path: Path) -> Path:
 )
 async def test_a_host_path_of_the_right_type_is_taken(
     world: World, volumes: PodVolumes, machine: Path, name: str, kind: str
-):
+) -> None:
     source = {"path": str(machine / name), "type": kind}
     prepared = await volumes.prepare(await world.pod({"name": "h", "hostPath": source}))
     assert prepared["h"].path == machine / name
@@ -141,7 +141,7 @@ async def test_a_host_path_of_the_right_type_is_taken(
 )
 async def test_another_is_not(
     world: World, volumes: PodVolumes, machine: Path, name: str, kind: str, said: str
-):
+) -> None:
     source = {"path": str(machine / name), "type": kind}
     with pytest.raises(VolumeNotReady) as caught:
         await volumes.prepare(await world.pod({"name": "h", "hostPath": source}))
@@ -151,7 +151,7 @@ async def test_another_is_not(
 
 async def test_a_group_owns_what_is_in_a_volume_and_what_comes_into_it(
     root: None, world: World, volumes: PodVolumes
-):
+) -> None:
     pod = await world.pod({"name": "e", "emptyDir": {}}, securityContext={"fsGroup": 4242})
     path = (await volumes.prepare(pod))["e"].path
     assert path.stat().st_gid == 4242
@@ -160,7 +160,7 @@ async def test_a_group_owns_what_is_in_a_volume_and_what_comes_into_it(
     assert (path / "later").stat().st_gid == 4242
 
 
-def test_a_volume_is_given_to_a_group_without_following_links(root: None, tmp_path: Path):
+def test_a_volume_is_given_to_a_group_without_following_links(root: None, tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     outside.write_text("x")
     volume = tmp_path / "volume"
@@ -177,7 +177,7 @@ def test_a_volume_is_given_to_a_group_without_following_links(root: None, tmp_pa
     assert stat.S_IMODE((volume / "in" / "file").stat().st_mode) == 0o600
 
 
-def test_what_is_mounted_in_a_folder_is_let_go_and_not_emptied(root: None, tmp_path: Path):
+def test_what_is_mounted_in_a_folder_is_let_go_and_not_emptied(root: None, tmp_path: Path) -> None:
     precious = tmp_path / "precious"
     precious.mkdir()
     (precious / "data").write_text("keep me")

@@ -18,7 +18,7 @@ from pilothouse.node.volumes.pod_volumes import PodVolumes
 
 def one(path: Path, **mount: str) -> tuple[dict[str, object], dict[str, object]]:
     """A hostPath volume, and a container that has it at /host."""
-    volume = {"name": "h", "hostPath": {"path": str(path)}}
+    volume: dict[str, object] = {"name": "h", "hostPath": {"path": str(path)}}
     return volume, {"volumeMounts": [{"name": "h", "mountPath": "/host", **mount}]}
 
 

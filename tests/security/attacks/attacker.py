@@ -117,7 +117,7 @@ def checked(done: int) -> None:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
 
 
-def allowed(label: str, act: Callable[[], Any]) -> list[str]:
+def allowed(label: str, act: Callable[..., Any]) -> list[str]:
     """The label, if the act succeeds."""
     try:
         act()
@@ -683,8 +683,13 @@ def parts_of_proc_and_sys_opened_for_writing(targets: Targets) -> list[str]:
 def limits_raised(targets: Targets) -> list[str]:
     """Every file of control groups that decides something: opened for writing, its own value written back."""
     found = []
-    wanted = ("cgroup.procs", "tasks", "memory.limit_in_bytes", "memory.max", "pids.max", "cpu.max")
-    wanted += (
+    wanted = (
+        "cgroup.procs",
+        "tasks",
+        "memory.limit_in_bytes",
+        "memory.max",
+        "pids.max",
+        "cpu.max",
         "cpu.cfs_quota_us",
         "release_agent",
         "notify_on_release",

@@ -238,8 +238,12 @@ class Field:
     def _attacker(
         self, namespace: str, name: str, context: dict[str, Any], *flags: str, **more: Any
     ) -> dict[str, Any]:
-        mounts = [("attack", "/attack", None), ("scratch", "/scratch", None), ("scratch", "/smuggled", None)]
-        mounts += [("pam", "/etc/pam.d/su", "su")]
+        mounts = [
+            ("attack", "/attack", ""),
+            ("scratch", "/scratch", ""),
+            ("scratch", "/smuggled", ""),
+            ("pam", "/etc/pam.d/su", "su"),
+        ]
         main = {
             "name": "main",
             "image": "host/python3",

@@ -77,7 +77,7 @@ def test_a_pod_whose_names_lead_elsewhere_is_not_run_and_removes_nothing(
 ) -> None:
     names: dict[str, str] = {}
     honest = stage.server.transport
-    stage.server.transport = lambda name, *rest: (  # type: ignore[method-assign]
+    stage.server.transport = lambda name, *rest: (  # type: ignore[method-assign]  # One that lies.
         Rewriting(honest(name, *rest), names) if name.startswith("agent") else honest(name, *rest)
     )
 
@@ -108,7 +108,7 @@ def test_a_pod_whose_names_lead_elsewhere_is_not_run_and_removes_nothing(
 def test_a_pod_that_runs_is_not_given_such_names_later(stage: Stage, precious: Path) -> None:
     names: dict[str, str] = {}
     honest = stage.server.transport
-    stage.server.transport = lambda name, *rest: (  # type: ignore[method-assign]
+    stage.server.transport = lambda name, *rest: (  # type: ignore[method-assign]  # One that lies.
         Rewriting(honest(name, *rest), names) if name.startswith("agent") else honest(name, *rest)
     )
 

@@ -44,7 +44,7 @@ def pod_spec(**container: Any) -> dict[str, Any]:
 
 ENV = [{"name": f"e{number}", "value": "v"} for number in range(20_000)]
 LABELS = {"app": "x"}
-LARGE = {
+LARGE: dict[str, tuple[str, dict[str, Any]]] = {
     "a pod": (f"{CORE}/pods", {"spec": pod_spec(env=ENV)}),
     "a set": (
         f"{APPS}/statefulsets",
@@ -82,7 +82,7 @@ LARGE = {
 
 
 @pytest.mark.parametrize("what", LARGE)
-def test_others_are_answered_while_a_large_object_is_written(server, what):
+def test_others_are_answered_while_a_large_object_is_written(server: CoreServer, what: str) -> None:
     collection, fields = LARGE[what]
     read = f"{CORE}/configmaps/small"
     body = json.dumps(named("large", **fields)).encode()
@@ -112,7 +112,7 @@ SMALL = {
 
 
 @pytest.mark.parametrize("what", SMALL)
-def test_others_are_answered_while_a_body_of_yaml_is_read(server, what):
+def test_others_are_answered_while_a_body_of_yaml_is_read(server: CoreServer, what: str) -> None:
     method, path = SMALL[what]
     body = b"kind: Nothing\nlist: [" + b"1," * 60_000 + b"1]\n"
     refused, answered = server.beside(method, path, body, type=YAML, read=f"{CORE}/configmaps/small")
@@ -137,7 +137,7 @@ INVALID = {
 
 
 @pytest.mark.parametrize("what", INVALID)
-def test_what_is_wrong_with_very_many_fields_is_told_of_some(server, what):
+def test_what_is_wrong_with_very_many_fields_is_told_of_some(server: CoreServer, what: str) -> None:
     collection, fields = INVALID[what]
     body = json.dumps({**named("bad"), **fields}).encode()
     refused, answered = server.beside("POST", collection, body, type=JSON, read=f"{CORE}/configmaps/small")
@@ -146,13 +146,13 @@ def test_what_is_wrong_with_very_many_fields_is_told_of_some(server, what):
     assert answered >= LEAST
 
 
-def test_a_wrong_type_behind_very_many_other_problems_is_refused(server):
+def test_a_wrong_type_behind_very_many_other_problems_is_refused(server: CoreServer) -> None:
     owners = [*[{}] * 5_000, {"apiVersion": 7, "kind": [], "name": {}, "uid": 1}]
     body = {"metadata": {"name": "bad", "ownerReferences": owners}}
     assert server.send("POST", f"{CORE}/configmaps", body).status == 422
 
 
-def test_a_body_of_more_values_than_any_object_has_is_refused(server):
+def test_a_body_of_more_values_than_any_object_has_is_refused(server: CoreServer) -> None:
     body = {**named("bad"), "data": {}, "binaryData": {}, "x": [0] * 200_001}
     refused = server.send("POST", f"{CORE}/configmaps", body)
     assert refused.status == 400
@@ -162,7 +162,7 @@ def test_a_body_of_more_values_than_any_object_has_is_refused(server):
     assert kept.status == 201
 
 
-def test_rules_that_multiply_are_not_taken_apart(server):
+def test_rules_that_multiply_are_not_taken_apart(server: CoreServer) -> None:
     """As many permissions as there are products of its lists: a namespace's admin could keep the server at it for years."""
     admin = User("admin-of-one", groups=("system:authenticated",))
     binding = named(
@@ -218,14 +218,14 @@ def test_rules_that_multiply_are_not_taken_apart(server):
         ),
     ],
 )
-def test_what_the_scheduler_weighs_is_limited(server, field, fields):
+def test_what_the_scheduler_weighs_is_limited(server: CoreServer, field: str, fields: dict[str, Any]) -> None:
     refused = server.send("POST", f"{CORE}/pods", named("crowded", spec={**pod_spec(), **fields}))
     assert refused.status == 422
     assert [cause["field"] for cause in refused.json["details"]["causes"]] == [field]
     assert "must have at most 100 items" in refused.message
 
 
-def test_long_selectors_are_limited(server):
+def test_long_selectors_are_limited(server: CoreServer) -> None:
     values = [f"v{number}" for number in range(5_000)]
     expression = {"key": "k", "operator": "In", "values": values}
     term = {"topologyKey": "k", "labelSelector": {"matchExpressions": [expression]}}
@@ -237,7 +237,7 @@ def test_long_selectors_are_limited(server):
 
 @pytest.mark.parametrize("version", ["v1alpha1", "v1beta1"])
 @pytest.mark.parametrize("kind", ["ElasticsearchCluster", "CassandraCluster"])
-def test_a_pool_has_at_most_a_thousand_nodes(server, version, kind):
+def test_a_pool_has_at_most_a_thousand_nodes(server: CoreServer, version: str, kind: str) -> None:
     pool = {"name": "p", "replicas": 2**31 - 1, "roles": ["master", "data"]}
     if kind == "CassandraCluster":
         del pool["roles"]
@@ -253,7 +253,7 @@ def test_a_pool_has_at_most_a_thousand_nodes(server, version, kind):
     assert "spec.nodePools[0].replicas in body should be less than or equal to 1000" in refused.message
 
 
-def test_a_definition_has_a_limited_number_of_schemas(server):
+def test_a_definition_has_a_limited_number_of_schemas(server: CoreServer) -> None:
     parts = {f"p{number}": {"type": "string", "allOf": [{"maxLength": 5}]} for number in range(25_001)}
     version = {
         "name": "v1",

@@ -9,7 +9,7 @@ import json
 import socket
 import ssl
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -99,7 +99,9 @@ FORMS = {
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_many_lists_that_nobody_takes(attacked, form, record_property):
+def test_many_lists_that_nobody_takes(
+    attacked: Attacked, form: str, record_property: Callable[[str, object], None]
+) -> None:
     # Each begins with a server that has not been attacked yet.
     attacked.server.restart()
     query, header = FORMS[form]

@@ -12,7 +12,7 @@ import socket
 import sys
 import time
 
-from attacker import call  # type: ignore[import-not-found]
+from attacker import call  # type: ignore[import-not-found]  # It is beside this file in the pod.
 
 
 def main() -> None:

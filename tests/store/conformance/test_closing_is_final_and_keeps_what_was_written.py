@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 
 import pytest
 from tests.store.backends import Backend
 from tests.store.following import PATIENCE, brief, collect
 
-from pilothouse.store.interface import Compacted, Entry, Store, Unavailable
+from pilothouse.store.interface import Batch, Compacted, Entry, Store, Unavailable
 
 
 def forgets(backend: Backend) -> bool:
@@ -54,8 +55,8 @@ async def test_an_open_watch_ends_when_the_store_is_closed(store: Store) -> None
             await asyncio.wait_for(waiting, PATIENCE)
 
 
-async def _read_to_the_end(batches: object) -> None:
-    async for _ in batches:  # type: ignore[attr-defined]
+async def _read_to_the_end(batches: AsyncIterator[Batch]) -> None:
+    async for _ in batches:
         pass
 
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
 from pilothouse.store.interface import Entry, FutureRevision, Store
 
 
-async def keys(store: Store, prefix: str, **how: int | str) -> list[str]:
-    page = await store.list(prefix, **how)  # type: ignore[arg-type]
+async def keys(store: Store, prefix: str, **how: Any) -> list[str]:
+    page = await store.list(prefix, **how)
     return [entry.key for entry in page.entries]
 
 

@@ -14,7 +14,7 @@ def read(text: str) -> EncryptionKeys:
     return EncryptionKeys.read(text.encode(), "keys.txt")
 
 
-def test_the_first_key_seals_and_all_open():
+def test_the_first_key_seals_and_all_open() -> None:
     old = read(f"2030:{GOOD}\n")
     new = read(f"# rotated in spring\n\n2031:{OTHER}\n2030:{GOOD}\n")
     assert new.names == ("2031", "2030")
@@ -22,11 +22,11 @@ def test_the_first_key_seals_and_all_open():
     assert new.seal("/a", b"value").startswith(b"pilothouse:sealed:v1:2031:")
 
 
-def test_a_line_that_was_made_can_be_read():
+def test_a_line_that_was_made_can_be_read() -> None:
     assert read(new_key_line("spring-2031")).names == ("spring-2031",)
 
 
-def test_a_made_key_needs_a_good_name():
+def test_a_made_key_needs_a_good_name() -> None:
     with pytest.raises(ValueError, match="letters, digits"):
         new_key_line("a:b")
 
@@ -47,14 +47,14 @@ def test_a_made_key_needs_a_good_name():
         (f"a:{GOOD}\n\nb:{GOOD}", "line 3: the key of line 1 under another name"),
     ],
 )
-def test_mistakes_are_told_with_their_line(text, said):
+def test_mistakes_are_told_with_their_line(text: str, said: str) -> None:
     with pytest.raises(KeyFileError) as refused:
         read(text)
     assert "keys.txt" in str(refused.value)
     assert said in str(refused.value)
 
 
-def test_no_message_shows_a_key():
+def test_no_message_shows_a_key() -> None:
     with pytest.raises(KeyFileError) as refused:
         read(f"a:{GOOD}\na:{GOOD}")
     assert GOOD not in str(refused.value)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from pilothouse.pki.encryption_keys import EncryptionKeys, key_of
 from pilothouse.store.encrypted_store import EncryptedStore, Reencrypted
-from pilothouse.store.interface import Entry
+from pilothouse.store.interface import Entry, Guard
 from pilothouse.store.memory import MemoryStore
 
 OLD, NEW = bytes(32), bytes(range(32))
@@ -16,7 +16,7 @@ async def kept(store: MemoryStore) -> dict[str, str | None]:
     return {entry.key.rpartition("/")[2]: key_of(entry.value) for entry in (await store.list("/")).entries}
 
 
-async def test_all_values_are_rewritten_with_the_first_key():
+async def test_all_values_are_rewritten_with_the_first_key() -> None:
     inner = MemoryStore()
     await inner.create("/registry/secrets/t/plain", b"1")
     await EncryptedStore(inner, EncryptionKeys({"old": OLD})).create("/registry/secrets/t/old", b"2")
@@ -33,7 +33,7 @@ async def test_all_values_are_rewritten_with_the_first_key():
     assert (await only_new.census()).sealed == {"new": 3}
 
 
-async def test_a_second_rewrite_finds_nothing_to_do():
+async def test_a_second_rewrite_finds_nothing_to_do() -> None:
     store = EncryptedStore(MemoryStore(), EncryptionKeys({"k": NEW}))
     await store.create("/registry/secrets/t/a", b"1")
     revision = await store.revision()
@@ -41,11 +41,11 @@ async def test_a_second_rewrite_finds_nothing_to_do():
     assert await store.revision() == revision
 
 
-async def test_an_empty_store_has_nothing_to_rewrite():
+async def test_an_empty_store_has_nothing_to_rewrite() -> None:
     assert await reseal(EncryptedStore(MemoryStore(), EncryptionKeys({"k": NEW}))) == Reencrypted()
 
 
-async def test_values_without_their_key_are_named_and_left_alone():
+async def test_values_without_their_key_are_named_and_left_alone() -> None:
     inner = MemoryStore()
     await EncryptedStore(inner, EncryptionKeys({"lost": OLD})).create("/registry/secrets/t/a", b"1")
     store = EncryptedStore(inner, EncryptionKeys({"k": NEW}))
@@ -66,7 +66,9 @@ class BusyStore(MemoryStore):
         self._rival = rival
         self._times = times
 
-    async def update(self, key, value, *, revision, ttl=0, guard=None):
+    async def update(
+        self, key: str, value: bytes, *, revision: int, ttl: float = 0, guard: Guard | None = None
+    ) -> int:
         if self._times:
             self._times -= 1
             theirs = self._rival.seal(key, f"rival {self._times}".encode())
@@ -74,7 +76,7 @@ class BusyStore(MemoryStore):
         return await super().update(key, value, revision=revision, ttl=ttl, guard=guard)
 
 
-async def test_a_value_written_meanwhile_keeps_its_content():
+async def test_a_value_written_meanwhile_keeps_its_content() -> None:
     inner = BusyStore(EncryptionKeys({"old": OLD}), times=3)
     await inner.create("/registry/secrets/t/a", b"mine")
     store = EncryptedStore(inner, EncryptionKeys({"new": NEW, "old": OLD}))
@@ -85,7 +87,7 @@ async def test_a_value_written_meanwhile_keeps_its_content():
     assert await kept(inner) == {"a": "new"}
 
 
-async def test_many_values_are_rewritten_page_by_page():
+async def test_many_values_are_rewritten_page_by_page() -> None:
     inner = MemoryStore()
     for n in range(2500):
         await inner.create(f"/registry/secrets/t/{n:05}", b"%d" % n)

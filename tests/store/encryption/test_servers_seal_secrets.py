@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.cli.running import Server, pilothouse
@@ -17,7 +19,7 @@ OLD = f"old:{base64.b64encode(bytes(32)).decode()}"
 NEW = f"new:{base64.b64encode(bytes(range(32))).decode()}"
 
 
-def secret(name: str) -> dict:
+def secret(name: str) -> dict[str, Any]:
     return {"metadata": {"name": name}, "stringData": {"password": PASSWORD}}
 
 
@@ -33,14 +35,14 @@ class Keys:
 
 
 @pytest.fixture(params=["sqlite", pytest.param("etcd", marks=pytest.mark.etcd)])
-def server(request, tmp_path):
+def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[PilothouseServer]:
     server = PilothouseServer(tmp_path, request.param)
     yield server
     server.close()
 
 
 @pytest.fixture
-def keys(tmp_path):
+def keys(tmp_path: Path) -> Keys:
     return Keys(tmp_path / "keys.txt")
 
 
@@ -54,7 +56,9 @@ def on_disk(folder: Path, text: str) -> bool:
     return any(text.encode() in file.read_bytes() for file in folder.rglob("*") if file.is_file())
 
 
-async def test_a_key_is_turned_on_exchanged_and_taken_out(server, keys, tmp_path):
+async def test_a_key_is_turned_on_exchanged_and_taken_out(
+    server: PilothouseServer, keys: Keys, tmp_path: Path
+) -> None:
     # In etcd there are two values besides: the authority, and the key that signs tokens.
     own = 2 if server.target.name == "etcd" else 0
     async with Http.to(server.target) as http:
@@ -83,7 +87,7 @@ async def test_a_key_is_turned_on_exchanged_and_taken_out(server, keys, tmp_path
 
 
 @pytest.mark.etcd
-def test_the_keys_of_a_control_plane_in_etcd_are_sealed_too(tmp_path, keys):
+def test_the_keys_of_a_control_plane_in_etcd_are_sealed_too(tmp_path: Path, keys: Keys) -> None:
     etcd = EtcdServer.start(tmp_path / "etcd")
     try:
         where = ("--store", "etcd", "--etcd-servers", etcd.endpoint)
@@ -119,7 +123,9 @@ def test_the_keys_of_a_control_plane_in_etcd_are_sealed_too(tmp_path, keys):
         etcd.stop()
 
 
-async def test_what_is_written_never_reaches_the_disk_in_plain(server, keys, tmp_path):
+async def test_what_is_written_never_reaches_the_disk_in_plain(
+    server: PilothouseServer, keys: Keys, tmp_path: Path
+) -> None:
     server.restart(*keys.hold(NEW))
     async with Http.to(server.target) as http:
         created = (await http.post(SECRETS, secret("a"))).expect(201)
@@ -136,7 +142,9 @@ async def test_what_is_written_never_reaches_the_disk_in_plain(server, keys, tmp
         assert not on_disk(tmp_path, trace)
 
 
-async def test_a_missing_key_is_told_and_nothing_else_suffers(server, keys, tmp_path):
+async def test_a_missing_key_is_told_and_nothing_else_suffers(
+    server: PilothouseServer, keys: Keys, tmp_path: Path
+) -> None:
     server.restart(*keys.hold(OLD))
     async with Http.to(server.target) as http:
         (await http.post(SECRETS, secret("lost"))).expect(201)
@@ -179,7 +187,7 @@ async def test_a_missing_key_is_told_and_nothing_else_suffers(server, keys, tmp_
         (await http.delete(lost)).expect(200)
 
 
-def test_bad_key_files_keep_a_server_from_starting(tmp_path, keys):
+def test_bad_key_files_keep_a_server_from_starting(tmp_path: Path, keys: Keys) -> None:
     (tmp_path / "data").mkdir()
     for line, said in (
         ("nonsense", "line 1: no colon"),
@@ -198,7 +206,7 @@ def test_bad_key_files_keep_a_server_from_starting(tmp_path, keys):
     assert done.returncode == 2
 
 
-async def test_operators_paths_are_for_operators(server):
+async def test_operators_paths_are_for_operators(server: PilothouseServer) -> None:
     async with Http.to(server.target) as http:
         as_somebody = {"Impersonate-User": "alice"}
         for method, path in (

@@ -15,7 +15,7 @@ SECRET = "/registry/secrets/t/a"
 
 
 @given(st.text(max_size=50), st.binary(max_size=200))
-def test_what_is_sealed_opens_to_the_same(place, value):
+def test_what_is_sealed_opens_to_the_same(place: str, value: bytes) -> None:
     keys = EncryptionKeys({"k": NEW})
     sealed = keys.seal(place, value)
     assert key_of(sealed) == "k"
@@ -24,7 +24,7 @@ def test_what_is_sealed_opens_to_the_same(place, value):
 
 
 @given(st.integers(0, 10_000), st.integers(1, 255))
-def test_a_value_that_was_altered_does_not_open(at, by):
+def test_a_value_that_was_altered_does_not_open(at: int, by: int) -> None:
     keys = EncryptionKeys({"k": NEW})
     sealed = bytearray(keys.seal("/a", b'{"data":{"password":"cGFzcw=="}}'))
     at = len(MARK) + at % (len(sealed) - len(MARK))
@@ -37,13 +37,13 @@ def test_a_value_that_was_altered_does_not_open(at, by):
     assert opened == bytes(sealed)
 
 
-def test_a_value_that_was_moved_does_not_open():
+def test_a_value_that_was_moved_does_not_open() -> None:
     keys = EncryptionKeys({"k": NEW})
     with pytest.raises(Unopenable, match="altered or moved"):
         keys.open("/registry/secrets/t/mine", keys.seal("/registry/secrets/t/yours", b"{}"))
 
 
-async def test_only_what_is_covered_is_sealed():
+async def test_only_what_is_covered_is_sealed() -> None:
     inner = MemoryStore()
     store = EncryptedStore(inner, EncryptionKeys({"k": NEW}))
     await store.create(SECRET, b'{"password":"hunter2"}')
@@ -55,7 +55,7 @@ async def test_only_what_is_covered_is_sealed():
     assert shown[SECRET] == b'{"password":"hunter2"}'
 
 
-async def test_everyone_above_sees_plain_values():
+async def test_everyone_above_sees_plain_values() -> None:
     store = EncryptedStore(MemoryStore(), EncryptionKeys({"k": NEW}))
     created = await store.create(SECRET, b"1")
     with pytest.raises(Conflict) as conflict:
@@ -74,7 +74,7 @@ async def test_everyone_above_sees_plain_values():
     assert (await store.list(SECRET, revision=created)).entries[0].value == b"1"
 
 
-async def test_plain_values_are_served_and_sealed_when_written():
+async def test_plain_values_are_served_and_sealed_when_written() -> None:
     inner = MemoryStore()
     revision = await inner.create(SECRET, b"{}")
     store = EncryptedStore(inner, EncryptionKeys({"k": NEW}))
@@ -87,7 +87,7 @@ async def test_plain_values_are_served_and_sealed_when_written():
     assert key_of(kept.value) == "k"
 
 
-async def test_a_missing_key_spoils_nothing_else():
+async def test_a_missing_key_spoils_nothing_else() -> None:
     inner = MemoryStore()
     await EncryptedStore(inner, EncryptionKeys({"lost": OLD})).create(SECRET, b"{}")
     store = EncryptedStore(inner, EncryptionKeys({"k": NEW}))
@@ -104,7 +104,7 @@ async def test_a_missing_key_spoils_nothing_else():
     assert second.value == b'{"b":1}'
 
 
-async def test_another_key_of_the_same_name_is_told_apart():
+async def test_another_key_of_the_same_name_is_told_apart() -> None:
     inner = MemoryStore()
     await EncryptedStore(inner, EncryptionKeys({"k": OLD})).create(SECRET, b"{}")
     found = await EncryptedStore(inner, EncryptionKeys({"k": NEW})).get(SECRET)
@@ -112,7 +112,7 @@ async def test_another_key_of_the_same_name_is_told_apart():
     assert "the keys differ" in why_unreadable(found.value)
 
 
-async def test_without_keys_values_stay_plain_and_sealed_ones_say_why():
+async def test_without_keys_values_stay_plain_and_sealed_ones_say_why() -> None:
     inner = MemoryStore()
     store = EncryptedStore(inner, EncryptionKeys())
     await store.create(SECRET, b"{}")

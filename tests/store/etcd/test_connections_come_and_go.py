@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
@@ -16,7 +16,7 @@ from tests.store.etcd.relay import Relay
 from tests.store.following import PATIENCE, brief, collect, until
 
 from pilothouse.store.etcd import EtcdStore
-from pilothouse.store.interface import Compacted, StoreError, Unavailable
+from pilothouse.store.interface import Batch, Compacted, StoreError, Unavailable
 
 pytestmark = pytest.mark.etcd
 
@@ -131,8 +131,8 @@ async def test_a_watch_gives_up_when_nobody_answers_for_long(server: EtcdServer)
     await store.close()
 
 
-async def _exhaust(batches: object) -> None:
-    async for _ in batches:  # type: ignore[attr-defined]
+async def _exhaust(batches: AsyncIterator[Batch]) -> None:
+    async for _ in batches:
         pass
 
 

@@ -22,7 +22,7 @@ def disk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
     folder, image = tmp_path / "disk", tmp_path / "image"
     folder.mkdir()
     if request.param == "tmpfs":
-        mounting = ["mount", "-t", "tmpfs", "-o", "size=128m", "pilothouse-test", folder]
+        mounting: list[str | Path] = ["mount", "-t", "tmpfs", "-o", "size=128m", "pilothouse-test", folder]
     else:
         image.touch()
         with image.open("r+b") as file:

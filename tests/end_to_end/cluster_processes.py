@@ -1,9 +1,8 @@
 """The processes of a cluster on `pilothouse up`, found so that they can be killed, or seen to be the same.
 
-crew = Crew(harbour, demo)
-await crew.pilot("es-demo-data-0"), await crew.database("es-demo-data-0")
-await crew.kill("leader", near="es-demo-data-0")
-before = await crew.lives()                      # what must not change while nothing restarts
+processes = ClusterProcesses(installation, demo)
+await processes.kill("leader", near="es-demo-data-0")
+before = await processes.lives()                      # what must not change while nothing restarts
 """
 
 from __future__ import annotations
@@ -27,11 +26,11 @@ from pilothouse.supervise import container_records
 VICTIMS = ("pilot", "database", "leader", "controller-manager", "apiserver")
 
 
-class Crew:
+class ClusterProcesses:
     """Of one cluster."""
 
-    def __init__(self, harbour: ElasticsearchOnUp, cluster: Cluster) -> None:
-        self._harbour = harbour
+    def __init__(self, installation: ElasticsearchOnUp, cluster: Cluster) -> None:
+        self._installation = installation
         self._cluster = cluster
 
     async def lives(self) -> dict[str, tuple[Any, ...]]:
@@ -52,10 +51,10 @@ class Crew:
 
         async def struck() -> str:
             if victim in ("controller-manager", "apiserver"):
-                pid, who = self._harbour.roles()[victim], victim
+                pid, who = self._installation.roles()[victim], victim
             else:
                 try:
-                    pid, who = await self._aboard(victim, near)
+                    pid, who = await self._running(victim, near)
                 except (TransportError, StatusError):
                     return ""
             if not pid:
@@ -65,10 +64,10 @@ class Crew:
 
         return await eventually(struck, seconds=300)
 
-    async def _aboard(self, victim: str, near: str) -> tuple[int, str]:
+    async def _running(self, victim: str, near: str) -> tuple[int, str]:
         """One that runs; that of another pod where there is none in this one."""
         if victim == "leader":
-            lease = await self._harbour.api.get(
+            lease = await self._installation.api.get(
                 Lease, leader_lease(self._cluster.name), self._cluster.namespace
             )
             near = str(lease.spec.get("holderIdentity") or "").partition("_")[0]
@@ -81,7 +80,7 @@ class Crew:
 
     def _pilot(self, pod: Object) -> int:
         """0 if none runs."""
-        folder = self._harbour.data / "node" / "pods" / pod.uid / "containers" / "elasticsearch"
+        folder = self._installation.data / "node" / "pods" / pod.uid / "containers" / "elasticsearch"
         attempts = [int(each.name) for each in folder.glob("*") if each.name.isdigit()]
         state = container_records.read_state(folder / str(max(attempts))) if attempts else None
         return state.pid if state is not None and Path(f"/proc/{state.pid}").exists() else 0
