@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pilothouse.api.k0s.update_windows import DAYS, UpdateWindow
@@ -65,6 +65,7 @@ def test_two_hours_are_two_hours_when_clocks_are_set_back() -> None:
     assert window.open_until(opens) == opens + timedelta(hours=2)
 
 
+@settings(deadline=None)
 @given(
     days=st.sets(st.sampled_from(DAYS)),
     minute=st.integers(0, 24 * 60 - 1),

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from pilothouse.api.k0s.release_versions import ReleaseVersion, ReleaseVersionError, newer
+from pilothouse.api.k0s.release_versions import newer, release_order
 
 ASCENDING = (
     "v0.9.12",
@@ -27,27 +27,19 @@ ASCENDING = (
 
 @pytest.mark.parametrize(("lower", "higher"), list(pairwise(ASCENDING)))
 def test_k0s_A44_each_is_newer_than_the_one_before(lower: str, higher: str) -> None:
-    assert ReleaseVersion(lower) < ReleaseVersion(higher)
+    assert release_order(lower) < release_order(higher)
     assert newer(higher, lower)
     assert not newer(lower, higher)
 
 
 @pytest.mark.parametrize("same", ["1.30.1", "v1.30.1+20260101", "v1.30.1+exp.sha-5114f85"])
 def test_spelling_and_other_build_text_make_no_difference(same: str) -> None:
-    assert ReleaseVersion(same) == ReleaseVersion("v1.30.1")
+    assert release_order(same) == release_order("v1.30.1")
     assert not newer(same, "v1.30.1")
 
 
 def test_two_numbers_are_a_version() -> None:
-    assert ReleaseVersion("v1.30") == ReleaseVersion("v1.30.0")
-
-
-@pytest.mark.parametrize(
-    "text", ["", "latest", "1", "v1.x.0", "1.2.3 ", "1.2.3-", "٣.1.0", "1" * 200 + ".0.0"]
-)
-def test_what_is_no_version_is_refused_with_an_example(text: str) -> None:
-    with pytest.raises(ReleaseVersionError, match=r"v1\.32\.4"):
-        ReleaseVersion(text)
+    assert release_order("v1.30") == release_order("v1.30.0")
 
 
 def test_an_offer_that_is_no_version_is_never_newer() -> None:

@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from pilothouse.api.k0s.release_versions import ReleaseVersion
+from pilothouse.api.k0s.release_versions import release_order
 
 
 class RemovedApi(msgspec.Struct, frozen=True):
@@ -51,8 +51,8 @@ REMOVED: Final = (
 
 
 def removed_by(version: str, served: Container[tuple[str, str, str]]) -> Iterator[RemovedApi]:
-    """The APIs that a version has no more, of those served: group, version and kind. Raises ReleaseVersionError."""
-    target = ReleaseVersion(version)
+    """The APIs that a version has no more, of those served: group, version and kind. Raises VersionError."""
+    target = release_order(version)
     for api in REMOVED:
-        if (api.group, api.version, api.kind) in served and ReleaseVersion(api.removed_in) <= target:
+        if (api.group, api.version, api.kind) in served and release_order(api.removed_in) <= target:
             yield api
