@@ -31,7 +31,8 @@ ADOPTS_VOLUMES_OF: Final = "pilothouse.io/adopts-volumes-of"
 this one takes over."""
 
 RESTORED_FROM: Final = "pilothouse.io/restored-from"
-"""The annotation of the namespace kube-system with the uid of the control plane whose backup this one was restored from."""
+"""The annotation of the namespace kube-system with the uid of the control plane whose backup this one was
+restored from."""
 RESTORED_AT: Final = "pilothouse.io/restored-at"
 """The annotation of the namespace kube-system that says when that was."""
 

@@ -195,7 +195,10 @@ def _without_node(pod: Object) -> Trouble:
 def _fit(said: str) -> str:
     """What would help a pod that fits no node, for these reasons."""
     rest = _NODE_TAINT.sub("", said)
-    others = "add a node that fits, or ask for less in the pod template (requests, selectors, affinity, tolerations)"
+    others = (
+        "add a node that fits, or ask for less in the pod template (requests, selectors, affinity, "
+        "tolerations)"
+    )
     if rest == said:
         return others
     nodes = "see why these nodes take no pods: kubectl describe nodes"
@@ -262,7 +265,10 @@ def _remedy(pod: Object, reason: str, message: str) -> str:
         return "create the ConfigMap or Secret that the container refers to, with the key that it names"
     if reason == "FailedMount" and (missing := _MISSING_OBJECT.search(message)):
         kind = _KINDS[missing["kind"]]
-        return f"create {kind} {missing['name']} in namespace {pod.namespace}, or correct its name in the pod's volumes"
+        return (
+            f"create {kind} {missing['name']} in namespace {pod.namespace}, or correct its name in the pod's "
+            "volumes"
+        )
     return _REMEDIES.get(reason, f"see more: {_kubectl('describe', pod)}")
 
 

@@ -1,4 +1,5 @@
-"""The lines in which a node says how it is: one when it is ready and, if that takes long, one before with the reason.
+"""The lines in which a node says how it is: one when it is ready and, if that takes long, one before with the
+reason.
 
     await announce_readiness(registration, certificate.issued, settings, announce=print)
 

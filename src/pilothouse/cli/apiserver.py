@@ -85,7 +85,8 @@ from pilothouse.cli.store_flags import (
 @click.option(
     "--cluster-signing-cert-file",
     type=FILE,
-    help="CA that signs certificates; further ones in the file are trusted, too. Default: one that the server generates.",
+    help="CA that signs certificates; further ones in the file are trusted, too. Default: one that the "
+    "server generates.",
 )
 @click.option("--cluster-signing-key-file", type=FILE, help="Key of that CA.")
 @sealing_flag
@@ -128,7 +129,8 @@ from pilothouse.cli.store_flags import (
     "--local-node",
     default="",
     metavar="NAME",
-    help="Name of the node on this machine: node.kubeconfig is then written for it, beside the administrator's.",
+    help="Name of the node on this machine: node.kubeconfig is then written for it, beside the "
+    "administrator's.",
 )
 @click.option(
     "--local-node-absent",

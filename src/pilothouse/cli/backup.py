@@ -25,7 +25,10 @@ if TYPE_CHECKING:
     from pilothouse.app.restored_identity import RestoredIdentity
 
 _MIB = 1024 * 1024
-_NO_VOLUMES = "Volumes are not included: the data of databases stays on the disks of the nodes. Back it up with the databases' own tools."
+_NO_VOLUMES = (
+    "Volumes are not included: the data of databases stays on the disks of the nodes. Back it up with the "
+    "databases' own tools."
+)
 
 
 @click.command()
@@ -59,11 +62,13 @@ def backup(file: Path, kubeconfig: Path | None, data: Path | None) -> None:
     if header.keys:
         names = ", ".join(header.keys)
         click.echo(
-            f"Secrets in it are encrypted, and so are the control plane's keys. To restore it, these keys are needed: {names}."
+            "Secrets in it are encrypted, and so are the control plane's keys. To restore it, these keys "
+            f"are needed: {names}."
         )
     else:
         click.echo(
-            "Secrets in it are not encrypted, nor are the control plane's keys: anyone who can read it can impersonate any user."
+            "Secrets in it are not encrypted, nor are the control plane's keys: anyone who can read it can "
+            "impersonate any user."
         )
 
 
@@ -89,7 +94,8 @@ def restore(
     is never overwritten. Start servers afterwards as usual, with the same --encryption-key-file as before.
     Clients that were connected to the old ones have to list everything again.
 
-    It is another control plane: it neither mounts nor deletes volumes of the one that was backed up, unless it
+    It is another control plane: it neither mounts nor deletes volumes of the one that was backed up, unless
+    it
     replaces that one (--adopt-volumes).
     """
     etcd = etcd_options(flags)
@@ -107,12 +113,14 @@ def restore(
     header = restored.backup.header
     where = ", ".join(etcd.servers) if BACKENDS[store].shared else str(data)
     click.echo(
-        f"{where}: {restored.backup.entries} keys as of {header.created} (revision {header.revision}), verified"
+        f"{where}: {restored.backup.entries} keys as of {header.created} (revision {header.revision}), "
+        "verified"
     )
     click.echo(_of_volumes(restored.identity))
     if not restored.keys:
         click.echo(
-            "The backup holds no keys of the control plane: start servers with the same --*-file flags as before."
+            "The backup holds no keys of the control plane: start servers with the same --*-file flags as "
+            "before."
         )
     if header.keys:
         names = ", ".join(header.keys)
@@ -125,12 +133,16 @@ def _of_volumes(identity: RestoredIdentity) -> str:
 
     if identity.adopts:
         return (
-            "Volumes were not in the backup: claims find theirs on the nodes' disks if these are still there, and take them "
-            "over. They are found by their paths: those in the data folder of the original need a restore to that same folder. "
+            "Volumes were not in the backup: claims find theirs on the nodes' disks if these are still "
+            "there, and take them "
+            "over. They are found by their paths: those in the data folder of the original need a restore "
+            "to that same folder. "
             "The control plane that the backup is of must not be started again."
         )
     return (
-        "Volumes were not in the backup, and those on the nodes' disks stay with the control plane that it is of. If that one "
-        f"is gone for good: restore with --adopt-volumes to the same data folder, or, where this is that folder, once this one runs,\n  kubectl annotate namespace kube-system "
+        "Volumes were not in the backup, and those on the nodes' disks stay with the control plane that it "
+        "is of. If that one "
+        "is gone for good: restore with --adopt-volumes to the same data folder, or, where this is that "
+        "folder, once this one runs,\n  kubectl annotate namespace kube-system "
         f"{ADOPTS_VOLUMES_OF}={identity.original}"
     )

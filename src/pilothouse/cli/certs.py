@@ -20,11 +20,13 @@ if TYPE_CHECKING:
 
 _NEXT = {
     "prepare": (
-        "Within a minute every running server trusts both authorities, and has written both into its admin.kubeconfig.\n"
+        "Within a minute every running server trusts both authorities, and has written both into its "
+        "admin.kubeconfig.\n"
         "Distribute {trust} to all other clients, then run: pilothouse certs rotate-ca switch"
     ),
     "switch": (
-        "Within a minute every running server has certificates of the new authority, and still accepts those of the old one.\n"
+        "Within a minute every running server has certificates of the new authority, and still accepts "
+        "those of the old one.\n"
         "Reissue all client certificates, then run: pilothouse certs rotate-ca finish"
     ),
     "finish": "Within a minute no running server accepts certificates of the old authority.",

@@ -23,7 +23,8 @@ MORE_THAN_TWO_BEATS = 25.0
     "--controllers",
     default="*",
     show_default=True,
-    help="Controllers to run, separated by commas: * for all that fit the server, NAME adds one, -NAME removes one.",
+    help="Controllers to run, separated by commas: * for all that fit the server, NAME adds one, -NAME "
+    "removes one.",
 )
 @click.option(
     "--leader-elect/--no-leader-elect",

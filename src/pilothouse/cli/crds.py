@@ -15,7 +15,8 @@ from pilothouse.cli.parameters import FILE
     "--conversion-webhook",
     metavar="URL",
     default="",
-    help="Serve all versions, with the conversion webhook at this https:// address. Default: the stored version alone.",
+    help="Serve all versions, with the conversion webhook at this https:// address. Default: the stored "
+    "version alone.",
 )
 @click.option("--conversion-ca-file", type=FILE, help="CA of the webhook's certificate.")
 @click.option(
@@ -35,7 +36,8 @@ def crds(conversion_webhook: str, conversion_ca_file: Path | None, output: str) 
     """
     if conversion_webhook and not conversion_webhook.startswith("https://"):
         raise click.UsageError(
-            f"--conversion-webhook {conversion_webhook!r} is not an https:// address, which is all that Kubernetes takes"
+            f"--conversion-webhook {conversion_webhook!r} is not an https:// address, which is all that "
+            "Kubernetes takes"
         )
     if conversion_ca_file and not conversion_webhook:
         raise click.UsageError("--conversion-ca-file goes with --conversion-webhook")

@@ -24,7 +24,8 @@ _DATA = "Data folder of the node, or of `pilothouse up`."
 def image() -> None:
     """Manage the images on this machine.
 
-    Nodes do not pull images from registries: an image is an archive or a folder that is imported here under the
+    Nodes do not pull images from registries: an image is an archive or a folder that is imported here under
+    the
     name that pods use for it. Programs that are installed on the machine need no import: a pod names them as
     host/PROGRAM.
     """
@@ -117,7 +118,8 @@ def import_(
 def bundle(target: Path, names: tuple[str, ...], data: Path) -> None:
     """Pack images of this machine into one file, for machines without a network.
 
-    There, `pilothouse image import-bundle` imports it. The same images make the same file, byte for byte, with
+    There, `pilothouse image import-bundle` imports it. The same images make the same file, byte for byte,
+    with
     the same zlib.
     """
     from pilothouse.node.images.airgap_bundles import write_bundle
@@ -228,13 +230,17 @@ def _warn_if_unused(data: Path) -> None:
     except StartError:
         return
     click.echo(
-        f"Warning: no node is running on {data}; pods can use the image once one is (`pilothouse up --data {data}`)",
+        f"Warning: no node is running on {data}; pods can use the image once one is (`pilothouse up --data "
+        f"{data}`)",
         err=True,
     )
 
 
 def _imported(record: ImageRecord) -> str:
-    return f"imported {record.name}: {record.entries} files, {_size(record.size)}, seen by pods at {record.manifest.mount_at}"
+    return (
+        f"imported {record.name}: {record.entries} files, {_size(record.size)}, seen by pods at "
+        f"{record.manifest.mount_at}"
+    )
 
 
 def _broken_off(source: Path, brought: int, why: str) -> str:

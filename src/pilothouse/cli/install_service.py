@@ -46,7 +46,8 @@ def install_service(
         raise click.BadParameter(f"{name!r} is not a valid name of a service", param_hint="--name")
     if os.geteuid() != 0 and not user and not dry_run:
         raise click.UsageError(
-            "only root can install a system service; --user installs a user service, --dry-run prints the unit"
+            "only root can install a system service; --user installs a user service, --dry-run prints the "
+            "unit"
         )
     command = [*_program(), role, *_checked(role, flags)]
     try:
@@ -60,7 +61,8 @@ def install_service(
         return
     if not _SYSTEMD.is_dir():
         raise click.ClickException(
-            f"systemd does not run on this machine (there is no {_SYSTEMD}), so nothing was installed; --dry-run prints the unit, whose ExecStart another service manager can run"
+            f"systemd does not run on this machine (there is no {_SYSTEMD}), so nothing was installed; "
+            "--dry-run prints the unit, whose ExecStart another service manager can run"
         )
     file = unit_file(name, user=user, config_home=os.environ.get("XDG_CONFIG_HOME", ""))
     try:
@@ -83,7 +85,8 @@ def install_service(
 def _checked(role: str, flags: tuple[str, ...]) -> list[str]:
     """The flags, as the command itself understands them, with the data folder among them."""
     target = {"up": up, "node": node}[role]
-    # As the command would be run, but for running it: what is wrong with a flag is said here, by its own words.
+    # As the command would be run, but for running it: what is wrong with a flag is said here, by its own
+    # words.
     params = target.make_context(role, list(flags)).params
     data = Path(params["data"]).absolute()
     for flag, value in params.items():
@@ -93,7 +96,8 @@ def _checked(role: str, flags: tuple[str, ...]) -> list[str]:
             )
     if role == "node" and not params["kubeconfig"] and not (data / "node.kubeconfig").exists():
         raise click.ClickException(
-            f"there is no {data / 'node.kubeconfig'}: join first, with `pilothouse join --no-run --data {data} TOKEN`"
+            f"there is no {data / 'node.kubeconfig'}: join first, with `pilothouse join --no-run --data "
+            f"{data} TOKEN`"
         )
     given = any(flag == "--data" or flag.startswith("--data=") for flag in flags)
     return (
@@ -130,7 +134,8 @@ def _warn_of_others() -> None:
         listed = ", ".join(map(str, found))
         click.echo(
             escape_control_characters(
-                f"Warning: root would run {listed}, which users other than root can change; install pilothouse where only root can write"
+                f"Warning: root would run {listed}, which users other than root can change; install "
+                "pilothouse where only root can write"
             ),
             err=True,
         )

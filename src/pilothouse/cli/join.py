@@ -25,7 +25,8 @@ _LONGEST: Final = 2**16
     "--token-file",
     default="",
     metavar="FILE",
-    help="File with TOKEN, which other users of this machine could see on the command line; - for standard input.",
+    help="File with TOKEN, which other users of this machine could see on the command line; - for standard "
+    "input.",
 )
 @data_flag("Folder for the node's key and certificate, its pods, images and volumes.")
 @click.option("--name", default="", help="Name of the node. Default: the host name.")
@@ -41,7 +42,8 @@ def join(
 ) -> None:
     """Join this machine to the control plane that TOKEN is for, and run the node until it is stopped.
 
-    TOKEN is printed by `pilothouse token create` and valid for one machine; - reads it from standard input. By
+    TOKEN is printed by `pilothouse token create` and valid for one machine; - reads it from standard input.
+    By
     default it is read from --token-file or the variable PILOTHOUSE_TOKEN. Prints one line when the Node is
     ready. Later `pilothouse node` runs it, with the same flags except the token; it renews its certificate by
     itself.
@@ -64,7 +66,8 @@ def join(
         raise click.ClickException(str(problem)) from None
     if identity.kubeconfig_file.exists():
         raise click.ClickException(
-            f"{identity.kubeconfig_file} exists already: this machine is a node. `pilothouse node` runs it; to join again, remove that file first"
+            f"{identity.kubeconfig_file} exists already: this machine is a node. `pilothouse node` runs it; "
+            "to join again, remove that file first"
         )
     click.echo(f"asking {' or '.join(parsed.urls)} to join as node {chosen} …", err=True)
     with errors_in_one_line(parsed.url):
@@ -100,6 +103,7 @@ def _read_token(given: str, file: str) -> str:
     if from_environment:
         return from_environment.strip()
     raise click.UsageError(
-        f"there is no token: give TOKEN, --token-file FILE, - for standard input, or {VARIABLE} in the environment; "
+        f"there is no token: give TOKEN, --token-file FILE, - for standard input, or {VARIABLE} in the "
+        "environment; "
         "`pilothouse token create` prints one"
     )

@@ -32,7 +32,8 @@ from pilothouse.cli.plane import plane_flag
 @click.option(
     "--force",
     is_flag=True,
-    help="Leave even if the API server can't be reached, or pods were not evicted in time; they are stopped here.",
+    help="Leave even if the API server can't be reached, or pods were not evicted in time; they are stopped "
+    "here.",
 )
 @click.option("--remove-volumes", is_flag=True, help="Remove the data of volumes on this machine for good.")
 @click.option("--remove-images", is_flag=True, help="Remove the images that were imported here.")

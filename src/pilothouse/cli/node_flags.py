@@ -93,7 +93,8 @@ isolation_flags = several(
         type=click.Path(path_type=Path),
         multiple=True,
         metavar="PATH",
-        help="File or folder of this machine that all containers see, read-only, such as /opt. May be repeated.",
+        help="File or folder of this machine that all containers see, read-only, such as /opt. May be "
+        "repeated.",
     ),
     click.option(
         "--user-namespace-ids",
@@ -105,7 +106,8 @@ isolation_flags = several(
     click.option(
         "--allow-host-users",
         is_flag=True,
-        help="Run pods with this machine's own user ids, root included, if its kernel or filesystem can't map ids.",
+        help="Run pods with this machine's own user ids, root included, if its kernel or filesystem can't "
+        "map ids.",
     ),
 )
 node_flags = several(
@@ -114,7 +116,8 @@ node_flags = several(
         type=Listen(),
         default="0.0.0.0:10250",
         show_default=True,
-        help="Address on which the node serves logs, exec and metrics to the API server; port 0 takes a free one.",
+        help="Address on which the node serves logs, exec and metrics to the API server; port 0 takes a "
+        "free one.",
     ),
     click.option(
         "--client-ca-file",
@@ -124,7 +127,8 @@ node_flags = several(
     click.option(
         "--node-ip",
         default="",
-        help="Address on which other machines reach this one. Default: the one that it connects to the API server from.",
+        help="Address on which other machines reach this one. Default: the one that it connects to the API "
+        "server from.",
     ),
     pod_cidr_flag,
     max_pods_flag,
@@ -153,7 +157,8 @@ def run_node(kubeconfig: Path | None, lifeline: int | None, flags: dict[str, Any
     from pilothouse.app.plane_registry import registered
     from pilothouse.client.access import AccessError
 
-    # What pods of other users read must not depend on the umask of who started it; what they may not read has its mode said.
+    # What pods of other users read must not depend on the umask of who started it; what they may not read has
+    # its mode said.
     os.umask(0o022)
     if lifeline is not None:
         from pilothouse.app.parent_pipe import await_begin
@@ -187,7 +192,8 @@ def _options(kubeconfig: Path | None, lifeline: int | None, flags: dict[str, Any
     file = kubeconfig or identity.kubeconfig_file
     if not file.exists():
         raise StartError(
-            f"there is no {file}: join this machine first, with the token that `pilothouse token create` prints on "
+            f"there is no {file}: join this machine first, with the token that `pilothouse token create` "
+            "prints on "
             "another one: pilothouse join TOKEN; or name a kubeconfig with --kubeconfig"
         )
     host, port = flags["listen"]

@@ -34,7 +34,8 @@ CREDENTIALS = Path("pilothouse-credentials")
     type=Listen(),
     multiple=True,
     metavar="HOST:PORT",
-    help="Address of a controller-manager's metrics (its --listen). May be repeated. That of a local `up` is found by itself.",
+    help="Address of a controller-manager's metrics (its --listen). May be repeated. That of a local `up` "
+    "is found by itself.",
 )
 def prometheus_config(
     kubeconfig: Path | None,

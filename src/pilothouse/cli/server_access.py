@@ -1,9 +1,9 @@
 """How a command reaches its API server: the flags that say so, and what they come to.
 
-@server_flags                                    # for a person: also the server whose data folder this is, or the one that runs
+@server_flags       # for a person: also the server of this data folder, or the one that runs
 def why(kubeconfig: Path | None, data: Path | None): access(kubeconfig, data)
 
-@kubeconfig_flag("the pod's own account, or KUBECONFIG")      # for a part of Pilothouse: also as the pod that it runs in
+@kubeconfig_flag("the pod's own account, or KUBECONFIG")    # for a component: also as its pod
 def pilot(kubeconfig: Path | None): own_access(kubeconfig, Path("/etc/pilothouse/pilot.kubeconfig"))
 """
 
@@ -52,7 +52,8 @@ server_flags = several(
     click.option(
         "--kubeconfig",
         type=FILE,
-        help=f"Kubeconfig of the server. Default: {VARIABLE}, KUBECONFIG, your running control plane, ~/.kube/config, "
+        help=f"Kubeconfig of the server. Default: {VARIABLE}, KUBECONFIG, your running control plane, "
+        "~/.kube/config, "
         "or a stopped one of yours.",
     ),
     click.option(

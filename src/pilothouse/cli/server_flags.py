@@ -43,7 +43,8 @@ audit_flags = several(
 sealing_flag = click.option(
     "--encryption-key-file",
     type=FILE,
-    help="Keys with which Secrets are encrypted in the store, one per line: NAME:BASE64. The first one encrypts.",
+    help="Keys with which Secrets are encrypted in the store, one per line: NAME:BASE64. The first one "
+    "encrypts.",
 )
 """``--encryption-key-file`` of a server."""
 

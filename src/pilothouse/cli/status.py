@@ -42,7 +42,8 @@ def status(data: Path, once: bool) -> None:
     from pilothouse.app.status_report import look
 
     console = Console()
-    # Not as the console says, which takes any output for a terminal where FORCE_COLOR is set, as in many a CI.
+    # Not as the console says, which takes any output for a terminal where FORCE_COLOR is set, as in many a
+    # CI.
     watched = sys.stdout.isatty()
     if not watched:
         # A pipe has no width: lines are not cut.

@@ -56,7 +56,8 @@ def node_address_flag(command: Command) -> Command:
         "node_address_cidrs",
         type=Network(),
         multiple=True,
-        help="Addresses that nodes may have beside the one that each connects from, where a load balancer or NAT is in "
+        help="Addresses that nodes may have beside the one that each connects from, where a load balancer "
+        "or NAT is in "
         "between. May be repeated.",
     )(command)
 

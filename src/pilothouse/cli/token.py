@@ -72,7 +72,8 @@ def create(
     click.echo(str(made))
     if not node:
         click.echo(
-            "this token is valid for a node of any free name; with --node NAME it is valid for that name only",
+            "this token is valid for a node of any free name; with --node NAME it is valid for that name "
+            "only",
             err=True,
         )
     if (url := next(filter(_is_local, urls), "")) != "":
@@ -80,7 +81,8 @@ def create(
 
         port = url.rpartition(":")[2]
         click.echo(
-            f"{url} can be reached only from this machine. For a token that works elsewhere, start the server with "
+            f"{url} can be reached only from this machine. For a token that works elsewhere, start the "
+            "server with "
             f"--listen 0.0.0.0:{port} and give an address that others can reach: --server https://"
             f"{outward_address() or 'ADDRESS'}:{port}",
             err=True,

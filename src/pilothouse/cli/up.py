@@ -59,7 +59,8 @@ if TYPE_CHECKING:
     help="Address of the controller-manager's metrics, without TLS; port 0 takes a free one at each start.",
 )
 @admission_flag(
-    "AdmissionConfiguration of apiserver.config.k8s.io/v1; else namespaces without labels of their own enforce "
+    "AdmissionConfiguration of apiserver.config.k8s.io/v1; else namespaces without labels of their own "
+    "enforce "
     "baseline, and kube-system is exempt."
 )
 @audit_flags

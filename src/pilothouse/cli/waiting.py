@@ -19,7 +19,8 @@ QUIET_SECONDS: Final = 2.0
 
 @contextmanager
 def waiting_for(server: str) -> Iterator[Callable[[], None]]:
-    """Print which server the command waits for, beside its output, if it takes longer than ``QUIET_SECONDS``."""
+    """Print which server the command waits for, beside its output, if it takes longer than
+    ``QUIET_SECONDS``."""
     timer = Timer(QUIET_SECONDS, click.echo, (f"waiting for {server} …",), {"err": True})
     timer.daemon = True
     timer.start()

@@ -28,7 +28,8 @@ def load(environ: Mapping[str, str], folder: Path = FOLDER) -> Access:
     host, port = environ.get("KUBERNETES_SERVICE_HOST"), environ.get("KUBERNETES_SERVICE_PORT")
     if not host or not port:
         raise AccessError(
-            "not running in a pod: KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are not set; give a kubeconfig"
+            "not running in a pod: KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are not set; give a "
+            "kubeconfig"
         )
     token = _read(folder / "token").decode().strip()
     namespace = folder / "namespace"

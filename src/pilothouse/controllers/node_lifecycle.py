@@ -80,7 +80,8 @@ def node_lifecycle(node: Object, world: Snapshot) -> Iterator[Intent]:
     if all_silent:
         yield Wait(
             "NobodyHeard",
-            because="no node reports, so its pods are not evicted: the fault is more likely in the control plane",
+            because="no node reports, so its pods are not evicted: the fault is more likely in the control "
+            "plane",
             remedy="check that the nodes run and reach the API server",
             seconds=SILENCE_GRACE,
         )

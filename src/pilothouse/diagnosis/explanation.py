@@ -110,7 +110,10 @@ def _object(one: ObjectFindings, now: float, *, brief: bool = False, verbose: bo
         age = now - parse_time(event_time(event))
         if verbose or event.get("type") == "Warning" or age < _RECENT:
             times = f" (x{event['count']})" if event.get("count", 1) > 1 else ""
-            yield f"{human_age(max(0.0, age))} ago{times}: {event.get('reason', '')}: {event.get('message', '')}"
+            yield (
+                f"{human_age(max(0.0, age))} ago{times}: {event.get('reason', '')}: "
+                f"{event.get('message', '')}"
+            )
 
 
 def _problems(one: ObjectFindings, now: float, *, brief: bool, verbose: bool) -> Iterator[str]:
@@ -226,7 +229,8 @@ def _why_no_decisions(findings: Findings, now: float) -> Iterator[str]:
         yield f"no controller handles the kind {kind}, so no decisions are recorded"
     elif findings.disabled:
         yield (
-            f"the server is a Kubernetes API server: its own controllers handle the kind {kind} and record no "
+            f"the server is a Kubernetes API server: its own controllers handle the kind {kind} and record "
+            "no "
             f"decisions (see `kubectl describe`), and ours are disabled ({', '.join(findings.disabled)})"
         )
     elif not findings.serves_decisions:

@@ -98,7 +98,8 @@ class ObjectMeta(Fields):
     finalizers: Annotated[
         tuple[str, ...],
         doc(
-            "Names of controllers that have to clean up before the object is deleted; each removes its own entry.",
+            "Names of controllers that have to clean up before the object is deleted; each removes its own "
+            "entry.",
             list_type="set",
             merge_strategy="merge",
         ),

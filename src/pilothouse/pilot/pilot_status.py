@@ -205,7 +205,10 @@ def _conditions(pilot: Object, known: InstanceFacts, usage: DiskUsage | None, no
         say("Degraded", False, "AsExpected", "")
     conditions = without_condition(conditions, EDITED)
     if life.is_running and not known.desired.vouched and known.desired.hash != life.hash:
-        why = "The configuration in spec was not written by this Pilot's cluster: the database runs without it until its next start. Change the cluster instead; it then restores this spec."
+        why = (
+            "The configuration in spec was not written by this Pilot's cluster: the database runs without "
+            "it until its next start. Change the cluster instead; it then restores this spec."
+        )
         say(EDITED, True, "NotByItsCluster", why)
     if not known.desired.decommission:
         return without_condition(conditions, "Decommissioned")

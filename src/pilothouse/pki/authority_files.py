@@ -56,7 +56,8 @@ def _part(file: Path) -> bytes:
     content = _read(file)
     if not content:
         raise UnusableError(
-            f"{file} is {'empty' if file.exists() else 'missing'}; put it back from a copy of the folder, or restore "
+            f"{file} is {'empty' if file.exists() else 'missing'}; put it back from a copy of the folder, "
+            "or restore "
             "a backup with `pilothouse restore`; `pilothouse apiserver --cluster-signing-cert-file FILE "
             "--cluster-signing-key-file FILE` uses another authority"
         )

@@ -104,7 +104,8 @@ class DiskSpace:
         self.full = self._log.frugal = True
         self._updated = 0
         _log.error(
-            "%s: the disk is full. Objects can be deleted, and changed without growing much; everything else is refused until there is space",
+            "%s: the disk is full. Objects can be deleted, and changed without growing much; everything "
+            "else is refused until there is space",
             self._file.parent,
         )
 

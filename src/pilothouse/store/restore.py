@@ -79,7 +79,8 @@ async def continued(store: Store) -> Store:
         raise StoreError(f"{MARK} in the store can't be read: {problem}") from None
     if not mark.complete:
         raise StoreError(
-            f"a backup is being restored into this store, or that was interrupted (its {MARK} says so); wait for it, or "
+            f"a backup is being restored into this store, or that was interrupted (its {MARK} says so); "
+            "wait for it, or "
             "remove everything and restore again"
         )
     return RevisionOffsetStore(store, mark.shift)

@@ -1,11 +1,11 @@
 """Signals: how a plan tells a machine that its turn has come, and how the machine answers.
 
-    annotations = Signal(plan_id="id123", created=now, command=SignalCommand(0, k0supdate=update)).annotations()
-    signal = read_signal(node.annotations)           # None if there is none; raises SignalError for a broken one
-    signal = signal.advanced("Cordoning", now)       # raises SignalError: a machine moves forward only
+    annotations = Signal("id123", now, SignalCommand(0, k0supdate=update)).annotations()
+    signal = read_signal(node.annotations)          # None if there is none; SignalError if it is broken
+    signal = signal.advanced("Cordoning", now)      # SignalError for a step back
 
-The two annotations are k0s's own, so its tools can read them. ``planUid``, ``generation`` and ``reason`` are ours:
-a plan that is deleted and created again under the same id is another plan.
+The two annotations are k0s's own, so its tools can read them. ``planUid``, ``generation`` and ``reason`` are
+ours: a plan that is deleted and created again under the same id is another plan.
 """
 
 from __future__ import annotations

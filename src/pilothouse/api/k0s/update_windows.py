@@ -1,6 +1,6 @@
 """Windows of the week in which updates may start.
 
-    window = UpdateWindow.parse({"days": ["Tuesday"], "startTime": "23:00", "length": "2h", "timeZone": "Europe/Vienna"})
+    window = UpdateWindow.parse({"days": ["Tuesday"], "startTime": "23:00", "length": "2h"})
     window.open_until(now)       # when it closes, if it is open; None if it is closed
     window.next_opening(now)     # when it opens next, if it is closed now
 

@@ -15,7 +15,8 @@ _OBJECT: Final = {
 }
 
 MESSAGES: Final[dict[str, str]] = {
-    "api.core.v1.Namespace": "A scope for names: objects of the same kind in different namespaces may have the same name.",
+    "api.core.v1.Namespace": "A scope for names: objects of the same kind in different namespaces may have "
+    "the same name.",
     "api.core.v1.Node": "A machine that runs pods.",
     "api.core.v1.Pod": "One or more containers that run together on one node.",
     "api.core.v1.Service": "A stable name and address for a changing set of pods.",
@@ -40,7 +41,8 @@ MESSAGES: Final[dict[str, str]] = {
     "api.core.v1.Lifecycle": "What to run right after a container's start and right before its stop.",
     "api.core.v1.ResourceRequirements": "What a container asks for and what it may use at most.",
     "api.core.v1.SecurityContext": "The privileges with which a container runs.",
-    "api.core.v1.PodSecurityContext": "The privileges with which a pod's containers run, unless they set their own.",
+    "api.core.v1.PodSecurityContext": "The privileges with which a pod's containers run, unless they set "
+    "their own.",
     "api.core.v1.Affinity": "Which nodes and pods a pod prefers or avoids.",
     "api.core.v1.Toleration": "A taint of nodes that the pod tolerates.",
     "api.core.v1.ServiceSpec": "Which pods a service selects, and on which ports.",
@@ -73,7 +75,8 @@ MESSAGES: Final[dict[str, str]] = {
     "api.storage.v1.StorageClass": "A kind of storage and the provisioner that creates volumes of it.",
     "api.storage.v1beta1.VolumeAttributesClass": "Attributes of volumes, such as speed, "
     "that can be changed in use.",
-    "api.coordination.v1.Lease": "A claim with an expiry, by which programs elect a leader or report that they are alive.",
+    "api.coordination.v1.Lease": "A claim with an expiry, by which programs elect a leader or report that "
+    "they are alive.",
     "api.coordination.v1.LeaseSpec": "Who holds the lease, and until when.",
     "api.events.v1.Event": "Something that happened to an object, kept for an hour.",
     "api.discovery.v1.EndpointSlice": "Some of the addresses behind a service.",
@@ -81,7 +84,8 @@ MESSAGES: Final[dict[str, str]] = {
     "api.rbac.v1.Role": "What may be done in one namespace.",
     "api.rbac.v1.ClusterRole": "What may be done in the whole cluster, or in any namespace that binds it.",
     "api.rbac.v1.RoleBinding": "Grants the permissions of a role to subjects, in one namespace.",
-    "api.rbac.v1.ClusterRoleBinding": "Grants the permissions of a cluster role to subjects, in the whole cluster.",
+    "api.rbac.v1.ClusterRoleBinding": "Grants the permissions of a cluster role to subjects, in the whole "
+    "cluster.",
     "api.rbac.v1.PolicyRule": "Which verbs on which resources or paths.",
     "api.rbac.v1.Subject": "A user, a group or a service account.",
     "api.authentication.v1.TokenReview": "Asks which user a token belongs to.",
@@ -92,7 +96,8 @@ MESSAGES: Final[dict[str, str]] = {
     "api.authorization.v1.LocalSubjectAccessReview": "Asks whether a user may do something in one namespace.",
     "api.authorization.v1.SelfSubjectAccessReview": "Asks whether the sender may do something.",
     "api.authorization.v1.SelfSubjectRulesReview": "Asks what the sender may do in a namespace.",
-    "api.certificates.v1.CertificateSigningRequest": "Requests a certificate, which has to be approved and is then signed.",
+    "api.certificates.v1.CertificateSigningRequest": "Requests a certificate, which has to be approved and "
+    "is then signed.",
     "api.certificates.v1.CertificateSigningRequestSpec": "The request, who signs it, "
     "and what the certificate is for.",
     "api.autoscaling.v1.Scale": "How many replicas there are to be, and how many there are.",
@@ -263,7 +268,8 @@ FIELDS: Final[dict[str, dict[str, str]]] = {
         "claims": "Devices of the pod that the container uses.",
     },
     "api.core.v1.ServiceSpec": {
-        "selector": "The labels of the pods that the service selects; empty if its endpoints are managed otherwise.",
+        "selector": "The labels of the pods that the service selects; empty if its endpoints are managed "
+        "otherwise.",
         "ports": "The ports of the service.",
         "type": "ClusterIP, NodePort, LoadBalancer or ExternalName.",
         "clusterIP": "The service's address; None for a service without one, "

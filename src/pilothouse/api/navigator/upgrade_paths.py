@@ -22,7 +22,10 @@ def refusal(running: str, wanted: str) -> str:
     """Why a cluster can't be upgraded from one version to another, or empty."""
     old, new = Version.parse(running), Version.parse(wanted)
     if new < old:
-        return f"Elasticsearch can't go back from {old} to {new}: older versions can't read the data of newer ones"
+        return (
+            f"Elasticsearch can't go back from {old} to {new}: older versions can't read the data of newer "
+            "ones"
+        )
     if new.major == old.major:
         return ""
     if new.major > old.major + 1:

@@ -108,7 +108,8 @@ class ElasticsearchSecurity(Fields):
     users_secret_name: Annotated[
         str | None,
         doc(
-            "The Secret with the password of the user elastic, under that name; absent means that one is created."
+            "The Secret with the password of the user elastic, under that name; absent means that one is "
+            "created."
         ),
     ] = None
 
@@ -150,7 +151,8 @@ class ElasticsearchClusterSpec(Fields):
     security: Annotated[
         ElasticsearchSecurity | None,
         doc(
-            "Encrypts connections of nodes and clients, and requires users to log in. It can't be changed once the cluster is formed: "
+            "Encrypts connections of nodes and clients, and requires users to log in. It can't be changed "
+            "once the cluster is formed: "
             "nodes with and without encryption can't talk to each other."
         ),
     ] = None

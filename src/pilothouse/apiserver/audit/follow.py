@@ -121,7 +121,8 @@ class AuditFollow:
                 sink,
                 [
                     failure(
-                        "the client read too slowly, and records were dropped; query again for what is missing"
+                        "the client read too slowly, and records were dropped; query again for what is "
+                        "missing"
                     )
                 ],
             )

@@ -322,7 +322,8 @@ def weight_of(answer: Response, lane: SeatPool) -> int:
 def refusal_of(user: User, lane: SeatPool) -> StatusError:
     """429 for a request without a seat."""
     return too_many_requests(
-        f"too many requests, please try again later: of {lane.limit} concurrent {lane.name}, those open to {class_of(user).value} are in use, or {_sharers(user)} its share of them"
+        f"too many requests, please try again later: of {lane.limit} concurrent {lane.name}, those open to "
+        f"{class_of(user).value} are in use, or {_sharers(user)} its share of them"
     )
 
 

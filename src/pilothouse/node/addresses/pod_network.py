@@ -275,7 +275,8 @@ class PodNetwork:
         self._report_problems()
 
     def _report_problems(self) -> None:
-        """Report each problem once in the log, and in an event about the object, again before that expires."""
+        """Report each problem once in the log, and in an event about the object, again before that
+        expires."""
         current, now = dict(self._all_problems()), self._clock.monotonic()
         for problem, about in current.items():
             reported = self._reported.get(problem)

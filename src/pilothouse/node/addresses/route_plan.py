@@ -90,7 +90,8 @@ def plan_routes(
             if own is not None and recorded and own not in recorded:
                 problems.append(
                     f"this node was started with --pod-cidr {own}, and its Node has {recorded[0]}, which "
-                    f"can't be changed: start it with that one, or delete the Node (kubectl delete node {me}), "
+                    "can't be changed: start it with that one, or delete the Node (kubectl delete node "
+                    f"{me}), "
                     f"which is then created again"
                 )
             continue

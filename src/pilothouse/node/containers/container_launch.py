@@ -166,7 +166,8 @@ def _command(container: Tree, image: Image, env: Mapping[str, str]) -> tuple[str
     if not argv:
         raise NotReady(
             _ERROR,
-            f'image "{container.get("image", "")}" has no entrypoint, and {name} no command; set command in the '
+            f'image "{container.get("image", "")}" has no entrypoint, and {name} no command; set command in '
+            "the "
             "container, or import the image again with `pilothouse image import --entrypoint`",
         )
     return tuple(argv)

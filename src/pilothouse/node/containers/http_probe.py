@@ -4,7 +4,8 @@
 
 Status 200 to 399 succeeds. As kubelet does, certificates are not verified, redirects are followed only within
 the host, and no connection is reused. At most 16 KiB of head, five interim responses and 10 KiB of body are
-read, since the container is not trusted. Of a failed response of the pod itself, the result has the first line.
+read, since the container is not trusted. Of a failed response of the pod itself, the result has the first
+line.
 """
 
 from __future__ import annotations
@@ -76,7 +77,8 @@ async def probe_http(get: Mapping[str, Any], host: str, port: int) -> tuple[bool
 
 
 async def _result(response: HTTPResponse, *, is_own: bool) -> tuple[bool, str]:
-    """``is_own``: the pod itself has answered. A response of any other host is not shown: users who may create
+    """``is_own``: the pod itself has answered. A response of any other host is not shown: users who may
+    create
     pods could read through the agent what only the agent can reach."""
     try:
         body = await response.read(_MOST_BODY)

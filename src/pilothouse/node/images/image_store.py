@@ -107,7 +107,8 @@ class ImageStore:
                 f"Import the right one, or leave the digest out: {self._command(wanted)}"
             )
         raise ImageMissing(
-            f"image {text} is not on this node, and nodes do not pull images. Import it: {self._command(wanted)}"
+            f"image {text} is not on this node, and nodes do not pull images. Import it: "
+            f"{self._command(wanted)}"
         )
 
     def _of_host(self, text: str, program: str) -> Image:

@@ -49,7 +49,8 @@ async def join(
             if refusal.code != HTTPStatus.UNAUTHORIZED:
                 raise
             raise AccessError(
-                f"{token.url} rejects the token {token.identifier}: it has expired, was revoked, or is misspelled. "
+                f"{token.url} rejects the token {token.identifier}: it has expired, was revoked, or is "
+                "misspelled. "
                 "`pilothouse token create` on that server creates another"
             ) from None
     identity.write_authorities(trusted or known)

@@ -79,7 +79,8 @@ class NodeRegistration:
 
     @property
     def why_not_ready(self) -> str:
-        """The message of the Node's condition ``Ready``, or why the API does not have it; empty if it is ready."""
+        """The message of the Node's condition ``Ready``, or why the API does not have it; empty if it is
+        ready."""
         if self.node is None:
             return self.problem or "the API does not have it yet"
         condition = self.node.condition("Ready") or {}

@@ -1,7 +1,7 @@
 """The status of a claim while its volume is provisioned, expanded or modified, in Kubernetes' words.
 
     growing(claim.status, "640Mi", now)         # Resizing
-    not_grown(claim.status, "640Mi", why, now)  # NodeResizeError, until a retry succeeds or the request changes
+    not_grown(claim.status, "640Mi", why, now)  # NodeResizeError, until a retry succeeds
     grown(claim.status, "640Mi")                # resized
 
 ``pilothouse.io/Provisioned`` is ours: while it is False, its message says why the chosen node can't make the

@@ -98,7 +98,10 @@ class Redis:
             field = "rdb_last_bgsave_status"
         else:
             return ""
-        return f"Redis refuses writes, since it can't save its data ({field}: err): free space at {self._instance.folder}, where its user must be able to write; its log has the error."
+        return (
+            f"Redis refuses writes, since it can't save its data ({field}: err): free space at "
+            f"{self._instance.folder}, where its user must be able to write; its log has the error."
+        )
 
     def is_candidate(self, desired: DesiredState) -> bool:
         return False
@@ -112,7 +115,8 @@ class Redis:
             self._file.write_text(lines(desired.settings, self._instance, self._port))
         except OSError as problem:
             raise HookFailed(
-                f"{self._file} can't be written: {problem.strerror}; the user that runs Redis must own its data folder"
+                f"{self._file} can't be written: {problem.strerror}; the user that runs Redis must own its "
+                "data folder"
             ) from None
 
     async def _info(self) -> str:

@@ -131,7 +131,10 @@ def _check_heap_suffices(pool: Mapping[str, Any], path: str) -> Problems:
             )
             yield FieldError.invalid(f"{path}.heapSize", said, detail)
     elif limit is not None and Quantity(0) <= limit < least + least:
-        detail = f"must be at least twice {LEAST_HEAP}, since half of it is the heap, and with less Elasticsearch does not start, or takes no documents; or set heapSize, in v1beta1"
+        detail = (
+            f"must be at least twice {LEAST_HEAP}, since half of it is the heap, and with less Elasticsearch "
+            "does not start, or takes no documents; or set heapSize, in v1beta1"
+        )
         yield FieldError.invalid(f"{path}.resources.limits.memory", memory, detail)
 
 
@@ -162,7 +165,8 @@ def _check_security_stays(new: Mapping[str, Any], old: Mapping[str, Any]) -> Pro
     if formed and new["spec"].get("security") != old["spec"].get("security"):
         yield FieldError.forbidden(
             "spec.security",
-            "can't be changed once the cluster is formed, since nodes with and without encryption can't talk to each other; create another cluster and move the data, or change what is in the Secrets",
+            "can't be changed once the cluster is formed, since nodes with and without encryption can't "
+            "talk to each other; create another cluster and move the data, or change what is in the Secrets",
         )
 
 

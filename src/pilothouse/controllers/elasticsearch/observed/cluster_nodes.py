@@ -117,7 +117,8 @@ class ClusterNode(msgspec.Struct, frozen=True):
         ready: Mapping[str, Any] = self.pilot.condition("Ready") or {}
         started = parse_time(self.started)
         turned = parse_time(ready.get("lastTransitionTime") or self.started)
-        # A report from an earlier pod says nothing about this one; its version may stay while this one starts.
+        # A report from an earlier pod says nothing about this one; its version may stay while this one
+        # starts.
         # Once a pod is deleted, its containers are not started again, which could be with another image.
         has_served = self.is_up or (self.pod.deleting and (ready.get("status") == "True" or turned > started))
         # The top-level version is reported with the start, the other when the database answers.
@@ -206,7 +207,10 @@ class ClusterNode(msgspec.Struct, frozen=True):
         if not self.runs_its_configuration:
             return f"{self.name} does not run with its latest configuration yet"
         if self.made_for and not self._has_reached(self.made_for):
-            return f"{self.name} reports version {self.version or 'none'}, but its pod was created for {self.made_for}"
+            return (
+                f"{self.name} reports version {self.version or 'none'}, but its pod was created for "
+                f"{self.made_for}"
+            )
         if stateful_set is not None and self.is_due(stateful_set):
             return f"pod {self.name} is about to be replaced"
         return ""

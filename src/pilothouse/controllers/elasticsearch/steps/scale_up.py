@@ -158,7 +158,8 @@ def unexpandable_claims(observed: ObservedCluster) -> str:
 
 
 def failed_expansion(claim: Object) -> str:
-    """Which size a claim can't be expanded to, and why, as its node or driver reports; empty if neither does."""
+    """Which size a claim can't be expanded to, and why, as its node or driver reports; empty if neither
+    does."""
     for kind in _RESIZE_ERRORS:
         condition = claim.condition(kind) or {}
         if condition.get("status") == "True":

@@ -50,7 +50,10 @@ def refused_version(observed: ObservedCluster) -> ReconcileStep | None:
                 ", ".join(node.name for node in nodes),
                 " and ".join(_texts(map(_highest_version, nodes))),
             )
-            doubt = f"it is not known yet whether {names} {'have' if len(nodes) > 1 else 'has'} started with {later}"
+            doubt = (
+                f"it is not known yet whether {names} {'have' if len(nodes) > 1 else 'has'} started with "
+                f"{later}"
+            )
             return ReconcileStep(IN_DOUBT, f"waiting with {asked}: {doubt}", kept, refused=True)
         return ReconcileStep(REFUSED, _cannot_go_back(started, asked), kept, refused=True)
     problems = (_unsupported_upgrade(observed, pool) for pool in observed.rolling_order)

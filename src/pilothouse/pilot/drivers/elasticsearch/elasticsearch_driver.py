@@ -285,7 +285,9 @@ class Elasticsearch:
         home, build = self._build()
         if desired.settings.get(SECURITY) and not build.secured:
             raise HookFailed(
-                f"spec.security is set, but the Elasticsearch at {home} has no security (there is no modules/x-pack-security), so it is not started. Use a distribution that has it, such as Elastic's own image, or remove spec.security",
+                f"spec.security is set, but the Elasticsearch at {home} has no security (there is no "
+                "modules/x-pack-security), so it is not started. Use a distribution that has it, such as "
+                "Elastic's own image, or remove spec.security",
                 {"security": tls_and_users.state(build.secured, True)},
             )
         preflight.check_machine(self._layout, build, self._instance.address)

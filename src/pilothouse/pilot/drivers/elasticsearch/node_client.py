@@ -72,7 +72,8 @@ class ElasticsearchClient:
                 answer = await self._exchange(data, tls)
             if answer.status == 401 and self._secrets is not None:
                 raise NodeRequestFailed(
-                    f"{method} {path}: Elasticsearch rejects the password of {USER} in {self._secrets.users}: "
+                    f"{method} {path}: Elasticsearch rejects the password of {USER} in "
+                    f"{self._secrets.users}: "
                     "put the right one into the Secret that is mounted there",
                     answer.status,
                 )

@@ -79,7 +79,8 @@ def check_machine(layout: DataLayout, build: Build, address: str) -> None:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as problem:
             raise HookFailed(
-                f"{folder} can't be created: {problem.strerror}; the data volume has to belong to user {os.geteuid()}: "
+                f"{folder} can't be created: {problem.strerror}; the data volume has to belong to user "
+                f"{os.geteuid()}: "
                 "set securityContext.fsGroup, or change its owner"
             ) from None
         if not os.access(folder, os.W_OK):

@@ -52,7 +52,8 @@ class MountedSecrets(msgspec.Struct, frozen=True):
                 draft.replace(folder / name)
         except OSError as problem:
             raise HookFailed(
-                f"the node's certificates can't be read from {self.certificates}: {problem}; does the Secret that "
+                f"the node's certificates can't be read from {self.certificates}: {problem}; does the "
+                "Secret that "
                 f"is mounted there have {_AUTHORITY}, {_CERTIFICATE} and {_KEY}?"
             ) from None
 
