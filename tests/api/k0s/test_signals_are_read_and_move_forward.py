@@ -20,7 +20,7 @@ from pilothouse.api.k0s.signals import (
 )
 
 NOW = "2026-11-18T10:00:00Z"
-UPDATE = {"url": "https://example.com/k0s", "version": "v1.32.4+k0s.0"}
+UPDATE: dict[str, Any] = {"url": "https://example.com/k0s", "version": "v1.32.4+k0s.0"}
 DATA: dict[str, Any] = {
     "planId": "id123",
     "created": NOW,
