@@ -182,7 +182,7 @@ def test_only_who_lacks_a_config_map_or_secret_is_told_to_make_it(message: str, 
         ('volume "v": secret "password" not found', "create Secret password in namespace default"),
         ('volume "v": configmap "settings" not found', "create ConfigMap settings in namespace default"),
         ('persistentvolumeclaim "data" not found', "create PersistentVolumeClaim data in namespace default"),
-        ('volume "v": /data: Permission denied', "see to what the volume is made of"),
+        ('volume "v": /data: Permission denied', "check the claim, ConfigMap or Secret"),
     ],
 )
 def test_what_a_volume_lacks_is_named_where_help_is(message: str, remedy: str) -> None:

@@ -1,7 +1,9 @@
 """What a command prints while it waits for a server.
 
-with waiting_for("https://10.0.0.1:6443") as answered, send_request(...) as answer:
-    answered()                  # nothing more is printed from here on
+    with waiting_for("https://10.0.0.1:6443") as stop_waiting, send_request(...) as answer:
+        stop_waiting()
+
+A wait that ends soon prints nothing.
 """
 
 from __future__ import annotations
