@@ -22,7 +22,7 @@ from pilothouse.node.interfaces import (
     VolumeNotReady,
 )
 from pilothouse.node.volumes.removal import remove
-from pilothouse.supervise.cgroup_settings import Limits, Throttle, Usage
+from pilothouse.supervise.cgroup_settings import DeviceThrottle, Limits, Usage
 from pilothouse.supervise.launch_spec import Mount
 from pilothouse.supervise.machine_survey import Capability, MachineSurvey
 
@@ -68,7 +68,7 @@ class PlainVolumes:
         self.files: dict[str, int] = {}
         self.busy: NotReady | None = None
         """Why volumes can't be let go of."""
-        self.throttled: dict[str, tuple[Throttle, ...]] = {}
+        self.throttled: dict[str, tuple[DeviceThrottle, ...]] = {}
 
     async def prepare(self, pod: Object) -> dict[str, PreparedVolume]:
         if self.problem is not None:
@@ -89,7 +89,7 @@ class PlainVolumes:
     async def disk_usage(self, pod_uid: str) -> DirectoryUsage:
         return DirectoryUsage(self.sizes.get(pod_uid, 0), self.files.get(pod_uid, 0))
 
-    def throttles(self, pod_uid: str) -> tuple[Throttle, ...]:
+    def throttles(self, pod_uid: str) -> tuple[DeviceThrottle, ...]:
         return self.throttled.get(pod_uid, ())
 
     def mounts(

@@ -27,7 +27,7 @@ from pilothouse.node.machine.node_conditions import (
 )
 from pilothouse.node.pods.eviction import EvictionCandidate, choose_victim
 from pilothouse.node.settings import NodeSettings
-from pilothouse.supervise.cgroup_settings import Throttle, Usage
+from pilothouse.supervise.cgroup_settings import DeviceThrottle, Usage
 from pilothouse.supervise.machine_survey import Capability
 
 MIB = 2**20
@@ -300,7 +300,7 @@ def test_limits_of_volumes_that_change_are_those_of_running_containers(stage: St
     async def scene() -> None:
         pod = await stage.pod({"containers": [app()]})
         await stage.until(is_ready)
-        slower = (Throttle("7:0", write_operations=100),)
+        slower = (DeviceThrottle("7:0", write_operations=100),)
         stage.volumes.throttled[pod.uid] = slower
         await asyncio.sleep(11)
         assert stage.groups.made[f"pods/{pod.uid}/app"].throttles == slower

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from tests.kit.containers import Box, alive_with
 
-from pilothouse.supervise.cgroup_settings import Limits, Throttle
+from pilothouse.supervise.cgroup_settings import DeviceThrottle, Limits
 from pilothouse.supervise.cgroups import Cgroup, Cgroups, find
 
 MIB = 1 << 20
@@ -150,7 +150,7 @@ async def test_limits_can_be_changed_and_taken_back(group: Cgroup) -> None:
 
 
 async def test_what_is_refused_is_told(group: Cgroup) -> None:
-    (complaint,) = group.make(Limits(throttles=(Throttle("no such device", write_operations=5),)))
+    (complaint,) = group.make(Limits(throttles=(DeviceThrottle("no such device", write_operations=5),)))
     assert complaint.startswith("I/O of device no such device is not enforced: ")
 
 

@@ -8,9 +8,9 @@ import pytest
 from tests.kit.containers import needs_ordinary_user
 
 from pilothouse.supervise.cgroup_settings import (
+    DeviceThrottle,
     Limits,
     Setting,
-    Throttle,
     Usage,
     settings_v1,
     settings_v2,
@@ -25,7 +25,7 @@ FULL = Limits(
     memory_request=1000,
     memory=2000,
     pids=30,
-    throttles=(Throttle("7:0", read_bytes=1, write_operations=4),),
+    throttles=(DeviceThrottle("7:0", read_bytes=1, write_operations=4),),
 )
 
 

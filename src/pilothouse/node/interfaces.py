@@ -20,7 +20,7 @@ import msgspec
 from pilothouse.api.objects import Object, Tree
 from pilothouse.node.files.directory_usage import DirectoryUsage
 from pilothouse.supervise.attach import Attached
-from pilothouse.supervise.cgroup_settings import Limits, Throttle, Usage
+from pilothouse.supervise.cgroup_settings import DeviceThrottle, Limits, Usage
 from pilothouse.supervise.launch_spec import ContainerExit, LaunchSpec, Mount
 from pilothouse.supervise.machine_survey import MachineSurvey
 
@@ -106,7 +106,7 @@ class VolumeManager(Protocol):
     async def disk_usage(self, pod_uid: str, /) -> DirectoryUsage:
         """The disk usage of a pod, without its claims. Raises OSError."""
 
-    def throttles(self, pod_uid: str, /) -> tuple[Throttle, ...]:
+    def throttles(self, pod_uid: str, /) -> tuple[DeviceThrottle, ...]:
         """The current I/O limits of a pod's volumes."""
 
     async def release(self, pod_uid: str, /) -> None:

@@ -21,7 +21,7 @@ UNTHROTTLED = (("cpu.cfs_quota_us", _NO_LIMIT_V1), ("cpu.max", "max"))
 """Removes a group's CPU quota, in v1 and v2."""
 
 
-class Throttle(Struct, frozen=True):
+class DeviceThrottle(Struct, frozen=True):
     """Limits on one block device, by its numbers as in "7:0". None is no limit."""
 
     device: str
@@ -42,7 +42,7 @@ class Limits(Struct, frozen=True):
     memory_request: int | None = None
     memory: int | None = None
     pids: int | None = None
-    throttles: tuple[Throttle, ...] = ()
+    throttles: tuple[DeviceThrottle, ...] = ()
 
 
 class Usage(Struct, frozen=True):
@@ -190,7 +190,7 @@ def _asked(name: str, limits: Limits) -> str:
     return "" if getattr(limits, name) is None else name
 
 
-def _device(throttle: Throttle, value: int | None) -> str:
+def _device(throttle: DeviceThrottle, value: int | None) -> str:
     return "" if value is None else f"I/O of device {throttle.device}"
 
 

@@ -300,6 +300,8 @@ def refused_fields(kind: Kind, obj: Object) -> list[FieldError]:
 def ignored_fields(kind: Kind, obj: Object) -> list[str]:
     """A warning for each accepted field without effect on our nodes."""
     spec, path = _pod_spec(kind, obj)
+    if not spec:
+        return []
     contexts = [(f"{path}.securityContext", spec.get("securityContext"))]
     for field in ("initContainers", "containers"):
         for index, container in enumerate(spec.get(field) or ()):

@@ -109,8 +109,11 @@ def _check_depth(value: Any, data: bytes) -> None:
 
 def _check_count(value: Any, data: bytes) -> None:
     # Each value but the first of a list or an object has a comma before it, each list and object a bracket.
-    # Most bodies have far fewer than are allowed, commas in texts included.
-    if data.count(b",") + data.count(b"{") + data.count(b"[") < yaml_decoding.MAX_VALUES:
+    # Most bodies have far fewer than are allowed, commas in texts included; short ones can't have more.
+    if (
+        len(data) < yaml_decoding.MAX_VALUES
+        or data.count(b",") + data.count(b"{") + data.count(b"[") < yaml_decoding.MAX_VALUES
+    ):
         return
     count, level = 1, [value]
     while level:

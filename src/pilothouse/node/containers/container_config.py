@@ -37,7 +37,7 @@ from pilothouse.node.lifecycle.container_roles import ContainerRole, PodContaine
 from pilothouse.node.machine.id_ranges import UNAVAILABLE, IdRanges
 from pilothouse.node.pods.pod_directories import ContainerDirectory, PodDirectory
 from pilothouse.node.settings import NodeSettings
-from pilothouse.supervise.cgroup_settings import Throttle
+from pilothouse.supervise.cgroup_settings import DeviceThrottle
 from pilothouse.supervise.launch_spec import IdRange, LaunchSpec
 
 _INSTALL_PILOT: Final = ["pilothouse", "pilot", "install"]
@@ -64,7 +64,7 @@ class ContainerConfigurator:
         """The image id of each container."""
         self._id_ranges = id_ranges
         self._unenforced: dict[str, list[str]] = {}
-        self._throttles: dict[str, tuple[Throttle, ...]] = {}
+        self._throttles: dict[str, tuple[DeviceThrottle, ...]] = {}
 
     @property
     def not_enforced(self) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 
 from pilothouse.api.objects import Tree
 from pilothouse.base.quantity import parse_quantity
-from pilothouse.supervise.cgroup_settings import Limits, Throttle
+from pilothouse.supervise.cgroup_settings import DeviceThrottle, Limits
 from pilothouse.supervise.cgroups import PODS
 
 _PROMISED = ("cpu is", "memory is", "I/O of")
@@ -30,7 +30,9 @@ def container_cgroup(pod_uid: str, container: str) -> str:
     return f"{pod_cgroup(pod_uid)}/{container}"
 
 
-def container_limits(container: Tree, *, pids: int | None, throttles: tuple[Throttle, ...] = ()) -> Limits:
+def container_limits(
+    container: Tree, *, pids: int | None, throttles: tuple[DeviceThrottle, ...] = ()
+) -> Limits:
     """A container's limits and requests; a request defaults to the limit."""
     resources: Mapping[str, Any] = container.get("resources") or {}
     limits: Mapping[str, Any] = resources.get("limits") or {}

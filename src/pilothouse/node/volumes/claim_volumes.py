@@ -29,7 +29,7 @@ from pilothouse.node.volumes.cluster_identity import read_identity
 from pilothouse.node.volumes.throttles import ThrottleError, throttle
 from pilothouse.node.volumes.volume_backend import VolumeBackend, VolumeBackendError, folder_of, outside_tiers
 from pilothouse.node.volumes.volume_owners import VolumeOwners, owned_folder
-from pilothouse.supervise.cgroup_settings import Throttle
+from pilothouse.supervise.cgroup_settings import DeviceThrottle
 
 _FAILED: Final = "FailedMount"
 _GROUP_THREADS: Final = 4
@@ -43,7 +43,7 @@ class VolumeInUse(msgspec.Struct, frozen=True):
     backend: str = ""
     """Its provisioner; empty for a path of the machine."""
     capacity: str = ""
-    throttle: Throttle | None = None
+    throttle: DeviceThrottle | None = None
 
 
 class ClaimVolumes:
@@ -70,7 +70,7 @@ class ClaimVolumes:
     def grew(self, volume: str, capacity: str) -> None:
         self._replace(volume, capacity=capacity)
 
-    def throttled(self, volume: str, throttle: Throttle) -> None:
+    def throttled(self, volume: str, throttle: DeviceThrottle) -> None:
         self._replace(volume, throttle=throttle)
 
     def _replace(self, volume: str, **fields: Any) -> None:
@@ -152,7 +152,7 @@ class ClaimVolumes:
             identity = await read_identity(self._api)
             await asyncio.to_thread(self.owners.acquire, folder, identity, pod_uid)
 
-    async def _throttle(self, volume: Object, path: Path, provisioner: str) -> Throttle | None:
+    async def _throttle(self, volume: Object, path: Path, provisioner: str) -> DeviceThrottle | None:
         """The limits of a VolumeAttributesClass. The volume controller reports an invalid one."""
         name = volume.spec.get("volumeAttributesClassName")
         device = self._backends[provisioner].device(path.parent) if provisioner else ""

@@ -57,7 +57,7 @@ from pilothouse.node.volumes.projected_files import (
 )
 from pilothouse.node.volumes.removal import remove
 from pilothouse.node.volumes.volume_usage import MeasuredUsage, VolumeMeter
-from pilothouse.supervise.cgroup_settings import Throttle
+from pilothouse.supervise.cgroup_settings import DeviceThrottle
 from pilothouse.supervise.launch_spec import Mount
 
 REFRESH: Final = 20.0
@@ -151,7 +151,7 @@ class PodVolumes:
     async def disk_usage(self, pod_uid: str) -> DirectoryUsage:
         return await self._usage.disk_usage(pod_uid)
 
-    def throttles(self, pod_uid: str) -> tuple[Throttle, ...]:
+    def throttles(self, pod_uid: str) -> tuple[DeviceThrottle, ...]:
         return tuple(used.throttle for used in self._claims.of_pod(pod_uid) if used.throttle is not None)
 
     async def usage(self) -> list[MeasuredUsage]:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from pilothouse.base.quantity import QuantityError, parse_quantity
-from pilothouse.supervise.cgroup_settings import Throttle
+from pilothouse.supervise.cgroup_settings import DeviceThrottle
 
 _PARAMETERS: Final = {
     "iops": ("read_operations", "write_operations"),
@@ -28,7 +28,7 @@ class ThrottleError(ValueError):
     """Invalid parameters."""
 
 
-def throttle(parameters: Mapping[str, str], device: str) -> Throttle:
+def throttle(parameters: Mapping[str, str], device: str) -> DeviceThrottle:
     """The limits on a device, ``major:minor``. Raises ThrottleError."""
     found: dict[str, int] = {}
     # Parameters of one side override those of both.
@@ -42,4 +42,4 @@ def throttle(parameters: Mapping[str, str], device: str) -> Throttle:
         if amount <= 0:
             raise ThrottleError(f"parameters.{name}: {parameters[name]!r} must be more than 0")
         found |= dict.fromkeys(_PARAMETERS[name], amount)
-    return Throttle(device, **found)
+    return DeviceThrottle(device, **found)

@@ -6,7 +6,7 @@ Without I/O: ``http2_frames``, ``hpack``, ``huffman``, ``grpc_messages``, ``grpc
 has calls and streams, ``channel`` a connection, ``member`` a member, ``cluster_connection`` the cluster.
 """
 
-from pilothouse.store.etcd.member import Tls
+from pilothouse.store.etcd.member_endpoint import Tls
 from pilothouse.store.etcd.store import EtcdStore
 
 __all__ = ["EtcdStore", "Tls"]

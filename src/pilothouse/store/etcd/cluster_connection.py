@@ -19,7 +19,7 @@ import msgspec
 from pilothouse.store.etcd import messages as wire
 from pilothouse.store.etcd.grpc_status import CallFailed
 from pilothouse.store.etcd.http2_streams import BidiStream
-from pilothouse.store.etcd.member import MemberEndpoint, Tls
+from pilothouse.store.etcd.member_endpoint import MemberEndpoint, Tls
 from pilothouse.store.interface import StoreError, Unavailable
 
 

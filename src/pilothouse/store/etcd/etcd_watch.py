@@ -26,7 +26,7 @@ from pilothouse.store.etcd.cluster_connection import WATCH, ClusterConnection
 from pilothouse.store.etcd.grpc_status import CallFailed
 from pilothouse.store.etcd.history_replay import HistoryReplay
 from pilothouse.store.etcd.http2_streams import BidiStream
-from pilothouse.store.etcd.member import MemberEndpoint
+from pilothouse.store.etcd.member_endpoint import MemberEndpoint
 from pilothouse.store.interface import Batch, Change, Compacted, StoreError, Unavailable
 
 _BUFFERED = 4096

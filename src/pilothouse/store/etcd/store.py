@@ -23,7 +23,7 @@ from pilothouse.store.etcd.cluster_connection import (
 )
 from pilothouse.store.etcd.etcd_watch import EtcdWatch
 from pilothouse.store.etcd.lease_pool import LeasePool
-from pilothouse.store.etcd.member import Tls
+from pilothouse.store.etcd.member_endpoint import Tls
 from pilothouse.store.interface import (
     Batch,
     Compacted,
