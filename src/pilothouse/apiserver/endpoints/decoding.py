@@ -110,16 +110,14 @@ def _check_depth(value: Any, data: bytes) -> None:
 def _check_count(value: Any, data: bytes) -> None:
     # Each value but the first of a list or an object has a comma before it, each list and object a bracket.
     # Most bodies have far fewer than are allowed, commas in texts included; short ones can't have more.
-    if (
-        len(data) < yaml_decoding.MAX_VALUES
-        or data.count(b",") + data.count(b"{") + data.count(b"[") < yaml_decoding.MAX_VALUES
-    ):
+    most = yaml_decoding.MAX_VALUES
+    if len(data) < most or data.count(b",") + data.count(b"{") + data.count(b"[") < most:
         return
     count, level = 1, [value]
     while level:
         count += sum(map(len, level))
-        if count > yaml_decoding.MAX_VALUES:
-            raise errors.bad_request(f"the body holds more than {yaml_decoding.MAX_VALUES} values")
+        if count > most:
+            raise errors.bad_request(f"the body holds more than {most} values")
         level = [inner for outer in level for inner in _children(outer) if isinstance(inner, dict | list)]
 
 
