@@ -283,7 +283,7 @@ def test_commands_and_arguments(
 
 
 def test_a_container_without_a_command_says_so() -> None:
-    with pytest.raises(NotReady, match='container "app" has no command'):
+    with pytest.raises(NotReady, match='container "app" no command'):
         launched({}, PlainImage(entrypoint=()))
 
 

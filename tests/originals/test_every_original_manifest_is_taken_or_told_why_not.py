@@ -281,8 +281,14 @@ class TestWhatIsTaken:
         at = f"{path.format('v1beta1')}/{obj['metadata']['name']}"
         stored = core.send("GET", at).expect(200)
         core.send("DELETE", at).expect(200)
+        # Pilots do not run the version that it names: it says so, and no pod waits for an image in vain.
+        refused = ElasticsearchHarness()
+        cluster = refused.add(stored)
+        refused.run_until_idle(cluster)
+        assert refused.all(StatefulSet) == []
+        assert "6.8, 7 or 8" in refused.message(cluster, "VersionAccepted")
         harness = ElasticsearchHarness()
-        cluster = harness.add(stored)
+        cluster = harness.add({**stored, "spec": {**stored["spec"], "version": "8.17.0"}})
         harness.run_until_idle(cluster)
         for name, (replicas, size) in sets.items():
             found = harness.of(StatefulSet, name)

@@ -43,132 +43,62 @@ REASONS: Final = {
 }
 LEFT: Final[dict[str, dict[str, dict[str, tuple[str, ...]]]]] = {
     "handle": {
-        "node/files/directory_handles": {
-            "_Level.files": ("os.scandir",),
-            "change_mode": ("os.chmod",),
-        },
-        "node/machine/id_ranges": {
-            "IdRanges._numbers": ("os.listdir",),
-            "_write": ("open",),
-        },
-        "node/images/unpacking": {
-            "_listed": ("os.listdir",),
-        },
-        "node/volumes/atomic_directory": {
-            "_link": ("os.listdir",),
-            "replace": ("os.listdir",),
-        },
+        "node/files/directory_handles": {"_Level.files": ("os.scandir",), "change_mode": ("os.chmod",)},
+        "node/machine/id_ranges": {"IdRanges._numbers": ("os.listdir",), "_write": ("open",)},
+        "node/images/unpacking": {"_listed": ("os.listdir",)},
+        "node/volumes/atomic_directory": {"_link": ("os.listdir",), "replace": ("os.listdir",)},
     },
     "top": {
         "node/files/directory_handles": {
-            "make_directory": (
-                "Path.mkdir",
-                "os.mkdir",
-            ),
+            "make_directory": ("Path.mkdir", "os.mkdir"),
             "open_directory": ("os.open",),
             "open_regular": ("os.open",),
         },
-        "supervise/shim/filesystem_view": {
-            "_copy_source": ("os.open",),
-            "_open_part": ("os.open",),
-        },
-        "node/volumes/host_paths": {
-            "_make": ("os.open",),
-        },
+        "supervise/shim/filesystem_view": {"_copy_source": ("os.open",), "_open_part": ("os.open",)},
+        "node/volumes/host_paths": {"_make": ("os.open",)},
     },
     "data": {
-        "node/addresses/address_records": {
-            "AddressRecords.write": ("Path.mkdir",),
-        },
-        "node/machine/shutdown": {
-            "_pod_folders": ("Path.iterdir",),
-        },
-        "node/agent": {
-            "_locked": (
-                "open",
-                "os.open",
-            ),
-        },
+        "node/addresses/address_records": {"AddressRecords.write": ("Path.mkdir",)},
+        "node/machine/shutdown": {"_pod_folders": ("Path.iterdir",)},
+        "node/agent": {"_locked": ("open", "os.open")},
         "node/volumes/memory_directories": {
-            "MemoryDirectories._rename": (
-                "Path.mkdir",
-                "Path.replace",
-                "Path.write_text",
-            ),
+            "MemoryDirectories._rename": ("Path.mkdir", "Path.replace", "Path.write_text")
         },
-        "node/volumes/volume_owners": {
-            "agent_lives": ("os.open",),
-        },
+        "node/volumes/volume_owners": {"agent_lives": ("os.open",)},
     },
     "pod": {
         "node/addresses/pod_files": {
             "PodFiles.revise": ("os.open",),
-            "PodFiles.write": (
-                "Path.mkdir",
-                "os.open",
-            ),
+            "PodFiles.write": ("Path.mkdir",),
+            "_created": ("os.open",),
         },
         "node/pods/pod_directories": {
             "ContainerDirectory.attempts": ("Path.iterdir",),
-            "ContainerDirectory.begin": (
-                "Path.mkdir",
-                "os.open",
-            ),
             "ContainerDirectory.backoff": ("Path.mkdir",),
+            "ContainerDirectory.begin": ("Path.mkdir", "os.open"),
             "PodDirectory.containers": ("Path.iterdir",),
-            "PodDirectory.write_pod": (
-                "Path.mkdir",
-                "Path.rename",
-            ),
             "PodDirectory.discard": ("Path.glob",),
+            "PodDirectory.write_pod": ("Path.mkdir", "Path.rename"),
             "_discard": ("Path.rename",),
-            "unfinished_directories": ("Path.glob",),
             "list_pod_directories": ("Path.iterdir",),
-            "write_atomically": (
-                "Path.replace",
-                "Path.unlink",
-                "Path.write_bytes",
-            ),
+            "unfinished_directories": ("Path.glob",),
+            "write_atomically": ("Path.replace", "Path.unlink", "Path.write_bytes"),
         },
-        "node/logs/log_rotation": {
-            "numbered": ("Path.glob",),
-        },
-        "node/pods/ephemeral_storage": {
-            "measure_storage": ("Path.iterdir",),
-        },
-        "node/volumes/atomic_directory": {
-            "replace": ("Path.mkdir",),
-        },
-        "node/volumes/container_mounts": {
-            "_held": (
-                "Path.mkdir",
-                "Path.touch",
-            ),
-        },
-        "node/volumes/pod_volumes": {
-            "PodVolumes._empty_dir": ("Path.mkdir",),
-        },
-        "supervise/attach": {
-            "connect": ("os.open",),
-        },
-        "supervise/containers": {
-            "_spawn_shim": ("Path.open",),
-        },
+        "node/logs/log_rotation": {"numbered": ("Path.glob",)},
+        "node/pods/ephemeral_storage": {"measure_storage": ("Path.iterdir",)},
+        "node/volumes/atomic_directory": {"replace": ("Path.mkdir",)},
+        "node/volumes/container_mounts": {"_bind": ("Path.mkdir", "Path.touch")},
+        "node/volumes/pod_volumes": {"PodVolumes._empty_dir": ("Path.mkdir",)},
+        "supervise/attach": {"connect": ("os.open",)},
+        "supervise/containers": {"_spawn_shim": ("Path.open",)},
         "supervise/container_records": {
             "prepare": ("Path.mkdir",),
             "shim_absent": ("os.open",),
-            "write": (
-                "Path.replace",
-                "open",
-                "os.open",
-            ),
+            "write": ("Path.replace", "open", "os.open"),
         },
         "supervise/shim/program_monitor": {
             "MonitoredProgram.__init__": ("os.unlink",),
-            "_write_exit": (
-                "os.open",
-                "os.rename",
-            ),
+            "_write_exit": ("os.open", "os.rename"),
             "follow": ("os.unlink",),
         },
         "supervise/shim/shim_main": {
@@ -179,233 +109,103 @@ LEFT: Final[dict[str, dict[str, dict[str, tuple[str, ...]]]]] = {
             "main": ("os.open",),
         },
         "supervise/shim/log_writer": {
-            "LogFiles._rotate": (
-                "os.replace",
-                "os.unlink",
-            ),
+            "LogFiles._rotate": ("os.replace", "os.unlink"),
             "LogFiles.open": ("os.open",),
         },
     },
     "images": {
-        "node/containers/container_launch": {
-            "_image_mounts": ("os.listdir",),
-        },
-        "node/images/airgap_bundles": {
-            "_is_here": ("os.listdir",),
-        },
+        "node/containers/container_launch": {"_image_mounts": ("os.listdir",)},
+        "node/images/airgap_bundles": {"_exists": ("os.listdir",)},
         "node/images/image_store": {
             "ImageStore._sweep": ("Path.glob",),
-            "ImageStore.only_folder": ("Path.iterdir",),
-            "ImageStore._write": (
-                "Path.mkdir",
-                "Path.open",
-                "Path.rename",
-            ),
-            "ImageStore.add": (
-                "Path.chmod",
-                "Path.mkdir",
-                "Path.rename",
-                "os.listdir",
-            ),
+            "ImageStore._write": ("Path.mkdir", "Path.open", "Path.rename"),
+            "ImageStore.add": ("Path.chmod", "Path.mkdir", "Path.rename", "os.listdir"),
             "ImageStore.list": ("Path.glob",),
+            "ImageStore.locked": ("Path.mkdir", "Path.open"),
+            "ImageStore.only_folder": ("Path.iterdir",),
             "ImageStore.remove": ("Path.unlink",),
-            "ImageStore.turn": (
-                "Path.mkdir",
-                "Path.open",
-            ),
-            "_synced": ("os.open",),
         },
-        "node/images/unpacking": {
-            "_Taking.__enter__": ("os.open",),
-        },
+        "node/images/unpacking": {"_Unpacker.__enter__": ("os.open",)},
     },
     "tier": {
-        "node/volumes/volume_backend": {
-            "write_record": (
-                "Path.open",
-                "Path.rename",
-                "os.open",
-            ),
-        },
+        "node/volumes/volume_backend": {"write_record": ("Path.open", "Path.rename")},
         "node/volumes/loop_backend": {
-            "LoopBackend._mounted_now": ("Path.mkdir",),
-            "LoopBackend.make": (
-                "Path.rename",
-                "Path.unlink",
-            ),
+            "LoopBackend._mount": ("Path.mkdir",),
+            "LoopBackend.make": ("Path.mkdir", "Path.rename", "Path.unlink"),
             "_extend": ("os.open",),
-            "_made": ("Path.mkdir",),
         },
-        "node/volumes/orphaned_volumes": {
-            "folders": ("Path.iterdir",),
-            "mark": ("Path.touch",),
-        },
-        "node/volumes/volume_owners": {
-            "VolumeOwners.acquire": ("os.open",),
-        },
+        "node/volumes/orphaned_volumes": {"folders": ("Path.iterdir",), "mark": ("Path.touch",)},
+        "node/volumes/volume_owners": {"VolumeOwners.acquire": ("os.open",)},
     },
     "memory": {
-        "node/containers/container_config": {
-            "ContainerConfigurator._shared_memory": ("Path.glob",),
-        },
+        "node/containers/container_config": {"ContainerConfigurator._shared_memory": ("Path.glob",)},
         "node/volumes/memory_directories": {
-            "MemoryDirectories._made": ("Path.mkdir",),
             "MemoryDirectories._make_own": ("Path.mkdir",),
+            "MemoryDirectories._make_top": ("Path.mkdir",),
             "MemoryDirectories.folder": ("Path.mkdir",),
             "MemoryDirectories.release": ("Path.iterdir",),
             "MemoryDirectories.sized": ("Path.mkdir",),
         },
     },
     "kernel": {
-        "node/metrics/process_stats": {
-            "table": ("os.listdir",),
-        },
-        "node/machine/id_ranges": {
-            "_running_ids": ("os.listdir",),
-        },
-        "node/images/image_store": {
-            "mounted_by": ("Path.iterdir",),
-        },
-        "node/machine/machine_info": {
-            "read_available_resources": ("os.listdir",),
-        },
-        "node/volumes/loop_backend": {
-            "_node": ("os.mknod",),
-        },
-        "node/volumes/mount_holders": {
-            "mount_users": ("os.listdir",),
-        },
+        "node/metrics/process_stats": {"table": ("os.listdir",)},
+        "node/machine/id_ranges": {"_running_ids": ("os.listdir",)},
+        "node/images/image_store": {"mounted_by": ("Path.iterdir",)},
+        "node/machine/machine_info": {"read_available_resources": ("os.listdir",)},
+        "node/volumes/loop_backend": {"_make_node": ("os.mknod",)},
+        "node/volumes/mount_holders": {"mount_users": ("os.listdir",)},
         "supervise/cgroups": {
             "Cgroup._why_not": ("Path.write_text",),
             "Cgroup.kill": ("Path.write_text",),
             "Cgroup.make": ("Path.mkdir",),
             "_below": ("os.walk",),
             "_hand_down": ("Path.write_text",),
-            "_leave_to_leaf": (
-                "Path.mkdir",
-                "Path.write_text",
-            ),
+            "_leave_to_leaf": ("Path.mkdir", "Path.write_text"),
             "_removed": ("Path.rmdir",),
-            "remove_empty": ("Path.rmdir",),
             "release_processors": ("Path.write_text",),
+            "remove_empty": ("Path.rmdir",),
         },
-        "supervise/exec": {
-            "_Ends.__init__": ("os.open",),
-        },
-        "supervise/zombie_reaper": {
-            "pidfd_pids": ("os.listdir",),
-        },
-        "supervise/shim/process_setup": {
-            "set_oom_score": ("open",),
-            "join": ("open",),
-        },
-        "supervise/shim/process_tree": {
-            "children": ("os.listdir",),
-            "kill_session": ("os.listdir",),
-        },
-        "supervise/shim/exec_helper": {
-            "_Namespaces.__init__": ("os.open",),
-        },
-        "supervise/shim/program_monitor": {
-            "MonitoredProgram._open_streams": ("os.open",),
-        },
-        "supervise/shim/shim_main": {},
-        "supervise/shim/mounts": {
-            "mount_sys": ("os.makedirs",),
-        },
-        "supervise/shim/namespaces": {
-            "_map_one": ("open",),
-            "make_user_namespace": (
-                "open",
-                "os.open",
-            ),
-        },
+        "supervise/exec": {"_Ends.__init__": ("os.open",)},
+        "supervise/zombie_reaper": {"pidfd_pids": ("os.listdir",)},
+        "supervise/shim/process_setup": {"join": ("open",), "set_oom_score": ("open",)},
+        "supervise/shim/process_tree": {"children": ("os.listdir",), "kill_session": ("os.listdir",)},
+        "supervise/shim/exec_helper": {"_Namespaces.__init__": ("os.open",)},
+        "supervise/shim/program_monitor": {"MonitoredProgram._open_streams": ("os.open",)},
+        "supervise/shim/mounts": {"mount_sys": ("os.makedirs",)},
+        "supervise/shim/namespaces": {"_map_one": ("open",), "make_user_namespace": ("open", "os.open")},
     },
-    "operator": {
-        "node/images/airgap_bundles": {
-            "write_bundle": (
-                "Path.open",
-                "Path.rename",
-                "Path.unlink",
-            ),
-        },
-    },
+    "operator": {"node/images/airgap_bundles": {"write_bundle": ("Path.open", "Path.rename", "Path.unlink")}},
     "view": {
         "supervise/shim/mounts": {
-            "look_like": (
-                "os.chmod",
-                "os.chown",
-            ),
-            "make_devices": (
-                "os.mkdir",
-                "os.open",
-                "os.symlink",
-            ),
-            "overlay": (
-                "os.mkdir",
-                "os.rmdir",
-            ),
+            "look_like": ("os.chmod", "os.chown"),
+            "make_devices": ("os.mkdir", "os.open", "os.symlink"),
+            "overlay": ("os.mkdir", "os.rmdir"),
         },
         "supervise/shim/filesystem_view": {
+            "_Tree._bind_all": ("os.listdir", "os.mkdir", "os.open", "os.symlink"),
+            "_Tree._cover": ("os.listdir", "os.open"),
+            "_Tree._make_target": ("os.mkdir", "os.open"),
+            "_Tree.begin": ("os.mkdir", "os.rmdir"),
             "_make_folders": ("os.mkdir",),
-            "_Tree._bind_all": (
-                "os.listdir",
-                "os.mkdir",
-                "os.open",
-                "os.symlink",
-            ),
-            "_Tree._cover": (
-                "os.listdir",
-                "os.open",
-            ),
-            "_Tree._make_target": (
-                "os.mkdir",
-                "os.open",
-            ),
-            "_Tree.begin": (
-                "os.mkdir",
-                "os.rmdir",
-            ),
         },
     },
     "run": {
         "node/addresses/block_locks": {
-            "BlockLocks.open": (
-                "Path.mkdir",
-                "os.open",
-            ),
-            "_opened": (
-                "Path.mkdir",
-                "os.open",
-            ),
+            "BlockLocks.open": ("Path.mkdir", "os.open"),
+            "_opened": ("Path.mkdir",),
         },
-        "node/machine/id_ranges": {
-            "IdRanges._locked": (
-                "Path.mkdir",
-                "os.open",
-            ),
-        },
+        "node/machine/id_ranges": {"IdRanges._locked": ("Path.mkdir",)},
     },
     "new": {
         "supervise/shim/rootfs": {
             "_etc": ("os.listdir",),
-            "_folder": (
-                "os.chmod",
-                "os.makedirs",
-            ),
-            "_show": (
-                "os.mkdir",
-                "os.symlink",
-            ),
+            "_folder": ("os.chmod", "os.makedirs"),
+            "_show": ("os.mkdir", "os.symlink"),
             "_write": ("os.open",),
             "make_root": ("os.symlink",),
         },
         "supervise/shim/filesystem_view": {
-            "_Tree._show": (
-                "os.makedirs",
-                "os.open",
-                "os.symlink",
-            ),
+            "_Tree._show": ("os.makedirs", "os.open", "os.symlink"),
             "_Tree.make_home": ("os.chown",),
         },
     },

@@ -36,7 +36,7 @@ def manager_pages(
             return f"{identity} leads"
         # A lease that still names this process although it has stepped down has no leader.
         holder = "" if leadership.holder == identity else leadership.holder
-        return f"{identity} stands by; {holder or 'no other'} leads"
+        return f"{identity} stands by; {holder or 'no process'} leads"
 
     def health() -> StatusPage:
         problem = leadership.problem if leadership is not None else ""

@@ -66,7 +66,7 @@ def test_a_refusal_says_what_is_used_up_and_when_to_come_back() -> None:
     with pytest.raises(StatusError) as refused:
         shares.admit(Request("GET", f"{PODS}/a", user=ALICE), False)
     assert (refused.value.code, refused.value.retry_after) == (429, 1)
-    assert "of 1 reads at a time" in refused.value.message
+    assert "of 1 concurrent reads" in refused.value.message
     assert "open to people" in refused.value.message
     assert '"alice"' in refused.value.message
 

@@ -35,7 +35,7 @@ def unattended(obj: dict[str, Any]) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("name", sorted(STORED))
 def test_an_example_that_is_only_stored(server: CoreServer, name: str) -> None:
     text = (EXAMPLES / f"{name}.yaml").read_text()
-    assert "Stored, and nothing more yet" in text.splitlines()[0]
+    assert "Only stored so far" in text.splitlines()[0]
     obj = next(yaml.safe_load_all(text))
 
     answer = server.send("POST", STORED[name], obj)

@@ -85,7 +85,7 @@ async def test_it_is_not_healthy_without_its_server(
 
     async def unwell() -> bool:
         status, text = await asyncio.to_thread(shown, process, "/healthz")
-        return status == 503 and "[-]caches failed" in text and "nobody leads" in text
+        return status == 503 and "[-]caches failed" in text and "no process leads" in text
 
     await eventually(unwell)
     server.revive()

@@ -247,7 +247,7 @@ async def test_a_growth_that_fails_says_so_until_a_retry_succeeds(mkfs: None, tm
 
         async def other() -> bool:
             found = (await here.find_claim("data")).condition("NodeResizeError") or {}
-            return "there is no room for 200Ti" in str(found.get("message"))
+            return "there is not enough space for 200Ti" in str(found.get("message"))
 
         await eventually(other)
         await here.grow("data", "640Mi")
