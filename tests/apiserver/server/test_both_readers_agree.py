@@ -187,6 +187,7 @@ class Pair:
                 health=health,
                 shares=FlowController(),
                 requests=RequestCounters(server.core.catalog),
+                check_head=server.core.check_head,
             )
             now = datetime.datetime.now(datetime.UTC)
             pair = self._keyring.serving(self._keyring.authority(now), ["localhost", "127.0.0.1"], now)
