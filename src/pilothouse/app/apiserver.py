@@ -1,4 +1,4 @@
-"""Composes an API server from its parts and runs it until it is told to stop.
+"""Composes an API server from its parts and runs it until it is stopped.
 
     await run(ApiServerOptions(data=Path("data"), port=0), announce=print)
 

@@ -1,4 +1,4 @@
-"""Composes a node from its parts and runs it until it is told to stop.
+"""Composes a node from its parts and runs it until it is stopped.
 
     await run(NodeOptions(access=load(kubeconfig), settings=settings), announce=print)
 

@@ -1,4 +1,4 @@
-"""``pilothouse up``: a whole control plane with a node, on one machine, supervised until it is told to stop.
+"""``pilothouse up``: a whole control plane with a node, on one machine, supervised until it is stopped.
 
     await run(UpOptions(data=Path("data"), ...), say=print, welcome=print_welcome)
 

@@ -51,7 +51,7 @@ from pilothouse.cli.store_flags import (
     multiple=True,
     default=[str(CLUSTER_RANGE)],
     show_default=True,
-    help="Range from which nodes get the ranges of their pods. May be repeated.",
+    help="Range that contains the pod ranges of all nodes. May be repeated.",
 )
 @click.option(
     "--node-cidr-mask-size",

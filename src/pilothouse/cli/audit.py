@@ -39,7 +39,7 @@ _HEAD = _ROW.format("TIME", "USER", "VERB", "OBJECT", "CODE", "FROM", "SERVED BY
     default="",
     help="Only records newer than a duration such as 90s or 1h, or a time such as 2006-01-02T15:04:05Z.",
 )
-@click.option("--limit", type=click.IntRange(1), help="How many records to show, the newest. Default: 1000.")
+@click.option("--limit", type=click.IntRange(1), help="Records to show. Default: 1000; 10 with --follow.")
 @click.option("-f", "--follow", is_flag=True, help="Follow new records.")
 @click.option(
     "-o",

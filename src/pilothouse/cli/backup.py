@@ -95,8 +95,7 @@ def restore(
     Clients that were connected to the old ones have to list everything again.
 
     It is another control plane: it neither mounts nor deletes volumes of the one that was backed up, unless
-    it
-    replaces that one (--adopt-volumes).
+    it replaces that one (--adopt-volumes).
     """
     etcd = etcd_options(flags)
     check_store(store, etcd)
@@ -136,8 +135,7 @@ def _of_volumes(identity: RestoredIdentity) -> str:
             "Volumes were not in the backup: claims find theirs on the nodes' disks if these are still "
             "there, and take them "
             "over. They are found by their paths: those in the data folder of the original need a restore "
-            "to that same folder. "
-            "The control plane that the backup is of must not be started again."
+            "to that same folder. The control plane that the backup is of must not be started again."
         )
     return (
         "Volumes were not in the backup, and those on the nodes' disks stay with the control plane that it "

@@ -25,9 +25,8 @@ def image() -> None:
     """Manage the images on this machine.
 
     Nodes do not pull images from registries: an image is an archive or a folder that is imported here under
-    the
-    name that pods use for it. Programs that are installed on the machine need no import: a pod names them as
-    host/PROGRAM.
+    the name that pods use for it. Programs that are installed on the machine need no import: a pod names them
+    as host/PROGRAM.
     """
 
 
@@ -119,8 +118,7 @@ def bundle(target: Path, names: tuple[str, ...], data: Path) -> None:
     """Pack images of this machine into one file, for machines without a network.
 
     There, `pilothouse image import-bundle` imports it. The same images make the same file, byte for byte,
-    with
-    the same zlib.
+    with the same zlib.
     """
     from pilothouse.node.images.airgap_bundles import write_bundle
     from pilothouse.node.images.image_references import ImageReferenceError

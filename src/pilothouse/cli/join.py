@@ -43,8 +43,7 @@ def join(
     """Join this machine to the control plane that TOKEN is for, and run the node until it is stopped.
 
     TOKEN is printed by `pilothouse token create` and valid for one machine; - reads it from standard input.
-    By
-    default it is read from --token-file or the variable PILOTHOUSE_TOKEN. Prints one line when the Node is
+    By default it is read from --token-file or the variable PILOTHOUSE_TOKEN. Prints one line when the Node is
     ready. Later `pilothouse node` runs it, with the same flags except the token; it renews its certificate by
     itself.
     """
@@ -104,6 +103,5 @@ def _read_token(given: str, file: str) -> str:
         return from_environment.strip()
     raise click.UsageError(
         f"there is no token: give TOKEN, --token-file FILE, - for standard input, or {VARIABLE} in the "
-        "environment; "
-        "`pilothouse token create` prints one"
+        "environment; `pilothouse token create` prints one"
     )

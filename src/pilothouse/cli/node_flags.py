@@ -149,7 +149,7 @@ node_flags = several(
 
 
 def run_node(kubeconfig: Path | None, lifeline: int | None, flags: dict[str, Any]) -> None:
-    """Run the node until it is told to stop. ``flags`` are those of ``node_flags``, the data folder and the
+    """Run the node until it is stopped. ``flags`` are those of ``node_flags``, the data folder and the
     name."""
     import asyncio
 
@@ -157,8 +157,8 @@ def run_node(kubeconfig: Path | None, lifeline: int | None, flags: dict[str, Any
     from pilothouse.app.plane_registry import registered
     from pilothouse.client.access import AccessError
 
-    # What pods of other users read must not depend on the umask of who started it; what they may not read has
-    # its mode said.
+    # What pods of other users read must not depend on the caller's umask; files that they must not read are
+    # created with an explicit mode.
     os.umask(0o022)
     if lifeline is not None:
         from pilothouse.app.parent_pipe import await_begin
@@ -193,8 +193,7 @@ def _options(kubeconfig: Path | None, lifeline: int | None, flags: dict[str, Any
     if not file.exists():
         raise StartError(
             f"there is no {file}: join this machine first, with the token that `pilothouse token create` "
-            "prints on "
-            "another one: pilothouse join TOKEN; or name a kubeconfig with --kubeconfig"
+            "prints on another one: pilothouse join TOKEN; or name a kubeconfig with --kubeconfig"
         )
     host, port = flags["listen"]
     joined = identity if identity.exists and file == identity.kubeconfig_file else None

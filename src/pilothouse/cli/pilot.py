@@ -46,7 +46,7 @@ class ApplicationCommands(click.Group):
 
 @click.group(cls=ApplicationCommands)
 def pilot() -> None:
-    """Run a database as the Pilot of its name says, and report its status there."""
+    """Run a database as its Pilot object specifies, and report its state in the Pilot's status."""
 
 
 _flags = several(

@@ -38,7 +38,7 @@ def plane_flag(wanted: WantedPlane, text: str) -> Callable[[Command], Command]:
         "--data",
         type=DataPath(),
         callback=choose,
-        show_default=f"{VARIABLE}, else that of the running one",
+        show_default=f"{VARIABLE}, else that of the running node or control plane",
         help=text,
     )
 

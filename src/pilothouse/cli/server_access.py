@@ -53,8 +53,7 @@ server_flags = several(
         "--kubeconfig",
         type=FILE,
         help=f"Kubeconfig of the server. Default: {VARIABLE}, KUBECONFIG, your running control plane, "
-        "~/.kube/config, "
-        "or a stopped one of yours.",
+        "~/.kube/config, or your stopped control plane.",
     ),
     click.option(
         "--data",

@@ -57,8 +57,7 @@ def node_address_flag(command: Command) -> Command:
         type=Network(),
         multiple=True,
         help="Addresses that nodes may have beside the one that each connects from, where a load balancer "
-        "or NAT is in "
-        "between. May be repeated.",
+        "or NAT is in between. May be repeated.",
     )(command)
 
 

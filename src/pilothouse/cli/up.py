@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     "cluster_cidrs",
     type=Network(),
     multiple=True,
-    help="Range from which nodes get the ranges of their pods. May be repeated. Default: 10.44.0.0/16.",
+    help="Range that contains the pod ranges of all nodes. May be repeated. Default: 10.44.0.0/16.",
 )
 @node_address_flag
 @max_pods_flag
@@ -60,8 +60,7 @@ if TYPE_CHECKING:
 )
 @admission_flag(
     "AdmissionConfiguration of apiserver.config.k8s.io/v1; else namespaces without labels of their own "
-    "enforce "
-    "baseline, and kube-system is exempt."
+    "enforce baseline, and kube-system is exempt."
 )
 @audit_flags
 @sealing_flag

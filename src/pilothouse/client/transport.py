@@ -4,7 +4,7 @@
     async with transport.stream(ClientRequest("GET", "/api/v1/pods", query={"watch": "1"})) as stream:
         async for data in stream.chunks: ...
 
-A transport retries nothing and raises for no status. Without a response it reports whether the request was
+A transport never retries, and an HTTP status is not an error. The exception says whether the request was
 not sent, or its outcome is unknown.
 """
 
@@ -37,7 +37,7 @@ class BadAnswer(TransportError):
 LONGEST_OBJECT: Final = 2**25
 """Bytes: ten times what an API server takes."""
 LONGEST_LIST: Final = 2**30
-"""Of a list that is read in one piece: a server may leave out to page it."""
+"""For a list that is read in one piece: a server need not page it."""
 LONGEST_UNTRUSTED: Final = 2**20
 """From a server that is not verified yet, for a few certificates."""
 
@@ -50,7 +50,7 @@ class ClientRequest(msgspec.Struct, frozen=True):
     headers: Mapping[str, str] = {}
     body: bytes = b""
     longest: int = LONGEST_OBJECT
-    """Bytes of the answer's body that are taken, unpacked. One that is longer is a ``BadAnswer``."""
+    """Maximum size of the decompressed body in bytes; a longer one raises ``BadAnswer``."""
 
 
 class ClientResponse(msgspec.Struct, frozen=True):

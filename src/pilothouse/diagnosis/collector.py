@@ -154,8 +154,7 @@ async def _volume_trouble(api: Api, one: Object) -> Trouble | None:
     return Trouble(
         "VolumeOfOriginal",
         f"volume {volume.name} belongs to the control plane that this one was restored from (its "
-        f"{KUBE_SYSTEM} has "
-        f"the uid {original}): it is neither mounted, expanded nor deleted here",
+        f"{KUBE_SYSTEM} has the uid {original}): it is neither mounted, expanded nor deleted here",
         f"if that control plane is gone for good: kubectl annotate namespace {KUBE_SYSTEM} "
         f"{ADOPTS_VOLUMES_OF}={original}",
     )

@@ -230,8 +230,7 @@ def _why_no_decisions(findings: Findings, now: float) -> Iterator[str]:
     elif findings.disabled:
         yield (
             f"the server is a Kubernetes API server: its own controllers handle the kind {kind} and record "
-            "no "
-            f"decisions (see `kubectl describe`), and ours are disabled ({', '.join(findings.disabled)})"
+            f"no decisions (see `kubectl describe`), and ours are disabled ({', '.join(findings.disabled)})"
         )
     elif not findings.serves_decisions:
         yield "the server has no kind Decision; `pilothouse crds | kubectl apply -f -` installs it"

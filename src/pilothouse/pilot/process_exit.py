@@ -1,7 +1,7 @@
 """How a database exited, for messages and for the Pilot's status.
 
-exit = DatabaseExit(code=None, signal="SIGKILL", clean=False, out_of_memory=True, log=("...",))
-exit.sentence        # "it was killed by SIGKILL, for want of memory"
+exit = DatabaseExit(time=now, clean=False, signal="SIGKILL", out_of_memory=True, log=("...",))
+exit.sentence        # "it was killed by SIGKILL, out of memory: raise the memory limit, or lower the heap"
 """
 
 from __future__ import annotations

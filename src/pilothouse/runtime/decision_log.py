@@ -6,7 +6,7 @@
     decision_log.record_event(about, "SuccessfulCreate", "created pod web-0", False)
 
 No controller waits for it. The latest of each decision is written when no other has come for ``PAUSE``
-seconds, or after ``LONGEST_PAUSE``. A write that fails is retried; a full queue drops events first. The
+seconds, or after ``LONGEST_PAUSE``. A write that fails is retried; a full queue drops the oldest events. The
 recorded decisions are read once, so that an unchanged decision is not written again.
 """
 

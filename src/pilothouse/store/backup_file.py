@@ -172,8 +172,7 @@ class BackupReader:
         if version != VERSION:
             raise BackupError(
                 f"{self._name} has version {version!r} of the format, and this program reads version "
-                f"{VERSION}: "
-                "restore it with the version of pilothouse that wrote it"
+                f"{VERSION}: restore it with the version of pilothouse that wrote it"
             )
         try:
             return msgspec.json.decode(line, type=Header)

@@ -80,8 +80,7 @@ async def continued(store: Store) -> Store:
     if not mark.complete:
         raise StoreError(
             f"a backup is being restored into this store, or that was interrupted (its {MARK} says so); "
-            "wait for it, or "
-            "remove everything and restore again"
+            "wait for it, or remove everything and restore again"
         )
     return RevisionOffsetStore(store, mark.shift)
 

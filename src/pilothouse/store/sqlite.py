@@ -13,7 +13,7 @@ A key with a write under way is *busy*: further writes to it, or guarded by it, 
 no reader gets a value that could still be lost. If a commit fails, all writes under way end with
 ``Unavailable``, the loop takes over what is on disk, and their revisions are not reused.
 
-On a full disk deletions and compaction continue (``disk_space``). A damaged file is not written any more;
+On a full disk deletions and compaction continue (``disk_space``). A damaged file is no longer written to;
 reads of the present continue from memory (``damage_messages``).
 """
 
@@ -212,7 +212,7 @@ class SqliteStore(InProcessStore):
     async def _write(
         self, key: str, value: bytes | None, revision: int, ttl: float, guard: Guard | None
     ) -> int:
-        """Write if the key stands at ``revision`` (0: does not exist)."""
+        """Write if the key is at ``revision`` (0: it does not exist)."""
         if value is not None:
             self._check_size(key, value)
         if not key.isascii():

@@ -152,8 +152,7 @@ class ElasticsearchClusterSpec(Fields):
         ElasticsearchSecurity | None,
         doc(
             "Encrypts connections of nodes and clients, and requires users to log in. It can't be changed "
-            "once the cluster is formed: "
-            "nodes with and without encryption can't talk to each other."
+            "once the cluster is formed: nodes with and without encryption can't talk to each other."
         ),
     ] = None
 

@@ -95,7 +95,7 @@ class OpenAPIDocuments:
         return _answer(request, document, forever)
 
     async def _v2(self, media: str) -> OpenAPIDocument:
-        async with self._joining:  # Whoever asks for the same meanwhile gets what the first is waiting for.
+        async with self._joining:  # Concurrent requests wait for the first one's result.
             self._follow_catalog()
             known = self._joined.get(media)
             if known is None:

@@ -20,7 +20,7 @@ from pilothouse.apiserver.storage.watch_cache import WatchCache
 
 PATH = "/pilothouse/v1/pilot-targets"
 PORT = 12001
-"""At which a pilot answers whether its instance is ready, and shows its figures."""
+"""The port on which a pilot serves its readiness check and its metrics."""
 
 
 class _Metadata(msgspec.Struct):
@@ -61,7 +61,7 @@ class PilotTargets:
 def targets(pods: Iterable[Item]) -> Iterator[dict[str, object]]:
     """The entries of running pods, in the cache's order."""
     for item in pods:
-        # Most pods have none, and need not be read to know it.
+        # Most pods have no pilot: skip them without decoding.
         if _MARK not in item.value:
             continue
         pod = _pods.decode(item.value)

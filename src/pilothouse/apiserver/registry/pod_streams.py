@@ -28,8 +28,7 @@ from pilothouse.meta.kind import Object
 
 _OLD_CLIENT = (
     "only WebSockets are served here, and this client asks for {requested}: use kubectl 1.30 or newer (1.29 "
-    "speaks them "
-    "when KUBECTL_REMOTE_COMMAND_WEBSOCKETS=true is set)"
+    "speaks them when KUBECTL_REMOTE_COMMAND_WEBSOCKETS=true is set)"
 )
 
 

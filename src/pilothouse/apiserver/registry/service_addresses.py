@@ -134,8 +134,7 @@ class ServiceAddresses(Strategy):
         return FieldError.forbidden(
             "spec.ports",
             f"with {wanted} node ports of this service the namespace would have {held + wanted}, and one may "
-            "have "
-            f"{MOST_NODE_PORTS} of the cluster's {len(NODE_PORTS)}",
+            f"have {MOST_NODE_PORTS} of the cluster's {len(NODE_PORTS)}",
         )
 
     def _check_address(self, spec: Object, kept: frozenset[Thing], namespace: str) -> Iterator[FieldError]:

@@ -111,7 +111,7 @@ class FastPath:
     def learn(self, data: bytes, message: RequestHead) -> None:
         """Remember how the headers of a request are read. ``data`` is the whole request.
 
-        Its first line must be the one that the parser found, which skips leading empty lines.
+        The first line must be the parser's: the parser skips leading empty lines, this class does not.
         """
         line, end = data.find(_LINE_END), data.find(_END) + len(_END)
         target = message.path.encode("utf-8", "surrogateescape")

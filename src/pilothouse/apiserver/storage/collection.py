@@ -86,7 +86,7 @@ class Collection:
     def keys(self, prefix: str, after: str = "") -> list[str]:
         """The keys below a prefix, in order; only those that sort after ``after``."""
         keys = self._keys
-        # Slash is followed by the digit zero, so this is where the prefix's range ends.
+        # In ASCII "0" follows "/", so this is where the range of a prefix that ends in "/" ends.
         end = bisect_left(keys, prefix[:-1] + "0")
         start = bisect_right(keys, after) if after >= prefix else bisect_left(keys, prefix)
         if start == 0 and end == len(keys):

@@ -4,7 +4,7 @@
     members.pods                    # {0: web-0, 1: web-1}
     members.intents                 # patches that adopt and release
 
-A matching orphan is adopted, unless the set is being deleted (the server confirms that it exists); a pod of
+A matching orphan is adopted if the set still exists on the server and is not being deleted; a pod of
 the set that no longer matches is released; pods of other owners are left alone.
 """
 

@@ -1,7 +1,7 @@
-"""The StatefulSet controller: puts the steps together to one decision.
+"""The StatefulSet controller: combines the steps into one decision.
 
 First adoption and the current template, then the status, then the next steps for its pods, and last the
-history beyond its limit. The status is written first: it reports what is observed, even if a pod can't be
+history beyond its limit. The status comes before the pods: it reports what is observed, even if no pod can be
 created.
 """
 

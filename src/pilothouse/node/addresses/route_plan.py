@@ -91,8 +91,7 @@ def plan_routes(
                 problems.append(
                     f"this node was started with --pod-cidr {own}, and its Node has {recorded[0]}, which "
                     "can't be changed: start it with that one, or delete the Node (kubectl delete node "
-                    f"{me}), "
-                    f"which is then created again"
+                    f"{me}), which is then created again"
                 )
             continue
         where = internal_address(node)

@@ -50,8 +50,7 @@ async def join(
                 raise
             raise AccessError(
                 f"{token.url} rejects the token {token.identifier}: it has expired, was revoked, or is "
-                "misspelled. "
-                "`pilothouse token create` on that server creates another"
+                "misspelled. `pilothouse token create` on that server creates another"
             ) from None
     identity.write_authorities(trusted or known)
     identity.write_credential(credential)

@@ -1,7 +1,7 @@
 """Filesystems in files: the supported types, their smallest sizes, how they are made and grown while mounted.
 
     chosen("", 320 << 20, has=available)        # XFS, or another one that is installed and can be so small
-    await XFS.make(file), await XFS.grow(mounted)
+    await XFS.make(file), await XFS.grow(mounted, device)
 
 XFS and btrfs grow online with the right to mount; ext4 needs CAP_SYS_RESOURCE. Unless a class has ``fsType``,
 the first one that is installed and can be as small as the claim is chosen, in this order.

@@ -1,7 +1,7 @@
 """The exec helper: runs one more program inside a container, and reports its exit code.
 
 It is a child of the shim, minimal like it, and ends with the program that it runs. Standard streams are the
-program's. Argument: the shim's pid, with which it ends. Descriptors: 3 to read the order from, 4 to answer
+program's. Argument: the shim's pid; it ends with the shim. Descriptors: 3 to read the order from, 4 to answer
 on, 5 the caller's control socket. The answer is empty once the program has been loaded, else a line with one
 word and a message. The exit code (128 + n for signal n) is written to the control socket. When the other end
 of that is closed or sends anything, or on SIGTERM, the program is killed.

@@ -2,7 +2,7 @@
 
     security.admit(call, pod, None, namespace.value)      # 403: violates PodSecurity "baseline:latest": …
 
-Pods are refused, warned about and annotated; pod templates are only warned about and annotated. An update is
+Pods are refused, or get warnings and audit annotations; pod templates are never refused. An update is
 evaluated if it changes an image or adds a container, as the rest of a pod's spec is immutable.
 """
 

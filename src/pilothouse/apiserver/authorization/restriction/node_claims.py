@@ -186,14 +186,12 @@ class NodeClaims:
             if not any(contains(each, network) for each in cluster):
                 yield (
                     f"{network} is not within the cluster's range, {', '.join(map(str, cluster))}; take one "
-                    "of that, or start the "
-                    f"API server with another --cluster-cidr"
+                    f"of that, or start the API server with another --cluster-cidr"
                 )
             if network.version == 4 and network.prefixlen < least:
                 yield (
                     f"{network} is larger than what one node may have, a /{least}; take a smaller one, or "
-                    "start the API server with "
-                    f"another --node-cidr-mask-size"
+                    f"start the API server with another --node-cidr-mask-size"
                 )
         families = [each.version for each in claims_of(new).ranges]
         if texts and len(families) != len(set(families)):

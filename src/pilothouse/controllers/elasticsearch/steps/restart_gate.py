@@ -10,7 +10,7 @@ restarted at any time: that makes nothing unavailable. But no node gets a templa
 started: a wrong image would otherwise take down all slow nodes one after the other. A healthy node stays
 where it is if its machine lacks the image.
 
-A master that is the only one, or one of two, gives up its vote before it stops, and gets it back shortly
+A master that has the only vote, as one of two has, gives it away before it stops, and gets it back shortly
 after it has joined again. Until then the other has no one to pass its own vote to. So no master is taken down
 while another has no vote.
 

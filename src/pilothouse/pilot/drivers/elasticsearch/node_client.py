@@ -73,8 +73,7 @@ class ElasticsearchClient:
             if answer.status == 401 and self._secrets is not None:
                 raise NodeRequestFailed(
                     f"{method} {path}: Elasticsearch rejects the password of {USER} in "
-                    f"{self._secrets.users}: "
-                    "put the right one into the Secret that is mounted there",
+                    f"{self._secrets.users}: put the right one into the Secret that is mounted there",
                     answer.status,
                 )
             if answer.status >= 300:

@@ -80,8 +80,7 @@ def check_machine(layout: DataLayout, build: Build, address: str) -> None:
         except OSError as problem:
             raise HookFailed(
                 f"{folder} can't be created: {problem.strerror}; the data volume has to belong to user "
-                f"{os.geteuid()}: "
-                "set securityContext.fsGroup, or change its owner"
+                f"{os.geteuid()}: set securityContext.fsGroup, or change its owner"
             ) from None
         if not os.access(folder, os.W_OK):
             raise HookFailed(f"{folder} can't be written by user {os.geteuid()}; change its owner")

@@ -53,8 +53,7 @@ class MountedSecrets(msgspec.Struct, frozen=True):
         except OSError as problem:
             raise HookFailed(
                 f"the node's certificates can't be read from {self.certificates}: {problem}; does the "
-                "Secret that "
-                f"is mounted there have {_AUTHORITY}, {_CERTIFICATE} and {_KEY}?"
+                f"Secret that is mounted there have {_AUTHORITY}, {_CERTIFICATE} and {_KEY}?"
             ) from None
 
     async def store_password(self, home: Path, configuration: Path, environ: Mapping[str, str]) -> None:
