@@ -68,6 +68,16 @@ def test_a_dependent_goes_when_its_owner_has_gone_and_the_server_confirms_it() -
     assert deletion.because == "StatefulSet web is gone"
 
 
+@pytest.mark.parametrize("waits", [False, True])
+def test_only_the_version_that_was_seen_goes_since_another_may_have_another_owner(waits: bool) -> None:
+    pod = an_object(Pod, "web-0", owners=(owner(StatefulSet, "web"),))
+    waiting = an_object(StatefulSet, "web", finalizers=["foregroundDeletion"], **DELETED)
+    dependent = an_object(ConfigMap, "below", owners=(owner(Pod, "web-0"),))
+    [intent] = garbage(pod, a_world(pod, waiting, dependent) if waits else a_world(pod))
+    assert isinstance(intent, Delete)
+    assert intent.exact
+
+
 def test_a_namesake_made_later_is_not_the_owner() -> None:
     pod = an_object(Pod, "web-0", owners=(owner(StatefulSet, "web", uid="older"),))
     (deletion,) = garbage(pod, a_world(pod, an_object(StatefulSet, "web", uid="newer")))

@@ -7,7 +7,8 @@ deleted at once, and its dependents follow; *foreground*, the owner waits, with 
 finalizer ``orphan``, until no object names it as an owner.
 
 A missing owner in a cache proves nothing, since each kind is watched on its own: before anything is deleted,
-the server is asked whether the owner exists after all.
+the server is asked whether the owner exists after all. An object is deleted only in the version that was
+seen: it may have got another owner meanwhile.
 """
 
 from __future__ import annotations
@@ -85,6 +86,7 @@ def garbage(one: Object, world: Snapshot) -> Iterator[Intent]:
         yield Delete(
             one,
             propagation="Foreground",
+            exact=True,
             unless=owners.missing(one),
             because=f"{_names(owners.waiting)} waits for its dependents, and this one has dependents itself",
         )
@@ -92,7 +94,11 @@ def garbage(one: Object, world: Snapshot) -> Iterator[Intent]:
         waits = f"{_names(owners.waiting)} is being deleted and waits for it"
         because = waits if owners.waiting else f"{_names(owners.absent)} is gone"
         yield Delete(
-            one, propagation=_requested_propagation(one), unless=owners.missing(one), because=because
+            one,
+            propagation=_requested_propagation(one),
+            exact=True,
+            unless=owners.missing(one),
+            because=because,
         )
 
 
