@@ -168,6 +168,11 @@ async def test_a_folder_runs_a_program_once(box: Box, tmp_path: Path) -> None:
     containers = await asyncio.gather(*(box.shell(script, folder=folder) for _ in range(5)))
     assert len({container.pid for container in containers}) == 1
     assert isinstance(await adopt(folder), Container)
+
+    async def it_has_counted() -> bool:
+        return counter.exists()
+
+    await eventually(it_has_counted)
     await containers[0].stop(9, 0)
     again = await box.shell(script, folder=folder)
     assert (await again.exited()).code == 137
