@@ -15,6 +15,7 @@ from pilothouse.api.k0s.cron import problem_with
 from pilothouse.base.duration import parse_duration
 from pilothouse.meta import names
 from pilothouse.meta.fields import FieldError, child, element
+from pilothouse.meta.int_or_percent import scaled
 from pilothouse.meta.selectors import FieldSelector, LabelSelector, SelectorError
 
 _PLATFORM: Final = re.compile(r"[a-z0-9]+-[a-z0-9_]+")
@@ -37,7 +38,8 @@ def check_plan(new: Mapping[str, Any], old: Mapping[str, Any] | None) -> Problem
         if (update := command.get("airgapupdate")) is not None:
             where = child(path, "airgapupdate")
             yield from _check_payload(update, where)
-            yield from _check_discovery(update["workers"]["discovery"], child(where, "workers.discovery"))
+            if (workers := update.get("workers")) is not None:
+                yield from _check_target(workers, child(where, "workers"))
 
 
 def check_update_config(new: Mapping[str, Any], old: Mapping[str, Any] | None) -> Problems:
@@ -54,7 +56,7 @@ def check_update_config(new: Mapping[str, Any], old: Mapping[str, Any] | None) -
         targets = (command.get("k0supdate") or {}).get("targets") or {}
         yield from _check_targets(targets, child(path, "k0supdate.targets"))
         if workers := (command.get("airgapupdate") or {}).get("workers"):
-            yield from _check_discovery(workers["discovery"], child(path, "airgapupdate.workers.discovery"))
+            yield from _check_target(workers, child(path, "airgapupdate.workers"))
 
 
 def check_url(url: str, path: str) -> Problems:
@@ -108,7 +110,23 @@ def _check_payload(update: Mapping[str, Any], path: str) -> Problems:
 def _check_targets(targets: Mapping[str, Any], path: str) -> Problems:
     for group in ("controllers", "workers"):
         if (target := targets.get(group)) is not None:
-            yield from _check_discovery(target["discovery"], child(path, f"{group}.discovery"))
+            yield from _check_target(target, child(path, group))
+
+
+def _check_target(target: Mapping[str, Any], path: str) -> Problems:
+    yield from _check_discovery(target["discovery"], child(path, "discovery"))
+    yield from _check_count(target["limits"]["concurrent"], child(path, "limits.concurrent"))
+
+
+def _check_count(value: int | str, path: str) -> Problems:
+    """A number of machines, or a percentage of them: at least 1."""
+    try:
+        share = scaled(value, 100, up=True)
+    except ValueError as error:
+        yield FieldError.invalid(path, value, str(error))
+        return
+    if share < 1 or (isinstance(value, str) and share > 100):
+        yield FieldError.invalid(path, value, "must be a number from 1 on, or from 1% to 100%")
 
 
 def _check_discovery(discovery: Mapping[str, Any], path: str) -> Problems:

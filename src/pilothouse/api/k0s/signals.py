@@ -4,8 +4,8 @@
     signal = read_signal(node.annotations)          # None if there is none; SignalError if it is broken
     signal = signal.advanced("Cordoning", now)      # SignalError for a step back
 
-The two annotations are k0s's own, so its tools can read them. ``planUid``, ``generation`` and ``reason`` are
-ours: a plan that is deleted and created again under the same id is another plan.
+The two annotations are k0s's own, so its tools can read them. ``planUid``, ``generation``, ``rollback`` and
+``reason`` are ours: a plan that is deleted and created again under the same id is another plan.
 """
 
 from __future__ import annotations
@@ -70,6 +70,8 @@ class Signal(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
     command: SignalCommand
     plan_uid: str = ""
     generation: int = 0
+    rollback: bool = False
+    """Return to the version that ran before, which the machine has kept."""
     status: SignalStatus | None = None
 
     def annotations(self) -> dict[str, str]:

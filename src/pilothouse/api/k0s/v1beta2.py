@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
+from pilothouse.api.k0s.rollout import Rollout, SelectorDiscovery, Window
 from pilothouse.api.status_fields import Conditions, ObservedGeneration
 from pilothouse.meta.object_meta import ApiObject
-from pilothouse.meta.schema.struct_schemas import Fields, Int32, Int64, Time, doc, field
+from pilothouse.meta.schema.struct_schemas import Fields, Int32, Int64, IntOrString, Time, doc, field
 
 GROUP = "autopilot.k0sproject.io"
 VERSION = "v1beta2"
 PACKAGE = "io.k0sproject.autopilot.v1beta2"
 
-Weekday = Literal["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"]
 PlanState = Literal[
     "", "SchedulableWait", "Schedulable", "Completed", "IncompleteTargets", "InconsistentTargets",
     "MissingSignalNode", "Restricted", "Warning", "ApplyFailed",
 ]  # fmt: skip
 SignalState = Literal[
     "SignalPending", "SignalSent", "SignalCompleted", "SignalMissingNode", "SignalMissingPlatform",
-    "SignalApplyFailed", "MissingPlatform", "MissingSignalNode",
+    "SignalApplyFailed", "SignalRolledBack", "MissingPlatform", "MissingSignalNode",
 ]  # fmt: skip
 
 
@@ -36,13 +36,6 @@ class StaticDiscovery(Fields):
     nodes: Annotated[tuple[str, ...], doc("The names of the machines.")] = ()
 
 
-class SelectorDiscovery(Fields):
-    """Targets by label and field, both of which have to match; an empty selector matches every machine."""
-
-    labels: Annotated[str, doc("A label selector, such as environment=staging.")] = ""
-    fields: Annotated[str, doc("A field selector; metadata.name is the field there is.")] = ""
-
-
 class Discovery(Fields):
     """How targets are found, once, when the plan starts. Names win over selectors; neither finds none."""
 
@@ -54,7 +47,8 @@ class TargetLimits(Fields):
     """How much happens at once."""
 
     concurrent: Annotated[
-        Int32, doc("How many workers are updated at a time; controllers always go one by one.", ge=1)
+        IntOrString,
+        doc("How many workers, or which percentage, at a time; controllers always go one by one."),
     ] = 1
 
 
@@ -90,7 +84,7 @@ class AirgapUpdate(Fields):
     platforms: Annotated[
         dict[str, PlatformResource], doc("The bundle, by operating system and architecture: linux-amd64.")
     ]
-    workers: Annotated[Target, doc("The workers that get it.")]
+    workers: Annotated[Target | None, doc("The workers that get it; absent means none.")] = None
 
 
 class PlanCommand(Fields):
@@ -108,6 +102,9 @@ class PlanSpec(Fields):
     commands: Annotated[tuple[PlanCommand, ...], doc("The steps, one after the other.", list_type="atomic")]
     id: Annotated[str, doc("The creator's name for this plan.")] = ""
     timestamp: Annotated[str, doc("The creator's time for this plan; not looked at.")] = ""
+    rollout: Annotated[
+        Rollout | None, doc("When it may go on, when it stops, and what it does about a failure.")
+    ] = None
 
 
 class TargetStatus(Fields):
@@ -115,21 +112,28 @@ class TargetStatus(Fields):
 
     name: Annotated[str, doc("Its name.")]
     state: Annotated[SignalState, doc("How far it is.")]
-    last_updated_timestamp: Annotated[Time | None, doc("When the state last changed.")] = None
+    last_updated_timestamp: Annotated[Time | None, doc("When state or step last changed.")] = None
+    step: Annotated[str, doc("The last step that it reported, such as Downloading.")] = ""
     description: Annotated[str, doc("What went wrong, or what it waits for.")] = ""
+    started_time: Annotated[Time | None, doc("When it was signalled.")] = None
+    completed_time: Annotated[Time | None, doc("When it was done or had failed.")] = None
+    previous_version: Annotated[str, doc("The version that it ran when it was signalled.")] = ""
+
+
+TargetStatuses = Annotated[tuple[TargetStatus, ...], doc("The machines, by name.", list_type="atomic")]
 
 
 class K0sUpdateStatus(Fields):
     """How far the machines of a step are."""
 
-    controllers: Annotated[tuple[TargetStatus, ...], doc("The controllers.", map_keys=("name",))] = ()
-    workers: Annotated[tuple[TargetStatus, ...], doc("The workers.", map_keys=("name",))] = ()
+    controllers: TargetStatuses = ()
+    workers: TargetStatuses = ()
 
 
 class AirgapUpdateStatus(Fields):
     """How far the workers of a step are."""
 
-    workers: Annotated[tuple[TargetStatus, ...], doc("The workers.", map_keys=("name",))] = ()
+    workers: TargetStatuses = ()
 
 
 class PlanCommandStatus(Fields):
@@ -142,14 +146,87 @@ class PlanCommandStatus(Fields):
     airgapupdate: Annotated[AirgapUpdateStatus | None, doc("The workers of an airgapupdate.")] = None
 
 
+class PlanQuestions(Fields):
+    """What the plan has to know from outside the API. The observer answers in ``answers``."""
+
+    number: Annotated[Int64, doc("Counts the questions; answers carry the same number.")]
+    readiness: Annotated[bool, doc("Whether every ControlNode is ready.")] = False
+    removed_apis: Annotated[
+        tuple[str, ...], doc("Which objects become unreadable in these versions.", list_type="atomic")
+    ] = ()
+    gates: Annotated[bool, doc("Which gates of the plan are open.")] = False
+
+
+class ReadinessAnswer(Fields):
+    """Whether a ControlNode answered that it is ready."""
+
+    name: Annotated[str, doc("The ControlNode.")]
+    ready: Annotated[bool, doc("Whether it is ready.", default=False)]
+    message: Annotated[str, doc("The HTTP status, or why there was no answer.")] = ""
+
+
+class RemovedApisAnswer(Fields):
+    """Objects that would become unreadable."""
+
+    version: Annotated[str, doc("The version that was asked about.")]
+    message: Annotated[str, doc("What would be lost, or why that is not known; empty if nothing.")] = ""
+
+
+class GateAnswer(Fields):
+    """Whether a gate is open."""
+
+    name: Annotated[str, doc("The gate.")]
+    open: Annotated[bool, doc("Whether it is open.", default=False)]
+    message: Annotated[str, doc("The object that keeps it shut, and why.")] = ""
+
+
+class PlanAnswers(Fields):
+    """What the observer found."""
+
+    number: Annotated[Int64, doc("The question that this answers.")]
+    time: Annotated[Time | None, doc("When.")] = None
+    readiness: Annotated[tuple[ReadinessAnswer, ...], doc("By ControlNode.", list_type="atomic")] = ()
+    removed_apis: Annotated[tuple[RemovedApisAnswer, ...], doc("By version.", list_type="atomic")] = ()
+    gates: Annotated[tuple[GateAnswer, ...], doc("By gate.", list_type="atomic")] = ()
+
+
+class PlanRun(Fields):
+    """A run that has ended."""
+
+    id: Annotated[str, doc("The creator's name for the plan.")] = ""
+    generation: Annotated[Int64, doc("The generation that ran.")] = 0
+    versions: Annotated[tuple[str, ...], doc("The versions of its steps.", list_type="atomic")] = ()
+    state: Annotated[PlanState, doc("How it ended.")] = ""
+    description: Annotated[str, doc("Why it ended so.")] = ""
+    progress: Annotated[str, doc("How many machines were done, of how many.")] = ""
+    started_time: Annotated[Time | None, doc("When it started.")] = None
+    completed_time: Annotated[Time | None, doc("When it ended.")] = None
+
+
 class PlanStatus(Fields):
     """How far the plan is."""
 
     state: Annotated[PlanState, doc("How far the plan is as a whole.")] = ""
-    commands: Annotated[tuple[PlanCommandStatus, ...], doc("The steps, in their order.")] = ()
+    commands: Annotated[
+        tuple[PlanCommandStatus, ...], doc("The steps, in their order.", list_type="atomic")
+    ] = ()
     observed_generation: Annotated[
         Int64 | None, doc("The generation of the spec that runs; later changes wait for the next run.")
     ] = None
+    spec: Annotated[
+        PlanSpec | None, doc("The spec that runs, as it was when the run started. Machines follow this one.")
+    ] = None
+    progress: Annotated[str, doc("How many machines are done, of how many: 3/7.")] = ""
+    started_time: Annotated[Time | None, doc("When the run started.")] = None
+    completed_time: Annotated[Time | None, doc("When the run ended.")] = None
+    questions: Annotated[PlanQuestions | None, doc("What has to be found out outside the API.")] = None
+    answers: Annotated[PlanAnswers | None, doc("What was found out.")] = None
+    rolling_back: Annotated[bool, doc("The updated workers of the wave return to their earlier version.")] = (
+        False
+    )
+    history: Annotated[
+        tuple[PlanRun, ...], doc("Runs that have ended, the last first; ten are kept.", list_type="atomic")
+    ] = ()
     conditions: Conditions = ()
 
 
@@ -174,6 +251,7 @@ class ControlNodeStatus(Fields):
         tuple[ControlNodeAddress, ...], doc("Where it can be reached.", list_type="atomic")
     ] = ()
     k0s_version: Annotated[str, doc("The version it runs.")] = field(name="k0sVersion", default="")
+    api_port: Annotated[Int32 | None, doc("The port of its API server; 6443 if absent.")] = None
 
 
 class ControlNode(ApiObject, kw_only=True):
@@ -183,22 +261,12 @@ It makes its own object and nobody removes it."""
     status: Annotated[ControlNodeStatus | None, doc("What it says about itself.")] = None
 
 
-class PeriodicStrategy(Fields):
-    """A window in the week."""
-
-    start_time: Annotated[str, doc('When the window opens, as "HH:MM" in quotes.')]
-    length: Annotated[str, doc("How long it stays open, such as 2h or 1h30m.")]
-    days: Annotated[
-        tuple[Weekday, ...], doc("The days on which it opens; none means every day.", list_type="set")
-    ] = ()
-
-
 class UpgradeStrategy(Fields):
     """When to look for updates and to start them."""
 
     type: Annotated[Literal["periodic", "cron"], doc("Which of the two below counts.")]
     cron: Annotated[str, doc("Deprecated: a crontab schedule of five or six fields; @hourly if empty.")] = ""
-    periodic: Annotated[PeriodicStrategy | None, doc("The window in which updates may start.")] = None
+    periodic: Annotated[Window | None, doc("The window in which updates may start.")] = None
 
 
 class PlannedK0sUpdate(Fields):
@@ -227,6 +295,9 @@ class PlannedSpec(Fields):
     commands: Annotated[
         tuple[PlannedCommand, ...], doc("The steps; none means every machine, controllers first.")
     ] = ()
+    rollout: Annotated[Rollout | None, doc("The rollout of the plan; its windows get the periodic one.")] = (
+        None
+    )
 
 
 class UpdateConfigSpec(Fields):
@@ -236,6 +307,28 @@ class UpdateConfigSpec(Fields):
     channel: Annotated[str, doc("The channel to follow, such as stable or stable/v1.32.")] = "stable"
     update_server: Annotated[str, doc("The server that has the channel.")] = "https://updates.k0sproject.io"
     plan_spec: Annotated[PlannedSpec | None, doc("The plan to make; absent means every machine.")] = None
+    trusted_root: Annotated[
+        str,
+        doc("The root metadata of a TUF repository, as JSON. The channel is then read as such a repository."),
+    ] = ""
+
+
+class OfferedDownload(Fields):
+    """What a channel offers for one platform."""
+
+    platform: Annotated[str, doc("Operating system and architecture: linux-amd64.")]
+    k0s: Annotated[PlatformResource | None, doc("The program.")] = None
+    airgap: Annotated[PlatformResource | None, doc("The bundle of images.")] = None
+
+
+class ChannelAnswer(Fields):
+    """What a check of the channel gave."""
+
+    number: Annotated[Int64, doc("The check that this answers.")]
+    time: Annotated[Time | None, doc("When.")] = None
+    version: Annotated[str, doc("The version that was offered; empty if none.")] = ""
+    downloads: Annotated[tuple[OfferedDownload, ...], doc("By platform.", list_type="atomic")] = ()
+    message: Annotated[str, doc("Why there is no offer; empty if there is one.")] = ""
 
 
 class UpdateConfigStatus(Fields):
@@ -244,6 +337,9 @@ class UpdateConfigStatus(Fields):
     observed_generation: ObservedGeneration = None
     last_check_time: Annotated[Time | None, doc("When the channel was last checked.")] = None
     available_version: Annotated[str | None, doc("The version that it offered.")] = None
+    next_window: Annotated[Time | None, doc("When updates may start next; absent while they may.")] = None
+    check: Annotated[Int64, doc("Counts the checks that were asked for.")] = 0
+    answer: Annotated[ChannelAnswer | None, doc("What the last check gave.")] = None
     conditions: Conditions = ()
 
 
