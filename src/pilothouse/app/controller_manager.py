@@ -148,9 +148,7 @@ def _observers(
     """What finds out, outside the API, what the controllers ask for."""
     if not any(one.primary == Plan for one in controllers):
         return {}
-    probe = ReadinessProbe(
-        options.access, clock, agent=_AGENT, path=options.ready_path, scheme=options.ready_scheme
-    )
+    probe = ReadinessProbe(options.access, agent=_AGENT, path=options.ready_path, scheme=options.ready_scheme)
     plan_observer = PlanObserver(api, informers.get(Plan), clock, ServerChecks(api, probe))
     return {"plan-observer": plan_observer.run}
 
