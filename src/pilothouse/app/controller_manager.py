@@ -61,6 +61,8 @@ class ManagerOptions:
     listen: tuple[str, int] = ("127.0.0.1", 0)
     """The address of the health and metrics pages; port 0 is a free one."""
     timeouts: ControllerTimeouts = DEFAULT_TIMEOUTS
+    exclude_from_plans: frozenset[str] = frozenset()
+    """Kinds of machines that no plan may update: controller, worker."""
     lifeline: int | None = None
     """The descriptor of the lifeline to the supervisor: see ``processes``."""
 
@@ -129,7 +131,11 @@ async def _reached(options: ManagerOptions) -> AsyncIterator[tuple[Api, list[Con
     async with HttpTransport.open(options.access, SystemClock(), agent=agent) as transport:
         api = Api(transport, random.Random(), manager=COMPONENT)
         version = await api.version()
-        known = all_controllers(options.access.authority.decode(), options.timeouts)
+        known = all_controllers(
+            options.access.authority.decode(),
+            options.timeouts,
+            exclude_from_plans=options.exclude_from_plans,
+        )
         controllers = select_controllers(known, options.controllers, ours=version.is_ours)
         if not version.is_ours:
             off = ", ".join(one.name for one in known if one.standalone)

@@ -10,7 +10,7 @@ import click
 from pilothouse.app.options import default_data
 from pilothouse.cli.internal_flags import lifeline_flag
 from pilothouse.cli.long_running import log_to_stderr, run_fast, verbose_flag
-from pilothouse.cli.parameters import Duration, Listen
+from pilothouse.cli.parameters import Choices, Duration, Listen
 from pilothouse.cli.server_access import kubeconfig_flag, own_access
 
 MORE_THAN_TWO_BEATS = 25.0
@@ -86,6 +86,12 @@ MORE_THAN_TWO_BEATS = 25.0
     show_default=True,
     help="A Pilot is marked as not ready when its pilot, which reports every 10s, was silent for this long.",
 )
+@click.option(
+    "--exclude-from-plans",
+    type=Choices("controller", "worker"),
+    default="",
+    help="Kinds of machines that no Plan may update, separated by commas: controller, worker.",
+)
 @click.option("--dry-run", is_flag=True, help="Print what would be done and why, and write nothing.")
 @click.option(
     "--watch",
@@ -133,6 +139,7 @@ def controller_manager(verbose: int, kubeconfig: Path | None, lifeline: int | No
                 pilot_without_pod=flags["pilot_collection_period"],
                 silent_pilot=flags["pilot_silence_period"],
             ),
+            exclude_from_plans=flags["exclude_from_plans"],
             lifeline=lifeline,
         )
     except ValueError as problem:
