@@ -49,6 +49,8 @@ NOUNS = {
         kind_names.ServiceAccount,
         kind_names.Role,
         kind_names.RoleBinding,
+        kind_names.Plan,
+        kind_names.ControlNode,
     )
 }
 _RESOURCES = {(noun.api_version, noun.plural): noun for noun in NOUNS.values()}
