@@ -33,6 +33,7 @@ from pilothouse.runtime.intent_executor import IntentExecutor
 from pilothouse.runtime.intents import (
     Create,
     Delete,
+    Evict,
     Intent,
     PatchObject,
     RequeueAfter,
@@ -44,7 +45,7 @@ from pilothouse.runtime.reconcile_result import IntentOutcome
 from pilothouse.runtime.snapshot import Snapshot, StaticView
 from pilothouse.sim.loop import SeededLoop
 
-WRITES = (Create, Update, PatchObject, SetStatus, Delete)
+WRITES = (Create, Update, PatchObject, SetStatus, Delete, Evict)
 _MOST_ROUNDS = 400
 
 
