@@ -92,7 +92,7 @@ class ControllerHarness(MemoryObjects):
 
     def decide(self, controller: Controller, one: Object) -> list[Intent]:
         """The intents of the controller for the current objects."""
-        seen = self.get(controller.primary, one.name, one.namespace)
+        seen = self.get(one.noun, one.name, one.namespace)
         return [] if seen is None else controller(Object.of(copy.deepcopy(seen.tree)), self.world())
 
     def step(self, controller: Controller, one: Object, *, crash_after: int | None = None) -> list[Intent]:
