@@ -1,0 +1,1 @@
+"""Payloads: channels, the update server, verified downloads, observers."""
