@@ -178,7 +178,7 @@ def test_every_controller_writes_in_some_run() -> None:
 def test_some_writes_of_each_run(name: str) -> None:
     found = writes(RUNS[name])
     assert len(found) > 5
-    for number in found[:: max(1, len(found) // 5)]:
+    for number in found[:: max(1, len(found) // 3)]:
         for fault in FAULTS:
             crash_at(RUNS[name], number, fault)
 
