@@ -85,7 +85,7 @@ def clusters_without_images(node: Object, world: Snapshot) -> Names:
 
 
 def clusters_using_secret(secret: Object, world: Snapshot) -> Names:
-    """The clusters that use a Secret, whoever created it."""
+    """The clusters that use a Secret, regardless of who created it."""
     for cluster in world.all(ElasticsearchCluster, secret.namespace):
         if cluster.spec.get("security") is not None and secret.name in (
             certificates_name(cluster),

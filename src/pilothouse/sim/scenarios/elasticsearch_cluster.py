@@ -91,7 +91,7 @@ async def cluster_settled(api: Api) -> str:
     """Each pool has its ready nodes, of the version asked for or that can't be left, with their Pilots."""
     cluster = await api.find(ElasticsearchCluster, NAME, SPACE)
     if cluster is None:
-        return ""
+        return f"there is no cluster {NAME}"
     progressing = cluster.condition("Progressing") or {}
     if cluster.spec.get("paused"):
         return "" if progressing.get("reason") == "ClusterPaused" else f"it is paused, and says {progressing}"
