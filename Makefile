@@ -50,7 +50,7 @@ test-static:
 
 test-tools:
 	@command -v kubectl >/dev/null || $(WITH_GO) scripts/tools/kubectl
-	@scripts/tools/debian xfsprogs btrfs-progs redis-server memcached || echo "without these the tests of filesystems, Redis and memcached are skipped"
+	@scripts/tools/debian xfsprogs btrfs-progs redis-server memcached minisign || echo "without these the tests of filesystems, Redis, memcached and minisign are skipped"
 	@scripts/tools/elasticsearch 7.17.29 8.17.0 >/dev/null || echo "without Elasticsearch its tests are skipped"
 
 test-long: setup-tests kubernetes third-party

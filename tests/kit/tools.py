@@ -11,6 +11,7 @@ from pathlib import Path
 
 SCRIPTS = {
     "memcached": "scripts/tools/debian, as root,",
+    "minisign": "scripts/tools/debian, as root,",
     "mkfs.btrfs": "scripts/tools/debian, as root,",
     "mkfs.xfs": "scripts/tools/debian, as root,",
     "postgres": "scripts/tools/debian, as root,",

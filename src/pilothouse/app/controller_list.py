@@ -10,6 +10,7 @@ from pilothouse.api.kind_names import ElasticsearchCluster
 from pilothouse.controllers.cassandra_clusters import cassandra_clusters
 from pilothouse.controllers.certificate_request_cleaner import certificate_request_cleaner
 from pilothouse.controllers.disruption_budgets import disruption_budgets
+from pilothouse.controllers.drains import drains
 from pilothouse.controllers.elasticsearch.cluster_controller import elasticsearch_clusters
 from pilothouse.controllers.elasticsearch.desired.pilot_specs import new_pilot_spec
 from pilothouse.controllers.elasticsearch.secrets_controller import RandomSecrets, elasticsearch_secrets
@@ -64,6 +65,7 @@ def all_controllers(
         claims,
         pilot_collection.pilot_collector(timeouts.pilot_without_pod),
         disruption_budgets,
+        drains,
         elasticsearch_clusters,
         elasticsearch_secrets(RandomSecrets()),
         endpoints,
