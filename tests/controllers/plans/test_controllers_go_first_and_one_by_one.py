@@ -121,14 +121,11 @@ def test_k0s_A31_both_in_one_element_run_the_bundle_first() -> None:
 def test_k0s_A25_A26_a_plan_created_again_under_the_same_id_runs(step: str) -> None:
     """What the earlier plan left on the machines is of another plan."""
     fleet = PlanFleet(controllers=1, workers=1)
+    command = SignalCommand(0, k0supdate=SignalUpdate("http://updates.example/k0s", NEW))
+    old = Signal("id123", "1970-01-01T00:00:00Z", command, plan_uid="another", generation=1)
+    left = old.advanced(step, "1970-01-01T00:00:00Z").annotations()
     for name in ("c0", "w0"):
-        command = SignalCommand(0, k0supdate=SignalUpdate("http://updates.example/k0s", NEW))
-        old = Signal("id123", "1970-01-01T00:00:00Z", command, plan_uid="another", generation=1)
-        left = old.advanced(step, "1970-01-01T00:00:00Z")
-        fleet.change(
-            fleet.machine(name),
-            lambda tree, left=left: tree["metadata"].update(annotations=left.annotations()),
-        )
+        fleet.change(fleet.machine(name), lambda tree: tree["metadata"].update(annotations=left))
     fleet.add_plan(update(controllers=EVERY, workers=EVERY))
     status = fleet.run()
     assert status["state"] == "Completed"

@@ -14,7 +14,7 @@ from pilothouse.api.kind_names import Node
 from pilothouse.api.objects import Object
 from pilothouse.base.duration import parse_duration
 from pilothouse.base.rfc3339 import TimeError, format_time, parse_time
-from pilothouse.controllers.plans import gates
+from pilothouse.controllers.plans import gates, questions
 from pilothouse.controllers.plans.stages import DONE, FAILED, NO_MACHINE, PENDING, SENT, Stage
 from pilothouse.controllers.plans.turn_signals import platform_of
 from pilothouse.controllers.plans.update_run import UpdateRun, moment, stamped
@@ -85,11 +85,11 @@ def _held_to_deadline(run: UpdateRun, target: TargetStatus, lacking: str) -> Tar
 
 
 def _unsignalled(run: UpdateRun, stage: Stage, machine: Object, target: TargetStatus) -> TargetStatus:
-    """The turn was recorded, but its signal was not written: it is sent again, to a controller only after all
-    have been asked again whether they are ready."""
+    """The turn was recorded, but its signal was not written: it is sent again. A controller gets it only
+    while the answer still holds that its turn was based on; otherwise all are asked again."""
     if deadline_of(run, target) <= run.now:
         return _held_to_deadline(run, target, "its signal could not be written")
-    if stage.part == "controllers":
+    if stage.part == "controllers" and not questions.still_holds(run):
         return stamped(target, run.time, state=PENDING, step="", started_time=None)
     if platform_of(machine.labels) not in stage.update.platforms:
         return failed(run, target, "its labels name a platform that the plan has no download for")

@@ -69,6 +69,17 @@ def use_up(run: UpdateRun) -> None:
     run.status = msgspec.structs.replace(run.status, questions=None)
 
 
+def still_holds(run: UpdateRun) -> bool:
+    """Whether the answer about readiness that was used up last is recent enough to act on."""
+    answers = run.status.answers
+    return (
+        run.status.questions is None
+        and answers is not None
+        and bool(answers.readiness)
+        and _is_fresh(answers, run.now)
+    )
+
+
 def _last_number(status: PlanStatus) -> int:
     return max(
         status.questions.number if status.questions else 0, status.answers.number if status.answers else 0

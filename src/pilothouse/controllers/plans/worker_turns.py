@@ -12,7 +12,15 @@ from pilothouse.controllers.plans import gates, questions
 from pilothouse.controllers.plans.controller_turns import NOT_READY
 from pilothouse.controllers.plans.discovery import platform_problem
 from pilothouse.controllers.plans.machines_in_progress import failed, is_ready, send
-from pilothouse.controllers.plans.stages import FAILED, NO_MACHINE, NO_PLATFORM, PENDING, SENT, Stage, Targets
+from pilothouse.controllers.plans.stages import (
+    FAILURES,
+    NO_MACHINE,
+    NO_PLATFORM,
+    PENDING,
+    SENT,
+    Stage,
+    Targets,
+)
 from pilothouse.controllers.plans.update_run import UpdateRun, moment, stamped
 from pilothouse.controllers.plans.waves import next_wave
 from pilothouse.meta.int_or_percent import scaled
@@ -90,24 +98,30 @@ def _begin(run: UpdateRun, stage: Stage, pending: Targets, places: int, wave: st
         chosen.append((target, node))
         if len(chosen) == places:
             break
-    if chosen and _gates_open(run):
-        for target, node in chosen:
-            begun = stamped(
-                target,
-                run.time,
-                state=SENT,
-                step="",
-                description="",
-                started_time=run.time,
-                previous_version=node.at("status", "nodeInfo", "kubeletVersion", default=""),
-            )
-            changed.append(begun)
-            send(run, stage, node, begun)
-        text = f"updated to {stage.update.version}{wave}: {_some([target.name for target, _ in chosen])}"
+    # Whether one that has failed stops the run is decided before anything else begins.
+    may_begin = not any(target.state in FAILURES for target in changed)
+    if chosen and may_begin and _gates_open(run):
+        begun = [_begun(run, stage, target, node) for target, node in chosen]
+        changed += begun
+        text = f"updated to {stage.update.version}{wave}: {_some([target.name for target in begun])}"
         run.actions.append(text)
         run.event("UpdateStarted", text)
     _report(run, changed, chosen)
     run.change(stage.with_changes(changed))
+
+
+def _begun(run: UpdateRun, stage: Stage, target: TargetStatus, node: Object) -> TargetStatus:
+    begun = stamped(
+        target,
+        run.time,
+        state=SENT,
+        step="",
+        description="",
+        started_time=run.time,
+        previous_version=node.at("status", "nodeInfo", "kubeletVersion", default=""),
+    )
+    send(run, stage, node, begun)
+    return begun
 
 
 def _candidates(
@@ -158,7 +172,7 @@ def _gates_open(run: UpdateRun) -> bool:
 
 def _report(run: UpdateRun, changed: list[TargetStatus], chosen: list[tuple[TargetStatus, Object]]) -> None:
     for target in changed:
-        if target.state in (FAILED, NO_MACHINE, NO_PLATFORM):
+        if target.state in FAILURES:
             run.event("UpdateFailed", f"{target.name}: {target.description}", warning=True)
     waiting = [target.name for target in changed if target.step == NOT_READY and target.state == PENDING]
     if waiting and not chosen:
