@@ -123,24 +123,26 @@ def take_down(
     by: str,
     because: str,
     now: float,
+    free: Collection[str] = (),
     returned: Collection[Object] = (),
     excused: int = 0,
 ) -> Taken:
     """Spend from the owner's budget for pods that are about to be taken down, other than by an eviction.
 
-    ``returned`` are pods that were taken down before and are back: see ``give_back``. ``excused`` is how many
-    pods need not be healthy.
+    Pods that are down cost nothing, and so do those whose names are in ``free``. ``returned`` are pods that
+    were taken down before and are back: see ``give_back``. ``excused`` is how many pods need not be healthy.
     """
+    costly = [pod for pod in pods if healthy(pod) and pod.name not in free]
     if budget is None or budget.deleting:
-        because = "the disruption budget does not exist yet"
-        return Taken(wait=Wait(SPENT, because=because))
+        if costly:
+            return Taken(wait=Wait(SPENT, because="the disruption budget does not exist yet"))
+        return Taken(tuple(mark for pod in pods for mark in _marked(pod, by, because, format_time(now))))
     moment, given_back = format_time(now), _entries_of(budget, returned)
     entries = {
         name: time
         for name, time in (budget.status.get("disruptedPods") or {}).items()
         if name not in given_back
     }
-    costly = [pod for pod in pods if healthy(pod)]
     unpaid = [pod.name for pod in costly if pod.name not in entries]
     if unpaid and (why := _why_not_spent(budget, entries, len(given_back), excused)):
         return Taken(wait=Wait(SPENT, because=why))
