@@ -10,8 +10,12 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 from urllib.parse import urlsplit
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+import msgspec
 
 from pilothouse.api.k0s.cron import problem_with
+from pilothouse.api.k0s.rollout import Window
 from pilothouse.base.duration import parse_duration
 from pilothouse.meta import names
 from pilothouse.meta.fields import FieldError, child, element
@@ -160,7 +164,13 @@ def _check_field_selector(text: str, path: str) -> Problems:
 
 def _check_strategy(strategy: Mapping[str, Any], path: str) -> Problems:
     kind, periodic, cron = strategy["type"], strategy.get("periodic"), strategy.get("cron")
-    if kind == "periodic":
+    if isinstance(cron, Mapping):
+        if periodic is not None:
+            yield FieldError.forbidden(child(path, "periodic"), "there is a window in cron already")
+        yield from _check_window_in_cron(cron, child(path, "cron"))
+    elif cron is not None and not isinstance(cron, str):
+        yield FieldError.invalid(child(path, "cron"), cron, "must be a schedule, or a window as in periodic")
+    elif kind == "periodic":
         if cron:
             yield FieldError.forbidden(child(path, "cron"), "the type is periodic, so this would be ignored")
         if periodic is None:
@@ -174,11 +184,27 @@ def _check_strategy(strategy: Mapping[str, Any], path: str) -> Problems:
             yield FieldError.invalid(child(path, "cron"), cron, problem)
 
 
+def _check_window_in_cron(window: Mapping[str, Any], path: str) -> Problems:
+    """The schema of this field allows any value, so all of the window is checked here."""
+    known = {one.encode_name for one in msgspec.structs.fields(Window)}
+    for name in sorted(set(window) - known):
+        yield FieldError.invalid(
+            child(path, name), name, f"unknown field; a window has {', '.join(sorted(known))}"
+        )
+    try:
+        msgspec.convert(window, Window)
+    except msgspec.ValidationError as error:
+        yield FieldError.invalid(path, dict(window), str(error))
+        return
+    yield from _check_window(window, path)
+
+
 def _check_window(window: Mapping[str, Any], path: str) -> Problems:
     if not _TIME.fullmatch(window["startTime"]):
         yield FieldError.invalid(
             child(path, "startTime"), window["startTime"], 'must be a time of day from "00:00" to "23:59"'
         )
+    yield from _check_time_zone(window.get("timeZone") or "UTC", child(path, "timeZone"))
     try:
         long_enough = parse_duration(window["length"]) > 0
     except ValueError as error:
@@ -186,3 +212,10 @@ def _check_window(window: Mapping[str, Any], path: str) -> Problems:
         return
     if not long_enough:
         yield FieldError.invalid(child(path, "length"), window["length"], "must be greater than 0")
+
+
+def _check_time_zone(name: str, path: str) -> Problems:
+    try:
+        ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        yield FieldError.invalid(path, name, "must be the name of a time zone, such as Europe/Berlin or UTC")
