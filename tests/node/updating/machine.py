@@ -35,6 +35,7 @@ from pilothouse.api.k0s.signals import (
     VERSION_ANNOTATION,
     Signal,
     SignalCommand,
+    SignalError,
     SignalUpdate,
     read_signal,
 )
@@ -168,9 +169,15 @@ class UpdatedMachine:
         if kind == "k0supdate":
             update["targets"] = {}
         spec = {"id": "id1", "commands": [{kind: update}]}
+        created = {
+            "id": "id1",
+            "commands": [{kind: update | {"platforms": {PLATFORM: self._valid(resource)}}}],
+        }
         if await self.api.find(Plan, "autopilot") is not None:
             await self.api.delete(Plan, "autopilot")
-        plan = await self.api.create(Plan, {**_kind(Plan), "metadata": {"name": "autopilot"}, "spec": spec})
+        plan = await self.api.create(
+            Plan, {**_kind(Plan), "metadata": {"name": "autopilot"}, "spec": created}
+        )
         role = "workers" if self.mode == "worker" or kind == "airgapupdate" else "controllers"
         status = {
             "state": state,
@@ -179,6 +186,11 @@ class UpdatedMachine:
             "commands": [{"id": 0, "state": state, kind: {role: [{"name": named, "state": target}]}}],
         }
         return await self.patch_plan(status)
+
+    def _valid(self, resource: dict[str, str]) -> dict[str, str]:
+        """A resource that the API takes; the status may have any."""
+        valid = {name: text for name, text in resource.items() if name != "sha256" or len(text) == 64}
+        return valid if valid["url"].startswith("http") else {"url": self.server.url("/")}
 
     async def patch_plan(self, status: Tree) -> Object:
         return await self.api.patch(Plan, "autopilot", "", {"status": status}, subresource="status")
@@ -202,7 +214,6 @@ class UpdatedMachine:
             generation=plan.generation,
             **fields,
         )
-        self.steps.clear()
         noun = noun or self.noun
         await self.api.patch(noun, NAME, "", {"metadata": {"annotations": found.annotations()}})
 
@@ -215,15 +226,13 @@ class UpdatedMachine:
         """The signal once it is at one of these steps."""
 
         async def reached() -> Signal | None:
-            nonlocal found
             found = await self.read_signal(noun)
             return found if found.step in steps else None
 
-        found: Signal | None = None
         try:
             return await eventually(reached, seconds=seconds)
         except AssertionError:
-            raise AssertionError(f"not at {steps}: {found}") from None
+            raise AssertionError(f"not at {steps}: {await self.read_signal(noun)}") from None
 
     async def lead(self) -> None:
         """Play the leader: drain and uncordon at once, and note every step."""
@@ -239,17 +248,22 @@ class UpdatedMachine:
             group.create_task(informer.run())
             while True:
                 machine = await queue.get()
-                found = read_signal(machine.annotations)
+                try:
+                    found = read_signal(machine.annotations)
+                except SignalError:
+                    continue
                 if found is None or (self.steps and self.steps[-1] == found.step):
                     continue
                 self.steps.append(found.step)
                 await self._move(found)
 
     async def noted(self, step: str) -> list[str]:
-        """All steps, once the leader has seen this one."""
+        """The steps since the last signal, once the leader has seen this one."""
 
         async def seen() -> list[str] | None:
-            return self.steps if step in self.steps else None
+            begins = len(self.steps) - self.steps[::-1].index("") if "" in self.steps else len(self.steps)
+            steps = self.steps[begins:]
+            return steps if step in steps else None
 
         return await eventually(seen)
 

@@ -24,7 +24,7 @@ async def test_a_bundle_replaces_one_of_the_same_name_and_leaves_others(tmp_path
         for content in (b"first", b"second"):
             assert (await bring(machine, content)).step == "Completed"
             assert (machine.images / "bundle.tar").read_bytes() == content
-            assert [step for step in await machine.noted("Completed") if step] == ["Downloading", "Completed"]
+            assert await machine.noted("Completed") == ["Downloading", "Completed"]
         assert sorted(each.name for each in machine.images.iterdir()) == ["bundle.tar", "other.tar"]
         after = await machine.running()
         assert before is not None
