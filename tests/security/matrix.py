@@ -48,6 +48,8 @@ OBJECTS = {
     f"pilots.{NAV}": "es-demo-0",
     f"elasticsearchclusters.{NAV}": "demo",
     f"leases.{COORD}": "pilot-es-demo-0",
+    f"controlnodes.{K0S}": "n1",
+    f"plans.{K0S}": "autopilot",
     "namespaces": "shop",
     "nodes": "n1",
     "pods": "es-demo-0",
@@ -109,6 +111,7 @@ _EVERY_NODE = (
     ("create", f"tokenreviews.{WHO} subjectaccessreviews.{ACCESS} localsubjectaccessreviews.{ACCESS}"),
     ("create", f"certificatesigningrequests.{CERTS} nodes"),
     ("list* watch*", "pods"),
+    ("get", f"plans.{K0S}"),
 )
 
 ALLOWED: dict[str, tuple[tuple[str, str], ...]] = {
@@ -135,6 +138,8 @@ ALLOWED: dict[str, tuple[tuple[str, str], ...]] = {
         ("get", "serviceaccounts"),
         ("update patch", "nodes"),
         ("update patch", "nodes/status pods/status persistentvolumeclaims/status"),
+        (f"{FIND} update patch", f"controlnodes.{K0S}"),
+        ("update patch", f"controlnodes.{K0S}/status"),
         ("delete", "pods"),
         ("create", "pods/eviction serviceaccounts/token"),
     ),

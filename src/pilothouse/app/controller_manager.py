@@ -12,13 +12,15 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from typing import Literal
 
 import pilothouse
 from pilothouse.aio.race import unless
 from pilothouse.aio.start_order import Ordered, StartGroup
+from pilothouse.api.kind_names import Plan
 from pilothouse.app import memory_tuning
 from pilothouse.app.addresses import plain_url
 from pilothouse.app.controller_list import (
@@ -32,7 +34,7 @@ from pilothouse.app.manager_pages import manager_pages
 from pilothouse.app.parent_pipe import stop_when_closed
 from pilothouse.app.processes import PAGES
 from pilothouse.app.status_server import serving
-from pilothouse.base.clock import SystemClock
+from pilothouse.base.clock import Clock, SystemClock
 from pilothouse.client.access import Access
 from pilothouse.client.api import Api
 from pilothouse.client.http_transport import HttpTransport
@@ -42,10 +44,15 @@ from pilothouse.client.shared_informers import SharedInformers
 from pilothouse.runtime.controller import Controller
 from pilothouse.runtime.dry_run import DryRunLog, Print
 from pilothouse.runtime.election import LeaseElection, NoElection
-from pilothouse.runtime.manager import COMPONENT, Manager
+from pilothouse.runtime.manager import COMPONENT, Manager, Observer
+from pilothouse.updates.control_node import ControlNodeIdentity, ControlNodeRegistration
+from pilothouse.updates.plan_observer import PlanObserver
+from pilothouse.updates.readiness import DEFAULT_PATH, ReadinessProbe
+from pilothouse.updates.server_checks import ServerChecks
 
 LEASE = ("kube-system", COMPONENT)
 _PATIENCE = 15.0
+_AGENT = f"{COMPONENT}/{pilothouse.__version__}"
 
 log = logging.getLogger(__name__)
 
@@ -61,6 +68,13 @@ class ManagerOptions:
     listen: tuple[str, int] = ("127.0.0.1", 0)
     """The address of the health and metrics pages; port 0 is a free one."""
     timeouts: ControllerTimeouts = DEFAULT_TIMEOUTS
+    control_node: ControlNodeIdentity | None = None
+    """The machine to register as a ControlNode."""
+    ready_path: str = DEFAULT_PATH
+    """Where plans ask whether a machine of the control plane is ready."""
+    ready_scheme: Literal["https", "http"] = "https"
+    exclude_from_plans: frozenset[str] = frozenset()
+    """Kinds of machines that no plan may update: controller, worker."""
     lifeline: int | None = None
     """The descriptor of the lifeline to the supervisor: see ``processes``."""
 
@@ -78,15 +92,19 @@ async def run(options: ManagerOptions, *, announce: Print) -> None:
     identity = unique_identity()
     async with _reached(options) as (api, controllers):
         informers = SharedInformers(api, rng, clock)
+        observers = _observers(options, api, controllers, informers, clock)
         if options.elect:
             leadership = Leadership(api, *options.lease, identity, clock, rng, options.timing)
-            manager = Manager(
-                api, controllers, informers, LeaseElection(leadership), clock, identity=identity
-            )
+            election: LeaseElection | NoElection = LeaseElection(leadership)
         else:
-            leadership = None
-            manager = Manager(api, controllers, informers, NoElection(), clock, identity=identity)
+            leadership, election = None, NoElection()
+        manager = Manager(
+            api, controllers, informers, election, clock, identity=identity, observers=observers
+        )
         parts = [StartGroup("controllers", [manager.run], _PATIENCE)]
+        if options.control_node is not None:
+            registration = ControlNodeRegistration(api, options.control_node, clock)
+            parts.append(StartGroup("control node", [registration.run], _PATIENCE))
         if leadership is not None:
             # Before the caches are filled: caches that are older than its term would be filled again.
             parts.insert(0, StartGroup("election", [leadership.run], _PATIENCE, ready=leadership.begun))
@@ -122,14 +140,32 @@ async def rehearse(options: ManagerOptions, *, say: Print, watch: bool) -> None:
         await unless(manager.run(), stop.asked.wait() if watch else manager.settled())
 
 
+def _observers(
+    options: ManagerOptions,
+    api: Api,
+    controllers: Sequence[Controller],
+    informers: SharedInformers,
+    clock: Clock,
+) -> dict[str, Observer]:
+    """What finds out, outside the API, what the controllers ask for."""
+    if not any(one.primary == Plan for one in controllers):
+        return {}
+    probe = ReadinessProbe(options.access, agent=_AGENT, path=options.ready_path, scheme=options.ready_scheme)
+    plan_observer = PlanObserver(api, informers.get(Plan), clock, ServerChecks(api, probe))
+    return {"plan-observer": plan_observer.run}
+
+
 @asynccontextmanager
 async def _reached(options: ManagerOptions) -> AsyncIterator[tuple[Api, list[Controller]]]:
     """The server, and the selected controllers that suit it."""
-    agent = f"{COMPONENT}/{pilothouse.__version__}"
-    async with HttpTransport.open(options.access, SystemClock(), agent=agent) as transport:
+    async with HttpTransport.open(options.access, SystemClock(), agent=_AGENT) as transport:
         api = Api(transport, random.Random(), manager=COMPONENT)
         version = await api.version()
-        known = all_controllers(options.access.authority.decode(), options.timeouts)
+        known = all_controllers(
+            options.access.authority.decode(),
+            options.timeouts,
+            exclude_from_plans=options.exclude_from_plans,
+        )
         controllers = select_controllers(known, options.controllers, ours=version.is_ours)
         if not version.is_ours:
             off = ", ".join(one.name for one in known if one.standalone)

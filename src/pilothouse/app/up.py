@@ -272,7 +272,8 @@ class _Up:
         timing = ("lease-duration=5s", "renew-deadline=4s", "retry-period=1s")
         flags = (f"--leader-elect-{each}" for each in timing)
         kubeconfig = ("--kubeconfig", str(self._folder.manager_kubeconfig))
-        return command_of("controller-manager", *kubeconfig, *flags, *self._options.manager_flags)
+        identity = ("--control-node", self._options.node, "--control-node-mode", "controller+worker")
+        return command_of("controller-manager", *kubeconfig, *flags, *identity, *self._options.manager_flags)
 
     def _node_argv(self) -> tuple[str, ...]:
         flags = ("--kubeconfig", str(self._folder.node_kubeconfig), "--data", str(self._folder.path))

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from pilothouse.app.options import default_data
+from pilothouse.app.options import StartError, default_data
 from pilothouse.cli.internal_flags import lifeline_flag
 from pilothouse.cli.long_running import log_to_stderr, run_fast, verbose_flag
-from pilothouse.cli.parameters import Duration, Listen
+from pilothouse.cli.parameters import Choices, Duration, Listen
 from pilothouse.cli.server_access import kubeconfig_flag, own_access
+
+if TYPE_CHECKING:
+    from pilothouse.updates.control_node import ControlNodeIdentity, Mode
 
 MORE_THAN_TWO_BEATS = 25.0
 """Seconds: one lost heartbeat must not make a pilot silent."""
@@ -86,6 +89,40 @@ MORE_THAN_TWO_BEATS = 25.0
     show_default=True,
     help="A Pilot is marked as not ready when its pilot, which reports every 10s, was silent for this long.",
 )
+@click.option(
+    "--control-node",
+    "control_node",
+    is_flag=False,
+    flag_value="",
+    metavar="[NAME]",
+    help="Register this machine as a ControlNode, a target of update plans; by default under its host name.",
+)
+@click.option(
+    "--control-node-mode",
+    type=click.Choice(["controller", "controller+worker"]),
+    default="controller",
+    show_default=True,
+    help="Whether the ControlNode also runs pods.",
+)
+@click.option(
+    "--ready-path",
+    default="/readyz",
+    show_default=True,
+    help="The path at which update plans ask every ControlNode whether it is ready.",
+)
+@click.option(
+    "--ready-scheme",
+    type=click.Choice(["https", "http"]),
+    default="https",
+    show_default=True,
+    help="The protocol of that request.",
+)
+@click.option(
+    "--exclude-from-plans",
+    type=Choices("controller", "worker"),
+    default="",
+    help="Kinds of machines that no Plan may update, separated by commas: controller, worker.",
+)
 @click.option("--dry-run", is_flag=True, help="Print what would be done and why, and write nothing.")
 @click.option(
     "--watch",
@@ -133,8 +170,14 @@ def controller_manager(verbose: int, kubeconfig: Path | None, lifeline: int | No
                 pilot_without_pod=flags["pilot_collection_period"],
                 silent_pilot=flags["pilot_silence_period"],
             ),
+            control_node=_control_node(flags["control_node"], flags["control_node_mode"]),
+            ready_path=flags["ready_path"],
+            ready_scheme=flags["ready_scheme"],
+            exclude_from_plans=flags["exclude_from_plans"],
             lifeline=lifeline,
         )
+    except StartError as problem:
+        raise click.ClickException(str(problem)) from None
     except ValueError as problem:
         raise click.UsageError(str(problem)) from None
     except AccessError as problem:
@@ -148,3 +191,13 @@ def controller_manager(verbose: int, kubeconfig: Path | None, lifeline: int | No
         raise click.UsageError(str(problem)) from None
     except (TransportError, StatusError, AccessError) as problem:
         raise click.ClickException(f"{options.access.url}: {problem}") from None
+
+
+def _control_node(name: str | None, mode: Mode) -> ControlNodeIdentity | None:
+    """The machine to register: none without the flag, and by its host name if the flag has no value."""
+    from pilothouse.app.node_names import check_node_name, default_node_name
+    from pilothouse.updates.control_node import ControlNodeIdentity
+
+    if name is None:
+        return None
+    return ControlNodeIdentity(check_node_name(name or default_node_name()), mode)

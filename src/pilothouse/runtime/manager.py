@@ -4,14 +4,15 @@
     await manager.run()                  # until cancelled
 
 Caches start first and keep running while another process leads. Controllers start when the caches are filled
-and this process leads; on shutdown they stop first.
+and this process leads; on shutdown they stop first. *Observers* run beside them, under the same fence: they
+answer in a status what controllers, which do no I/O, have asked there.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 
 from pilothouse.aio.start_order import Ordered, StartGroup
 from pilothouse.aio.task_group import together
@@ -29,13 +30,16 @@ from pilothouse.runtime.dry_run import DryRunLog, NoopExecutor
 from pilothouse.runtime.election import Election
 from pilothouse.runtime.engine import Engine, Executor
 from pilothouse.runtime.expectations import Expectations
-from pilothouse.runtime.intent_executor import IntentExecutor
+from pilothouse.runtime.intent_executor import FenceOf, IntentExecutor
 
 COMPONENT = "pilothouse-controller-manager"
 _STOP_SECONDS = 10.0
 _POLL = 0.1
 _SETTLING = 1.0
 """Seconds between the change of a CustomResourceDefinition and discovery."""
+
+Observer = Callable[[FenceOf], Coroutine[None, None, None]]
+"""Runs until cancelled; each of its writes carries the fence that the function returns."""
 
 log = logging.getLogger(__name__)
 
@@ -50,12 +54,14 @@ class Manager:
         clock: Clock,
         *,
         identity: str,
+        observers: Mapping[str, Observer] | None = None,
         dry_run: DryRunLog | None = None,
     ) -> None:
-        """With ``dry_run``, intents are logged there and not executed."""
+        """With ``dry_run``, intents are logged there and not executed, and observers do not run."""
         self._api = api
         self._informers = informers
         self._election = election
+        self._observers = dict(observers or {}) if dry_run is None else {}
         self._every = any(EVERY in one.nouns for one in controllers)
         self._definitions = informers.get(CustomResourceDefinition, partial=True) if self._every else None
         self.caches = SharedCaches(informers, controllers)
@@ -147,4 +153,5 @@ class Manager:
         fence, since = self._election.fence, self._election.since
         log.info("running controllers: %s", ", ".join(engine.controller.name for engine in self.engines))
         parts = {engine.controller.name: engine.run(fence, since) for engine in self.engines}
-        await together({"decision_log": self.decision_log.run(fence), **parts})
+        observers = {name: observe(fence) for name, observe in self._observers.items()}
+        await together({"decision_log": self.decision_log.run(fence), **parts, **observers})

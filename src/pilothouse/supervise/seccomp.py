@@ -23,6 +23,7 @@ from typing import Final, Literal
 import msgspec
 from msgspec import Struct
 
+from pilothouse.base.architectures import go_architecture
 from pilothouse.supervise.syscalls import AUDIT_ARCHITECTURES, TABLES
 
 _KILL_PROCESS: Final = 0x80000000
@@ -164,20 +165,17 @@ def _by_number(
     return found
 
 
-_ARCHES: Final = {"x86_64": "amd64", "aarch64": "arm64"}
-
-
 def _applies(rule: SeccompRule, machine: str, capabilities: Collection[str], kernel: tuple[int, int]) -> bool:
     has = {f"CAP_{name}" for name in capabilities}
     if (scope := rule.includes) is not None:
-        if scope.arches and _ARCHES[machine] not in scope.arches:
+        if scope.arches and go_architecture(machine) not in scope.arches:
             return False
         if scope.min_kernel and kernel < _version(scope.min_kernel):
             return False
         if not has.issuperset(scope.caps):
             return False
     if (scope := rule.excludes) is not None:
-        if _ARCHES[machine] in scope.arches or not has.isdisjoint(scope.caps):
+        if go_architecture(machine) in scope.arches or not has.isdisjoint(scope.caps):
             return False
         if scope.min_kernel and kernel >= _version(scope.min_kernel):
             return False

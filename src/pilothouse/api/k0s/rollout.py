@@ -62,8 +62,8 @@ class Gate(Fields):
     expression: Annotated[
         str,
         doc(
-            "A CEL expression over `object` that is true if the gate is open, such as "
-            "object.status.health == 'green'. It has to hold for each object.",
+            "A CEL expression over `self` that is true if the gate is open, such as "
+            "self.status.health == 'green'. It has to hold for each object.",
             min_length=1,
         ),
     ]

@@ -31,6 +31,16 @@ FAILED: Final = "Failed"
 STEPS: Final = (DOWNLOADING, CORDONING, APPLYING, RESTART, UNCORDONING, COMPLETED)
 """In the order in which a machine takes them. An airgapupdate goes from the first to the last."""
 ENDS: Final = (COMPLETED, FAILED_DOWNLOAD, FAILED)
+_REPORTED: Final = {
+    "": (DOWNLOADING, CORDONING, COMPLETED, FAILED_DOWNLOAD, FAILED),
+    DOWNLOADING: (DOWNLOADING, CORDONING, COMPLETED, FAILED_DOWNLOAD, FAILED),
+    CORDONING: (CORDONING, FAILED),
+    APPLYING: (APPLYING, RESTART, FAILED),
+    RESTART: (RESTART, UNCORDONING, FAILED),
+    UNCORDONING: (UNCORDONING, FAILED),
+}
+"""The steps that a machine reports, by the step it is at. The manager writes that it is drained, and that it
+is uncordoned."""
 
 
 class SignalError(ValueError):
@@ -103,6 +113,22 @@ class Signal(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
         if step in STEPS and self.step in STEPS and STEPS.index(step) < STEPS.index(self.step):
             raise SignalError(f"the machine is at {self.step} and does not go back to {step}")
         return msgspec.structs.replace(self, status=SignalStatus(step, now, reason[:_LONGEST_REASON]))
+
+
+def report_problem(before: Mapping[str, str], after: Mapping[str, str]) -> str:
+    """Why a machine may not change the annotations of its object so; empty if it may."""
+    keys = (VERSION_ANNOTATION, DATA_ANNOTATION)
+    if all(before.get(key) == after.get(key) for key in keys):
+        return ""
+    try:
+        old, new = read_signal(before), read_signal(after)
+    except SignalError as problem:
+        return str(problem)
+    if old is None or new is None or not old.same_turn(new):
+        return "a machine changes only the status of the signal that it has"
+    if new.step not in _REPORTED.get(old.step, ()):
+        return f"a machine does not go from {old.step or 'no step'} to {new.step or 'no step'} by itself"
+    return ""
 
 
 def read_signal(annotations: Mapping[str, str]) -> Signal | None:

@@ -12,6 +12,8 @@ from pilothouse.meta.schema.struct_schemas import Fields, Int32, Int64, IntOrStr
 GROUP = "autopilot.k0sproject.io"
 VERSION = "v1beta2"
 PACKAGE = "io.k0sproject.autopilot.v1beta2"
+RUNNING_PLAN = "autopilot"
+"""The name of the Plan that is carried out."""
 
 PlanState = Literal[
     "", "SchedulableWait", "Schedulable", "Completed", "IncompleteTargets", "InconsistentTargets",
@@ -256,7 +258,7 @@ class ControlNodeStatus(Fields):
 
 class ControlNode(ApiObject, kw_only=True):
     """A controller of the control plane, as a target of plans. \
-It makes its own object and nobody removes it."""
+It creates its own object, which is never removed automatically."""
 
     status: Annotated[ControlNodeStatus | None, doc("What it says about itself.")] = None
 

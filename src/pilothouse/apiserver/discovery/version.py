@@ -9,6 +9,7 @@ import sys
 import pilothouse
 from pilothouse.apiserver.server.messages import Response
 from pilothouse.apiserver.storage.codec import dump
+from pilothouse.base.architectures import go_architecture
 
 MINOR = "32"
 PATHS = frozenset({"/version", "/version/"})
@@ -21,7 +22,7 @@ def git_version(version: str = pilothouse.__version__) -> str:
 
 
 def describe() -> dict[str, str]:
-    machine = {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())
+    machine = go_architecture(platform.machine())
     return {
         "major": "1",
         "minor": MINOR,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 
+from pilothouse.api.k0s import v1beta2
 from pilothouse.api.kubernetes import certificates_v1
 from pilothouse.apiserver.apiextensions import definitions
 from pilothouse.apiserver.authorization.authorizer import Authorizer
@@ -23,6 +24,7 @@ from pilothouse.apiserver.registry.pod_streams import PodStreams
 from pilothouse.apiserver.registry.pods import PodStrategy
 from pilothouse.apiserver.registry.roles import RoleStrategy
 from pilothouse.apiserver.registry.service_addresses import ServiceAddresses
+from pilothouse.apiserver.registry.signal_authorization import ControlNodeStrategy, SignalAuthorization
 from pilothouse.apiserver.registry.strategy import Strategy
 from pilothouse.apiserver.registry.token_requests import ServiceAccountStrategy
 from pilothouse.apiserver.storage.large_writes import LargeWrites
@@ -67,10 +69,11 @@ def build_strategies(
     stream = partial(sessions.limit, PodStreams(catalog, objects, node_client, clock).answer)
     roles = RoleStrategy(escalation, cache)
     referenced = ReferencedStrategy()
+    signals = SignalAuthorization(authorizer, restriction)
     return {
         ("", "configmaps"): referenced,
         ("", "namespaces"): NamespaceStrategy(catalog, cache, pipeline, large),
-        ("", "nodes"): NodeStrategy(restriction, cache, proxy),
+        ("", "nodes"): NodeStrategy(restriction, cache, proxy, signals),
         ("", "pods"): PodStrategy(catalog, cache, objects, clock, large, stream),
         ("", "secrets"): referenced,
         ("", "serviceaccounts"): ServiceAccountStrategy(
@@ -78,6 +81,7 @@ def build_strategies(
         ),
         ("", "services"): services,
         (definitions.GROUP, definitions.PLURAL): custom_resources,
+        (v1beta2.GROUP, "controlnodes"): ControlNodeStrategy(signals),
         (certificates_v1.GROUP, "certificatesigningrequests"): CertificateRequestStrategy(authorizer),
         (grants.GROUP, "clusterrolebindings"): roles,
         (grants.GROUP, "clusterroles"): roles,

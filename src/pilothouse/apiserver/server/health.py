@@ -5,7 +5,8 @@
     await health.examine(request)                    # or: health.answer("/readyz", verbose=True)
 
 A check returns what is wrong, or nothing. ``/livez`` fails only for what a restart repairs, ``/readyz`` also
-during shutdown. ``?verbose`` lists checks, ``?exclude=name`` skips one, ``/readyz/name`` runs one.
+during shutdown. ``?verbose`` lists checks, ``?exclude=name`` skips one, ``/readyz/name`` runs one. ``/ready``
+is another name of ``/readyz``, for update tools that ask there.
 """
 
 from __future__ import annotations
@@ -23,7 +24,10 @@ from pilothouse.meta.errors import StatusError
 Probe = Callable[[], Awaitable[str]]
 """Returns what is wrong, or the empty string."""
 ROOTS = ("healthz", "livez", "readyz")
-_PREFIXES = tuple(f"/{root}" for root in ROOTS)
+_ALIASES = {"ready": "readyz"}
+_SERVED = frozenset((*ROOTS, *_ALIASES))
+_FIRST = ("/healthz", "/livez", "/ready")
+"""How these paths start: most requests are told apart by this alone."""
 PATIENCE = 5.0
 """Seconds that a probe may take."""
 
@@ -79,6 +83,7 @@ class Health:
         self, path: str, *, verbose: bool = False, exclude: frozenset[str] = frozenset()
     ) -> Response:
         root, _, one = path.strip("/").partition("/")
+        root = _ALIASES.get(root, root)
         checks = [check for check in self._checks if root in check.roots and one in ("", check.name)]
         if not checks:
             return Response(404, b"404 page not found\n", TEXT)
@@ -110,4 +115,4 @@ async def _well() -> str:
 
 
 def serves(path: str) -> bool:
-    return path.startswith(_PREFIXES) and path.strip("/").partition("/")[0] in ROOTS
+    return path.startswith(_FIRST) and path.strip("/").partition("/")[0] in _SERVED

@@ -15,13 +15,13 @@ from typing import Final
 import msgspec
 
 import pilothouse
+from pilothouse.base.architectures import go_architecture
 from pilothouse.base.quantity import parse_quantity
 from pilothouse.node.settings import NodeSettings
 from pilothouse.supervise.process_identity import boot_id
 
 VERSION: Final = "v1.32.0"
 """The kubelet version whose behaviour the node has, for schedulers and kubectl."""
-_ARCHITECTURES: Final = {"x86_64": "amd64", "aarch64": "arm64"}
 
 
 class MachineInfo(msgspec.Struct, frozen=True):
@@ -42,7 +42,7 @@ class AvailableResources(msgspec.Struct, frozen=True):
 
 
 def read_machine_info(settings: NodeSettings) -> MachineInfo:
-    arch = _ARCHITECTURES.get(platform.machine(), platform.machine())
+    arch = go_architecture(platform.machine())
     labels = {
         "kubernetes.io/hostname": settings.name,
         "kubernetes.io/os": "linux",

@@ -328,6 +328,7 @@ def _ours() -> Iterable[Object]:
         verbs("bind", "clusterroles", "rbac.authorization.k8s.io", names="pilothouse:pilot"),
         verbs("create", "pilots", _NAVIGATOR),
         verbs("create", "controlnodes plans", _K0S),
+        verbs("signal", "plans", _K0S, names="autopilot"),
         verbs(
             "create", "autopilotruleobjects actionapprovals applicationactions autopilotrules", _OPENSTORAGE
         ),

@@ -132,6 +132,19 @@ class NodeClaims:
             return f"status.podIPs: {text} is neither in the range of node {node} nor its address"
         return ""
 
+    def control_node_problem(self, new: Object, old: Object | None, *, peer: str) -> str:
+        """Why a ControlNode's status can't have these addresses, or empty. Managers send requests to them."""
+        known = {each.get("address") for each in _addresses(old or {})}
+        for each in _addresses(new):
+            text = str(each.get("address") or "")
+            if each.get("type") != "InternalIP" or text in known:
+                continue
+            if not _is_address(text):
+                return f"status.addresses: {text[:80]!r} is not an IP address"
+            if not self._is_confirmed(ip_address(text), _caller(peer)):
+                return f"status.addresses: {text} is not the address that the machine calls from"
+        return ""
+
     def serving_problem(self, requested: RequestedCertificate) -> str:
         """Why a serving certificate has names or addresses that are not the node's own, or empty."""
         node = requested.common_name.removeprefix(NODE)
@@ -272,6 +285,10 @@ class NodeClaims:
 
 def _provider(node: Object) -> str:
     return str((node.get("spec") or {}).get("providerID") or "")
+
+
+def _addresses(obj: Object) -> list[Object]:
+    return (obj.get("status") or {}).get("addresses") or []
 
 
 def _hostname(node: Object) -> str:

@@ -11,6 +11,8 @@ scheduled to it; it reads the namespace ``kube-system``, whose uid identifies th
 | their secrets and config maps | get; list and watch by name | |
 | their accounts | get | their tokens |
 | claims | all | the status of its pods', and of those whose volumes are wanted on it |
+| its ControlNode | get; list and watch by name | update and patch, also of the status |
+| the Plan ``autopilot`` | get | |
 | volumes | all | create, and update, patch and delete of those that it keeps |
 | classes of storage and of volume attributes | all | |
 | the namespace ``kube-system`` | get | |
@@ -27,6 +29,8 @@ from collections.abc import Callable, Container
 
 import msgspec
 
+from pilothouse.api.k0s import v1beta2
+from pilothouse.api.k0s.v1beta2 import RUNNING_PLAN
 from pilothouse.api.kubernetes.node_claims import NETWORK_PAGE
 from pilothouse.apiserver.authorization.authorizer import NO_OPINION, Attributes, AuthorizationDecision
 from pilothouse.apiserver.authorization.restriction.bound_pods import BoundPods
@@ -128,6 +132,10 @@ class NodeScope:
             return _YES
         return _YES if attrs.name and self._volumes.keeper(attrs.name) == node else _unrelated(node)
 
+    def _plan(self, node: str, attrs: Attributes) -> AuthorizationDecision:
+        """The one plan that is carried out, which says what a machine that was signalled downloads."""
+        return _YES if attrs.name == RUNNING_PLAN else _NO_VERB
+
     def _lease(self, node: str, attrs: Attributes) -> AuthorizationDecision:
         if attrs.namespace != LEASE_NAMESPACE:
             return denied(f"node: has a lease in the namespace {LEASE_NAMESPACE}, and in no other")
@@ -173,6 +181,9 @@ _RULES: dict[tuple[str, str, str], tuple[Container[str], _Rule]] = {
     # Any verb: that the namespace is wrong is said first.
     ("coordination.k8s.io", "leases", ""): (READS | _LEASE_VERBS | {"deletecollection"}, NodeScope._lease),
     ("certificates.k8s.io", "certificatesigningrequests", ""): (READS | _CREATE, NodeScope._request),
+    (v1beta2.GROUP, "controlnodes", ""): (READS | CHANGES, NodeScope._itself),
+    (v1beta2.GROUP, "controlnodes", "status"): (CHANGES, NodeScope._itself),
+    (v1beta2.GROUP, "plans", ""): (_GET, NodeScope._plan),
     ("", "events", ""): (CHANGES | _CREATE, NodeScope._allowed),
     ("events.k8s.io", "events", ""): (CHANGES | _CREATE, NodeScope._allowed),
     ("authentication.k8s.io", "tokenreviews", ""): (_CREATE, NodeScope._allowed),

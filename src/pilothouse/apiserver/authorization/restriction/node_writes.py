@@ -4,6 +4,7 @@
   in Kubernetes' own domains only those that describe a machine, as labels attract pods and their secrets;
   ranges, addresses and names as in ``node_claims``.
 * The status of its pods, with the node's addresses; of a claim's status, what concerns its volume.
+* Of a signal of an update plan, on its Node or ControlNode: the next step. The status of its ControlNode.
 * Volumes for claims scheduled to it (``kept_volumes``). Its lease, owned by its Node.
 * Certificate requests for its own name; tokens bound to its pods, for audiences that the pod requests.
 """
@@ -13,6 +14,8 @@ from __future__ import annotations
 from base64 import b64decode
 from typing import Any, NoReturn
 
+from pilothouse.api.k0s import v1beta2
+from pilothouse.api.k0s.signals import DATA_ANNOTATION, VERSION_ANNOTATION, report_problem
 from pilothouse.apiserver.authentication.authenticator import AUDIENCE
 from pilothouse.apiserver.authorization.restriction.bound_pods import BoundPods
 from pilothouse.apiserver.authorization.restriction.identity import NODES
@@ -51,6 +54,7 @@ _CLAIM_STATUS = frozenset(
         "modifyVolumeStatus",
     }
 )
+SIGNAL_ANNOTATIONS = (VERSION_ANNOTATION, DATA_ANNOTATION)
 _SIGNERS = ("kubernetes.io/kube-apiserver-client-kubelet", "kubernetes.io/kubelet-serving")
 
 
@@ -71,6 +75,10 @@ class NodeWrites:
                     _refuse(call, new, f"node '{node}' may write its own status only")
                 _check_node(node, call, new, old)
                 self._check_claims(node, call, new, old)
+            case v1beta2.GROUP, "controlnodes", "" | "status":
+                _check_control_node(node, call, new, old)
+                if problem := self._claims.control_node_problem(new, old, peer=call.request.peer):
+                    _refuse(call, new, problem)
             case "", "pods", "status":
                 if old is None or (old.get("spec") or {}).get("nodeName") != node:
                     _refuse(call, new, f"node '{node}' may write the status of pods that run on it")
@@ -129,11 +137,35 @@ def _check_node(node: str, call: ResourceRequest, new: Object, old: Object | Non
         _refuse(call, new, "spec.taints: a node may not change its taints")
     if old is not None and _is_cordoned(old) and not _is_cordoned(new):
         _refuse(call, new, "spec.unschedulable: a node that was cordoned may not uncordon itself")
+    _check_signal(call, new, before)
     labels, earlier = metadata.get("labels") or {}, before.get("labels") or {}
     changed = {label for label in labels.keys() | earlier.keys() if labels.get(label) != earlier.get(label)}
     forbidden = sorted(filter(_is_reserved, changed))
     if forbidden:
         _refuse(call, new, f"metadata.labels: a node may not set or change {', '.join(forbidden)}")
+
+
+def _check_signal(call: ResourceRequest, new: Object, before: Object) -> None:
+    """A node reports how far it is with an update, and starts none."""
+    annotations = new["metadata"].get("annotations") or {}
+    if problem := report_problem(before.get("annotations") or {}, annotations):
+        _refuse(call, new, f"metadata.annotations: {problem}")
+
+
+def _check_control_node(node: str, call: ResourceRequest, new: Object, old: Object | None) -> None:
+    """Of its ControlNode, which the manager of the machine has created, a node changes signal and status."""
+    if call.name != node or old is None:
+        _refuse(call, new, f"node '{node}' may write its own ControlNode only, once that exists")
+    _check_signal(call, new, old["metadata"])
+    for field in ("labels", "annotations", "ownerReferences", "finalizers"):
+        if _without_signal(new["metadata"].get(field)) != _without_signal(old["metadata"].get(field)):
+            _refuse(call, new, f"metadata.{field}: a node may not change it")
+
+
+def _without_signal(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: each for key, each in value.items() if key not in SIGNAL_ANNOTATIONS}
+    return value or {}
 
 
 def _check_metadata_kept(call: ResourceRequest, new: Object, old: Object | None) -> None:

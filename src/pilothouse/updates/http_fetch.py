@@ -1,0 +1,107 @@
+"""Small documents by HTTP, with limits.
+
+    async with open_session() as session:
+        body = await fetch(session, "https://updates.example.com/stable/index.yaml", {"Authorization": "…"})
+
+A document that is too large, too slow, not there or redirected to a weaker scheme is a ``FetchError`` whose
+text says so. Headers are sent to the host they are meant for, and not to another that it redirects to.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Mapping
+from typing import Final
+from urllib.parse import urljoin, urlsplit
+
+import aiohttp
+from yarl import URL
+
+from pilothouse.client.connect_errors import unreachable
+
+TIMEOUT: Final = 10.0
+"""Seconds for a whole document, redirects included."""
+LONGEST: Final = 1 << 20
+_REDIRECTS: Final = 5
+_REDIRECTED: Final = (301, 302, 303, 307, 308)
+
+
+class FetchError(Exception):
+    """There is no document. ``status`` is that of the answer; 0 without one."""
+
+    def __init__(self, message: str, status: int = 0) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+def open_session(tls: ssl.SSLContext | None = None) -> aiohttp.ClientSession:
+    """Connections for ``fetch``; without ``tls``, the system's authorities are trusted."""
+    return aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(ssl=tls if tls is not None else True, limit=8),
+        cookie_jar=aiohttp.DummyCookieJar(),
+        auto_decompress=False,
+        trust_env=True,
+    )
+
+
+async def fetch(
+    session: aiohttp.ClientSession,
+    url: str,
+    headers: Mapping[str, str],
+    *,
+    longest: int = LONGEST,
+    timeout: float = TIMEOUT,
+) -> bytes:
+    """The document at a URL. Raises FetchError."""
+    try:
+        async with asyncio.timeout(timeout):
+            return await _followed(session, url, headers, longest)
+    except TimeoutError:
+        raise FetchError(f"{url} did not answer within {timeout:g} s") from None
+    except (aiohttp.ClientError, OSError) as problem:
+        raise FetchError(unreachable(url, _cause(problem))) from None
+    except ValueError as problem:
+        # Of aiohttp, for URLs and answers that are not HTTP.
+        raise FetchError(f"{url} can't be fetched: {problem}") from None
+
+
+async def _followed(
+    session: aiohttp.ClientSession, url: str, headers: Mapping[str, str], longest: int
+) -> bytes:
+    sent = {"Accept-Encoding": "identity", **headers}
+    for _ in range(_REDIRECTS + 1):
+        request = session.get(URL(url, encoded=True), headers=sent, allow_redirects=False)
+        async with request as response:
+            if response.status in _REDIRECTED and "Location" in response.headers:
+                url, sent = _redirected(url, urljoin(url, response.headers["Location"]), sent)
+                continue
+            if response.status != 200:
+                raise FetchError(f"{url} answered {response.status} {response.reason}", response.status)
+            return await _body(response, url, longest)
+    raise FetchError(f"{url} was redirected more than {_REDIRECTS} times")
+
+
+def _redirected(old: str, new: str, sent: dict[str, str]) -> tuple[str, dict[str, str]]:
+    before, after = urlsplit(old), urlsplit(new)
+    if after.scheme not in ("http", "https") or (before.scheme == "https" and after.scheme != "https"):
+        raise FetchError(f"{old} redirects to {new}: a weaker scheme is not followed")
+    if (before.scheme, before.netloc) != (after.scheme, after.netloc):
+        sent = {"Accept-Encoding": "identity"}
+    return new, sent
+
+
+async def _body(response: aiohttp.ClientResponse, url: str, longest: int) -> bytes:
+    body = bytearray()
+    async for piece in response.content.iter_any():
+        body += piece
+        if len(body) > longest:
+            raise FetchError(f"{url} answered with more than {longest} bytes")
+    return bytes(body)
+
+
+def _cause(problem: Exception) -> Exception:
+    """What the library has wrapped."""
+    if isinstance(problem, aiohttp.ClientConnectorCertificateError):
+        return problem.certificate_error
+    return problem.os_error if isinstance(problem, aiohttp.ClientConnectorError) else problem
