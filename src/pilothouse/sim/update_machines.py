@@ -12,7 +12,7 @@ model, after a while. At most one controller may be away for an update at any ti
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from random import Random
 from typing import Final
 
@@ -46,8 +46,10 @@ from pilothouse.base.clock import Clock
 from pilothouse.base.rfc3339 import format_time
 from pilothouse.client.api import Api
 from pilothouse.client.informer import Informer
+from pilothouse.client.shared_informers import SharedInformers
 from pilothouse.client.transport import TransportError
 from pilothouse.meta.errors import StatusError
+from pilothouse.runtime.manager import Observer
 from pilothouse.sim.invariant_checker import InvariantViolated
 from pilothouse.updates.plan_observer import PlanObserver
 
@@ -94,19 +96,19 @@ class UpdateMachines:
             *(UpdateMachine(Node, name) for name in workers),
         ]
         self._informers = {noun: Informer(api, noun, rng, clock) for noun in (ControlNode, Node)}
-        self._plans = Informer(api, Plan, rng, clock)
-        self._observer = PlanObserver(api, self._plans, clock, self)
 
     async def run(self) -> None:
         """Run until cancelled. Raises ``InvariantViolated``."""
         await together(
             {
                 **{noun.plural: informer.run() for noun, informer in self._informers.items()},
-                "plans": self._plans.run(),
-                "observer": self._observer.run(lambda: None),
                 "machines": self._work_every_second(),
             }
         )
+
+    def observers(self, api: Api, informers: SharedInformers, clock: Clock) -> Mapping[str, Observer]:
+        """The observer of a manager: it asks this model."""
+        return {"plan-observer": PlanObserver(api, informers.get(Plan), clock, self).run}
 
     # The answers of the model
 
@@ -159,7 +161,8 @@ class UpdateMachines:
         labels = {"kubernetes.io/hostname": machine.name, **PLATFORM}
         annotations = {"autopilot.k0sproject.io/mode": "controller"}
         metadata = {"name": machine.name, "labels": labels, "annotations": annotations}
-        await self._api.create(ControlNode, {"metadata": metadata})
+        tree = {"apiVersion": ControlNode.api_version, "kind": ControlNode.kind, "metadata": metadata}
+        await self._api.create(ControlNode, tree)
 
     async def _report(self, machine: UpdateMachine, found: Object) -> None:
         if found.status.get("k0sVersion") != machine.version:

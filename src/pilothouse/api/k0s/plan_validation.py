@@ -18,8 +18,10 @@ from pilothouse.api.k0s.cron import problem_with
 from pilothouse.api.k0s.rollout import Window
 from pilothouse.base.duration import parse_duration
 from pilothouse.meta import names
+from pilothouse.meta.cel.expressions import CelError, compile_rule
 from pilothouse.meta.fields import FieldError, child, element
 from pilothouse.meta.int_or_percent import scaled
+from pilothouse.meta.schema.model import ANY
 from pilothouse.meta.selectors import FieldSelector, LabelSelector, SelectorError
 
 _PLATFORM: Final = re.compile(r"[a-z0-9]+-[a-z0-9_]+")
@@ -29,6 +31,9 @@ _CHANNEL: Final = re.compile(r"[0-9A-Za-z][0-9A-Za-z._-]*(/[0-9A-Za-z][0-9A-Za-z
 _TIME: Final = re.compile(r"([01][0-9]|2[0-3]):[0-5][0-9]")
 
 Problems = Iterator[FieldError]
+
+MOST_TARGETS: Final = 10_000
+"""About as many as the status of a plan can hold."""
 
 
 def check_plan(new: Mapping[str, Any], old: Mapping[str, Any] | None) -> Problems:
@@ -44,6 +49,9 @@ def check_plan(new: Mapping[str, Any], old: Mapping[str, Any] | None) -> Problem
             yield from _check_payload(update, where)
             if (workers := update.get("workers")) is not None:
                 yield from _check_target(workers, child(where, "workers"))
+    yield from _check_number_of_names(new["spec"]["commands"])
+    if (rollout := new["spec"].get("rollout")) is not None:
+        yield from _check_rollout(rollout, "spec.rollout")
 
 
 def check_update_config(new: Mapping[str, Any], old: Mapping[str, Any] | None) -> Problems:
@@ -61,6 +69,71 @@ def check_update_config(new: Mapping[str, Any], old: Mapping[str, Any] | None) -
         yield from _check_targets(targets, child(path, "k0supdate.targets"))
         if workers := (command.get("airgapupdate") or {}).get("workers"):
             yield from _check_target(workers, child(path, "airgapupdate.workers"))
+    if (rollout := (spec.get("planSpec") or {}).get("rollout")) is not None:
+        yield from _check_rollout(rollout, "spec.planSpec.rollout")
+
+
+def _check_number_of_names(commands: list[Mapping[str, Any]]) -> Problems:
+    """The status has an entry for each target, and an object can hold only so many."""
+    total = 0
+    for index, command in enumerate(commands):
+        update, bundle = command.get("k0supdate") or {}, command.get("airgapupdate") or {}
+        targets = update.get("targets") or {}
+        for target in (bundle.get("workers"), targets.get("controllers"), targets.get("workers")):
+            discovery = (target or {}).get("discovery") or {}
+            total += len(set((discovery.get("static") or {}).get("nodes", ())))
+        if total > MOST_TARGETS:
+            yield FieldError.invalid(
+                f"spec.commands[{index}]", total, f"must not have more than {MOST_TARGETS} targets"
+            )
+            return
+
+
+def _check_rollout(rollout: Mapping[str, Any], path: str) -> Problems:
+    yield from _check_period(rollout["nodeDeadline"], child(path, "nodeDeadline"))
+    for name in ("planDeadline", "soak"):
+        if rollout.get(name):
+            yield from _check_period(rollout[name], child(path, name), zero=name == "soak")
+    if (limit := rollout.get("maxUnavailable")) is not None:
+        yield from _check_count(limit, child(path, "maxUnavailable"))
+    for index, wave in enumerate(rollout.get("waves", ())):
+        where = element(child(path, "waves"), index)
+        yield from _check_selector(wave["selector"], child(where, "selector"))
+    for index, window in enumerate(rollout.get("windows", ())):
+        yield from _check_window(window, element(child(path, "windows"), index))
+    for name in ("timeout", "forceAfter"):
+        if text := (rollout.get("drain") or {}).get(name):
+            yield from _check_period(text, child(path, f"drain.{name}"), zero=name == "forceAfter")
+    for index, gate in enumerate(rollout.get("gates", ())):
+        yield from _check_gate(gate, element(child(path, "gates"), index))
+
+
+def _check_gate(gate: Mapping[str, Any], path: str) -> Problems:
+    try:
+        expression = compile_rule(gate["expression"], ANY)
+    except CelError as error:
+        yield FieldError.invalid(child(path, "expression"), gate["expression"], str(error))
+    else:
+        if expression.uses_old:
+            problem = "there is no oldSelf: the expression is about an object as it is"
+            yield FieldError.invalid(child(path, "expression"), gate["expression"], problem)
+    if gate.get("objectName") and gate.get("labels"):
+        yield FieldError.forbidden(child(path, "labels"), "objectName names one object already")
+    if labels := gate.get("labels"):
+        yield from _check_label_selector(labels, child(path, "labels"))
+    if gate.get("namespace") and (problem := names.label(gate["namespace"])):
+        yield FieldError.invalid(child(path, "namespace"), gate["namespace"], problem)
+
+
+def _check_period(text: str, path: str, *, zero: bool = False) -> Problems:
+    """A duration, longer than 0 unless that is sensible."""
+    try:
+        seconds = parse_duration(text)
+    except ValueError as error:
+        yield FieldError.invalid(path, text, str(error))
+        return
+    if seconds < 0 or (seconds == 0 and not zero):
+        yield FieldError.invalid(path, text, "must not be negative" if zero else "must be greater than 0")
 
 
 def check_url(url: str, path: str) -> Problems:
@@ -137,14 +210,21 @@ def _check_discovery(discovery: Mapping[str, Any], path: str) -> Problems:
     for index, name in enumerate((discovery.get("static") or {}).get("nodes", ())):
         if problem := names.subdomain(name):
             yield FieldError.invalid(element(child(path, "static.nodes"), index), name, problem)
-    selector = discovery.get("selector") or {}
+    yield from _check_selector(discovery.get("selector") or {}, child(path, "selector"))
+
+
+def _check_selector(selector: Mapping[str, Any], path: str) -> Problems:
     if labels := selector.get("labels"):
-        try:
-            LabelSelector.parse(labels)
-        except SelectorError as error:
-            yield FieldError.invalid(child(path, "selector.labels"), labels, str(error))
+        yield from _check_label_selector(labels, child(path, "labels"))
     if fields := selector.get("fields"):
-        yield from _check_field_selector(fields, child(path, "selector.fields"))
+        yield from _check_field_selector(fields, child(path, "fields"))
+
+
+def _check_label_selector(text: str, path: str) -> Problems:
+    try:
+        LabelSelector.parse(text)
+    except SelectorError as error:
+        yield FieldError.invalid(path, text, str(error))
 
 
 def _check_field_selector(text: str, path: str) -> Problems:

@@ -77,12 +77,12 @@ def _rollout(**fields: bool) -> Do:
     return lambda api: api.patch(Plan, RUNNING_PLAN, "", {"spec": {"rollout": fields}})
 
 
-def _cordon(api: Api) -> object:
-    return api.patch(Node, CORDONED, "", {"spec": {"unschedulable": True}})
+async def _cordon(api: Api) -> None:
+    await api.patch(Node, CORDONED, "", {"spec": {"unschedulable": True}})
 
 
 def _plan(rng: Random, version: str) -> Tree:
-    everything = {"discovery": {"selector": {}}}
+    everything: Tree = {"discovery": {"selector": {}}}
     workers = {**everything, "limits": {"concurrent": rng.choice((1, 2, "50%"))}}
     update = {
         "version": version,
@@ -100,6 +100,8 @@ def _plan(rng: Random, version: str) -> Tree:
     if rng.random() < 0.3:
         rollout["soak"] = "20s"
     return {
+        "apiVersion": Plan.api_version,
+        "kind": Plan.kind,
         "metadata": {"name": RUNNING_PLAN},
         "spec": {"id": "id123", "commands": [{"k0supdate": update}], "rollout": rollout},
     }
@@ -108,14 +110,16 @@ def _plan(rng: Random, version: str) -> Tree:
 async def plans_settled(api: Api) -> str:
     """The plan has ended; if it is complete, every machine runs its version. No machine is left half-way."""
     nodes = (await api.list(Node)).objects
+    controllers = (await api.list(ControlNode)).objects
+    if len(controllers) != len(CONTROLLERS):
+        return f"there are {len(controllers)} controllers"
     for node in nodes:
         if CORDONED_BY in node.annotations:
             return f"node {node.name} is still cordoned by a plan"
-    for machine in ((await api.list(ControlNode)).objects, nodes):
-        for each in machine:
-            signal = read_signal(each.annotations)
-            if signal is not None and signal.step and not signal.ended:
-                return f"{each.name} is left at {signal.step}"
+    for machine in (*controllers, *nodes):
+        signal = read_signal(machine.annotations)
+        if signal is not None and signal.step and not signal.ended:
+            return f"{machine.name} is left at {signal.step}"
     plan = await api.find(Plan, RUNNING_PLAN)
     if plan is None:
         return ""
@@ -125,14 +129,14 @@ async def plans_settled(api: Api) -> str:
         return f"the plan has not ended: {plan.status}"
     if state == "Completed":
         version = plan.at("status", "spec", "commands")[0]["k0supdate"]["version"]
-        for each in (await api.list(ControlNode)).objects:
+        for each in controllers:
             if each.status.get("k0sVersion") != version:
                 return f"the plan is complete, and {each.name} runs {each.status.get('k0sVersion')}"
     return ""
 
 
-async def _machines(server: SimulatedServer, clock: LoopClock, rng: Random) -> None:
-    await UpdateMachines(server.api("machines"), CONTROLLERS, WORKERS, clock, rng).run()
+def _machines(server: SimulatedServer, clock: LoopClock, rng: Random) -> UpdateMachines:
+    return UpdateMachines(server.api("machines"), CONTROLLERS, WORKERS, clock, rng)
 
 
 PLANS = Scenario(
@@ -142,5 +146,5 @@ PLANS = Scenario(
     plans_settled,
     every(),
     nodes=len(WORKERS),
-    companion=_machines,
+    outside=_machines,
 )
