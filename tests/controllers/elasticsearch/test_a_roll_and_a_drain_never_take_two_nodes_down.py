@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import random
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from tests.kit.controller_harness import Refused, waits
@@ -206,7 +208,9 @@ def test_never_two_are_down_whatever_comes_first(seed: int) -> None:
     rng = random.Random(seed)
     harness, test = three_nodes()
     names = [pod.name for pod in harness.all(Pod)]
-    changes = itertools.cycle([{"version": NEW}, {"config": CONFIG}, {"config": {}}])
+    changes: Iterator[dict[str, Any]] = itertools.cycle(
+        [{"version": NEW}, {"config": CONFIG}, {"config": {}}]
+    )
     for _ in range(150):
         match rng.randrange(7):
             case 0:
