@@ -11,6 +11,7 @@ from pilothouse.cli.backup import backup, restore
 from pilothouse.cli.certs import certs
 from pilothouse.cli.controller_manager import controller_manager
 from pilothouse.cli.crds import crds
+from pilothouse.cli.disruptions import disruptions
 from pilothouse.cli.encryption import encryption
 from pilothouse.cli.image import image
 from pilothouse.cli.install_service import install_service
@@ -46,6 +47,7 @@ for command in (
     certs,
     controller_manager,
     crds,
+    disruptions,
     down,
     encryption,
     image,
