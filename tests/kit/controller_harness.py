@@ -33,6 +33,7 @@ from pilothouse.runtime.intent_executor import IntentExecutor
 from pilothouse.runtime.intents import (
     Create,
     Delete,
+    Evict,
     Intent,
     PatchObject,
     RequeueAfter,
@@ -44,7 +45,7 @@ from pilothouse.runtime.reconcile_result import IntentOutcome
 from pilothouse.runtime.snapshot import Snapshot, StaticView
 from pilothouse.sim.loop import SeededLoop
 
-WRITES = (Create, Update, PatchObject, SetStatus, Delete)
+WRITES = (Create, Update, PatchObject, SetStatus, Delete, Evict)
 _MOST_ROUNDS = 400
 
 
@@ -91,7 +92,7 @@ class ControllerHarness(MemoryObjects):
 
     def decide(self, controller: Controller, one: Object) -> list[Intent]:
         """The intents of the controller for the current objects."""
-        seen = self.get(controller.primary, one.name, one.namespace)
+        seen = self.get(one.noun, one.name, one.namespace)
         return [] if seen is None else controller(Object.of(copy.deepcopy(seen.tree)), self.world())
 
     def step(self, controller: Controller, one: Object, *, crash_after: int | None = None) -> list[Intent]:

@@ -15,17 +15,26 @@ from __future__ import annotations
 import copy
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 import msgspec
 
 from pilothouse.api import kind_names
+from pilothouse.api.disruptions import (
+    EVICTED,
+    EVICTED_BECAUSE,
+    EVICTED_BY,
+    covering,
+    disruption_condition,
+)
 from pilothouse.api.kind_names import KindName
 from pilothouse.api.objects import Object, Tree
 from pilothouse.base.rfc3339 import format_time
 from pilothouse.client.transport import ClientRequest, ClientResponse, ResponseStreamReader
 from pilothouse.meta import errors
 from pilothouse.meta.apply.patches import merge_patch
+from pilothouse.meta.conditions import with_condition
 from pilothouse.meta.errors import StatusError
 from pilothouse.meta.fields import FieldError
 
@@ -49,6 +58,8 @@ NOUNS = {
         kind_names.ServiceAccount,
         kind_names.Role,
         kind_names.RoleBinding,
+        kind_names.Plan,
+        kind_names.ControlNode,
     )
 }
 _RESOURCES = {(noun.api_version, noun.plural): noun for noun in NOUNS.values()}
@@ -163,6 +174,8 @@ class MemoryTransport:
                 )
             case "DELETE", True, "":
                 return self._delete(noun, namespace, name, body)
+            case "POST", True, "eviction":
+                return self._evict(namespace, name, body)
         raise NotImplementedError(f"{call.method} {call.path} is not among what this transport answers")
 
     def _found(self, noun: KindName, namespace: str, name: str) -> Object:
@@ -214,6 +227,33 @@ class MemoryTransport:
             self._objects.remove(written)
         return written.tree
 
+    def _evict(self, namespace: str, name: str, eviction: Tree) -> Tree:
+        """Of a pod that has at most one budget."""
+        options = eviction["deleteOptions"]
+        pod = self._checked(kind_names.Pod, namespace, name, options.get("preconditions", {}))
+        said = eviction["metadata"].get("annotations", {})
+        condition = disruption_condition(
+            said.get(EVICTED_BY, "admin"), said.get(EVICTED_BECAUSE, ""), reason=EVICTED
+        )
+        now = format_time(self._objects.now)
+        for budget in covering(pod, self._objects.all(kind_names.PodDisruptionBudget)):
+            if pod.deleting or pod.status.get("phase") != "Running" or not pod.is_true("Ready"):
+                continue
+            outdated = budget.status.get("observedGeneration", 0) < budget.generation
+            if outdated or budget.status.get("disruptionsAllowed", 0) < 1:
+                refusal = errors.too_many_requests("Cannot evict pod", 0)
+                refusal.causes = (errors.StatusCauseDetail("DisruptionBudget", budget.name),)
+                raise refusal
+            self._objects.change(budget, partial(_spend, name, now))
+
+        def mark(tree: Tree) -> None:
+            before = tree["status"].get("conditions")
+            tree["status"]["conditions"] = with_condition(before, condition, now=now)
+
+        if not pod.deleting:
+            self._objects.change(pod, mark)
+        return self._delete(kind_names.Pod, namespace, name, options)
+
     def _delete(self, noun: KindName, namespace: str, name: str, options: Tree) -> Tree:
         if options.get("propagationPolicy") not in (None, "Background"):
             raise NotImplementedError(f"deletion with {options['propagationPolicy']}")
@@ -224,6 +264,11 @@ class MemoryTransport:
             self._objects.delete(found)
         left = self._objects.get(noun, name, namespace)
         return {"kind": "Status", "status": "Success"} if left is None else left.tree
+
+
+def _spend(pod: str, now: str, budget: Tree) -> None:
+    budget["status"]["disruptionsAllowed"] -= 1
+    budget["status"].setdefault("disruptedPods", {})[pod] = now
 
 
 def _parse(path: str) -> tuple[KindName, str, str, str]:

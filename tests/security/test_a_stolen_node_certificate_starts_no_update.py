@@ -50,14 +50,14 @@ def machines(shop: SampleInstallation) -> None:
     shop.send("POST", f"{roles}clusterrolebindings", bound).expect(201)
 
 
-def annotations(signal: Signal | None) -> Json:
+def with_signal(signal: Signal | None) -> Json:
     if signal is None:
         return {"metadata": {"annotations": dict.fromkeys(SENT.annotations())}}
     return {"metadata": {"annotations": signal.annotations()}}
 
 
 def written(shop: SampleInstallation, path: str, signal: Signal | None, user: User) -> Any:
-    return shop.send("PATCH", path, annotations(signal), type=MERGE, user=user)
+    return shop.send("PATCH", path, with_signal(signal), type=MERGE, user=user)
 
 
 BOTH = pytest.mark.parametrize("path", ["/api/v1/nodes/n1", f"{CONTROL_NODES}/n1"])
@@ -139,6 +139,6 @@ def test_it_reads_the_plan_that_runs_and_writes_none(shop: SampleInstallation) -
     shop.send("GET", f"{PLANS}/autopilot", user=N1).expect(200)
     shop.refused(shop.send("GET", PLANS, user=N1))
     shop.refused(shop.send("GET", f"{PLANS}/other", user=N1))
-    patch = {"spec": {"commands": []}}
+    patch: Json = {"spec": {"commands": []}}
     shop.refused(shop.send("PATCH", f"{PLANS}/autopilot", patch, type=MERGE, user=N1))
     shop.refused(shop.send("PATCH", f"{PLANS}/autopilot/status", {}, type=MERGE, user=N1))

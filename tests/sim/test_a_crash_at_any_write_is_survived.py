@@ -3,11 +3,12 @@
 Exhaustive in a soak: the run in which nothing else goes wrong tells how many writes there are, and each is struck in a run of its own. Leases
 are left out, since a crash there is a crash between two writes, and each of those is struck anyway. Controllers that have
 nothing to do in quiet times have runs in which a namespace goes, or a node is lost. A great cluster of Elasticsearch makes hundreds of writes, all of which a soak strikes;
-elsewhere it is a small one, and of long runs every second or third write is struck.
+elsewhere it is a small one. There every second write is struck, before and after, so that there is a crash between any two writes; of long runs every fourth or sixth.
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Sequence
 from random import Random
@@ -16,7 +17,8 @@ from typing import NamedTuple
 import msgspec
 import pytest
 
-from pilothouse.api.kind_names import ConfigMap, Namespace, Node, Pilot, Secret
+from pilothouse.api.k0s.signals import read_signal
+from pilothouse.api.kind_names import ConfigMap, Namespace, Node, Pilot, Plan, Secret
 from pilothouse.app.controller_list import all_controllers
 from pilothouse.client.api import Api
 from pilothouse.controllers.elasticsearch.desired.security import AUTHORITY, CERTIFICATE, content
@@ -25,14 +27,17 @@ from pilothouse.controllers.invariants import PROMISES
 from pilothouse.controllers.orphaned_pods import stranded_pods
 from pilothouse.controllers.pilots.pilot_collection import pilot_collector
 from pilothouse.controllers.pilots.pilot_heartbeats import silent_pilots
+from pilothouse.controllers.plans.plan_controller import plans
 from pilothouse.controllers.service_accounts import service_accounts
 from pilothouse.sim.fault_schedule import Fault, FaultPoint, PlannedFault
 from pilothouse.sim.fleet import Scenario, UserAction
+from pilothouse.sim.loop import LoopClock
 from pilothouse.sim.scenarios import SCENARIOS
 from pilothouse.sim.scenarios.elasticsearch_cluster import pools_of, story
 from pilothouse.sim.scenarios.nodes import nodes_settled
 from pilothouse.sim.scenarios.sets import set_users
 from pilothouse.sim.scenarios.user_actions import SPACE
+from pilothouse.sim.simulated_server import SimulatedServer
 from pilothouse.sim.simulation import Report, simulate_with
 
 SEED = 3
@@ -41,9 +46,11 @@ _LEASES = "/leases"
 EVERY = (
     {}
     if os.environ.get("PILOTHOUSE_SOAK")
-    else {"elastic": 20, "small cluster": 3, "budgets": 3, "nodes": 2, "sets": 2, "node goes": 2}
+    else {"elastic": 40, "small cluster": 6, "budgets": 6, "nodes": 4, "sets": 4, "node goes": 4}
 )
-"""By run, one write in how many is struck; in all others each is."""
+"""By run, one write in how many is struck."""
+EVERY_OTHER = 1 if os.environ.get("PILOTHOUSE_SOAK") else 2
+"""In all other runs: after a write and before the next one, a crash leaves the same behind."""
 
 
 class Run(NamedTuple):
@@ -99,6 +106,49 @@ async def no_pilots(api: Api) -> str:
     return f"{left[0].name} is left" if left else ""
 
 
+async def agent_of_worker(server: SimulatedServer, clock: LoopClock, rng: Random) -> None:
+    """Now and then, the agent and the drain of the worker take its signal to the end."""
+    api = server.api("agent")
+    while True:
+        await asyncio.sleep(5)
+        node = await api.find(Node, "w0")
+        signal = read_signal(node.annotations) if node is not None else None
+        if signal is not None and not signal.ended:
+            done = signal.advanced("Completed", signal.created)
+            await api.patch(Node, "w0", "", {"metadata": {"annotations": done.annotations()}})
+
+
+def plan_is_made(rng: Random) -> Sequence[UserAction]:
+    """A plan updates a worker."""
+    labels = {"kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64"}
+    worker = {"metadata": {"name": "w0", "labels": labels}}
+    ready = {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}
+    update = {
+        "version": "v1.31.0",
+        "forceupdate": True,
+        "platforms": {"linux-amd64": {"url": "http://updates.example/k0s"}},
+        "targets": {"workers": {"discovery": {"static": {"nodes": ["w0"]}}}},
+    }
+    plan = {
+        "apiVersion": Plan.api_version,
+        "kind": "Plan",
+        "metadata": {"name": "autopilot"},
+        "spec": {"commands": [{"k0supdate": update}]},
+    }
+    return [
+        UserAction(15, "create node w0", lambda api: api.create(Node, worker)),
+        UserAction(1, "w0 is ready", lambda api: api.patch(Node, "w0", "", ready, subresource="status")),
+        UserAction(1, "create the plan", lambda api: api.create(Plan, plan)),
+        UserAction(60, "look at the plan", lambda api: api.find(Plan, "autopilot")),
+    ]
+
+
+async def plan_is_complete(api: Api) -> str:
+    plan = await api.find(Plan, "autopilot")
+    state = plan.at("status", "state", default="") if plan is not None else "absent"
+    return "" if state == "Completed" else f"the plan is {state or 'new'}"
+
+
 async def secrets_belong_together(api: Api) -> str:
     """What nodes are to trust is what has signed their certificate, however often its maker was interrupted."""
     found = {each.name: each for each in (await api.list(Secret, SPACE)).objects}
@@ -126,6 +176,16 @@ RUNS = {
             pilot_is_left,
             no_pilots,
             nodes=0,
+        )
+    ),
+    "plan is made": Run(
+        Scenario(
+            "plans",
+            (plans(), service_accounts),
+            plan_is_made,
+            plan_is_complete,
+            nodes=0,
+            companion=agent_of_worker,
         )
     ),
     "security is asked for": Run(
@@ -176,7 +236,7 @@ def test_every_controller_writes_in_some_run() -> None:
 def test_some_writes_of_each_run(name: str) -> None:
     found = writes(RUNS[name])
     assert len(found) > 5
-    for number in found[:: max(1, len(found) // 5)]:
+    for number in found[:: max(1, len(found) // 3)]:
         for fault in FAULTS:
             crash_at(RUNS[name], number, fault)
 
@@ -186,5 +246,5 @@ def test_some_writes_of_each_run(name: str) -> None:
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
 @pytest.mark.parametrize("name", RUNS)
 def test_every_write_of_each_run(name: str, fault: Fault) -> None:
-    for number in writes(RUNS[name])[:: EVERY.get(name, 1)]:
+    for number in writes(RUNS[name])[:: EVERY.get(name, EVERY_OTHER)]:
         crash_at(RUNS[name], number, fault)

@@ -53,7 +53,7 @@ heard, saying = os.pipe()
 def told_by(pid):
     early = select.select([heard], [], [], 0.3)[0]
     print("early" if early else "quiet", flush=True)
-enter_namespaces(None, told_by)
+enter_namespaces(None, told_by, has_cgroups=False)
 os.write(saying, b"+")
 print("in", flush=True)
 """
@@ -521,3 +521,12 @@ async def test_a_place_is_made_in_an_image_that_has_none(views: Box, volume: Pat
     )
     assert said == ["of the image", "from the volume", "from the volume", "data", "deep", "settings"]
     assert sorted(each.name for each in image.rglob("*")) == ["config", "deep", "settings"]
+
+
+async def test_no_cgroup_seems_to_lie_above_its_mount(box: Box) -> None:
+    """A JVM that finds a root such as /.. there does not start."""
+    container = await box.shell("cat /proc/self/mountinfo; sleep 0")
+    await container.exited()
+    mounts = [line.split() for line in box.output(container)]
+    assert mounts
+    assert [fields for fields in mounts if ".." in fields[3]] == []

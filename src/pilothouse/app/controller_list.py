@@ -10,6 +10,7 @@ from pilothouse.api.kind_names import ElasticsearchCluster
 from pilothouse.controllers.cassandra_clusters import cassandra_clusters
 from pilothouse.controllers.certificate_request_cleaner import certificate_request_cleaner
 from pilothouse.controllers.disruption_budgets import disruption_budgets
+from pilothouse.controllers.drains import drains
 from pilothouse.controllers.elasticsearch.cluster_controller import elasticsearch_clusters
 from pilothouse.controllers.elasticsearch.desired.pilot_specs import new_pilot_spec
 from pilothouse.controllers.elasticsearch.secrets_controller import RandomSecrets, elasticsearch_secrets
@@ -21,6 +22,7 @@ from pilothouse.controllers.node_lifecycle import node_lifecycle
 from pilothouse.controllers.orphaned_pods import stranded_pods
 from pilothouse.controllers.pilots import pilot_collection, pilot_heartbeats
 from pilothouse.controllers.pilots.pilot_creation import pilot_creator
+from pilothouse.controllers.plans.plan_controller import plans
 from pilothouse.controllers.root_certificates import root_certificates
 from pilothouse.controllers.scheduling.scheduler import scheduling
 from pilothouse.controllers.service_accounts import service_accounts
@@ -50,9 +52,13 @@ DEFAULT_TIMEOUTS: Final = ControllerTimeouts()
 
 
 def all_controllers(
-    authority: str, timeouts: ControllerTimeouts = DEFAULT_TIMEOUTS
+    authority: str,
+    timeouts: ControllerTimeouts = DEFAULT_TIMEOUTS,
+    *,
+    exclude_from_plans: frozenset[str] = frozenset(),
 ) -> tuple[Controller, ...]:
-    """Every controller. ``authority`` is the PEM of the authority that pods verify the API server with."""
+    """Every controller. ``authority`` is the PEM of the authority that pods verify the API server with;
+    ``exclude_from_plans`` are the kinds of machines that no plan may update: controller, worker."""
     return (
         cassandra_clusters,
         certificate_request_cleaner,
@@ -60,6 +66,7 @@ def all_controllers(
         claims,
         pilot_collection.pilot_collector(timeouts.pilot_without_pod),
         disruption_budgets,
+        drains,
         elasticsearch_clusters,
         elasticsearch_secrets(RandomSecrets()),
         endpoints,
@@ -68,6 +75,7 @@ def all_controllers(
         node_lifecycle,
         node_requests,
         pilot_creator({ElasticsearchCluster: new_pilot_spec}),
+        plans(exclude_from_plans),
         root_certificates(authority),
         scheduling,
         service_accounts,

@@ -75,6 +75,8 @@ class ManagerOptions:
     ready_path: str = DEFAULT_PATH
     """Where plans ask whether a machine of the control plane is ready."""
     ready_scheme: Literal["https", "http"] = "https"
+    exclude_from_plans: frozenset[str] = frozenset()
+    """Kinds of machines that no plan may update: controller, worker."""
     lifeline: int | None = None
     """The descriptor of the lifeline to the supervisor: see ``processes``."""
 
@@ -152,7 +154,7 @@ def _observers(
     observers: dict[str, Observer] = {}
     if Plan in primaries:
         probe = ReadinessProbe(
-            options.access, clock, agent=_AGENT, path=options.ready_path, scheme=options.ready_scheme
+            options.access, agent=_AGENT, path=options.ready_path, scheme=options.ready_scheme
         )
         plan_observer = PlanObserver(api, informers.get(Plan), clock, ServerChecks(api, probe))
         observers["plan-observer"] = plan_observer.run
@@ -169,7 +171,11 @@ async def _reached(options: ManagerOptions) -> AsyncIterator[tuple[Api, list[Con
     async with HttpTransport.open(options.access, SystemClock(), agent=_AGENT) as transport:
         api = Api(transport, random.Random(), manager=COMPONENT)
         version = await api.version()
-        known = all_controllers(options.access.authority.decode(), options.timeouts)
+        known = all_controllers(
+            options.access.authority.decode(),
+            options.timeouts,
+            exclude_from_plans=options.exclude_from_plans,
+        )
         controllers = select_controllers(known, options.controllers, ours=version.is_ours)
         if not version.is_ours:
             off = ", ".join(one.name for one in known if one.standalone)

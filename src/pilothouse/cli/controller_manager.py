@@ -10,7 +10,7 @@ import click
 from pilothouse.app.options import StartError, default_data
 from pilothouse.cli.internal_flags import lifeline_flag
 from pilothouse.cli.long_running import log_to_stderr, run_fast, verbose_flag
-from pilothouse.cli.parameters import Duration, Listen
+from pilothouse.cli.parameters import Choices, Duration, Listen
 from pilothouse.cli.server_access import kubeconfig_flag, own_access
 
 if TYPE_CHECKING:
@@ -117,6 +117,12 @@ MORE_THAN_TWO_BEATS = 25.0
     show_default=True,
     help="The protocol of that request.",
 )
+@click.option(
+    "--exclude-from-plans",
+    type=Choices("controller", "worker"),
+    default="",
+    help="Kinds of machines that no Plan may update, separated by commas: controller, worker.",
+)
 @click.option("--dry-run", is_flag=True, help="Print what would be done and why, and write nothing.")
 @click.option(
     "--watch",
@@ -167,6 +173,7 @@ def controller_manager(verbose: int, kubeconfig: Path | None, lifeline: int | No
             control_node=_control_node(flags["control_node"], flags["control_node_mode"]),
             ready_path=flags["ready_path"],
             ready_scheme=flags["ready_scheme"],
+            exclude_from_plans=flags["exclude_from_plans"],
             lifeline=lifeline,
         )
     except StartError as problem:

@@ -51,6 +51,24 @@ class Duration(click.ParamType[float]):
         return seconds
 
 
+class Choices(click.ParamType[frozenset[str]]):
+    """Some of several words, separated by commas; in the program, a set."""
+
+    name = "list"
+
+    def __init__(self, *words: str) -> None:
+        self._words = words
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> frozenset[str]:
+        if isinstance(value, frozenset):
+            return value
+        found = [word.strip() for word in value.split(",") if word.strip()]
+        for word in found:
+            if word not in self._words:
+                self.fail(f"{word!r} is none of {', '.join(self._words)}", param, ctx)
+        return frozenset(found)
+
+
 class Tier(click.ParamType[tuple[str, Path]]):
     """``NAME=FOLDER``; in the program, the two."""
 

@@ -15,6 +15,7 @@ from typing import NamedTuple, Unpack
 
 import msgspec
 
+from pilothouse.api.disruptions import EVICTED_BECAUSE, EVICTED_BY
 from pilothouse.api.kind_names import KindName, Pod, ServiceAccount
 from pilothouse.api.objects import Object, Tree
 from pilothouse.client.api import DEADLINE, JSON, Api, Patch, WriteOptionsSent, decoded, deletion, encoded
@@ -76,13 +77,21 @@ async def evict(
     *,
     uid: str = "",
     grace: int | None = None,
+    by: str = "",
+    because: str = "",
     **options: Unpack[WriteOptionsSent],
 ) -> None:
-    """Evict a pod, if its disruption budget allows it; else 429 with the cause ``DisruptionBudget``."""
+    """Evict a pod, if its disruption budget allows it; else 429 with the cause ``DisruptionBudget``.
+
+    ``by`` and ``because`` say who evicts it, and why.
+    """
+    metadata: Tree = {"name": name, "namespace": namespace}
+    if said := {key: text for key, text in ((EVICTED_BY, by), (EVICTED_BECAUSE, because)) if text}:
+        metadata["annotations"] = said
     body = {
         "apiVersion": "policy/v1",
         "kind": "Eviction",
-        "metadata": {"name": name, "namespace": namespace},
+        "metadata": metadata,
         "deleteOptions": deletion(uid, "", "", grace),
     }
     await api.write("POST", Pod.path(namespace, name, "eviction"), encoded(body), JSON, options)

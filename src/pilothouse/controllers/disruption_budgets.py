@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import msgspec
 
+from pilothouse.api.disruptions import DISRUPTION_TARGET, TAKEN_DOWN
 from pilothouse.api.kind_names import Pod, PodDisruptionBudget, StatefulSet
 from pilothouse.api.objects import Object, Tree
 from pilothouse.base.rfc3339 import format_time, parse_time
@@ -158,7 +159,9 @@ def _stayed(budget: Object, pods: Sequence[Object], disrupted: Mapping[str, str]
     """Events for pods that were evicted and not deleted."""
     listed = budget.status.get("disruptedPods") or {}
     for pod in pods:
-        if pod.name in listed and pod.name not in disrupted and not pod.deleting:
+        # One that is restarted in place is not deleted.
+        restarted = (pod.condition(DISRUPTION_TARGET) or {}).get("reason") == TAKEN_DOWN
+        if pod.name in listed and pod.name not in disrupted and not pod.deleting and not restarted:
             because = (
                 f"pod {pod.name} was evicted within budget {budget.name} but has not been deleted; "
                 "it counts again"

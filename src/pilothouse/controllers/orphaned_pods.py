@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from pilothouse.api.disruptions import DISRUPTION_TARGET
 from pilothouse.api.kind_names import Node, Pod
 from pilothouse.api.objects import Object
 from pilothouse.base.rfc3339 import format_time, parse_time
@@ -20,7 +21,6 @@ from pilothouse.runtime.intents import Delete, Intent, ObjectTarget, RequeueAfte
 from pilothouse.runtime.snapshot import Snapshot
 
 QUARANTINE: Final = 40.0
-TARGET: Final = "DisruptionTarget"
 REASON: Final = "DeletionByPodGC"
 
 
@@ -34,7 +34,7 @@ def stranded_pods(pod: Object, world: Snapshot) -> Iterator[Intent]:
     name = pod.spec.get("nodeName")
     if not name:
         return
-    marked = pod.condition(TARGET) or {}
+    marked = pod.condition(DISRUPTION_TARGET) or {}
     stranded = marked.get("reason") == REASON and marked.get("status") == "True"
     if world.find(Node, "", name) is not None:
         if stranded:
@@ -57,6 +57,6 @@ def stranded_pods(pod: Object, world: Snapshot) -> Iterator[Intent]:
 
 
 def _marked(pod: Object, status: str, message: str, now: float) -> Intent:
-    condition = {"type": TARGET, "status": status, "reason": REASON, "message": message}
+    condition = {"type": DISRUPTION_TARGET, "status": status, "reason": REASON, "message": message}
     conditions = with_condition(pod.status.get("conditions"), condition, now=format_time(now))
     return SetStatus(pod, {**pod.status, "conditions": conditions}, because=message)

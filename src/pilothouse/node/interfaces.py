@@ -17,6 +17,7 @@ from typing import Protocol
 
 import msgspec
 
+from pilothouse.api.k0s.payloads import FetchedPayload, Payload
 from pilothouse.api.objects import Object, Tree
 from pilothouse.node.files.directory_usage import DirectoryUsage
 from pilothouse.supervise.attach import Attached
@@ -237,6 +238,20 @@ class CgroupSource(Protocol):
 class DirectoryRemover(Protocol):
     async def remove(self, folder: Path, /) -> None:
         """Returns when the directory is gone, however long that takes. Raises OSError."""
+
+
+class PayloadSource(Protocol):
+    """Where updates are downloaded from; see ``updating``."""
+
+    async def fetch(self, payload: Payload, into: Path, /) -> FetchedPayload:
+        """Download and verify; the file is then there as a whole. Raises DownloadFailed.
+
+        When it is cancelled, what has come so far stays, and the next call goes on from there.
+        """
+        ...
+
+    def discard(self, into: Path, /) -> None:
+        """Remove what has come so far of a file."""
 
 
 class NodeParts(msgspec.Struct, frozen=True, kw_only=True):

@@ -49,6 +49,9 @@ from pilothouse.runtime.reconcile_result import ExecutedIntent, IntentOutcome
 _CHANGED: Final = frozenset({"Conflict", "AlreadyExists", "NotFound", "Gone"})
 """Reasons of refusals that mean: the objects are not what the decision saw."""
 
+_SPENT: Final = "DisruptionBudget"
+"""The cause of a refusal: a disruption budget does not allow the eviction."""
+
 _POLL: Final = Backoff(first=0.1, factor=2.0, longest=5.0)
 """Between two attempts to read back a write."""
 
@@ -119,6 +122,8 @@ class IntentExecutor:
                 if refusal.code == 404 and isinstance(intent, (Delete, Evict)):
                     return ExecutedIntent(intent, IntentOutcome.SKIPPED, "the object is gone already")
                 return ExecutedIntent(intent, IntentOutcome.REFUSED, refusal.message)
+            if any(cause.reason == _SPENT for cause in refusal.causes):
+                return ExecutedIntent(intent, IntentOutcome.REFUSED, refusal.causes[0].message)
             if refusal.code >= 500:
                 await execution.resolve(intent)
             rejected = 400 <= refusal.code < 500 and refusal.code not in _LATER
@@ -313,7 +318,14 @@ class _Execution:
     async def _evict(self, intent: Evict) -> Attempt:
         seen = intent.seen
         await evict(
-            self._api, seen.name, seen.namespace, uid=seen.uid, grace=intent.grace, fence=self.fence()
+            self._api,
+            seen.name,
+            seen.namespace,
+            uid=seen.uid,
+            grace=intent.grace,
+            by=intent.by,
+            because=intent.because,
+            fence=self.fence(),
         )
         self._expectations.evicted(self._key, self._noun(seen), seen)
         return _DONE

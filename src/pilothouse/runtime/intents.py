@@ -106,10 +106,12 @@ class DeleteAll(Intent, frozen=True):
 
 
 class Evict(Intent, frozen=True):
-    """Evict a pod, if its disruption budget allows."""
+    """Evict a pod, if its disruption budget allows. Refused if the budget does not: decide again."""
 
     seen: Object
     grace: int | None = None
+    by: str = ""
+    """Who evicts it: with ``because`` in the pod's condition ``DisruptionTarget``."""
 
 
 class Bind(Intent, frozen=True):

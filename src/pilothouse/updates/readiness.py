@@ -1,6 +1,6 @@
 """Asks every controller of the control plane whether it is ready.
 
-    probe = ReadinessProbe(access, clock, path="/readyz")
+    probe = ReadinessProbe(access, agent="pilothouse", path="/readyz")
     await probe.ask(control_node)               # ReadinessAnswer(name="c1", ready=True, message="HTTP 200")
 
 The address comes from the ControlNode's own status, so no credentials are sent: ``/readyz`` needs none. The
@@ -10,28 +10,26 @@ certificate is verified with the control plane's authority.
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import Sequence
 from typing import Final, Literal
 
+import aiohttp
+
 from pilothouse.api.k0s.v1beta2 import ReadinessAnswer
 from pilothouse.api.objects import Object
-from pilothouse.base.clock import Clock
-from pilothouse.client.access import Access, AccessError
-from pilothouse.client.http_transport import HttpTransport
-from pilothouse.client.transport import ClientRequest, TransportError
+from pilothouse.client.access import Access, AccessError, tls_context
 
 DEFAULT_PATH: Final = "/readyz"
 DEFAULT_PORT: Final = 6443
 SECONDS: Final = 10.0
 """How long one controller has time to answer."""
-_LONGEST_ANSWER: Final = 2**16
 
 
 class ReadinessProbe:
     def __init__(
         self,
         access: Access,
-        clock: Clock,
         *,
         agent: str,
         path: str = DEFAULT_PATH,
@@ -40,7 +38,6 @@ class ReadinessProbe:
     ) -> None:
         """``access`` is the manager's own, of which only the authority is used."""
         self._access = access
-        self._clock = clock
         self._agent = agent
         self._path = path
         self._scheme = scheme
@@ -66,22 +63,23 @@ class ReadinessProbe:
                 status = await self._status(url)
         except TimeoutError:
             ready, message = False, f"no answer from {url}{self._path} within {self._seconds:g} seconds"
-        except (TransportError, AccessError, OSError, ValueError) as problem:
+        except (aiohttp.ClientError, AccessError, OSError, ValueError) as problem:
             ready, message = False, f"no answer from {url}{self._path}: {problem}"
         else:
             ready, message = 200 <= status < 300, f"HTTP {status} from {url}{self._path}"
         return ReadinessAnswer(name=control_node.name, ready=ready, message=message[:1024])
 
     async def _status(self, url: str) -> int:
-        access = Access(
-            url,
-            authority=self._access.authority,
-            authority_file=self._access.authority_file,
-            insecure=self._access.insecure,
-        )
-        async with HttpTransport.open(access, self._clock, agent=self._agent) as transport:
-            call = ClientRequest("GET", self._path, longest=_LONGEST_ANSWER)
-            return (await transport.request(call)).status
+        # A session of its own: nothing of one machine, such as a cookie, is for another.
+        headers = {"User-Agent": self._agent}
+        async with (
+            aiohttp.ClientSession(headers=headers, cookie_jar=aiohttp.DummyCookieJar()) as session,
+            session.get(url + self._path, ssl=self._trust(), allow_redirects=False) as response,
+        ):
+            return response.status
+
+    def _trust(self) -> ssl.SSLContext:
+        return tls_context(self._access.authority, insecure=self._access.insecure)
 
 
 def _internal_address(control_node: Object) -> str:

@@ -16,6 +16,7 @@ PLAN: Final = _V1BETA2.kind(
     namespaced=False,
     columns=(
         path_column("State", ".status.state", "How far the plan is."),
+        path_column("Progress", ".status.progress", "How many machines are done, of how many."),
         AGE,
         path_column("Id", ".spec.id", "The creator's name for it.", wide=True),
         condition_column(
@@ -24,7 +25,6 @@ PLAN: Final = _V1BETA2.kind(
     ),
     selectable={"status.state": ".status.state"},
     validate=check_plan,
-    unattended="no controller carries out Plans yet: it is stored, but no machine is updated",
 )
 CONTROL_NODE: Final = _V1BETA2.kind(
     v1beta2.ControlNode,
@@ -36,7 +36,6 @@ CONTROL_NODE: Final = _V1BETA2.kind(
         ),
         AGE,
     ),
-    unattended="no controller acts on ControlNodes yet: it is stored, but has no effect",
 )
 UPDATE_CONFIG: Final = _V1BETA2.kind(
     v1beta2.UpdateConfig,

@@ -258,7 +258,7 @@ class ControlNodeStatus(Fields):
 
 class ControlNode(ApiObject, kw_only=True):
     """A controller of the control plane, as a target of plans. \
-It makes its own object and nobody removes it."""
+It creates its own object, which is never removed automatically."""
 
     status: Annotated[ControlNodeStatus | None, doc("What it says about itself.")] = None
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
+from pilothouse.api.disruptions import EVICTED, EVICTED_BECAUSE, EVICTED_BY, disruption_condition
 from pilothouse.apiserver.discovery.catalog import KindCatalog, ServedVersion
 from pilothouse.apiserver.endpoints import decoding, object_metadata, write_options
 from pilothouse.apiserver.endpoints.call import ResourceRequest
@@ -13,7 +14,7 @@ from pilothouse.apiserver.registry.strategy import Handler, Strategy
 from pilothouse.apiserver.server.messages import Response
 from pilothouse.apiserver.storage import codec
 from pilothouse.apiserver.storage.large_writes import LargeWrites
-from pilothouse.apiserver.storage.objects import ObjectStorage
+from pilothouse.apiserver.storage.objects import Change, ObjectRemoval, ObjectStorage
 from pilothouse.apiserver.storage.watch_cache import WatchCache
 from pilothouse.base.clock import Clock
 from pilothouse.base.rfc3339 import format_time
@@ -22,6 +23,8 @@ from pilothouse.meta.fields import FieldError
 from pilothouse.meta.kind import Object
 from pilothouse.meta.selectors import LabelSelector
 
+_ATTEMPTS: Final = 5
+"""How often an eviction is tried if a pod changes that costs nothing while it is not ready."""
 _SUCCESS = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
 
 
@@ -98,31 +101,67 @@ class PodStrategy(Strategy):
         if not isinstance(given, dict):
             raise errors.bad_request("deleteOptions of an Eviction must be an object")
         how = write_options.delete_options_of(given, {"dryRun": "All"} if options.dry_run else {})
+        given_revision = how.revision
+        for attempt in range(_ATTEMPTS):
+            pod = await self._pod(call)
+            # Before the budget is touched: an eviction that is refused must not have spent anything.
+            object_metadata.check_preconditions(call.served.kind, pod, uid=how.uid, revision=given_revision)
+            spares = _needs_budget(pod) and await self._spend(call, pod, how.dry_run)
+            # The budget was spent for this pod; one of the same name that came since is another. One that
+            # costs nothing because it is not ready must not have become ready since.
+            revision = pod["metadata"]["resourceVersion"] if spares else given_revision
+            how = msgspec.structs.replace(how, uid=pod["metadata"]["uid"], revision=revision)
+            try:
+                await self._objects.amend(
+                    call.served,
+                    call.namespace,
+                    call.name,
+                    self._eviction(call, eviction, how),
+                    fence=call.fence,
+                    dry_run=how.dry_run,
+                )
+            except errors.StatusError as refusal:
+                if refusal.code != 409 or not spares or given_revision or attempt == _ATTEMPTS - 1:
+                    raise
+                continue
+            break
+        return Response(201, codec.dump(_SUCCESS))
+
+    async def _pod(self, call: ResourceRequest) -> Object:
         found = await self._objects.find(call.key)
         if found is None:
             raise errors.not_found("pods", "", call.name)
-        pod = codec.decode(found.value, found.revision)
-        # Before the budget is touched: an eviction that is refused must not have spent anything.
-        object_metadata.check_preconditions(call.served.kind, pod, uid=how.uid, revision=how.revision)
-        if _needs_budget(pod):
-            await self._spend(call, pod, how.dry_run)
-        # The budget was spent for this pod; one of the same name that came since is another.
-        how = msgspec.structs.replace(how, uid=pod["metadata"]["uid"])
-        change = object_metadata.deletion(call.served.kind, how, self._clock.now())
-        await self._objects.amend(
-            call.served, call.namespace, call.name, change, fence=call.fence, dry_run=how.dry_run
-        )
-        return Response(201, codec.dump(_SUCCESS))
+        return codec.decode(found.value, found.revision)
 
-    async def _spend(self, call: ResourceRequest, pod: Object, dry_run: bool) -> None:
-        """Take one disruption from the pod's budget, or 429."""
+    def _eviction(
+        self, call: ResourceRequest, eviction: dict[str, Any], how: write_options.ParsedDeleteOptions
+    ) -> Change:
+        """A deletion that says in the pod's condition ``DisruptionTarget`` who asked for it, and why."""
+        now = self._clock.now()
+        delete = object_metadata.deletion(call.served.kind, how, now)
+        by, because = _asked_by(eviction, call.request.user.name)
+        condition = disruption_condition(by, because, reason=EVICTED)
+
+        def change(pod: Object) -> Object | ObjectRemoval:
+            if "deletionTimestamp" not in pod["metadata"]:
+                status = dict(pod.get("status") or {})
+                # One from before may say something else.
+                others = conditions.without_condition(status.get("conditions"), condition["type"])
+                status["conditions"] = conditions.with_condition(others, condition, now=format_time(now))
+                pod = {**pod, "status": status}
+            return delete(pod)
+
+        return change
+
+    async def _spend(self, call: ResourceRequest, pod: Object, dry_run: bool) -> bool:
+        """Take one disruption from the pod's budget, or 429. True if it costs nothing, not being ready."""
         served = self._catalog.find("policy", "v1", "poddisruptionbudgets")
         if served is None:
-            return
+            return False
         await self._cache.fresh()
         budgets = self._budgets(served, call.namespace, pod["metadata"].get("labels") or {})
         if not budgets:
-            return
+            return False
         if len(budgets) > 1:
             detail = (
                 "more than one disruption budget covers it, "
@@ -130,8 +169,13 @@ class PodStrategy(Strategy):
             )
             raise errors.conflict("pods", "", call.name, detail)
         now = format_time(self._clock.now())
+        spares = False
 
         def change(budget: Object) -> Object:
+            nonlocal spares
+            spares = _spares(budget, pod)
+            if spares:
+                return budget
             status = dict(budget.get("status") or {})
             name = budget["metadata"]["name"]
             if status.get("observedGeneration", 0) < budget["metadata"].get("generation", 0):
@@ -149,6 +193,7 @@ class PodStrategy(Strategy):
         await self._objects.amend(
             served, call.namespace, budgets[0], change, fence=call.fence, dry_run=dry_run
         )
+        return spares
 
     def _budgets(self, served: ServedVersion, namespace: str, labels: dict[str, str]) -> list[str]:
         found = []
@@ -163,6 +208,24 @@ def _needs_budget(pod: Object) -> bool:
     """Whether an eviction needs a budget: not of a pod that has ended, is pending or is terminating."""
     phase = (pod.get("status") or {}).get("phase")
     return phase not in ("Succeeded", "Failed", "Pending") and "deletionTimestamp" not in pod["metadata"]
+
+
+def _spares(budget: Object, pod: Object) -> bool:
+    """Whether a budget lets a pod that is not ready go for nothing: by its ``unhealthyPodEvictionPolicy``."""
+    status, spec = budget.get("status") or {}, budget.get("spec") or {}
+    if conditions.condition_is((pod.get("status") or {}).get("conditions"), "Ready"):
+        return False
+    if spec.get("unhealthyPodEvictionPolicy") == "AlwaysAllow":
+        return True
+    return bool(0 < status.get("desiredHealthy", 0) <= status.get("currentHealthy", 0))
+
+
+def _asked_by(eviction: dict[str, Any], user: str) -> tuple[str, str]:
+    """Who asked for an eviction, and why, as its annotations say; else which user."""
+    annotations = (eviction.get("metadata") or {}).get("annotations")
+    said = annotations if isinstance(annotations, dict) else {}
+    by, because = (str(said.get(name) or "") for name in (EVICTED_BY, EVICTED_BECAUSE))
+    return by or user, because or "evicted through the API"
 
 
 def _refused(detail: str, retry_after: int) -> errors.StatusError:

@@ -1,0 +1,41 @@
+"""The gates of a rollout: objects that have to be in a certain state before, during or after each machine.
+
+A gate that the observer does not mention is shut.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pilothouse.api.k0s.v1beta2 import PlanAnswers
+from pilothouse.controllers.plans import questions
+from pilothouse.controllers.plans.update_run import UpdateRun, moment
+
+When = Literal["before", "during", "after"]
+
+
+def has_gates(run: UpdateRun, when: When) -> bool:
+    return any(gate.when == when for gate in run.rollout.gates)
+
+
+def shut(run: UpdateRun, when: When, answers: PlanAnswers) -> list[str]:
+    """The gates that are shut, each with its reason."""
+    found = {answer.name: answer for answer in answers.gates}
+    texts = []
+    for gate in run.rollout.gates:
+        answer = found.get(gate.name)
+        if gate.when == when and (answer is None or not answer.open):
+            why = answer.message if answer is not None else "its objects could not be read"
+            texts.append(f"gate {gate.name}: {why or 'its expression does not hold'}")
+    return texts
+
+
+def latest(run: UpdateRun, since: float) -> PlanAnswers | None:
+    """The last answer about gates, if it is not older than this; asks again when it is time to."""
+    answers = run.status.answers
+    usable = answers is not None and bool(answers.gates) and moment(answers.time) >= since
+    due = moment(answers.time) + questions.ASK_AGAIN if answers is not None and usable else run.now
+    if due <= run.now and not questions.is_open(run.status):
+        questions.ask(run, gates=True)
+    run.look_at(max(due, run.now + 1.0))
+    return answers if usable else None

@@ -1,0 +1,86 @@
+"""What stops a run, and what only holds it: failures, deadlines, an abort; a pause, closed windows."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+import msgspec
+
+from pilothouse.api.k0s.update_windows import UpdateWindow
+from pilothouse.api.k0s.v1beta2 import PlanState
+from pilothouse.base.duration import parse_duration
+from pilothouse.base.rfc3339 import format_time
+from pilothouse.controllers.plans.stages import FAILURES, NO_MACHINE, NO_PLATFORM
+from pilothouse.controllers.plans.update_run import UpdateRun, moment
+
+
+class StopReason(NamedTuple):
+    """Why a run begins nothing more, and how it ends once the machines in progress have finished."""
+
+    state: PlanState
+    reason: str
+    description: str
+
+
+class HoldReason(NamedTuple):
+    """Why a run begins nothing at present."""
+
+    reason: str
+    because: str
+    remedy: str
+    until: float | None = None
+
+
+def reason_to_stop(run: UpdateRun) -> StopReason | None:
+    if run.rollout.aborted:
+        return StopReason("ApplyFailed", "Aborted", "the plan was aborted")
+    if failed := _failed_controller(run):
+        return failed
+    if failed := _failed_workers(run):
+        return failed
+    if run.rollout.plan_deadline:
+        due = moment(run.status.started_time) + parse_duration(run.rollout.plan_deadline)
+        if due <= run.now:
+            text = f"the plan has taken longer than its planDeadline of {run.rollout.plan_deadline}"
+            return StopReason("ApplyFailed", "PlanDeadlineExceeded", text)
+        run.look_at(due)
+    return None
+
+
+def _failed_controller(run: UpdateRun) -> StopReason | None:
+    for stage in run.stages:
+        for target in stage.targets if stage.part == "controllers" else ():
+            text = f"controller {target.name}: {target.description}"
+            if target.state in (NO_MACHINE, NO_PLATFORM):
+                return StopReason("IncompleteTargets", "IncompleteTargets", text)
+            if target.state in FAILURES:
+                return StopReason("ApplyFailed", "ControllerFailed", text)
+    return None
+
+
+def _failed_workers(run: UpdateRun) -> StopReason | None:
+    failed = [
+        target
+        for stage in run.stages
+        if stage.part != "controllers"
+        for target in stage.targets
+        if target.state in FAILURES
+    ]
+    if len(failed) <= run.rollout.max_failures:
+        return None
+    last = max(failed, key=lambda target: (target.completed_time or "", target.name))
+    others = f", and {len(failed) - 1} others failed" if len(failed) > 1 else ""
+    return StopReason("ApplyFailed", "WorkerFailed", f"worker {last.name}: {last.description}{others}")
+
+
+def reason_to_hold(run: UpdateRun) -> HoldReason | None:
+    if run.rollout.paused:
+        return HoldReason("Paused", "the plan is paused", "set spec.rollout.paused to false")
+    windows = [UpdateWindow.parse(msgspec.to_builtins(window)) for window in run.rollout.windows]
+    now = datetime.fromtimestamp(run.now, UTC)
+    if not windows or any(window.open_until(now) for window in windows):
+        return None
+    opens = min(window.next_opening(now) for window in windows).timestamp()
+    text = f"no window is open; the next one opens at {format_time(opens)}"
+    return HoldReason("OutsideWindow", text, "wait, or abort the plan and run it with other windows", opens)

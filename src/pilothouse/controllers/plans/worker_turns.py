@@ -1,0 +1,188 @@
+"""The turns of workers: Ready ones, in the order of waves and names, as many at once as the limits allow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pilothouse.api.k0s.release_versions import newer
+from pilothouse.api.k0s.v1beta2 import TargetStatus
+from pilothouse.api.kind_names import ControlNode, Node
+from pilothouse.api.objects import Object
+from pilothouse.controllers.plans import gates, questions
+from pilothouse.controllers.plans.controller_turns import NOT_READY
+from pilothouse.controllers.plans.discovery import platform_problem
+from pilothouse.controllers.plans.machines_in_progress import failed, is_ready, send
+from pilothouse.controllers.plans.stages import (
+    FAILURES,
+    NO_MACHINE,
+    NO_PLATFORM,
+    PENDING,
+    SENT,
+    Stage,
+    Targets,
+)
+from pilothouse.controllers.plans.update_run import UpdateRun, moment, stamped
+from pilothouse.controllers.plans.waves import next_wave
+from pilothouse.meta.int_or_percent import scaled
+
+_MOST_NAMES = 10
+"""How many workers an event or a wait names."""
+
+
+def worker_turns(run: UpdateRun, stage: Stage) -> None:
+    """Begin as many workers as there are places."""
+    if behind := _controllers_behind(run, stage):
+        run.wait(
+            "ControllersBehind",
+            f"workers wait until every controller runs {stage.update.version}: {', '.join(behind)}",
+            remedy="update these controllers, or delete the ControlNodes of those that are gone for good",
+        )
+        return
+    wave, members = next_wave(stage.targets, run.rollout.waves, run.world)
+    pending = tuple(target for target in members if target.state == PENDING)
+    places = _places(run, stage, pending)
+    if not pending or places < 1:
+        _wait_for_places(run, stage, pending)
+        return
+    _begin(run, stage, pending, places, f" of wave {wave}" if wave else "")
+
+
+def concurrent(stage: Stage) -> int:
+    """How many machines of a stage may be in progress at once."""
+    limit = stage.target.limits.concurrent if stage.target is not None else 1
+    return max(1, scaled(limit, len(stage.targets), up=True))
+
+
+def _controllers_behind(run: UpdateRun, stage: Stage) -> list[str]:
+    """The controllers that report an older version than the workers would get."""
+    if stage.forced or stage.part != "workers":
+        return []
+    running = ((one.name, one.at("status", "k0sVersion", default="")) for one in run.world.all(ControlNode))
+    version = stage.update.version
+    return [f"{name} ({text or 'unknown'})" for name, text in running if newer(version, running=text)]
+
+
+def _places(run: UpdateRun, stage: Stage, pending: Targets) -> int:
+    places = concurrent(stage) - len(stage.in_progress)
+    limit = run.rollout.max_unavailable
+    if limit is None or places < 1 or not pending:
+        return places
+    allowed = max(1, scaled(limit, len(stage.targets), up=True))
+    return min(places, allowed - sum(_is_unavailable(run, target) for target in stage.targets))
+
+
+def _is_unavailable(run: UpdateRun, target: TargetStatus) -> bool:
+    node = run.world.find(Node, "", target.name)
+    return target.state == SENT or node is None or not is_ready(node) or bool(node.spec.get("unschedulable"))
+
+
+def _wait_for_places(run: UpdateRun, stage: Stage, pending: Targets) -> None:
+    going = stage.in_progress
+    names = _some([f"{target.name} ({target.step or 'signalled'})" for target in going])
+    if pending and len(going) < concurrent(stage):
+        run.wait(
+            "TooManyUnavailable",
+            "as many workers are in progress, not Ready or cordoned as spec.rollout.maxUnavailable allows",
+            remedy="get these workers Ready, uncordon them, or raise maxUnavailable in the next run",
+        )
+    elif going:
+        run.wait("InProgress", f"workers in progress: {names}")
+
+
+def _begin(run: UpdateRun, stage: Stage, pending: Targets, places: int, wave: str) -> None:
+    changed: list[TargetStatus] = []
+    chosen: list[tuple[TargetStatus, Object]] = []
+    for target, node in _candidates(run, stage, pending, changed):
+        if len(chosen) + sum(one.state == SENT for one in changed) >= places:
+            break
+        chosen.append((target, node))
+        if len(chosen) == places:
+            break
+    # Whether one that has failed stops the run is decided before anything else begins.
+    may_begin = not any(target.state in FAILURES for target in changed)
+    if chosen and may_begin and _gates_open(run):
+        begun = [_begun(run, stage, target, node) for target, node in chosen]
+        changed += begun
+        text = f"updated to {stage.update.version}{wave}: {_some([target.name for target in begun])}"
+        run.actions.append(text)
+        run.event("UpdateStarted", text)
+    _report(run, changed, chosen)
+    run.change(stage.with_changes(changed))
+
+
+def _begun(run: UpdateRun, stage: Stage, target: TargetStatus, node: Object) -> TargetStatus:
+    begun = stamped(
+        target,
+        run.time,
+        state=SENT,
+        step="",
+        description="",
+        started_time=run.time,
+        previous_version=node.at("status", "nodeInfo", "kubeletVersion", default=""),
+    )
+    send(run, stage, node, begun)
+    return begun
+
+
+def _candidates(
+    run: UpdateRun, stage: Stage, pending: Targets, changed: list[TargetStatus]
+) -> Iterator[tuple[TargetStatus, Object]]:
+    """The workers that may begin, in order. What is found out about the others goes into ``changed``."""
+    for target in pending:
+        node = run.world.find(Node, "", target.name)
+        if node is None:
+            changed.append(failed(run, target, "its Node is gone", NO_MACHINE))
+        elif (signal := run.turn(stage).find(node)) is not None:
+            changed.append(
+                stamped(target, run.time, state=SENT, step=signal.step, started_time=signal.created)
+            )
+        elif problem := platform_problem(node, stage):
+            changed.append(failed(run, target, problem, NO_PLATFORM))
+        elif is_ready(node):
+            yield target, node
+        else:
+            changed.append(_not_ready(run, target))
+
+
+def _not_ready(run: UpdateRun, target: TargetStatus) -> TargetStatus:
+    text = "its turn has come, but the Node is not Ready"
+    waiting = stamped(target, run.time, step=NOT_READY, description=text)
+    due = moment(waiting.last_updated_timestamp) + run.node_deadline
+    if due <= run.now:
+        why = f"the Node did not get Ready within its nodeDeadline of {run.rollout.node_deadline}"
+        return failed(run, target, why)
+    run.look_at(due)
+    return waiting
+
+
+def _gates_open(run: UpdateRun) -> bool:
+    if not gates.has_gates(run, "before"):
+        return True
+    answers = questions.answer(run, gates=True)
+    if answers is None:
+        return False
+    if closed := gates.shut(run, "before", answers):
+        if moment(answers.time) + questions.ASK_AGAIN <= run.now:
+            questions.ask(run, gates=True)
+        run.wait("GateShut", "; ".join(closed), until=run.now + questions.ASK_AGAIN)
+        return False
+    questions.use_up(run)
+    return True
+
+
+def _report(run: UpdateRun, changed: list[TargetStatus], chosen: list[tuple[TargetStatus, Object]]) -> None:
+    for target in changed:
+        if target.state in FAILURES:
+            run.event("UpdateFailed", f"{target.name}: {target.description}", warning=True)
+    waiting = [target.name for target in changed if target.step == NOT_READY and target.state == PENDING]
+    if waiting and not chosen:
+        run.wait(
+            "WorkersNotReady",
+            f"not Ready: {_some(waiting)}",
+            remedy="each fails after spec.rollout.nodeDeadline if it does not get Ready",
+        )
+
+
+def _some(names: list[str]) -> str:
+    left = len(names) - _MOST_NAMES
+    return ", ".join(names[:_MOST_NAMES]) + (f" and {left} more" if left > 0 else "")

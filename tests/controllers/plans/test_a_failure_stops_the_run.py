@@ -1,0 +1,223 @@
+"""Failures, deadlines, and the way back."""
+
+from __future__ import annotations
+
+import pytest
+from tests.kit.controller_harness import reasons
+from tests.kit.plan_fleet import EVERY, NEW, OLD, PlanFleet, bundle, node, update
+
+from pilothouse.api.kind_names import Node
+
+
+def finish(fleet: PlanFleet, name: str) -> None:
+    while fleet.advance(name):
+        pass
+    fleet.settle_decisions()
+
+
+@pytest.mark.parametrize("step", ["FailedDownload", "Failed"])
+def test_k0s_A13_a_failure_ends_the_plan_with_its_reason(step: str) -> None:
+    fleet = PlanFleet(workers=3)
+    fleet.broken = {"w0": (step, "404 Not Found")}
+    fleet.add_plan(update(workers=EVERY))
+    assert fleet.run()["state"] == "ApplyFailed"
+    assert fleet.states() == {"w0": "SignalApplyFailed", "w1": "SignalPending", "w2": "SignalPending"}
+    found = fleet.targets()["w0"]
+    assert (found["step"], found["description"]) == (step, "404 Not Found")
+    assert found["completedTime"] >= found["startedTime"]
+    assert ("UpdateFailed", "w0: 404 Not Found") in fleet.events
+    assert fleet.condition("Failed") == ("True", "WorkerFailed", "worker w0: 404 Not Found")
+    assert fleet.plan_status["commands"][0]["state"] == "ApplyFailed"
+
+
+def test_k0s_A16_the_others_in_progress_finish() -> None:
+    fleet = PlanFleet(workers=3)
+    fleet.add_plan(update(workers=EVERY, concurrent=2))
+    fleet.settle_decisions()
+    fleet.advance("w1", "Cordoning")
+    fleet.advance("w0", "FailedDownload", "broken")
+    fleet.settle_decisions()
+    assert fleet.condition("Failed")[0] == "True"
+    assert reasons(fleet.intents) == ["Stopping"]
+    finish(fleet, "w1")
+    assert fleet.state == "ApplyFailed"
+    assert fleet.states() == {
+        "w0": "SignalApplyFailed",
+        "w1": "SignalCompleted",
+        "w2": "SignalPending",
+    }
+
+
+def test_as_many_workers_may_fail_as_the_rollout_says() -> None:
+    fleet = PlanFleet(workers=4)
+    fleet.broken = {"w0": ("Failed", "x"), "w2": ("Failed", "y")}
+    fleet.add_plan(update(workers=EVERY), maxFailures=1)
+    assert fleet.run()["state"] == "ApplyFailed"
+    assert fleet.order == ["w0", "w1", "w2"]
+    assert fleet.plan_status["progress"] == "1/4"
+
+
+def test_failures_within_the_limit_do_not_keep_it_from_completing() -> None:
+    fleet = PlanFleet(workers=2)
+    fleet.broken = {"w0": ("Failed", "x")}
+    fleet.add_plan(update(workers=EVERY), maxFailures=1)
+    assert fleet.run()["state"] == "Completed"
+    assert fleet.plan_status["progress"] == "1/2"
+
+
+@pytest.mark.parametrize("part", ["pending", "in progress"])
+def test_a_worker_that_vanished_has_failed(part: str) -> None:
+    fleet = PlanFleet(workers=2)
+    fleet.add_plan(update(workers=EVERY))
+    fleet.until_started()
+    if part == "in progress":
+        fleet.settle_decisions()
+    fleet.remove(fleet.machine("w0"))
+    fleet.settle_decisions()
+    assert fleet.state == "ApplyFailed"
+    assert fleet.states()["w0"] == "SignalMissingNode"
+
+
+def test_an_agent_that_never_answers_fails_at_its_deadline() -> None:
+    fleet = PlanFleet(workers=2)
+    fleet.silent = {"w0", "w1"}
+    fleet.add_plan(update(workers=EVERY), nodeDeadline="30m")
+    began = fleet.now
+    assert fleet.run()["state"] == "ApplyFailed"
+    assert fleet.now - began >= 1800
+    assert "its agent has not answered" in fleet.targets()["w0"]["description"]
+
+
+def test_a_drain_that_is_blocked_is_named_and_fails_at_the_deadline() -> None:
+    fleet = PlanFleet(workers=1)
+    fleet.add_plan(update(workers=EVERY))
+    fleet.settle_decisions()
+    fleet.advance("w0", "Cordoning", "pod default/es-0 may not be evicted: budget default/es allows 0")
+    fleet.settle_decisions()
+    found = fleet.targets()["w0"]
+    assert (found["step"], "budget default/es" in found["description"]) == ("Cordoning", True)
+    fleet.now += 3601
+    fleet.settle_decisions()
+    assert fleet.state == "ApplyFailed"
+    assert "Cordoning" in fleet.condition("Failed")[2]
+    assert "budget default/es" in fleet.condition("Failed")[2]
+
+
+def test_the_plan_has_a_deadline() -> None:
+    fleet = PlanFleet(workers=3)
+    fleet.add_plan(update(workers=EVERY), planDeadline="45m", nodeDeadline="2h")
+    fleet.settle_decisions()
+    fleet.now += 2700
+    fleet.settle_decisions()
+    assert fleet.condition("Failed")[1] == "PlanDeadlineExceeded"
+    finish(fleet, "w0")
+    assert fleet.state == "ApplyFailed"
+    assert fleet.order == ["w0"]
+
+
+def test_a_signal_that_cannot_be_read_is_no_progress() -> None:
+    fleet = PlanFleet(workers=1)
+    fleet.add_plan(update(workers=EVERY))
+    fleet.settle_decisions()
+    fleet.change(
+        fleet.machine("w0"),
+        lambda tree: tree["metadata"]["annotations"].update({"k0sproject.io/autopilot-signal-data": "{"}),
+    )
+    fleet.settle_decisions()
+    found = fleet.signal("w0")
+    assert found is not None
+    assert found.plan_uid == fleet.plan.uid
+    assert fleet.run()["state"] == "Completed"
+
+
+class TestRollback:
+    def test_the_updated_workers_of_the_wave_go_back(self) -> None:
+        fleet = PlanFleet()
+        for name, wave in (("a", "1"), ("b", "2"), ("c", "2"), ("d", "2"), ("e", "2")):
+            fleet.add(node(name, wave=wave))
+        waves = [{"selector": {"labels": "wave=1"}}]
+        fleet.broken = {"d": ("Failed", "it crashes")}
+        fleet.add_plan(update(workers=EVERY), waves=waves, onFailure="rollback")
+        fleet.settle_decisions()
+        while not fleet.plan_status.get("rollingBack"):
+            fleet.step_once()
+            fleet.answer()
+            fleet.advance_all()
+        fleet.broken = {}
+        assert fleet.order == ["a", "b", "c", "d", "b"]
+        found = fleet.signal("b")
+        assert found is not None
+        assert found.rollback
+        status = fleet.run()
+        assert status["state"] == "ApplyFailed"
+        assert "rollingBack" not in status
+        assert fleet.states() == {
+            "a": "SignalCompleted",
+            "b": "SignalRolledBack",
+            "c": "SignalRolledBack",
+            "d": "SignalApplyFailed",
+            "e": "SignalPending",
+        }
+        assert fleet.condition("Failed") == ("True", "WorkerFailed", "worker d: it crashes")
+        versions = {one.name: one.status["nodeInfo"]["kubeletVersion"] for one in fleet.all(Node)}
+        assert versions == {"a": NEW, "b": OLD, "c": OLD, "d": OLD, "e": OLD}
+        assert fleet.targets()["b"]["description"] == f"returned to {OLD}"
+
+    def test_a_worker_that_failed_after_its_update_goes_back_too(self) -> None:
+        gate = {"name": "g", "apiVersion": "v1", "kind": "ConfigMap", "expression": "true", "when": "after"}
+        fleet = PlanFleet(workers=2)
+        fleet.shut = {"g": "red"}
+        fleet.add_plan(update(workers=EVERY), gates=[gate], onFailure="rollback")
+        status = fleet.run()
+        assert status["state"] == "ApplyFailed"
+        assert fleet.states() == {"w0": "SignalRolledBack", "w1": "SignalPending"}
+        assert fleet.order == ["w0", "w0"]
+        assert "gate g: red" in fleet.condition("Failed")[2]
+
+    def test_a_worker_still_in_its_update_is_waited_for(self) -> None:
+        gate = {"name": "g", "apiVersion": "v1", "kind": "ConfigMap", "expression": "true", "when": "during"}
+        fleet = PlanFleet(workers=2)
+        fleet.add_plan(update(workers=EVERY), gates=[gate], onFailure="rollback")
+        fleet.settle_decisions()
+        fleet.advance("w0", "Restart")
+        fleet.shut = {"g": "red"}
+        fleet.now += 11
+        fleet.settle_decisions()
+        assert fleet.states()["w0"] == "SignalApplyFailed"
+        assert fleet.order == ["w0"]
+        assert not fleet.ended
+        status = fleet.run()
+        assert status["state"] == "ApplyFailed"
+        assert fleet.states() == {"w0": "SignalRolledBack", "w1": "SignalPending"}
+
+    def test_one_that_cannot_go_back_is_named(self) -> None:
+        fleet = PlanFleet(workers=2)
+        fleet.broken = {"w1": ("Failed", "x")}
+        fleet.add_plan(update(workers=EVERY), onFailure="rollback")
+        while not fleet.plan_status.get("rollingBack"):
+            fleet.step_once()
+            fleet.answer()
+            fleet.advance_all()
+        fleet.broken = {"w0": ("Failed", "nothing was kept")}
+        assert fleet.run()["state"] == "ApplyFailed"
+        assert fleet.states() == {"w0": "SignalApplyFailed", "w1": "SignalApplyFailed"}
+        assert "nothing was kept" in fleet.targets()["w0"]["description"]
+
+    def test_a_crash_between_record_and_signal_sends_it_again(self) -> None:
+        fleet = PlanFleet(workers=2)
+        fleet.broken = {"w1": ("Failed", "x")}
+        fleet.add_plan(update(workers=EVERY), onFailure="rollback")
+        while not fleet.plan_status.get("rollingBack"):
+            fleet.step_once(crash_after=1)
+            fleet.answer()
+            fleet.advance_all()
+        fleet.broken = {}
+        assert fleet.run()["state"] == "ApplyFailed"
+        assert fleet.states()["w0"] == "SignalRolledBack"
+
+    def test_bundles_and_controllers_do_not_go_back(self) -> None:
+        fleet = PlanFleet(workers=2)
+        fleet.broken = {"w1": ("FailedDownload", "x")}
+        fleet.add_plan(bundle(EVERY), onFailure="rollback")
+        assert fleet.run()["state"] == "ApplyFailed"
+        assert fleet.order == ["w0", "w1"]

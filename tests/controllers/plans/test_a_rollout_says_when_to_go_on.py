@@ -1,0 +1,339 @@
+"""``spec.rollout``: pauses, windows, waves, limits, gates, soak."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.kit.controller_harness import reasons
+from tests.kit.plan_fleet import EVERY, PlanFleet, node, update
+
+from pilothouse.api.kind_names import Node
+from pilothouse.base.rfc3339 import parse_time
+from pilothouse.runtime.intents import RequeueAfter
+
+GATE = {"name": "health", "apiVersion": "v1", "kind": "ConfigMap", "expression": "true"}
+
+
+def next_look(fleet: PlanFleet) -> float:
+    return min(each.seconds for each in fleet.intents if isinstance(each, RequeueAfter))
+
+
+def finish(fleet: PlanFleet, name: str) -> None:
+    while fleet.advance(name):
+        pass
+    fleet.settle_decisions()
+
+
+class TestPaused:
+    def test_nothing_begins_and_what_is_in_progress_finishes(self) -> None:
+        fleet = PlanFleet(workers=3)
+        fleet.add_plan(update(workers=EVERY))
+        fleet.settle_decisions()
+        fleet.roll(paused=True)
+        finish(fleet, "w0")
+        assert fleet.order == ["w0"]
+        assert fleet.states()["w0"] == "SignalCompleted"
+        assert fleet.condition("Paused")[:2] == ("True", "Paused")
+        assert fleet.condition("Progressing")[1] == "Paused"
+        assert reasons(fleet.intents) == ["Paused"]
+        fleet.roll(paused=False)
+        fleet.run()
+        assert fleet.state == "Completed"
+        assert fleet.condition("Paused")[0] == "False"
+
+    def test_no_run_follows_because_of_it(self) -> None:
+        fleet = PlanFleet(workers=1)
+        fleet.add_plan(update(workers=EVERY))
+        fleet.settle_decisions()
+        fleet.roll(paused=True)
+        fleet.settle_decisions()
+        fleet.roll(paused=False)
+        fleet.run()
+        assert fleet.order == ["w0"]
+        assert len(fleet.plan_status["history"]) == 1
+        fleet.roll(paused=True)
+        assert fleet.step_once() == []
+
+
+class TestAborted:
+    def test_what_is_in_progress_finishes_and_then_it_ends(self) -> None:
+        fleet = PlanFleet(workers=3)
+        fleet.add_plan(update(workers=EVERY, concurrent=2))
+        fleet.settle_decisions()
+        fleet.roll(aborted=True)
+        finish(fleet, "w0")
+        assert fleet.state == "SchedulableWait"
+        assert reasons(fleet.intents) == ["Stopping"]
+        finish(fleet, "w1")
+        assert fleet.state == "ApplyFailed"
+        assert fleet.condition("Failed")[1] == "Aborted"
+        assert fleet.states() == {
+            "w0": "SignalCompleted",
+            "w1": "SignalCompleted",
+            "w2": "SignalPending",
+        }
+
+    def test_without_it_the_plan_runs_again(self) -> None:
+        fleet = PlanFleet(workers=2)
+        fleet.add_plan(update(workers=EVERY))
+        fleet.settle_decisions()
+        fleet.roll(aborted=True)
+        finish(fleet, "w0")
+        fleet.roll(aborted=False)
+        assert fleet.run()["state"] == "Completed"
+        assert fleet.order == ["w0", "w0", "w1"]
+        assert [each["state"] for each in fleet.plan_status["history"]] == ["Completed", "ApplyFailed"]
+
+    def test_a_plan_that_is_aborted_from_the_start_does_not_start(self) -> None:
+        fleet = PlanFleet(workers=1)
+        fleet.add_plan(update(workers=EVERY), aborted=True)
+        fleet.settle_decisions()
+        assert fleet.state == ""
+        assert fleet.condition("Progressing")[:2] == ("False", "Aborted")
+
+
+class TestWindows:
+    def test_nothing_begins_outside_of_them(self) -> None:
+        fleet = PlanFleet(workers=2, now=parse_time("2026-03-03T12:00:00Z"))  # a Tuesday
+        window = {"days": ["Tuesday"], "startTime": "23:00", "length": "2h"}
+        fleet.add_plan(update(workers=EVERY), windows=[window])
+        fleet.settle_decisions()
+        assert fleet.order == []
+        assert fleet.condition("Progressing")[1] == "OutsideWindow"
+        assert "2026-03-03T23:00:00Z" in fleet.condition("Progressing")[2]
+        assert next_look(fleet) <= 3600.0
+        fleet.now = parse_time("2026-03-04T00:59:00Z")
+        fleet.settle_decisions()
+        assert fleet.order == ["w0"]
+        fleet.now = parse_time("2026-03-04T01:00:00Z")
+        finish(fleet, "w0")
+        assert fleet.order == ["w0"]
+        assert fleet.states()["w0"] == "SignalCompleted"
+        fleet.run()
+        assert fleet.now == parse_time("2026-03-10T23:00:00Z")
+
+    def test_any_of_several_counts_in_its_time_zone(self) -> None:
+        fleet = PlanFleet(workers=1, now=parse_time("2026-03-03T12:00:00Z"))
+        windows = [
+            {"startTime": "03:00", "length": "1h"},
+            {"startTime": "13:00", "length": "30m", "timeZone": "Europe/Berlin"},
+        ]
+        fleet.add_plan(update(workers=EVERY), windows=windows)
+        fleet.settle_decisions()
+        assert fleet.order == ["w0"]
+
+
+class TestWorkers:
+    def test_k0s_A37_one_that_is_not_ready_is_passed_over(self) -> None:
+        fleet = PlanFleet(workers=3)
+        fleet.set_node("w0", ready=False)
+        fleet.add_plan(update(workers=EVERY))
+        fleet.silent = {"w0"}
+        for _ in range(60):
+            fleet.step_once()
+            fleet.answer()
+            fleet.advance_all()
+        assert fleet.order == ["w1", "w2"]
+        assert fleet.state == "Schedulable"
+        assert reasons(fleet.intents) == ["WorkersNotReady"]
+        assert fleet.targets()["w0"]["description"]
+        fleet.silent = set()
+        fleet.set_node("w0", ready=True)
+        fleet.run()
+        assert fleet.order == ["w1", "w2", "w0"]
+        assert fleet.state == "Completed"
+
+    def test_one_that_never_gets_ready_fails_after_the_deadline(self) -> None:
+        fleet = PlanFleet(workers=2)
+        fleet.set_node("w0", ready=False)
+        fleet.add_plan(update(workers=EVERY), nodeDeadline="20m")
+        began = fleet.now
+        assert fleet.run()["state"] == "ApplyFailed"
+        assert fleet.now - began >= 1200
+        assert "20m" in fleet.targets()["w0"]["description"]
+
+    def test_done_is_who_is_ready_again(self) -> None:
+        fleet = PlanFleet(workers=2)
+        fleet.add_plan(update(workers=EVERY))
+        fleet.settle_decisions()
+        fleet.set_node("w0", ready=False)
+        finish(fleet, "w0")
+        assert fleet.states()["w0"] == "SignalSent"
+        assert "not Ready" in fleet.targets()["w0"]["description"]
+        fleet.set_node("w0", ready=True)
+        fleet.settle_decisions()
+        assert fleet.states()["w0"] == "SignalCompleted"
+        assert fleet.order == ["w0", "w1"]
+
+    def test_soak_begins_again_when_it_was_not_ready(self) -> None:
+        fleet = PlanFleet(workers=2)
+        fleet.add_plan(update(workers=EVERY), soak="5m")
+        fleet.settle_decisions()
+        finish(fleet, "w0")
+        assert fleet.states()["w0"] == "SignalSent"
+        fleet.now += 200
+        fleet.set_node("w0", ready=False)
+        fleet.now += 10
+        fleet.set_node("w0", ready=True)
+        fleet.now += 299
+        fleet.settle_decisions()
+        assert fleet.order == ["w0"]
+        assert next_look(fleet) == pytest.approx(1.0)
+        fleet.now += 1
+        fleet.settle_decisions()
+        assert fleet.order == ["w0", "w1"]
+
+    @pytest.mark.parametrize(
+        ("limit", "begun"),
+        [(1, []), (2, ["w0"]), ("60%", ["w0", "w1"]), (9, ["w0", "w1", "w3"])],
+    )
+    def test_max_unavailable_counts_who_is_down_or_cordoned_by_anyone(
+        self, limit: int | str, begun: list[str]
+    ) -> None:
+        fleet = PlanFleet(workers=5)
+        fleet.set_node("w2", cordoned=True, ready=len(begun) < 3)
+        fleet.add_plan(update(workers=EVERY, concurrent=3), maxUnavailable=limit)
+        fleet.settle_decisions()
+        assert fleet.order == begun
+        if not begun:
+            assert reasons(fleet.intents) == ["TooManyUnavailable"]
+
+    def test_waves_go_one_after_the_other(self) -> None:
+        fleet = PlanFleet()
+        for name, wave in (("a", "late"), ("b", ""), ("c", "canary"), ("d", "canary"), ("e", "late")):
+            fleet.add(node(name, wave=wave))
+        waves = [
+            {"name": "canary", "selector": {"labels": "wave=canary"}},
+            {"name": "late", "selector": {"labels": "wave=late"}},
+        ]
+        fleet.add_plan(update(workers=EVERY, concurrent=5), waves=waves)
+        fleet.settle_decisions()
+        assert fleet.order == ["c", "d"]
+        finish(fleet, "c")
+        assert fleet.order == ["c", "d"]
+        finish(fleet, "d")
+        assert fleet.order == ["c", "d", "a", "e"]
+        fleet.run()
+        assert fleet.order == ["c", "d", "a", "e", "b"]
+        assert any("of wave canary" in text for _, text in fleet.events)
+
+
+class TestGates:
+    def started(self, when: str, **more: Any) -> PlanFleet:
+        fleet = PlanFleet(workers=2)
+        fleet.add_plan(update(workers=EVERY), gates=[{**GATE, "when": when}], **more)
+        return fleet
+
+    def test_before_a_worker_each_time(self) -> None:
+        fleet = self.started("before")
+        fleet.shut = {"health": "es: it is yellow"}
+        fleet.settle_decisions()
+        assert fleet.order == []
+        assert fleet.condition("Progressing")[1] == "GateShut"
+        assert "es: it is yellow" in fleet.condition("Progressing")[2]
+        fleet.now += 11
+        fleet.shut = {}
+        fleet.settle_decisions()
+        assert fleet.order == ["w0"]
+        fleet.shut = {"health": "red"}
+        finish(fleet, "w0")
+        assert fleet.order == ["w0"]
+        fleet.shut = {}
+        fleet.run()
+        assert fleet.order == ["w0", "w1"]
+
+    def test_before_a_controller(self) -> None:
+        fleet = PlanFleet(controllers=1)
+        fleet.shut = {"health": "red"}
+        fleet.add_plan(update(controllers=EVERY), gates=[GATE])
+        fleet.settle_decisions()
+        assert fleet.plan_status["questions"]["gates"] is True
+        assert fleet.order == []
+        fleet.shut = {}
+        fleet.run()
+        assert fleet.state == "Completed"
+
+    def test_during_a_machine_fails(self) -> None:
+        fleet = self.started("during")
+        fleet.settle_decisions()
+        fleet.advance("w0")
+        fleet.settle_decisions()
+        assert fleet.in_progress == ["w0"]
+        fleet.shut = {"health": "red"}
+        fleet.now += 11
+        fleet.settle_decisions()
+        assert fleet.state == "ApplyFailed"
+        assert "gate health: red" in fleet.targets()["w0"]["description"]
+        assert fleet.order == ["w0"]
+
+    def test_after_a_machine_is_not_done(self) -> None:
+        fleet = self.started("after")
+        fleet.settle_decisions()
+        fleet.shut = {"health": "red"}
+        finish(fleet, "w0")
+        assert fleet.in_progress == ["w0"]
+        assert "gate health: red" in fleet.targets()["w0"]["description"]
+        fleet.now += 11
+        fleet.shut = {}
+        fleet.settle_decisions()
+        assert fleet.states()["w0"] == "SignalCompleted"
+        assert fleet.order == ["w0", "w1"]
+
+    def test_after_a_machine_fails_at_its_deadline(self) -> None:
+        fleet = self.started("after", nodeDeadline="5m")
+        fleet.shut = {"health": "red"}
+        assert fleet.run()["state"] == "ApplyFailed"
+        assert "gate health: red" in fleet.targets()["w0"]["description"]
+
+    def test_an_answer_from_before_its_last_step_does_not_count(self) -> None:
+        fleet = self.started("after")
+        fleet.settle_decisions()
+        early = {"number": 99, "time": "1970-01-01T00:00:00Z", "gates": [{"name": "health", "open": True}]}
+        fleet.change(fleet.plan, lambda tree: tree["status"].update(answers=early))
+        while fleet.advance("w0"):
+            pass
+        fleet.step_once()
+        assert fleet.in_progress == ["w0"]
+
+
+def test_a_large_status_is_written_once_a_second() -> None:
+    fleet = PlanFleet(workers=101)
+    fleet.add_plan(update(workers=EVERY, concurrent=2, forceupdate=True))
+    fleet.until_started()
+    fresh = fleet.plan
+    seen = type(fresh)(fresh.noun, fresh.tree, arrived=fleet.now - 0.25)
+    [pause] = fleet.controller(seen, fleet.world())
+    assert isinstance(pause, RequeueAfter)
+    assert pause.seconds == pytest.approx(0.75)
+    seen = type(fresh)(fresh.noun, fresh.tree, arrived=fleet.now - 1.0)
+    assert len(fleet.controller(seen, fleet.world())) > 1
+
+
+def test_a_decision_reads_the_machines_in_progress_and_as_many_others_as_there_are_places() -> None:
+    fleet = PlanFleet(workers=60)
+    fleet.add_plan(update(workers=EVERY, concurrent=3, forceupdate=True))
+    fleet.settle_decisions()
+    world = fleet.world()
+    fleet.controller(fleet.plan, world)
+    assert {each.name for each in world.read if each.noun == Node} == {"w0", "w1", "w10"}
+
+
+@pytest.mark.parametrize(
+    ("change", "matters"),
+    [
+        (lambda tree: tree["status"].update(images=[]), False),
+        (lambda tree: tree["status"]["conditions"][0].update(lastHeartbeatTime="x"), False),
+        (lambda tree: tree["status"]["conditions"][0].update(status="False"), True),
+        (lambda tree: tree["spec"].update(unschedulable=True), True),
+        (lambda tree: tree["metadata"]["labels"].update(a="b"), True),
+        (
+            lambda tree: tree["metadata"].update(annotations={"k0sproject.io/autopilot-signal-data": "{}"}),
+            True,
+        ),
+    ],
+)
+def test_heartbeats_do_not_wake_the_controller(change: Any, matters: bool) -> None:
+    fleet = PlanFleet(workers=1)
+    before = fleet.machine("w0")
+    assert fleet.controller.predicate(before, fleet.change(before, change)) is matters
