@@ -28,9 +28,11 @@ class Publisher:
         path.write_text(f"#!/bin/sh\necho {version}\n")
         return path
 
-    def publish(self, version: str, *platforms: str, **options: bool) -> list[publishing.Published]:
+    def publish(self, version: str, *platforms: str, allow_older: bool = False) -> list[publishing.Published]:
         files = {platform: self.payload(version) for platform in platforms or ("linux-amd64",)}
-        return publishing.publish(self.folder, self.channel, version, files, self.keys, self.now, **options)
+        return publishing.publish(
+            self.folder, self.channel, version, files, self.keys, self.now, allow_older=allow_older
+        )
 
     def renew(self) -> list[str]:
         return publishing.renew(self.folder, self.channel, self.keys, self.now)
@@ -45,7 +47,7 @@ class Publisher:
 
     @property
     def root(self) -> str:
-        return publishing.trusted_root(self.folder, self.channel, self.keys, self.now)
+        return publishing.trusted_root(self.folder, self.channel)
 
     @property
     def metadata(self) -> Path:

@@ -33,7 +33,7 @@ from pilothouse.pki.minisign import SUFFIX, SecretKey, sign_file
 from pilothouse.updates.channel_index import BadIndex, ChannelOffer, parse_offer
 from pilothouse.updates.publishing_keys import PublishError, PublishingKeys
 from pilothouse.updates.trusted_comments import trusted_comment
-from pilothouse.updates.tuf_repository import TufRepository, write_file
+from pilothouse.updates.tuf_repository import TufRepository, latest_root, write_file
 
 INDEX: Final = "index.yaml"
 METADATA: Final = "metadata"
@@ -96,10 +96,10 @@ def rotate(folder: Path, channel: str, keys: PublishingKeys, new_keys: Publishin
         TufRepository(place / METADATA, keys, now).rotate(new_keys)
 
 
-def trusted_root(folder: Path, channel: str, keys: PublishingKeys, now: datetime) -> str:
-    """The root metadata of a channel, for ``spec.trustedRoot``. Raises PublishError."""
+def trusted_root(folder: Path, channel: str) -> str:
+    """The latest root metadata of a channel, for ``spec.trustedRoot``. Raises PublishError."""
     with _channel(folder, channel) as place:
-        return TufRepository(place / METADATA, keys, now).root().decode()
+        return latest_root(place / METADATA).read_text()
 
 
 def expiries(folder: Path, channel: str, keys: PublishingKeys, now: datetime) -> dict[str, datetime]:

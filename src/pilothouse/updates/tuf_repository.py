@@ -46,10 +46,6 @@ class TufRepository:
     def exists(self) -> bool:
         return (self._folder / "timestamp.json").exists()
 
-    def root(self) -> bytes:
-        """The latest root metadata: what UpdateConfigs have as ``spec.trustedRoot``."""
-        return self._path("root", self._versions("root")[-1]).read_bytes()
-
     def expiries(self) -> dict[str, datetime]:
         """When the metadata of each role expires."""
         return {role: self._load(role).signed.expires for role in ROLES}
@@ -159,16 +155,10 @@ class TufRepository:
     def _current(self, role: str) -> int:
         """The version of a role. Files of a publication that did not get to its end are not taken for it."""
         if role == "root":
-            return self._versions("root")[-1]
+            return _version_of(latest_root(self._folder))
         if role == "snapshot":
             return int(self._load("timestamp").signed.snapshot_meta.version)
         return int(self._load("snapshot").signed.meta["targets.json"].version)
-
-    def _versions(self, role: str) -> list[int]:
-        found = sorted(int(path.name.split(".")[0]) for path in self._folder.glob(f"*.{role}.json"))
-        if not found:
-            raise PublishError(f"{self._folder} has no {role} metadata")
-        return found
 
     def _path(self, role: str, version: int) -> Path:
         return self._folder / ("timestamp.json" if role == "timestamp" else f"{version}.{role}.json")
@@ -191,6 +181,19 @@ class TufRepository:
                 f"{self._keys.folder / self._keys.file(role)} is not the key that root metadata "
                 f"{root.version} of the channel names for {role}"
             )
+
+
+def latest_root(folder: Path) -> Path:
+    """The file with the latest root metadata below a folder of metadata. Raises PublishError."""
+    found = sorted(folder.glob("*.root.json"), key=_version_of)
+    if not found:
+        raise PublishError(f"{folder} has no root metadata")
+    return found[-1]
+
+
+def _version_of(path: Path) -> int:
+    number = path.name.split(".")[0]
+    return int(number) if number.isascii() and number.isdigit() else 0
 
 
 def write_file(path: Path, content: bytes) -> None:
