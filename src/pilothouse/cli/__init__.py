@@ -23,6 +23,7 @@ from pilothouse.cli.prometheus import prometheus_config
 from pilothouse.cli.status import status
 from pilothouse.cli.token import token
 from pilothouse.cli.up import down, up
+from pilothouse.cli.updates import updates
 from pilothouse.cli.why import why
 
 _HELP = {"help_option_names": ["-h", "--help"]}
@@ -61,6 +62,7 @@ for command in (
     status,
     token,
     up,
+    updates,
     why,
 ):
     main.add_command(command)

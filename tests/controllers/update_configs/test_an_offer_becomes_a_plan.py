@@ -33,7 +33,7 @@ def test_k0s_A38_a_newer_version_becomes_a_plan() -> None:
     channel = followed()
     channel.check(offer(NEW, "linux-amd64", "linux-arm64", "windows-amd64"))
     assert channel.plan is not None
-    every = {"discovery": {"selector": {}}}
+    every: Tree = {"discovery": {"selector": {}}}
     (command,) = channel.plan["spec"]["commands"]
     assert command["k0supdate"]["version"] == NEW
     assert sorted(command["k0supdate"]["platforms"]) == ["linux-amd64", "linux-arm64", "windows-amd64"]
