@@ -25,6 +25,9 @@ def observe(run: UpdateRun) -> None:
     stage = run.stage
     if stage is None or not stage.in_progress:
         return
+    if stage.part == "controllers" and run.status.questions is not None and run.status.questions.readiness:
+        # An answer from before its end says nothing about the controllers after it.
+        questions.use_up(run)
     changed = [_held_to_gates(run, _observed(run, stage, target)) for target in stage.in_progress]
     for target in changed:
         if target.state == FAILED or target.state == NO_MACHINE:
