@@ -2,10 +2,12 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.kit.containers import needs_root
 from tests.kit.payload_server import PayloadFile, PayloadServer, Redirect, Refusal
 
 from pilothouse.api.k0s.payloads import DownloadFailed, FetchedPayload, Payload
@@ -104,10 +106,18 @@ async def test_an_answer_of_the_server_that_may_pass_is_asked_for_again(
         (Refusal(404), QUICK, "status 404"),
         (Refusal(500), QUICK, "status 500 (tried 3 times)"),
         (PayloadFile(CONTENT, cut_after=0), QUICK, "cut off after 0 bytes"),
-        (PayloadFile(CONTENT, stall_after=10), dataclasses.replace(QUICK, stall=0.1), "nothing came for 0.1 s"),
+        (
+            PayloadFile(CONTENT, stall_after=10),
+            dataclasses.replace(QUICK, stall=0.1),
+            "nothing came for 0.1 s",
+        ),
         (PayloadFile(CONTENT, stall_after=10), dataclasses.replace(QUICK, total=0.2), "within 0.2 s"),
         (PayloadFile(CONTENT), dataclasses.replace(QUICK, most_bytes=1000), "more than 1000 bytes"),
-        (PayloadFile(b"x" * 999, endless=True), dataclasses.replace(QUICK, most_bytes=10**6), "more than 1000000"),
+        (
+            PayloadFile(b"x" * 999, endless=True),
+            dataclasses.replace(QUICK, most_bytes=10**6),
+            "more than 1000000",
+        ),
         (PayloadFile(b"other"), QUICK, "has the SHA-256"),
         (Redirect("ftp://elsewhere/k0s"), QUICK, "is not an http or https URL"),
         (Redirect("/k0s"), QUICK, "redirects more than 10 times"),
@@ -129,15 +139,28 @@ async def test_a_redirect_to_another_path_is_followed(server: PayloadServer, tmp
     assert [each.path for each in server.seen] == ["/k0s", "/real+1"]
 
 
-async def test_a_full_disk_is_named(server: PayloadServer) -> None:
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    folder = tmp_path / "small"
+    folder.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=512k", "tmpfs", str(folder)], check=True)
+    yield folder
+    subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+@needs_root
+async def test_a_full_disk_is_named(server: PayloadServer, small_disk: Path) -> None:
     server.files["/k0s"] = PayloadFile(CONTENT)
-    payload = Payload(server.url("/k0s"), "v2.0.0", "linux-amd64")
-    # Every write to this device fails as on a full disk.
-    folder = Path("/dev/shm")
-    target = folder / f"pilothouse-full-{id(server)}"
-    part = folder / f".{target.name}.part"
-    with pytest.raises(DownloadFailed, match="full|can't|No such|Too many|not permitted"):
-        await Downloads(QUICK, SystemClock()).fetch(payload, Path("/dev/full") / part.name)
+    with pytest.raises(DownloadFailed, match=f"^the disk of {small_disk} is full$"):
+        await fetch(server, small_disk)
+    assert left(small_disk) == []
+
+
+async def test_a_folder_that_is_none_is_named(server: PayloadServer, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    server.files["/k0s"] = PayloadFile(CONTENT)
+    with pytest.raises(DownloadFailed, match="Not a directory"):
+        await fetch(server, tmp_path / "file")
 
 
 @pytest.mark.parametrize("sha256", ["zz", "0" * 63, "g" * 64])
@@ -213,7 +236,9 @@ async def test_a_token_is_not_sent_in_the_clear(server: PayloadServer, tmp_path:
     (tmp_path / "token").write_text("secret")
     server.files["/k0s"] = PayloadFile(CONTENT)
     await fetch(
-        server, tmp_path, dataclasses.replace(QUICK, hosts=DownloadHosts({}, {"127.0.0.1": tmp_path / "token"}))
+        server,
+        tmp_path,
+        dataclasses.replace(QUICK, hosts=DownloadHosts({}, {"127.0.0.1": tmp_path / "token"})),
     )
     assert "authorization" not in server.seen[0].headers
 
