@@ -38,7 +38,7 @@ class BundleUpdate:
         self.journal = journal
         self._source = source
 
-    async def accept(self, key: TurnKey, payload: Payload) -> None:
+    async def accept(self, key: TurnKey, payload: Payload, _step: str) -> None:
         """Begin a turn."""
         self.journal.accept(TurnRecord(key=key, payload=payload))
         if key.rollback:

@@ -72,7 +72,7 @@ class MachineUpdate(Protocol):
 
     @property
     def journal(self) -> UpdateJournal: ...
-    async def accept(self, key: TurnKey, payload: Payload) -> None: ...
+    async def accept(self, key: TurnKey, payload: Payload, step: str, /) -> None: ...
     async def advance(self, turn: TurnSignal) -> None: ...
 
 
@@ -215,7 +215,7 @@ class SignalFollower:
                 payload = await read_order(self._api, machine, key)
             except NotOrdered as problem:
                 return self._refuse(key, problem)
-            await chosen.accept(key, payload)
+            await chosen.accept(key, payload, signal.step)
         await chosen.advance(TurnSignal(self._api, key, machine, self._informer, self._clock))
         return None
 
