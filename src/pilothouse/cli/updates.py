@@ -20,7 +20,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 _FOLDER = click.Path(file_okay=False, path_type=Path)
 
 
-class Payload(click.ParamType[tuple[str, Path]]):
+class PlatformFile(click.ParamType[tuple[str, Path]]):
     """``PLATFORM=FILE``; in the program, the two."""
 
     name = "platform=file"
@@ -73,13 +73,13 @@ def key(keys: Path) -> None:
 @updates.command()
 @click.argument("channel", metavar="CHANNEL")
 @click.argument("version", metavar="VERSION")
-@click.argument("programs", metavar="PLATFORM=FILE…", nargs=-1, type=Payload())
+@click.argument("programs", metavar="PLATFORM=FILE…", nargs=-1, type=PlatformFile())
 @_dir_flag
 @_keys_flag
 @click.option(
     "--bundle",
     "bundles",
-    type=Payload(),
+    type=PlatformFile(),
     multiple=True,
     metavar="PLATFORM=FILE",
     help="A bundle of images for a platform. May be repeated.",
