@@ -133,3 +133,22 @@ def test_an_ended_plan_is_not_written_any_more() -> None:
     assert fleet.step_once() == []
     fleet.set_node("w0", ready=False)
     assert fleet.step_once() == []
+
+
+def test_an_answer_that_comes_after_the_end_answers_no_later_question() -> None:
+    fleet = PlanFleet(controllers=1)
+    fleet.add_plan(update(controllers=EVERY))
+    fleet.until_started()
+    fleet.step_once()
+    asked = fleet.plan_status["questions"]["number"]
+    fleet.roll(aborted=True)
+    fleet.step_once()
+    assert fleet.state == "ApplyFailed"
+    fleet.roll(aborted=False)
+    fleet.step_once()
+    late = {"number": asked, "readiness": [{"name": "c0", "ready": True}]}
+    fleet.change(fleet.plan, lambda tree: tree["status"].update(answers=late))
+    fleet.step_once()
+    assert fleet.plan_status["questions"]["number"] == asked + 1
+    assert fleet.state == ""
+    assert fleet.run()["state"] == "Completed"

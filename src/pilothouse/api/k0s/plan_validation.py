@@ -10,12 +10,18 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 from urllib.parse import urlsplit
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+import msgspec
 
 from pilothouse.api.k0s.cron import problem_with
+from pilothouse.api.k0s.rollout import Window
 from pilothouse.base.duration import parse_duration
 from pilothouse.meta import names
+from pilothouse.meta.cel.expressions import CelError, compile_rule
 from pilothouse.meta.fields import FieldError, child, element
 from pilothouse.meta.int_or_percent import scaled
+from pilothouse.meta.schema.model import ANY
 from pilothouse.meta.selectors import FieldSelector, LabelSelector, SelectorError
 
 _PLATFORM: Final = re.compile(r"[a-z0-9]+-[a-z0-9_]+")
@@ -25,6 +31,9 @@ _CHANNEL: Final = re.compile(r"[0-9A-Za-z][0-9A-Za-z._-]*(/[0-9A-Za-z][0-9A-Za-z
 _TIME: Final = re.compile(r"([01][0-9]|2[0-3]):[0-5][0-9]")
 
 Problems = Iterator[FieldError]
+
+MOST_TARGETS: Final = 10_000
+"""About as many as the status of a plan can hold."""
 
 
 def check_plan(new: Mapping[str, Any], old: Mapping[str, Any] | None) -> Problems:
@@ -40,6 +49,9 @@ def check_plan(new: Mapping[str, Any], old: Mapping[str, Any] | None) -> Problem
             yield from _check_payload(update, where)
             if (workers := update.get("workers")) is not None:
                 yield from _check_target(workers, child(where, "workers"))
+    yield from _check_number_of_names(new["spec"]["commands"])
+    if (rollout := new["spec"].get("rollout")) is not None:
+        yield from _check_rollout(rollout, "spec.rollout")
 
 
 def check_update_config(new: Mapping[str, Any], old: Mapping[str, Any] | None) -> Problems:
@@ -57,6 +69,71 @@ def check_update_config(new: Mapping[str, Any], old: Mapping[str, Any] | None) -
         yield from _check_targets(targets, child(path, "k0supdate.targets"))
         if workers := (command.get("airgapupdate") or {}).get("workers"):
             yield from _check_target(workers, child(path, "airgapupdate.workers"))
+    if (rollout := (spec.get("planSpec") or {}).get("rollout")) is not None:
+        yield from _check_rollout(rollout, "spec.planSpec.rollout")
+
+
+def _check_number_of_names(commands: list[Mapping[str, Any]]) -> Problems:
+    """The status has an entry for each target, and an object can hold only so many."""
+    total = 0
+    for index, command in enumerate(commands):
+        update, bundle = command.get("k0supdate") or {}, command.get("airgapupdate") or {}
+        targets = update.get("targets") or {}
+        for target in (bundle.get("workers"), targets.get("controllers"), targets.get("workers")):
+            discovery = (target or {}).get("discovery") or {}
+            total += len(set((discovery.get("static") or {}).get("nodes", ())))
+        if total > MOST_TARGETS:
+            yield FieldError.invalid(
+                f"spec.commands[{index}]", total, f"must not have more than {MOST_TARGETS} targets"
+            )
+            return
+
+
+def _check_rollout(rollout: Mapping[str, Any], path: str) -> Problems:
+    yield from _check_period(rollout["nodeDeadline"], child(path, "nodeDeadline"))
+    for name in ("planDeadline", "soak"):
+        if rollout.get(name):
+            yield from _check_period(rollout[name], child(path, name), zero=name == "soak")
+    if (limit := rollout.get("maxUnavailable")) is not None:
+        yield from _check_count(limit, child(path, "maxUnavailable"))
+    for index, wave in enumerate(rollout.get("waves", ())):
+        where = element(child(path, "waves"), index)
+        yield from _check_selector(wave["selector"], child(where, "selector"))
+    for index, window in enumerate(rollout.get("windows", ())):
+        yield from _check_window(window, element(child(path, "windows"), index))
+    for name in ("timeout", "forceAfter"):
+        if text := (rollout.get("drain") or {}).get(name):
+            yield from _check_period(text, child(path, f"drain.{name}"), zero=name == "forceAfter")
+    for index, gate in enumerate(rollout.get("gates", ())):
+        yield from _check_gate(gate, element(child(path, "gates"), index))
+
+
+def _check_gate(gate: Mapping[str, Any], path: str) -> Problems:
+    try:
+        expression = compile_rule(gate["expression"], ANY)
+    except CelError as error:
+        yield FieldError.invalid(child(path, "expression"), gate["expression"], str(error))
+    else:
+        if expression.uses_old:
+            problem = "there is no oldSelf: the expression is about an object as it is"
+            yield FieldError.invalid(child(path, "expression"), gate["expression"], problem)
+    if gate.get("objectName") and gate.get("labels"):
+        yield FieldError.forbidden(child(path, "labels"), "objectName names one object already")
+    if labels := gate.get("labels"):
+        yield from _check_label_selector(labels, child(path, "labels"))
+    if gate.get("namespace") and (problem := names.label(gate["namespace"])):
+        yield FieldError.invalid(child(path, "namespace"), gate["namespace"], problem)
+
+
+def _check_period(text: str, path: str, *, zero: bool = False) -> Problems:
+    """A duration, longer than 0 unless that is sensible."""
+    try:
+        seconds = parse_duration(text)
+    except ValueError as error:
+        yield FieldError.invalid(path, text, str(error))
+        return
+    if seconds < 0 or (seconds == 0 and not zero):
+        yield FieldError.invalid(path, text, "must not be negative" if zero else "must be greater than 0")
 
 
 def check_url(url: str, path: str) -> Problems:
@@ -133,14 +210,21 @@ def _check_discovery(discovery: Mapping[str, Any], path: str) -> Problems:
     for index, name in enumerate((discovery.get("static") or {}).get("nodes", ())):
         if problem := names.subdomain(name):
             yield FieldError.invalid(element(child(path, "static.nodes"), index), name, problem)
-    selector = discovery.get("selector") or {}
+    yield from _check_selector(discovery.get("selector") or {}, child(path, "selector"))
+
+
+def _check_selector(selector: Mapping[str, Any], path: str) -> Problems:
     if labels := selector.get("labels"):
-        try:
-            LabelSelector.parse(labels)
-        except SelectorError as error:
-            yield FieldError.invalid(child(path, "selector.labels"), labels, str(error))
+        yield from _check_label_selector(labels, child(path, "labels"))
     if fields := selector.get("fields"):
-        yield from _check_field_selector(fields, child(path, "selector.fields"))
+        yield from _check_field_selector(fields, child(path, "fields"))
+
+
+def _check_label_selector(text: str, path: str) -> Problems:
+    try:
+        LabelSelector.parse(text)
+    except SelectorError as error:
+        yield FieldError.invalid(path, text, str(error))
 
 
 def _check_field_selector(text: str, path: str) -> Problems:
@@ -160,7 +244,13 @@ def _check_field_selector(text: str, path: str) -> Problems:
 
 def _check_strategy(strategy: Mapping[str, Any], path: str) -> Problems:
     kind, periodic, cron = strategy["type"], strategy.get("periodic"), strategy.get("cron")
-    if kind == "periodic":
+    if isinstance(cron, Mapping):
+        if periodic is not None:
+            yield FieldError.forbidden(child(path, "periodic"), "there is a window in cron already")
+        yield from _check_window_in_cron(cron, child(path, "cron"))
+    elif cron is not None and not isinstance(cron, str):
+        yield FieldError.invalid(child(path, "cron"), cron, "must be a schedule, or a window as in periodic")
+    elif kind == "periodic":
         if cron:
             yield FieldError.forbidden(child(path, "cron"), "the type is periodic, so this would be ignored")
         if periodic is None:
@@ -174,11 +264,27 @@ def _check_strategy(strategy: Mapping[str, Any], path: str) -> Problems:
             yield FieldError.invalid(child(path, "cron"), cron, problem)
 
 
+def _check_window_in_cron(window: Mapping[str, Any], path: str) -> Problems:
+    """The schema of this field allows any value, so all of the window is checked here."""
+    known = {one.encode_name for one in msgspec.structs.fields(Window)}
+    for name in sorted(set(window) - known):
+        yield FieldError.invalid(
+            child(path, name), name, f"unknown field; a window has {', '.join(sorted(known))}"
+        )
+    try:
+        msgspec.convert(window, Window)
+    except msgspec.ValidationError as error:
+        yield FieldError.invalid(path, dict(window), str(error))
+        return
+    yield from _check_window(window, path)
+
+
 def _check_window(window: Mapping[str, Any], path: str) -> Problems:
     if not _TIME.fullmatch(window["startTime"]):
         yield FieldError.invalid(
             child(path, "startTime"), window["startTime"], 'must be a time of day from "00:00" to "23:59"'
         )
+    yield from _check_time_zone(window.get("timeZone") or "UTC", child(path, "timeZone"))
     try:
         long_enough = parse_duration(window["length"]) > 0
     except ValueError as error:
@@ -186,3 +292,10 @@ def _check_window(window: Mapping[str, Any], path: str) -> Problems:
         return
     if not long_enough:
         yield FieldError.invalid(child(path, "length"), window["length"], "must be greater than 0")
+
+
+def _check_time_zone(name: str, path: str) -> Problems:
+    try:
+        ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        yield FieldError.invalid(path, name, "must be the name of a time zone, such as Europe/Berlin or UTC")

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from pilothouse.api.k0s.signals import DATA_ANNOTATION
+from pilothouse.api.k0s.v1beta2 import RUNNING_PLAN
 from pilothouse.api.kind_names import ControlNode, Node, Plan
 from pilothouse.api.objects import Object
 from pilothouse.api.status_fields import Condition
@@ -29,11 +30,9 @@ from pilothouse.runtime.controller import Controller, Names, controller
 from pilothouse.runtime.intents import Intent, RequeueAfter, SetStatus
 from pilothouse.runtime.snapshot import Snapshot
 
-NAME: Final = "autopilot"
-"""The plan that is carried out."""
 _LARGE: Final = 100
-_PACE: Final = 1.0
-"""Seconds between two writes of a status with many targets."""
+_PACE: Final = 2000
+"""Targets for each second between two writes of a large status; a second at least."""
 
 
 def plans(exclude: Exclusions = frozenset()) -> Controller:
@@ -47,12 +46,12 @@ def plans(exclude: Exclusions = frozenset()) -> Controller:
     )
     def decide(plan: Object, world: Snapshot) -> Iterator[Intent]:
         """Take the run of the plan one step further."""
-        if plan.name != NAME:
+        if plan.name != RUNNING_PLAN:
             yield from _ignored(plan, world.now)
         elif plan.deleting:
             return
         elif (left := _pause(plan, world.now)) > 0:
-            yield RequeueAfter(left, because="a status with many targets is written once a second")
+            yield RequeueAfter(left, because="a status with many targets is written at most once a second")
         else:
             run = UpdateRun(plan, world)
             _advance(run, exclude)
@@ -106,7 +105,7 @@ def _carry_out(run: UpdateRun) -> StopReason | None:
 
 def the_plan(changed: Object, world: Snapshot) -> Names:
     """A change of a machine concerns the plan that is carried out."""
-    yield "", NAME
+    yield "", RUNNING_PLAN
 
 
 def matters(before: Object, after: Object) -> bool:
@@ -125,8 +124,10 @@ def matters(before: Object, after: Object) -> bool:
 
 def _pause(plan: Object, now: float) -> float:
     """Seconds until the status of many targets may be written again."""
-    left = plan.arrived + _PACE - now
-    return left if 0 < left <= _PACE and _targets(plan) > _LARGE else 0.0
+    targets = _targets(plan)
+    pace = max(1.0, targets / _PACE)
+    left = plan.arrived + pace - now
+    return left if targets > _LARGE and 0 < left <= pace else 0.0
 
 
 def _targets(plan: Object) -> int:
@@ -141,7 +142,7 @@ def _targets(plan: Object) -> int:
 
 def _ignored(plan: Object, now: float) -> Iterator[Intent]:
     """Say of a plan by another name that nothing will happen."""
-    text = f"only the plan named {NAME} is carried out: this one has no effect"
+    text = f"only the plan named {RUNNING_PLAN} is carried out: this one has no effect"
     yield from _idle(plan, now, "NotCarriedOut", text)
 
 

@@ -11,6 +11,7 @@ from typing import Final
 import msgspec
 
 from pilothouse.api.k0s.v1beta2 import PlanAnswers, PlanQuestions, PlanStatus
+from pilothouse.controllers.plans import run_lifecycle
 from pilothouse.controllers.plans.update_run import UpdateRun, moment
 
 ASK_AGAIN: Final = 10.0
@@ -66,7 +67,7 @@ def answer(
 
 def use_up(run: UpdateRun) -> None:
     """Take the question back: its answer has been acted on."""
-    run.status = msgspec.structs.replace(run.status, questions=None)
+    run.status = run_lifecycle.without_questions(run.status)
 
 
 def still_holds(run: UpdateRun) -> bool:

@@ -14,6 +14,7 @@ from pilothouse.api.k0s.signals import COMPLETED, FAILED_DOWNLOAD
 from pilothouse.api.k0s.signals import FAILED as SIGNAL_FAILED
 from pilothouse.api.k0s.v1beta2 import TargetStatus
 from pilothouse.api.kind_names import Node
+from pilothouse.controllers.plans import questions
 from pilothouse.controllers.plans.machines_in_progress import deadline_of, failed, is_ready, send
 from pilothouse.controllers.plans.run_limits import StopReason
 from pilothouse.controllers.plans.stages import DONE, FAILED, ROLLED_BACK, SENT, Stage
@@ -47,7 +48,8 @@ def roll_back(run: UpdateRun, stop: StopReason) -> None:
         run.end(*stop)
         return
     if not run.status.rolling_back:
-        run.status = msgspec.structs.replace(run.status, rolling_back=True, questions=None)
+        questions.use_up(run)
+        run.status = msgspec.structs.replace(run.status, rolling_back=True)
         run.actions.append(f"{stop.description}; the updated workers of the wave are rolled back")
         run.event("RollbackStarted", stop.description, warning=True)
     changed = [_observed(run, stage, target) for target in stage.in_progress]

@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from pilothouse.api.k0s.rollout import Rollout
-from pilothouse.api.k0s.v1beta2 import PlanRun, PlanSpec, PlanState, PlanStatus
+from pilothouse.api.k0s.v1beta2 import PlanAnswers, PlanRun, PlanSpec, PlanState, PlanStatus
 from pilothouse.api.objects import Object, Tree
 from pilothouse.controllers.plans.stages import DONE, stages
 
@@ -87,13 +87,21 @@ def ended(status: PlanStatus, state: PlanState, description: str, now: str) -> P
         completed_time=now,
     )
     return msgspec.structs.replace(
-        status,
+        without_questions(status),
         state=state,
         completed_time=now,
-        questions=None,
         rolling_back=False,
         history=(run, *status.history)[:MOST_RUNS],
     )
+
+
+def without_questions(status: PlanStatus) -> PlanStatus:
+    """The status without its question. If it was not answered, its number is kept as that of the last answer:
+    an answer that comes late must not count for another question."""
+    questions, answers = status.questions, status.answers
+    if questions is not None and (answers is None or answers.number != questions.number):
+        answers = PlanAnswers(number=questions.number)
+    return msgspec.structs.replace(status, questions=None, answers=answers)
 
 
 def progress_text(status: PlanStatus) -> str:

@@ -6,10 +6,9 @@ machine is signalled.
 
 from __future__ import annotations
 
-from typing import Final
-
 import msgspec
 
+from pilothouse.api.k0s.plan_validation import MOST_TARGETS
 from pilothouse.api.k0s.release_versions import newer
 from pilothouse.api.k0s.v1beta2 import AirgapUpdate, PlanAnswers, PlanCommandStatus, PlanSpec
 from pilothouse.api.kind_names import ControlNode
@@ -19,8 +18,6 @@ from pilothouse.controllers.plans.run_limits import StopReason
 from pilothouse.controllers.plans.stages import PENDING, Stage, command_with_targets, stages_of_command
 from pilothouse.controllers.plans.update_run import UpdateRun
 
-MOST_TARGETS: Final = 10_000
-"""More targets than a status can hold."""
 Exclusions = frozenset[str]
 """Kinds of machines that no plan may update: controller, worker."""
 
@@ -46,7 +43,8 @@ def check_and_discover(run: UpdateRun, exclude: Exclusions) -> None:
         if problem is not None:
             run.end(*problem, command=number)
             return
-    run.status = msgspec.structs.replace(run.status, state="SchedulableWait", questions=None)
+    questions.use_up(run)
+    run.status = msgspec.structs.replace(run.status, state="SchedulableWait")
     total = sum(len(stage.targets) for stage in run.stages)
     run.actions.append(f"the run has {total} targets")
 
