@@ -185,6 +185,17 @@ async def test_a_machine_may_insist_on_hashes(server: PayloadServer, tmp_path: P
     await fetch(server, tmp_path, settings)
 
 
+@pytest.mark.parametrize(
+    "url", ["http://a..b/k0s", "http://[::1/k0s", "http://x:99999/k0s", "http:///k0s", "k0s"]
+)
+async def test_a_url_that_is_none_is_refused(tmp_path: Path, url: str) -> None:
+    with pytest.raises(DownloadFailed):
+        await Downloads(QUICK, SystemClock()).fetch(
+            Payload(url, "v2.0.0", "linux-amd64"), tmp_path / "target"
+        )
+    assert left(tmp_path) == []
+
+
 async def test_credentials_in_a_url_are_refused(server: PayloadServer, tmp_path: Path) -> None:
     payload = Payload(f"http://user:secret@127.0.0.1:{server.port}/k0s", "v2.0.0", "linux-amd64")
     with pytest.raises(DownloadFailed, match="credentials in a URL are not used"):

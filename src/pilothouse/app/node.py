@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 import pilothouse
+from pilothouse.aio.background_tasks import BackgroundTasks
 from pilothouse.aio.race import unless
 from pilothouse.aio.task_group import together
 from pilothouse.app import memory_tuning
@@ -147,7 +148,7 @@ async def run(options: NodeOptions, *, announce: Callable[[str], None]) -> None:
                 "announcing": announce_readiness(agent.registration, certificate.issued, settings, announce),
             }
             if options.updates is not None:
-                work["updates"] = _updates(options.updates, settings, api, clock)
+                work["updates"] = _updates_beside_pods(options.updates, settings, api, clock)
             if options.joined is not None:
                 work["renewing"] = NodeCertificateRenewal(api, settings.name, options.joined, clock).run()
             try:
@@ -180,6 +181,14 @@ async def _run_updates_alone(
             await unless(together(work), stop.asked.wait())
         except DataInUse as problem:
             raise StartError(str(problem)) from None
+
+
+async def _updates_beside_pods(
+    options: UpdateOptions, settings: NodeSettings, api: Api, clock: Clock
+) -> None:
+    """Run the update agent, and start it again if it fails: pods don't depend on it."""
+    async with BackgroundTasks({"updates": lambda: _updates(options, settings, api, clock)}).running():
+        await asyncio.get_running_loop().create_future()
 
 
 async def _updates(options: UpdateOptions, settings: NodeSettings, api: Api, clock: Clock) -> None:

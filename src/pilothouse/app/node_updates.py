@@ -49,6 +49,7 @@ def update_agent(options: UpdateOptions, settings: NodeSettings, api: Api, clock
     own = UpdateAgentSettings(
         name=settings.name,
         data=settings.data / "updates",
+        library=settings.data / "images",
         profile=options.profile,
         mode=options.mode,
         address=settings.address,

@@ -53,7 +53,7 @@ def die_at(point: str) -> None:
 
 async def run(kubeconfig: Path, data: Path, profile: UpdateProfile) -> None:
     clock = SystemClock()
-    settings = UpdateAgentSettings(name=NAME, data=data, profile=profile)
+    settings = UpdateAgentSettings(name=NAME, data=data, library=data / "images", profile=profile)
     async with HttpTransport.open(load(kubeconfig), clock, agent="dying-update-agent") as transport:
         api = Api(transport, random.Random(), manager="pilothouse-node")
         await UpdateAgent(api, settings, Downloads(QUICK, clock), clock, random.Random()).run()

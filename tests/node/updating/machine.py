@@ -134,7 +134,12 @@ class UpdatedMachine:
 
     def start_agent(self, **profile: Any) -> None:
         settings = UpdateAgentSettings(
-            name=NAME, data=self.data, profile=self.profile(**profile), mode=self.mode, api_port=7443
+            name=NAME,
+            data=self.data,
+            library=self.folder / "library",
+            profile=self.profile(**profile),
+            mode=self.mode,
+            api_port=7443,
         )
         source = Downloads(self.downloads, SystemClock())
         api = Api(self.transport, random.Random(2), manager="pilothouse-node")
