@@ -43,7 +43,7 @@ check: setup-tests
 # Go builds on the processors that the type checker leaves idle.
 test: setup-tests
 	@$(MAKE) --no-print-directory -j2 test-static test-tools
-	go=$$(scripts/tools/go) && PATH="$$go:$$PATH"; $(PYTEST) -n $(WORKERS) -m "not long"
+	go=$$(scripts/tools/go) && PATH="$$go:$$PATH"; $(PYTEST) -n $(WORKERS) --dist worksteal -m "not long"
 
 test-static:
 	@scripts/check static

@@ -64,9 +64,15 @@ GONE = {
     "a certificate that is none": request(age=DAY, said="Approved", ago=HOUR, certificate="bm9uZQ=="),
 }
 KEPT = {
-    "issued": (request(age=DAY, said="Approved", ago=HOUR - 60, certificate=LASTING), 60),
-    "denied": (request(age=2 * DAY, said="Denied", ago=HOUR - 60), 60),
-    "nothing was said": (request(age=DAY - 60), 60),
+    "issued": (
+        request(age=DAY, said="Approved", ago=HOUR - 60, certificate=LASTING),
+        "deleted an hour after its certificate was issued",
+    ),
+    "denied": (request(age=2 * DAY, said="Denied", ago=HOUR - 60), "deleted an hour after it was denied"),
+    "nothing was said": (
+        request(age=DAY - 60),
+        "deleted a day after it was created, if it is still neither approved nor denied",
+    ),
 }
 
 
@@ -80,10 +86,10 @@ def test_what_is_settled_or_forgotten_goes(which: str) -> None:
 
 @pytest.mark.parametrize("which", KEPT)
 def test_what_is_fresh_is_looked_at_again_when_it_may_go(which: str) -> None:
-    tree, seconds = KEPT[which]
+    tree, because = KEPT[which]
     (intent,) = seen(certificate_request_cleaner, tree)
     assert isinstance(intent, RequeueAfter)
-    assert intent.seconds == seconds
+    assert (intent.seconds, intent.because) == (60, because)
 
 
 def test_what_is_approved_and_waits_for_its_signer_stays() -> None:

@@ -62,6 +62,9 @@ async def test_a_set_that_cannot_be_scheduled_says_why_and_what_would_let_it(
     facts = json.loads(why("StatefulSet.apps", "web", "-o", "json")[1])
     assert facts["about"]["decisions"][0]["waiting"]["reason"] == "Unschedulable"
     assert facts["dependents"][0]["name"] == "web-0"
+    assert (facts["about"]["exists"], facts["servesDecisions"]) == (True, True), (
+        "booleans are printed either way"
+    )
 
     assert why("sts/nobody")[:2] == (1, "StatefulSet default/nobody not found.\n")
     code, _, problem = why("starship/enterprise")

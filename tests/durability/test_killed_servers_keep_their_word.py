@@ -5,7 +5,7 @@ What was acknowledged is there afterwards, no revision is used twice, and watche
 nothing is acknowledged before it is written, and that what is found after a crash is whole; that it is also on disk by
 then is the business of the store's own tests.
 
-Twenty kills in the long run, two hundred when PILOTHOUSE_SOAK=1.
+Eight kills in each long run, two hundred when PILOTHOUSE_SOAK=1.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tests.kit.run_report import Tell
 
 WRITERS = 8
 WATCHERS = 3
-KILLS = 200 if os.environ.get("PILOTHOUSE_SOAK") == "1" else 20
+KILLS = 200 if os.environ.get("PILOTHOUSE_SOAK") == "1" else 8
 
 
 class Siege:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import doctest
+import inspect
 from pathlib import Path
 from types import ModuleType
 
@@ -31,7 +32,7 @@ def known(modules: list[ModuleType]) -> Known:
 
 def test_examples_name_what_exists_and_call_it_as_it_is(modules: list[ModuleType], known: Known) -> None:
     examples = [example for module in modules for example in examples_of(module)]
-    assert len(examples) > 300
+    assert len(examples) > 480, "those at the margin of a docstring count too"
     assert [problem for example in examples for problem in problems(example, known)] == []
 
 
@@ -44,7 +45,8 @@ def test_examples_in_pages_do_so_too(known: Known) -> None:
 
 def test_examples_with_a_prompt_print_what_they_show(modules: list[ModuleType]) -> None:
     runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS)
-    for module in modules:
+    # Looking for examples takes doctest longer than running them.
+    for module in (each for each in modules if ">>> " in inspect.getsource(each)):
         for example in doctest.DocTestFinder(exclude_empty=True).find(module):
             runner.run(example)
     assert runner.tries > 0

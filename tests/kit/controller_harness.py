@@ -106,7 +106,7 @@ class ControllerHarness(MemoryObjects):
         if isinstance(intent, Create):
             about = Object.of(intent.object)
         else:
-            assert isinstance(intent, Update | PatchObject | SetStatus | Delete)
+            assert isinstance(intent, Update | PatchObject | SetStatus | Delete | Evict)
             about = intent.seen
         if not self._execute([intent], about):
             raise Refused(repr(intent))

@@ -3,7 +3,8 @@
     for example in examples_of(module):
         example.where, problems(example, known)
 
-An example is an indented block that is Python. It is checked as far as it can be without what it leaves to the reader's
+An example is an indented block that is Python, or what a docstring ends with at its margin: the formatter moves an
+example there that nothing follows. It is checked as far as it can be without what it leaves to the reader's
 imagination (``store``, ``folder``): every function it calls exists and takes these arguments, every attribute of a value
 whose class is known exists, and every other attribute is one that code of ours defines or uses.
 """
@@ -59,7 +60,7 @@ _STANDARD: Final = (
 
 @dataclasses.dataclass(frozen=True)
 class Example:
-    """One indented block of a docstring."""
+    """One block of a docstring."""
 
     module: ModuleType
     where: str
@@ -105,7 +106,8 @@ def examples_of(module: ModuleType) -> Iterator[Example]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             name = module.__name__ if isinstance(node, ast.Module) else f"{module.__name__}.{node.name}"
-            for block in _indented_blocks(ast.get_docstring(node) or ""):
+            docstring = ast.get_docstring(node) or ""
+            for block in [*_indented_blocks(docstring), *_blocks_at_the_margin(docstring)]:
                 if _is_python(block):
                     yield Example(module, name, block)
 
@@ -143,6 +145,17 @@ def _indented_blocks(docstring: str) -> Iterator[str]:
             text = _without_gaps(textwrap.dedent("\n".join(block)).strip())
             yield from [text] if _parses(text) else text.split("\n\n")
             block = []
+
+
+def _blocks_at_the_margin(docstring: str) -> Iterator[str]:
+    """All that follows the first paragraph if that is Python, else each paragraph that is; prose is not."""
+    _, _, rest = docstring.partition("\n\n")
+    rest = _without_gaps(rest.strip("\n"))
+    if _parses(rest):
+        yield rest
+    else:
+        paragraphs = re.split(r"\n\n(?=\S)", rest)
+        yield from (each for each in paragraphs if not each.startswith(" ") and _parses(each))
 
 
 def _without_gaps(text: str) -> str:

@@ -18,13 +18,21 @@ from typing import Any
 
 from tests.kit.controller_harness import WRITES, ControllerHarness
 
-from pilothouse.api.kind_names import ElasticsearchCluster, Lease, Pilot, Pod, StatefulSet
+from pilothouse.api.kind_names import (
+    ElasticsearchCluster,
+    Lease,
+    Pilot,
+    Pod,
+    PodDisruptionBudget,
+    StatefulSet,
+)
 from pilothouse.api.navigator.configurations import configuration_hash, in_force
 from pilothouse.api.navigator.disk_usage import DiskUsage
 from pilothouse.api.navigator.labels import VERSION
 from pilothouse.api.objects import Object, Tree
 from pilothouse.api.pod_health import healthy
 from pilothouse.base.rfc3339 import format_micro_time, format_time
+from pilothouse.controllers.disruption_budgets import disruption_budgets
 from pilothouse.controllers.elasticsearch.cluster_controller import elasticsearch_clusters
 from pilothouse.controllers.elasticsearch.desired.pilot_specs import new_pilot_spec
 from pilothouse.controllers.pilots.pilot_creation import pilot_creator
@@ -116,6 +124,8 @@ class ElasticsearchHarness(ControllerHarness):
         for one in self.all(Pod):
             self.step(PILOT_CREATOR, one)
         self.report_pilots(cluster)
+        for one in self.all(PodDisruptionBudget):
+            self.step(disruption_budgets, one)
         self.collect()
         self.now += 2
         return self.version != before

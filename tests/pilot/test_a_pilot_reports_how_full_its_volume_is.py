@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from pilothouse.api.kind_names import Pilot
@@ -68,6 +69,13 @@ def test_what_moves_by_less_than_a_hundredth_is_not_written() -> None:
         after = pilot_status(pilot(before), known(used), 0.0)
         assert not worth_writing(before, after, since=1e9)
     assert worth_writing(before, pilot_status(pilot(before), known(42 * GIB), 0.0), since=0.0)
+
+
+def test_much_free_space_is_enough_unless_the_database_goes_by_percentages_alone() -> None:
+    for headroom, status in ((True, "False"), (False, "True")):
+        facts = known(96 * GIB, seen=Observation(ready=True, disk_headroom=headroom))
+        large = msgspec.structs.replace(facts, volume=DiskUsage(9_600 * GIB, 10_000 * GIB))
+        assert degraded(pilot_status(pilot({}), large, 0.0))[0] == status
 
 
 def test_a_disk_at_a_watermark_is_not_written_with_every_breath() -> None:

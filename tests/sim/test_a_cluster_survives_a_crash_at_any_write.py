@@ -16,7 +16,7 @@ from pilothouse.sim.scenarios.elasticsearch_cluster import ELASTIC, pools_of, st
 from pilothouse.sim.simulation import Report, simulate_with
 
 SEED = 1
-EVERY = 1 if os.environ.get("PILOTHOUSE_SOAK") else 40
+EVERY = 1 if os.environ.get("PILOTHOUSE_SOAK") else 80
 """Which writes are struck: all of them takes forty minutes."""
 _FAULTS = (Fault.CRASH_BEFORE, Fault.CRASH_AFTER)
 

@@ -25,7 +25,7 @@ from pilothouse.sim.simulation import Report, simulate_with
 SEED = 1
 BEGINS = 62
 """The second at which the change is asked for."""
-EVERY = 1 if os.environ.get("PILOTHOUSE_SOAK") else 3
+EVERY = 1 if os.environ.get("PILOTHOUSE_SOAK") else 6
 """Which steps are struck: all of them in a soak."""
 LASTS = 400.0
 """Seconds for which users stay, and trouble with them."""

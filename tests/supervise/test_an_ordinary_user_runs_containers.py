@@ -48,4 +48,5 @@ def test_a_mount_in_a_closed_folder_is_in_nobodys_way(work: Path) -> None:
 @pytest.mark.long
 @pytest.mark.timeout(900)
 def test_everything_works_without_privileges(work: Path) -> None:
-    run_as_nobody(work, "tests/supervise")
+    # The quick ones have been run by a test of their own.
+    run_as_nobody(work, "tests/supervise", *(f"--ignore=tests/supervise/{name}" for name in QUICK))

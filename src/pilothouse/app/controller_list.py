@@ -30,6 +30,7 @@ from pilothouse.controllers.stateful_sets.stateful_set_controller import statefu
 from pilothouse.controllers.storage.claim_binder import claims
 from pilothouse.controllers.storage.protection import claim_protection, volume_protection
 from pilothouse.controllers.storage.volume_lifecycle import volumes
+from pilothouse.controllers.update_configs.update_config_controller import update_configs
 from pilothouse.runtime.controller import Controller
 
 
@@ -81,6 +82,7 @@ def all_controllers(
         pilot_heartbeats.silent_pilots(timeouts.silent_pilot),
         stateful_sets,
         stranded_pods,
+        update_configs,
         volume_protection,
         volumes,
     )

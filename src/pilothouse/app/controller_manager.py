@@ -20,7 +20,7 @@ from typing import Literal
 import pilothouse
 from pilothouse.aio.race import unless
 from pilothouse.aio.start_order import Ordered, StartGroup
-from pilothouse.api.kind_names import Plan
+from pilothouse.api.kind_names import Plan, UpdateConfig
 from pilothouse.app import memory_tuning
 from pilothouse.app.addresses import plain_url
 from pilothouse.app.controller_list import (
@@ -45,6 +45,8 @@ from pilothouse.runtime.controller import Controller
 from pilothouse.runtime.dry_run import DryRunLog, Print
 from pilothouse.runtime.election import LeaseElection, NoElection
 from pilothouse.runtime.manager import COMPONENT, Manager, Observer
+from pilothouse.updates.channel_observer import ChannelObserver
+from pilothouse.updates.channel_source import ChannelSource
 from pilothouse.updates.control_node import ControlNodeIdentity, ControlNodeRegistration
 from pilothouse.updates.plan_observer import PlanObserver
 from pilothouse.updates.readiness import DEFAULT_PATH, ReadinessProbe
@@ -148,11 +150,19 @@ def _observers(
     clock: Clock,
 ) -> dict[str, Observer]:
     """What finds out, outside the API, what the controllers ask for."""
-    if not any(one.primary == Plan for one in controllers):
-        return {}
-    probe = ReadinessProbe(options.access, agent=_AGENT, path=options.ready_path, scheme=options.ready_scheme)
-    plan_observer = PlanObserver(api, informers.get(Plan), clock, ServerChecks(api, probe))
-    return {"plan-observer": plan_observer.run}
+    primaries = {one.primary for one in controllers}
+    observers: dict[str, Observer] = {}
+    if Plan in primaries:
+        probe = ReadinessProbe(
+            options.access, agent=_AGENT, path=options.ready_path, scheme=options.ready_scheme
+        )
+        plan_observer = PlanObserver(api, informers.get(Plan), clock, ServerChecks(api, probe))
+        observers["plan-observer"] = plan_observer.run
+    if UpdateConfig in primaries:
+        source = ChannelSource(api, clock, running=pilothouse.__version__)
+        channel_observer = ChannelObserver(api, informers.get(UpdateConfig), clock, source)
+        observers["channel-observer"] = channel_observer.run
+    return observers
 
 
 @asynccontextmanager

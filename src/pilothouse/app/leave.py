@@ -249,6 +249,8 @@ def _remove_files(options: DepartureOptions, identity: NodeCredentials, say: Say
     for file in (identity.credential_file, identity.authorities_file, identity.kubeconfig_file):
         file.unlink(missing_ok=True)
     say("removed the node's key, certificate, kubeconfig and pod data")
+    if options.remove_volumes:
+        say(f"removed the volumes in {node / VOLUMES}; those in folders of --tier stay")
     for each in kept:
         say(f"kept the {each} in {node / each}; --remove-{each} removes them too")
 

@@ -11,6 +11,7 @@ from pilothouse.cli.backup import backup, restore
 from pilothouse.cli.certs import certs
 from pilothouse.cli.controller_manager import controller_manager
 from pilothouse.cli.crds import crds
+from pilothouse.cli.disruptions import disruptions
 from pilothouse.cli.encryption import encryption
 from pilothouse.cli.image import image
 from pilothouse.cli.install_service import install_service
@@ -23,6 +24,7 @@ from pilothouse.cli.prometheus import prometheus_config
 from pilothouse.cli.status import status
 from pilothouse.cli.token import token
 from pilothouse.cli.up import down, up
+from pilothouse.cli.updates import updates
 from pilothouse.cli.why import why
 
 _HELP = {"help_option_names": ["-h", "--help"]}
@@ -47,6 +49,7 @@ for command in (
     certs,
     controller_manager,
     crds,
+    disruptions,
     down,
     encryption,
     image,
@@ -61,6 +64,7 @@ for command in (
     status,
     token,
     up,
+    updates,
     why,
 ):
     main.add_command(command)

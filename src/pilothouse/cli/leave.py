@@ -35,7 +35,11 @@ from pilothouse.cli.plane import plane_flag
     help="Leave even if the API server can't be reached, or pods were not evicted in time; they are stopped "
     "here.",
 )
-@click.option("--remove-volumes", is_flag=True, help="Delete the volumes in the data folder and their data.")
+@click.option(
+    "--remove-volumes",
+    is_flag=True,
+    help="Delete the volumes in the data folder and their data. Volumes in folders of --tier stay.",
+)
 @click.option("--remove-images", is_flag=True, help="Remove the images that were imported here.")
 def leave(data: Path, kubeconfig: Path | None, timeout: float, **flags: Any) -> None:
     """Remove this machine from the control plane that it joined.

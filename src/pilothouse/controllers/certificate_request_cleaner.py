@@ -32,32 +32,34 @@ def certificate_request_cleaner(request: Object, world: Snapshot) -> Iterator[In
     ends = list(_ends(request))
     if not ends:
         return
-    moment, because = min(ends)
+    moment, plan, because = min(ends)
     if moment > world.now:
-        yield RequeueAfter(moment - world.now, because=f"kept until then: {because}")
+        yield RequeueAfter(moment - world.now, because=f"deleted {plan}")
     else:
         yield Delete(request, exact=True, because=because)
 
 
-def _ends(request: Object) -> Iterator[tuple[float, str]]:
-    """When it may be deleted, and why."""
+def _ends(request: Object) -> Iterator[tuple[float, str, str]]:
+    """When it may be deleted: the moment, what is said before it, and what is said then."""
     conditions = request.status.get("conditions") or []
     issued = str(request.status.get("certificate") or "")
     if not conditions:
-        yield request.created + PENDING_SECONDS, "it was neither approved nor denied for a day"
+        plan = "a day after it was created, if it is still neither approved nor denied"
+        yield request.created + PENDING_SECONDS, plan, "it was neither approved nor denied for a day"
     for condition in conditions:
         match condition.get("type"):
             case "Approved" if issued:
-                reason = "its certificate was issued an hour ago or longer"
+                event = "its certificate was issued"
             case "Denied":
-                reason = "it was denied an hour ago or longer"
+                event = "it was denied"
             case "Failed":
-                reason = "it could not be signed, an hour ago or longer"
+                event = "it could not be signed"
             case _:
                 continue
-        yield _written_at(condition, request) + SETTLED_SECONDS, reason
+        moment = _written_at(condition, request) + SETTLED_SECONDS
+        yield moment, f"an hour after {event}", f"{event} an hour ago or longer"
     if issued and (until := _valid_until(issued)) is not None:
-        yield until, "its certificate has expired"
+        yield until, "when its certificate expires", "its certificate has expired"
 
 
 def _written_at(condition: dict[str, str], request: Object) -> float:

@@ -12,9 +12,11 @@ from collections.abc import Mapping
 from math import inf
 from typing import Final
 
+from pilothouse.api.k0s.signals import Signal, read_signal
 from pilothouse.api.kind_names import (
     CertificateSigningRequest,
     ConfigMap,
+    ControlNode,
     ElasticsearchCluster,
     Namespace,
     Node,
@@ -24,6 +26,7 @@ from pilothouse.api.kind_names import (
     StatefulSet,
 )
 from pilothouse.api.objects import Object
+from pilothouse.controllers.drains import CORDONED_BY
 from pilothouse.controllers.scheduling.resource_requests import added, allocatable, requested
 from pilothouse.runtime.invariants import Invariant, ObjectStates, invariant
 
@@ -186,6 +189,66 @@ def a_cluster_without_a_ready_pod_is_not_available(
     return f"{after.name} says that it is available, and none of its pods has been ready {known}"
 
 
+@invariant(ControlNode, Node)
+def a_turn_is_signalled_once(facts: ObjectStates, before: Object | None, after: Object | None) -> str | None:
+    """A machine that has its signal, or has even answered it, does not get the same one again."""
+    old, new = _signal(before), _signal(after)
+    if after is None or old is None or new is None or new.status is not None or _turn(old) != _turn(new):
+        return None
+    if old.status is not None or old.created != new.created:
+        return f"{after.kind} {after.name} is signalled a second time, at {old.step or 'no step'}"
+    return None
+
+
+@invariant(ControlNode)
+def controllers_are_updated_one_by_one(
+    facts: ObjectStates, before: Object | None, after: Object | None
+) -> str | None:
+    """None is signalled while another has not ended its turn in the same plan."""
+    new = _signal(after)
+    if after is None or new is None or new.status is not None or _turn(_signal(before)) == _turn(new):
+        return None
+    for other in facts.all(ControlNode):
+        signal = _signal(other)
+        if other.name != after.name and signal and signal.plan_uid == new.plan_uid and not signal.ended:
+            return f"{after.name} is signalled, and {other.name} is at {signal.step or 'no step'}"
+    return None
+
+
+@invariant(Node)
+def workers_follow_all_controllers(
+    facts: ObjectStates, before: Object | None, after: Object | None
+) -> str | None:
+    """No worker is signalled before every controller of its plan runs the version."""
+    new = _signal(after)
+    update = new.command.k0supdate if new is not None else None
+    if after is None or new is None or update is None or new.status is not None or new.rollback:
+        return None
+    plan = facts.of(new.plan_uid)
+    if plan is None or _turn(_signal(before)) == _turn(new):
+        return None
+    commands = plan.status.get("commands") or ()
+    listed = commands[new.command.id].get("k0supdate", {}) if new.command.id < len(commands) else {}
+    for target in listed.get("controllers", ()):
+        controller = facts.find(ControlNode, "", target["name"])
+        version = controller.status.get("k0sVersion") if controller is not None else None
+        if version != update.version:
+            return f"{after.name} is signalled, and {target['name']} runs {version}"
+    return None
+
+
+@invariant(Node)
+def a_cordon_of_somebody_else_stays(
+    facts: ObjectStates, before: Object | None, after: Object | None
+) -> str | None:
+    """A drain ends only the cordon that a drain began."""
+    if before is None or after is None or not before.spec.get("unschedulable"):
+        return None
+    if after.spec.get("unschedulable") or CORDONED_BY in before.annotations:
+        return None
+    return f"node {after.name} is uncordoned, and somebody else had cordoned it"
+
+
 PROMISES: Final[Mapping[str, tuple[Invariant, ...]]] = {
     "stateful-sets": (
         a_pod_that_runs_is_ended_by_its_node,
@@ -197,6 +260,8 @@ PROMISES: Final[Mapping[str, tuple[Invariant, ...]]] = {
     "namespaces": (a_namespace_goes_when_it_is_empty,),
     "scheduling": (no_node_has_more_than_it_can_take, a_pod_is_placed_once),
     "claims": (a_volume_has_one_claim,),
+    "plans": (a_turn_is_signalled_once, controllers_are_updated_one_by_one, workers_follow_all_controllers),
+    "drains": (a_cordon_of_somebody_else_stays,),
     "node-requests": (a_verdict_on_a_request_stays, only_nodes_get_certificates_by_themselves),
 }
 """By the name of the controller."""
@@ -204,6 +269,18 @@ PROMISES: Final[Mapping[str, tuple[Invariant, ...]]] = {
 
 def every() -> tuple[Invariant, ...]:
     return tuple(each for promises in PROMISES.values() for each in promises)
+
+
+def _signal(machine: Object | None) -> Signal | None:
+    return read_signal(machine.annotations) if machine is not None else None
+
+
+def _turn(signal: Signal | None) -> tuple[object, ...]:
+    """What tells one turn of a machine from another."""
+    if signal is None:
+        return ()
+    command = signal.command
+    return signal.plan_uid, signal.generation, command.id, command.k0supdate is None, signal.rollback
 
 
 def _over(pod: Object) -> bool:

@@ -1,4 +1,7 @@
-"""What was read about an object, for ``explanation`` to explain and ``pilothouse why -o json`` to print."""
+"""What was read about an object, for ``explanation`` to explain and ``pilothouse why -o json`` to print.
+
+Fields that are empty are not printed. Booleans always are: they have factories, whose defaults msgspec keeps.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ class ObjectFindings(msgspec.Struct, frozen=True, rename="camel", omit_defaults=
     kind: str
     namespace: str
     name: str
-    exists: bool = True
+    exists: bool = msgspec.field(default_factory=lambda: True)
     version: str = ""
     deleting: str = ""
     """When its deletion was requested; empty if it was not."""
@@ -55,7 +58,7 @@ class Findings(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     disabled: tuple[str, ...] = ()
     """Those of them that do not run, because the server is a Kubernetes one."""
     leader: LeaseHolder = LeaseHolder("")
-    serves_decisions: bool = True
+    serves_decisions: bool = msgspec.field(default_factory=lambda: True)
     """False if the server has no ``Decision`` kind."""
 
 

@@ -132,6 +132,8 @@ class Observation(msgspec.Struct, frozen=True):
     """What a decommissioned instance may be removed with: data of which complete copies are elsewhere."""
     writes_refused: str = ""
     """Why it refuses writes, and what would help; empty if it accepts them."""
+    disk_headroom: bool = True
+    """Whether much free space on its volume is enough, however small a part of the volume it is."""
     metrics: tuple[MetricValue, ...] = ()
     restart: str = ""
     """Why the database has to be restarted although its configuration is the same."""

@@ -135,10 +135,13 @@ def _is_outdated(pilot: Object, known: InstanceFacts) -> bool:
 def _reported(pilot: Object, known: InstanceFacts) -> DiskUsage | None:
     """The usage to report: what was reported before, unless it has changed enough."""
     before = pilot.status.get("volume") or {}
-    reported = DiskUsage.of(before) if before.get("path") == known.folder else None
-    if known.volume is None or not known.volume.differs(reported):
+    headroom = known.observation is None or known.observation.disk_headroom
+    is_same = before.get("path") == known.folder
+    reported = DiskUsage.of(before, headroom=headroom) if is_same else None
+    if known.volume is None:
         return reported
-    return known.volume
+    measured = msgspec.structs.replace(known.volume, headroom=headroom)
+    return measured if measured.differs(reported) else reported
 
 
 def worth_writing(before: Mapping[str, Any], after: Mapping[str, Any], *, since: float) -> bool:

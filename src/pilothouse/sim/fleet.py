@@ -12,22 +12,32 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from typing import Protocol
 
 import msgspec
 
 from pilothouse.apiserver.server.messages import User
+from pilothouse.base.clock import Clock
 from pilothouse.client.api import Api
 from pilothouse.client.leader_election import LeaseTiming
+from pilothouse.client.shared_informers import SharedInformers
 from pilothouse.client.transport import TransportError
 from pilothouse.meta.errors import StatusError
 from pilothouse.runtime.controller import Controller
 from pilothouse.runtime.invariants import Invariant
+from pilothouse.runtime.manager import Observer
 from pilothouse.sim.fault_schedule import NO_FAULTS, Fault, FaultProfile, FaultSource, PlannedFault
 from pilothouse.sim.idle_pilot import IdlePilot
 from pilothouse.sim.invariant_checker import InvariantChecker, LeaderHistory
 from pilothouse.sim.loop import LoopClock, SeededLoop
-from pilothouse.sim.simulated_manager import LEASE, SimulatedManager, TransportWrapper, unchanged
+from pilothouse.sim.simulated_manager import (
+    LEASE,
+    SimulatedManager,
+    TransportWrapper,
+    no_observers,
+    unchanged,
+)
 from pilothouse.sim.simulated_node import NodeTiming, SimulatedNode
 from pilothouse.sim.simulated_server import ADMIN, ObservedWrite, SimulatedServer
 
@@ -58,6 +68,16 @@ Settled = Callable[[Api], Awaitable[str]]
 """Returns what is wrong at rest, compared with what users asked for; empty if nothing is."""
 
 
+class OutsideWorld(Protocol):
+    """A model of what is outside the API: it runs along, and observers of the managers ask it."""
+
+    async def run(self) -> None:
+        """Until cancelled. May raise ``InvariantViolated``."""
+
+    def observers(self, api: Api, informers: SharedInformers, clock: Clock) -> Mapping[str, Observer]:
+        """The observers of a manager that has just started."""
+
+
 class Scenario(msgspec.Struct, frozen=True):
     """What users do, and what must hold during and after it."""
 
@@ -77,6 +97,8 @@ class Scenario(msgspec.Struct, frozen=True):
         None
     )
     """A coroutine that runs along, such as a database and its pilots; it may raise ``InvariantViolated``."""
+    outside: Callable[[SimulatedServer, LoopClock, random.Random], OutsideWorld] | None = None
+    """Makes the model of what observers ask."""
 
 
 class SimulatedFleet:
@@ -107,6 +129,11 @@ class SimulatedFleet:
         self.timeline: list[str] = []
         """Faults and user actions, with their times."""
         wrap_transport = scenario.wrap_transport()
+        self._outside = (
+            scenario.outside(self.server, self.clock, random.Random(f"outside {seed}"))
+            if scenario.outside is not None
+            else None
+        )
         self.managers = {
             name: SimulatedManager(
                 name,
@@ -119,6 +146,7 @@ class SimulatedFleet:
                 timing=LeaseTiming(),
                 skew=rng.uniform(-profile.skew, profile.skew),
                 wrap_transport=wrap_transport,
+                observers=self._outside.observers if self._outside is not None else no_observers,
             )
             for name in manager_names(scenario)
         }
@@ -317,11 +345,13 @@ class SimulatedFleet:
 
     def _companion(self) -> list[asyncio.Future[None]]:
         companion = self._scenario.companion
-        if companion is None:
-            return []
-        return [
-            asyncio.ensure_future(companion(self.server, self.clock, random.Random(f"beside {self._seed}")))
-        ]
+        running: list[asyncio.Future[None]] = []
+        if self._outside is not None:
+            running.append(asyncio.ensure_future(self._outside.run()))
+        if companion is not None:
+            rng = random.Random(f"beside {self._seed}")
+            running.append(asyncio.ensure_future(companion(self.server, self.clock, rng)))
+        return running
 
     def _node(self, name: str, seed: int) -> SimulatedNode:
         rng = random.Random(f"{name} {seed}")

@@ -13,10 +13,11 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
 from pilothouse.aio.task_group import together
+from pilothouse.base.clock import Clock
 from pilothouse.client.api import Api
 from pilothouse.client.leader_election import LeaseTiming
 from pilothouse.client.leader_lease import Leadership
@@ -24,7 +25,7 @@ from pilothouse.client.shared_informers import SharedInformers
 from pilothouse.client.transport import Transport
 from pilothouse.runtime.controller import Controller
 from pilothouse.runtime.election import LeaseElection
-from pilothouse.runtime.manager import COMPONENT, Manager
+from pilothouse.runtime.manager import COMPONENT, Manager, Observer
 from pilothouse.sim.fault_schedule import NO_FAULTS, FaultProfile, FaultSource
 from pilothouse.sim.faulty_transport import ConnectionFaults, Crashed, FaultyTransport
 from pilothouse.sim.loop import LoopClock, SeededLoop, process_of
@@ -34,6 +35,14 @@ LEASE = ("kube-system", COMPONENT)
 
 TransportWrapper = Callable[[Transport], Transport]
 """Wraps a manager's transport, for instance to add a bug."""
+
+
+Observers = Callable[[Api, SharedInformers, Clock], Mapping[str, Observer]]
+"""Makes the observers of a manager that has just started."""
+
+
+def no_observers(api: Api, informers: SharedInformers, clock: Clock) -> Mapping[str, Observer]:
+    return {}
 
 
 def unchanged(transport: Transport) -> Transport:
@@ -56,6 +65,7 @@ class SimulatedManager:
         timing: LeaseTiming = LeaseTiming(),
         skew: float = 0.0,
         wrap_transport: TransportWrapper = unchanged,
+        observers: Observers = no_observers,
     ) -> None:
         self.name = name
         self.clock = LoopClock(loop)
@@ -65,6 +75,7 @@ class SimulatedManager:
         self._controllers = controllers
         self._timing = timing
         self._wrap_transport = wrap_transport
+        self._observers = observers
         self._rng = random.Random(f"{name} {seed}")
         self._task: asyncio.Task[None] | None = None
         self._link: FaultyTransport | None = None
@@ -125,13 +136,15 @@ class SimulatedManager:
     async def _live(self, link: FaultyTransport) -> None:
         api = Api(link, self._rng, manager=COMPONENT)
         leadership = Leadership(api, *LEASE, self.identity, self.clock, self._rng, self._timing)
+        informers = SharedInformers(api, self._rng, self.clock)
         manager = Manager(
             api,
             self._controllers,
-            SharedInformers(api, self._rng, self.clock),
+            informers,
             LeaseElection(leadership),
             self.clock,
             identity=self.identity,
+            observers=self._observers(api, informers, self.clock),
         )
         self.leadership, self.manager = leadership, manager
         with suppress(Crashed):

@@ -19,12 +19,12 @@ import msgspec
 from pilothouse.api.k0s.release_versions import release_order
 from pilothouse.api.kind_names import ControlNode, Lease, Namespace, Node
 from pilothouse.api.objects import Object
+from pilothouse.base.architectures import go_architecture
 from pilothouse.base.rfc3339 import parse_time
 from pilothouse.client.api import Api
 
 LEASES: Final = "kube-node-lease"
 CONTROLLER_LEASE: Final = "k0s-ctrl-"
-_ARCHITECTURES: Final = {"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm"}
 
 
 class ClusterFacts(msgspec.Struct, frozen=True):
@@ -51,7 +51,7 @@ class ClusterFacts(msgspec.Struct, frozen=True):
             "K0S_WorkerData": base64.b64encode(msgspec.json.encode(workers)).decode(),
             "K0S_Version": self.version,
             "K0S_CNIProvider": self.network,
-            "K0S_Arch": _ARCHITECTURES.get(platform.machine(), platform.machine()),
+            "K0S_Arch": go_architecture(platform.machine()),
         }
         return {name: _header_text(value) for name, value in said.items() if value}
 

@@ -143,3 +143,35 @@ def test_schedules(text: str) -> None:
 )
 def test_what_is_no_schedule_says_why(text: str, word: str) -> None:
     assert word in problem_with(text)
+
+
+@pytest.mark.parametrize("kind", ["cron", "periodic"])
+def test_a_window_in_cron_is_one(kind: str) -> None:
+    assert config({"type": kind, "cron": {**WINDOW, "days": ["Monday"]}}).problems == []
+
+
+@pytest.mark.parametrize(
+    ("cron", "path"),
+    [
+        ({**WINDOW, "days": ["Tuesdsay"]}, "spec.upgradeStrategy.cron"),
+        ({**WINDOW, "startTime": 780}, "spec.upgradeStrategy.cron"),
+        ({"length": "2h"}, "spec.upgradeStrategy.cron"),
+        ({**WINDOW, "startTime": "25:00"}, "spec.upgradeStrategy.cron.startTime"),
+        ({**WINDOW, "start": "13:00"}, "spec.upgradeStrategy.cron.start"),
+        (["13:00"], "spec.upgradeStrategy.cron"),
+        (7, "spec.upgradeStrategy.cron"),
+    ],
+)
+def test_a_window_in_cron_is_checked_too(cron: Any, path: str) -> None:
+    assert config({"type": "cron", "cron": cron}).paths == [path]
+
+
+def test_two_windows_are_refused() -> None:
+    found = config({"type": "cron", "cron": WINDOW, "periodic": WINDOW})
+    assert found.paths == ["spec.upgradeStrategy.periodic"]
+
+
+def test_a_time_zone_must_exist() -> None:
+    assert window(timeZone="Europe/Berlin").problems == []
+    for name in ("Mars/Olympus", "../etc/passwd", "/etc/localtime"):
+        assert window(timeZone=name).paths == [f"{PERIODIC}.timeZone"]

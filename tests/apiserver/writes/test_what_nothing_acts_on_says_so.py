@@ -15,7 +15,6 @@ STORED = {
     "application-policy": "/apis/autopilot.libopenstorage.org/v1alpha1/applicationpolicies",
     "autopilot-rule": "/apis/autopilot.libopenstorage.org/v1alpha1/autopilotrules",
     "cassandra": "/apis/navigator.jetstack.io/v1beta1/namespaces/default/cassandraclusters",
-    "update-config": "/apis/autopilot.k0sproject.io/v1beta2/updateconfigs",
 }
 MERGE = "application/merge-patch+json"
 

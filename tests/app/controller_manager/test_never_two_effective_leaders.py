@@ -39,7 +39,7 @@ from pilothouse.client.object_cache import CacheChange
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(3600)]
 
-ROUNDS = 50 if os.environ.get("PILOTHOUSE_SOAK") else 5
+ROUNDS = 50 if os.environ.get("PILOTHOUSE_SOAK") else 3
 LEASE, RENEW, RETRY = 2.0, 1.4, 0.5
 LEASE_NAME = ("kube-system", "pilothouse-controller-manager")
 WITHIN = LEASE + 2 * RETRY * 1.2

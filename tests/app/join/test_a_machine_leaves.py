@@ -64,6 +64,7 @@ def test_a_machine_whose_agent_does_not_run_leaves(plane: Plane, tmp_path: Path)
     done = pilothouse("leave", "--data", str(data), "--remove-volumes")
     assert done.returncode == 0, done.stderr
     assert "an administrator can delete it: kubectl delete node l2" in done.stdout
+    assert f"removed the volumes in {table.parents[1]}; those in folders of --tier stay" in done.stdout
     assert not table.exists()
 
 

@@ -104,9 +104,14 @@ def test_below_them_nothing_is_amiss_and_a_volume_that_was_emptied_is_forgiven()
     assert degraded(fill(harness, test, 20, 60)) == ("False", "AsAsked", "No problems found.")
 
 
-def test_a_large_disk_with_hundreds_of_gigabytes_left_is_not_nearly_full() -> None:
-    harness, test = sailed()
-    assert degraded(fill(harness, test, 20, 96, capacity=20_000 * GIB))[0] == "False"
+@pytest.mark.parametrize(
+    ("version", "status"), [("8.17.0", "False"), ("8.5.0", "False"), ("8.4.3", "True"), ("7.17.29", "True")]
+)
+def test_from_8_5_on_a_large_disk_with_hundreds_of_gigabytes_left_is_not_nearly_full(
+    version: str, status: str
+) -> None:
+    harness, test = sailed(version=version)
+    assert degraded(fill(harness, test, 20, 96, capacity=20_000 * GIB))[0] == status
 
 
 @pytest.mark.parametrize(

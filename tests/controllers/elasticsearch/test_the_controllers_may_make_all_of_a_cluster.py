@@ -22,7 +22,8 @@ async def test_all_that_supports_a_cluster_and_its_sets_are_made(tmp_path: Path)
     cluster = Object.of(CLUSTER)
     pools = pools_of(cluster, ())
     wanted = {
-        f"{each['kind']}/{each['metadata']['name']}" for each in supporting_objects(cluster, pools.values())
+        f"{each['kind']}/{each['metadata']['name']}"
+        for each in supporting_objects(cluster, pools.values(), spare=0)
     }
     wanted |= {f"StatefulSet/{set_name(cluster, name)}" for name in pools}
     kinds = ",".join(sorted({each.partition("/")[0].lower() for each in wanted}))

@@ -301,7 +301,12 @@ def test_nobody_is_warned_of_what_every_restart_brings_along() -> None:
 def test_a_template_is_never_written_without_a_partition_that_holds_the_others() -> None:
     harness, test = three_nodes()
     seen: list[Update] = []
-    harness.before_write = lambda intent: seen.append(intent) if isinstance(intent, Update) else None
+
+    def note(intent: Intent) -> None:
+        if isinstance(intent, Update) and intent.seen.kind == "StatefulSet":
+            seen.append(intent)
+
+    harness.before_write = note
     harness.edit(test, version=NEW)
     harness.run_until_idle(test)
     assert [each.object["spec"]["updateStrategy"]["rollingUpdate"]["partition"] for each in seen] == [2, 1, 0]

@@ -29,7 +29,7 @@ from pilothouse.api.kind_names import (
 )
 from pilothouse.api.objects import Object
 from pilothouse.app.controller_list import all_controllers
-from pilothouse.base.clock import SystemClock
+from pilothouse.base.clock import Clock, SystemClock
 from pilothouse.base.rfc3339 import format_time
 from pilothouse.client.api import Api
 from pilothouse.client.shared_informers import SharedInformers
@@ -53,11 +53,17 @@ class Plane:
         self.volumes: PodVolumes
         self._keeping: asyncio.Task[None] | None = None
 
-    def start_node(self) -> None:
-        """The node's volumes, as a new agent has them."""
+    def start_node(self, clock: Clock | None = None) -> None:
+        """The node's volumes, as a new agent has them; by the time of the system, unless another clock is given."""
         api = Api(self._transport, Random(2), manager="pilothouse-node")
         self.volumes = open_volumes(
-            api, node=NODE, data=self.data, clock=SystemClock(), rng=Random(2), tiers=self._tiers, refresh=0.2
+            api,
+            node=NODE,
+            data=self.data,
+            clock=clock or SystemClock(),
+            rng=Random(2),
+            tiers=self._tiers,
+            refresh=0.2,
         )
         self._keeping = asyncio.create_task(self.volumes.run())
 

@@ -18,7 +18,7 @@ from pilothouse.api.kind_names import (
     VolumeAttributesClass,
 )
 from pilothouse.api.objects import Object
-from pilothouse.base.clock import SystemClock
+from pilothouse.base.clock import ManualClock, SystemClock
 from pilothouse.client.informer import Informer
 from pilothouse.node.volumes.filesystems import BTRFS, EXT4, KNOWN, XFS, FilesystemError, chosen
 from pilothouse.node.volumes.loop_backend import LoopBackend
@@ -259,6 +259,30 @@ async def test_a_growth_that_fails_says_so_until_a_retry_succeeds(mkfs: None, tm
         assert (await here.find_claim("data")).condition("NodeResizeError") is None
         watching.cancel()
         await asyncio.gather(watching, return_exceptions=True)
+
+
+async def test_another_size_is_tried_without_waiting_for_the_retry_of_the_last_one(
+    mkfs: None, tmp_path: Path
+) -> None:
+    async with plane(tmp_path) as here:
+        await here.storage_class("loop", LOOP)
+        await here.claim("data", "320Mi", "loop")
+        await here.mounted(await here.pod("db", "data"))
+        await here.stop_node()
+        # Time stands still from here on: no retry ever becomes due.
+        here.start_node(ManualClock(now=SystemClock().now()))
+        await here.grow("data", "100Ti")
+
+        async def failed() -> bool:
+            return (await here.find_claim("data")).condition("NodeResizeError") is not None
+
+        await eventually(failed)
+        await here.grow("data", "640Mi")
+
+        async def grown() -> bool:
+            return bool((await here.find_claim("data")).status["capacity"] == {"storage": "640Mi"})
+
+        await eventually(grown)
 
 
 async def test_a_class_may_ask_for_no_more_than_is_written(mkfs: None, tmp_path: Path) -> None:

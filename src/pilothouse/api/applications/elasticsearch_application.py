@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pilothouse.api.applications.descriptor import Application
 from pilothouse.api.kind_names import ElasticsearchCluster
+from pilothouse.meta.versions import Version
 
 if TYPE_CHECKING:
     from pilothouse.api.applications.pilot_sections import PilotSections
@@ -14,6 +15,12 @@ if TYPE_CHECKING:
 INITIAL_MASTERS: Final = "cluster.initial_master_nodes"
 MINIMUM_MASTERS: Final = "discovery.zen.minimum_master_nodes"
 SECURITY: Final = "xpack.security.enabled"
+_HEADROOM_SINCE: Final = Version.parse("8.5.0")
+
+
+def has_disk_headroom(version: str) -> bool:
+    """Whether the disk watermarks of a version also require little free space; True if it is unknown."""
+    return not version or Version.parse(version) >= _HEADROOM_SINCE
 
 
 def _restart_fields(section: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -1,14 +1,26 @@
-"""Validates crontab schedules.
+"""Crontab schedules, in UTC.
 
 problem_with("0 3 * * MON-FRI")    # ""
 problem_with("61 * * * *")         # "61 is not a minute: expected 0 to 59"
+next_time("0 3 * * *", now)        # tomorrow at three, or today
 """
 
 from __future__ import annotations
 
+from datetime import UTC, date, datetime, time, timedelta
 from typing import Final, NamedTuple
 
-_DESCRIPTORS: Final = ("@yearly", "@annually", "@monthly", "@weekly", "@daily", "@midnight", "@hourly")
+_DESCRIPTORS: Final = {
+    "@yearly": "0 0 1 1 *",
+    "@annually": "0 0 1 1 *",
+    "@monthly": "0 0 1 * *",
+    "@weekly": "0 0 * * 0",
+    "@daily": "0 0 * * *",
+    "@midnight": "0 0 * * *",
+    "@hourly": "0 * * * *",
+}
+_FURTHEST: Final = 366 * 8
+"""Days: between two 29ths of February there may be eight years."""
 _MONTHS: Final = ("JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC")
 _DAYS: Final = ("SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT")
 
@@ -53,6 +65,69 @@ def problem_with(text: str) -> str:
             if problem := _problem_with_item(field, item):
                 return problem
     return ""
+
+
+def next_time(text: str, after: datetime) -> datetime | None:
+    """When a valid schedule is due next, later than a time; None if never, as on 30 February."""
+    parts = _DESCRIPTORS.get(text, text).split()
+    if len(parts) == 5:
+        parts = ["0", *parts]
+    fields = (_SECOND, *_FIELDS)
+    seconds, minutes, hours, days, months, weekdays = map(_values, fields, parts)
+    # As in crontab: if both kinds of day are restricted, either will do.
+    either = not {"*", "?"} & {parts[3][0], parts[5][0]}
+    start = after.astimezone(UTC)
+    floor = (start.hour, start.minute, start.second)
+    for number in range(_FURTHEST):
+        day = start.date() + timedelta(days=number)
+        of_month, of_week = day.day in days, _weekday(day) in weekdays
+        if day.month not in months or not (of_month or of_week if either else of_month and of_week):
+            continue
+        if found := _first(hours, minutes, seconds, floor if number == 0 else (-1, -1, -1)):
+            return datetime.combine(day, time(*found, tzinfo=UTC))
+    return None
+
+
+def _first(
+    hours: frozenset[int], minutes: frozenset[int], seconds: frozenset[int], floor: tuple[int, int, int]
+) -> tuple[int, int, int] | None:
+    """The first time of a day that is later than another."""
+    for hour in sorted(each for each in hours if each >= floor[0]):
+        for minute in sorted(each for each in minutes if (hour, each) >= floor[:2]):
+            for second in sorted(seconds):
+                if (hour, minute, second) > floor:
+                    return hour, minute, second
+    return None
+
+
+def _weekday(day: date) -> int:
+    """Sunday is 0."""
+    return day.isoweekday() % 7
+
+
+def _values(field: _Field, text: str) -> frozenset[int]:
+    """The numbers that a part of a valid schedule stands for."""
+    found: set[int] = set()
+    for item in text.split(","):
+        span, slash, step = item.partition("/")
+        first, dash, last = span.partition("-")
+        low, high = (
+            (field.low, field.high) if span in ("*", "?") else (field.number(first), field.number(last))
+        )
+        if low is None:
+            raise ValueError(f"{text!r} is not a {field.noun}")
+        if not dash and span not in ("*", "?"):
+            high = field.high if slash else low
+        found |= set(range(low, (high if high is not None else low) + 1, int(step) if slash else 1))
+    # Sunday is 0 and 7.
+    return frozenset(number % 7 for number in found) if field is _FIELDS[4] else frozenset(found)
+
+
+def _number(field: _Field, text: str) -> int:
+    number = field.number(text)
+    if number is None:
+        raise ValueError(f"{text!r} is not a {field.noun}")
+    return number
 
 
 def _problem_with_item(field: _Field, item: str) -> str:

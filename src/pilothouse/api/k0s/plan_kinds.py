@@ -45,11 +45,14 @@ UPDATE_CONFIG: Final = _V1BETA2.kind(
         path_column("Strategy", ".spec.upgradeStrategy.type", "How its time is chosen."),
         path_column("Available", ".status.availableVersion", "The version that was offered."),
         path_column("Last Check", ".status.lastCheckTime", "When it last checked.", type="date"),
+        condition_column("Reason", "Progressing", "What happens, or why nothing does.", field="reason"),
         AGE,
         path_column("Server", ".spec.updateServer", "The server that it checks.", wide=True),
+        condition_column(
+            "Message", "Progressing", "What happens, or why nothing does.", field="message", wide=True
+        ),
     ),
     validate=check_update_config,
-    unattended="no controller follows UpdateConfigs yet: it is stored, but no Plan is created",
 )
 
 

@@ -12,7 +12,10 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+import msgspec
+
 from pilothouse.api.k0s.cron import problem_with
+from pilothouse.api.k0s.rollout import Window
 from pilothouse.base.duration import parse_duration
 from pilothouse.meta import names
 from pilothouse.meta.cel.expressions import CelError, compile_rule
@@ -241,7 +244,13 @@ def _check_field_selector(text: str, path: str) -> Problems:
 
 def _check_strategy(strategy: Mapping[str, Any], path: str) -> Problems:
     kind, periodic, cron = strategy["type"], strategy.get("periodic"), strategy.get("cron")
-    if kind == "periodic":
+    if isinstance(cron, Mapping):
+        if periodic is not None:
+            yield FieldError.forbidden(child(path, "periodic"), "there is a window in cron already")
+        yield from _check_window_in_cron(cron, child(path, "cron"))
+    elif cron is not None and not isinstance(cron, str):
+        yield FieldError.invalid(child(path, "cron"), cron, "must be a schedule, or a window as in periodic")
+    elif kind == "periodic":
         if cron:
             yield FieldError.forbidden(child(path, "cron"), "the type is periodic, so this would be ignored")
         if periodic is None:
@@ -253,6 +262,21 @@ def _check_strategy(strategy: Mapping[str, Any], path: str) -> Problems:
             yield FieldError.forbidden(child(path, "periodic"), "the type is cron, so this would be ignored")
         if cron and (problem := problem_with(cron)):
             yield FieldError.invalid(child(path, "cron"), cron, problem)
+
+
+def _check_window_in_cron(window: Mapping[str, Any], path: str) -> Problems:
+    """The schema of this field allows any value, so all of the window is checked here."""
+    known = {one.encode_name for one in msgspec.structs.fields(Window)}
+    for name in sorted(set(window) - known):
+        yield FieldError.invalid(
+            child(path, name), name, f"unknown field; a window has {', '.join(sorted(known))}"
+        )
+    try:
+        msgspec.convert(window, Window)
+    except msgspec.ValidationError as error:
+        yield FieldError.invalid(path, dict(window), str(error))
+        return
+    yield from _check_window(window, path)
 
 
 def _check_window(window: Mapping[str, Any], path: str) -> Problems:

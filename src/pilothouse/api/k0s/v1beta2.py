@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pilothouse.api.k0s.rollout import Rollout, SelectorDiscovery, Window
 from pilothouse.api.status_fields import Conditions, ObservedGeneration
@@ -258,7 +258,7 @@ class ControlNodeStatus(Fields):
 
 class ControlNode(ApiObject, kw_only=True):
     """A controller of the control plane, as a target of plans. \
-It makes its own object and nobody removes it."""
+It creates its own object, which is never removed automatically."""
 
     status: Annotated[ControlNodeStatus | None, doc("What it says about itself.")] = None
 
@@ -267,7 +267,13 @@ class UpgradeStrategy(Fields):
     """When to look for updates and to start them."""
 
     type: Annotated[Literal["periodic", "cron"], doc("Which of the two below counts.")]
-    cron: Annotated[str, doc("Deprecated: a crontab schedule of five or six fields; @hourly if empty.")] = ""
+    cron: Annotated[
+        Any,
+        doc(
+            "Deprecated: a crontab schedule of five or six fields, in UTC; @hourly if empty. "
+            "An object is read as a window, as in periodic."
+        ),
+    ] = ""
     periodic: Annotated[Window | None, doc("The window in which updates may start.")] = None
 
 

@@ -4,8 +4,8 @@
     usage.percent, usage.watermark        # 95, "FloodStage"
     usage.differs(reported)               # whether it is worth another write
 
-Watermarks are 85 %, 90 % and 95 %, but never with more than 200, 150 or 100 GB free. As in ``df``, blocks
-reserved for root are neither used nor free.
+Watermarks are 85 %, 90 % and 95 %. With ``headroom`` they are never exceeded with more than 200, 150 or
+100 GB free. As in ``df``, blocks reserved for root are neither used nor free.
 """
 
 from __future__ import annotations
@@ -36,14 +36,16 @@ class DiskUsage(msgspec.Struct, frozen=True):
 
     used: int
     capacity: int
+    headroom: bool = True
+    """Whether much free space is enough, however small a part of the capacity it is."""
 
     @classmethod
-    def of(cls, tree: Mapping[str, Any] | None) -> DiskUsage | None:
+    def of(cls, tree: Mapping[str, Any] | None, *, headroom: bool = True) -> DiskUsage | None:
         """From a Pilot's status; None if it has none."""
         used, capacity = (tree or {}).get("usedBytes"), (tree or {}).get("capacityBytes")
         if not isinstance(used, int) or not isinstance(capacity, int) or capacity <= 0:
             return None
-        return cls(used, capacity)
+        return cls(used, capacity, headroom)
 
     @property
     def percent(self) -> int:
@@ -54,7 +56,8 @@ class DiskUsage(msgspec.Struct, frozen=True):
         """The highest one exceeded, or empty."""
         left = self.capacity - self.used
         for name, percent, most_left in _WATERMARKS:
-            if self.used * 100 >= self.capacity * percent and left <= most_left:
+            is_short = not self.headroom or left <= most_left
+            if self.used * 100 >= self.capacity * percent and is_short:
                 return name
         return ""
 

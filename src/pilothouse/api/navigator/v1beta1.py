@@ -439,7 +439,7 @@ class PilotCassandraStatus(Fields):
 
 class PilotStatus(Fields):
     """What is known about the instance; each application adds a section of its own name. \
-Only its own pilot writes it, and whoever finds that pilot silent."""
+Only its own pilot writes it, and the controller that finds that pilot silent."""
 
     observed_generation: ObservedGeneration = None
     phase: Annotated[

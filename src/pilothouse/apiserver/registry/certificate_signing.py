@@ -6,7 +6,7 @@
 
 The result is ``status.certificate`` or the condition ``Failed``. Every instance tries; a compare-and-swap
 lets one win. A bootstrap token is spent before its request is signed. A node's serving certificate is limited
-to the node's own names and addresses, whoever approved it.
+to the node's own names and addresses, regardless of who approved it.
 """
 
 from __future__ import annotations

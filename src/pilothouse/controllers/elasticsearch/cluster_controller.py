@@ -43,6 +43,7 @@ from pilothouse.controllers.elasticsearch.status.volume_shortage import shortage
 from pilothouse.controllers.elasticsearch.steps import reconfiguration, rolling_update, scale_down, scale_up
 from pilothouse.controllers.elasticsearch.steps.broken_nodes import BROKEN_FOR
 from pilothouse.controllers.elasticsearch.steps.image_check import IMAGE_MISSING, missing_images
+from pilothouse.controllers.elasticsearch.steps.own_disruptions import own_disruptions
 from pilothouse.controllers.elasticsearch.steps.owned_objects import NameTaken, ensure_object
 from pilothouse.controllers.elasticsearch.steps.reconcile_step import ReconcileStep
 from pilothouse.controllers.elasticsearch.steps.template_rollout import VERSIONS
@@ -59,7 +60,9 @@ _WARNINGS = {
     scale_down.REFUSED: "ErrScale",
 }
 """The event for a step that waits or is refused."""
-_TRANSIENT = frozenset({"NodeNotReady", "HealthOutdated", "HealthUnknown", "Recovering", "VoteHeld"})
+_TRANSIENT = frozenset(
+    {"NodeNotReady", "HealthOutdated", "HealthUnknown", "Recovering", "VoteHeld", "DisruptionBudget"}
+)
 """Waits that every restart in a roll brings along: ``Progressing`` shows them, and no event warns of them. A
 node that does not come back is in ``Degraded``."""
 
@@ -85,7 +88,7 @@ def clusters_without_images(node: Object, world: Snapshot) -> Names:
 
 
 def clusters_using_secret(secret: Object, world: Snapshot) -> Names:
-    """The clusters that use a Secret, whoever created it."""
+    """The clusters that use a Secret, regardless of who created it."""
     for cluster in world.all(ElasticsearchCluster, secret.namespace):
         if cluster.spec.get("security") is not None and secret.name in (
             certificates_name(cluster),
@@ -119,12 +122,14 @@ def elasticsearch_clusters(cluster: Object, world: Snapshot) -> Iterator[Intent]
         yield from _report(observed, refusals)
         return
     try:
+        create = scale_up.create_pools(observed)
+        steps = _next(observed, create, refusal) if not observed.security.missing else ()
+        disruptions = own_disruptions(observed, steps)
         supporting = [
             intent
-            for wanted in supporting_objects(cluster, observed.pools.values())
+            for wanted in supporting_objects(cluster, observed.pools.values(), spare=disruptions.spare)
             for intent in ensure_object(cluster, wanted, world)
         ]
-        create = scale_up.create_pools(observed)
     except NameTaken as taken:
         yield from _report(observed, refusals, problem=f"{taken}; {taken.remedy}")
         yield Wait("ObjectTaken", because=str(taken), remedy=taken.remedy)
@@ -140,9 +145,10 @@ def elasticsearch_clusters(cluster: Object, world: Snapshot) -> Iterator[Intent]
         yield from supporting
         yield Wait("SecretMissing", because=because)
         return
-    steps = _next(observed, create, refusal)
+    steps = disruptions.steps
     yield from _report(observed, steps)
     yield from supporting
+    yield from disruptions.intents
     yield from scale_down.recommission(observed)
     yield from reconfiguration.update_pilots(observed)
     yield from scale_up.update_claim_retention(observed)

@@ -1,6 +1,6 @@
 """A SPDY connection with the interface of a WebSocket with channels, for sessions.
 
-socket = SpdySocket(write, options)
+socket = SpdySocket(write, options, hold=hold, release=release)
 socket.feed_data(data)                       # from the connection
 await socket.opened()                        # all streams that the options ask for
 await run_session(socket, program, options)

@@ -49,7 +49,7 @@ class UpdateProfile(
     environment: Mapping[str, str] = {}
     """Of a program that the agent runs, beside the agent's own."""
     images: Path | None = None
-    """Where bundles of images go; None if the machine takes none."""
+    """Where bundles of images go; None for the library of the node."""
     health_for: str = "10s"
     health_within: str = "5m"
     stop_grace: str = "30s"
@@ -66,7 +66,7 @@ class UpdateProfile(
 def read_profile(tree: object) -> UpdateProfile:
     """A profile from the content of its file. Raises ProfileError."""
     try:
-        profile = msgspec.convert(tree, UpdateProfile, strict=True)
+        profile = msgspec.convert(tree, UpdateProfile, dec_hook=_path)
     except msgspec.ValidationError as problem:
         raise ProfileError(str(problem)) from None
     if not profile.path.is_absolute():
@@ -82,14 +82,24 @@ def read_profile(tree: object) -> UpdateProfile:
         raise ProfileError(f"health: {profile.health!r} is neither a command nor an http or https URL")
     if profile.images is not None and not profile.images.is_absolute():
         raise ProfileError(f"images: {str(profile.images)!r} is not an absolute path")
-    for name in ("healthFor", "healthWithin", "stopGrace"):
-        text = str(msgspec.to_builtins(profile).get(name) or "1s")
+    durations = {
+        "healthFor": profile.health_for,
+        "healthWithin": profile.health_within,
+        "stopGrace": profile.stop_grace,
+    }
+    for name, text in durations.items():
         try:
             if parse_duration(text) < 0:
                 raise ProfileError(f"{name}: {text!r} is negative")
         except DurationError as problem:
             raise ProfileError(f"{name}: {problem}") from None
     return profile
+
+
+def _path(kind: type, value: object) -> object:
+    if kind is Path and isinstance(value, str):
+        return Path(value)
+    raise NotImplementedError(f"{kind} is not a type of a profile")
 
 
 def k0s_profile(mode: Mode) -> UpdateProfile:

@@ -4,16 +4,17 @@
     await volume_controller.run()
 
 Steps (see ``plan_volumes``) run concurrently, at most one for each volume. A failed step is retried with a
-back-off; a condition of the claim and an event say why. A step is over once our caches have its writes.
+back-off, or at once if the spec changes; a condition of the claim and an event say why it failed. A step is
+over once our caches have its writes.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from random import Random
-from typing import Final
+from typing import Any, Final, NamedTuple
 
 from pilothouse.api.kind_names import PersistentVolume, PersistentVolumeClaim
 from pilothouse.api.objects import Object
@@ -43,6 +44,15 @@ _FILLING: Final = 30.0
 log = logging.getLogger(__name__)
 
 
+class _Failures(NamedTuple):
+    """Failed attempts in a row at the same spec."""
+
+    attempts: int
+    due: float
+    """The monotonic time of the next attempt."""
+    spec: Mapping[str, Any]
+
+
 class VolumeController:
     def __init__(self, api: Api, node: str, runner: VolumePlanExecutor, clock: Clock, rng: Random) -> None:
         self._node = node
@@ -52,8 +62,8 @@ class VolumeController:
         self._volumes = Informer(api, PersistentVolume, rng, clock)
         self._changed = asyncio.Event()
         self._under_way: set[str] = set()
-        self._failures: dict[str, tuple[int, float]] = {}
-        """By uid of claim or volume: failures in a row, and the monotonic time of the next attempt."""
+        self._failures: dict[str, _Failures] = {}
+        """By uid of claim or volume."""
 
     @property
     def problem(self) -> str:
@@ -96,11 +106,11 @@ class VolumeController:
         for step in plan_volumes(self._node, self._claims.cache.list(), self._volumes.cache.list()):
             key = _subject(step).uid
             wanted.add(key)
-            _, due = self._failures.get(key, (0, now))
             if key in self._under_way:
                 continue
-            if due > now:
-                pauses.append(due - now)
+            failed = self._failed(step)
+            if failed is not None and failed.due > now:
+                pauses.append(failed.due - now)
                 continue
             self._under_way.add(key)
             start(self._run(step, key))
@@ -108,14 +118,22 @@ class VolumeController:
             del self._failures[key]
         return min(pauses, default=None)
 
+    def _failed(self, step: VolumeStep) -> _Failures | None:
+        """Earlier attempts at the same; None after a change of the spec, such as another size of a claim."""
+        subject = _subject(step)
+        failed = self._failures.get(subject.uid)
+        return failed if failed is not None and failed.spec == subject.spec else None
+
     async def _run(self, step: VolumeStep, key: str) -> None:
         try:
             for written in await self._runner.run(step):
                 await self._seen(written)
             self._failures.pop(key, None)
         except (VolumeBackendError, StatusError, TransportError, AccessError, OSError) as problem:
-            failures = self._failures.get(key, (0, 0.0))[0] + 1
-            self._failures[key] = failures, self._clock.monotonic() + _AGAIN.after(failures)
+            failed = self._failed(step)
+            attempts = failed.attempts + 1 if failed is not None else 1
+            due = self._clock.monotonic() + _AGAIN.after(attempts)
+            self._failures[key] = _Failures(attempts, due, _subject(step).spec)
             log.warning("%s: %s", _description(step), problem)
             await self._report(step, problem)
         finally:

@@ -11,6 +11,7 @@ from pilothouse.api.objects import Tree
 from pilothouse.base.clock import Clock
 from pilothouse.client.api import Api
 from pilothouse.controllers.cassandra_clusters import cassandra_clusters
+from pilothouse.controllers.disruption_budgets import disruption_budgets
 from pilothouse.controllers.elasticsearch.cluster_controller import elasticsearch_clusters
 from pilothouse.controllers.elasticsearch.desired.pilot_specs import new_pilot_spec
 from pilothouse.controllers.garbage_collector import garbage
@@ -91,7 +92,7 @@ async def cluster_settled(api: Api) -> str:
     """Each pool has its ready nodes, of the version asked for or that can't be left, with their Pilots."""
     cluster = await api.find(ElasticsearchCluster, NAME, SPACE)
     if cluster is None:
-        return ""
+        return f"there is no cluster {NAME}"
     progressing = cluster.condition("Progressing") or {}
     if cluster.spec.get("paused"):
         return "" if progressing.get("reason") == "ClusterPaused" else f"it is paused, and says {progressing}"
@@ -163,6 +164,7 @@ ELASTIC = Scenario(
     (
         elasticsearch_clusters,
         cassandra_clusters,
+        disruption_budgets,
         pilot_creator({ElasticsearchCluster: new_pilot_spec}),
         # Soon enough that none is left when all has come to rest.
         pilot_collector(30.0),

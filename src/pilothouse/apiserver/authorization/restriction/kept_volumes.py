@@ -76,7 +76,8 @@ class KeptVolumes:
             return f"spec.claimRef: must be a claim whose volume is wanted on node '{node}'"
         provisioner = next((marks[one] for one in ASKED_FOR if one in marks), "")
         if provisioner != new["metadata"]["annotations"][PROVISIONED_BY]:
-            return f"metadata.annotations: the claim asks for a volume of {provisioner or 'nobody'}"
+            asked = f"a volume of {provisioner}" if provisioner else "no volume of a provisioner"
+            return f"metadata.annotations: the claim asks for {asked}"
         if new["metadata"].get("name") != volume_name(uid):
             return f"metadata.name: must be {volume_name(uid)}, after its claim"
         if "local" not in spec:

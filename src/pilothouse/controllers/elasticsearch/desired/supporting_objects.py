@@ -1,6 +1,6 @@
 """What a cluster needs besides its nodes: a service account, a role, services, a disruption budget.
 
-    supporting_objects(cluster, pools)
+    supporting_objects(cluster, pools, spare=1)
 
 On our own API server pilots need no role: their scope follows from their Pilot. The role is for Kubernetes.
 """
@@ -33,8 +33,8 @@ _HTTP: Final = {"name": "http", "port": 9200, "protocol": "TCP", "targetPort": 9
 _TRANSPORT: Final = {"name": "transport", "port": 9300, "protocol": "TCP", "targetPort": 9300}
 
 
-def supporting_objects(cluster: Object, pools: Collection[Pool]) -> tuple[Tree, ...]:
-    """All of them, in the order of creation."""
+def supporting_objects(cluster: Object, pools: Collection[Pool], *, spare: int) -> tuple[Tree, ...]:
+    """All of them, in the order of creation. ``spare`` is how many nodes may be evicted at this moment."""
     name = base_name(cluster)
     subject = {"kind": "ServiceAccount", "name": name, "namespace": cluster.namespace}
     return (
@@ -53,7 +53,12 @@ def supporting_objects(cluster: Object, pools: Collection[Pool]) -> tuple[Tree, 
             cluster,
             PodDisruptionBudget,
             name,
-            spec={"maxUnavailable": 1, "selector": {"matchLabels": cluster_labels(cluster)}},
+            spec={
+                "maxUnavailable": spare,
+                "selector": {"matchLabels": cluster_labels(cluster)},
+                # A node that is down does no harm by leaving its machine.
+                "unhealthyPodEvictionPolicy": "AlwaysAllow",
+            },
         ),
     )
 

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
+from pilothouse.api.applications.elasticsearch_application import has_disk_headroom
 from pilothouse.api.kind_names import PersistentVolumeClaim
 from pilothouse.api.navigator.disk_usage import DiskUsage, Watermark
 from pilothouse.api.objects import Object, Tree
@@ -160,7 +161,8 @@ def _volumes(observed: ObservedCluster) -> list[Volume]:
     for node in observed.nodes:
         if node.pod is None or node.pilot is None:
             continue
-        usage = DiskUsage.of(node.pilot.status.get("volume"))
+        headroom = has_disk_headroom(node.version)
+        usage = DiskUsage.of(node.pilot.status.get("volume"), headroom=headroom)
         if usage is not None:
             claim = observed.world.find(
                 PersistentVolumeClaim, observed.cluster.namespace, f"{DATA}-{node.name}"

@@ -79,9 +79,8 @@ def continue_repair(
     if wait := restart_gate.why_not_replace(observed, node, annotation_of(stateful_set, TEMPLATE)):
         return ReconcileStep.waiting(TEMPLATES, wait, f"{node.name} is next in pool {pool.name}")
     because = f"deleting pod {node.name}, to replace it"
-    return ReconcileStep(
-        TEMPLATES, because, (Delete(node.pod, exact=True, because=because, event="UpdateVersion"),)
-    )
+    deletion = Delete(node.pod, exact=True, because=because, event="UpdateVersion")
+    return ReconcileStep(TEMPLATES, because, (deletion,), takes_down=(node.name,))
 
 
 def _is_broken(observed: ObservedCluster, node: ClusterNode) -> bool:

@@ -22,6 +22,8 @@ class ReconcileStep(msgspec.Struct, frozen=True):
     """Not done until the spec changes; everything else goes on."""
     gist: str = ""
     """The start of the message, without changing figures; events carry only this."""
+    takes_down: tuple[str, ...] = ()
+    """The names of the nodes that its intents take down: see ``own_disruptions``."""
 
     @classmethod
     def waiting(cls, reason: str, wait: Wait, prefix: str = "") -> Self:

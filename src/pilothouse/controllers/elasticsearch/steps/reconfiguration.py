@@ -59,7 +59,7 @@ def reconfigure(observed: ObservedCluster) -> ReconcileStep | None:
         patch = PatchObject(
             node.pilot, _fields(node.pilot, wanted), because=because, event="UpdateConfiguration"
         )
-        return ReconcileStep(CONFIGURATIONS, because, (patch,))
+        return ReconcileStep(CONFIGURATIONS, because, (patch,), takes_down=(node.name,))
     return None
 
 

@@ -4,6 +4,7 @@ moment.
     why_not_restart(observed, node)              # for another configuration; a Wait, or None if it may
     why_not_replace(observed, node, template)    # for a pod of another template
     why_not_remove(observed, node)               # for good: a master that is scaled down
+    why_none_spared(observed)                    # whoever takes it down: what the disruption budget follows
 
 One node at a time, when all others are settled and the shards are allocated. A node that is down may be
 restarted at any time: that makes nothing unavailable. But no node gets a template with which another has not
@@ -41,13 +42,29 @@ SHUT_OUT_AFTER: Final = 60.0
 
 def why_not_restart(observed: ObservedCluster, node: ClusterNode) -> Wait | None:
     """Why this node can't be taken down at this moment; None if it can. Drained nodes don't count."""
-    health = observed.health
-    if node.is_down or _is_shut_out(observed, node):
+    if is_free(observed, node):
         return None
-    drained = {each.name for each in observed.nodes if each.is_decommissioned and not each.leaving}
-    if problem := _unsettled_other(observed, node, drained):
+    if problem := _unsettled_other(observed, node.name, _drained(observed)):
         recheck = RECHECK if node.is_out_of_touch else None
         return Wait("NodeNotReady", because=problem, seconds=recheck)
+    return _why_health_forbids(observed, is_master=node.pool.is_master)
+
+
+def why_none_spared(observed: ObservedCluster) -> Wait | None:
+    """Why no node at all can be taken down at this moment; None if any one can."""
+    if problem := _unsettled_other(observed, "", _drained(observed)):
+        return Wait("NodeNotReady", because=problem)
+    has_masters = any(node.pool.is_master for node in observed.nodes)
+    return _why_health_forbids(observed, is_master=has_masters)
+
+
+def is_free(observed: ObservedCluster, node: ClusterNode) -> bool:
+    """Whether a node may be taken down at any time: it is down, or shut out."""
+    return node.is_down or _is_shut_out(observed, node)
+
+
+def _why_health_forbids(observed: ObservedCluster, *, is_master: bool) -> Wait | None:
+    health = observed.health
     if not health.status:
         because = "the cluster's health is unknown: no pilot leads, or the leading one has not reported yet"
         return Wait("HealthUnknown", because=because, seconds=RECHECK)
@@ -55,7 +72,7 @@ def why_not_restart(observed: ObservedCluster, node: ClusterNode) -> Wait | None
         if not each.is_decommissioned and health.members.get(each.name) != each.started:
             because = f"the cluster's health was last reported before {each.name} joined"
             return Wait("HealthOutdated", because=because, seconds=RECHECK if each.is_out_of_touch else None)
-    if node.pool.is_master and (wait := _why_votes_missing(health)):
+    if is_master and (wait := _why_votes_missing(health)):
         return wait
     if health.status == "Red":
         return Wait("Red", because="the cluster's health is Red: data is missing, and no node can be spared")
@@ -63,6 +80,11 @@ def why_not_restart(observed: ObservedCluster, node: ClusterNode) -> Wait | None
         because = "the cluster's health is Yellow, and shards are still initializing"
         return Wait("Recovering", because=because)
     return None
+
+
+def _drained(observed: ObservedCluster) -> set[str]:
+    """The nodes that are empty and stay for now: whether they are up makes no difference."""
+    return {each.name for each in observed.nodes if each.is_decommissioned and not each.leaving}
 
 
 def why_not_replace(observed: ObservedCluster, node: ClusterNode, template: str) -> Wait | None:
@@ -76,7 +98,7 @@ def why_not_replace(observed: ObservedCluster, node: ClusterNode, template: str)
 
 def why_not_remove(observed: ObservedCluster, node: ClusterNode) -> Wait | None:
     """Why this master can't be removed yet: all other nodes have to be in, with their votes."""
-    if problem := _unsettled_other(observed, node, set()):
+    if problem := _unsettled_other(observed, node.name, set()):
         return Wait("NodeNotReady", because=problem)
     return _why_votes_missing(observed.health)
 
@@ -101,10 +123,10 @@ def why_template_unproven(observed: ObservedCluster, node: ClusterNode, template
     return None
 
 
-def _unsettled_other(observed: ObservedCluster, node: ClusterNode, ignored: set[str]) -> str:
-    """Which other node is not settled, and why; empty if all are."""
+def _unsettled_other(observed: ObservedCluster, name: str, ignored: set[str]) -> str:
+    """Which node, other than that of this name, is not settled, and why; empty if all are."""
     for other in observed.nodes:
-        if other.name == node.name or other.name in ignored:
+        if other.name == name or other.name in ignored:
             continue
         if problem := other.why_unsettled(observed.sets.get(other.pool.name)):
             return f"{problem}; one node at a time"

@@ -111,7 +111,7 @@ def _begin(
         return ReconcileStep.waiting(doing, wait, f"pool {pool.name} is to be rolled")
     because = f"rolling pool {pool.name} to version {version}, {first.name} first"
     begun = roll_template(stateful_set, wanted, first.ordinal, because, event="UpdateVersion")
-    return ReconcileStep(doing, because, (begun,))
+    return ReconcileStep(doing, because, (begun,), takes_down=(first.name,))
 
 
 def _advance(observed: ObservedCluster, stateful_set: Object, pool: Pool, node: ClusterNode) -> ReconcileStep:
@@ -123,6 +123,5 @@ def _advance(observed: ObservedCluster, stateful_set: Object, pool: Pool, node: 
     if wait := restart_gate.why_not_replace(observed, node, annotation_of(stateful_set, TEMPLATE)):
         return ReconcileStep.waiting(doing, wait, f"{node.name} is next in pool {pool.name}")
     because = f"replacing pod {node.name}, for version {version}"
-    return ReconcileStep(
-        doing, because, (roll_from(stateful_set, node.ordinal, because, event="UpdateVersion"),)
-    )
+    advanced = roll_from(stateful_set, node.ordinal, because, event="UpdateVersion")
+    return ReconcileStep(doing, because, (advanced,), takes_down=(node.name,))

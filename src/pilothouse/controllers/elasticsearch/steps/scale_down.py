@@ -193,7 +193,8 @@ def _shrink(observed: ObservedCluster, pool: Pool, going: list[ClusterNode]) -> 
     shrunk = PatchObject(
         stateful_set, {"spec": {"replicas": replicas}}, exact=True, because=because, event="Scale"
     )
-    return ReconcileStep(SHRINKING, because, (*kept, shrunk))
+    taken = tuple(node.name for node in going)
+    return ReconcileStep(SHRINKING, because, (*kept, shrunk), takes_down=taken)
 
 
 def _why_no_target(observed: ObservedCluster) -> str:

@@ -1,7 +1,7 @@
 """What a node's answers mean.
 
 state = ClusterState.of(await node.get("/_cluster/state/...", local="true"))
-state.has_master, state.id_of("es-demo-data-0"), state.shards_on(id)
+state.has_master, state.id_of("es-demo-data-0"), state.shards[id]
 """
 
 from __future__ import annotations

@@ -18,7 +18,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
-from pilothouse.api.applications.elasticsearch_application import INITIAL_MASTERS, MINIMUM_MASTERS, SECURITY
+from pilothouse.api.applications.elasticsearch_application import (
+    INITIAL_MASTERS,
+    MINIMUM_MASTERS,
+    SECURITY,
+    has_disk_headroom,
+)
 from pilothouse.api.objects import Object, Tree
 from pilothouse.pilot.driver import (
     DesiredState,
@@ -115,12 +120,19 @@ class Elasticsearch:
             if problem.code == _NO_STATE:
                 # It is up, and has never been in a cluster; from version 8 on it reports no more than that.
                 restart = self._must_form(desired, cluster_state.ClusterState(), build)
-                return Observation(ready=False, message=_NO_MASTER, version=build.version, restart=restart)
+                return Observation(
+                    ready=False,
+                    message=_NO_MASTER,
+                    version=build.version,
+                    disk_headroom=has_disk_headroom(build.version),
+                    restart=restart,
+                )
             return Observation(
                 ready=False,
                 message=f"Elasticsearch does not answer: {problem}",
                 answers=problem.listens,
                 version=build.version,
+                disk_headroom=has_disk_headroom(build.version),
             )
         id = state.id_of(self._instance.name)
         joined = state.has_master and bool(id)
@@ -149,6 +161,7 @@ class Elasticsearch:
             status=status,
             left=left,
             surplus=surplus,
+            disk_headroom=has_disk_headroom(build.version),
             metrics=(
                 *elasticsearch_metrics.node_metrics(stats, shards, **self._who(desired)),
                 *(self._metrics if desired.leads else ()),

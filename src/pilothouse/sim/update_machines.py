@@ -1,0 +1,225 @@
+"""Simulated machines with update agents, and the readiness of those that are controllers.
+
+    machines = UpdateMachines(server.api("machines"), ["c0", "c1"], ["n0"], clock, random.Random(7))
+    await machines.run()                   # until cancelled; raises InvariantViolated
+
+A machine follows the signal on its object as the update agent does: it reads the plan, downloads, waits to be
+drained, is away for a while, and comes back in another version, or in the old one. What it has begun it
+remembers, as the agent's journal does. Readiness is asked by the real ``PlanObserver``, and answered by the
+model, after a while. At most one controller may be away for an update at any time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from random import Random
+from typing import Final
+
+import msgspec
+
+from pilothouse.aio.task_group import together
+from pilothouse.api.k0s.rollout import Gate
+from pilothouse.api.k0s.signals import (
+    APPLYING,
+    COMPLETED,
+    CORDONING,
+    DOWNLOADING,
+    FAILED,
+    FAILED_DOWNLOAD,
+    RESTART,
+    UNCORDONING,
+    Signal,
+    SignalError,
+    read_signal,
+)
+from pilothouse.api.k0s.v1beta2 import (
+    RUNNING_PLAN,
+    GateAnswer,
+    PlanStatus,
+    ReadinessAnswer,
+    RemovedApisAnswer,
+)
+from pilothouse.api.kind_names import ControlNode, KindName, Node, Plan
+from pilothouse.api.objects import Object
+from pilothouse.base.clock import Clock
+from pilothouse.base.rfc3339 import format_time
+from pilothouse.client.api import Api
+from pilothouse.client.informer import Informer
+from pilothouse.client.shared_informers import SharedInformers
+from pilothouse.client.transport import TransportError
+from pilothouse.meta.errors import StatusError
+from pilothouse.runtime.manager import Observer
+from pilothouse.sim.invariant_checker import InvariantViolated
+from pilothouse.updates.plan_observer import PlanObserver
+
+FIRST_VERSION: Final = "v1.30.0"
+PLATFORM: Final = {"kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64"}
+_DOWNLOAD: Final = (1.0, 6.0)
+_AWAY: Final = (2.0, 15.0)
+_ANSWER: Final = (0.0, 8.0)
+"""Seconds that each takes, from and to."""
+_FAILS: Final = 0.04
+"""The probability that a download, or a new version, fails."""
+_REFUSED: Final = (StatusError, TransportError)
+
+
+class UpdateMachine(msgspec.Struct):
+    """One machine, and what its agent remembers."""
+
+    noun: KindName
+    name: str
+    version: str = FIRST_VERSION
+    turn: str = ""
+    """The turn that it is in."""
+    due: float = 0.0
+    """When the current step is done."""
+    before: str = ""
+    """The version to which it can return."""
+    away: bool = False
+    """It restarts."""
+
+    @property
+    def is_controller(self) -> bool:
+        return self.noun == ControlNode
+
+
+class UpdateMachines:
+    def __init__(
+        self, api: Api, controllers: Sequence[str], workers: Sequence[str], clock: Clock, rng: Random
+    ) -> None:
+        self._api = api
+        self._clock = clock
+        self._rng = rng
+        self._machines = [
+            *(UpdateMachine(ControlNode, name) for name in controllers),
+            *(UpdateMachine(Node, name) for name in workers),
+        ]
+        self._informers = {noun: Informer(api, noun, rng, clock) for noun in (ControlNode, Node)}
+
+    async def run(self) -> None:
+        """Run until cancelled. Raises ``InvariantViolated``."""
+        await together(
+            {
+                **{noun.plural: informer.run() for noun, informer in self._informers.items()},
+                "machines": self._work_every_second(),
+            }
+        )
+
+    def observers(self, api: Api, informers: SharedInformers, clock: Clock) -> Mapping[str, Observer]:
+        """The observer of a manager: it asks this model."""
+        return {"plan-observer": PlanObserver(api, informers.get(Plan), clock, self).run}
+
+    # The answers of the model
+
+    async def readiness(self) -> tuple[ReadinessAnswer, ...]:
+        controllers = [machine for machine in self._machines if machine.is_controller]
+        answers = tuple(
+            ReadinessAnswer(name=each.name, ready=not each.away, message="asked") for each in controllers
+        )
+        await asyncio.sleep(self._rng.uniform(*_ANSWER))
+        return answers
+
+    async def removed_apis(self, version: str) -> RemovedApisAnswer:
+        return RemovedApisAnswer(version=version)
+
+    async def gate(self, gate: Gate) -> GateAnswer:
+        return GateAnswer(name=gate.name, open=True)
+
+    # The machines
+
+    async def _work_every_second(self) -> None:
+        while True:
+            await asyncio.sleep(1)
+            for machine in self._machines:
+                try:
+                    await self._work(machine)
+                except _REFUSED:
+                    continue  # The server is away, or somebody wrote first.
+            away = [machine.name for machine in self._machines if machine.is_controller and machine.away]
+            if len(away) > 1:
+                raise InvariantViolated(f"two controllers are away at once: {', '.join(away)}")
+
+    async def _work(self, machine: UpdateMachine) -> None:
+        found = self._informers[machine.noun].cache.get("", machine.name)
+        if found is None:
+            if machine.is_controller:
+                await self._register(machine)
+            return
+        if missing := {key: value for key, value in PLATFORM.items() if found.labels.get(key) != value}:
+            await self._api.patch(machine.noun, machine.name, "", {"metadata": {"labels": missing}})
+        if machine.is_controller and not machine.away:
+            await self._report(machine, found)
+        try:
+            signal = read_signal(found.annotations)
+        except SignalError as problem:
+            raise InvariantViolated(f"the signal on {machine.name} can't be read: {problem}") from None
+        if signal is not None and not signal.ended:
+            await self._advance(machine, found, signal)
+
+    async def _register(self, machine: UpdateMachine) -> None:
+        labels = {"kubernetes.io/hostname": machine.name, **PLATFORM}
+        annotations = {"autopilot.k0sproject.io/mode": "controller"}
+        metadata = {"name": machine.name, "labels": labels, "annotations": annotations}
+        tree = {"apiVersion": ControlNode.api_version, "kind": ControlNode.kind, "metadata": metadata}
+        await self._api.create(ControlNode, tree)
+
+    async def _report(self, machine: UpdateMachine, found: Object) -> None:
+        if found.status.get("k0sVersion") != machine.version:
+            status = {"k0sVersion": machine.version}
+            await self._api.patch(ControlNode, machine.name, "", {"status": status}, subresource="status")
+
+    async def _advance(self, machine: UpdateMachine, found: Object, signal: Signal) -> None:
+        """Take the next step, if it is this machine's to take and its time has come."""
+        turn = f"{signal.plan_uid} {signal.generation} {signal.command.id} {signal.rollback}"
+        now, rng = self._clock.now(), self._rng
+        if machine.turn != turn:
+            if not await self._is_ordered(machine, signal):
+                return
+            machine.turn, machine.due = turn, now + rng.uniform(*_DOWNLOAD)
+            await self._say(machine, found, signal, DOWNLOADING)
+            return
+        if now < machine.due:
+            return
+        update = signal.command.k0supdate
+        wanted = machine.before if signal.rollback else update.version if update else machine.version
+        match signal.step:
+            case "":
+                await self._say(machine, found, signal, DOWNLOADING)
+            case "Downloading" if update is None or machine.version == wanted:
+                await self._say(machine, found, signal, COMPLETED)
+            case "Downloading":
+                lost = rng.random() < _FAILS
+                await self._say(machine, found, signal, FAILED_DOWNLOAD if lost else CORDONING)
+            case step if step == APPLYING:
+                machine.due = now + rng.uniform(*_AWAY)
+                await self._say(machine, found, signal, RESTART)
+                machine.away = True
+            case step if step == RESTART and machine.away:
+                machine.away = False
+                if rng.random() >= _FAILS:
+                    machine.before, machine.version = machine.version, wanted
+            case step if step == RESTART and machine.version != wanted:
+                await self._say(machine, found, signal, FAILED)
+            case step if step == RESTART:
+                await self._say(machine, found, signal, UNCORDONING)
+
+    async def _is_ordered(self, machine: UpdateMachine, signal: Signal) -> bool:
+        """Whether the plan that runs names this machine: the signal says when, the plan says what."""
+        plan = await self._api.find(Plan, RUNNING_PLAN)
+        if plan is None or plan.uid != signal.plan_uid:
+            return False
+        status = msgspec.convert(plan.status, PlanStatus)
+        if status.observed_generation != signal.generation or signal.command.id >= len(status.commands):
+            return False
+        command = status.commands[signal.command.id]
+        k0s, bundle = command.k0supdate, command.airgapupdate
+        parts = (*(k0s.controllers if machine.is_controller else k0s.workers),) if k0s else ()
+        named = {each.name for each in (*parts, *(bundle.workers if bundle else ()))}
+        return status.state in ("Schedulable", "SchedulableWait") and machine.name in named
+
+    async def _say(self, machine: UpdateMachine, found: Object, signal: Signal, step: str) -> None:
+        reason = "it did not work" if step in (FAILED, FAILED_DOWNLOAD) else ""
+        said = signal.advanced(step, format_time(self._clock.now()), reason)
+        metadata = {"resourceVersion": found.resource_version, "annotations": said.annotations()}
+        await self._api.patch(machine.noun, machine.name, "", {"metadata": metadata})

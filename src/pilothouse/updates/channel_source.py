@@ -1,0 +1,85 @@
+"""Finds out what the channel of an UpdateConfig offers.
+
+    source = ChannelSource(api, clock, running=pilothouse.__version__)
+    offer = await source.offer(config)            # raises NoOffer
+
+With a window the server's ``index.yaml`` is read, with a schedule its older form; with ``trustedRoot`` the
+channel is a TUF repository, and what was last seen of it is kept in the cluster.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import ssl
+from typing import Final
+
+from pilothouse.api.k0s.upgrade_strategies import window_of
+from pilothouse.api.k0s.v1beta2 import RUNNING_PLAN
+from pilothouse.api.kind_names import Plan, Secret
+from pilothouse.api.objects import Object
+from pilothouse.base.clock import Clock
+from pilothouse.client.api import Api
+from pilothouse.client.transport import TransportError
+from pilothouse.meta.errors import StatusError
+from pilothouse.runtime.intent_executor import FenceOf
+from pilothouse.updates.channel_client import NoOffer, ask_index, ask_legacy
+from pilothouse.updates.channel_index import ChannelOffer
+from pilothouse.updates.cluster_facts import gather
+from pilothouse.updates.http_fetch import open_session
+
+TOKEN_SECRET: Final = ("kube-system", "update-server-token")
+TOKEN_KEY: Final = "token"
+
+
+class ChannelSource:
+    """Asks update servers on behalf of a cluster."""
+
+    def __init__(
+        self, api: Api, clock: Clock, *, running: str, storage: str = "", tls: ssl.SSLContext | None = None
+    ) -> None:
+        """``running`` is the version to report where no ControlNode reports one; ``storage`` the kind of
+        store, if known; ``tls`` what update servers are verified with, by default the system's authorities.
+        """
+        self._api = api
+        self._clock = clock
+        self._running = running
+        self._storage = storage
+        self._tls = tls
+
+    async def offer(self, config: Object, fence: FenceOf) -> ChannelOffer:
+        """What the channel of a config offers. Raises NoOffer."""
+        try:
+            return await self._asked(config, fence)
+        except (StatusError, TransportError) as problem:
+            raise NoOffer(f"the API server did not answer a question about the cluster: {problem}") from None
+
+    async def _asked(self, config: Object, fence: FenceOf) -> ChannelOffer:
+        server, channel = config.spec["updateServer"], config.spec["channel"]
+        token = await self._token()
+        facts = await gather(self._api, self._clock.now(), running=self._running, storage=self._storage)
+        async with open_session(self._tls) as session:
+            if config.spec.get("trustedRoot"):
+                from pilothouse.updates.tuf_channel import ask_repository
+
+                return await ask_repository(self._api, session, config, facts, token, fence)
+            if window_of(config.spec["upgradeStrategy"]) is not None:
+                return await ask_index(session, server, channel, facts, token)
+            plan = await self._api.find(Plan, RUNNING_PLAN)
+            state = str(plan.status.get("state") or "") if plan is not None else ""
+            return await ask_legacy(session, server, channel, facts, token, state)
+
+    async def _token(self) -> str:
+        """The token for update servers; empty without one."""
+        namespace, name = TOKEN_SECRET
+        secret = await self._api.find(Secret, name, namespace)
+        encoded = (secret.tree.get("data") or {}).get(TOKEN_KEY) if secret is not None else None
+        if not encoded:
+            return ""
+        try:
+            token = base64.b64decode(encoded, validate=True).decode("ascii").strip()
+        except (binascii.Error, ValueError):
+            token = ""
+        if not token.isprintable() or " " in token or not token:
+            raise NoOffer(f"the {TOKEN_KEY} of Secret {namespace}/{name} is not one word of ASCII")
+        return token
