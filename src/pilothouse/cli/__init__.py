@@ -19,6 +19,7 @@ from pilothouse.cli.join import join
 from pilothouse.cli.leave import leave
 from pilothouse.cli.node import node
 from pilothouse.cli.pilot import pilot
+from pilothouse.cli.plan import plan
 from pilothouse.cli.prometheus import prometheus_config
 from pilothouse.cli.status import status
 from pilothouse.cli.token import token
@@ -57,6 +58,7 @@ for command in (
     leave,
     node,
     pilot,
+    plan,
     prometheus_config,
     restore,
     status,

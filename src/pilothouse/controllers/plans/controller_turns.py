@@ -39,8 +39,8 @@ def controller_turn(run: UpdateRun, stage: Stage) -> None:
     answers = questions.answer(run, readiness=True, gates=gates.has_gates(run, "before"))
     if answers is None:
         return
-    if not_ready := _not_ready(machines, answers):
-        _hold_or_end(run, stage, target, not_ready)
+    if waiting := not_ready(machines, answers):
+        _hold_or_end(run, stage, target, waiting)
     elif shut := gates.shut(run, "before", answers):
         if moment(answers.time) + questions.ASK_AGAIN <= run.now:
             questions.ask(run, readiness=True, gates=True)
@@ -97,7 +97,7 @@ def _wait_for_other_plan(run: UpdateRun, busy: list[Object]) -> None:
     )
 
 
-def _not_ready(machines: dict[str, Object], answers: PlanAnswers) -> list[str]:
+def not_ready(machines: dict[str, Object], answers: PlanAnswers) -> list[str]:
     """The ControlNodes that are not ready, or have not answered, each with its reason."""
     silent = machines.keys() - {answer.name for answer in answers.readiness}
     said = [
@@ -106,15 +106,14 @@ def _not_ready(machines: dict[str, Object], answers: PlanAnswers) -> list[str]:
     return [*said, *(f"{name} (no answer)" for name in sorted(silent))]
 
 
-def _hold_or_end(run: UpdateRun, stage: Stage, target: TargetStatus, not_ready: list[str]) -> None:
-    text = f"not every controller is ready: {', '.join(not_ready)}"
+def _hold_or_end(run: UpdateRun, stage: Stage, target: TargetStatus, waiting: list[str]) -> None:
+    text = f"not every controller is ready: {', '.join(waiting)}"
     since = moment(target.last_updated_timestamp) if target.step == NOT_READY else run.now
     due = since + run.node_deadline
     if run.rollout.on_not_ready == "end" or due <= run.now:
         run.end("InconsistentTargets", "InconsistentTargets", text)
         return
-    waiting = stamped(target, run.time, step=NOT_READY, description=text)
-    run.change(stage.with_changes([waiting]))
+    run.change(stage.with_changes([stamped(target, run.time, step=NOT_READY, description=text)]))
     answered = moment(run.status.answers.time if run.status.answers else None)
     if answered + questions.ASK_AGAIN <= run.now:
         questions.ask(run, readiness=True, gates=gates.has_gates(run, "before"))

@@ -76,7 +76,8 @@ def _failed_workers(run: UpdateRun) -> StopReason | None:
 
 def reason_to_hold(run: UpdateRun) -> HoldReason | None:
     if run.rollout.paused:
-        return HoldReason("Paused", "the plan is paused", "set spec.rollout.paused to false")
+        remedy = "set spec.rollout.paused to false, or run: pilothouse plan resume"
+        return HoldReason("Paused", "the plan is paused", remedy)
     windows = [UpdateWindow.parse(msgspec.to_builtins(window)) for window in run.rollout.windows]
     now = datetime.fromtimestamp(run.now, UTC)
     if not windows or any(window.open_until(now) for window in windows):

@@ -15,7 +15,7 @@ from pilothouse.api.k0s.v1beta2 import AirgapUpdate, K0sUpdate, PlatformResource
 from pilothouse.api.objects import Object
 
 
-class TurnKey(msgspec.Struct, frozen=True):
+class SignalScope(msgspec.Struct, frozen=True):
     """What the signals of one stage of a run have in common."""
 
     plan_id: str

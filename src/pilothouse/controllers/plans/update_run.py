@@ -22,7 +22,7 @@ from pilothouse.base.duration import parse_duration
 from pilothouse.base.rfc3339 import format_time, parse_time
 from pilothouse.controllers.plans import run_lifecycle
 from pilothouse.controllers.plans.stages import Stage, stages, with_targets
-from pilothouse.controllers.plans.turn_signals import TurnKey
+from pilothouse.controllers.plans.turn_signals import SignalScope
 from pilothouse.runtime.intents import Intent, PatchObject, RecordEvent, RequeueAfter, SetStatus, Wait
 from pilothouse.runtime.snapshot import Snapshot
 
@@ -81,8 +81,8 @@ class UpdateRun:
         """The first stage that is not finished; its command is the one that runs."""
         return next((stage for stage in self.stages if not stage.finished), None)
 
-    def turn(self, stage: Stage, *, rollback: bool = False) -> TurnKey:
-        return TurnKey(
+    def turn(self, stage: Stage, *, rollback: bool = False) -> SignalScope:
+        return SignalScope(
             plan_id=self.spec.id or self.plan.uid,
             plan_uid=self.plan.uid,
             generation=self.status.observed_generation or 0,

@@ -1,0 +1,156 @@
+"""``pilothouse plan`` against a server and a manager, as a user runs it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import ExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.cli.running import pilothouse
+from tests.kit.managers import started
+from tests.kit.pilothouse_server import PilothouseServer
+from tests.kit.plan_fleet import EVERY, NEW, node, static, update
+from tests.kit.waiting import eventually
+
+from pilothouse.api.k0s.signals import read_signal
+from pilothouse.api.kind_names import Node, Plan
+from pilothouse.base.clock import SystemClock
+from pilothouse.client.api import Api
+from pilothouse.client.http_transport import HttpTransport
+from pilothouse.client.kubeconfig import load
+
+
+@pytest.fixture(scope="module")
+def admin(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The administrator's kubeconfig of a server with a manager."""
+    folder = tmp_path_factory.mktemp("plane")
+    with ExitStack() as stack:
+        server = PilothouseServer(folder / "server", "sqlite")
+        stack.callback(server.close)
+        kubeconfig = server.target.kubeconfig
+        own = kubeconfig.with_name("controller-manager.kubeconfig")
+        process = started(own, folder, "--no-leader-elect")
+        stack.callback(process.kill)
+        yield kubeconfig
+
+
+@asynccontextmanager
+async def client(kubeconfig: Path) -> AsyncIterator[Api]:
+    async with HttpTransport.open(load(kubeconfig), SystemClock(), agent="test") as transport:
+        yield Api(transport, random.Random(), manager="test")
+
+
+def plan(*names: str) -> dict[str, Any]:
+    command = update(workers=static(*names) if names else EVERY, forceupdate=True)
+    return {
+        "apiVersion": Plan.api_version,
+        "kind": "Plan",
+        "metadata": {"name": "autopilot"},
+        "spec": {"commands": [command]},
+    }
+
+
+async def add_workers(api: Api, *names: str) -> None:
+    for name in names:
+        tree = node(name)
+        await api.create(Node, tree)
+        await api.patch(Node, name, "", {"status": tree["status"]}, subresource="status")
+
+
+def ran(kubeconfig: Path, *words: str) -> tuple[int, str]:
+    done = pilothouse("plan", *words, "--kubeconfig", str(kubeconfig))
+    return done.returncode, done.stdout + done.stderr
+
+
+async def until(look: Callable[[], Awaitable[bool]]) -> None:
+    async def seen() -> bool | None:
+        return await look() or None
+
+    await eventually(seen, seconds=60)
+
+
+async def test_a_plan_is_previewed_watched_paused_resumed_and_aborted(admin: Path, tmp_path: Path) -> None:
+    assert ran(admin, "status") == (1, "There is no plan named autopilot.\n")
+    file = tmp_path / "plan.json"
+    async with client(admin) as api:
+        await add_workers(api, "w0", "w1")
+
+        file.write_text(json.dumps(plan()))
+        code, said = await asyncio.to_thread(ran, admin, "preview", str(file))
+        assert code == 0
+        assert f"1. workers to {NEW}, 1 at a time: 2 machines\n   w0, w1\n" in said
+        assert await api.find(Plan, "autopilot") is None
+
+        file.write_text(json.dumps(plan("ghost")))
+        code, said = await asyncio.to_thread(ran, admin, "preview", str(file))
+        assert (code, "IncompleteTargets" in said, "ghost" in said) == (1, True, True)
+
+        await api.create(Plan, plan())
+
+        async def signalled() -> bool:
+            return read_signal((await api.get(Node, "w0")).annotations) is not None
+
+        await until(signalled)
+        code, said = await asyncio.to_thread(ran, admin, "status")
+        assert code == 0
+        assert "0/2 done" in said
+        assert f"workers to {NEW}: 1 in progress, 1 pending" in said
+
+        code, said = await asyncio.to_thread(ran, admin, "preview", str(file))
+        assert "IncompleteTargets" in said
+        file.write_text(json.dumps(plan("w1")))
+        code, said = await asyncio.to_thread(ran, admin, "preview", str(file))
+        assert (code, "a run is in progress" in said) == (0, True)
+
+        assert (await asyncio.to_thread(ran, admin, "pause"))[0] == 0
+        assert (await api.get(Plan, "autopilot")).at("spec", "rollout", "paused") is True
+        assert (await asyncio.to_thread(ran, admin, "resume"))[0] == 0
+        assert (await api.get(Plan, "autopilot")).at("spec", "rollout", "paused") is False
+        code, said = await asyncio.to_thread(ran, admin, "abort")
+        assert (code, said) == (
+            0,
+            "plan autopilot aborted: it ends when machines in progress have finished\n",
+        )
+
+        watching = asyncio.create_task(asyncio.to_thread(ran, admin, "status", "--watch"))
+        found = await api.get(Node, "w0")
+        signal = read_signal(found.annotations)
+        assert signal is not None
+        done = signal.advanced("Completed", signal.created).annotations()
+        await api.patch(Node, "w0", "", {"metadata": {"annotations": done}})
+        code, said = await watching
+        assert code == 0
+        assert "ApplyFailed, 1/2 done" in said
+        assert "Failed (Aborted): the plan was aborted" in said
+
+
+async def test_a_plan_that_the_server_refuses_is_not_previewed(admin: Path, tmp_path: Path) -> None:
+    file = tmp_path / "plan.json"
+    broken = plan()
+    broken["spec"]["rollout"] = {"soak": "long"}
+    file.write_text(json.dumps(broken))
+    code, said = await asyncio.to_thread(ran, admin, "preview", str(file))
+    assert code == 1
+    assert "spec.rollout.soak" in said
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("a: [", "can't be read"),
+        ("kind: Pod", "it has no Plan"),
+        ("{kind: Plan, metadata: {name: foo}}", "only the plan named autopilot"),
+    ],
+)
+def test_a_file_without_a_plan(admin: Path, tmp_path: Path, text: str, problem: str) -> None:
+    file = tmp_path / "plan.yaml"
+    file.write_text(text)
+    code, said = ran(admin, "preview", str(file))
+    assert code == 1
+    assert problem in said
+    assert str(file) in said
