@@ -30,6 +30,7 @@ from pilothouse.sim.fault_schedule import Fault, FaultPoint, PlannedFault
 from pilothouse.sim.fleet import Scenario, UserAction
 from pilothouse.sim.scenarios import SCENARIOS
 from pilothouse.sim.scenarios.elasticsearch_cluster import pools_of, story
+from pilothouse.sim.scenarios.machine_drains import begin_with
 from pilothouse.sim.scenarios.nodes import nodes_settled
 from pilothouse.sim.scenarios.sets import set_users
 from pilothouse.sim.scenarios.user_actions import SPACE
@@ -41,7 +42,15 @@ _LEASES = "/leases"
 EVERY = (
     {}
     if os.environ.get("PILOTHOUSE_SOAK")
-    else {"elastic": 20, "small cluster": 3, "budgets": 3, "nodes": 2, "sets": 2, "node goes": 2}
+    else {
+        "drains": 5,
+        "elastic": 20,
+        "small cluster": 3,
+        "budgets": 3,
+        "nodes": 2,
+        "sets": 2,
+        "node goes": 2,
+    }
 )
 """By run, one write in how many is struck; in all others each is."""
 
@@ -81,6 +90,11 @@ def node_goes(rng: Random) -> Sequence[UserAction]:
     ]
 
 
+def machine_is_drained(rng: Random) -> Sequence[UserAction]:
+    """A machine is drained below a cluster of two nodes."""
+    return [*story(pools_of(1, 1))(rng), UserAction(40, "begin with n0", begin_with("n0"))]
+
+
 def pilot_is_left(rng: Random) -> Sequence[UserAction]:
     """A Pilot without a pod: nobody hears of it, and in the end it goes."""
     tree = {
@@ -118,6 +132,7 @@ RUNS = {
             users=story(pools_of(2, 1), (40, pools_of(1, 1))),
         )
     ),
+    "drains": Run(msgspec.structs.replace(SCENARIOS["drains"], users=machine_is_drained)),
     "namespace goes": Run(msgspec.structs.replace(SCENARIOS["namespaces"], users=namespace_goes)),
     "pilot is left": Run(
         Scenario(

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from math import inf
 from typing import Final
 
+from pilothouse.api.k0s.signals import APPLYING, CORDONING, SignalError, read_signal
 from pilothouse.api.kind_names import (
     CertificateSigningRequest,
     ConfigMap,
@@ -24,6 +25,7 @@ from pilothouse.api.kind_names import (
     StatefulSet,
 )
 from pilothouse.api.objects import Object
+from pilothouse.controllers.drains import CORDONED_BY
 from pilothouse.controllers.scheduling.resource_requests import added, allocatable, requested
 from pilothouse.runtime.invariants import Invariant, ObjectStates, invariant
 
@@ -186,6 +188,29 @@ def a_cluster_without_a_ready_pod_is_not_available(
     return f"{after.name} says that it is available, and none of its pods has been ready {known}"
 
 
+@invariant(Node)
+def a_node_that_others_have_cordoned_stays_cordoned(
+    facts: ObjectStates, before: Object | None, after: Object | None
+) -> str | None:
+    """Where no person uncordons it."""
+    if before is None or after is None or not before.spec.get("unschedulable"):
+        return None
+    if after.spec.get("unschedulable") or CORDONED_BY in before.annotations:
+        return None
+    return f"node {after.name} is uncordoned, and was not cordoned for a plan"
+
+
+@invariant(Node)
+def a_machine_is_updated_while_it_is_cordoned(
+    facts: ObjectStates, before: Object | None, after: Object | None
+) -> str | None:
+    if before is None or after is None or after.spec.get("unschedulable"):
+        return None
+    if _step(before) == CORDONING and _step(after) == APPLYING:
+        return f"node {after.name} is to be updated, and is not cordoned"
+    return None
+
+
 PROMISES: Final[Mapping[str, tuple[Invariant, ...]]] = {
     "stateful-sets": (
         a_pod_that_runs_is_ended_by_its_node,
@@ -193,6 +218,10 @@ PROMISES: Final[Mapping[str, tuple[Invariant, ...]]] = {
         a_claim_that_nobody_owns_stays,
     ),
     "elasticsearch-clusters": (a_cluster_without_a_ready_pod_is_not_available,),
+    "drains": (
+        a_node_that_others_have_cordoned_stays_cordoned,
+        a_machine_is_updated_while_it_is_cordoned,
+    ),
     "garbage": (what_has_a_living_owner_stays,),
     "namespaces": (a_namespace_goes_when_it_is_empty,),
     "scheduling": (no_node_has_more_than_it_can_take, a_pod_is_placed_once),
@@ -204,6 +233,14 @@ PROMISES: Final[Mapping[str, tuple[Invariant, ...]]] = {
 
 def every() -> tuple[Invariant, ...]:
     return tuple(each for promises in PROMISES.values() for each in promises)
+
+
+def _step(node: Object) -> str:
+    try:
+        signal = read_signal(node.annotations)
+    except SignalError:
+        return ""
+    return signal.step if signal is not None else ""
 
 
 def _over(pod: Object) -> bool:
