@@ -34,6 +34,7 @@ from pilothouse.sim.fleet import Scenario, UserAction
 from pilothouse.sim.loop import LoopClock
 from pilothouse.sim.scenarios import SCENARIOS
 from pilothouse.sim.scenarios.elasticsearch_cluster import pools_of, story
+from pilothouse.sim.scenarios.machine_drains import begin_with
 from pilothouse.sim.scenarios.nodes import nodes_settled
 from pilothouse.sim.scenarios.sets import set_users
 from pilothouse.sim.scenarios.user_actions import SPACE
@@ -46,7 +47,16 @@ _LEASES = "/leases"
 EVERY = (
     {}
     if os.environ.get("PILOTHOUSE_SOAK")
-    else {"elastic": 40, "small cluster": 6, "budgets": 6, "nodes": 4, "sets": 4, "node goes": 4}
+    else {
+        "drains": 10,
+        "elastic": 40,
+        "plans": 12,
+        "small cluster": 6,
+        "budgets": 6,
+        "nodes": 4,
+        "sets": 4,
+        "node goes": 4,
+    }
 )
 """By run, one write in how many is struck."""
 EVERY_OTHER = 1 if os.environ.get("PILOTHOUSE_SOAK") else 2
@@ -86,6 +96,11 @@ def node_goes(rng: Random) -> Sequence[UserAction]:
         UserAction(480, "delete node n0", lambda api: api.delete(Node, "n0")),
         UserAction(60, "look at the nodes", lambda api: api.list(Node)),
     ]
+
+
+def machine_is_drained(rng: Random) -> Sequence[UserAction]:
+    """A machine is drained below a cluster of two nodes."""
+    return [*story(pools_of(1, 1))(rng), UserAction(40, "begin with n0", begin_with("n0"))]
 
 
 def pilot_is_left(rng: Random) -> Sequence[UserAction]:
@@ -168,6 +183,7 @@ RUNS = {
             users=story(pools_of(2, 1), (40, pools_of(1, 1))),
         )
     ),
+    "drains": Run(msgspec.structs.replace(SCENARIOS["drains"], users=machine_is_drained)),
     "namespace goes": Run(msgspec.structs.replace(SCENARIOS["namespaces"], users=namespace_goes)),
     "pilot is left": Run(
         Scenario(

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from math import inf
 from typing import Final
 
-from pilothouse.api.k0s.signals import Signal, read_signal
+from pilothouse.api.k0s.signals import APPLYING, CORDONING, Signal, read_signal
 from pilothouse.api.kind_names import (
     CertificateSigningRequest,
     ConfigMap,
@@ -249,6 +249,17 @@ def a_cordon_of_somebody_else_stays(
     return f"node {after.name} is uncordoned, and somebody else had cordoned it"
 
 
+@invariant(Node)
+def a_machine_is_updated_while_it_is_cordoned(
+    facts: ObjectStates, before: Object | None, after: Object | None
+) -> str | None:
+    if before is None or after is None or after.spec.get("unschedulable"):
+        return None
+    if _step(before) == CORDONING and _step(after) == APPLYING:
+        return f"node {after.name} is to be updated, and is not cordoned"
+    return None
+
+
 PROMISES: Final[Mapping[str, tuple[Invariant, ...]]] = {
     "stateful-sets": (
         a_pod_that_runs_is_ended_by_its_node,
@@ -256,12 +267,15 @@ PROMISES: Final[Mapping[str, tuple[Invariant, ...]]] = {
         a_claim_that_nobody_owns_stays,
     ),
     "elasticsearch-clusters": (a_cluster_without_a_ready_pod_is_not_available,),
+    "drains": (
+        a_cordon_of_somebody_else_stays,
+        a_machine_is_updated_while_it_is_cordoned,
+    ),
     "garbage": (what_has_a_living_owner_stays,),
     "namespaces": (a_namespace_goes_when_it_is_empty,),
     "scheduling": (no_node_has_more_than_it_can_take, a_pod_is_placed_once),
     "claims": (a_volume_has_one_claim,),
     "plans": (a_turn_is_signalled_once, controllers_are_updated_one_by_one, workers_follow_all_controllers),
-    "drains": (a_cordon_of_somebody_else_stays,),
     "node-requests": (a_verdict_on_a_request_stays, only_nodes_get_certificates_by_themselves),
 }
 """By the name of the controller."""
@@ -281,6 +295,11 @@ def _turn(signal: Signal | None) -> tuple[object, ...]:
         return ()
     command = signal.command
     return signal.plan_uid, signal.generation, command.id, command.k0supdate is None, signal.rollback
+
+
+def _step(node: Object) -> str:
+    signal = _signal(node)
+    return signal.step if signal is not None else ""
 
 
 def _over(pod: Object) -> bool:

@@ -13,6 +13,7 @@ from pilothouse.sim.fleet import Scenario
 from pilothouse.sim.scenarios.budgets import BUDGETS
 from pilothouse.sim.scenarios.elasticsearch_cluster import ELASTIC
 from pilothouse.sim.scenarios.everything import HOUSE
+from pilothouse.sim.scenarios.machine_drains import DRAINS
 from pilothouse.sim.scenarios.namespace_churn import NAMESPACES
 from pilothouse.sim.scenarios.node_certificates import JOINING
 from pilothouse.sim.scenarios.nodes import NODES
@@ -26,17 +27,7 @@ from pilothouse.sim.scenarios.volumes import VOLUMES
 SCENARIOS: Final[Mapping[str, Scenario]] = {
     each.name: each
     for each in (
-        SETS,
-        OWNERS,
-        NAMESPACES,
-        SERVICES,
-        BUDGETS,
-        NODES,
-        PLACES,
-        VOLUMES,
-        JOINING,
-        ELASTIC,
-        PLANS,
-        HOUSE,
+        *(SETS, OWNERS, NAMESPACES, SERVICES, BUDGETS, NODES, PLACES, VOLUMES, JOINING),
+        *(ELASTIC, DRAINS, PLANS, HOUSE),
     )
 }
