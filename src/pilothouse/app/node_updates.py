@@ -1,6 +1,6 @@
 """The update agent of a machine, composed from its flags.
 
-    options = UpdateOptions(profile=read_profile_file(Path("db.yaml")), mode="controller")
+    options = UpdateOptions(profile=load_profile("db.yaml", "controller"), mode="controller")
     agent = update_agent(options, settings, api, clock)
 
 ``node`` and ``updates`` don't know each other: the downloads are handed in here.
@@ -23,8 +23,8 @@ from pilothouse.node.updating.update_agent import UpdateAgent, UpdateAgentSettin
 from pilothouse.node.updating.update_profile import (
     K0S,
     Mode,
-    ProfileError,
     UpdateProfile,
+    UpdateProfileError,
     k0s_profile,
     read_profile,
 )
@@ -67,7 +67,7 @@ def load_profile(named: str, mode: Mode) -> UpdateProfile:
         return read_profile(yaml.load(read_text(file), Loader=yaml.CSafeLoader))
     except yaml.YAMLError as problem:
         raise StartError(f"{file} is not YAML: {' '.join(str(problem).split())}") from None
-    except ProfileError as problem:
+    except UpdateProfileError as problem:
         raise StartError(f"--update-profile {file}: {problem}") from None
 
 

@@ -1,7 +1,7 @@
 """Brings a bundle of images to the machine, into the folder from which its runtime imports them.
 
     update = BundleUpdate(Path("/var/lib/k0s/images"), None, journal, source)
-    await update.accept(key, payload)
+    await update.accept(key, payload, signal.step)
     await update.advance(turn)            # Downloading → Completed, or FailedDownload
 
 The bundle has the name that its server gave it, or that of its URL; one of the same name is replaced in one
@@ -26,7 +26,7 @@ from pilothouse.node.images.image_store import ImageStore, ImageStoreError
 from pilothouse.node.images.unpacking import UnpackError
 from pilothouse.node.interfaces import ImageMissing, PayloadSource
 from pilothouse.node.updating.turn_signal import TurnSignal
-from pilothouse.node.updating.update_journal import Phase, TurnKey, TurnRecord, UpdateJournal
+from pilothouse.node.updating.update_journal import Phase, TurnIdentity, TurnRecord, UpdateJournal
 
 _NAME: Final = re.compile(r"[^\x00-\x1f\x7f/\\:*?\"<>|]+")
 _LONGEST_NAME: Final = 255
@@ -45,7 +45,7 @@ class BundleUpdate:
         self.journal = journal
         self._source = source
 
-    async def accept(self, key: TurnKey, payload: Payload, _step: str) -> None:
+    async def accept(self, key: TurnIdentity, payload: Payload, _step: str) -> None:
         """Begin a turn."""
         self.journal.accept(TurnRecord(key=key, payload=payload))
         if key.rollback:

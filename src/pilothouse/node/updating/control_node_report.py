@@ -1,6 +1,6 @@
 """The status of the ControlNode of this machine: addresses, port of the API server, version of the program.
 
-    report = ControlNodeReport(api, informer, address, port, program)
+    report = ControlNodeReport(api, informer, name, address, port, program)
     await report.run()                    # when the ControlNode appears or changes, and every half minute
     await report.write()
 

@@ -1,7 +1,7 @@
 """Replaces the program of this machine, and returns to the version that worked if the new one does not.
 
     update = ProgramUpdate(profile, program, journal, source, clock, report)
-    await update.accept(key, payload)
+    await update.accept(key, payload, signal.step)
     await update.advance(turn)            # as far as it goes without the leader
 
 Downloading → Cordoning → (the leader drains) → ApplyingUpdate → Restart → UnCordoning → (the leader)
@@ -33,7 +33,7 @@ from pilothouse.node.updating.turn_signal import TurnSignal
 from pilothouse.node.updating.update_journal import (
     KeptVersion,
     Phase,
-    TurnKey,
+    TurnIdentity,
     TurnRecord,
     UpdateJournal,
 )
@@ -65,7 +65,7 @@ class ProgramUpdate:
         self._clock = clock
         self._report = report
 
-    async def accept(self, key: TurnKey, payload: Payload, step: str) -> None:
+    async def accept(self, key: TurnIdentity, payload: Payload, step: str) -> None:
         """Begin a turn whose signal is at a step: later than Downloading if the journal was lost."""
         running = await self._running_version()
         if key.rollback:
@@ -79,7 +79,7 @@ class ProgramUpdate:
             else:
                 self.journal.end(Phase.VERIFIED, changed=True)
 
-    def _accept_rollback(self, key: TurnKey, payload: Payload, running: str) -> None:
+    def _accept_rollback(self, key: TurnIdentity, payload: Payload, running: str) -> None:
         last, kept = self.journal.last, self.journal.kept
         payload = msgspec.structs.replace(payload, version=kept.version if kept else "", url="")
         self.journal.accept(TurnRecord(key=key, payload=payload, previous_version=running))

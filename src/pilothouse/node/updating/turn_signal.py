@@ -22,14 +22,16 @@ from pilothouse.base.rfc3339 import format_time
 from pilothouse.client.api import Api
 from pilothouse.client.informer import Informer
 from pilothouse.meta.errors import StatusError
-from pilothouse.node.updating.update_journal import TurnKey, turn_key
+from pilothouse.node.updating.update_journal import TurnIdentity, turn_key
 
 _CONFLICT_BACKOFF: Final = Backoff(first=0.02, factor=2.0, longest=1.0)
 _MOST_CONFLICTS: Final = 20
 
 
 class TurnSignal:
-    def __init__(self, api: Api, key: TurnKey, machine: Object, informer: Informer, clock: Clock) -> None:
+    def __init__(
+        self, api: Api, key: TurnIdentity, machine: Object, informer: Informer, clock: Clock
+    ) -> None:
         """``machine`` is the object with the signal, ``informer`` follows it."""
         self._api = api
         self._key = key

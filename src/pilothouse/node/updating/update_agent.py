@@ -1,6 +1,7 @@
 """Follows the signals on the objects of this machine, and carries out its turns.
 
-    agent = UpdateAgent(api, UpdateAgentSettings(name="m1", data=folder, profile=profile), source, clock, rng)
+    settings = UpdateAgentSettings(name="m1", data=folder, library=images, profile=k0s_profile("worker"))
+    agent = UpdateAgent(api, settings, source, clock, rng)
     await agent.run()
 
 A worker's signals are on its Node; those of a controller on its ControlNode. Bundles of images are signalled
@@ -42,7 +43,7 @@ from pilothouse.node.updating.managed_program import ManagedProgram
 from pilothouse.node.updating.program_update import ProgramUpdate
 from pilothouse.node.updating.supervised_program import SupervisedProgram
 from pilothouse.node.updating.turn_signal import TurnSignal
-from pilothouse.node.updating.update_journal import TurnKey, UpdateJournal, turn_key
+from pilothouse.node.updating.update_journal import TurnIdentity, UpdateJournal, turn_key
 from pilothouse.node.updating.update_order import NotOrdered, read_order
 from pilothouse.node.updating.update_profile import Mode, UpdateProfile
 from pilothouse.pki.private_files import private_folder
@@ -75,7 +76,7 @@ class MachineUpdate(Protocol):
 
     @property
     def journal(self) -> UpdateJournal: ...
-    async def accept(self, key: TurnKey, payload: Payload, step: str, /) -> None: ...
+    async def accept(self, key: TurnIdentity, payload: Payload, step: str, /) -> None: ...
     async def advance(self, turn: TurnSignal) -> None: ...
 
 
@@ -167,7 +168,7 @@ class SignalFollower:
         self._name = name
         self._updates = updates
         self._clock = clock
-        self._refused: tuple[TurnKey, int] | None = None
+        self._refused: tuple[TurnIdentity, int] | None = None
 
     async def run(self) -> None:
         changed = asyncio.Event()
@@ -222,7 +223,7 @@ class SignalFollower:
         await chosen.advance(TurnSignal(self._api, key, machine, self._informer, self._clock))
         return None
 
-    def _refuse(self, key: TurnKey, problem: NotOrdered) -> float:
+    def _refuse(self, key: TurnIdentity, problem: NotOrdered) -> float:
         failures = self._refused[1] + 1 if self._refused is not None and self._refused[0] == key else 1
         self._refused = key, failures
         if failures == 1:

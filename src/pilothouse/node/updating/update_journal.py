@@ -1,7 +1,7 @@
 """The journal of updates: what was begun, on disk before it is done.
 
     journal = UpdateJournal(folder / "program.json")
-    journal.accept(TurnRecord(key, payload=payload))
+    journal.accept(TurnRecord(key=key, payload=payload))
     journal.advance(Phase.SWAPPING)
 
 Every change is written and synced before the call returns. A journal that can't be read counts as lost: its
@@ -47,7 +47,7 @@ class Phase(StrEnum):
     ENDED = "Ended"
 
 
-class TurnKey(msgspec.Struct, frozen=True):
+class TurnIdentity(msgspec.Struct, frozen=True):
     """Which turn it is: of one command in one run of one plan."""
 
     plan_uid: str
@@ -64,7 +64,7 @@ class TurnKey(msgspec.Struct, frozen=True):
 
 
 class TurnRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    key: TurnKey
+    key: TurnIdentity
     payload: Payload
     phase: Phase = Phase.ACCEPTED
     digest: str = ""
@@ -91,7 +91,7 @@ class KeptVersion(msgspec.Struct, frozen=True):
 class LastUpdate(msgspec.Struct, frozen=True):
     """The last turn that was not a rollback."""
 
-    key: TurnKey
+    key: TurnIdentity
     changed: bool
     """Whether the machine runs another version since."""
 
@@ -151,10 +151,10 @@ class UpdateJournal:
         return content.turn
 
 
-def turn_key(signal: Signal) -> TurnKey:
+def turn_key(signal: Signal) -> TurnIdentity:
     """Which turn a signal is about."""
     kind = "k0supdate" if signal.command.k0supdate is not None else "airgapupdate"
-    return TurnKey(signal.plan_uid, signal.generation, signal.command.id, kind, signal.rollback)
+    return TurnIdentity(signal.plan_uid, signal.generation, signal.command.id, kind, signal.rollback)
 
 
 def _read(path: Path) -> _Content:

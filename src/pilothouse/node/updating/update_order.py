@@ -25,7 +25,7 @@ from pilothouse.api.kind_names import ControlNode
 from pilothouse.api.kind_names import Plan as PlanName
 from pilothouse.api.objects import Object
 from pilothouse.client.api import Api
-from pilothouse.node.updating.update_journal import TurnKey
+from pilothouse.node.updating.update_journal import TurnIdentity
 
 _RUNNING: Final = ("SchedulableWait", "Schedulable")
 _ON_TURN: Final = ("SignalPending", "SignalSent")
@@ -35,7 +35,7 @@ class NotOrdered(Exception):
     """The Plan does not say that it is this machine's turn; the message says why."""
 
 
-async def read_order(api: Api, machine: Object, key: TurnKey) -> Payload:
+async def read_order(api: Api, machine: Object, key: TurnIdentity) -> Payload:
     """What the Plan orders for the turn that is signalled on an object. Raises NotOrdered."""
     found = await api.find(PlanName, RUNNING_PLAN)
     if found is None or found.deletion_timestamp:
@@ -49,7 +49,7 @@ async def read_order(api: Api, machine: Object, key: TurnKey) -> Payload:
     return _payload(plan, machine, key)
 
 
-def _payload(plan: Plan, machine: Object, key: TurnKey) -> Payload:
+def _payload(plan: Plan, machine: Object, key: TurnIdentity) -> Payload:
     status = plan.status
     if status is None or status.spec is None or status.observed_generation != key.generation:
         raise NotOrdered(f"the Plan {RUNNING_PLAN} does not run generation {key.generation}")
@@ -69,7 +69,7 @@ def _payload(plan: Plan, machine: Object, key: TurnKey) -> Payload:
     return _for_platform(machine, update)
 
 
-def _check_named(machine: Object, key: TurnKey, progress: PlanCommandStatus) -> None:
+def _check_named(machine: Object, key: TurnIdentity, progress: PlanCommandStatus) -> None:
     state = next((each.state for each in _targets(machine, key, progress) if each.name == machine.name), "")
     if not state:
         raise NotOrdered(f"the Plan {RUNNING_PLAN} does not name {machine.name}")
@@ -78,7 +78,7 @@ def _check_named(machine: Object, key: TurnKey, progress: PlanCommandStatus) -> 
         raise NotOrdered(f"it is not the turn of {machine.name}: {detail}")
 
 
-def _targets(machine: Object, key: TurnKey, progress: PlanCommandStatus) -> tuple[TargetStatus, ...]:
+def _targets(machine: Object, key: TurnIdentity, progress: PlanCommandStatus) -> tuple[TargetStatus, ...]:
     if key.kind == "airgapupdate":
         return progress.airgapupdate.workers if progress.airgapupdate else ()
     if progress.k0supdate is None:

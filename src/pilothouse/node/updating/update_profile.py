@@ -31,7 +31,7 @@ K0S: Final = "k0s"
 """The name of the built-in profile."""
 
 
-class ProfileError(ValueError):
+class UpdateProfileError(ValueError):
     """The profile can't be used; the message names the field."""
 
 
@@ -64,24 +64,24 @@ class UpdateProfile(
 
 
 def read_profile(tree: object) -> UpdateProfile:
-    """A profile from the content of its file. Raises ProfileError."""
+    """A profile from the content of its file. Raises UpdateProfileError."""
     try:
         profile = msgspec.convert(tree, UpdateProfile, dec_hook=_path)
     except msgspec.ValidationError as problem:
-        raise ProfileError(str(problem)) from None
+        raise UpdateProfileError(str(problem)) from None
     if not profile.path.is_absolute():
-        raise ProfileError(f"path: {str(profile.path)!r} is not an absolute path")
+        raise UpdateProfileError(f"path: {str(profile.path)!r} is not an absolute path")
     if bool(profile.restart) == bool(profile.run):
-        raise ProfileError(
+        raise UpdateProfileError(
             "exactly one of restart and run is needed: the command that restarts the program, or the one "
             "that runs it"
         )
     if not profile.version or not profile.health:
-        raise ProfileError("version and health are needed")
+        raise UpdateProfileError("version and health are needed")
     if isinstance(profile.health, str) and urlsplit(profile.health).scheme not in ("http", "https"):
-        raise ProfileError(f"health: {profile.health!r} is neither a command nor an http or https URL")
+        raise UpdateProfileError(f"health: {profile.health!r} is neither a command nor an http or https URL")
     if profile.images is not None and not profile.images.is_absolute():
-        raise ProfileError(f"images: {str(profile.images)!r} is not an absolute path")
+        raise UpdateProfileError(f"images: {str(profile.images)!r} is not an absolute path")
     durations = {
         "healthFor": profile.health_for,
         "healthWithin": profile.health_within,
@@ -90,9 +90,9 @@ def read_profile(tree: object) -> UpdateProfile:
     for name, text in durations.items():
         try:
             if parse_duration(text) < 0:
-                raise ProfileError(f"{name}: {text!r} is negative")
+                raise UpdateProfileError(f"{name}: {text!r} is negative")
         except DurationError as problem:
-            raise ProfileError(f"{name}: {problem}") from None
+            raise UpdateProfileError(f"{name}: {problem}") from None
     return profile
 
 
