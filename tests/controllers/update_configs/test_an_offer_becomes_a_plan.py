@@ -167,6 +167,20 @@ def test_k0s_A39_a_newer_version_replaces_a_failed_plan() -> None:
     assert (channel.planned, channel.reason) == (NEWER, "PlanCreated")
 
 
+def test_the_plan_after_one_that_was_aborted_runs() -> None:
+    channel = followed()
+    channel.check(offer(NEW))
+    assert channel.plan is not None
+    channel.plan["spec"]["rollout"]["aborted"] = True
+    channel.ended("ApplyFailed")
+    channel.later(600)
+    channel.check(offer(NEW))
+    assert (channel.applied, channel.reason) == (1, "PlanFailed")
+    channel.later(600)
+    channel.check(offer(NEWER))
+    assert channel.plan["spec"]["rollout"]["aborted"] is False
+
+
 def test_k0s_A39_a_failed_plan_that_was_deleted_blocks_no_more() -> None:
     channel = followed()
     channel.check(offer(NEW))

@@ -163,7 +163,7 @@ def _outcome(config: Object, answer: Mapping[str, Any], world: Snapshot) -> Outc
     if window is not None and window.open_until(moment) is None:
         opening = format_time(window.next_opening(moment).timestamp())
         return Outcome("OutsideWindow", f"{why}; the window opens at {opening}")
-    return Outcome("PlanCreated", why, progressing=True, plan=plan_tree(config, answer, commands))
+    return Outcome("PlanCreated", why, progressing=True, plan=plan_tree(config, answer, commands, plan))
 
 
 def _why_update(
