@@ -13,6 +13,7 @@ from tests.updates.conftest import CLOCK, Cluster
 
 from pilothouse.api.kind_names import ControlNode, KindName, Plan, UpdateConfig
 from pilothouse.api.objects import Object
+from pilothouse.base.rfc3339 import format_time
 from pilothouse.client.api import Api
 from pilothouse.client.shared_informers import SharedInformers
 from pilothouse.controllers.update_configs.update_config_controller import update_configs
@@ -81,6 +82,7 @@ async def complete(api: Api, plan: Object) -> None:
     targets = {"controllers": [{"name": "c1", "state": "SignalCompleted"}]}
     status = {
         "state": "Completed",
+        "completedTime": format_time(CLOCK.now()),
         "observedGeneration": plan.generation,
         "spec": plan.spec,
         "commands": [{"id": 0, "state": "Completed", "k0supdate": targets}],
