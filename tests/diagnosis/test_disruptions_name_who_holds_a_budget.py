@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pilothouse.api.disruptions import EVICTED, disruption_condition
+from pilothouse.api.disruption_target import EVICTED, disruption_condition
 from pilothouse.api.objects import Object
 from pilothouse.base.rfc3339 import format_time
 from pilothouse.diagnosis.disruption_report import as_table, budget_reports

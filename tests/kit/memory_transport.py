@@ -21,7 +21,7 @@ from typing import Any
 import msgspec
 
 from pilothouse.api import kind_names
-from pilothouse.api.disruptions import (
+from pilothouse.api.disruption_target import (
     EVICTED,
     EVICTED_BECAUSE,
     EVICTED_BY,

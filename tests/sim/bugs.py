@@ -12,19 +12,27 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterator
 from contextlib import AbstractAsyncContextManager
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 import pytest
 
+from pilothouse.api.k0s.signals import Signal
+from pilothouse.api.k0s.v1beta2 import PlanSpec
+from pilothouse.api.kind_names import Node
 from pilothouse.api.objects import Object
 from pilothouse.apiserver.request_handler import RequestHandler
 from pilothouse.base.clock import Clock
 from pilothouse.client.fence import HEADER
 from pilothouse.client.transport import ClientRequest, ClientResponse, ResponseStreamReader, Transport
+from pilothouse.controllers import drains as drains_module
 from pilothouse.controllers.elasticsearch.observed.cluster_nodes import ClusterNode
 from pilothouse.controllers.elasticsearch.status import cluster_status
 from pilothouse.controllers.elasticsearch.steps import broken_nodes, restart_gate, version_policy
+from pilothouse.controllers.plans import controller_turns, plan_controller, stages, worker_turns
+from pilothouse.controllers.plans.stages import Stage
+from pilothouse.controllers.plans.turn_signals import TurnKey
+from pilothouse.controllers.plans.update_run import UpdateRun
 from pilothouse.meta.versions import Version
 from pilothouse.runtime.controller import Controller
 from pilothouse.runtime.expectations import Expectations
@@ -183,7 +191,81 @@ def _from_before(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(simulated_server, "withdraw_reports", _take_the_stores_word)
 
 
+def _workers_first(patch: pytest.MonkeyPatch) -> None:
+    """Workers are many, so they begin."""
+    right = stages.stages_of_command
+
+    def backwards(spec: PlanSpec, number: int) -> Iterator[Stage]:
+        yield from reversed(list(right(spec, number)))
+
+    patch.setattr(stages, "stages_of_command", backwards)
+    patch.setattr(worker_turns, "_controllers_behind", lambda run, stage: [])
+
+
+def _two_controllers(patch: pytest.MonkeyPatch) -> None:
+    """A controller that is still downloading is not away."""
+    right = controller_turns.controller_turn
+
+    def wrong(run: UpdateRun, stage: Stage) -> None:
+        with pytest.MonkeyPatch.context() as meanwhile:
+            meanwhile.setattr(Stage, "in_progress", property(lambda stage: ()))
+            meanwhile.setattr(controller_turns, "_is_busy", lambda run, machine: False)
+            right(run, stage)
+
+    patch.setattr(plan_controller, "controller_turn", wrong)
+
+
+def _signalled_twice(patch: pytest.MonkeyPatch) -> None:
+    """A signal without an answer is taken to be lost."""
+    right = TurnKey.find
+
+    def find(key: TurnKey, machine: Object) -> Signal | None:
+        signal = right(key, machine)
+        return signal if signal is not None and signal.step else None
+
+    patch.setattr(TurnKey, "find", find)
+
+
+def _everybodys_cordon(patch: pytest.MonkeyPatch) -> None:
+    """Whatever is cordoned when the turn is over was cordoned for it."""
+    right = drains_module._complete
+
+    def complete(turn: Any, world: Snapshot) -> Iterator[Intent]:
+        for intent in right(turn, world):
+            if isinstance(intent, PatchObject) and intent.seen.noun == Node:
+                intent = msgspec.structs.replace(
+                    intent, fields={**intent.fields, "spec": {"unschedulable": None}}
+                )
+            yield intent
+
+    patch.setattr(drains_module, "_complete", complete)
+
+
 BUGS = (
+    Bug(
+        "workers are updated before controllers",
+        "workers follow all controllers",
+        SCENARIOS["plans"],
+        _workers_first,
+    ),
+    Bug(
+        "the next controller does not wait for the one before",
+        "controllers are updated one by one",
+        SCENARIOS["plans"],
+        _two_controllers,
+    ),
+    Bug(
+        "a machine that has not answered is signalled again",
+        "a turn is signalled once",
+        SCENARIOS["plans"],
+        _signalled_twice,
+    ),
+    Bug(
+        "a cordon of somebody else is ended",
+        "a cordon of somebody else stays",
+        SCENARIOS["plans"],
+        _everybodys_cordon,
+    ),
     Bug(
         "a cluster is available whether or not anybody can reach it",
         "a cluster without a ready pod is not available",

@@ -18,10 +18,12 @@ import socket
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
 import pilothouse
+from pilothouse.aio.background_tasks import BackgroundTasks
 from pilothouse.aio.race import unless
 from pilothouse.aio.task_group import together
 from pilothouse.app import memory_tuning
@@ -63,6 +65,9 @@ from pilothouse.node.volumes.tiers import tier_problem
 from pilothouse.supervise import cgroups, containers
 from pilothouse.supervise.machine_survey import survey_machine
 
+if TYPE_CHECKING:
+    from pilothouse.app.node_updates import UpdateOptions
+
 log = logging.getLogger(__name__)
 
 AGENT = f"pilothouse-node/{pilothouse.__version__}"
@@ -83,10 +88,15 @@ class NodeOptions:
     """A listening socket, inherited from the supervisor; None to open one."""
     socket_store_fds: tuple[int, ...] = ()
     """A socket pair that keeps listening sockets while the node restarts; may be empty."""
+    updates: UpdateOptions | None = None
+    """What update plans do on this machine; None if they do nothing."""
 
 
 async def run(options: NodeOptions, *, announce: Callable[[str], None]) -> None:
     """Run until asked to stop. Raises ``StartError`` at the start."""
+    if options.updates is not None and not options.updates.pods:
+        await _run_updates_alone(options, options.updates, announce)
+        return
     loop = asyncio.get_running_loop()
     # Files get the modes that they are created with, whatever the umask was.
     os.umask(0o022)
@@ -137,6 +147,8 @@ async def run(options: NodeOptions, *, announce: Callable[[str], None]) -> None:
                 "serving certificate": certificate.run(),
                 "announcing": announce_readiness(agent.registration, certificate.issued, settings, announce),
             }
+            if options.updates is not None:
+                work["updates"] = _updates_beside_pods(options.updates, settings, api, clock)
             if options.joined is not None:
                 work["renewing"] = NodeCertificateRenewal(api, settings.name, options.joined, clock).run()
             try:
@@ -148,6 +160,42 @@ async def run(options: NodeOptions, *, announce: Callable[[str], None]) -> None:
         if ends_pods:
             await end_all(settings.data, stop)
             cgroups.find(_group(settings)).remove_empty()
+
+
+async def _run_updates_alone(
+    options: NodeOptions, updates: UpdateOptions, announce: Callable[[str], None]
+) -> None:
+    """Run the update agent alone, without a Node and pods, until asked to stop."""
+    os.umask(0o022)
+    stop = ShutdownRequest.on_signals(asyncio.get_running_loop())
+    if options.lifeline is not None:
+        when_closed(options.lifeline, stop.asked.set)
+    clock, settings = SystemClock(), options.settings
+    async with HttpTransport.open(options.access, clock, agent=AGENT) as transport:
+        api = Api(transport, random.Random(), manager="pilothouse-node")
+        work = {"updates": _updates(updates, settings, api, clock)}
+        if options.joined is not None:
+            work["renewing"] = NodeCertificateRenewal(api, settings.name, options.joined, clock).run()
+        announce(f"updates of {settings.name} are carried out as plans say; it runs no pods")
+        try:
+            await unless(together(work), stop.asked.wait())
+        except DataInUse as problem:
+            raise StartError(str(problem)) from None
+
+
+async def _updates_beside_pods(
+    options: UpdateOptions, settings: NodeSettings, api: Api, clock: Clock
+) -> None:
+    """Run the update agent, and start it again if it fails: pods don't depend on it."""
+    async with BackgroundTasks({"updates": lambda: _updates(options, settings, api, clock)}).running():
+        await asyncio.get_running_loop().create_future()
+
+
+async def _updates(options: UpdateOptions, settings: NodeSettings, api: Api, clock: Clock) -> None:
+    # Imported here: machines that plans don't update should not pay for it.
+    from pilothouse.app.node_updates import update_agent
+
+    await update_agent(options, settings, api, clock).run()
 
 
 def _listening_socket(options: NodeOptions) -> socket.socket:

@@ -34,7 +34,7 @@ def disruptions(namespace: str, output: str, kubeconfig: Path | None, data: Path
 
     import msgspec
 
-    from pilothouse.app.disruptions import report_disruptions, show_disruptions
+    from pilothouse.app.disruption_overview import report_disruptions, show_disruptions
 
     with waiting_for(reached.url), errors_in_one_line(reached.url):
         found = asyncio.run(report_disruptions(reached, namespace))

@@ -17,6 +17,7 @@ import click
 from pilothouse.app.options import StartError
 from pilothouse.cli.flags import several
 from pilothouse.cli.parameters import FILE, IdCount, Listen, Tier
+from pilothouse.cli.update_flags import update_flags, update_options
 
 if TYPE_CHECKING:
     from pilothouse.app.node import NodeOptions
@@ -145,6 +146,7 @@ node_flags = several(
     ),
     tier_flag,
     isolation_flags,
+    update_flags,
 )
 
 
@@ -230,4 +232,5 @@ def _options(kubeconfig: Path | None, lifeline: int | None, flags: dict[str, Any
         lifeline=lifeline,
         listen_fd=next(iter(flags.get("listen_fds", ())), None),
         socket_store_fds=flags.get("socket_store_fds", ()),
+        updates=update_options(flags),
     )

@@ -15,7 +15,7 @@ from typing import NamedTuple, Unpack
 
 import msgspec
 
-from pilothouse.api.disruptions import EVICTED_BECAUSE, EVICTED_BY
+from pilothouse.api.disruption_target import EVICTED_BECAUSE, EVICTED_BY
 from pilothouse.api.kind_names import KindName, Pod, ServiceAccount
 from pilothouse.api.objects import Object, Tree
 from pilothouse.client.api import DEADLINE, JSON, Api, Patch, WriteOptionsSent, decoded, deletion, encoded

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import msgspec
 
-from pilothouse.api.disruptions import DISRUPTION_TARGET, TAKEN_DOWN
+from pilothouse.api.disruption_target import DISRUPTION_TARGET, TAKEN_DOWN
 from pilothouse.api.kind_names import Pod, PodDisruptionBudget, StatefulSet
 from pilothouse.api.objects import Object, Tree
 from pilothouse.base.rfc3339 import format_time, parse_time

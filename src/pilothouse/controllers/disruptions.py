@@ -31,7 +31,7 @@ from typing import Final
 
 import msgspec
 
-from pilothouse.api.disruptions import (
+from pilothouse.api.disruption_target import (
     DISRUPTION_TARGET,
     TAKEN_DOWN,
     covering,
@@ -84,15 +84,13 @@ class DisruptionAccount:
                 return f"disruption budget {budget.name} needs {needed} healthy pods and has {there}"
         return ""
 
-    def evict(
-        self, pod: Object, *, by: str, because: str, grace: int | None = None, event: str = ""
-    ) -> Evict:
+    def evict(self, pod: Object, *, by: str, because: str, grace: int | None = None) -> Evict:
         """Evict a pod that its budget does not keep."""
         if not is_down(pod):
             for budget in self._budgets(pod):
                 if not _spares(budget, pod):
                     self._spent[budget.uid] = self._spent.get(budget.uid, 0) + 1
-        return Evict(pod, grace=grace, by=by, because=because, event=event)
+        return Evict(pod, grace=grace, by=by, because=because)
 
     def _budgets(self, pod: Object) -> list[Object]:
         return covering(pod, self._world.all(PodDisruptionBudget, pod.namespace))
@@ -109,11 +107,11 @@ def is_computed(budget: Object) -> bool:
 
 
 def delete_by_force(
-    pod: Object, *, by: str, because: str, now: float, grace: int | None = None, event: str = ""
+    pod: Object, *, by: str, because: str, now: float, grace: int | None = None
 ) -> Iterator[Intent]:
     """Delete a pod whatever its budget says; its condition says who did it."""
     yield from _marked(pod, by, because, format_time(now))
-    yield Delete(pod, grace=grace, because=because, event=event)
+    yield Delete(pod, grace=grace, because=because)
 
 
 def take_down(

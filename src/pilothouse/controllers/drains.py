@@ -41,7 +41,7 @@ from pilothouse.base.duration import parse_duration
 from pilothouse.base.rfc3339 import format_time, parse_time
 from pilothouse.controllers.disruptions import DisruptionAccount, delete_by_force
 from pilothouse.runtime.controller import Names, ReconcileKey, controller
-from pilothouse.runtime.intents import Intent, ObjectTarget, PatchObject, Wait
+from pilothouse.runtime.intents import Intent, ObjectTarget, PatchObject, RecordEvent, Wait
 from pilothouse.runtime.snapshot import Snapshot
 
 PLAN: Final = "autopilot"
@@ -224,13 +224,13 @@ def _evictions(
             kept[name] = ""
         elif not (why := account.why_kept(pod)):
             kept[name] = ""
-            intents.append(account.evict(pod, by=BY, because=because, grace=grace, event="Evict"))
+            intents.append(account.evict(pod, by=BY, because=because, grace=grace))
+            intents.append(RecordEvent(pod, because=because, event="Evicted"))
         elif by_force:
             kept[name] = ""
             forced = f"{because}; {why}, for longer than {options['forceAfter']}"
-            intents += delete_by_force(
-                pod, by=BY, because=forced, now=world.now, grace=grace, event="EvictByForce"
-            )
+            intents += delete_by_force(pod, by=BY, because=forced, now=world.now, grace=grace)
+            intents.append(RecordEvent(pod, because=forced, event="EvictedByForce", warning=True))
         else:
             kept[name] = why
     return intents, kept

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from pilothouse.api.disruptions import DISRUPTION_TARGET
+from pilothouse.api.disruption_target import DISRUPTION_TARGET
 from pilothouse.api.kind_names import Node, Pod
 from pilothouse.api.objects import Object
 from pilothouse.base.rfc3339 import format_time, parse_time

@@ -15,11 +15,11 @@ from typing import Final
 
 import msgspec
 
-from pilothouse.api.disruptions import covering, disruption_of
+from pilothouse.api.disruption_target import covering, disruption_of
 from pilothouse.api.objects import Object
 from pilothouse.api.pod_health import ended, healthy, trouble
 from pilothouse.base.duration import human_age
-from pilothouse.base.rfc3339 import parse_time
+from pilothouse.base.rfc3339 import format_time, parse_time
 from pilothouse.base.terminal_text import escape_control_characters
 
 _HEADINGS: Final = ("NAMESPACE", "BUDGET", "ALLOWED", "HEALTHY", "POD", "STATE", "BY", "SINCE", "WHY")
@@ -118,7 +118,7 @@ def _down(pod: Object, budget: Object | None) -> PodDown | None:
         return PodDown(pod.name, state, since=pod.deletion_timestamp or "")
     if healthy(pod):
         return PodDown(pod.name, state, since=entries[pod.name])
-    since = (pod.condition("Ready") or {}).get("lastTransitionTime") or ""
+    since = (pod.condition("Ready") or {}).get("lastTransitionTime") or format_time(pod.created)
     return PodDown(pod.name, state, because=trouble(pod).sentence, since=since)
 
 

@@ -136,7 +136,8 @@ class Downloads:
                 await part.open(url, "" if etag.startswith("W/") else etag, begins)
                 await self._receive(url, answer, part)
                 return disposition_name(answer.headers.get("Content-Disposition", ""))
-        except (NotFollowed, AccessError) as problem:
+        except (NotFollowed, AccessError, ValueError) as problem:
+            # ValueError: of a host name that can't be looked up.
             raise DownloadFailed(f"{url}: {problem}") from None
         except NotSent as problem:
             raise _TryFailed(str(problem)) from None

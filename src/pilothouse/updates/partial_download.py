@@ -10,6 +10,7 @@ await part.finish(target)
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import os
 from pathlib import Path
@@ -92,8 +93,10 @@ class PartialDownload:
         self._source_path.unlink(missing_ok=True)
 
     def discard(self) -> None:
-        self.path.unlink(missing_ok=True)
-        self._source_path.unlink(missing_ok=True)
+        """Remove what is there, as far as that is possible."""
+        for path in (self.path, self._source_path):
+            with contextlib.suppress(OSError):
+                path.unlink()
         self._source = _Source("", "")
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tests.kit.core import CoreServer
 
-from pilothouse.api.disruptions import EVICTED_BECAUSE, EVICTED_BY
+from pilothouse.api.disruption_target import EVICTED_BECAUSE, EVICTED_BY
 
 PODS = "/api/v1/namespaces/default/pods"
 BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"

@@ -6,7 +6,7 @@ import pytest
 from tests.controllers.drains.fleet import Fleet
 from tests.kit.controller_harness import WRITES, reasons
 
-from pilothouse.api.disruptions import disruption_of
+from pilothouse.api.disruption_target import disruption_of
 from pilothouse.api.kind_names import Node, Plan, Pod
 from pilothouse.controllers.drains import CORDONED_BY, is_relevant
 from pilothouse.runtime.intents import Delete, Evict, PatchObject

@@ -12,7 +12,7 @@ from tests.kit.controller_harness import Refused, waits
 from tests.kit.elasticsearch_harness import ElasticsearchHarness, elastic, partitions, pool, wrote
 from tests.kit.elasticsearch_upgrade import NEW, OLD, images, the_set, three_nodes
 
-from pilothouse.api.disruptions import disruption_of
+from pilothouse.api.disruption_target import disruption_of
 from pilothouse.api.kind_names import Pilot, Pod, PodDisruptionBudget, StatefulSet
 from pilothouse.api.objects import Object
 from pilothouse.api.pod_health import healthy

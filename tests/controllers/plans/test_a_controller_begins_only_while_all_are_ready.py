@@ -185,3 +185,25 @@ class TestAfterACrash:
         fleet.settle_decisions()
         assert fleet.order == ["c0"]
         assert fleet.states("controllers") == {"c0": "SignalSent", "c1": "SignalPending"}
+
+    def test_an_answer_from_its_turn_does_not_count_after_it(self) -> None:
+        """The signal was not in view at first, so all were asked again while it was in progress."""
+        fleet = PlanFleet(controllers=2)
+        fleet.add_plan(update(controllers=EVERY))
+        fleet.settle_decisions()
+        number = fleet.plan_status["answers"]["number"] + 1
+
+        def asked_early(tree: dict[str, object]) -> None:
+            status = tree["status"]
+            [command] = status["commands"]  # type: ignore[index]
+            command["k0supdate"]["controllers"][0] = {"name": "c0", "state": "SignalPending"}
+            status.update(questions={"number": number, "readiness": True})  # type: ignore[attr-defined]
+
+        fleet.change(fleet.plan, asked_early)
+        fleet.answer()
+        while fleet.advance("c0"):
+            pass
+        fleet.not_ready = {"c0": "503"}
+        fleet.settle_decisions()
+        assert fleet.order == ["c0"]
+        assert fleet.state == "InconsistentTargets"

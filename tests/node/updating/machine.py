@@ -16,7 +16,7 @@ import os
 import random
 import signal as signals
 import socket
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -59,16 +59,24 @@ PLATFORM = "linux-amd64"
 QUICK = DownloadSettings(tries=3, backoff=Backoff(first=0.01, factor=1.0, longest=0.01), stall=5.0)
 
 
-class CountingTransport:
-    """Notes the requests."""
+class WatchedTransport:
+    """Notes the requests, and lets a test act before one of them."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
         self.calls: list[ClientRequest] = []
+        self.statuses: list[int] = []
+        self.before: dict[str, Callable[[], Awaitable[None]]] = {}
+        """What happens before the first request with a step in it."""
 
     async def request(self, call: ClientRequest) -> ClientResponse:
         self.calls.append(call)
-        return await self._transport.request(call)
+        for step in tuple(self.before):
+            if f'\\"{step}\\"'.encode() in call.body:
+                await self.before.pop(step)()
+        answer = await self._transport.request(call)
+        self.statuses.append(answer.status)
+        return answer
 
     def stream(self, call: ClientRequest) -> AbstractAsyncContextManager[ResponseStreamReader]:
         return self._transport.stream(call)
@@ -80,7 +88,7 @@ class UpdatedMachine:
         self.server = server
         self.mode = mode
         self.api = Api(transport, random.Random(1), manager="leader")
-        self.transport = CountingTransport(transport)
+        self.transport = WatchedTransport(transport)
         self.path = folder / "bin" / "db"
         self.images = folder / "images"
         self.data = folder / "updates"
@@ -100,8 +108,8 @@ class UpdatedMachine:
         """The kind of object with the signal of the program."""
         return Node if self.mode == "worker" else ControlNode
 
-    def profile(self, **changes: Any) -> UpdateProfile:
-        tree = {
+    def profile_tree(self) -> Tree:
+        return {
             "path": str(self.path),
             "version": ["{path}", "ask", str(self.port)],
             "health": f"http://127.0.0.1:{self.port}/readyz",
@@ -111,7 +119,9 @@ class UpdatedMachine:
             "healthWithin": "3s",
             "stopGrace": "5s",
         }
-        return read_profile(tree | changes)
+
+    def profile(self, **changes: Any) -> UpdateProfile:
+        return read_profile(self.profile_tree() | changes)
 
     def install(self, content: bytes) -> None:
         self.path.parent.mkdir(exist_ok=True)
@@ -124,7 +134,12 @@ class UpdatedMachine:
 
     def start_agent(self, **profile: Any) -> None:
         settings = UpdateAgentSettings(
-            name=NAME, data=self.data, profile=self.profile(**profile), mode=self.mode, api_port=7443
+            name=NAME,
+            data=self.data,
+            library=self.folder / "library",
+            profile=self.profile(**profile),
+            mode=self.mode,
+            api_port=7443,
         )
         source = Downloads(self.downloads, SystemClock())
         api = Api(self.transport, random.Random(2), manager="pilothouse-node")
@@ -143,9 +158,16 @@ class UpdatedMachine:
             "kubernetes.io/arch": "amd64",
             "kubernetes.io/hostname": NAME,
         }
-        nouns = {"worker": (Node,), "controller": (ControlNode,)}.get(self.mode, (Node, ControlNode))
-        for noun in nouns:
+        for noun in self._nouns():
             await self.api.create(noun, {**_kind(noun), "metadata": {"name": NAME, "labels": labels}})
+
+    def _nouns(self) -> tuple[KindName, ...]:
+        return {"worker": (Node,), "controller": (ControlNode,)}.get(self.mode, (Node, ControlNode))
+
+    async def delete_objects(self) -> None:
+        for noun in self._nouns():
+            await self.api.delete(noun, NAME)
+        await self.api.delete(Plan, "autopilot")
 
     async def order(
         self,

@@ -4,9 +4,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.kit.images import image_folder
 from tests.node.updating.machine import UpdatedMachine, updated_machine
 
 from pilothouse.api.k0s.signals import Signal
+from pilothouse.base.clock import SystemClock
+from pilothouse.node.images.airgap_bundles import write_bundle
+from pilothouse.node.images.image_store import ImageStore
 
 
 async def bring(machine: UpdatedMachine, content: bytes, name: str = "bundle.tar", **file: Any) -> Signal:
@@ -49,8 +53,30 @@ async def test_a_bundle_can_not_leave_its_folder(tmp_path: Path, name: str) -> N
         assert not (tmp_path / "x").exists()
 
 
-async def test_a_machine_without_an_images_folder_says_so(tmp_path: Path) -> None:
+async def test_without_a_folder_the_images_go_into_the_library_of_the_node(tmp_path: Path) -> None:
+    async with updated_machine(tmp_path, images=None) as machine:
+        for word in ("one", "two"):
+            bundle = bundle_of(tmp_path / word, word)
+            assert (await bring(machine, bundle)).step == "Completed"
+            library = ImageStore(machine.folder / "library", SystemClock())
+            root = library.resolve("app:1").root
+            assert root is not None
+            assert (root / "bin" / "app").read_text() == f"#!/bin/sh\necho {word}\n"
+        assert sorted(each.name for each in machine.data.glob("*bundle*")) == ["bundle.json"]
+
+
+async def test_a_bundle_that_is_none_is_not_imported(tmp_path: Path) -> None:
     async with updated_machine(tmp_path, images=None) as machine:
         ended = await bring(machine, b"images")
+        assert ended.step == "FailedDownload"
         assert ended.status is not None
-        assert ended.status.reason == "the update profile of this machine has no images folder"
+        assert "bundle.tar can't be imported:" in ended.status.reason
+
+
+def bundle_of(folder: Path, word: str) -> bytes:
+    """A bundle of one image, with a program in it."""
+    content = image_folder(folder / "content", "bin/app", f"echo {word}", entrypoint=["bin/app"])
+    library = ImageStore(folder / "library", SystemClock())
+    library.import_("app:1", content)
+    write_bundle(folder / "bundle.tar.gz", ["app:1"], library)
+    return (folder / "bundle.tar.gz").read_bytes()

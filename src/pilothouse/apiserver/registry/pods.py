@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
-from pilothouse.api.disruptions import EVICTED, EVICTED_BECAUSE, EVICTED_BY, disruption_condition
+from pilothouse.api.disruption_target import EVICTED, EVICTED_BECAUSE, EVICTED_BY, disruption_condition
 from pilothouse.apiserver.discovery.catalog import KindCatalog, ServedVersion
 from pilothouse.apiserver.endpoints import decoding, object_metadata, write_options
 from pilothouse.apiserver.endpoints.call import ResourceRequest

@@ -56,6 +56,7 @@ def _adopted(run: UpdateRun, stage: Stage, machines: dict[str, Object]) -> bool:
         signal = run.turn(stage).find(machine) if machine is not None else None
         if target.state == PENDING and signal is not None:
             run.actions.append(f"{target.name} has its signal already")
+            questions.use_up(run)
             taken = stamped(target, run.time, state=SENT, step=signal.step, started_time=signal.created)
             run.change(stage.with_changes([taken]))
             return True

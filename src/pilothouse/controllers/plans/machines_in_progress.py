@@ -12,7 +12,6 @@ from pilothouse.api.k0s.signals import FAILED as SIGNAL_FAILED
 from pilothouse.api.k0s.v1beta2 import SignalState, TargetStatus
 from pilothouse.api.kind_names import Node
 from pilothouse.api.objects import Object
-from pilothouse.base.duration import parse_duration
 from pilothouse.base.rfc3339 import TimeError, format_time, parse_time
 from pilothouse.controllers.plans import gates, questions
 from pilothouse.controllers.plans.stages import DONE, FAILED, NO_MACHINE, PENDING, SENT, Stage
@@ -25,6 +24,9 @@ def observe(run: UpdateRun) -> None:
     stage = run.stage
     if stage is None or not stage.in_progress:
         return
+    if stage.part == "controllers" and run.status.questions is not None and run.status.questions.readiness:
+        # An answer from before its end says nothing about the controllers after it.
+        questions.use_up(run)
     changed = [_held_to_gates(run, _observed(run, stage, target)) for target in stage.in_progress]
     for target in changed:
         if target.state == FAILED or target.state == NO_MACHINE:
@@ -41,8 +43,7 @@ def failed(run: UpdateRun, target: TargetStatus, why: str, state: SignalState = 
 
 
 def deadline_of(run: UpdateRun, target: TargetStatus) -> float:
-    soak = parse_duration(run.rollout.soak) if run.rollout.soak else 0.0
-    return moment(target.started_time) + run.node_deadline + soak
+    return moment(target.started_time) + run.node_deadline + run.soak
 
 
 def send(
@@ -107,11 +108,9 @@ def _lacking(run: UpdateRun, stage: Stage, machine: Object, signal: Signal) -> s
         done = max(done, reported(ready.get("lastTransitionTime")))
     elif not stage.forced and (version := _version(machine)) != stage.update.version:
         return f"it reports the version {version or 'unknown'} instead of {stage.update.version}"
-    if run.rollout.soak:
-        end = done + parse_duration(run.rollout.soak)
-        if run.now < end:
-            run.look_at(end)
-            return f"it is observed until {format_time(end)}"
+    if run.now < (end := done + run.soak) and run.soak:
+        run.look_at(end)
+        return f"it is observed until {format_time(end)}"
     return ""
 
 

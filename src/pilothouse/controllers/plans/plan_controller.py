@@ -31,8 +31,8 @@ from pilothouse.runtime.intents import Intent, RequeueAfter, SetStatus
 from pilothouse.runtime.snapshot import Snapshot
 
 _LARGE: Final = 100
-_PACE: Final = 1.0
-"""Seconds between two writes of a status with many targets."""
+_PACE: Final = 2000
+"""Targets for each second between two writes of a large status; a second at least."""
 
 
 def plans(exclude: Exclusions = frozenset()) -> Controller:
@@ -51,7 +51,7 @@ def plans(exclude: Exclusions = frozenset()) -> Controller:
         elif plan.deleting:
             return
         elif (left := _pause(plan, world.now)) > 0:
-            yield RequeueAfter(left, because="a status with many targets is written once a second")
+            yield RequeueAfter(left, because="a status with many targets is written at most once a second")
         else:
             run = UpdateRun(plan, world)
             _advance(run, exclude)
@@ -124,8 +124,10 @@ def matters(before: Object, after: Object) -> bool:
 
 def _pause(plan: Object, now: float) -> float:
     """Seconds until the status of many targets may be written again."""
-    left = plan.arrived + _PACE - now
-    return left if 0 < left <= _PACE and _targets(plan) > _LARGE else 0.0
+    targets = _targets(plan)
+    pace = max(1.0, targets / _PACE)
+    left = plan.arrived + pace - now
+    return left if targets > _LARGE and 0 < left <= pace else 0.0
 
 
 def _targets(plan: Object) -> int:

@@ -10,6 +10,7 @@ yield from run.intents()
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import cached_property
 from typing import Final
 
 import msgspec
@@ -30,7 +31,7 @@ _LATEST: Final = 3600.0
 
 
 class UpdateRun:
-    """The run of a plan, in one decision."""
+    """The run of a plan, in one decision. Its rollout is read once the run has started."""
 
     def __init__(self, plan: Object, world: Snapshot) -> None:
         self.plan = plan
@@ -54,17 +55,22 @@ class UpdateRun:
         """The spec that runs."""
         return self.status.spec or self.wanted
 
-    @property
+    @cached_property
     def rollout(self) -> Rollout:
         """The rollout that runs; what may change in a run is as it is wanted now."""
         wanted = run_lifecycle.rollout_of(self.wanted)
         rollout = run_lifecycle.rollout_of(self.spec)
         return msgspec.structs.replace(rollout, paused=wanted.paused, aborted=wanted.aborted)
 
-    @property
+    @cached_property
     def node_deadline(self) -> float:
         """Seconds that a machine may take."""
         return parse_duration(self.rollout.node_deadline)
+
+    @cached_property
+    def soak(self) -> float:
+        """Seconds that a machine has to stay ready after its update."""
+        return parse_duration(self.rollout.soak) if self.rollout.soak else 0.0
 
     @property
     def stages(self) -> list[Stage]:

@@ -1,11 +1,12 @@
-"""Brings a bundle of images to the folder from which the machine's runtime imports them.
+"""Brings a bundle of images to the machine, into the folder from which its runtime imports them.
 
-    update = BundleUpdate(Path("/var/lib/k0s/images"), journal, source)
+    update = BundleUpdate(Path("/var/lib/k0s/images"), None, journal, source)
     await update.accept(key, payload)
     await update.advance(turn)            # Downloading → Completed, or FailedDownload
 
 The bundle has the name that its server gave it, or that of its URL; one of the same name is replaced in one
-step, others stay. A name that would lead out of the folder is refused.
+step, others stay. A name that would lead out of the folder is refused. On a node of ours the images of the
+bundle go into its library instead, in the place of images of the same name.
 """
 
 from __future__ import annotations
@@ -20,7 +21,10 @@ from typing import Final
 from pilothouse.aio.race import unless
 from pilothouse.api.k0s import signals
 from pilothouse.api.k0s.payloads import DownloadFailed, Payload
-from pilothouse.node.interfaces import PayloadSource
+from pilothouse.node.images.airgap_bundles import import_bundle
+from pilothouse.node.images.image_store import ImageStore, ImageStoreError
+from pilothouse.node.images.unpacking import UnpackError
+from pilothouse.node.interfaces import ImageMissing, PayloadSource
 from pilothouse.node.updating.turn_signal import TurnSignal
 from pilothouse.node.updating.update_journal import Phase, TurnKey, TurnRecord, UpdateJournal
 
@@ -32,19 +36,20 @@ log = logging.getLogger(__name__)
 
 
 class BundleUpdate:
-    def __init__(self, folder: Path | None, journal: UpdateJournal, source: PayloadSource) -> None:
-        """``folder`` is None if the machine takes no bundles."""
+    def __init__(
+        self, folder: Path, library: ImageStore | None, journal: UpdateJournal, source: PayloadSource
+    ) -> None:
+        """Bundles go into ``folder``, or through it into a library of images."""
         self._folder = folder
+        self._library = library
         self.journal = journal
         self._source = source
 
-    async def accept(self, key: TurnKey, payload: Payload) -> None:
+    async def accept(self, key: TurnKey, payload: Payload, _step: str) -> None:
         """Begin a turn."""
         self.journal.accept(TurnRecord(key=key, payload=payload))
         if key.rollback:
             self.journal.end(Phase.ENDED, changed=False, result=signals.COMPLETED)
-        elif self._folder is None:
-            self._fail("the update profile of this machine has no images folder")
 
     async def advance(self, turn: TurnSignal) -> None:
         """Go on until the turn ends. Raises StatusError, TransportError."""
@@ -56,28 +61,32 @@ class BundleUpdate:
                 self._fail("the signal was withdrawn")
             record = self.journal.turn
             assert record is not None
-        if self._folder is not None:
-            self._source.discard(self._folder / _NEXT)
+        self._source.discard(self._folder / _NEXT)
         await turn.reach(record.result, record.reason)
 
     async def _fetch(self, record: TurnRecord) -> None:
         folder = self._folder
-        assert folder is not None, "checked when it was accepted"
         draft = folder / _NEXT
         try:
             folder.mkdir(parents=True, exist_ok=True)
             fetched = await self._source.fetch(record.payload, draft)
-            if problem := name_problem(fetched.name):
-                draft.unlink(missing_ok=True)
+            if self._library is not None:
+                await asyncio.to_thread(_import, draft, self._library)
+            elif problem := name_problem(fetched.name):
                 self._fail(f"{fetched.name!r} can't be the name of a bundle: {problem}")
                 return
-            await asyncio.to_thread(_place, draft, folder / fetched.name)
-        except DownloadFailed as problem:
-            self._fail(str(problem))
-        except OSError as problem:
-            self._fail(f"{folder}: {problem.strerror or problem}")
+            else:
+                await asyncio.to_thread(_place, draft, folder / fetched.name)
+        except DownloadFailed as failure:
+            self._fail(str(failure))
+        except (ImageStoreError, UnpackError, ImageMissing) as failure:
+            self._fail(f"{record.payload.url} can't be imported: {failure}")
+        except OSError as failure:
+            self._fail(f"{folder}: {failure.strerror or failure}")
         else:
             self.journal.end(Phase.ENDED, changed=True, result=signals.COMPLETED)
+        finally:
+            draft.unlink(missing_ok=True)
 
     def _fail(self, reason: str) -> None:
         log.warning("the bundle is not there: %s", reason)
@@ -97,6 +106,11 @@ def name_problem(name: str) -> str:
     if len(os.fsencode(name)) > _LONGEST_NAME:
         return f"it is longer than {_LONGEST_NAME} bytes"
     return ""
+
+
+def _import(bundle: Path, library: ImageStore) -> None:
+    for name, record in import_bundle(bundle, library, replace=True):
+        log.info("image %s %s", name, "is there already" if record is None else "was imported")
 
 
 def _place(draft: Path, target: Path) -> None:

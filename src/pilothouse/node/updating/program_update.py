@@ -39,6 +39,7 @@ from pilothouse.node.updating.update_journal import (
 )
 from pilothouse.node.updating.update_profile import UpdateProfile
 
+_BEFORE_DRAIN: Final = ("", signals.DOWNLOADING)
 _MOST_RESTARTS: Final = 3
 """How often a restart that was interrupted is repeated."""
 
@@ -64,16 +65,19 @@ class ProgramUpdate:
         self._clock = clock
         self._report = report
 
-    async def accept(self, key: TurnKey, payload: Payload) -> None:
-        """Begin a turn."""
+    async def accept(self, key: TurnKey, payload: Payload, step: str) -> None:
+        """Begin a turn whose signal is at a step: later than Downloading if the journal was lost."""
         running = await self._running_version()
         if key.rollback:
             self._accept_rollback(key, payload, running)
             return
         payload = msgspec.structs.replace(payload, running=running)
         self.journal.accept(TurnRecord(key=key, payload=payload, previous_version=running))
-        if running == payload.version and not payload.forced:
-            self.journal.end(Phase.ENDED, changed=False, result=signals.COMPLETED)
+        if running == payload.version and (not payload.forced or step == signals.UNCORDONING):
+            if step in _BEFORE_DRAIN:
+                self.journal.end(Phase.ENDED, changed=False, result=signals.COMPLETED)
+            else:
+                self.journal.end(Phase.VERIFIED, changed=True)
 
     def _accept_rollback(self, key: TurnKey, payload: Payload, running: str) -> None:
         last, kept = self.journal.last, self.journal.kept
@@ -97,7 +101,7 @@ class ProgramUpdate:
                     await turn.reach(signals.CORDONING)
                     if turn.is_withdrawn:
                         self._end(signals.FAILED, "the signal was withdrawn")
-                    elif turn.step != signals.APPLYING:
+                    elif turn.step == signals.CORDONING:
                         return
                     else:
                         self.journal.advance(Phase.KEEPING)
@@ -112,7 +116,9 @@ class ProgramUpdate:
                     await self._check(record)
                 case Phase.VERIFIED:
                     await self._report()
-                    await turn.reach(signals.UNCORDONING)
+                    if turn.step != signals.CORDONING:
+                        await turn.reach(signals.RESTART)
+                        await turn.reach(signals.UNCORDONING)
                     return
                 case Phase.REVERTING:
                     await self._revert(record)
@@ -121,7 +127,9 @@ class ProgramUpdate:
                 case Phase.ENDED:
                     self._files.discard_next()
                     self._source.discard(self._files.next)
-                    await turn.reach(record.result, record.reason)
+                    drained = turn.step not in _BEFORE_DRAIN
+                    failed = record.result == signals.FAILED_DOWNLOAD and drained
+                    await turn.reach(signals.FAILED if failed else record.result, record.reason)
                     return
 
     async def _download(self, record: TurnRecord, turn: TurnSignal) -> None:

@@ -34,6 +34,7 @@ from pilothouse.client.informer import Informer
 from pilothouse.client.transport import TransportError
 from pilothouse.meta.errors import StatusError
 from pilothouse.node.agent import DataInUse
+from pilothouse.node.images.image_store import ImageStore
 from pilothouse.node.interfaces import PayloadSource
 from pilothouse.node.updating.bundle_update import BundleUpdate
 from pilothouse.node.updating.control_node_report import ControlNodeReport
@@ -59,6 +60,8 @@ class UpdateAgentSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Of the Node and the ControlNode."""
     data: Path
     """The agent's own folder: its journals, and the runs of a program that it supervises."""
+    library: Path
+    """Where bundles go if the profile has no folder for them: the images of our nodes."""
     profile: UpdateProfile
     mode: Mode = "worker"
     address: str = "127.0.0.1"
@@ -72,7 +75,7 @@ class MachineUpdate(Protocol):
 
     @property
     def journal(self) -> UpdateJournal: ...
-    async def accept(self, key: TurnKey, payload: Payload) -> None: ...
+    async def accept(self, key: TurnKey, payload: Payload, step: str, /) -> None: ...
     async def advance(self, turn: TurnSignal) -> None: ...
 
 
@@ -129,9 +132,9 @@ class UpdateAgent:
             self._clock,
             self._publish_version,
         )
-        bundle = BundleUpdate(
-            self._settings.profile.images, UpdateJournal(folder / "bundle.json"), self._source
-        )
+        images = self._settings.profile.images
+        library = ImageStore(self._settings.library, self._clock) if images is None else None
+        bundle = BundleUpdate(images or folder, library, UpdateJournal(folder / "bundle.json"), self._source)
         own: dict[KindName, dict[str, MachineUpdate]] = {
             noun: {"airgapupdate": bundle} if noun == Node else {} for noun in self._informer_of
         }
@@ -215,7 +218,7 @@ class SignalFollower:
                 payload = await read_order(self._api, machine, key)
             except NotOrdered as problem:
                 return self._refuse(key, problem)
-            await chosen.accept(key, payload)
+            await chosen.accept(key, payload, signal.step)
         await chosen.advance(TurnSignal(self._api, key, machine, self._informer, self._clock))
         return None
 

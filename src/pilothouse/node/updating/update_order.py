@@ -13,14 +13,20 @@ from typing import Final
 import msgspec
 
 from pilothouse.api.k0s.payloads import Payload
-from pilothouse.api.k0s.v1beta2 import AirgapUpdate, K0sUpdate, Plan, PlanCommandStatus, TargetStatus
+from pilothouse.api.k0s.v1beta2 import (
+    RUNNING_PLAN,
+    AirgapUpdate,
+    K0sUpdate,
+    Plan,
+    PlanCommandStatus,
+    TargetStatus,
+)
 from pilothouse.api.kind_names import ControlNode
 from pilothouse.api.kind_names import Plan as PlanName
 from pilothouse.api.objects import Object
 from pilothouse.client.api import Api
 from pilothouse.node.updating.update_journal import TurnKey
 
-PLAN: Final = "autopilot"
 _RUNNING: Final = ("SchedulableWait", "Schedulable")
 _ON_TURN: Final = ("SignalPending", "SignalSent")
 
@@ -31,34 +37,34 @@ class NotOrdered(Exception):
 
 async def read_order(api: Api, machine: Object, key: TurnKey) -> Payload:
     """What the Plan orders for the turn that is signalled on an object. Raises NotOrdered."""
-    found = await api.find(PlanName, PLAN)
+    found = await api.find(PlanName, RUNNING_PLAN)
     if found is None or found.deletion_timestamp:
-        raise NotOrdered(f"there is no Plan {PLAN}")
+        raise NotOrdered(f"there is no Plan {RUNNING_PLAN}")
     if found.uid != key.plan_uid:
-        raise NotOrdered(f"the Plan {PLAN} is another one, with the uid {found.uid}")
+        raise NotOrdered(f"the Plan {RUNNING_PLAN} is another one, with the uid {found.uid}")
     try:
         plan = found.as_type(Plan)
     except msgspec.ValidationError as problem:
-        raise NotOrdered(f"the Plan {PLAN} can't be read: {problem}") from None
+        raise NotOrdered(f"the Plan {RUNNING_PLAN} can't be read: {problem}") from None
     return _payload(plan, machine, key)
 
 
 def _payload(plan: Plan, machine: Object, key: TurnKey) -> Payload:
     status = plan.status
     if status is None or status.spec is None or status.observed_generation != key.generation:
-        raise NotOrdered(f"the Plan {PLAN} does not run generation {key.generation}")
+        raise NotOrdered(f"the Plan {RUNNING_PLAN} does not run generation {key.generation}")
     if status.state not in _RUNNING:
-        raise NotOrdered(f"the Plan {PLAN} does not run: its state is {status.state or 'empty'}")
+        raise NotOrdered(f"the Plan {RUNNING_PLAN} does not run: its state is {status.state or 'empty'}")
     if key.rollback and not status.rolling_back:
-        raise NotOrdered(f"the Plan {PLAN} is not rolling back")
+        raise NotOrdered(f"the Plan {RUNNING_PLAN} is not rolling back")
     commands = status.spec.commands
     progress = next((each for each in status.commands if each.id == key.command), None)
     if progress is None or not 0 <= key.command < len(commands):
-        raise NotOrdered(f"the Plan {PLAN} has no command {key.command}")
+        raise NotOrdered(f"the Plan {RUNNING_PLAN} has no command {key.command}")
     command = commands[key.command]
     update = command.k0supdate if key.kind == "k0supdate" else command.airgapupdate
     if update is None:
-        raise NotOrdered(f"command {key.command} of the Plan {PLAN} has no {key.kind}")
+        raise NotOrdered(f"command {key.command} of the Plan {RUNNING_PLAN} has no {key.kind}")
     _check_named(machine, key, progress)
     return _for_platform(machine, update)
 
@@ -66,9 +72,10 @@ def _payload(plan: Plan, machine: Object, key: TurnKey) -> Payload:
 def _check_named(machine: Object, key: TurnKey, progress: PlanCommandStatus) -> None:
     state = next((each.state for each in _targets(machine, key, progress) if each.name == machine.name), "")
     if not state:
-        raise NotOrdered(f"the Plan {PLAN} does not name {machine.name}")
+        raise NotOrdered(f"the Plan {RUNNING_PLAN} does not name {machine.name}")
     if state not in _ON_TURN and not key.rollback:
-        raise NotOrdered(f"it is not the turn of {machine.name}: its state in the Plan {PLAN} is {state}")
+        detail = f"its state in the Plan {RUNNING_PLAN} is {state}"
+        raise NotOrdered(f"it is not the turn of {machine.name}: {detail}")
 
 
 def _targets(machine: Object, key: TurnKey, progress: PlanCommandStatus) -> tuple[TargetStatus, ...]:
@@ -85,6 +92,6 @@ def _for_platform(machine: Object, update: K0sUpdate | AirgapUpdate) -> Payload:
     platform = f"{labels.get('kubernetes.io/os', '')}-{labels.get('kubernetes.io/arch', '')}"
     resource = update.platforms.get(platform)
     if resource is None:
-        raise NotOrdered(f"the Plan {PLAN} has nothing for the platform {platform} of {machine.name}")
+        raise NotOrdered(f"the Plan {RUNNING_PLAN} has nothing for the platform {platform} of {machine.name}")
     forced = isinstance(update, K0sUpdate) and update.forceupdate
     return Payload(resource.url, update.version, platform, resource.sha256 or "", forced=forced)

@@ -49,7 +49,7 @@ class UpdateProfile(
     environment: Mapping[str, str] = {}
     """Of a program that the agent runs, beside the agent's own."""
     images: Path | None = None
-    """Where bundles of images go; None if the machine takes none."""
+    """Where bundles of images go; None for the library of the node."""
     health_for: str = "10s"
     health_within: str = "5m"
     stop_grace: str = "30s"

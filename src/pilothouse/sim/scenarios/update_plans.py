@@ -95,7 +95,7 @@ def _plan(rng: Random, version: str) -> Tree:
         "maxFailures": rng.choice((0, 0, 1)),
         "onNotReady": rng.choice(("end", "wait")),
         "onFailure": rng.choice(("stop", "rollback")),
-        "drain": {"forceAfter": "1m"},
+        "drain": {"forceAfter": "30s"},
     }
     if rng.random() < 0.3:
         rollout["soak"] = "20s"

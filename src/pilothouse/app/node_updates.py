@@ -1,0 +1,100 @@
+"""The update agent of a machine, composed from its flags.
+
+    options = UpdateOptions(profile=read_profile_file(Path("db.yaml")), mode="controller")
+    agent = update_agent(options, settings, api, clock)
+
+``node`` and ``updates`` don't know each other: the downloads are handed in here.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import yaml
+
+from pilothouse.app.options import StartError, read_file, read_text
+from pilothouse.base.clock import Clock
+from pilothouse.client.api import Api
+from pilothouse.node.settings import NodeSettings
+from pilothouse.node.updating.update_agent import UpdateAgent, UpdateAgentSettings
+from pilothouse.node.updating.update_profile import (
+    K0S,
+    Mode,
+    ProfileError,
+    UpdateProfile,
+    k0s_profile,
+    read_profile,
+)
+from pilothouse.pki.minisign import PublicKey, SignatureError
+from pilothouse.updates.download_requests import DownloadHosts
+from pilothouse.updates.downloads import Downloads, DownloadSettings
+from pilothouse.updates.payload_trust import PayloadPolicy, PayloadTrust
+
+
+@dataclass(frozen=True, kw_only=True)
+class UpdateOptions:
+    profile: UpdateProfile
+    mode: Mode = "worker"
+    pods: bool = True
+    """Whether the machine is a node that runs pods, too."""
+    downloads: DownloadSettings = field(default_factory=DownloadSettings)
+    api_port: int = 0
+    """The port of the machine's API server; 0 for none."""
+
+
+def update_agent(options: UpdateOptions, settings: NodeSettings, api: Api, clock: Clock) -> UpdateAgent:
+    own = UpdateAgentSettings(
+        name=settings.name,
+        data=settings.data / "updates",
+        library=settings.data / "images",
+        profile=options.profile,
+        mode=options.mode,
+        address=settings.address,
+        api_port=options.api_port,
+    )
+    return UpdateAgent(api, own, Downloads(options.downloads, clock), clock, random.Random())
+
+
+def load_profile(named: str, mode: Mode) -> UpdateProfile:
+    """The built-in profile of this name, or that of a file. Raises StartError."""
+    if named in ("", K0S):
+        return k0s_profile(mode)
+    file = Path(named)
+    try:
+        return read_profile(yaml.load(read_text(file), Loader=yaml.CSafeLoader))
+    except yaml.YAMLError as problem:
+        raise StartError(f"{file} is not YAML: {' '.join(str(problem).split())}") from None
+    except ProfileError as problem:
+        raise StartError(f"--update-profile {file}: {problem}") from None
+
+
+def download_settings(
+    policy: PayloadPolicy,
+    trusted_keys: Path | None,
+    authorities: Mapping[str, Path],
+    tokens: Mapping[str, Path],
+    most_bytes: int,
+) -> DownloadSettings:
+    """Raises StartError."""
+    if trusted_keys is None and policy == "signed":
+        raise StartError("--payloads signed needs --trusted-keys FILE: the public keys that sign them")
+    for file in (*authorities.values(), *tokens.values()):
+        read_file(file)
+    trust = PayloadTrust(policy) if trusted_keys is None else PayloadTrust("signed", _keys(trusted_keys))
+    return DownloadSettings(trust=trust, hosts=DownloadHosts(authorities, tokens), most_bytes=most_bytes)
+
+
+def _keys(file: Path) -> tuple[PublicKey, ...]:
+    """The public keys in a file, one to a line; other lines are comments."""
+    lines = [line.strip() for line in read_text(file).splitlines()]
+    comments = ("untrusted comment:", "#")
+    try:
+        keys = tuple(PublicKey.parse(line) for line in lines if line and not line.startswith(comments))
+    except SignatureError as problem:
+        raise StartError(f"--trusted-keys {file}: {problem}") from None
+    if not keys:
+        raise StartError(f"--trusted-keys {file}: there is no key in it")
+    return keys

@@ -1,0 +1,140 @@
+"""The flags of a node that update plans update."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from pilothouse.app.options import StartError
+from pilothouse.base.quantity import QuantityError, parse_quantity
+from pilothouse.cli.flags import several
+from pilothouse.cli.parameters import FILE
+
+if TYPE_CHECKING:
+    from pilothouse.app.node_updates import UpdateOptions
+
+
+class HostFile(click.ParamType[tuple[str, Path]]):
+    """``HOST=FILE``; in the program, the two."""
+
+    name = "host=file"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, Path]:
+        if isinstance(value, tuple):
+            return value
+        host, equals, file = value.partition("=")
+        if not equals or not host or not file or "/" in host:
+            self.fail(f"{value!r} names no host: write HOST=FILE or HOST:PORT=FILE", param, ctx)
+        return host.lower(), Path(file)
+
+
+class Size(click.ParamType[int]):
+    """``500Mi``, ``4Gi``; in the program, bytes."""
+
+    name = "size"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        if isinstance(value, int):
+            return value
+        try:
+            size = parse_quantity(value).to_int()
+        except QuantityError as problem:
+            self.fail(str(problem), param, ctx)
+        if size <= 0:
+            self.fail(f"{value!r} is not a size: it must be positive", param, ctx)
+        return size
+
+
+update_flags = several(
+    click.option(
+        "--mode",
+        type=click.Choice(("worker", "controller", "controller+worker")),
+        default="worker",
+        show_default=True,
+        help="What update plans have this machine as. A controller is updated through its ControlNode; "
+        "without worker it is no Node and runs no pods.",
+    ),
+    click.option(
+        "--no-pods",
+        is_flag=True,
+        help="Run no pods and register no Node, beside a kubelet for example: carry out update plans alone.",
+    ),
+    click.option(
+        "--update-profile",
+        default="",
+        metavar="FILE|k0s",
+        help="What update plans update here, as YAML. Default: k0s if --mode or --no-pods is given, else "
+        "nothing.",
+    ),
+    click.option(
+        "--payloads",
+        type=click.Choice(("any", "digest", "signed")),
+        default="any",
+        show_default=True,
+        help="Which downloads are installed: any, those with a hash in the plan, or signed ones.",
+    ),
+    click.option(
+        "--trusted-keys",
+        type=FILE,
+        help="File with minisign public keys, one a line, of which one must have signed each download.",
+    ),
+    click.option(
+        "--download-ca",
+        "download_authorities",
+        type=HostFile(),
+        multiple=True,
+        metavar="HOST=FILE",
+        help="CA of a host that updates are downloaded from. May be repeated.",
+    ),
+    click.option(
+        "--download-token",
+        "download_tokens",
+        type=HostFile(),
+        multiple=True,
+        metavar="HOST=FILE",
+        help="File with the bearer token for a host, sent over https only. May be repeated.",
+    ),
+    click.option(
+        "--max-download-size",
+        type=Size(),
+        default="4Gi",
+        show_default=True,
+        help="Maximum size of a download.",
+    ),
+    click.option(
+        "--api-port",
+        type=click.IntRange(0, 65535),
+        default=0,
+        help="Port of the API server on this machine, for its ControlNode. Default: none is reported.",
+    ),
+)
+
+
+def update_options(flags: dict[str, Any]) -> UpdateOptions | None:
+    """What the flags say; None if update plans do nothing here. Raises StartError."""
+    mode, pods = flags["mode"], not flags["no_pods"] and flags["mode"] != "controller"
+    if mode == "worker" and pods and not flags["update_profile"]:
+        unused = [name for name in ("trusted_keys", "download_authorities", "download_tokens") if flags[name]]
+        if unused or flags["payloads"] != "any":
+            raise StartError("flags of downloads need --update-profile: update plans do nothing here without")
+        return None
+    # Imported here: a node that plans don't update stays small.
+    from pilothouse.app.node_updates import UpdateOptions, download_settings, load_profile
+
+    return UpdateOptions(
+        profile=load_profile(flags["update_profile"], mode),
+        mode=mode,
+        pods=pods,
+        downloads=download_settings(
+            flags["payloads"],
+            flags["trusted_keys"],
+            dict(flags["download_authorities"]),
+            dict(flags["download_tokens"]),
+            flags["max_download_size"],
+        ),
+        api_port=flags["api_port"],
+    )
