@@ -65,7 +65,8 @@ def served(place: Path, *flags: str) -> Iterator[str]:
 
 def test_debians_minisign_verifies_what_was_published(place: Path) -> None:
     payload = place / "channels" / "stable" / VERSION / "linux-amd64" / "k0s"
-    command = [tools.find("minisign"), "-V", "-p", place / "keys" / "minisign.pub", "-m", payload]
+    key = place / "keys" / "minisign.pub"
+    command = [str(tools.find("minisign")), "-V", "-p", str(key), "-m", str(payload)]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
     assert f"version:{VERSION}\tplatform:linux-amd64" in done.stdout
 

@@ -51,6 +51,7 @@ from pilothouse.updates.control_node import ControlNodeIdentity, ControlNodeRegi
 from pilothouse.updates.plan_observer import PlanObserver
 from pilothouse.updates.readiness import DEFAULT_PATH, ReadinessProbe
 from pilothouse.updates.server_checks import ServerChecks
+from pilothouse.updates.update_prober import UpdateProber
 
 LEASE = ("kube-system", COMPONENT)
 _PATIENCE = 15.0
@@ -77,6 +78,8 @@ class ManagerOptions:
     ready_scheme: Literal["https", "http"] = "https"
     exclude_from_plans: frozenset[str] = frozenset()
     """Kinds of machines that no plan may update: controller, worker."""
+    update_prober: str = ""
+    """The update server to ask for newer versions where no UpdateConfig follows a channel; none if empty."""
     lifeline: int | None = None
     """The descriptor of the lifeline to the supervisor: see ``processes``."""
 
@@ -162,6 +165,11 @@ def _observers(
         source = ChannelSource(api, clock, running=pilothouse.__version__)
         channel_observer = ChannelObserver(api, informers.get(UpdateConfig), clock, source)
         observers["channel-observer"] = channel_observer.run
+    if UpdateConfig in primaries and options.update_prober:
+        prober = UpdateProber(
+            api, informers.get(UpdateConfig), clock, options.update_prober, running=pilothouse.__version__
+        )
+        observers["update-prober"] = prober.run
     return observers
 
 

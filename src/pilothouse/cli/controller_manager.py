@@ -123,6 +123,13 @@ MORE_THAN_TWO_BEATS = 25.0
     default="",
     help="Kinds of machines that no Plan may update, separated by commas: controller, worker.",
 )
+@click.option(
+    "--update-prober",
+    default="",
+    metavar="URL",
+    help="Update server to ask every half hour for a newer version; an Event announces it. Nothing is asked "
+    "while there is an UpdateConfig.",
+)
 @click.option("--dry-run", is_flag=True, help="Print what would be done and why, and write nothing.")
 @click.option(
     "--watch",
@@ -172,6 +179,7 @@ def controller_manager(verbose: int, kubeconfig: Path | None, lifeline: int | No
             ),
             control_node=_control_node(flags["control_node"], flags["control_node_mode"]),
             ready_path=flags["ready_path"],
+            update_prober=flags["update_prober"],
             ready_scheme=flags["ready_scheme"],
             exclude_from_plans=flags["exclude_from_plans"],
             lifeline=lifeline,

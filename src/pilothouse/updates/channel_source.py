@@ -1,7 +1,7 @@
 """Finds out what the channel of an UpdateConfig offers.
 
     source = ChannelSource(api, clock, running=pilothouse.__version__)
-    offer = await source.offer(config)            # raises NoOffer
+    offer = await source.offer(config, fence)     # raises NoOffer
 
 With a window the server's ``index.yaml`` is read, with a schedule its older form; with ``trustedRoot`` the
 channel is a TUF repository, and what was last seen of it is kept in the cluster.
@@ -53,6 +53,8 @@ class ChannelSource:
             return await self._asked(config, fence)
         except (StatusError, TransportError) as problem:
             raise NoOffer(f"the API server did not answer a question about the cluster: {problem}") from None
+        except OSError as problem:
+            raise NoOffer(f"the channel can't be read: {problem.strerror or problem}") from None
 
     async def _asked(self, config: Object, fence: FenceOf) -> ChannelOffer:
         server, channel = config.spec["updateServer"], config.spec["channel"]

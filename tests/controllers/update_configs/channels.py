@@ -118,8 +118,13 @@ class FollowedChannel:
         self.plan["status"] = {
             "state": state,
             "observedGeneration": self.plan["metadata"]["generation"],
-            "spec": self.plan["spec"],
+            "spec": copy.deepcopy(self.plan["spec"]),
             "commands": [{"id": 0, "state": state, "k0supdate": {"controllers": targets, "workers": []}}],
+            **(
+                {}
+                if state in ("", "SchedulableWait", "Schedulable")
+                else {"completedTime": format_time(self.now)}
+            ),
             **status,
         }
 

@@ -136,6 +136,7 @@ def test_k0s_A39_a_plan_whose_spec_is_still_to_run_is_left_alone() -> None:
     channel.check(offer(NEW))
     channel.ended("ApplyFailed")
     assert channel.plan is not None
+    channel.plan["spec"]["id"] = "mended"
     channel.plan["metadata"]["generation"] += 1
     channel.later(600)
     channel.check(offer(NEWER))
@@ -165,6 +166,31 @@ def test_k0s_A39_a_newer_version_replaces_a_failed_plan() -> None:
     channel.later(600)
     channel.check(offer(NEWER))
     assert (channel.planned, channel.reason) == (NEWER, "PlanCreated")
+
+
+def test_the_plan_after_one_that_was_aborted_runs() -> None:
+    channel = followed()
+    channel.check(offer(NEW))
+    assert channel.plan is not None
+    channel.ended("ApplyFailed")
+    channel.plan["spec"]["rollout"]["aborted"] = True
+    channel.plan["metadata"]["generation"] += 1
+    channel.later(600)
+    channel.check(offer(NEW))
+    assert (channel.applied, channel.reason) == (1, "PlanFailed")
+    channel.later(600)
+    channel.check(offer(NEWER))
+    assert channel.plan["spec"]["rollout"]["aborted"] is False
+
+
+def test_a_plan_that_was_aborted_before_its_start_blocks() -> None:
+    channel = followed()
+    channel.check(offer(NEW))
+    assert channel.plan is not None
+    channel.plan["spec"]["rollout"]["aborted"] = True
+    channel.decide()
+    assert channel.reason == "PlanFailed"
+    assert "ended as aborted" in channel.message
 
 
 def test_k0s_A39_a_failed_plan_that_was_deleted_blocks_no_more() -> None:

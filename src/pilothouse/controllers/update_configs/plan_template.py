@@ -1,7 +1,7 @@
 """The Plan that an offer makes.
 
     commands = planned_commands(config.spec.get("planSpec"), answer)
-    tree = plan_tree(config, answer, commands)
+    tree = plan_tree(config, answer, commands, before)
 
 Version and downloads come from the channel, targets and rollout from ``planSpec``; without one every machine
 is a target. Its id is the time of the check, so that the same answer always makes the same Plan. The window
@@ -36,10 +36,14 @@ def planned_commands(planned: Mapping[str, Any] | None, answer: Mapping[str, Any
     return commands or [_command({"k0supdate": {}}, answer)]
 
 
-def plan_tree(config: Object, answer: Mapping[str, Any], commands: list[Tree]) -> Tree:
+def plan_tree(config: Object, answer: Mapping[str, Any], commands: list[Tree], before: Object | None) -> Tree:
+    """The Plan, in place of the one before. Aborting that one ends with it: the next one is to run."""
     moment = str(int(parse_time(answer["time"])))
     spec: Tree = {"id": moment, "timestamp": moment, "commands": commands}
-    if rollout := _rollout(config):
+    rollout = _rollout(config)
+    if before is not None and before.at("spec", "rollout", "aborted"):
+        rollout.setdefault("aborted", False)
+    if rollout:
         spec["rollout"] = rollout
     return {
         "apiVersion": Plan.api_version,

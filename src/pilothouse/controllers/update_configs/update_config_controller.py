@@ -30,6 +30,13 @@ from pilothouse.api.k0s.v1beta2 import RUNNING_PLAN
 from pilothouse.api.kind_names import ControlNode, Node, Plan, UpdateConfig
 from pilothouse.api.objects import Object, Tree
 from pilothouse.base.rfc3339 import format_time, parse_time
+from pilothouse.controllers.plans.run_lifecycle import (
+    has_ended,
+    read_spec,
+    read_status,
+    rollout_of,
+    wants_run,
+)
 from pilothouse.controllers.update_configs.plan_template import NotOffered, plan_tree, planned_commands
 from pilothouse.controllers.update_configs.running_versions import older_targets
 from pilothouse.meta.conditions import find_condition, with_condition
@@ -41,7 +48,6 @@ CHECK_INTERVAL: Final = 600.0
 """Seconds between two checks of a channel that is followed in windows."""
 _FUTURE: Final = 60.0
 """Seconds by which an answer may be ahead of the clock; beyond that the clock was set back."""
-_RUNNING: Final = ("", "SchedulableWait", "Schedulable")
 _NAMED: Final = 3
 
 
@@ -151,7 +157,8 @@ def _outcome(config: Object, answer: Mapping[str, Any], world: Snapshot) -> Outc
     if not why:
         return Outcome("UpToDate", f"{version} is offered, and no target reports an older version")
     if plan is not None and plan.status.get("state") != "Completed" and not _is_newer(version, plan):
-        ended = f"Plan {plan.name} for {', '.join(_versions(plan))} ended as {plan.status['state']}"
+        state = plan.status.get("state") or "aborted"
+        ended = f"Plan {plan.name} for {', '.join(_versions(plan))} ended as {state}"
         detail = _failure(plan)
         return Outcome(
             "PlanFailed",
@@ -163,7 +170,7 @@ def _outcome(config: Object, answer: Mapping[str, Any], world: Snapshot) -> Outc
     if window is not None and window.open_until(moment) is None:
         opening = format_time(window.next_opening(moment).timestamp())
         return Outcome("OutsideWindow", f"{why}; the window opens at {opening}")
-    return Outcome("PlanCreated", why, progressing=True, plan=plan_tree(config, answer, commands))
+    return Outcome("PlanCreated", why, progressing=True, plan=plan_tree(config, answer, commands, plan))
 
 
 def _why_update(
@@ -184,8 +191,10 @@ def _why_update(
 
 def _runs(plan: Object) -> bool:
     """Whether a plan runs, or has a spec that is still to run."""
-    seen = plan.status.get("observedGeneration")
-    return plan.status.get("state", "") in _RUNNING or (seen is not None and seen != plan.generation)
+    spec, status = read_spec(plan), read_status(plan)
+    if status.spec is None:
+        return not rollout_of(spec).aborted
+    return wants_run(spec, status) or not has_ended(status)
 
 
 def _versions(plan: Object) -> list[str]:
