@@ -31,7 +31,7 @@ from pilothouse.controllers.elasticsearch.status import cluster_status
 from pilothouse.controllers.elasticsearch.steps import broken_nodes, restart_gate, version_policy
 from pilothouse.controllers.plans import controller_turns, plan_controller, stages, worker_turns
 from pilothouse.controllers.plans.stages import Stage
-from pilothouse.controllers.plans.turn_signals import TurnKey
+from pilothouse.controllers.plans.turn_signals import SignalScope
 from pilothouse.controllers.plans.update_run import UpdateRun
 from pilothouse.meta.versions import Version
 from pilothouse.runtime.controller import Controller
@@ -217,13 +217,13 @@ def _two_controllers(patch: pytest.MonkeyPatch) -> None:
 
 def _signalled_twice(patch: pytest.MonkeyPatch) -> None:
     """A signal without an answer is taken to be lost."""
-    right = TurnKey.find
+    right = SignalScope.find
 
-    def find(key: TurnKey, machine: Object) -> Signal | None:
+    def find(key: SignalScope, machine: Object) -> Signal | None:
         signal = right(key, machine)
         return signal if signal is not None and signal.step else None
 
-    patch.setattr(TurnKey, "find", find)
+    patch.setattr(SignalScope, "find", find)
 
 
 def _everybodys_cordon(patch: pytest.MonkeyPatch) -> None:
