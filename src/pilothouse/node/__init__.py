@@ -8,6 +8,7 @@ pods, containers, machine
              what belongs to one pod, to one container, to the machine
 images, volumes, addresses, services, logs, metrics, server
              implementations of those protocols, and the agent's HTTP server; independent of the lifecycle
+updating     the update agent, which carries out the turns that update plans give to the machine
 files        directories that pods can write to
 
 Everything that must outlive the agent is in the data directory or in the API, so the agent may be killed at

@@ -136,7 +136,7 @@ async def test_a_rollback_of_a_machine_that_failed_has_nothing_to_do(tmp_path: P
 async def test_a_rollback_of_another_run_is_refused(tmp_path: Path) -> None:
     async with updated_machine(tmp_path) as machine:
         await succeed(machine, "v2.0.0")
-        await machine.order("v3.0.0", url="http://127.0.0.1:1/", target="SignalCompleted")
+        await machine.order("v3.0.0", url="http://127.0.0.1:1/")
         await machine.patch_plan({"rollingBack": True})
         await machine.signal(rollback=True)
         ended = await machine.until("Failed")

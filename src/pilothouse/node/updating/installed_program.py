@@ -13,6 +13,7 @@ nothing that writes to the program's path can change it.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import hashlib
 import os
@@ -22,7 +23,6 @@ from typing import Final
 
 _BUSY_TRIES: Final = 50
 _BUSY_PAUSE: Final = 0.02
-_START_SECONDS: Final = 30.0
 
 
 class NotExecutable(Exception):
@@ -112,15 +112,10 @@ class InstalledProgram:
                 if problem.errno in (errno.ENOEXEC, errno.EACCES, errno.ENOENT, errno.EPERM, errno.ELIBBAD):
                     raise NotExecutable(problem.strerror or str(problem)) from None
                 raise
-            try:
-                async with asyncio.timeout(_START_SECONDS):
-                    await process.wait()
-            except TimeoutError:
+            # It is loaded, which is all that is asked of it before its turn comes.
+            with contextlib.suppress(ProcessLookupError):
                 process.kill()
-                await process.wait()
-            except asyncio.CancelledError:
-                process.kill()
-                raise
+            await process.wait()
             return
 
     def discard_next(self) -> None:

@@ -73,7 +73,7 @@ def _check_named(machine: Object, key: TurnIdentity, progress: PlanCommandStatus
     state = next((each.state for each in _targets(machine, key, progress) if each.name == machine.name), "")
     if not state:
         raise NotOrdered(f"the Plan {RUNNING_PLAN} does not name {machine.name}")
-    if state not in _ON_TURN and not key.rollback:
+    if state not in _ON_TURN:
         detail = f"its state in the Plan {RUNNING_PLAN} is {state}"
         raise NotOrdered(f"it is not the turn of {machine.name}: {detail}")
 
