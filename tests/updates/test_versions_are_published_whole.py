@@ -5,11 +5,14 @@ from __future__ import annotations
 import stat
 from pathlib import Path
 
+import msgspec
 import pytest
 from tests.kit.publisher import Publisher
 
+from pilothouse.api.k0s.payloads import DownloadFailed, Payload
 from pilothouse.pki.minisign import PublicKey, verify_file
 from pilothouse.updates import publishing
+from pilothouse.updates.payload_trust import PayloadTrust
 from pilothouse.updates.publishing import publish, read_channel
 from pilothouse.updates.publishing_keys import PAYLOAD_PUBLIC_KEY, PublishError, PublishingKeys
 from pilothouse.updates.trusted_comments import parse_trusted_comment, trusted_comment
@@ -189,3 +192,18 @@ def test_comments_are_read_as_they_are_written() -> None:
     fields = {"version": "v1", "platform": "linux-amd64", "timestamp": "7", "file": "a b:c"}
     assert parse_trusted_comment(text) == fields
     assert parse_trusted_comment("version:1\tversion:2\thashed") == {"version": "1"}
+
+
+def test_machines_accept_what_was_published_and_nothing_in_its_place(publisher: Publisher) -> None:
+    (published,) = publisher.publish(NEW)
+    signature = published.path.with_name("program.minisig").read_text()
+    key = PublicKey.parse((publisher.keys.folder / PAYLOAD_PUBLIC_KEY).read_text())
+    trust = PayloadTrust("signed", (key,))
+    payload = Payload(url="https://x/program", version=NEW, platform="linux-amd64")
+    trust.verify(published.path, signature, payload)
+    for other in (
+        msgspec.structs.replace(payload, version=OLD),
+        msgspec.structs.replace(payload, platform="linux-arm64"),
+    ):
+        with pytest.raises(DownloadFailed, match="is for something else"):
+            trust.verify(published.path, signature, other)
