@@ -56,8 +56,8 @@ def supporting_objects(cluster: Object, pools: Collection[Pool], *, spare: int) 
             spec={
                 "maxUnavailable": spare,
                 "selector": {"matchLabels": cluster_labels(cluster)},
-                # A node that is down does no harm by leaving its machine.
-                "unhealthyPodEvictionPolicy": "AlwaysAllow",
+                # Not AlwaysAllow: a database may have joined the others before its pod is ready.
+                "unhealthyPodEvictionPolicy": "IfHealthyBudget",
             },
         ),
     )
