@@ -18,8 +18,18 @@ import msgspec
 import pytest
 
 from pilothouse.api.k0s.signals import read_signal
-from pilothouse.api.kind_names import ConfigMap, Namespace, Node, Pilot, Plan, Secret
+from pilothouse.api.kind_names import (
+    ConfigMap,
+    ControlNode,
+    Namespace,
+    Node,
+    Pilot,
+    Plan,
+    Secret,
+    UpdateConfig,
+)
 from pilothouse.app.controller_list import all_controllers
+from pilothouse.base.rfc3339 import format_time
 from pilothouse.client.api import Api
 from pilothouse.controllers.elasticsearch.desired.security import AUTHORITY, CERTIFICATE, content
 from pilothouse.controllers.elasticsearch.secrets_controller import RandomSecrets, elasticsearch_secrets
@@ -29,6 +39,7 @@ from pilothouse.controllers.pilots.pilot_collection import pilot_collector
 from pilothouse.controllers.pilots.pilot_heartbeats import silent_pilots
 from pilothouse.controllers.plans.plan_controller import plans
 from pilothouse.controllers.service_accounts import service_accounts
+from pilothouse.controllers.update_configs.update_config_controller import update_configs
 from pilothouse.sim.fault_schedule import Fault, FaultPoint, PlannedFault
 from pilothouse.sim.fleet import Scenario, UserAction
 from pilothouse.sim.loop import LoopClock
@@ -164,6 +175,48 @@ async def plan_is_complete(api: Api) -> str:
     return "" if state == "Completed" else f"the plan is {state or 'new'}"
 
 
+async def channel(server: SimulatedServer, clock: LoopClock, rng: Random) -> None:
+    """An update server: every check gets the same offer, after a while."""
+    api = server.api("channel")
+    while True:
+        await asyncio.sleep(5)
+        config = await api.find(UpdateConfig, "stable")
+        if config is None or not (number := config.status.get("check")):
+            continue
+        if (config.status.get("answer") or {}).get("number") != number:
+            download = {"platform": "linux-amd64", "k0s": {"url": "http://updates.example/k0s"}}
+            time = format_time(clock.now())
+            answer = {"number": number, "time": time, "version": "v1.31.0", "downloads": [download]}
+            await api.patch(UpdateConfig, "stable", "", {"status": {"answer": answer}}, subresource="status")
+
+
+def channel_is_followed(rng: Random) -> Sequence[UserAction]:
+    """A channel offers something newer than what a machine runs."""
+    machine = {"apiVersion": Plan.api_version, "kind": "ControlNode", "metadata": {"name": "c0"}}
+    running = {"status": {"k0sVersion": "v1.30.0"}}
+    strategy = {"type": "periodic", "periodic": {"startTime": "00:00", "length": "24h"}}
+    config = {
+        "apiVersion": Plan.api_version,
+        "kind": "UpdateConfig",
+        "metadata": {"name": "stable"},
+        "spec": {"updateServer": "http://updates.example", "upgradeStrategy": strategy},
+    }
+    return [
+        UserAction(15, "create c0", lambda api: api.create(ControlNode, machine)),
+        UserAction(1, "c0 runs", lambda api: api.patch(ControlNode, "c0", "", running, subresource="status")),
+        UserAction(1, "follow stable", lambda api: api.create(UpdateConfig, config)),
+        UserAction(60, "look at the plan", lambda api: api.find(Plan, "autopilot")),
+    ]
+
+
+async def plan_is_offered(api: Api) -> str:
+    plan = await api.find(Plan, "autopilot")
+    if plan is None:
+        return "there is no plan"
+    version = plan.spec["commands"][0]["k0supdate"]["version"]
+    return "" if version == "v1.31.0" else f"the plan is for {version}"
+
+
 async def secrets_belong_together(api: Api) -> str:
     """What nodes are to trust is what has signed their certificate, however often its maker was interrupted."""
     found = {each.name: each for each in (await api.list(Secret, SPACE)).objects}
@@ -192,6 +245,16 @@ RUNS = {
             pilot_is_left,
             no_pilots,
             nodes=0,
+        )
+    ),
+    "channel is followed": Run(
+        Scenario(
+            "update configs",
+            (update_configs, service_accounts),
+            channel_is_followed,
+            plan_is_offered,
+            nodes=0,
+            companion=channel,
         )
     ),
     "plan is made": Run(

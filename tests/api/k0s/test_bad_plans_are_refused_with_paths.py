@@ -43,7 +43,7 @@ def selecting(**selector: str) -> Json:
 BAD: dict[str, tuple[Json, str]] = {
     "no command": ({}, "spec.commands[0]"),
     "an unknown command only": ({"reboot": {}}, "spec.commands[0]"),
-    "concurrency 0": (
+    "k0s-A34: concurrency 0": (
         {"k0supdate": workers({"discovery": {}, "limits": {"concurrent": 0}})},
         f"{K0SUPDATE}.targets.workers.limits.concurrent",
     ),
@@ -52,7 +52,7 @@ BAD: dict[str, tuple[Json, str]] = {
         f"{K0SUPDATE}.targets.workers.limits.concurrent",
     ),
     "no discovery": ({"k0supdate": workers({})}, f"{K0SUPDATE}.targets.workers.discovery"),
-    "bad label selector": (
+    "k0s-A32: bad label selector": (
         {"k0supdate": selecting(labels="environment in (")},
         f"{K0SUPDATE}.targets.workers.discovery.selector.labels",
     ),
