@@ -35,6 +35,7 @@ from pilothouse.api.k0s.signals import (
     SignalStatus,
     read_signal,
 )
+from pilothouse.api.k0s.v1beta2 import RUNNING_PLAN
 from pilothouse.api.kind_names import ControlNode, Node, Plan, Pod, PodDisruptionBudget
 from pilothouse.api.objects import Object, Tree
 from pilothouse.base.duration import parse_duration
@@ -44,8 +45,6 @@ from pilothouse.runtime.controller import Names, ReconcileKey, controller
 from pilothouse.runtime.intents import Intent, ObjectTarget, PatchObject, RecordEvent, Wait
 from pilothouse.runtime.snapshot import Snapshot
 
-PLAN: Final = "autopilot"
-"""The plan that is carried out."""
 CORDONED_BY: Final = "autopilot.k0sproject.io/cordoned-by"
 """On a Node that a plan has cordoned: the uid of the plan."""
 MODE: Final = "autopilot.k0sproject.io/mode"
@@ -107,7 +106,7 @@ def node_in_progress(pod: Object, world: Snapshot) -> Names:
 
 def machines_of_plan(plan: Object, world: Snapshot) -> Names:
     """The machines that have a signal, or are still cordoned."""
-    if plan.name != PLAN:
+    if plan.name != RUNNING_PLAN:
         return
     for node in world.all(Node):
         if CORDONED_BY in node.annotations or DATA_ANNOTATION in node.annotations:
@@ -282,10 +281,10 @@ def _turn(holder: Object, node: Object | None, world: Snapshot) -> _Turn | None:
     if signal is None or signal.ended or signal.command.k0supdate is None or not signal.plan_uid:
         # Without a uid it is a signal of another autopilot, which cordons by itself.
         return None
-    plan = world.find(Plan, "", PLAN)
+    plan = world.find(Plan, "", RUNNING_PLAN)
     if plan is None or plan.uid != signal.plan_uid:
         # The signal may have arrived here before its plan.
-        unless = (ObjectTarget(Plan, "", PLAN, signal.plan_uid),)
+        unless = (ObjectTarget(Plan, "", RUNNING_PLAN, signal.plan_uid),)
         return _Turn(holder, signal, node, None, f"plan {signal.plan_id} was deleted", unless=unless)
     if plan.deleting:
         return _Turn(holder, signal, node, None, f"plan {signal.plan_id} is being deleted")

@@ -1,7 +1,7 @@
 """The order of a run: of each command first the bundle, then the controllers, then the workers.
 
 for stage in stages(spec, status): ...
-status = with_targets(status, stage, targets)
+status = with_targets(status, stage)
 """
 
 from __future__ import annotations

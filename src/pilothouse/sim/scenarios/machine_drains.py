@@ -19,6 +19,7 @@ from pilothouse.api.k0s.signals import (
     SignalUpdate,
     read_signal,
 )
+from pilothouse.api.k0s.v1beta2 import RUNNING_PLAN
 from pilothouse.api.kind_names import Node, Plan
 from pilothouse.api.objects import Object, Tree
 from pilothouse.base.clock import Clock
@@ -26,7 +27,7 @@ from pilothouse.base.rfc3339 import format_time
 from pilothouse.client.api import Api
 from pilothouse.client.subresources import evict
 from pilothouse.client.transport import TransportError
-from pilothouse.controllers.drains import CORDONED_BY, PLAN, drains
+from pilothouse.controllers.drains import CORDONED_BY, drains
 from pilothouse.controllers.invariants import PROMISES
 from pilothouse.meta.errors import StatusError
 from pilothouse.sim.fleet import UserAction
@@ -116,10 +117,10 @@ def begin_with(name: str) -> Do:
         signals = [read_signal(node.annotations) for node in nodes]
         if any(signal is not None and not signal.ended for signal in signals):
             return
-        plan = await api.find(Plan, PLAN)
+        plan = await api.find(Plan, RUNNING_PLAN)
         if plan is None:
             plan = await api.create(Plan, _PLAN)
-        await api.patch(Plan, PLAN, "", {"status": _STATUS}, subresource="status")
+        await api.patch(Plan, RUNNING_PLAN, "", {"status": _STATUS}, subresource="status")
         command = SignalCommand(0, k0supdate=_UPDATE)
         created = format_time(plan.created)
         signal = Signal("id1", created, command, plan_uid=plan.uid, generation=plan.generation)
@@ -143,7 +144,7 @@ _COMMAND: Final = {
 _PLAN: Final = {
     "apiVersion": Plan.api_version,
     "kind": Plan.kind,
-    "metadata": {"name": PLAN},
+    "metadata": {"name": RUNNING_PLAN},
     "spec": {"id": "id1", "commands": [_COMMAND]},
 }
 _STATUS: Final = {
