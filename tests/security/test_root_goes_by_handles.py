@@ -39,6 +39,7 @@ REASONS: Final = {
     "operator": "a file that the operator names, with the rights of who runs the command",
     "view": "in the container's own mount namespace, where the machine's tree is no more, and a folder of it gets a mirror before anything is made in it",
     "new": "a container's root and own folders, before there is anything of a pod in them",
+    "program": "the folder of a program that is updated, or of its bundles: nobody's but root's and the agent's user's, which is checked at the start",
     "run": "a folder for claims that is root's or the agent's user's alone, which is checked once it is open",
 }
 LEFT: Final[dict[str, dict[str, dict[str, tuple[str, ...]]]]] = {
@@ -57,7 +58,27 @@ LEFT: Final[dict[str, dict[str, dict[str, tuple[str, ...]]]]] = {
         "supervise/shim/filesystem_view": {"_copy_source": ("os.open",), "_open_part": ("os.open",)},
         "node/volumes/host_paths": {"_make": ("os.open",)},
     },
+    "program": {
+        "node/updating/bundle_update": {
+            "BundleUpdate._fetch": ("Path.mkdir", "Path.unlink"),
+            "_place": ("Path.chmod", "Path.replace", "os.open"),
+        },
+        "node/updating/installed_program": {
+            "InstalledProgram._keep": ("Path.chmod", "Path.replace", "Path.unlink", "shutil.copyfile"),
+            "InstalledProgram._stage_kept": ("Path.unlink", "os.link", "shutil.copyfile"),
+            "InstalledProgram._swap": ("Path.chmod", "Path.replace"),
+            "InstalledProgram.check_executable": ("Path.chmod",),
+            "InstalledProgram.discard_next": ("Path.unlink",),
+            "_sync": ("os.open",),
+        },
+    },
     "data": {
+        "node/updating/supervised_program": {
+            "SupervisedProgram._start": ("Path.mkdir", "Path.write_text"),
+            "SupervisedProgram._starts": ("Path.iterdir",),
+        },
+        "node/updating/update_agent": {"_locked": ("open", "os.open")},
+        "node/updating/update_journal": {"_read": ("Path.replace",)},
         "node/addresses/address_records": {"AddressRecords.write": ("Path.mkdir",)},
         "node/machine/shutdown": {"_pod_folders": ("Path.iterdir",)},
         "node/agent": {"_locked": ("open", "os.open")},

@@ -18,6 +18,7 @@ import yaml
 from pilothouse.app.options import StartError, read_file, read_text
 from pilothouse.base.clock import Clock
 from pilothouse.client.api import Api
+from pilothouse.node.files.directory_owners import why_replaceable
 from pilothouse.node.settings import NodeSettings
 from pilothouse.node.updating.update_agent import UpdateAgent, UpdateAgentSettings
 from pilothouse.node.updating.update_profile import (
@@ -46,6 +47,11 @@ class UpdateOptions:
 
 
 def update_agent(options: UpdateOptions, settings: NodeSettings, api: Api, clock: Clock) -> UpdateAgent:
+    """Raises StartError if other users could replace what the agent installs and runs."""
+    profile = options.profile
+    for folder, what in ((Path(profile.path).parent, "the program"), (profile.images, "the bundles")):
+        if folder and (problem := why_replaceable(Path(folder), what)):
+            raise StartError(f"the update profile: {problem}")
     own = UpdateAgentSettings(
         name=settings.name,
         data=settings.data / "updates",

@@ -22,6 +22,7 @@ KNOWN = {
     "node/server/http_server.py": "TLS; certificates and tokens, then a SubjectAccessReview",
     "node/services/service_proxy.py": "services of pods: what is connected to is the pod, which does its own checks",
     "pilot/probe_server.py": "plain HTTP: probes and figures of one database, reading only, 64 connections",
+    "updates/update_server.py": "files of one folder, reading only; a token where one is set; TLS where certificates are given",
     "supervise/attach.py": "a client: the shim's user is checked (SO_PEERCRED)",
     "supervise/shim/exec_requests.py": "in the container's folder (0700); the peer's user is checked (SO_PEERCRED)",
     "supervise/shim/attach_clients.py": "in the container's folder (0700); the peer's user is checked (SO_PEERCRED)",
