@@ -124,7 +124,7 @@ async def test_a_plan_is_previewed_watched_paused_resumed_and_aborted(admin: Pat
         done = signal.advanced("Completed", signal.created).annotations()
         await api.patch(Node, "w0", "", {"metadata": {"annotations": done}})
         code, said = await watching
-        assert code == 0
+        assert code == 1, "it was aborted"
         assert "ApplyFailed, 1/2 done" in said
         assert "Failed (Aborted): the plan was aborted" in said
 

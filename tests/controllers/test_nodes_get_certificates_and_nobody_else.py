@@ -14,6 +14,7 @@ from cryptography.x509.oid import NameOID
 from tests.kit.requests import new_key, request_for
 from tests.kit.scheduling_objects import NOW, node, seen
 
+from pilothouse.api.kind_names import ControlNode
 from pilothouse.api.objects import Tree
 from pilothouse.base.rfc3339 import format_time
 from pilothouse.controllers.node_certificate_approval import node_requests
@@ -81,6 +82,9 @@ def test_all_else_is_left_to_people_who_are_told(asked: Tree) -> None:
 def test_a_token_is_not_enough_to_take_the_place_of_a_node_that_is_there() -> None:
     (wait,) = seen(node_requests, request(**JOINING), node("a"))
     assert isinstance(wait, Wait)
+    assert "node a exists already" in wait.because
+    controller = {"apiVersion": ControlNode.api_version, "kind": "ControlNode", "metadata": {"name": "a"}}
+    (wait,) = seen(node_requests, request(**JOINING), controller)
     assert "node a exists already" in wait.because
     (patch,) = seen(node_requests, request(**RENEWING), node("a"))
     assert isinstance(patch, PatchObject)

@@ -53,6 +53,7 @@ def test_ap_ha3x3(tmp_path: Path, store: str) -> None:
         for worker in fleet.workers:
             node = fleet.send("GET", f"/api/v1/nodes/{worker.name}")
             assert not node["spec"].get("unschedulable")
+            assert node["metadata"]["annotations"]["autopilot.k0sproject.io/version"] == NEW
 
 
 @pytest.mark.timeout(600)

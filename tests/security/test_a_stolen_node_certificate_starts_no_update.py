@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from tests.kit.sample_installation import SampleInstallation, node
 
-from pilothouse.api.k0s.signals import DATA_ANNOTATION, Signal, SignalCommand, SignalUpdate
+from pilothouse.api.k0s.signals import DATA_ANNOTATION, Signal, SignalCommand, SignalStatus, SignalUpdate
 from pilothouse.apiserver.server.messages import User
 
 Json = dict[str, Any]
@@ -99,6 +99,28 @@ def test_it_reports_its_own_steps_and_no_others(shop: SampleInstallation, path: 
         written(shop, path, None, MANAGER).expect(200)
 
 
+def test_it_does_not_end_a_cordon_by_saying_that_a_plan_began_it(shop: SampleInstallation) -> None:
+    marked = {"metadata": {"annotations": {"autopilot.k0sproject.io/cordoned-by": "u"}}}
+    said = shop.refused(shop.send("PATCH", "/api/v1/nodes/n1", marked, type=MERGE, user=N1))
+    assert (
+        "metadata.annotations[autopilot.k0sproject.io/cordoned-by]: a node may not set or change it" in said
+    )
+    version = {"metadata": {"annotations": {"autopilot.k0sproject.io/version": "v1"}}}
+    shop.send("PATCH", "/api/v1/nodes/n1", version, type=MERGE, user=N1).expect(200)
+
+
+def test_it_holds_no_plan_up_by_what_it_reports(shop: SampleInstallation) -> None:
+    path = f"{CONTROL_NODES}/n1"
+    written(shop, path, SENT, MANAGER).expect(200)
+    try:
+        long = msgspec.structs.replace(SENT, status=SignalStatus("Failed", NOW, "x" * 2000))
+        assert "a reason has at most 1024 characters" in shop.refused(written(shop, path, long, N1))
+        late = msgspec.structs.replace(SENT, status=SignalStatus("Downloading", "tomorrow"))
+        assert "the timestamp is none" in shop.refused(written(shop, path, late, N1))
+    finally:
+        written(shop, path, None, MANAGER).expect(200)
+
+
 def test_it_does_not_touch_the_signal_of_another_machine(shop: SampleInstallation) -> None:
     path = f"{CONTROL_NODES}/n2"
     written(shop, path, SENT, MANAGER).expect(200)
@@ -112,7 +134,7 @@ def test_it_changes_of_its_control_node_signal_and_status_only(shop: SampleInsta
     path = f"{CONTROL_NODES}/n1"
     for metadata, field in (
         ({"labels": {"kubernetes.io/arch": "arm64"}}, "labels"),
-        ({"annotations": {"autopilot.k0sproject.io/mode": "controller"}}, "annotations"),
+        ({"annotations": {"example.com/note": "hello"}}, "annotations"),
         ({"finalizers": ["example.com/x"]}, "finalizers"),
     ):
         said = shop.refused(shop.send("PATCH", path, {"metadata": metadata}, type=MERGE, user=N1))
@@ -131,6 +153,9 @@ def test_it_claims_no_address_that_managers_would_then_ask(shop: SampleInstallat
     status = {"status": {"addresses": [{"type": "InternalIP", "address": "10.1.2.3"}]}}
     said = shop.refused(shop.send("PATCH", f"{CONTROL_NODES}/n1/status", status, type=MERGE, user=N1))
     assert "status.addresses: 10.1.2.3 is not the address that the machine calls from" in said
+    name = {"status": {"addresses": [{"type": "Hostname", "address": "10.1.2.3"}]}}
+    shop.send("PATCH", f"{CONTROL_NODES}/n1/status", name, type=MERGE, user=N1).expect(200)
+    shop.refused(shop.send("PATCH", f"{CONTROL_NODES}/n1/status", status, type=MERGE, user=N1))
 
 
 def test_it_reads_the_plan_that_runs_and_writes_none(shop: SampleInstallation) -> None:

@@ -294,9 +294,11 @@ class TestSigned:
     @pytest.mark.parametrize(
         ("comment", "missing"),
         [
-            ("version:v1.9.0 platform:linux-amd64", "v2.0.0"),
-            ("version:v2.0.0 platform:linux-arm64", "linux-amd64"),
-            ("version:v2.0.01 platform:linux-amd64x", "v2.0.0 and linux-amd64"),
+            ("version:v1.9.0 platform:linux-amd64", "version:v2.0.0"),
+            ("version:v2.0.0 platform:linux-arm64", "platform:linux-amd64"),
+            ("version:v2.0.01 platform:linux-amd64x", "version:v2.0.0 and platform:linux-amd64"),
+            ("version:v1.0.0 platform:linux-amd64 timestamp:v2.0.0", "version:v2.0.0"),
+            ("note:v2.0.0 file:linux-amd64", "version:v2.0.0 and platform:linux-amd64"),
         ],
     )
     async def test_a_signature_for_something_else_is_refused(

@@ -214,7 +214,9 @@ async def test_a_gate_that_cant_be_read_is_shut_and_says_why(api: Api, checks: S
     for shut, why in (
         (gate("true", namespace="shop", object_name="none"), 'configmaps "none" not found'),
         (gate("true", namespace="shop", labels="app=none"), "there is no ConfigMap to look at"),
-        (gate("self.data.missing == 'x'", **here), 'ConfigMap shop/a: key not found in map : "missing"'),
+        (gate("self.data.missing == 'x'", **here), "ConfigMap shop/a: self.data.missing == 'x' fails"),
+        (gate("{'a': 1}[self.data.password] == 1", **here), "fails; does the object have these fields?"),
+        (Gate(name="g", api_version="v1", kind="Secret", expression="true"), "does not look at Secrets"),
         (gate("self.data.password", **here), "ConfigMap shop/a: self.data.password is not true"),
         (Gate(name="g", api_version="x.io/v1", kind="Thing", expression="true"), "does not serve Thing"),
     ):

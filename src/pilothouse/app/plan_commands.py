@@ -7,6 +7,7 @@ import random
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
+from pilothouse.aio.race import unless
 from pilothouse.api.k0s.v1beta2 import RUNNING_PLAN
 from pilothouse.api.kind_names import Plan
 from pilothouse.api.objects import Object, Trees
@@ -34,11 +35,13 @@ async def read_plan(access: Access) -> Object | None:
         return await api.find(Plan, RUNNING_PLAN)
 
 
-async def follow_plan(access: Access, show: Callable[[Object | None], None]) -> None:
-    """Show the plan, and each change of it, until its run has ended."""
+async def follow_plan(access: Access, show: Callable[[Object | None], None]) -> Object | None:
+    """Show the plan, and each change of it, until its run has ended. Returns it as it was shown last."""
     over = asyncio.Event()
+    last: Object | None = None
 
     async def deliver(changes: list[Change]) -> None:
+        nonlocal last
         for change in changes:
             match change:
                 case Restarted():
@@ -50,6 +53,7 @@ async def follow_plan(access: Access, show: Callable[[Object | None], None]) -> 
                 case _:
                     continue
             show(shown)
+            last = shown
             if shown is None or has_ended(shown):
                 over.set()
 
@@ -57,12 +61,8 @@ async def follow_plan(access: Access, show: Callable[[Object | None], None]) -> 
         await api.find(Plan, RUNNING_PLAN)  # A server that can't be reached is an error, not a wait.
         fields = f"metadata.name={RUNNING_PLAN}"
         runner = WatchRunner(api, Plan, random.Random(), Trees(), fields=fields)
-        following = asyncio.create_task(runner.run(deliver))
-        try:
-            await over.wait()
-        finally:
-            following.cancel()
-            await asyncio.gather(following, return_exceptions=True)
+        await unless(runner.run(deliver), over.wait())
+    return last
 
 
 async def set_rollout(access: Access, **fields: bool) -> Object:

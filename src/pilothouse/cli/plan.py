@@ -28,7 +28,7 @@ def plan() -> None:
 def status(watch: bool, kubeconfig: Path | None, data: Path | None) -> None:
     """Show how far the plan is, what it waits for, and its machines.
 
-    The exit code is 1 if there is no plan named autopilot.
+    The exit code is 1 if there is no plan named autopilot; with --watch also if its run did not complete.
     """
     import asyncio
 
@@ -37,7 +37,9 @@ def status(watch: bool, kubeconfig: Path | None, data: Path | None) -> None:
     reached = access(kubeconfig, data)
     if watch:
         with errors_in_one_line(reached.url):
-            asyncio.run(follow_plan(reached, _show))
+            last = asyncio.run(follow_plan(reached, _show))
+        if last is None or last.status.get("state") != "Completed":
+            raise SystemExit(1)
         return
     with waiting_for(reached.url), errors_in_one_line(reached.url):
         found = asyncio.run(read_plan(reached))

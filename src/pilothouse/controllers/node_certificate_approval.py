@@ -18,7 +18,7 @@ from base64 import b64decode
 from collections.abc import Iterator
 from typing import Final
 
-from pilothouse.api.kind_names import CertificateSigningRequest, Node
+from pilothouse.api.kind_names import CertificateSigningRequest, ControlNode, Node
 from pilothouse.api.objects import Object, Tree
 from pilothouse.pki.request_signing import RequestedCertificate, RequestError, read_request
 from pilothouse.pki.signers import (
@@ -41,7 +41,7 @@ _REGISTERS_WITHIN: Final = 3600.0
 """Seconds within which a machine with a certificate should register its Node."""
 
 
-@controller(CertificateSigningRequest, reads=Node, standalone=True)
+@controller(CertificateSigningRequest, reads=(Node, ControlNode), standalone=True)
 def node_requests(request: Object, world: Snapshot) -> Iterator[Intent]:
     """Approve a node's request for one of its certificates."""
     given = request.status.get("conditions") or []
@@ -96,7 +96,7 @@ def _why_no_client_certificate(request: Object, asked: RequestedCertificate, wor
     if any(group == _BOOTSTRAPPERS or group.startswith(f"{_BOOTSTRAPPERS}:") for group in groups):
         # A token must not be enough to impersonate an existing node.
         name = asked.common_name.removeprefix(NODE)
-        if world.find(Node, "", name) is not None:
+        if any(world.find(noun, "", name) is not None for noun in (Node, ControlNode)):
             return f"node {name} exists already; a machine that joins needs another name"
         meant = (request.spec.get("extra") or {}).get(JOINING_NODE) or ()
         if meant:

@@ -17,6 +17,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from pilothouse.aio.start_order import Ordered, StartGroup
 from pilothouse.aio.task_group import together
 from pilothouse.api.kind_names import CustomResourceDefinition
+from pilothouse.base.backoff import Backoff
 from pilothouse.base.clock import Clock
 from pilothouse.client.api import Api
 from pilothouse.client.discovery import discover
@@ -27,7 +28,7 @@ from pilothouse.runtime.caches import SharedCaches
 from pilothouse.runtime.controller import EVERY, Controller
 from pilothouse.runtime.decision_log import DecisionLog
 from pilothouse.runtime.dry_run import DryRunLog, NoopExecutor
-from pilothouse.runtime.election import Election
+from pilothouse.runtime.election import Election, LeadershipLost
 from pilothouse.runtime.engine import Engine, Executor
 from pilothouse.runtime.expectations import Expectations
 from pilothouse.runtime.intent_executor import FenceOf, IntentExecutor
@@ -35,6 +36,7 @@ from pilothouse.runtime.intent_executor import FenceOf, IntentExecutor
 COMPONENT = "pilothouse-controller-manager"
 _STOP_SECONDS = 10.0
 _POLL = 0.1
+_OBSERVER_BACKOFF = Backoff(first=1.0, factor=2.0, longest=60.0)
 _SETTLING = 1.0
 """Seconds between the change of a CustomResourceDefinition and discovery."""
 
@@ -153,5 +155,22 @@ class Manager:
         fence, since = self._election.fence, self._election.since
         log.info("running controllers: %s", ", ".join(engine.controller.name for engine in self.engines))
         parts = {engine.controller.name: engine.run(fence, since) for engine in self.engines}
-        observers = {name: observe(fence) for name, observe in self._observers.items()}
+        observers = {name: _observed(name, observe, fence) for name, observe in self._observers.items()}
         await together({"decision_log": self.decision_log.run(fence), **parts, **observers})
+
+
+async def _observed(name: str, observe: Observer, fence: FenceOf) -> None:
+    """Run an observer; one that fails is started again, and does not end the controllers.
+
+    What it reads comes from outside, from servers that may be hostile.
+    """
+    failures = 0
+    while True:
+        try:
+            await observe(fence)
+        except LeadershipLost:
+            raise
+        except Exception:
+            failures += 1
+            log.exception("%s has failed, and is started again", name)
+        await asyncio.sleep(_OBSERVER_BACKOFF.after(max(1, failures)))

@@ -20,6 +20,7 @@ from pilothouse.api.kind_names import UpdateConfig
 from pilothouse.api.objects import Object
 from pilothouse.base.clock import Clock
 from pilothouse.base.rfc3339 import format_time
+from pilothouse.client.access import AccessError
 from pilothouse.client.api import Api, Patch
 from pilothouse.client.informer import Informer
 from pilothouse.client.transport import TransportError
@@ -67,7 +68,7 @@ class ChannelObserver:
                         continue
                     try:
                         await self._write(config, await self._answer(config, fence), fence)
-                    except (StatusError, TransportError) as problem:
+                    except (StatusError, TransportError, AccessError) as problem:
                         log.warning(
                             "the answer to UpdateConfig %s can't be written, retrying: %s",
                             config.name,

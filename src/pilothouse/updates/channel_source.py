@@ -19,6 +19,7 @@ from pilothouse.api.k0s.v1beta2 import RUNNING_PLAN
 from pilothouse.api.kind_names import Plan, Secret
 from pilothouse.api.objects import Object
 from pilothouse.base.clock import Clock
+from pilothouse.client.access import AccessError
 from pilothouse.client.api import Api
 from pilothouse.client.transport import TransportError
 from pilothouse.meta.errors import StatusError
@@ -51,7 +52,7 @@ class ChannelSource:
         """What the channel of a config offers. Raises NoOffer."""
         try:
             return await self._asked(config, fence)
-        except (StatusError, TransportError) as problem:
+        except (StatusError, TransportError, AccessError) as problem:
             raise NoOffer(f"the API server did not answer a question about the cluster: {problem}") from None
         except OSError as problem:
             raise NoOffer(f"the channel can't be read: {problem.strerror or problem}") from None

@@ -23,6 +23,7 @@ from pilothouse.client.connect_errors import unreachable
 TIMEOUT: Final = 10.0
 """Seconds for a whole document, redirects included."""
 LONGEST: Final = 1 << 20
+_LONGEST_MESSAGE: Final = 1024
 _REDIRECTS: Final = 5
 _REDIRECTED: Final = (301, 302, 303, 307, 308)
 
@@ -31,7 +32,8 @@ class FetchError(Exception):
     """There is no document. ``status`` is that of the answer; 0 without one."""
 
     def __init__(self, message: str, status: int = 0) -> None:
-        super().__init__(message)
+        # What a server sent may not be text: it is to be written into a status all the same.
+        super().__init__(message.encode("utf-8", "backslashreplace").decode()[:_LONGEST_MESSAGE])
         self.status = status
 
 

@@ -12,7 +12,6 @@ of old versions stay valid.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
@@ -21,10 +20,10 @@ from urllib.parse import urlsplit
 from pilothouse.api.k0s.payloads import DownloadFailed, Payload
 from pilothouse.api.k0s.release_versions import newer
 from pilothouse.pki.minisign import SUFFIX, PublicKey, SignatureError, verify_file
+from pilothouse.updates.trusted_comments import parse_trusted_comment
 
 PayloadPolicy = Literal["any", "digest", "signed"]
 SIGNATURE_LIMIT: Final = 1 << 16
-_SEPARATORS: Final = re.compile(r"[\s,;]+")
 
 
 @dataclass(frozen=True)
@@ -55,8 +54,9 @@ class PayloadTrust:
             comment = verify_file(path, signature, self.keys)
         except SignatureError as problem:
             raise DownloadFailed(f"the signature of {payload.url} is not accepted: {problem}") from None
-        words = {word.partition(":")[2] or word for word in _SEPARATORS.split(comment)}
-        missing = [each for each in (payload.version, payload.platform) if each not in words]
+        named = parse_trusted_comment(comment)
+        wanted = {"version": payload.version, "platform": payload.platform}
+        missing = [f"{name}:{value}" for name, value in wanted.items() if named.get(name) != value]
         if missing:
             raise DownloadFailed(
                 f"the signature of {payload.url} is for something else: its trusted comment {comment!r} does "

@@ -27,9 +27,10 @@ from pilothouse.api.k0s.v1beta2 import (
     RemovedApisAnswer,
 )
 from pilothouse.api.kind_names import Plan
-from pilothouse.api.objects import Object
+from pilothouse.api.objects import Object, Tree
 from pilothouse.base.clock import Clock
 from pilothouse.base.rfc3339 import format_time
+from pilothouse.client.access import AccessError
 from pilothouse.client.api import Api, Patch
 from pilothouse.client.informer import Informer
 from pilothouse.client.transport import TransportError
@@ -77,7 +78,7 @@ class PlanObserver:
                     continue
                 try:
                     await self._write(plan, await self._answers(status.questions, status), fence)
-                except (StatusError, TransportError) as problem:
+                except (StatusError, TransportError, AccessError) as problem:
                     log.warning("the answers to plan %s can't be written, retrying: %s", plan.name, problem)
                     await asyncio.sleep(_RETRY)
                     changed.set()
@@ -100,9 +101,10 @@ class PlanObserver:
         )
 
     async def _write(self, plan: Object, answers: PlanAnswers, fence: FenceOf) -> None:
-        # Of this plan, and not of one that was created under its name while the questions were answered.
-        patch = [
+        # Only if the plan still asks this: not if it was created anew, or asks something else by now.
+        patch: list[Tree] = [
             {"op": "test", "path": "/metadata/uid", "value": plan.uid},
+            {"op": "test", "path": "/status/questions/number", "value": answers.number},
             {"op": "add", "path": "/status/answers", "value": msgspec.to_builtins(answers)},
         ]
         try:
@@ -112,7 +114,7 @@ class PlanObserver:
         except StatusError as refusal:
             if refusal.code not in (404, 422):
                 raise
-            log.info("plan %s has gone while its questions were answered: %s", plan.name, refusal)
+            log.info("an answer that plan %s no longer asks for is discarded: %s", plan.name, refusal)
 
 
 def _unanswered(plan: Object) -> PlanStatus | None:

@@ -18,6 +18,7 @@ from pilothouse.api.k0s.rollout import Gate
 from pilothouse.api.k0s.v1beta2 import GateAnswer, ReadinessAnswer, RemovedApisAnswer
 from pilothouse.api.kind_names import ControlNode, KindName
 from pilothouse.api.objects import Object
+from pilothouse.client.access import AccessError
 from pilothouse.client.api import Api
 from pilothouse.client.discovery import DiscoveredKinds, NoSuchKind, discover
 from pilothouse.client.transport import TransportError
@@ -27,7 +28,7 @@ from pilothouse.meta.schema.model import ANY
 from pilothouse.meta.versions import VersionError
 from pilothouse.updates.readiness import ReadinessProbe
 
-_UNREADABLE = (StatusError, TransportError)
+_UNREADABLE = (StatusError, TransportError, AccessError)
 
 
 class ServerChecks:
@@ -83,6 +84,8 @@ class ServerChecks:
 
     async def _noun(self, gate: Gate) -> KindName:
         group, _, version = gate.api_version.rpartition("/")
+        if (group, gate.kind) == ("", "Secret"):
+            raise NoSuchKind("a gate does not look at Secrets: users who may write plans may not read them")
         return (await discover(self._api)).find(gate.kind, group=group, version=version)
 
     async def _objects(self, gate: Gate, noun: KindName) -> Sequence[Object]:
@@ -98,8 +101,10 @@ def _gate_answer(gate: Gate, expression: CelExpression, objects: Sequence[Object
         where = f"{one.namespace}/{one.name}" if one.namespace else one.name
         try:
             holds = expression.evaluate(Values(one.tree))
-        except CelError as problem:
-            return GateAnswer(name=gate.name, open=False, message=f"{gate.kind} {where}: {problem}"[:1024])
+        except CelError:
+            # The error may quote a value, which may be a secret of somebody else.
+            message = f"{gate.kind} {where}: {gate.expression} fails; does the object have these fields?"
+            return GateAnswer(name=gate.name, open=False, message=message[:1024])
         if holds is not True:
             # The result itself stays out of the message: it may be a field of a Secret.
             message = f"{gate.kind} {where}: {gate.expression} is not true"

@@ -19,6 +19,7 @@ from pilothouse.api.k0s.release_versions import newer
 from pilothouse.api.kind_names import CoreEvent, Namespace
 from pilothouse.base.clock import Clock
 from pilothouse.base.rfc3339 import format_time
+from pilothouse.client.access import AccessError
 from pilothouse.client.api import Api
 from pilothouse.client.informer import Informer
 from pilothouse.client.transport import TransportError
@@ -73,7 +74,7 @@ class UpdateProber:
                 await self._record(offer.version, fence)
         except NoOffer as problem:
             log.info("the update server was asked for a newer version: %s", problem)
-        except (StatusError, TransportError) as problem:
+        except (StatusError, TransportError, AccessError) as problem:
             log.warning("a newer version can't be announced: %s", problem)
 
     async def _record(self, version: str, fence: FenceOf) -> None:

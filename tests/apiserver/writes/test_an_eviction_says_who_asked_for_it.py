@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.kit.core import CoreServer
+from tests.kit.core import ADMIN, CoreServer
 
 from pilothouse.api.disruption_target import EVICTED_BECAUSE, EVICTED_BY
+from pilothouse.apiserver.server.messages import User
+from pilothouse.pki.keyring import MANAGER
 
 PODS = "/api/v1/namespaces/default/pods"
 BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
@@ -40,9 +42,9 @@ def budget(server: CoreServer, *, allowed: int, needed: int, healthy: int, **spe
     server.send("PATCH", f"{BUDGETS}/b/status", {"status": status}, type=MERGE).expect(200)
 
 
-def evict(server: CoreServer, **annotations: str) -> Any:
+def evict(server: CoreServer, user: User = ADMIN, **annotations: str) -> Any:
     metadata = {"name": "a", "annotations": annotations} if annotations else {"name": "a"}
-    return server.send("POST", f"{PODS}/a/eviction", {"metadata": metadata})
+    return server.send("POST", f"{PODS}/a/eviction", {"metadata": metadata}, user=user)
 
 
 def condition(server: CoreServer) -> dict[str, Any]:
@@ -59,11 +61,18 @@ def spent(server: CoreServer) -> tuple[int, list[str]]:
 
 def test_the_annotations_of_an_eviction_are_in_the_condition(server: CoreServer) -> None:
     running_pod(server)
-    evict(server, **{EVICTED_BY: "drains", EVICTED_BECAUSE: "node n1 is updated"}).expect(201)
+    manager = User(MANAGER, groups=ADMIN.groups)
+    evict(server, manager, **{EVICTED_BY: "drains", EVICTED_BECAUSE: "node n1 is updated"}).expect(201)
     found = condition(server)
     assert (found["status"], found["reason"]) == ("True", "EvictionByEvictionAPI")
     assert found["message"] == "drains: node n1 is updated"
     assert found["lastTransitionTime"]
+
+
+def test_users_who_say_that_they_are_a_controller_are_named(server: CoreServer) -> None:
+    running_pod(server)
+    evict(server, ADMIN, **{EVICTED_BY: "drains", EVICTED_BECAUSE: "node n1 is updated"}).expect(201)
+    assert condition(server)["message"] == f"{ADMIN.name} (drains): node n1 is updated"
 
 
 def test_an_eviction_without_annotations_names_its_user(server: CoreServer) -> None:

@@ -79,7 +79,8 @@ async def test_the_machine_stays_as_it_is_k0s_A13_A14_A15(
     tmp_path: Path, payload: Callable[[UpdatedMachine], dict[str, str]], reason: str
 ) -> None:
     async with updated_machine(tmp_path, agent=False) as machine:
-        machine.downloads = dataclasses.replace(QUICK, stall=0.2, most_bytes=100_000)
+        stall = 0.2 if payload is stalled else QUICK.stall
+        machine.downloads = dataclasses.replace(QUICK, stall=stall, most_bytes=100_000)
         machine.start_agent()
         await machine.answers("v1.0.0")
         before = await machine.running()

@@ -15,6 +15,8 @@ from typing import Final
 
 import msgspec
 
+from pilothouse.base.rfc3339 import TimeError, parse_time
+
 VERSION_ANNOTATION: Final = "k0sproject.io/autopilot-signal-version"
 DATA_ANNOTATION: Final = "k0sproject.io/autopilot-signal-data"
 VERSION: Final = "v2"
@@ -128,6 +130,12 @@ def report_problem(before: Mapping[str, str], after: Mapping[str, str]) -> str:
         return "a machine changes only the status of the signal that it has"
     if new.step not in _REPORTED.get(old.step, ()):
         return f"a machine does not go from {old.step or 'no step'} to {new.step or 'no step'} by itself"
+    if new.status is not None and len(new.status.reason) > _LONGEST_REASON:
+        return f"a reason has at most {_LONGEST_REASON} characters"
+    try:
+        parse_time(new.status.timestamp if new.status is not None else "")
+    except TimeError as problem:
+        return f"the timestamp is none: {problem}"
     return ""
 
 

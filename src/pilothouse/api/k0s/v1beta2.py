@@ -12,6 +12,8 @@ from pilothouse.meta.schema.struct_schemas import Fields, Int32, Int64, IntOrStr
 GROUP = "autopilot.k0sproject.io"
 VERSION = "v1beta2"
 PACKAGE = "io.k0sproject.autopilot.v1beta2"
+RUNNING_VERSION = "autopilot.k0sproject.io/version"
+"""The annotation of a Node with the version of the program that its update agent manages."""
 RUNNING_PLAN = "autopilot"
 """The name of the Plan that is carried out."""
 

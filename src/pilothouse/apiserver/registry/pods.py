@@ -22,6 +22,7 @@ from pilothouse.meta import conditions, errors, names
 from pilothouse.meta.fields import FieldError
 from pilothouse.meta.kind import Object
 from pilothouse.meta.selectors import LabelSelector
+from pilothouse.pki.keyring import MANAGER
 
 _ATTEMPTS: Final = 5
 """How often an eviction is tried if a pod changes that costs nothing while it is not ready."""
@@ -221,10 +222,13 @@ def _spares(budget: Object, pod: Object) -> bool:
 
 
 def _asked_by(eviction: dict[str, Any], user: str) -> tuple[str, str]:
-    """Who asked for an eviction, and why, as its annotations say; else which user."""
+    """Who asked for an eviction, and why, as its annotations say; else which user. Besides what others say
+    they are, their user is named."""
     annotations = (eviction.get("metadata") or {}).get("annotations")
     said = annotations if isinstance(annotations, dict) else {}
     by, because = (str(said.get(name) or "") for name in (EVICTED_BY, EVICTED_BECAUSE))
+    if by and user != MANAGER:
+        by = f"{user} ({by})"
     return by or user, because or "evicted through the API"
 
 

@@ -2,9 +2,9 @@
 
     older_targets("v1.32.4+k0s.0", commands, plan, world)      # ["controller-1 (v1.32.3+k0s.0)", …]
 
-A ControlNode reports its version in its status. A worker's is the annotation ``VERSION`` of its Node, else
-that of its kubelet. Distributions release both under one number, but kubelets do not name the build of the
-distribution, so these are compared by their release alone. Nodes of our own agent name the version of the
+A ControlNode reports its version in its status. A worker's is the annotation ``RUNNING_VERSION`` of its Node,
+else that of its kubelet. Distributions release both under one number, but kubelets do not name the build of
+the distribution, so these are compared by their release alone. Nodes of our own agent name the version of the
 API there, which says nothing about payloads. A machine that reports no version is no reason for an update,
 nor is one that the last run has updated to the offer, whatever it reports.
 """
@@ -15,13 +15,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from pilothouse.api.k0s.release_versions import newer, release_order
+from pilothouse.api.k0s.v1beta2 import RUNNING_VERSION
 from pilothouse.api.kind_names import ControlNode, Node
 from pilothouse.api.objects import Object
 from pilothouse.meta.selectors import FieldSelector, LabelSelector
 from pilothouse.runtime.snapshot import Snapshot
 
-VERSION: Final = "autopilot.k0sproject.io/version"
-"""The annotation of a Node that names the version its update agent looks after."""
 _OUR_BUILD: Final = "pilothouse"
 
 
@@ -47,7 +46,7 @@ def _older_controller(one: Object, offered: str) -> str:
 
 def _older_worker(node: Object, offered: str) -> str:
     """The version of a worker that is older than an offer; empty if it is not, or not known."""
-    if version := node.annotations.get(VERSION, ""):
+    if version := node.annotations.get(RUNNING_VERSION, ""):
         return version if newer(offered, version) else ""
     version = str(node.at("status", "nodeInfo", "kubeletVersion") or "")
     try:

@@ -18,6 +18,7 @@ import errno
 import hashlib
 import os
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -92,14 +93,18 @@ class InstalledProgram:
         await self.stage_kept()
         await self.swap()
 
-    async def check_executable(self) -> None:
-        """Start the next file, and end it at once. Raises NotExecutable and OSError."""
+    async def check_executable(self, version_command: Sequence[str] = ()) -> None:
+        """Start the next file, and end it at once; by the command for its version, if that is one of the
+        file itself. Raises NotExecutable and OSError."""
         self.next.chmod(0o755)
+        first, *arguments = version_command or (str(self.next), "version")
+        if first != str(self.next):
+            arguments = ["version"]
         for attempt in range(_BUSY_TRIES):
             try:
                 process = await asyncio.create_subprocess_exec(
                     self.next,
-                    "version",
+                    *arguments,
                     stdin=asyncio.subprocess.DEVNULL,
                     stdout=asyncio.subprocess.DEVNULL,
                     stderr=asyncio.subprocess.DEVNULL,

@@ -144,7 +144,7 @@ class ProgramUpdate:
         files = self._files
         try:
             fetched = await self._source.fetch(record.payload, files.next)
-            await files.check_executable()
+            await files.check_executable(self._profile.expanded(self._profile.version, files.next))
         except DownloadFailed as problem:
             self._end(signals.FAILED_DOWNLOAD, str(problem))
         except NotExecutable as problem:

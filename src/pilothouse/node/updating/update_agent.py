@@ -40,6 +40,7 @@ from pilothouse.node.interfaces import PayloadSource
 from pilothouse.node.updating.bundle_update import BundleUpdate
 from pilothouse.node.updating.control_node_report import ControlNodeReport
 from pilothouse.node.updating.managed_program import ManagedProgram
+from pilothouse.node.updating.node_version_report import NodeVersionReport
 from pilothouse.node.updating.program_update import ProgramUpdate
 from pilothouse.node.updating.supervised_program import SupervisedProgram
 from pilothouse.node.updating.turn_signal import TurnSignal
@@ -95,8 +96,9 @@ class UpdateAgent:
             noun: Informer(api, noun, rng, clock, fields=f"metadata.name={settings.name}") for noun in nouns
         }
         self._informers = tuple(informers.values())
-        self._report = (
-            ControlNodeReport(
+        self._report: ControlNodeReport | NodeVersionReport
+        if ControlNode in informers:
+            self._report = ControlNodeReport(
                 api,
                 informers[ControlNode],
                 settings.name,
@@ -104,9 +106,8 @@ class UpdateAgent:
                 settings.api_port,
                 self._program,
             )
-            if ControlNode in informers
-            else None
-        )
+        else:
+            self._report = NodeVersionReport(api, informers[Node], settings.name, self._program)
         self._api, self._clock, self._source = api, clock, source
         self._informer_of = informers
 
@@ -119,8 +120,7 @@ class UpdateAgent:
                 work[f"{informer.noun.plural} informer"] = informer.run()
             for follower in self._followers():
                 work[f"{follower.noun.plural} signals"] = follower.run()
-            if self._report is not None:
-                work["status"] = self._report.run()
+            work["status"] = self._report.run()
             await together(work)
 
     def _followers(self) -> Iterator[SignalFollower]:
@@ -146,8 +146,7 @@ class UpdateAgent:
             )
 
     async def _publish_version(self) -> None:
-        if self._report is not None:
-            await self._report.write()
+        await self._report.write()
 
 
 class SignalFollower:

@@ -134,7 +134,7 @@ class NodeClaims:
 
     def control_node_problem(self, new: Object, old: Object | None, *, peer: str) -> str:
         """Why a ControlNode's status can't have these addresses, or empty. Managers send requests to them."""
-        known = {each.get("address") for each in _addresses(old or {})}
+        known = {each.get("address") for each in _addresses(old or {}) if each.get("type") == "InternalIP"}
         for each in _addresses(new):
             text = str(each.get("address") or "")
             if each.get("type") != "InternalIP" or text in known:

@@ -16,6 +16,7 @@ from typing import Any, NoReturn
 
 from pilothouse.api.k0s import v1beta2
 from pilothouse.api.k0s.signals import DATA_ANNOTATION, VERSION_ANNOTATION, report_problem
+from pilothouse.api.k0s.v1beta2 import RUNNING_VERSION
 from pilothouse.apiserver.authentication.authenticator import AUDIENCE
 from pilothouse.apiserver.authorization.restriction.bound_pods import BoundPods
 from pilothouse.apiserver.authorization.restriction.identity import NODES
@@ -54,6 +55,7 @@ _CLAIM_STATUS = frozenset(
         "modifyVolumeStatus",
     }
 )
+_PLAN_DOMAIN = f"{v1beta2.GROUP}/"
 SIGNAL_ANNOTATIONS = (VERSION_ANNOTATION, DATA_ANNOTATION)
 _SIGNERS = ("kubernetes.io/kube-apiserver-client-kubelet", "kubernetes.io/kubelet-serving")
 
@@ -147,9 +149,15 @@ def _check_node(node: str, call: ResourceRequest, new: Object, old: Object | Non
 
 def _check_signal(call: ResourceRequest, new: Object, before: Object) -> None:
     """A node reports how far it is with an update, and starts none."""
-    annotations = new["metadata"].get("annotations") or {}
-    if problem := report_problem(before.get("annotations") or {}, annotations):
+    annotations, earlier = new["metadata"].get("annotations") or {}, before.get("annotations") or {}
+    if problem := report_problem(earlier, annotations):
         _refuse(call, new, f"metadata.annotations: {problem}")
+    for name in sorted(annotations.keys() | earlier.keys()):
+        if not name.startswith(_PLAN_DOMAIN) or name == RUNNING_VERSION:
+            continue
+        # By one of these a drain knows that a plan has cordoned the node.
+        if annotations.get(name) != earlier.get(name):
+            _refuse(call, new, f"metadata.annotations[{name}]: a node may not set or change it")
 
 
 def _check_control_node(node: str, call: ResourceRequest, new: Object, old: Object | None) -> None:
