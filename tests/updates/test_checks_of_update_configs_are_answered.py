@@ -42,13 +42,14 @@ async def make_machines(api: Api) -> None:
         await api.create(Lease, lease)
 
 
-async def put_token(api: Api, token: str) -> None:
+async def put_token(api: Api, token: str, **more: str) -> None:
     namespace, name = TOKEN_SECRET
+    words = {"token": token, **more}
     body = {
         "apiVersion": "v1",
         "kind": "Secret",
         "metadata": {"name": name, "namespace": namespace},
-        "data": {"token": base64.b64encode(token.encode()).decode()},
+        "data": {key: base64.b64encode(word.encode()).decode() for key, word in words.items()},
     }
     await api.create(Secret, body)
 
@@ -84,6 +85,15 @@ async def test_k0s_A41_the_token_of_the_secret_is_sent(cluster: Cluster) -> None
         await put_token(cluster.api, "s3cret\n")
         await cluster.answer(2)
     assert [asked.headers["Authorization"] for asked in server.asked] == [None, "Bearer s3cret"]
+
+
+async def test_a_token_is_sent_to_the_server_that_it_is_for(cluster: Cluster) -> None:
+    await put_token(cluster.api, "s3cret", server="https://updates.example.com")
+    with serving_channel({INDEX: Answer(index("v1.2.3"))}) as server:
+        await cluster.follow(server.url)
+        answer = await cluster.answer(1)
+    assert "is for https://updates.example.com, and spec.updateServer is another" in answer["message"]
+    assert server.asked == []
 
 
 async def test_k0s_A41_a_token_that_is_none_is_not_sent(cluster: Cluster) -> None:

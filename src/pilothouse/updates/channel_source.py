@@ -12,7 +12,9 @@ from __future__ import annotations
 import base64
 import binascii
 import ssl
+from collections.abc import Mapping
 from typing import Final
+from urllib.parse import urlsplit
 
 from pilothouse.api.k0s.upgrade_strategies import window_of
 from pilothouse.api.k0s.v1beta2 import RUNNING_PLAN
@@ -31,6 +33,8 @@ from pilothouse.updates.http_fetch import open_session
 
 TOKEN_SECRET: Final = ("kube-system", "update-server-token")
 TOKEN_KEY: Final = "token"
+SERVER_KEY: Final = "server"
+"""Optional: the server that the token is for. Without it, any server that an UpdateConfig names gets it."""
 
 
 class ChannelSource:
@@ -59,7 +63,7 @@ class ChannelSource:
 
     async def _asked(self, config: Object, fence: FenceOf) -> ChannelOffer:
         server, channel = config.spec["updateServer"], config.spec["channel"]
-        token = await self._token()
+        token = await self._token(server)
         facts = await gather(self._api, self._clock.now(), running=self._running, storage=self._storage)
         async with open_session(self._tls) as session:
             if config.spec.get("trustedRoot"):
@@ -72,17 +76,32 @@ class ChannelSource:
             state = str(plan.status.get("state") or "") if plan is not None else ""
             return await ask_legacy(session, server, channel, facts, token, state)
 
-    async def _token(self) -> str:
-        """The token for update servers; empty without one."""
+    async def _token(self, server: str) -> str:
+        """The token for an update server; empty without one. Raises NoOffer if it is for another server."""
         namespace, name = TOKEN_SECRET
         secret = await self._api.find(Secret, name, namespace)
-        encoded = (secret.tree.get("data") or {}).get(TOKEN_KEY) if secret is not None else None
-        if not encoded:
+        data = (secret.tree.get("data") or {}) if secret is not None else {}
+        if not data.get(TOKEN_KEY):
             return ""
-        try:
-            token = base64.b64decode(encoded, validate=True).decode("ascii").strip()
-        except (binascii.Error, ValueError):
-            token = ""
-        if not token.isprintable() or " " in token or not token:
-            raise NoOffer(f"the {TOKEN_KEY} of Secret {namespace}/{name} is not one word of ASCII")
-        return token
+        meant = _word(data, SERVER_KEY) if data.get(SERVER_KEY) else ""
+        if meant and _origin(meant) != _origin(server):
+            raise NoOffer(
+                f"the token in Secret {namespace}/{name} is for {meant}, and spec.updateServer is another"
+            )
+        return _word(data, TOKEN_KEY)
+
+
+def _word(data: Mapping[str, str], key: str) -> str:
+    """One key of the Secret. Raises NoOffer."""
+    try:
+        word = base64.b64decode(data[key], validate=True).decode("ascii").strip()
+    except (binascii.Error, ValueError):
+        word = ""
+    if not word.isprintable() or " " in word or not word:
+        raise NoOffer(f"the {key} of Secret {'/'.join(TOKEN_SECRET)} is not one word of ASCII")
+    return word
+
+
+def _origin(url: str) -> tuple[str, str]:
+    parts = urlsplit(url if "://" in url else f"https://{url}")
+    return parts.scheme, parts.netloc
