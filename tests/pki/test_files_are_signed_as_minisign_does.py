@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import os
 import subprocess
 from pathlib import Path
 
@@ -94,6 +95,30 @@ def test_a_swapped_file_is_refused(payload: Path, tmp_path: Path) -> None:
     other.write_bytes(payload.read_bytes() + b"\n")
     with pytest.raises(SignatureError, match="not the one that was signed"):
         verify_file(other, text, [key.public()])
+
+
+def as_legacy(text: str) -> str:
+    """A signature whose letters say that the content itself was signed."""
+    lines = text.splitlines()
+    lines[1] = base64.b64encode(b"Ed" + base64.b64decode(lines[1])[2:]).decode()
+    return "\n".join(lines) + "\n"
+
+
+def test_the_hash_of_a_signed_file_is_not_a_signed_file(payload: Path, tmp_path: Path) -> None:
+    key = SecretKey.generate()
+    text = sign_file(payload, key, trusted_comment=COMMENT)
+    forged = tmp_path / "forged"
+    forged.write_bytes(hashlib.blake2b(payload.read_bytes()).digest())
+    with pytest.raises(SignatureError, match="may be the hash of another one"):
+        verify_file(forged, as_legacy(text), [key.public()])
+
+
+def test_the_letters_of_a_signature_do_not_have_a_large_file_read(payload: Path) -> None:
+    key = SecretKey.generate()
+    text = sign_file(payload, key, trusted_comment=COMMENT)
+    os.truncate(payload, (16 << 20) + 1)
+    with pytest.raises(SignatureError, match="too many for a signature of the legacy form"):
+        verify_file(payload, as_legacy(text), [key.public()])
 
 
 def test_a_foreign_key_of_the_same_number_is_refused(payload: Path) -> None:

@@ -219,6 +219,10 @@ GOOD = "{os: linux, arch: amd64, k0s: 'https://x/y'}"
         ("version: v1\ndownloadURLs: [{os: linux, arch: amd64, k0s: 'file:///etc/passwd'}]", "http or https"),
         ("version: v1\ndownloadURLs: [{os: linux, arch: amd64, k0s: [x]}]", "is not text"),
         ("version: v1\ndownloadURLs: [{os: linux, arch: amd64, k0s: 'https://[x'}]", "can't be used"),
+        (
+            "version: v1\ndownloadURLs: [{os: linux, arch: amd64, k0s: 'https://u:p@h/x'}]",
+            "^the URL of linux-amd64 can't be used: must not have a user",
+        ),
         ("version: v1\ndownloadURLs: [{os: linux, arch: amd64, k0s: x, k0sSha256: zz}]", "64 hexadecimal"),
         (f"version: v1\ndownloadURLs: [{', '.join([GOOD] * 65)}]", "65 platforms"),
         ("version: v1\ndownloadURLs: {k0s: [x]}", "not a mapping"),

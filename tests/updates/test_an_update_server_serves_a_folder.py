@@ -98,6 +98,18 @@ async def test_nothing_else_is_served(publisher: Publisher, path: str) -> None:
     assert b"PRIVATE" not in body
 
 
+async def test_files_that_others_may_not_read_are_not_served(publisher: Publisher) -> None:
+    key = publisher.folder / "keys" / "release.key"
+    key.parent.mkdir()
+    key.write_text("PRIVATE")
+    async with serving(publisher.folder) as (_, url):
+        for mode, status in ((0o600, 404), (0o640, 404), (0o644, 200)):
+            key.chmod(mode)
+            assert (await get(f"{url}/keys/release.key"))[0] == status
+        (publisher.folder / "stable" / "index.yaml").chmod(0o600)
+        assert (await get(f"{url}/stable"))[0] == 404
+
+
 async def test_nothing_can_be_written(publisher: Publisher) -> None:
     async with serving(publisher.folder) as (_, url):
         for method in ("PUT", "POST", "DELETE"):

@@ -14,6 +14,7 @@ from pilothouse.api.kind_names import ControlNode, Lease, Namespace, Node, Secre
 from pilothouse.base.rfc3339 import format_micro_time
 from pilothouse.client.api import Api
 from pilothouse.updates.channel_source import TOKEN_SECRET
+from pilothouse.updates.cluster_facts import gather
 
 INDEX = "/stable/index.yaml"
 
@@ -52,6 +53,20 @@ async def put_token(api: Api, token: str, **more: str) -> None:
         "data": {key: base64.b64encode(word.encode()).decode() for key, word in words.items()},
     }
     await api.create(Secret, body)
+
+
+async def test_nodes_do_not_make_the_headers_long(api: Api) -> None:
+    for number in range(20):
+        name = f"w{number:02}"
+        await api.create(Node, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}})
+        runtime = "containerd://1.7" if number > 16 else f"{number:02}" + "é" * 100_000
+        info = {"architecture": "amd64", "operatingSystem": "linux", "containerRuntimeVersion": runtime}
+        await api.patch(Node, name, "", {"status": {"nodeInfo": info}}, subresource="status")
+    facts = await gather(api, CLOCK.now(), running="v1.30.1+" + "a" * 100_000)
+    assert facts.runtimes["containerd://1.7"] == 3
+    assert len(facts.runtimes) == 16
+    assert {len(each) for each in facts.runtimes} == {16, 64}
+    assert max(map(len, facts.headers().values())) < 4096
 
 
 async def test_k0s_A38_a_check_is_answered_with_the_offer(cluster: Cluster) -> None:

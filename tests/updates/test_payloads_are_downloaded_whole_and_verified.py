@@ -243,6 +243,19 @@ async def test_a_redirect_to_a_weaker_scheme_is_not_followed(server: PayloadServ
         assert server.seen == []
 
 
+async def test_the_reason_can_be_written_whatever_a_server_redirects_to(tmp_path: Path) -> None:
+    with PayloadServer.running(tmp_path / "own") as own:
+        hosts = DownloadHosts({"127.0.0.1": tmp_path / "own" / "ca.crt"})
+        own.files["/k0s"] = Redirect("http://elsewhere/\xff")
+        with pytest.raises(DownloadFailed, match="redirects from https to http") as failed:
+            await fetch(own, tmp_path, dataclasses.replace(QUICK, hosts=hosts))
+        assert rb"\udcff" in str(failed.value).encode()
+
+
+def test_a_reason_has_a_bound() -> None:
+    assert str(DownloadFailed("\udcff" * 100_000)) == r"\udcff" * 341 + r"\u"
+
+
 async def test_a_token_is_not_sent_in_the_clear(server: PayloadServer, tmp_path: Path) -> None:
     (tmp_path / "token").write_text("secret")
     server.files["/k0s"] = PayloadFile(CONTENT)
@@ -279,6 +292,21 @@ class TestSigned:
         with pytest.raises(DownloadFailed, match=r"no signature at .*/k0s\.minisig: .* status 404"):
             await fetch(server, tmp_path, self.settings)
         assert left(tmp_path) == []
+
+    async def test_a_signature_at_a_host_that_is_none_is_refused(
+        self, server: PayloadServer, tmp_path: Path
+    ) -> None:
+        self.sign(server, tmp_path)
+        server.files["/k0s.minisig"] = Redirect("http://a..b/")
+        with pytest.raises(DownloadFailed, match=r"no signature at .*/k0s\.minisig: "):
+            await fetch(server, tmp_path, self.settings)
+        assert left(tmp_path) == []
+
+    async def test_the_name_is_that_of_the_url(self, server: PayloadServer, tmp_path: Path) -> None:
+        self.sign(server, tmp_path)
+        server.files["/k0s"] = PayloadFile(CONTENT, disposition='attachment; filename="other"')
+        assert (await fetch(server, tmp_path, self.settings)).name == "k0s"
+        assert (await fetch(server, tmp_path)).name == "other"
 
     async def test_a_payload_that_was_changed_is_refused(self, server: PayloadServer, tmp_path: Path) -> None:
         self.sign(server, tmp_path)

@@ -6,9 +6,10 @@
 
 Signing hashes the file with BLAKE2b first (``ED``), as minisign does, so a file of any size is read once and
 never held in memory. Verifying also takes the older form (``Ed``), which signs the content itself and so
-needs it whole; that form is read up to ``LEGACY_LIMIT`` bytes. The trusted comment is signed together with
-the signature; it is returned only if both are good. Secret keys are written without a password; keys that
-minisign wrote with a password are read.
+needs it whole; that form is read up to ``LEGACY_LIMIT`` bytes. A file of 64 bytes needs the hashed form: the
+two letters are not signed, so it could be the hash of another file that was signed. The trusted comment is
+signed together with the signature; it is returned only if both are good. Secret keys are written without a
+password; keys that minisign wrote with a password are read.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ from typing import Final
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
-LEGACY_LIMIT: Final = 1 << 30
+LEGACY_LIMIT: Final = 16 << 20
+_HASH_BYTES: Final = 64
 SUFFIX: Final = ".minisig"
 
 _LEGACY, _HASHED = b"Ed", b"ED"
@@ -221,6 +223,11 @@ def _whole(path: Path) -> bytes:
         raise SignatureError(
             f"the file has more than {LEGACY_LIMIT} bytes, too many for a signature of the legacy form; "
             "sign it with minisign -H"
+        )
+    if len(content) == _HASH_BYTES:
+        raise SignatureError(
+            f"a file of {_HASH_BYTES} bytes may be the hash of another one that was signed, so a signature "
+            "of the legacy form is not accepted for it; sign it with minisign -H"
         )
     return content
 

@@ -22,6 +22,7 @@ import yaml
 from pilothouse.api.k0s.plan_validation import check_url
 from pilothouse.api.k0s.release_versions import release_order
 from pilothouse.api.k0s.v1beta2 import OfferedDownload, PlatformResource
+from pilothouse.meta.fields import FORBIDDEN
 
 LONGEST_INDEX: Final = 1 << 20
 MOST_PLATFORMS: Final = 64
@@ -146,6 +147,9 @@ def _resource(location: str, sha256: str, platform: str, base: str) -> PlatformR
     except ValueError as error:
         raise BadIndex(f"the URL {location!r} of {platform} can't be used: {error}") from None
     for problem in check_url(url, "url"):
+        if problem.reason == FORBIDDEN:
+            # The URL has a secret in it.
+            raise BadIndex(f"the URL of {platform} can't be used: {problem.detail}")
         raise BadIndex(f"the URL {location!r} of {platform} can't be used: {problem.detail}")
     if sha256 and not _SHA256.fullmatch(sha256):
         raise BadIndex(f"the hash {sha256!r} of {platform} is not a SHA-256: expected 64 hexadecimal digits")

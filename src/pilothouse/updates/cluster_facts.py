@@ -25,6 +25,8 @@ from pilothouse.client.api import Api
 
 LEASES: Final = "kube-node-lease"
 CONTROLLER_LEASE: Final = "k0s-ctrl-"
+_LONGEST: Final = 64
+_MOST_VALUES: Final = 16
 
 
 class ClusterFacts(msgspec.Struct, frozen=True):
@@ -49,7 +51,7 @@ class ClusterFacts(msgspec.Struct, frozen=True):
             "K0S_ClusterID": f"kube-system:{self.cluster}",
             "K0S_ControlPlaneNodesCount": str(self.controllers),
             "K0S_WorkerData": base64.b64encode(msgspec.json.encode(workers)).decode(),
-            "K0S_Version": self.version,
+            "K0S_Version": self.version[:_LONGEST],
             "K0S_CNIProvider": self.network,
             "K0S_Arch": go_architecture(platform.machine()),
         }
@@ -97,8 +99,10 @@ def _holds(lease: Object, now: float) -> bool:
 
 
 def _counted(nodes: Iterable[Object], field: str) -> dict[str, int]:
-    values = (str(node.at("status", "nodeInfo", field) or "") for node in nodes)
-    return dict(sorted(Counter(value for value in values if value).items()))
+    """How many nodes have each value: of the most frequent ones, and cut, since nodes choose their values."""
+    values = (str(node.at("status", "nodeInfo", field) or "")[:_LONGEST] for node in nodes)
+    counts = Counter(_header_text(value) for value in values if value)
+    return dict(sorted(sorted(counts.items(), key=lambda each: (-each[1], each[0]))[:_MOST_VALUES]))
 
 
 def _header_text(value: str) -> str:

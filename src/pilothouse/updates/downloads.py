@@ -83,6 +83,10 @@ class Downloads:
         except OSError as problem:
             part.discard()
             raise DownloadFailed(_disk_problem(into, problem)) from None
+        except ValueError as problem:
+            # Of what a server sent, such as a name that can't be looked up or decoded.
+            part.discard()
+            raise DownloadFailed(f"{payload.url}: {problem}") from None
         except DownloadFailed:
             part.discard()
             raise
@@ -109,6 +113,9 @@ class Downloads:
             signature = await self._small(signature_url(payload.url))
             await asyncio.to_thread(self._settings.trust.verify, part.path, signature, payload)
         await part.finish(into)
+        if self._settings.trust.needs_signature:
+            # No signature covers the name that the server gave.
+            name = ""
         return FetchedPayload(digest, name or last_segment(payload.url))
 
     async def _download(self, url: str, part: PartialDownload) -> str:
@@ -174,8 +181,8 @@ class Downloads:
                 block += data
                 self._check_size(url, part.size + len(block))
                 if len(block) >= _BLOCK:
-                    await part.write(bytes(block))
-                    block.clear()
+                    full, block = bytes(block), bytearray()
+                    await part.write(full)
         finally:
             if block:
                 await part.write(bytes(block))
@@ -196,7 +203,7 @@ class Downloads:
                         return body.decode(errors="replace")
                     problem = f"the server answers with status {answer.status}"
                     final = answer.status not in _RETRIED
-            except (NotFollowed, AccessError) as refusal:
+            except (NotFollowed, AccessError, ValueError) as refusal:
                 problem, final = str(refusal), True
             except (TransportError, TimeoutError) as failure:
                 problem, final = str(failure) or "nothing came", False

@@ -61,8 +61,16 @@ class PartialDownload:
         os.lseek(self._file, begins, os.SEEK_SET)
 
     async def write(self, data: bytes) -> None:
+        """Write at the end. A caller that is cancelled waits until the thread that writes has ended."""
         assert self._file is not None, "it is open"
-        await asyncio.to_thread(_write_all, self._file, data)
+        writing = asyncio.get_running_loop().run_in_executor(None, _write_all, self._file, data)
+        try:
+            await asyncio.shield(writing)
+        except asyncio.CancelledError:
+            while not writing.done():
+                with contextlib.suppress(asyncio.CancelledError):
+                    await asyncio.wait([writing])
+            raise
 
     async def close(self) -> None:
         if self._file is not None:

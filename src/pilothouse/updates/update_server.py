@@ -5,8 +5,8 @@
 
 It answers GET and HEAD, with ranges: files of the folder; ``/CHANNEL`` in the older form, made from the
 channel's index; ``/clusters``, which clusters asked and what they run, if there is a token. With a token,
-every request has to carry it. Names that begin with a dot are not served, nor is what a link leads to outside
-of the folder.
+every request has to carry it. Not served are names that begin with a dot, files that other users may not read
+(private keys have the mode 0600), and what a link leads to outside of the folder.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from __future__ import annotations
 import hmac
 import logging
 import ssl
+import stat
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -78,7 +79,8 @@ class UpdateServer:
                 return None
             if place.is_dir() and not path.endswith("/"):
                 place = place / INDEX
-            return place if place.is_file() else None
+            mode = place.stat().st_mode
+            return place if stat.S_ISREG(mode) and mode & stat.S_IROTH else None
         except (OSError, ValueError):
             return None
 

@@ -132,6 +132,30 @@ def test_refused(case: str) -> None:
     assert plan(command).paths == [path]
 
 
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://user:s3cret@host/k0s",
+        "https://s3cret@host/k0s",
+        "https://user:s3cret@host:port/k0s",
+        "https://user:s3cret@[::1/k0s",
+        "https://user:s3cret@host/{{{ version }}}",
+        "https:/\n/user:s3cret@host/k0s",
+        "ftp://user:s3cret@host/k0s",
+    ],
+)
+def test_a_url_with_credentials_is_refused_and_not_quoted(url: str) -> None:
+    found = plan({"k0supdate": platform(url=url)})
+    assert found.paths == [f"{K0SUPDATE}.platforms.linux-amd64.url"]
+    (problem,) = found.problems
+    assert "must not have a user or password" in str(problem)
+    assert "s3cret" not in str(problem)
+
+
+def test_an_at_sign_in_the_path_is_no_user() -> None:
+    assert plan({"k0supdate": platform(url="https://host/k0s@v1?mail=a@b")}).problems == []
+
+
 def test_every_fault_is_named_at_once() -> None:
     found = plan({"k0supdate": {**platform(sha256="zz", url="k0s"), "version": "{{{"}}, {})
     assert found.paths == [

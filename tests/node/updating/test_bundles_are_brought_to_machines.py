@@ -7,10 +7,12 @@ import pytest
 from tests.kit.images import image_folder
 from tests.node.updating.machine import UpdatedMachine, updated_machine
 
+from pilothouse.api.k0s.payloads import Payload
 from pilothouse.api.k0s.signals import Signal
 from pilothouse.base.clock import SystemClock
 from pilothouse.node.images.airgap_bundles import write_bundle
 from pilothouse.node.images.image_store import ImageStore
+from pilothouse.node.updating.update_journal import Phase, TurnIdentity, TurnRecord, UpdateJournal
 
 
 async def bring(machine: UpdatedMachine, content: bytes, name: str = "bundle.tar", **file: Any) -> Signal:
@@ -51,6 +53,25 @@ async def test_a_bundle_can_not_leave_its_folder(tmp_path: Path, name: str) -> N
         assert "can't be the name of a bundle" in ended.status.reason
         assert list(machine.images.iterdir()) == []
         assert not (tmp_path / "x").exists()
+
+
+async def test_a_bundle_whose_name_can_not_be_encoded_is_refused(tmp_path: Path) -> None:
+    async with updated_machine(tmp_path) as machine:
+        ended = await bring(machine, b"images", disposition="attachment; filename*=unicode_escape''%5Cud800")
+        assert ended.step == "FailedDownload"
+        assert ended.status is not None
+        assert r"'\ud800' can't be the name of a bundle" in ended.status.reason
+        assert list(machine.images.iterdir()) == []
+
+
+async def test_a_reason_that_can_not_be_encoded_is_kept_escaped(tmp_path: Path) -> None:
+    journal = UpdateJournal(tmp_path / "bundle.json")
+    key = TurnIdentity("u-1", 1, 0, "airgapupdate")
+    journal.accept(TurnRecord(key=key, payload=Payload("http://a/b", "v1.0.0", "linux-amd64")))
+    journal.end(Phase.ENDED, changed=False, reason="file \udcff of the bundle is not readable")
+    turn = UpdateJournal(tmp_path / "bundle.json").turn
+    assert turn is not None
+    assert turn.reason == r"file \udcff of the bundle is not readable"
 
 
 async def test_without_a_folder_the_images_go_into_the_library_of_the_node(tmp_path: Path) -> None:

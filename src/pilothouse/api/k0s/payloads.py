@@ -7,7 +7,11 @@ The update agent names a payload, and a download verifies it. The two packages m
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
+
+_LONGEST: Final = 2048
 
 
 class Payload(msgspec.Struct, frozen=True):
@@ -34,3 +38,15 @@ class FetchedPayload(msgspec.Struct, frozen=True):
 
 class DownloadFailed(Exception):
     """A payload can't be downloaded, or is not the one that was named. The message says why."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(failure_reason(reason))
+
+
+def failure_reason(text: str) -> str:
+    r"""Why an update has failed, as journal and status can hold it: parts of it come from servers.
+
+    >>> failure_reason("it redirects to http://a/\udcff")
+    'it redirects to http://a/\\udcff'
+    """
+    return text[:_LONGEST].encode("utf-8", "backslashreplace").decode()[:_LONGEST]

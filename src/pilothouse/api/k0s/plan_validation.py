@@ -29,6 +29,8 @@ _SHA256: Final = re.compile(r"[0-9a-fA-F]{64}")
 _VERSION: Final = re.compile(r"[0-9A-Za-z][0-9A-Za-z.+_~-]*")
 _CHANNEL: Final = re.compile(r"[0-9A-Za-z][0-9A-Za-z._-]*(/[0-9A-Za-z][0-9A-Za-z._-]*)*")
 _TIME: Final = re.compile(r"([01][0-9]|2[0-3]):[0-5][0-9]")
+_CREDENTIALS: Final = re.compile(r"[^/?#]*//[^/?#]*@")
+_IGNORED_IN_URLS: Final = dict.fromkeys(map(ord, "\t\r\n"))
 
 Problems = Iterator[FieldError]
 
@@ -137,7 +139,12 @@ def _check_period(text: str, path: str, *, zero: bool = False) -> Problems:
 
 
 def check_url(url: str, path: str) -> Problems:
-    """A URL that something can be fetched from."""
+    """A URL that something can be fetched from, without a secret in it."""
+    if _CREDENTIALS.match(url.translate(_IGNORED_IN_URLS)):
+        yield FieldError.forbidden(
+            path, "must not have a user or password in it: status and annotations would show them"
+        )
+        return
     problem = ""
     try:
         parts = urlsplit(url)

@@ -83,6 +83,8 @@ class BundleUpdate:
             self._fail(f"{record.payload.url} can't be imported: {failure}")
         except OSError as failure:
             self._fail(f"{folder}: {failure.strerror or failure}")
+        except ValueError as failure:
+            self._fail(f"{record.payload.url}: {failure}")
         else:
             self.journal.end(Phase.ENDED, changed=True, result=signals.COMPLETED)
         finally:
@@ -99,6 +101,8 @@ def name_problem(name: str) -> str:
     >>> name_problem("../x")
     'it is empty, or begins with a dot'
     """
+    if not name.isprintable():
+        return "it has a character that file names must not have"
     if not name or name.startswith("."):
         return "it is empty, or begins with a dot"
     if not _NAME.fullmatch(name):

@@ -151,6 +151,8 @@ class ProgramUpdate:
             self._end(signals.FAILED_DOWNLOAD, f"{record.payload.url} is not executable: {problem}")
         except OSError as problem:
             self._end(signals.FAILED_DOWNLOAD, f"{files.next}: {problem.strerror or problem}")
+        except ValueError as problem:
+            self._end(signals.FAILED_DOWNLOAD, f"{record.payload.url}: {problem}")
         else:
             self.journal.advance(Phase.DOWNLOADED, digest=fetched.sha256)
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from pilothouse.api.k0s.payloads import Payload
+from pilothouse.api.k0s.payloads import Payload, failure_reason
 from pilothouse.api.k0s.signals import Signal
 from pilothouse.pki.private_files import write_private
 
@@ -141,6 +141,8 @@ class UpdateJournal:
 
     def _advanced(self, phase: Phase, changes: dict[str, Any]) -> _Content:
         assert self._content.turn is not None, "there is a turn"
+        if "reason" in changes:
+            changes = changes | {"reason": failure_reason(changes["reason"])}
         turn = msgspec.structs.replace(self._content.turn, phase=phase, **changes)
         return msgspec.structs.replace(self._content, turn=turn)
 
