@@ -174,6 +174,23 @@ class TestRollback:
         assert fleet.order == ["w0", "w0"]
         assert "gate g: red" in fleet.condition("Failed")[2]
 
+    def test_a_worker_that_did_not_get_ready_goes_back_too(self) -> None:
+        fleet = PlanFleet(workers=2)
+        fleet.add_plan(update(workers=EVERY), nodeDeadline="30m", onFailure="rollback")
+        fleet.settle_decisions()
+        fleet.advance("w0", "UnCordoning", "waiting until node w0 is ready")
+        fleet.set_node("w0", ready=False)
+        fleet.settle_decisions()
+        fleet.now += 1801
+        fleet.settle_decisions()
+        found = fleet.signal("w0")
+        assert found is not None
+        assert found.rollback
+        fleet.set_node("w0", ready=True)
+        assert fleet.run()["state"] == "ApplyFailed"
+        assert fleet.states() == {"w0": "SignalRolledBack", "w1": "SignalPending"}
+        assert "the last step was UnCordoning" in fleet.condition("Failed")[2]
+
     def test_a_worker_still_in_its_update_is_waited_for(self) -> None:
         gate = {"name": "g", "apiVersion": "v1", "kind": "ConfigMap", "expression": "true", "when": "during"}
         fleet = PlanFleet(workers=2)
