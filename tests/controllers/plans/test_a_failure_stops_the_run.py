@@ -174,6 +174,28 @@ class TestRollback:
         assert fleet.order == ["w0", "w0"]
         assert "gate g: red" in fleet.condition("Failed")[2]
 
+    @pytest.mark.parametrize("labels", ["gone with its Node", "edited"])
+    def test_a_worker_stays_in_its_wave(self, labels: str) -> None:
+        fleet = PlanFleet()
+        for name, wave in (("a", "1"), ("b", "1"), ("c", "2")):
+            fleet.add(node(name, wave=wave))
+        waves = [{"selector": {"labels": "wave=1"}}]
+        fleet.add_plan(update(workers=EVERY), waves=waves, onFailure="rollback")
+        fleet.settle_decisions()
+        finish(fleet, "a")
+        assert fleet.order == ["a", "b"]
+        if labels == "edited":
+            fleet.change(fleet.machine("b"), lambda tree: tree["metadata"]["labels"].update(wave="2"))
+            fleet.advance("b", "Failed", "it crashes")
+        else:
+            fleet.remove(fleet.machine("b"))
+        fleet.settle_decisions()
+        assert fleet.run()["state"] == "ApplyFailed"
+        assert fleet.states()["a"] == "SignalRolledBack"
+        assert fleet.states()["c"] == "SignalPending"
+        waves_found = {name: found.get("wave") for name, found in fleet.targets().items()}
+        assert waves_found == {"a": 1, "b": 1, "c": None}
+
     def test_a_worker_that_did_not_get_ready_goes_back_too(self) -> None:
         fleet = PlanFleet(workers=2)
         fleet.add_plan(update(workers=EVERY), nodeDeadline="30m", onFailure="rollback")

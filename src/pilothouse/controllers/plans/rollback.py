@@ -82,7 +82,7 @@ def _stage(run: UpdateRun) -> Stage | None:
 
 
 def _wave(run: UpdateRun, stage: Stage) -> tuple[TargetStatus, ...]:
-    return last_wave_begun(stage.targets, run.rollout.waves, run.world)
+    return last_wave_begun(stage.targets, run.rollout.waves)
 
 
 def _is_candidate(target: TargetStatus) -> bool:

@@ -38,7 +38,7 @@ def worker_turns(run: UpdateRun, stage: Stage) -> None:
             remedy="update these controllers, or delete the ControlNodes of those that are gone for good",
         )
         return
-    wave, members = next_wave(stage.targets, run.rollout.waves, run.world)
+    wave, members = next_wave(stage.targets, run.rollout.waves)
     pending = tuple(target for target in members if target.state == PENDING)
     places = _places(run, stage, pending)
     if not pending or places < 1:
