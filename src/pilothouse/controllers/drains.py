@@ -444,7 +444,8 @@ def _run(plan: Object) -> tuple[Any, ...]:
         for target in targets
         if target.get("state") in _FAILED_STATES
     )
-    return plan.uid, plan.deleting, status.get("observedGeneration"), "completedTime" in status, failed
+    has_ended = status.get("completedTime") is not None
+    return plan.uid, plan.deleting, status.get("observedGeneration"), has_ended, failed
 
 
 def _scheduling(node: Object) -> tuple[Any, ...]:

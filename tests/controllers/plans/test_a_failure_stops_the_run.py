@@ -63,6 +63,42 @@ def test_failures_within_the_limit_do_not_keep_it_from_completing() -> None:
     fleet.add_plan(update(workers=EVERY), maxFailures=1)
     assert fleet.run()["state"] == "Completed"
     assert fleet.plan_status["progress"] == "1/2"
+    text = "1 of 2 targets are updated; failed: w0"
+    assert fleet.plan_status["history"][0]["description"] == text
+    assert fleet.condition("Progressing") == ("False", "Completed", text)
+
+
+def test_a_worker_whose_bundle_failed_is_not_updated_and_counts_once() -> None:
+    fleet = PlanFleet(workers=3)
+    fleet.add_plan({**bundle(EVERY), **update(workers=EVERY)}, maxFailures=1)
+    fleet.settle_decisions()
+    fleet.advance("w0", "FailedDownload", "404 Not Found")
+    assert fleet.run()["state"] == "Completed"
+    assert fleet.order == ["w0", "w1", "w2", "w1", "w2"]
+    assert fleet.states(key="airgapupdate")["w0"] == "SignalApplyFailed"
+    found = fleet.targets()["w0"]
+    assert (found["state"], found["description"]) == (
+        "SignalApplyFailed",
+        "it is not updated, because its bundle failed: 404 Not Found",
+    )
+    assert fleet.plan_status["history"][0]["description"] == "4 of 6 targets are updated; failed: w0"
+
+
+def test_a_bundle_that_failed_in_another_command_is_no_obstacle() -> None:
+    fleet = PlanFleet(workers=1)
+    fleet.add_plan(bundle(EVERY), update(workers=EVERY), maxFailures=1)
+    fleet.settle_decisions()
+    fleet.advance("w0", "FailedDownload", "404 Not Found")
+    assert fleet.run()["state"] == "Completed"
+    assert fleet.states(command=1) == {"w0": "SignalCompleted"}
+
+
+def test_a_deadline_with_a_soak_names_both() -> None:
+    fleet = PlanFleet(workers=1)
+    fleet.silent = {"w0"}
+    fleet.add_plan(update(workers=EVERY), nodeDeadline="30m", soak="10m")
+    fleet.run()
+    assert "its nodeDeadline of 30m and soak of 10m: " in fleet.targets()["w0"]["description"]
 
 
 @pytest.mark.parametrize("part", ["pending", "in progress"])
