@@ -12,7 +12,8 @@ controller is a worker too, its Node is drained; a pure controller has nothing t
 * Pods of DaemonSets and static pods stay. All others go, also those that have ended or have no controller.
 * What keeps a pod is in the signal's ``reason``. By ``rollout.drain`` of the plan, pods that their budgets
   keep are deleted after ``forceAfter``, and the machine has failed after ``timeout``.
-* The signal's timestamp is that of its step: a changed reason does not change it. Deadlines count from there.
+* Both count from the annotation ``drain-started`` of the Node, which the leader writes by its own clock. The
+  time of the step in the signal is by the clock of the machine.
 """
 
 from __future__ import annotations
@@ -27,12 +28,10 @@ from pilothouse.api.k0s.signals import (
     APPLYING,
     COMPLETED,
     CORDONING,
-    DATA_ANNOTATION,
     FAILED,
     UNCORDONING,
     Signal,
     SignalError,
-    SignalStatus,
     read_signal,
 )
 from pilothouse.api.k0s.v1beta2 import RUNNING_PLAN
@@ -47,6 +46,8 @@ from pilothouse.runtime.snapshot import Snapshot
 
 CORDONED_BY: Final = "autopilot.k0sproject.io/cordoned-by"
 """On a Node that a plan has cordoned: the uid of the plan."""
+DRAIN_STARTED: Final = "autopilot.k0sproject.io/drain-started"
+"""On a Node that is drained: since when, by the clock of the leader, and for which turn."""
 MODE: Final = "autopilot.k0sproject.io/mode"
 """On a ControlNode: controller, or controller+worker."""
 PURE: Final = "controller"
@@ -100,19 +101,19 @@ def node_in_progress(pod: Object, world: Snapshot) -> Names:
     """The Node of a pod, if it is being drained."""
     name = pod.spec.get("nodeName")
     node = world.find(Node, "", name) if name else None
-    if node is not None and (CORDONED_BY in node.annotations or DATA_ANNOTATION in node.annotations):
+    if node is not None and _is_in_progress(node):
         yield "", node.name
 
 
 def machines_of_plan(plan: Object, world: Snapshot) -> Names:
-    """The machines that have a signal, or are still cordoned."""
+    """The machines in progress."""
     if plan.name != RUNNING_PLAN:
         return
     for node in world.all(Node):
-        if CORDONED_BY in node.annotations or DATA_ANNOTATION in node.annotations:
+        if _is_in_progress(node):
             yield "", node.name
     for control_node in world.all(ControlNode):
-        if DATA_ANNOTATION in control_node.annotations:
+        if _is_in_progress(control_node):
             yield from machine_of(control_node, world)
 
 
@@ -125,8 +126,7 @@ def is_relevant(before: Object, after: Object) -> bool:
     marks = (before.metadata.annotations, before.metadata.labels, before.deleting)
     if marks != (after.metadata.annotations, after.metadata.labels, after.deleting):
         return True
-    in_progress = CORDONED_BY in after.annotations or DATA_ANNOTATION in after.annotations
-    return in_progress and _scheduling(before) != _scheduling(after)
+    return _scheduling(before) != _scheduling(after) and _is_in_progress(after)
 
 
 @controller(
@@ -174,9 +174,11 @@ def _drain(turn: _Turn, node: Object, plan: Object, world: Snapshot) -> Iterator
     """Cordon a Node and evict its pods; when they are gone, let the update go on."""
     options: Mapping[str, Any] = plan.at("status", "spec", "rollout", "drain", default={})
     cordoned = bool(node.spec.get("unschedulable"))
+    since = _drain_started(turn.signal, node)
+    because = f"node {node.name} is updated {turn.target}"
     if not cordoned:
-        because = f"node {node.name} is updated {turn.target}"
-        yield PatchObject(node, _cordon(turn.signal.plan_uid), exact=True, because=because, event="Cordon")
+        fields = _cordon(turn.signal, since if since is not None else world.now)
+        yield PatchObject(node, fields, exact=True, because=because, event="Cordon")
     if options.get("strategy") == "none":
         yield _moved(turn, APPLYING, "", world.now)
         return
@@ -186,7 +188,12 @@ def _drain(turn: _Turn, node: Object, plan: Object, world: Snapshot) -> Iterator
             yield _moved(turn, APPLYING, "", world.now)
         # Otherwise a pod may have been placed here before the Node was cordoned: look once more.
         return
-    since = _moment(turn.signal, world.now)
+    if since is None:
+        since = world.now
+        if cordoned:
+            # By another hand, or for an earlier turn.
+            fields = {"metadata": {"annotations": _started(turn.signal, since)}}
+            yield PatchObject(node, fields, exact=True, because=because)
     timeout, force_after = _seconds(options, "timeout"), _seconds(options, "forceAfter")
     by_force = force_after is not None and world.now >= since + force_after
     intents, kept = _evictions(turn, node, pods, options, by_force, world)
@@ -248,23 +255,25 @@ def _complete(turn: _Turn, world: Snapshot) -> Iterator[Intent]:
         return
     because = f"node {node.name} was updated {turn.target}"
     done = turn.signal.advanced(COMPLETED, format_time(world.now)).annotations()
-    fields = _uncordon(node) if CORDONED_BY in node.annotations else {}
+    fields = _uncordon(node)
     if turn.holder.noun == Node:
         annotations = {**fields.get("metadata", {}).get("annotations", {}), **done}
         fields = {**fields, "metadata": {"annotations": annotations}}
         yield PatchObject(node, fields, exact=True, because=because, event="Uncordon")
         return
     if fields:
-        yield PatchObject(node, fields, exact=True, because=because, event="Uncordon")
+        event = "Uncordon" if "spec" in fields else ""
+        yield PatchObject(node, fields, exact=True, because=because, event=event)
     yield PatchObject(turn.holder, {"metadata": {"annotations": done}}, exact=True, because=because)
 
 
 def _release(node: Object, because: str, unless: tuple[ObjectTarget, ...] = ()) -> Iterator[Intent]:
     """Uncordon a Node that was cordoned here, when it is Ready."""
+    fields = _uncordon(node)
     if CORDONED_BY not in node.annotations:
-        return
-    if node.is_true("Ready"):
-        fields = _uncordon(node)
+        if fields:
+            yield PatchObject(node, fields, exact=True, unless=unless, because=because)
+    elif node.is_true("Ready"):
         yield PatchObject(node, fields, exact=True, unless=unless, because=because, event="Uncordon")
     else:
         waiting = f"node {node.name} stays cordoned until it is ready{_readiness(node)}"
@@ -353,15 +362,38 @@ def _explained(turn: _Turn, reason: str) -> Iterator[Intent]:
         yield PatchObject(turn.holder, fields, exact=True, because=reason)
 
 
-def _cordon(plan_uid: str) -> Tree:
-    return {"spec": {"unschedulable": True}, "metadata": {"annotations": {CORDONED_BY: plan_uid}}}
+def _cordon(signal: Signal, now: float) -> Tree:
+    annotations = {CORDONED_BY: signal.plan_uid, **_started(signal, now)}
+    return {"spec": {"unschedulable": True}, "metadata": {"annotations": annotations}}
 
 
 def _uncordon(node: Object) -> Tree:
-    fields: Tree = {"metadata": {"annotations": {CORDONED_BY: None}}}
-    if node.spec.get("unschedulable"):
+    """Take back what was done to a Node here; empty if nothing was."""
+    written = [name for name in (CORDONED_BY, DRAIN_STARTED) if name in node.annotations]
+    fields: Tree = {"metadata": {"annotations": dict.fromkeys(written)}} if written else {}
+    if CORDONED_BY in written and node.spec.get("unschedulable"):
         fields["spec"] = {"unschedulable": None}
     return fields
+
+
+def _started(signal: Signal, now: float) -> dict[str, str]:
+    """The annotation of a drain that starts now."""
+    return {DRAIN_STARTED: f"{format_time(now)} {_turn_id(signal)}"}
+
+
+def _drain_started(signal: Signal, node: Object) -> float | None:
+    """Since when a Node is drained for this turn; None if that is not written there."""
+    time, _, turn = node.annotations.get(DRAIN_STARTED, "").partition(" ")
+    if turn != _turn_id(signal):
+        return None
+    try:
+        return parse_time(time)
+    except ValueError:
+        return None
+
+
+def _turn_id(signal: Signal) -> str:
+    return f"{signal.plan_uid}/{signal.created}"
 
 
 def _readiness(node: Object) -> str:
@@ -390,16 +422,30 @@ def _seconds(options: Mapping[str, Any], name: str) -> float | None:
         return None
 
 
-def _moment(signal: Signal, now: float) -> float:
-    """When the step began."""
+def _is_in_progress(machine: Object) -> bool:
+    """Whether there is something to do for a machine, or to take back. A signal stays after its end."""
+    if CORDONED_BY in machine.annotations or DRAIN_STARTED in machine.annotations:
+        return True
     try:
-        return parse_time((signal.status or SignalStatus("", "")).timestamp)
-    except ValueError:
-        return now
+        signal = read_signal(machine.annotations)
+    except SignalError:
+        return False
+    return signal is not None and not signal.ended
 
 
 def _run(plan: Object) -> tuple[Any, ...]:
-    return plan.uid, plan.deleting, plan.status.get("observedGeneration"), plan.status.get("state")
+    """What machines have to know of a run: which one it is, whether it has ended, and the targets that have
+    failed."""
+    status = plan.status
+    failed = tuple(
+        target.get("name")
+        for command in status.get("commands") or ()
+        for targets in (command.get("k0supdate") or {}).values()
+        for target in targets
+        if target.get("state") in _FAILED_STATES
+    )
+    has_ended = status.get("completedTime") is not None
+    return plan.uid, plan.deleting, status.get("observedGeneration"), has_ended, failed
 
 
 def _scheduling(node: Object) -> tuple[Any, ...]:

@@ -129,6 +129,11 @@ class Fleet(ControllerHarness):
         moved = self.signal(machine).advanced(step, format_time(self.now), reason).annotations()
         self.change(machine, lambda tree: tree["metadata"]["annotations"].update(moved))
 
+    def signal_again(self, machine: Object, step: str) -> None:
+        """The plan signals a machine for another turn, and it comes to a step."""
+        again = self._annotations(step)
+        self.change(machine, lambda tree: tree["metadata"]["annotations"].update(again))
+
     def cordoned(self, name: str) -> bool:
         node = self.get(Node, name)
         assert node is not None

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from tests.controllers.drains.fleet import Fleet
 from tests.kit.controller_harness import WRITES, reasons
 
 from pilothouse.api.disruption_target import disruption_of
 from pilothouse.api.kind_names import Node, Plan, Pod
-from pilothouse.controllers.drains import CORDONED_BY, is_relevant
+from pilothouse.controllers.drains import (
+    CORDONED_BY,
+    DRAIN_STARTED,
+    is_relevant,
+    machines_of_plan,
+    node_in_progress,
+)
 from pilothouse.runtime.intents import Delete, Evict, PatchObject
 
 
@@ -231,6 +239,51 @@ def test_pods_that_budgets_keep_are_deleted_after_force_after() -> None:
     assert fleet.signal(w1).step == "ApplyingUpdate"
 
 
+@pytest.mark.parametrize("cordoned", [False, True])
+@pytest.mark.parametrize("holder", ["Node", "ControlNode"])
+def test_the_clock_of_a_machine_does_not_shorten_its_drain(cordoned: bool, holder: str) -> None:
+    """Its agent writes the time of the step; the leader's clock is an hour ahead of that."""
+    fleet = Fleet(drain={"forceAfter": "5m", "timeout": "20m"})
+    if holder == "Node":
+        machine = node = fleet.worker("w1", cordoned=cordoned)
+    else:
+        machine, node = fleet.control_node("w1", "controller+worker"), fleet.node("w1", cordoned=cordoned)
+    fleet.place("db-0", on="w1", owner="StatefulSet", app="db")
+    fleet.budget(allowed=0, app="db")
+    fleet.now += 3600
+    until_idle(fleet)
+    assert not fleet.pod("db-0").deleting
+    assert fleet.signal(machine).step == "Cordoning"
+    fleet.now += 299
+    until_idle(fleet)
+    assert not fleet.pod("db-0").deleting
+    fleet.now += 1
+    fleet.step_of(node)
+    assert fleet.pod("db-0").deleting
+    fleet.now += 900
+    fleet.step_of(node)
+    assert fleet.signal(machine).step == "Failed"
+    until_idle(fleet)
+    assert fleet.cordoned("w1") == cordoned
+    assert DRAIN_STARTED not in fleet.all(Node)[0].annotations
+
+
+def test_an_earlier_drain_does_not_shorten_the_next() -> None:
+    fleet = Fleet(drain={"forceAfter": "5m"})
+    w1 = fleet.worker("w1", cordoned=True)
+    fleet.place("db-0", on="w1", owner="StatefulSet", app="db")
+    fleet.budget(allowed=0, app="db")
+    until_idle(fleet)
+    fleet.advance(w1, "Failed", "no space left")
+    fleet.now += 3600
+    fleet.signal_again(w1, "Cordoning")
+    until_idle(fleet)
+    assert not fleet.pod("db-0").deleting
+    fleet.now += 300
+    fleet.step_of(w1)
+    assert fleet.pod("db-0").deleting
+
+
 def test_a_node_that_is_not_ready_stays_cordoned_and_says_so() -> None:
     fleet = Fleet()
     w1 = fleet.worker("w1")
@@ -393,3 +446,39 @@ def test_heartbeats_and_steps_of_the_plan_do_not_trigger() -> None:
     after = fleet.get(Plan, "autopilot")
     assert after is not None
     assert not is_relevant(fleet.plan, after)
+    fleet.change(fleet.plan, lambda tree: tree["status"].update(state="SchedulableWait"))
+    waiting = fleet.get(Plan, "autopilot")
+    assert waiting is not None
+    assert not is_relevant(after, waiting)
+
+
+def test_a_target_that_fails_and_the_end_of_a_run_trigger() -> None:
+    fleet = Fleet()
+    fleet.worker("w1")
+    states = [fleet.plan]
+    fleet.target("w1", "SignalApplyFailed", "not done within 1h")
+    states += fleet.all(Plan)
+    fleet.change(fleet.plan, lambda tree: tree["status"].update(completedTime="2026-01-01T00:00:00Z"))
+    states += fleet.all(Plan)
+    assert [is_relevant(*each) for each in pairwise(states)] == [True, True]
+    assert list(machines_of_plan(states[-1], fleet.world())) == [("", "w1")]
+
+
+def test_a_machine_whose_turn_is_over_is_left_alone() -> None:
+    """Signals stay on Nodes: pods that come and go there later are not the concern of drains."""
+    fleet = Fleet()
+    w1, c1 = fleet.worker("w1"), fleet.control_node("c1", "controller")
+    pod = fleet.place("agent", on="w1", owner="DaemonSet")
+    assert list(node_in_progress(pod, fleet.world())) == [("", "w1")]
+    for machine in (w1, c1):
+        fleet.step_of(machine)
+        fleet.step_of(machine)
+        fleet.advance(machine, "Restart")
+        fleet.advance(machine, "UnCordoning")
+        fleet.step_of(machine)
+        assert fleet.signal(machine).step == "Completed"
+    assert list(node_in_progress(pod, fleet.world())) == []
+    assert list(machines_of_plan(fleet.plan, fleet.world())) == []
+    [before] = fleet.all(Node)
+    fleet.ready("w1", "Unknown")
+    assert not is_relevant(before, fleet.all(Node)[0])

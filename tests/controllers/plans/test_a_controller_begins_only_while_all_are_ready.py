@@ -6,6 +6,8 @@ import pytest
 from tests.kit.controller_harness import reasons
 from tests.kit.plan_fleet import EVERY, PlanFleet, control_node, static, update
 
+REMEDY = "if this lasts, see the log of the leading controller-manager"
+
 
 def test_k0s_A06_one_that_is_not_ready_ends_the_plan() -> None:
     fleet = PlanFleet(controllers=3)
@@ -207,3 +209,16 @@ class TestAfterACrash:
         fleet.settle_decisions()
         assert fleet.order == ["c0"]
         assert fleet.state == "InconsistentTargets"
+
+
+def test_a_wait_for_the_observer_names_what_was_asked() -> None:
+    fleet = PlanFleet(controllers=1)
+    fleet.add_plan(update(controllers=EVERY))
+    fleet.step_once()
+    about = "being looked up: the APIs that the version removes; "
+    assert fleet.condition("Progressing")[1:] == ("AwaitingAnswer", about + REMEDY)
+    fleet.answer()
+    fleet.step_once()
+    fleet.step_once()
+    about = "being looked up: the readiness of the controllers; "
+    assert fleet.condition("Progressing")[1:] == ("AwaitingAnswer", about + REMEDY)

@@ -63,6 +63,42 @@ def test_failures_within_the_limit_do_not_keep_it_from_completing() -> None:
     fleet.add_plan(update(workers=EVERY), maxFailures=1)
     assert fleet.run()["state"] == "Completed"
     assert fleet.plan_status["progress"] == "1/2"
+    text = "1 of 2 targets are updated; failed: w0"
+    assert fleet.plan_status["history"][0]["description"] == text
+    assert fleet.condition("Progressing") == ("False", "Completed", text)
+
+
+def test_a_worker_whose_bundle_failed_is_not_updated_and_counts_once() -> None:
+    fleet = PlanFleet(workers=3)
+    fleet.add_plan({**bundle(EVERY), **update(workers=EVERY)}, maxFailures=1)
+    fleet.settle_decisions()
+    fleet.advance("w0", "FailedDownload", "404 Not Found")
+    assert fleet.run()["state"] == "Completed"
+    assert fleet.order == ["w0", "w1", "w2", "w1", "w2"]
+    assert fleet.states(key="airgapupdate")["w0"] == "SignalApplyFailed"
+    found = fleet.targets()["w0"]
+    assert (found["state"], found["description"]) == (
+        "SignalApplyFailed",
+        "it is not updated, because its bundle failed: 404 Not Found",
+    )
+    assert fleet.plan_status["history"][0]["description"] == "4 of 6 targets are updated; failed: w0"
+
+
+def test_a_bundle_that_failed_in_another_command_is_no_obstacle() -> None:
+    fleet = PlanFleet(workers=1)
+    fleet.add_plan(bundle(EVERY), update(workers=EVERY), maxFailures=1)
+    fleet.settle_decisions()
+    fleet.advance("w0", "FailedDownload", "404 Not Found")
+    assert fleet.run()["state"] == "Completed"
+    assert fleet.states(command=1) == {"w0": "SignalCompleted"}
+
+
+def test_a_deadline_with_a_soak_names_both() -> None:
+    fleet = PlanFleet(workers=1)
+    fleet.silent = {"w0"}
+    fleet.add_plan(update(workers=EVERY), nodeDeadline="30m", soak="10m")
+    fleet.run()
+    assert "its nodeDeadline of 30m and soak of 10m: " in fleet.targets()["w0"]["description"]
 
 
 @pytest.mark.parametrize("part", ["pending", "in progress"])
@@ -173,6 +209,45 @@ class TestRollback:
         assert fleet.states() == {"w0": "SignalRolledBack", "w1": "SignalPending"}
         assert fleet.order == ["w0", "w0"]
         assert "gate g: red" in fleet.condition("Failed")[2]
+
+    @pytest.mark.parametrize("labels", ["gone with its Node", "edited"])
+    def test_a_worker_stays_in_its_wave(self, labels: str) -> None:
+        fleet = PlanFleet()
+        for name, wave in (("a", "1"), ("b", "1"), ("c", "2")):
+            fleet.add(node(name, wave=wave))
+        waves = [{"selector": {"labels": "wave=1"}}]
+        fleet.add_plan(update(workers=EVERY), waves=waves, onFailure="rollback")
+        fleet.settle_decisions()
+        finish(fleet, "a")
+        assert fleet.order == ["a", "b"]
+        if labels == "edited":
+            fleet.change(fleet.machine("b"), lambda tree: tree["metadata"]["labels"].update(wave="2"))
+            fleet.advance("b", "Failed", "it crashes")
+        else:
+            fleet.remove(fleet.machine("b"))
+        fleet.settle_decisions()
+        assert fleet.run()["state"] == "ApplyFailed"
+        assert fleet.states()["a"] == "SignalRolledBack"
+        assert fleet.states()["c"] == "SignalPending"
+        waves_found = {name: found.get("wave") for name, found in fleet.targets().items()}
+        assert waves_found == {"a": 1, "b": 1, "c": None}
+
+    def test_a_worker_that_did_not_get_ready_goes_back_too(self) -> None:
+        fleet = PlanFleet(workers=2)
+        fleet.add_plan(update(workers=EVERY), nodeDeadline="30m", onFailure="rollback")
+        fleet.settle_decisions()
+        fleet.advance("w0", "UnCordoning", "waiting until node w0 is ready")
+        fleet.set_node("w0", ready=False)
+        fleet.settle_decisions()
+        fleet.now += 1801
+        fleet.settle_decisions()
+        found = fleet.signal("w0")
+        assert found is not None
+        assert found.rollback
+        fleet.set_node("w0", ready=True)
+        assert fleet.run()["state"] == "ApplyFailed"
+        assert fleet.states() == {"w0": "SignalRolledBack", "w1": "SignalPending"}
+        assert "the last step was UnCordoning" in fleet.condition("Failed")[2]
 
     def test_a_worker_still_in_its_update_is_waited_for(self) -> None:
         gate = {"name": "g", "apiVersion": "v1", "kind": "ConfigMap", "expression": "true", "when": "during"}

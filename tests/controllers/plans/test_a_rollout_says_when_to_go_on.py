@@ -92,6 +92,27 @@ class TestAborted:
         assert fleet.state == ""
         assert fleet.condition("Progressing")[:2] == ("False", "Aborted")
 
+    def test_a_spec_that_is_edited_after_the_end_says_why_it_does_not_run(self) -> None:
+        fleet = PlanFleet(workers=2)
+        fleet.add_plan(update(workers=EVERY))
+        fleet.settle_decisions()
+        fleet.roll(aborted=True)
+        finish(fleet, "w0")
+        ended = fleet.condition("Progressing")
+        assert ended[1] == "Ended"
+        fleet.roll(maxFailures=1)
+        fleet.settle_decisions()
+        assert fleet.condition("Progressing") == (
+            "False",
+            "Aborted",
+            "spec.rollout.aborted is true: no run starts",
+        )
+        fleet.roll(maxFailures=0)
+        fleet.settle_decisions()
+        assert fleet.condition("Progressing") == ended
+        fleet.roll(maxFailures=1, aborted=False)
+        assert fleet.run()["state"] == "Completed"
+
 
 class TestWindows:
     def test_nothing_begins_outside_of_them(self) -> None:

@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 from tests.kit.plan_fleet import EVERY, NEW, PlanFleet, bundle, static, update
 
+from pilothouse.controllers.plans.plan_controller import the_plan
+
 NEWER = "v1.32.0+k0s.0"
 
 
@@ -133,6 +135,17 @@ def test_an_ended_plan_is_not_written_any_more() -> None:
     assert fleet.step_once() == []
     fleet.set_node("w0", ready=False)
     assert fleet.step_once() == []
+
+
+def test_machines_trigger_a_run_in_progress_and_nothing_after_its_end() -> None:
+    fleet = PlanFleet(workers=1)
+    assert list(the_plan(fleet.machine("w0"), fleet.world())) == []
+    fleet.add_plan(update(workers=EVERY))
+    assert list(the_plan(fleet.machine("w0"), fleet.world())) == [("", "autopilot")]
+    fleet.settle_decisions()
+    assert list(the_plan(fleet.machine("w0"), fleet.world())) == [("", "autopilot")]
+    fleet.run()
+    assert list(the_plan(fleet.machine("w0"), fleet.world())) == []
 
 
 def test_an_answer_that_comes_after_the_end_answers_no_later_question() -> None:

@@ -122,6 +122,9 @@ class TargetStatus(Fields):
     started_time: Annotated[Time | None, doc("When it was signalled.")] = None
     completed_time: Annotated[Time | None, doc("When it was done or had failed.")] = None
     previous_version: Annotated[str, doc("The version that it ran when it was signalled.")] = ""
+    wave: Annotated[
+        Int32, doc("Its wave, counted from 1, by its labels when the run started; absent if it has none.")
+    ] = 0
 
 
 TargetStatuses = Annotated[tuple[TargetStatus, ...], doc("The machines, by name.", list_type="atomic")]

@@ -1,8 +1,8 @@
 """The machines whose turn it is: how far they are, and whether they are done or have failed.
 
 A worker is done when its signal is Completed and its Node is Ready, for as long as ``soak`` asks, and the
-gates after a machine are open; a controller when its signal is Completed and it reports the version. Whoever
-does not get there within ``nodeDeadline`` has failed.
+gates after a machine are open; a controller when its signal is Completed and it reports the version. One that
+does not get there within ``nodeDeadline`` and ``soak`` has failed.
 """
 
 from __future__ import annotations
@@ -79,7 +79,8 @@ def _held_to_deadline(run: UpdateRun, target: TargetStatus, lacking: str) -> Tar
     if due <= run.now:
         step = f"the last step was {target.step}" if target.step else "its agent has not answered"
         why = lacking or target.description
-        text = f"it took longer than its nodeDeadline of {run.rollout.node_deadline}: {step}"
+        soak = f" and soak of {run.rollout.soak}" if run.soak else ""
+        text = f"it took longer than its nodeDeadline of {run.rollout.node_deadline}{soak}: {step}"
         return failed(run, target, f"{text}: {why}" if why else text)
     run.look_at(due)
     return stamped(target, run.time, description=lacking) if lacking else target

@@ -4,7 +4,7 @@
     plans(frozenset({"worker"}))         # one that refuses plans with workers
 
 A run freezes the spec in the status, asks the observer about removed APIs, finds its targets once, and then
-takes its commands in order. Whoever reads the status knows whose turn it is, and why nothing happens.
+takes its commands in order. The status says whose turn it is, and why nothing happens.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from pilothouse.runtime.controller import Controller, Names, controller
 from pilothouse.runtime.intents import Intent, RequeueAfter, SetStatus
 from pilothouse.runtime.snapshot import Snapshot
 
+ABORTED: Final = "Aborted"
 _LARGE: Final = 100
 _PACE: Final = 2000
 """Targets for each second between two writes of a large status; a second at least."""
@@ -69,6 +70,7 @@ def _advance(run: UpdateRun, exclude: Exclusions) -> None:
         _aborted_before_start(run)
         return
     if run_lifecycle.has_ended(run.status):
+        _aborted_after_end(run)
         return
     if run.status.state not in run_lifecycle.RUNNING:
         check_and_discover(run, exclude)
@@ -93,7 +95,7 @@ def _carry_out(run: UpdateRun) -> StopReason | None:
     elif stop is not None:
         run.end(*stop)
     elif stage is None:
-        run.end("Completed", "PlanCompleted", "every target is updated")
+        run.end("Completed", "PlanCompleted", progress.completed_text(run))
     elif (hold := reason_to_hold(run)) is not None:
         run.wait(hold.reason, hold.because, remedy=hold.remedy, until=hold.until)
     elif stage.part == "controllers":
@@ -104,8 +106,10 @@ def _carry_out(run: UpdateRun) -> StopReason | None:
 
 
 def the_plan(changed: Object, world: Snapshot) -> Names:
-    """A change of a machine concerns the plan that is carried out."""
-    yield "", RUNNING_PLAN
+    """A change of a machine concerns the run in progress. The next run starts by a change of the plan."""
+    plan = world.find(Plan, "", RUNNING_PLAN)
+    if plan is not None and plan.status.get("completedTime") is None:
+        yield plan.key
 
 
 def matters(before: Object, after: Object) -> bool:
@@ -146,11 +150,20 @@ def _ignored(plan: Object, now: float) -> Iterator[Intent]:
     yield from _idle(plan, now, "NotCarriedOut", text)
 
 
+def _aborted_after_end(run: UpdateRun) -> None:
+    """Say of a spec that was edited after a run why it does not run."""
+    assert run.status.spec is not None, "a run has ended"
+    if run.rollout.aborted and not run_lifecycle.same_run(run.wanted, run.status.spec):
+        _aborted_before_start(run)
+    elif any(one.type == "Progressing" and one.reason == ABORTED for one in run.status.conditions):
+        run.status = progress.with_condition(run.status, progress.ended_condition(run.status), run.time)
+
+
 def _aborted_before_start(run: UpdateRun) -> None:
     condition = Condition(
         type="Progressing",
         status="False",
-        reason="Aborted",
+        reason=ABORTED,
         message="spec.rollout.aborted is true: no run starts",
     )
     run.status = progress.with_condition(run.status, condition, run.time)

@@ -75,7 +75,7 @@ def _steps(run: UpdateRun, stage: Stage) -> list[PreviewStep]:
         PreviewStep(
             stage.command, f"{title} ({wave})" if wave else title, tuple(target.name for target in members)
         )
-        for wave, members in in_waves(stage.targets, run.rollout.waves, run.world)
+        for wave, members in in_waves(stage.targets, run.rollout.waves)
     ]
 
 

@@ -14,8 +14,8 @@ from pilothouse.api.k0s.v1beta2 import PlanCommandStatus, PlanState, PlanStatus
 from pilothouse.api.status_fields import Condition
 from pilothouse.controllers.plans.run_lifecycle import has_ended, progress_text, same_run
 from pilothouse.controllers.plans.run_limits import StopReason
-from pilothouse.controllers.plans.stages import stages
-from pilothouse.controllers.plans.update_run import UpdateRun
+from pilothouse.controllers.plans.stages import DONE, FAILURES, stages
+from pilothouse.controllers.plans.update_run import UpdateRun, some
 
 CHANGED: Final = "SpecChanged"
 UNATTENDED: Final = "Reconciled"
@@ -52,6 +52,22 @@ def without(status: PlanStatus, kind: str) -> PlanStatus:
     )
 
 
+def completed_text(run: UpdateRun) -> str:
+    """What a run has done that ends as Completed: some targets may have failed."""
+    targets = [target for stage in run.stages for target in stage.targets]
+    failed = list(dict.fromkeys(target.name for target in targets if target.state in FAILURES))
+    if not failed:
+        return "every target is updated"
+    done = sum(target.state == DONE for target in targets)
+    return f"{done} of {len(targets)} targets are updated; failed: {some(failed)}"
+
+
+def ended_condition(status: PlanStatus) -> Condition:
+    """The condition ``Progressing`` of a run that has ended."""
+    said = status.history[0].description if status.history else ""
+    return _condition("Progressing", False, "Completed" if status.state == "Completed" else "Ended", said)
+
+
 def _with_states(run: UpdateRun, status: PlanStatus) -> PlanStatus:
     """The states of the commands: those that are done, the one that runs, and those that wait for it."""
     current = next((stage for stage in stages(run.spec, status) if not stage.finished), None)
@@ -76,16 +92,14 @@ def _conditions(run: UpdateRun, status: PlanStatus, stop: StopReason | None) -> 
     reason = stop.reason if stop is not None else run.reason or status.state
     paused = run.rollout.paused and not over
     return [
-        _progressing(run, over, complete, said),
+        ended_condition(status) if over else _progressing(run),
         _condition("Paused", paused, "Paused" if paused else "NotPaused", ""),
         _condition("Failed", bool(problem), reason if problem else "NoFailure", problem),
         _condition("Complete", complete, "Completed" if complete else "NotCompleted", ""),
     ]
 
 
-def _progressing(run: UpdateRun, over: bool, complete: bool, said: str) -> Condition:
-    if over:
-        return _condition("Progressing", False, "Completed" if complete else "Ended", said)
+def _progressing(run: UpdateRun) -> Condition:
     if run.waits:
         wait = run.waits[0]
         message = f"{wait.because}; {wait.remedy}" if wait.remedy else wait.because

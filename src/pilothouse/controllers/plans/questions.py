@@ -59,7 +59,7 @@ def answer(
         ask(run, readiness=readiness, gates=gates, removed_apis=removed_apis)
     run.wait(
         "AwaitingAnswer",
-        "the readiness of the controllers, the gates or the removed APIs are being looked up",
+        f"being looked up: {_asked(run.status.questions)}",
         remedy="if this lasts, see the log of the leading controller-manager",
     )
     return None
@@ -79,6 +79,18 @@ def still_holds(run: UpdateRun) -> bool:
         and bool(answers.readiness)
         and _is_fresh(answers, run.now)
     )
+
+
+def _asked(questions: PlanQuestions | None) -> str:
+    """What a question is about, for people."""
+    if questions is None:
+        return ""
+    about = {
+        "the readiness of the controllers": questions.readiness,
+        "the gates": questions.gates,
+        "the APIs that the version removes": bool(questions.removed_apis),
+    }
+    return ", ".join(text for text, is_asked in about.items() if is_asked)
 
 
 def _last_number(status: PlanStatus) -> int:

@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from pilothouse.api.k0s.signals import COMPLETED, FAILED_DOWNLOAD
+from pilothouse.api.k0s.signals import COMPLETED, FAILED_DOWNLOAD, UNCORDONING
 from pilothouse.api.k0s.signals import FAILED as SIGNAL_FAILED
 from pilothouse.api.k0s.v1beta2 import TargetStatus
 from pilothouse.api.kind_names import Node
@@ -24,6 +24,8 @@ from pilothouse.controllers.plans.waves import last_wave_begun
 from pilothouse.controllers.plans.worker_turns import concurrent
 
 ROLLBACK_FAILED: Final = "RollbackFailed"
+_UPDATED: Final = (UNCORDONING, COMPLETED)
+"""The steps after the update: the first one lasts until the Node is Ready."""
 
 
 def should_roll_back(run: UpdateRun, stop: StopReason) -> bool:
@@ -80,16 +82,17 @@ def _stage(run: UpdateRun) -> Stage | None:
 
 
 def _wave(run: UpdateRun, stage: Stage) -> tuple[TargetStatus, ...]:
-    return last_wave_begun(stage.targets, run.rollout.waves, run.world)
+    return last_wave_begun(stage.targets, run.rollout.waves)
 
 
 def _is_candidate(target: TargetStatus) -> bool:
-    return target.state == DONE or (target.state == FAILED and target.step == COMPLETED)
+    return target.state == DONE or (target.state == FAILED and target.step in _UPDATED)
 
 
 def _is_late(run: UpdateRun, stage: Stage, target: TargetStatus) -> bool:
     """Whether a worker has failed by a gate or its deadline while its agent still updates it."""
-    if target.state != FAILED or target.step in (SIGNAL_FAILED, FAILED_DOWNLOAD, ROLLBACK_FAILED, COMPLETED):
+    ended = (SIGNAL_FAILED, FAILED_DOWNLOAD, ROLLBACK_FAILED)
+    if target.state != FAILED or target.step in ended or target.step in _UPDATED:
         return False
     node = run.world.find(Node, "", target.name)
     signal = run.turn(stage).find(node) if node is not None else None

@@ -60,16 +60,12 @@ def _failed_controller(run: UpdateRun) -> StopReason | None:
 
 
 def _failed_workers(run: UpdateRun) -> StopReason | None:
-    failed = [
-        target
-        for stage in run.stages
-        if stage.part != "controllers"
-        for target in stage.targets
-        if target.state in FAILURES
-    ]
+    targets = (target for stage in run.stages if stage.part != "controllers" for target in stage.targets)
+    # A worker counts once, however many of its commands have failed.
+    failed = {target.name: target for target in targets if target.state in FAILURES}
     if len(failed) <= run.rollout.max_failures:
         return None
-    last = max(failed, key=lambda target: (target.completed_time or "", target.name))
+    last = max(failed.values(), key=lambda target: (target.completed_time or "", target.name))
     others = f", and {len(failed) - 1} others failed" if len(failed) > 1 else ""
     return StopReason("ApplyFailed", "WorkerFailed", f"worker {last.name}: {last.description}{others}")
 

@@ -31,7 +31,7 @@ def check_and_discover(run: UpdateRun, exclude: Exclusions) -> None:
     found = {one.name: one.at("status", "k0sVersion", default="") for one in run.world.all(ControlNode)}
     for number in range(len(run.spec.commands)):
         parts = [
-            msgspec.structs.replace(stage, targets=discover(stage, run.world, run.time))
+            msgspec.structs.replace(stage, targets=discover(stage, run.rollout.waves, run.world, run.time))
             for stage in stages_of_command(run.spec, number)
         ]
         problem = _problem(run, parts, answers, found, exclude)

@@ -26,6 +26,8 @@ from pilothouse.controllers.plans.turn_signals import SignalScope
 from pilothouse.runtime.intents import Intent, PatchObject, RecordEvent, RequeueAfter, SetStatus, Wait
 from pilothouse.runtime.snapshot import Snapshot
 
+_MOST_NAMES: Final = 10
+"""How many machines an event or a wait names."""
 _LATEST: Final = 3600.0
 """Seconds: a decision is taken again after this time in any case, whatever the clock does."""
 
@@ -146,6 +148,12 @@ def stamped(target: TargetStatus, now: str, **changes: object) -> TargetStatus:
     if (changed.state, changed.step) != (target.state, target.step):
         changed = msgspec.structs.replace(changed, last_updated_timestamp=now)
     return changed
+
+
+def some(names: list[str]) -> str:
+    """The first of these names, and how many there are besides."""
+    left = len(names) - _MOST_NAMES
+    return ", ".join(names[:_MOST_NAMES]) + (f" and {left} more" if left > 0 else "")
 
 
 def moment(text: str | None) -> float:

@@ -21,12 +21,9 @@ from pilothouse.controllers.plans.stages import (
     Stage,
     Targets,
 )
-from pilothouse.controllers.plans.update_run import UpdateRun, moment, stamped
+from pilothouse.controllers.plans.update_run import UpdateRun, moment, some, stamped
 from pilothouse.controllers.plans.waves import next_wave
 from pilothouse.meta.int_or_percent import scaled
-
-_MOST_NAMES = 10
-"""How many workers an event or a wait names."""
 
 
 def worker_turns(run: UpdateRun, stage: Stage) -> None:
@@ -38,7 +35,7 @@ def worker_turns(run: UpdateRun, stage: Stage) -> None:
             remedy="update these controllers, or delete the ControlNodes of those that are gone for good",
         )
         return
-    wave, members = next_wave(stage.targets, run.rollout.waves, run.world)
+    wave, members = next_wave(stage.targets, run.rollout.waves)
     pending = tuple(target for target in members if target.state == PENDING)
     places = _places(run, stage, pending)
     if not pending or places < 1:
@@ -78,7 +75,7 @@ def _is_unavailable(run: UpdateRun, target: TargetStatus) -> bool:
 
 def _wait_for_places(run: UpdateRun, stage: Stage, pending: Targets) -> None:
     going = stage.in_progress
-    names = _some([f"{target.name} ({target.step or 'signalled'})" for target in going])
+    names = some([f"{target.name} ({target.step or 'signalled'})" for target in going])
     if pending and len(going) < concurrent(stage):
         run.wait(
             "TooManyUnavailable",
@@ -103,7 +100,7 @@ def _begin(run: UpdateRun, stage: Stage, pending: Targets, places: int, wave: st
     if chosen and may_begin and _gates_open(run):
         begun = [_begun(run, stage, target, node) for target, node in chosen]
         changed += begun
-        text = f"updated to {stage.update.version}{wave}: {_some([target.name for target in begun])}"
+        text = f"updated to {stage.update.version}{wave}: {some([target.name for target in begun])}"
         run.actions.append(text)
         run.event("UpdateStarted", text)
     _report(run, changed, chosen)
@@ -128,10 +125,14 @@ def _candidates(
     run: UpdateRun, stage: Stage, pending: Targets, changed: list[TargetStatus]
 ) -> Iterator[tuple[TargetStatus, Object]]:
     """The workers that may begin, in order. What is found out about the others goes into ``changed``."""
+    without_bundle = _failed_bundles(run, stage)
     for target in pending:
         node = run.world.find(Node, "", target.name)
         if node is None:
             changed.append(failed(run, target, "its Node is gone", NO_MACHINE))
+        elif target.name in without_bundle:
+            why = f"it is not updated, because its bundle failed: {without_bundle[target.name]}"
+            changed.append(failed(run, target, why))
         elif (signal := run.turn(stage).find(node)) is not None:
             changed.append(
                 stamped(target, run.time, state=SENT, step=signal.step, started_time=signal.created)
@@ -142,6 +143,17 @@ def _candidates(
             yield target, node
         else:
             changed.append(_not_ready(run, target))
+
+
+def _failed_bundles(run: UpdateRun, stage: Stage) -> dict[str, str]:
+    """The workers without the bundle that comes first in the same command, and what went wrong with it."""
+    return {
+        target.name: target.description
+        for one in run.stages
+        if stage.part == "workers" and one.command == stage.command and one.part == "bundle"
+        for target in one.targets
+        if target.state in FAILURES
+    }
 
 
 def _not_ready(run: UpdateRun, target: TargetStatus) -> TargetStatus:
@@ -178,11 +190,6 @@ def _report(run: UpdateRun, changed: list[TargetStatus], chosen: list[tuple[Targ
     if waiting and not chosen:
         run.wait(
             "WorkersNotReady",
-            f"not Ready: {_some(waiting)}",
+            f"not Ready: {some(waiting)}",
             remedy="each fails after spec.rollout.nodeDeadline if it does not get Ready",
         )
-
-
-def _some(names: list[str]) -> str:
-    left = len(names) - _MOST_NAMES
-    return ", ".join(names[:_MOST_NAMES]) + (f" and {left} more" if left > 0 else "")
