@@ -79,7 +79,7 @@ async def test_a_plan_updates_the_machine_of_a_node(
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["--payloads", "digest"], "flags of downloads need --update-profile"),
+        (["--payloads", "digest"], "--payloads, --trusted-keys and --download-* need --update-profile"),
         (["--update-profile", "k0s", "--payloads", "signed"], "--payloads signed needs --trusted-keys FILE"),
         (["--update-profile", "missing.yaml"], "missing.yaml can't be read"),
         (["--update-profile", "bad.yaml"], "Object missing required field `path`"),

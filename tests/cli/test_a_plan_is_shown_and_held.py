@@ -128,6 +128,12 @@ async def test_a_plan_is_previewed_watched_paused_resumed_and_aborted(admin: Pat
         assert "ApplyFailed, 1/2 done" in said
         assert "Failed (Aborted): the plan was aborted" in said
 
+        code, said = await asyncio.to_thread(ran, admin, "abort")
+        assert (code, said) == (
+            0,
+            "plan autopilot aborted: no run is in progress, and none starts until spec.rollout.aborted is false\n",
+        )
+
 
 async def test_a_plan_that_the_server_refuses_is_not_previewed(admin: Path, tmp_path: Path) -> None:
     file = tmp_path / "plan.json"

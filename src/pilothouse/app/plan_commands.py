@@ -71,6 +71,12 @@ async def set_rollout(access: Access, **fields: bool) -> Object:
         return await api.patch(Plan, RUNNING_PLAN, "", {"spec": {"rollout": fields}})
 
 
+def is_running(plan: Object) -> bool:
+    """Whether a run has started and has not ended."""
+    status = run_lifecycle.read_status(plan)
+    return status.spec is not None and not run_lifecycle.has_ended(status)
+
+
 def has_ended(plan: Object) -> bool:
     """Whether its last run has ended, and none follows."""
     status = run_lifecycle.read_status(plan)

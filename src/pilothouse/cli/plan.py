@@ -1,4 +1,4 @@
-"""``pilothouse plan``: look at the plan that is carried out, hold it, end it, and preview another."""
+"""``pilothouse plan``: show, pause, resume, abort and preview update plans."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @click.group()
 def plan() -> None:
-    """Look at the plan that updates machines, hold it, end it, and preview another."""
+    """Show, pause, resume, abort and preview update plans."""
 
 
 @plan.command("status")
@@ -51,22 +51,33 @@ def status(watch: bool, kubeconfig: Path | None, data: Path | None) -> None:
 @plan.command("pause")
 @server_flags
 def pause(kubeconfig: Path | None, data: Path | None) -> None:
-    """Begin no further machine; those in progress finish."""
-    _set_rollout("paused: machines in progress finish, no other begins", kubeconfig, data, paused=True)
+    """Pause the plan. Nodes in progress finish; no other starts."""
+    changed = _set_rollout(kubeconfig, data, paused=True)
+    _print(f"plan {changed.name} paused: machines in progress finish, no other begins")
 
 
 @plan.command("resume")
 @server_flags
 def resume(kubeconfig: Path | None, data: Path | None) -> None:
     """Go on with a plan that was paused."""
-    _set_rollout("resumed", kubeconfig, data, paused=False)
+    changed = _set_rollout(kubeconfig, data, paused=False)
+    _print(f"plan {changed.name} resumed")
 
 
 @plan.command("abort")
 @server_flags
 def abort(kubeconfig: Path | None, data: Path | None) -> None:
-    """End the run; machines in progress finish."""
-    _set_rollout("aborted: it ends when machines in progress have finished", kubeconfig, data, aborted=True)
+    """End the run; machines in progress finish. No run starts while spec.rollout.aborted is true."""
+    from pilothouse.app.plan_commands import is_running
+
+    changed = _set_rollout(kubeconfig, data, aborted=True)
+    if is_running(changed):
+        _print(f"plan {changed.name} aborted: it ends when machines in progress have finished")
+    else:
+        _print(
+            f"plan {changed.name} aborted: no run is in progress, and none starts until "
+            "spec.rollout.aborted is false"
+        )
 
 
 @plan.command("preview")
@@ -107,15 +118,14 @@ def preview(
         _print(f"Held now: {text}")
 
 
-def _set_rollout(said: str, kubeconfig: Path | None, data: Path | None, **fields: bool) -> None:
+def _set_rollout(kubeconfig: Path | None, data: Path | None, **fields: bool) -> Object:
     import asyncio
 
     from pilothouse.app.plan_commands import set_rollout
 
     reached = access(kubeconfig, data)
     with waiting_for(reached.url), errors_in_one_line(reached.url):
-        changed = asyncio.run(set_rollout(reached, **fields))
-    _print(f"plan {changed.name} {said}")
+        return asyncio.run(set_rollout(reached, **fields))
 
 
 def _show(found: Object | None) -> None:

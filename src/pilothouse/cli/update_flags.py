@@ -55,7 +55,7 @@ update_flags = several(
         type=click.Choice(("worker", "controller", "controller+worker")),
         default="worker",
         show_default=True,
-        help="What update plans have this machine as. A controller is updated through its ControlNode; "
+        help="Role of this machine in update plans. A controller is updated through its ControlNode; "
         "without worker it is no Node and runs no pods.",
     ),
     click.option(
@@ -120,7 +120,7 @@ def update_options(flags: dict[str, Any]) -> UpdateOptions | None:
     if mode == "worker" and pods and not flags["update_profile"]:
         unused = [name for name in ("trusted_keys", "download_authorities", "download_tokens") if flags[name]]
         if unused or flags["payloads"] != "any":
-            raise StartError("flags of downloads need --update-profile: update plans do nothing here without")
+            raise StartError("--payloads, --trusted-keys and --download-* need --update-profile")
         return None
     # Imported here: a node that plans don't update stays small.
     from pilothouse.app.node_updates import UpdateOptions, download_settings, load_profile

@@ -418,7 +418,7 @@ def _seconds(options: Mapping[str, Any], name: str) -> float | None:
     try:
         return parse_duration(text) if text else None
     except ValueError:
-        # Refused by validation, unless written before there was one.
+        # Refused by validation, which stored objects may not have passed.
         return None
 
 

@@ -1,4 +1,4 @@
-"""What an update server is told about a cluster, and the headers that say it.
+"""What an update server is sent about a cluster, and the headers that say it.
 
     facts = await gather(api, clock.now(), running="v1.30.1+k0s.0")
     facts.headers()["K0S_ClusterID"]           # "kube-system:0b1e…"

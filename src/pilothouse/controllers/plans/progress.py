@@ -19,7 +19,7 @@ from pilothouse.controllers.plans.update_run import UpdateRun, some
 
 CHANGED: Final = "SpecChanged"
 UNATTENDED: Final = "Reconciled"
-"""The condition of a plan that was stored before there was a controller."""
+"""The condition of a plan that no controller has acted on; removed by the first decision."""
 
 
 def report(run: UpdateRun, stop: StopReason | None = None) -> None:

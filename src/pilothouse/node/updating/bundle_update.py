@@ -91,7 +91,7 @@ class BundleUpdate:
             draft.unlink(missing_ok=True)
 
     def _fail(self, reason: str) -> None:
-        log.warning("the bundle is not there: %s", reason)
+        log.warning("bundle update failed: %s", reason)
         self.journal.end(Phase.ENDED, changed=False, result=signals.FAILED_DOWNLOAD, reason=reason)
 
 

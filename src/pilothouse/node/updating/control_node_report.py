@@ -74,7 +74,7 @@ class ControlNodeReport:
         try:
             status["k0sVersion"] = await self._program.version()
         except ProgramError as problem:
-            # What it reported last stays: nobody knows better.
+            # The last reported version stays: there is no better one.
             log.info("the program does not answer for its version: %s", problem)
         if any(current.status.get(name) != value for name, value in status.items()):
             await self._api.patch(ControlNode, self._name, "", {"status": status}, subresource="status")

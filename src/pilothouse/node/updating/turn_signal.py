@@ -5,8 +5,7 @@
     turn.step                             # Cordoning, until the leader moves on
 
 Steps only go forward. A write is bound to the version of the object that was read; after a conflict the
-object is read again. If the object has another signal meanwhile, or none, nobody waits for the turn any
-longer: it is withdrawn.
+object is read again. If the object has another signal meanwhile, or none, the turn is withdrawn.
 """
 
 from __future__ import annotations
@@ -47,12 +46,12 @@ class TurnSignal:
 
     @property
     def is_withdrawn(self) -> bool:
-        """Whether nobody waits for the turn: the object has another signal or none, or it was ended."""
+        """Whether the turn is over: the object has another signal or none, or this one has ended."""
         signal = self._signal()
         return signal is None or signal.ended
 
     async def withdrawn(self) -> None:
-        """Wait until nobody waits for the turn."""
+        """Wait until the turn is withdrawn."""
         changed = asyncio.Event()
         unsubscribe = self._informer.follow(changed.set)
         try:

@@ -183,7 +183,7 @@ class SignalFollower:
                 except _FAILURES as problem:
                     failures += 1
                     pause = _RETRY_BACKOFF.after(failures)
-                    log.warning("the update of %s is held up: %s", self._name, problem)
+                    log.warning("update of %s failed, retrying: %s", self._name, problem)
                 try:
                     async with asyncio.timeout(pause):
                         await changed.wait()
@@ -205,7 +205,7 @@ class SignalFollower:
                 and (record.key != key or (signal is not None and signal.ended))
             ):
                 # Its signal is gone, replaced or ended. What was begun is brought to an end.
-                last = machine or Object.of(_nobody(self.noun, self._name))
+                last = machine or Object.of(_absent(self.noun, self._name))
                 await update.advance(TurnSignal(self._api, record.key, last, self._informer, self._clock))
         if machine is None or signal is None or key is None or signal.ended:
             return None
@@ -240,7 +240,7 @@ def _signal_of(machine: Object | None) -> Signal | None:
         return None
 
 
-def _nobody(noun: KindName, name: str) -> dict[str, Any]:
+def _absent(noun: KindName, name: str) -> dict[str, Any]:
     """The object of this machine, while the API does not have it."""
     return {"apiVersion": noun.api_version, "kind": noun.kind, "metadata": {"name": name}}
 
