@@ -15,7 +15,6 @@ import random
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Literal
 
 import pilothouse
 from pilothouse.aio.race import unless
@@ -49,7 +48,7 @@ from pilothouse.updates.channel_observer import ChannelObserver
 from pilothouse.updates.channel_source import ChannelSource
 from pilothouse.updates.control_node import ControlNodeIdentity, ControlNodeRegistration
 from pilothouse.updates.plan_observer import PlanObserver
-from pilothouse.updates.readiness import DEFAULT_PATH, ReadinessProbe
+from pilothouse.updates.readiness import DEFAULT_PATH, ReadinessProbe, Scheme
 from pilothouse.updates.server_checks import ServerChecks
 from pilothouse.updates.update_prober import UpdateProber
 
@@ -75,7 +74,7 @@ class ManagerOptions:
     """The machine to register as a ControlNode."""
     ready_path: str = DEFAULT_PATH
     """Where plans ask whether a machine of the control plane is ready."""
-    ready_scheme: Literal["https", "http"] = "https"
+    ready_scheme: Scheme = "https"
     exclude_from_plans: frozenset[str] = frozenset()
     """Kinds of machines that no plan may update: controller, worker."""
     update_prober: str = ""

@@ -17,7 +17,7 @@ from pilothouse.client.access import Access
 from pilothouse.client.api import Api
 from pilothouse.controllers.plans.preview import PlanPreview, preview, versions_to_ask_about
 from pilothouse.runtime.snapshot import Snapshot, StaticView
-from pilothouse.updates.readiness import ReadinessProbe
+from pilothouse.updates.readiness import ReadinessProbe, Scheme
 from pilothouse.updates.server_checks import ServerChecks
 
 _DEEPEST = 64
@@ -28,7 +28,9 @@ class NoPlanInFile(ValueError):
     """The file has no Plan that could be carried out."""
 
 
-async def preview_file(access: Access, content: bytes, exclude: frozenset[str]) -> PlanPreview:
+async def preview_file(
+    access: Access, content: bytes, exclude: frozenset[str], *, ready_path: str, ready_scheme: Scheme
+) -> PlanPreview:
     """What the plan in a file, as YAML or JSON, would do.
 
     Raises ``NoPlanInFile``, ``StatusError``, ``TransportError``.
@@ -37,7 +39,8 @@ async def preview_file(access: Access, content: bytes, exclude: frozenset[str]) 
     async with connected(access) as api:
         live = await api.find(Plan, RUNNING_PLAN)
         plan = await _validated(api, tree, live)
-        answers = await _answers(ServerChecks(api, ReadinessProbe(access, agent="pilothouse-plan")), plan)
+        probe = ReadinessProbe(access, agent="pilothouse-plan", path=ready_path, scheme=ready_scheme)
+        answers = await _answers(ServerChecks(api, probe), plan)
         views = {noun: StaticView((await api.list(noun)).objects) for noun in (Node, ControlNode)}
         found = preview(plan, Snapshot(views, now=SystemClock().now()), answers, exclude)
         if live is not None and live.at("status", "startedTime") and not has_ended(live):

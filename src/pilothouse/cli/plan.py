@@ -15,6 +15,7 @@ from pilothouse.cli.waiting import waiting_for
 
 if TYPE_CHECKING:
     from pilothouse.api.objects import Object
+    from pilothouse.updates.readiness import Scheme
 
 
 @click.group()
@@ -88,9 +89,27 @@ def abort(kubeconfig: Path | None, data: Path | None) -> None:
     default="",
     help="As given to the controller-manager: kinds of machines that no Plan may update.",
 )
+@click.option(
+    "--ready-path",
+    default="/readyz",
+    show_default=True,
+    help="As given to the controller-manager: the path at which ControlNodes are asked whether they are ready.",
+)
+@click.option(
+    "--ready-scheme",
+    type=click.Choice(["https", "http"]),
+    default="https",
+    show_default=True,
+    help="As given to the controller-manager: the protocol of that request.",
+)
 @server_flags
 def preview(
-    file: Path, exclude_from_plans: frozenset[str], kubeconfig: Path | None, data: Path | None
+    file: Path,
+    exclude_from_plans: frozenset[str],
+    ready_path: str,
+    ready_scheme: Scheme,
+    kubeconfig: Path | None,
+    data: Path | None,
 ) -> None:
     """Show what the plan in FILE would do now: which machines in which order, and what would hold it.
 
@@ -103,14 +122,23 @@ def preview(
     reached = access(kubeconfig, data)
     try:
         with waiting_for(reached.url), errors_in_one_line(reached.url):
-            found = asyncio.run(preview_file(reached, file.read_bytes(), exclude_from_plans))
+            found = asyncio.run(
+                preview_file(
+                    reached,
+                    file.read_bytes(),
+                    exclude_from_plans,
+                    ready_path=ready_path,
+                    ready_scheme=ready_scheme,
+                )
+            )
     except NoPlanInFile as problem:
         raise click.ClickException(f"{file}: {problem}") from None
     if found.description:
         _print(f"It would end as {found.state}: {found.description}")
         raise SystemExit(1)
     for number, step in enumerate(found.steps, 1):
-        _print(f"{number}. {step.title}: {len(step.machines)} machines")
+        count = len(step.machines)
+        _print(f"{number}. {step.title}: {count} {'machine' if count == 1 else 'machines'}")
         _print(f"   {', '.join(step.machines)}")
     if not found.steps:
         _print("It has no targets, and would be Completed at once.")

@@ -20,6 +20,7 @@ from pilothouse.api.k0s.v1beta2 import ReadinessAnswer
 from pilothouse.api.objects import Object
 from pilothouse.client.access import Access, AccessError, tls_context
 
+Scheme = Literal["https", "http"]
 DEFAULT_PATH: Final = "/readyz"
 DEFAULT_PORT: Final = 6443
 SECONDS: Final = 10.0
@@ -33,7 +34,7 @@ class ReadinessProbe:
         *,
         agent: str,
         path: str = DEFAULT_PATH,
-        scheme: Literal["https", "http"] = "https",
+        scheme: Scheme = "https",
         seconds: float = SECONDS,
     ) -> None:
         """``access`` is the manager's own, of which only the authority is used."""

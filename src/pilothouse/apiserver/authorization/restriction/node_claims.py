@@ -142,7 +142,10 @@ class NodeClaims:
             if not _is_address(text):
                 return f"status.addresses: {text[:80]!r} is not an IP address"
             if not self._is_confirmed(ip_address(text), _caller(peer)):
-                return f"status.addresses: {text} is not the address that the machine calls from"
+                return (
+                    f"status.addresses: {text} is not the address that the machine calls from; start its "
+                    "agent with that one (--node-ip)"
+                )
         return ""
 
     def serving_problem(self, requested: RequestedCertificate) -> str:
