@@ -93,7 +93,7 @@ def abort(kubeconfig: Path | None, data: Path | None) -> None:
     "--ready-path",
     default="/readyz",
     show_default=True,
-    help="As given to the controller-manager: the path at which ControlNodes are asked whether they are ready.",
+    help="As given to the controller-manager: where ControlNodes are asked whether they are ready.",
 )
 @click.option(
     "--ready-scheme",

@@ -62,7 +62,7 @@ async def fetch(
     except TimeoutError:
         raise FetchError(f"{url} did not answer within {timeout:g} s") from None
     except (aiohttp.ClientError, OSError) as problem:
-        raise FetchError(unreachable(url, _cause(problem))) from None
+        raise FetchError(unreachable(url, cause_of(problem))) from None
     except ValueError as problem:
         # Of aiohttp, for URLs and answers that are not HTTP.
         raise FetchError(f"{url} can't be fetched: {problem}") from None
@@ -102,7 +102,7 @@ async def _body(response: aiohttp.ClientResponse, url: str, longest: int) -> byt
     return bytes(body)
 
 
-def _cause(problem: Exception) -> Exception:
+def cause_of(problem: Exception) -> Exception:
     """What the library has wrapped."""
     if isinstance(problem, aiohttp.ClientConnectorCertificateError):
         return problem.certificate_error

@@ -19,6 +19,7 @@ import aiohttp
 from pilothouse.api.k0s.v1beta2 import ReadinessAnswer
 from pilothouse.api.objects import Object
 from pilothouse.client.access import Access, AccessError, tls_context
+from pilothouse.updates.http_fetch import cause_of
 
 Scheme = Literal["https", "http"]
 DEFAULT_PATH: Final = "/readyz"
@@ -65,7 +66,7 @@ class ReadinessProbe:
         except TimeoutError:
             ready, message = False, f"no answer from {url}{self._path} within {self._seconds:g} seconds"
         except (aiohttp.ClientError, AccessError, OSError, ValueError) as problem:
-            ready, message = False, f"no answer from {url}{self._path}: {problem}"
+            ready, message = False, f"no answer from {url}{self._path}: {cause_of(problem)}"
         else:
             ready, message = 200 <= status < 300, f"HTTP {status} from {url}{self._path}"
         return ReadinessAnswer(name=control_node.name, ready=ready, message=message[:1024])
