@@ -35,6 +35,7 @@ def window(**changes: Any) -> Admission:
         ({"length": "1d"}, f"{PERIODIC}.length"),
         ({"length": "0s"}, f"{PERIODIC}.length"),
         ({"length": "-1h"}, f"{PERIODIC}.length"),
+        ({"length": "168h1s"}, f"{PERIODIC}.length"),
     ],
 )
 def test_a_window_that_never_opens_is_refused(changes: Json, path: str) -> None:
@@ -47,7 +48,7 @@ def test_a_window_has_a_start_and_a_length(missing: str) -> None:
     assert config({"type": "periodic", "periodic": left}).paths == [f"{PERIODIC}.{missing}"]
 
 
-@pytest.mark.parametrize("length", ["2h", "90m", "1h30m", "24h"])
+@pytest.mark.parametrize("length", ["2h", "90m", "1h30m", "24h", "168h"])
 def test_lengths_are_durations(length: str) -> None:
     assert window(length=length, days=["Monday", "Sunday"]).problems == []
 

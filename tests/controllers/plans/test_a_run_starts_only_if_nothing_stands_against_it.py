@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from tests.kit.controller_harness import reasons
 from tests.kit.plan_fleet import EVERY, NEW, OLD, PlanFleet, bundle, control_node, node, static, update
+
+from pilothouse.api.k0s.plan_validation import too_many_targets
+from pilothouse.api.k0s.v1beta2 import TargetStatus
 
 LOST = "removedcrds.k0s.k0sproject.example.com v1beta1 has been removed in Kubernetes v99.99.99, but there are 1 such resources in the cluster"
 
@@ -199,8 +203,32 @@ def test_names_win_over_selectors_and_neither_finds_none() -> None:
 
 def test_more_targets_than_a_status_can_hold() -> None:
     fleet = PlanFleet(workers=1)
-    for number in range(10_000):
+    for number in range(6500):
         fleet.trees[fleet.machine("w0").noun]["", f"n{number}"] = node(f"n{number}")
     fleet.add_plan(update(workers=EVERY))
     assert fleet.run()["state"] == "IncompleteTargets"
-    assert "10001 targets" in fleet.condition("Failed")[2]
+    _, reason, text = fleet.condition("Failed")
+    assert reason == "TooManyTargets"
+    assert text.startswith("6501 targets are too many: ")
+    assert fleet.states() == {}
+    assert fleet.order == []
+
+
+def test_a_plan_as_large_as_may_start_can_be_stored_when_it_is_finished() -> None:
+    names = [f"worker-{number:04}" for number in range(5400)]
+    time = "2026-01-01T00:00:00Z"
+    finished = TargetStatus(
+        name="",
+        state="SignalCompleted",
+        last_updated_timestamp=time,
+        step="Completed",
+        started_time=time,
+        completed_time=time,
+        previous_version=NEW,
+        wave=10,
+    )
+    targets = [msgspec.structs.replace(finished, name=name) for name in names]
+    spec = {"commands": [update(workers=static(*names))]}
+    plan = {"spec": spec, "status": {"spec": spec, "commands": [{"k0supdate": {"workers": targets}}]}}
+    assert too_many_targets(spec, names) == ""
+    assert len(msgspec.json.encode(plan)) < 1.5 * 2**20

@@ -326,6 +326,10 @@ def test_a_bundle_alone_is_brought_once() -> None:
     channel.later(600)
     channel.check(offer(NEWER, airgap=True))
     assert channel.applied == 2
+    channel.ended("ApplyFailed")
+    channel.later(600)
+    channel.check(offer(NEWER, airgap=True))
+    assert (channel.applied, channel.reason) == (2, "PlanFailed")
 
 
 def test_k0s_A41_a_check_that_failed_is_reported_and_repeated() -> None:
@@ -411,6 +415,19 @@ def test_a_schedule_follows_an_offer_that_is_older() -> None:
     channel.later(60)
     channel.check(offer(OLD))
     assert channel.planned == OLD
+
+
+def test_a_failed_plan_of_a_schedule_is_named_if_no_version_is_known() -> None:
+    channel = followed(cron("* * * * *"), version="")
+    channel.later(60)
+    channel.check(offer(NEW))
+    channel.ended("ApplyFailed")
+    channel.later(60)
+    channel.check(offer(NEW))
+    assert (channel.applied, channel.reason) == (1, "PlanFailed")
+    channel.later(60)
+    channel.check(offer(NEWER))
+    assert channel.planned == NEWER
 
 
 def test_a_schedule_that_is_never_due_says_so() -> None:

@@ -7,7 +7,7 @@ machines.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -16,6 +16,7 @@ import msgspec
 
 from pilothouse.api.k0s.cron import problem_with
 from pilothouse.api.k0s.rollout import Window
+from pilothouse.api.k0s.update_windows import LONGEST
 from pilothouse.base.duration import parse_duration
 from pilothouse.meta import names
 from pilothouse.meta.cel.expressions import CelError, compile_rule
@@ -34,8 +35,12 @@ _IGNORED_IN_URLS: Final = dict.fromkeys(map(ord, "\t\r\n"))
 
 Problems = Iterator[FieldError]
 
-MOST_TARGETS: Final = 10_000
-"""About as many as the status of a plan can hold."""
+_LARGEST: Final = 3 * 512 * 1024
+"""Bytes of an object that etcd stores unless it is set otherwise: the smallest limit of all stores."""
+_TARGET: Final = 224
+"""Bytes of a finished target in the status, without its name."""
+_REST: Final = 96 * 1024
+"""Bytes for everything else: metadata, conditions, the history, and why targets have failed."""
 
 
 def check_plan(new: Mapping[str, Any], old: Mapping[str, Any] | None) -> Problems:
@@ -51,7 +56,7 @@ def check_plan(new: Mapping[str, Any], old: Mapping[str, Any] | None) -> Problem
             yield from _check_payload(update, where)
             if (workers := update.get("workers")) is not None:
                 yield from _check_target(workers, child(where, "workers"))
-    yield from _check_number_of_names(new["spec"]["commands"])
+    yield from _check_number_of_names(new["spec"])
     if (rollout := new["spec"].get("rollout")) is not None:
         yield from _check_rollout(rollout, "spec.rollout")
 
@@ -75,19 +80,38 @@ def check_update_config(new: Mapping[str, Any], old: Mapping[str, Any] | None) -
         yield from _check_rollout(rollout, "spec.planSpec.rollout")
 
 
-def _check_number_of_names(commands: list[Mapping[str, Any]]) -> Problems:
-    """The status has an entry for each target, and an object can hold only so many."""
-    total = 0
-    for index, command in enumerate(commands):
+def too_many_targets(spec: Any, names: Sequence[str]) -> str:
+    """Why a plan with these targets could not be stored when all of them are finished; empty if it could."""
+    return _too_large(_spec_size(spec), len(names), sum(map(len, names)))
+
+
+def _spec_size(spec: Any) -> int:
+    """Bytes of a spec, which is in the status of its run once more."""
+    return 2 * len(msgspec.json.encode(spec))
+
+
+def _too_large(spec_size: int, targets: int, name_bytes: int) -> str:
+    size = spec_size + targets * _TARGET + name_bytes + _REST
+    if not targets or size <= _LARGEST:
+        return ""
+    return (
+        f"{targets} targets are too many: with all of them finished the plan would have "
+        f"{size / 2**20:.2f} MiB, and {_LARGEST / 2**20} MiB can be stored; select fewer"
+    )
+
+
+def _check_number_of_names(spec: Mapping[str, Any]) -> Problems:
+    spec_size, total, name_bytes = _spec_size(spec), 0, 0
+    for index, command in enumerate(spec["commands"]):
         update, bundle = command.get("k0supdate") or {}, command.get("airgapupdate") or {}
         targets = update.get("targets") or {}
         for target in (bundle.get("workers"), targets.get("controllers"), targets.get("workers")):
             discovery = (target or {}).get("discovery") or {}
-            total += len(set((discovery.get("static") or {}).get("nodes", ())))
-        if total > MOST_TARGETS:
-            yield FieldError.invalid(
-                f"spec.commands[{index}]", total, f"must not have more than {MOST_TARGETS} targets"
-            )
+            found = set((discovery.get("static") or {}).get("nodes", ()))
+            total += len(found)
+            name_bytes += sum(map(len, found))
+        if problem := _too_large(spec_size, total, name_bytes):
+            yield FieldError.invalid(f"spec.commands[{index}]", total, problem)
             return
 
 
@@ -293,12 +317,16 @@ def _check_window(window: Mapping[str, Any], path: str) -> Problems:
         )
     yield from _check_time_zone(window.get("timeZone") or "UTC", child(path, "timeZone"))
     try:
-        long_enough = parse_duration(window["length"]) > 0
+        seconds = parse_duration(window["length"])
     except ValueError as error:
         yield FieldError.invalid(child(path, "length"), window["length"], str(error))
         return
-    if not long_enough:
+    if seconds <= 0:
         yield FieldError.invalid(child(path, "length"), window["length"], "must be greater than 0")
+    elif seconds > LONGEST:
+        yield FieldError.invalid(
+            child(path, "length"), window["length"], "must not exceed 168h, which is 7 days"
+        )
 
 
 def _check_time_zone(name: str, path: str) -> Problems:

@@ -6,9 +6,11 @@ machine is signalled.
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
 
-from pilothouse.api.k0s.plan_validation import MOST_TARGETS
+from pilothouse.api.k0s.plan_validation import too_many_targets
 from pilothouse.api.k0s.release_versions import newer
 from pilothouse.api.k0s.v1beta2 import AirgapUpdate, PlanAnswers, PlanCommandStatus, PlanSpec
 from pilothouse.api.kind_names import ControlNode
@@ -18,6 +20,9 @@ from pilothouse.controllers.plans.run_limits import StopReason
 from pilothouse.controllers.plans.stages import PENDING, Stage, command_with_targets, stages_of_command
 from pilothouse.controllers.plans.update_run import UpdateRun
 
+TOO_MANY: Final = "TooManyTargets"
+_WITHOUT_TARGETS: Final = ("Warning", TOO_MANY)
+"""The reasons for which a run ends without its targets in the status: they don't matter, or don't fit."""
 Exclusions = frozenset[str]
 """Kinds of machines that no plan may update: controller, worker."""
 
@@ -36,7 +41,7 @@ def check_and_discover(run: UpdateRun, exclude: Exclusions) -> None:
         ]
         problem = _problem(run, parts, answers, found, exclude)
         command = PlanCommandStatus(id=number, state="SchedulableWait")
-        if problem is None or problem.state != "Warning":
+        if problem is None or problem.reason not in _WITHOUT_TARGETS:
             for stage in parts:
                 command = command_with_targets(command, stage)
         run.status = msgspec.structs.replace(run.status, commands=(*run.status.commands, command))
@@ -71,15 +76,14 @@ def _problem(
     when the command begins; afterwards, what it runs when the next one does."""
     if text := _removed_apis(parts, answers) or _newer_workers(parts, versions):
         return StopReason("Warning", "Warning", text)
+    names = [target.name for stage in (*run.stages, *parts) for target in stage.targets]
+    if text := too_many_targets(run.spec, names):
+        return StopReason("IncompleteTargets", TOO_MANY, text)
     lacking = [target for stage in parts for target in stage.targets if target.state != PENDING]
     if lacking:
         texts = [f"{target.name}: {target.description}" for target in lacking[:5]]
         more = f" and {len(lacking) - 5} more" if len(lacking) > 5 else ""
         return StopReason("IncompleteTargets", "IncompleteTargets", "; ".join(texts) + more)
-    total = sum(len(stage.targets) for stage in (*run.stages, *parts))
-    if total > MOST_TARGETS:
-        text = f"{total} targets are more than the {MOST_TARGETS} that a plan can hold; select fewer"
-        return StopReason("IncompleteTargets", "TooManyTargets", text)
     for stage in parts:
         kind = "controller" if stage.part == "controllers" else "worker"
         if stage.targets and kind in exclude:

@@ -156,7 +156,7 @@ def _outcome(config: Object, answer: Mapping[str, Any], world: Snapshot) -> Outc
     why = _why_update(config, version, commands, plan, world)
     if not why:
         return Outcome("UpToDate", f"{version} is offered, and no target reports an older version")
-    if plan is not None and plan.status.get("state") != "Completed" and not _is_newer(version, plan):
+    if plan is not None and not _is_completed(plan) and not _is_newer(version, plan):
         state = plan.status.get("state") or "aborted"
         ended = f"Plan {plan.name} for {', '.join(_versions(plan))} ended as {state}"
         detail = _failure(plan)
@@ -182,9 +182,10 @@ def _why_update(
         more = f" and {len(older) - _NAMED} more" if len(older) > _NAMED else ""
         return f"{version} is newer than what runs on {', '.join(older[:_NAMED])}{more}"
     if not any("k0supdate" in command for command in commands):
-        known = plan is not None and not _is_newer(version, plan)
+        known = plan is not None and not _is_newer(version, plan) and _is_completed(plan)
         return "" if known else f"the bundle of {version} has not been brought to the workers"
-    if window_of(config.spec["upgradeStrategy"]) is None and (plan is None or version not in _versions(plan)):
+    planned = plan is not None and version in _versions(plan) and _is_completed(plan)
+    if window_of(config.spec["upgradeStrategy"]) is None and not planned:
         return f"{version} is offered, and no plan for it has completed"
     return ""
 
@@ -195,6 +196,10 @@ def _runs(plan: Object) -> bool:
     if status.spec is None:
         return not rollout_of(spec).aborted
     return wants_run(spec, status) or not has_ended(status)
+
+
+def _is_completed(plan: Object) -> bool:
+    return plan.status.get("state") == "Completed"
 
 
 def _versions(plan: Object) -> list[str]:
