@@ -336,7 +336,28 @@ class TestSigned:
 
     async def test_an_older_version_needs_force(self, server: PayloadServer, tmp_path: Path) -> None:
         self.sign(server, tmp_path)
-        with pytest.raises(DownloadFailed, match=r"v2\.0\.0 is older than v2\.1\.0, which runs"):
-            await fetch(server, tmp_path, self.settings, running="v2.1.0")
+        with pytest.raises(
+            DownloadFailed,
+            match=r"^v2\.0\.0 is older than v2\.1\.0, which runs; forceupdate installs it$",
+        ):
+            await fetch(server, tmp_path, self.settings, running="v2.1.0", replaces=True)
         assert server.seen == []
         await fetch(server, tmp_path, self.settings, running="v2.1.0", forced=True)
+
+    @pytest.mark.parametrize("running", ["", "a build of today"])
+    async def test_if_no_version_is_reported_the_last_known_one_counts(
+        self, server: PayloadServer, tmp_path: Path, running: str
+    ) -> None:
+        self.sign(server, tmp_path)
+        with pytest.raises(DownloadFailed, match=r"is older than v2\.1\.0, which this machine had last$"):
+            await fetch(server, tmp_path, self.settings, running=running, recorded="v2.1.0")
+        with pytest.raises(DownloadFailed, match=r"installed is not known, .*; forceupdate installs it$"):
+            await fetch(server, tmp_path, self.settings, running=running, replaces=True)
+        assert server.seen == []
+        await fetch(server, tmp_path, self.settings, running=running, recorded="v2.0.0", replaces=True)
+        await fetch(server, tmp_path, self.settings, running=running, replaces=True, forced=True)
+
+    async def test_a_first_installation_needs_no_force(self, server: PayloadServer, tmp_path: Path) -> None:
+        self.sign(server, tmp_path)
+        await fetch(server, tmp_path, self.settings)
+        assert (tmp_path / "target").read_bytes() == CONTENT
