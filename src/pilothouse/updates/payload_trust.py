@@ -8,8 +8,8 @@
 trusted key beside the payload, whose trusted comment names version and platform: ``version:v1.2.3
 platform:linux-amd64``. A signed payload that is older than what runs is taken only by force: the signatures
 of old versions stay valid. If what runs reports no version, the last one counts that the machine is known to
-have had; if there is none either, a program that is installed is replaced only by force. A first installation
-and a first bundle replace nothing, and are taken.
+have had; if there is none either, a program that is installed is replaced only by force. Where no program is
+installed, and for a first bundle, there is nothing to compare with.
 """
 
 from __future__ import annotations
