@@ -198,8 +198,9 @@ async def test_a_url_that_is_none_is_refused(tmp_path: Path, url: str) -> None:
 
 async def test_credentials_in_a_url_are_refused(server: PayloadServer, tmp_path: Path) -> None:
     payload = Payload(f"http://user:secret@127.0.0.1:{server.port}/k0s", "v2.0.0", "linux-amd64")
-    with pytest.raises(DownloadFailed, match="credentials in a URL are not used"):
+    with pytest.raises(DownloadFailed, match="credentials in a URL are not used") as failed:
         await Downloads(QUICK, SystemClock()).fetch(payload, tmp_path / "target")
+    assert str(failed.value).startswith(f"{server.url('/k0s')}: ")
     assert server.seen == []
 
 
