@@ -198,8 +198,9 @@ async def test_a_url_that_is_none_is_refused(tmp_path: Path, url: str) -> None:
 
 async def test_credentials_in_a_url_are_refused(server: PayloadServer, tmp_path: Path) -> None:
     payload = Payload(f"http://user:secret@127.0.0.1:{server.port}/k0s", "v2.0.0", "linux-amd64")
-    with pytest.raises(DownloadFailed, match="credentials in a URL are not used"):
+    with pytest.raises(DownloadFailed, match="credentials in a URL are not used") as failed:
         await Downloads(QUICK, SystemClock()).fetch(payload, tmp_path / "target")
+    assert str(failed.value).startswith(f"{server.url('/k0s')}: ")
     assert server.seen == []
 
 
@@ -338,7 +339,28 @@ class TestSigned:
 
     async def test_an_older_version_needs_force(self, server: PayloadServer, tmp_path: Path) -> None:
         self.sign(server, tmp_path)
-        with pytest.raises(DownloadFailed, match=r"v2\.0\.0 is older than v2\.1\.0, which runs"):
-            await fetch(server, tmp_path, self.settings, running="v2.1.0")
+        with pytest.raises(
+            DownloadFailed,
+            match=r"^v2\.0\.0 is older than v2\.1\.0, which runs; forceupdate installs it$",
+        ):
+            await fetch(server, tmp_path, self.settings, running="v2.1.0", replaces=True)
         assert server.seen == []
         await fetch(server, tmp_path, self.settings, running="v2.1.0", forced=True)
+
+    @pytest.mark.parametrize("running", ["", "a build of today"])
+    async def test_if_no_version_is_reported_the_last_known_one_counts(
+        self, server: PayloadServer, tmp_path: Path, running: str
+    ) -> None:
+        self.sign(server, tmp_path)
+        with pytest.raises(DownloadFailed, match=r"is older than v2\.1\.0, which this machine had last$"):
+            await fetch(server, tmp_path, self.settings, running=running, recorded="v2.1.0")
+        with pytest.raises(DownloadFailed, match=r"installed is not known, .*; forceupdate installs it$"):
+            await fetch(server, tmp_path, self.settings, running=running, replaces=True)
+        assert server.seen == []
+        await fetch(server, tmp_path, self.settings, running=running, recorded="v2.0.0", replaces=True)
+        await fetch(server, tmp_path, self.settings, running=running, replaces=True, forced=True)
+
+    async def test_a_first_installation_needs_no_force(self, server: PayloadServer, tmp_path: Path) -> None:
+        self.sign(server, tmp_path)
+        await fetch(server, tmp_path, self.settings)
+        assert (tmp_path / "target").read_bytes() == CONTENT

@@ -36,6 +36,7 @@ _TRIES: Final = 5
 _BACKOFF: Final = Backoff(first=1.0, factor=2.0, longest=30.0)
 _RETRIED: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
 _HASH: Final = re.compile(r"[0-9a-fA-F]{64}")
+_CREDENTIALS: Final = re.compile(r"//[^/?#]*@")
 _RANGE: Final = re.compile(r"bytes (\d+)-(\d+)/(\d+|\*)")
 
 
@@ -145,7 +146,7 @@ class Downloads:
                 return disposition_name(answer.headers.get("Content-Disposition", ""))
         except (NotFollowed, AccessError, ValueError) as problem:
             # ValueError: of a host name that can't be looked up.
-            raise DownloadFailed(f"{url}: {problem}") from None
+            raise DownloadFailed(f"{_CREDENTIALS.sub('//', url)}: {problem}") from None
         except NotSent as problem:
             raise _TryFailed(str(problem)) from None
         except TransportError as problem:

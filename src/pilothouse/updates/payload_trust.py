@@ -7,7 +7,9 @@
 ``any`` takes what the plan names, ``digest`` needs a hash in the plan, and ``signed`` a signature by a
 trusted key beside the payload, whose trusted comment names version and platform: ``version:v1.2.3
 platform:linux-amd64``. A signed payload that is older than what runs is taken only by force: the signatures
-of old versions stay valid.
+of old versions stay valid. If what runs reports no version, the last one counts that the machine is known to
+have had; if there is none either, a program that is installed is replaced only by force. Where no program is
+installed, and for a first bundle, there is nothing to compare with.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from typing import Final, Literal
 from urllib.parse import urlsplit
 
 from pilothouse.api.k0s.payloads import DownloadFailed, Payload
-from pilothouse.api.k0s.release_versions import newer
+from pilothouse.api.k0s.release_versions import is_release, newer
 from pilothouse.pki.minisign import SUFFIX, PublicKey, SignatureError, verify_file
 from pilothouse.updates.trusted_comments import parse_trusted_comment
 
@@ -42,11 +44,8 @@ class PayloadTrust:
                 f"the plan has no sha256 for {payload.platform}, and this machine takes no payload without "
                 "(--payloads digest)"
             )
-        older = bool(payload.running) and newer(payload.running, payload.version)
-        if self.needs_signature and older and not payload.forced:
-            raise DownloadFailed(
-                f"{payload.version} is older than {payload.running}, which runs; forceupdate installs it"
-            )
+        if self.needs_signature and not payload.forced and (problem := _downgrade(payload)):
+            raise DownloadFailed(f"{problem}; forceupdate installs it" if payload.replaces else problem)
 
     def verify(self, path: Path, signature: str, payload: Payload) -> None:
         """Whether a signature is good, and for this payload. Raises DownloadFailed."""
@@ -62,6 +61,20 @@ class PayloadTrust:
                 f"the signature of {payload.url} is for something else: its trusted comment {comment!r} does "
                 f"not name {' and '.join(missing)}"
             )
+
+
+def _downgrade(payload: Payload) -> str:
+    """Why a payload is, or may be, older than what it replaces; empty if it is not."""
+    version = payload.version
+    if is_release(payload.running):
+        older = newer(payload.running, version)
+        return f"{version} is older than {payload.running}, which runs" if older else ""
+    if is_release(payload.recorded):
+        older = newer(payload.recorded, version)
+        return f"{version} is older than {payload.recorded}, which this machine had last" if older else ""
+    if payload.replaces:
+        return f"the version that is installed is not known, so {version} may be older"
+    return ""
 
 
 def signature_url(url: str) -> str:

@@ -22,7 +22,11 @@ class Payload(msgspec.Struct, frozen=True):
     sha256: str = ""
     """The hash that it must have, in hexadecimal digits; empty for any."""
     running: str = ""
-    """The version that the machine runs; empty if unknown, or if versions are not compared."""
+    """The version that the machine runs, as its program reports it; empty if unknown."""
+    recorded: str = ""
+    """The last version that the machine is known to have had, for when ``running`` is no version."""
+    replaces: bool = False
+    """Whether it replaces a program that is installed."""
     forced: bool = False
     """Whether it may be older than what runs."""
 

@@ -24,6 +24,15 @@ def release_order(text: str) -> tuple[Version, int]:
     return version, int(build[1]) if build else -1
 
 
+def is_release(text: str) -> bool:
+    """Whether a text is a version that can be compared."""
+    try:
+        release_order(text)
+    except VersionError:
+        return False
+    return True
+
+
 def newer(offered: str, running: str) -> bool:
     """Whether an offer is newer than what runs.
 

@@ -18,6 +18,8 @@ import re
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
 from pilothouse.aio.race import unless
 from pilothouse.api.k0s import signals
 from pilothouse.api.k0s.payloads import DownloadFailed, Payload
@@ -47,6 +49,7 @@ class BundleUpdate:
 
     async def accept(self, key: TurnIdentity, payload: Payload, _step: str) -> None:
         """Begin a turn."""
+        payload = msgspec.structs.replace(payload, recorded=self.journal.version)
         self.journal.accept(TurnRecord(key=key, payload=payload))
         if key.rollback:
             self.journal.end(Phase.ENDED, changed=False, result=signals.COMPLETED)

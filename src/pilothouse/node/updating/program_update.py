@@ -71,7 +71,9 @@ class ProgramUpdate:
         if key.rollback:
             self._accept_rollback(key, payload, running)
             return
-        payload = msgspec.structs.replace(payload, running=running)
+        payload = msgspec.structs.replace(
+            payload, running=running, recorded=self.journal.version, replaces=self._files.path.exists()
+        )
         self.journal.accept(TurnRecord(key=key, payload=payload, previous_version=running))
         if running == payload.version and (not payload.forced or step == signals.UNCORDONING):
             if step in _BEFORE_DRAIN:

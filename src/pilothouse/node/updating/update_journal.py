@@ -18,6 +18,7 @@ from typing import Any
 import msgspec
 
 from pilothouse.api.k0s.payloads import Payload, failure_reason
+from pilothouse.api.k0s.release_versions import is_release
 from pilothouse.api.k0s.signals import Signal
 from pilothouse.pki.private_files import write_private
 
@@ -100,6 +101,7 @@ class _Content(msgspec.Struct, frozen=True, omit_defaults=True):
     turn: TurnRecord | None = None
     kept: KeptVersion | None = None
     last: LastUpdate | None = None
+    version: str = ""
 
 
 class UpdateJournal:
@@ -119,9 +121,15 @@ class UpdateJournal:
     def last(self) -> LastUpdate | None:
         return self._content.last
 
+    @property
+    def version(self) -> str:
+        """The last version that the machine is known to have had; empty if none is known."""
+        return self._content.version
+
     def accept(self, record: TurnRecord) -> TurnRecord:
         """Begin a turn."""
-        return self._write(msgspec.structs.replace(self._content, turn=record))
+        content = msgspec.structs.replace(self._content, turn=record)
+        return self._write(_with_version(content, record.previous_version))
 
     def advance(self, phase: Phase, **changes: Any) -> TurnRecord:
         """Go on with the turn; ``changes`` are fields of its record."""
@@ -134,10 +142,11 @@ class UpdateJournal:
     def end(self, phase: Phase, *, changed: bool, **changes: Any) -> TurnRecord:
         """Go on to the end of the turn."""
         content = self._advanced(phase, changes)
-        assert content.turn is not None
-        if not content.turn.key.rollback:
-            content = msgspec.structs.replace(content, last=LastUpdate(content.turn.key, changed))
-        return self._write(content)
+        turn = content.turn
+        assert turn is not None
+        if not turn.key.rollback:
+            content = msgspec.structs.replace(content, last=LastUpdate(turn.key, changed))
+        return self._write(_with_version(content, turn.payload.version) if changed else content)
 
     def _advanced(self, phase: Phase, changes: dict[str, Any]) -> _Content:
         assert self._content.turn is not None, "there is a turn"
@@ -157,6 +166,10 @@ def turn_key(signal: Signal) -> TurnIdentity:
     """Which turn a signal is about."""
     kind = "k0supdate" if signal.command.k0supdate is not None else "airgapupdate"
     return TurnIdentity(signal.plan_uid, signal.generation, signal.command.id, kind, signal.rollback)
+
+
+def _with_version(content: _Content, version: str) -> _Content:
+    return msgspec.structs.replace(content, version=version) if is_release(version) else content
 
 
 def _read(path: Path) -> _Content:
