@@ -74,10 +74,12 @@ def mount_sys(target: str, cgroups: tuple[str, ...]) -> None:
         if (tree := _tree_of(folder, trees))
     ]
     try:
-        system = kernel.clone_mount("/sys", _RDONLY_QUIET, recursive=False)
-    except OSError:  # In a user namespace, mounts below can't be left out, only covered.
-        system = kernel.clone_mount("/sys", _RDONLY_QUIET)
-    kernel.attach_mount(system, target)
+        kernel.attach_mount(kernel.clone_mount("/sys", _RDONLY_QUIET, recursive=False), target)
+    except OSError:  # In a user namespace, a mount can't be copied without those on it.
+        kernel.mount("tmpfs", target, "tmpfs", _QUIET, "mode=755")
+        _copy_unmounted("/sys", target, os.stat("/sys").st_dev)
+        os.makedirs(f"{target}/fs/cgroup", exist_ok=True)
+        kernel.make_read_only(target)
     place = f"{target}/fs/cgroup"
     if not os.path.isdir(place):
         for _, group in groups:
@@ -91,6 +93,25 @@ def mount_sys(target: str, cgroups: tuple[str, ...]) -> None:
         kernel.attach_mount(group, place + below)
     if all(tree != "/sys/fs/cgroup" for tree, _ in groups):
         kernel.make_read_only(place)
+
+
+def _copy_unmounted(source: str, target: str, device: int) -> None:
+    """Show the directories of a filesystem, without what is mounted on them and without single files.
+
+    Were the mounts of the machine's cgroups covered instead, they would stay listed, with roots such as
+    ``/..`` in a cgroup namespace, at which a JVM does not start.
+    """
+    for entry in os.scandir(source):
+        if not entry.is_dir(follow_symlinks=False) or entry.stat(follow_symlinks=False).st_dev != device:
+            continue
+        place = f"{target}/{entry.name}"
+        os.mkdir(place)
+        try:
+            part = kernel.clone_mount(entry.path, _RDONLY_QUIET, recursive=False)
+        except OSError:  # Something is mounted below.
+            _copy_unmounted(entry.path, place, device)
+        else:
+            kernel.attach_mount(part, place)
 
 
 def cgroup_trees() -> list[str]:

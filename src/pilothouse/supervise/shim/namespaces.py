@@ -93,14 +93,8 @@ def enter_user_namespace(namespace: int) -> None:
     os.setresuid(0, 0, 0)
 
 
-def enter_namespaces(
-    user: ProcessUser | None, report_pid: Callable[[int], None], *, has_cgroups: bool
-) -> bool:
+def enter_namespaces(user: ProcessUser | None, report_pid: Callable[[int], None]) -> bool:
     """Enter namespaces of our own; True if that took a user namespace, which maps one user.
-
-    In a user namespace, a container without cgroups of its own (``has_cgroups``) stays in the cgroup
-    namespace of the machine. The machine's cgroup mounts stay listed there, though covered; in a namespace
-    that begins below their roots, these would read ``/..``, at which a JVM fails to start.
 
     A PID namespace begins with the next fork. The process in between reports its child's pid to the shim
     (`report_pid`) and exits, which leaves the child to the shim; the child writes nothing before that, or the
@@ -112,7 +106,7 @@ def enter_namespaces(
     except OSError as error:
         if error.errno != errno.EPERM:
             raise ProgramStartError("ViewRefused", f"no namespaces of its own: {error.strerror}") from None
-        _make_own_user_namespace(user, NAMESPACES if has_cgroups else NAMESPACES & ~kernel.CLONE_NEWCGROUP)
+        _make_own_user_namespace(user)
         mapped = True
     known, knowing = os.pipe()
     if (pid := os.fork()) != 0:
@@ -126,12 +120,12 @@ def enter_namespaces(
     return mapped
 
 
-def _make_own_user_namespace(user: ProcessUser | None, namespaces: int) -> None:
+def _make_own_user_namespace(user: ProcessUser | None) -> None:
     """Map our user to the requested number, or to our own."""
     uid, gid = os.geteuid(), os.getegid()
     inner_uid, inner_gid = (user.uid, user.gid) if user is not None else (uid, gid)
     try:
-        kernel.unshare(namespaces | kernel.CLONE_NEWUSER)
+        kernel.unshare(NAMESPACES | kernel.CLONE_NEWUSER)
         _map_one(f"{inner_uid} {uid} 1", f"{inner_gid} {gid} 1")
     except OSError as error:
         why = f"no namespaces of its own: {error.strerror}; {HELP}"

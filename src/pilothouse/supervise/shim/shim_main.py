@@ -149,11 +149,7 @@ def _child(launch: LaunchSpec, program: MonitoredProgram, users: int, answering:
         process_setup.set_oom_score(launch.oom_score_adj)
         mapped = False
         if seen is not None:
-            mapped = enter_namespaces(
-                user,
-                report_pid=lambda pid: _say(answering, f"{pid}\n"),
-                has_cgroups=bool(launch.cgroups),
-            )
+            mapped = enter_namespaces(user, report_pid=lambda pid: _say(answering, f"{pid}\n"))
         os.setsid()
         if not launch.tty:
             process_setup.take_stdio(*program.inner)
