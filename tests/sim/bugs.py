@@ -10,6 +10,7 @@ a part of the runtime that is taken out.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Callable, Iterator
 from contextlib import AbstractAsyncContextManager
 from typing import Any, NamedTuple
@@ -18,18 +19,19 @@ import msgspec
 import pytest
 
 from pilothouse.api.k0s.signals import Signal
-from pilothouse.api.k0s.v1beta2 import PlanSpec
-from pilothouse.api.kind_names import Node
+from pilothouse.api.k0s.v1beta2 import PlanAnswers, PlanSpec, PlatformResource, ReadinessAnswer, TargetStatus
+from pilothouse.api.kind_names import ControlNode, Node
 from pilothouse.api.objects import Object
 from pilothouse.apiserver.request_handler import RequestHandler
 from pilothouse.base.clock import Clock
+from pilothouse.base.rfc3339 import format_time
 from pilothouse.client.fence import HEADER
 from pilothouse.client.transport import ClientRequest, ClientResponse, ResponseStreamReader, Transport
 from pilothouse.controllers import drains as drains_module
 from pilothouse.controllers.elasticsearch.observed.cluster_nodes import ClusterNode
 from pilothouse.controllers.elasticsearch.status import cluster_status
 from pilothouse.controllers.elasticsearch.steps import broken_nodes, restart_gate, version_policy
-from pilothouse.controllers.plans import controller_turns, plan_controller, stages, worker_turns
+from pilothouse.controllers.plans import controller_turns, plan_controller, questions, stages, worker_turns
 from pilothouse.controllers.plans.stages import Stage
 from pilothouse.controllers.plans.turn_signals import SignalScope
 from pilothouse.controllers.plans.update_run import UpdateRun
@@ -202,14 +204,26 @@ def _workers_first(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(worker_turns, "_controllers_behind", lambda run, stage: [])
 
 
+def _away(stage: Stage) -> tuple[TargetStatus, ...]:
+    return tuple(each for each in stage.targets if each.state == stages.SENT and each.step != "Downloading")
+
+
+def _unasked_answer(run: UpdateRun, **asked: object) -> PlanAnswers:
+    machines = run.world.all(ControlNode)
+    return PlanAnswers(
+        number=0, readiness=tuple(ReadinessAnswer(name=each.name, ready=True) for each in machines)
+    )
+
+
 def _two_controllers(patch: pytest.MonkeyPatch) -> None:
     """A controller that is still downloading is not away."""
     right = controller_turns.controller_turn
 
     def wrong(run: UpdateRun, stage: Stage) -> None:
         with pytest.MonkeyPatch.context() as meanwhile:
-            meanwhile.setattr(Stage, "in_progress", property(lambda stage: ()))
+            meanwhile.setattr(Stage, "in_progress", property(_away))
             meanwhile.setattr(controller_turns, "_is_busy", lambda run, machine: False)
+            meanwhile.setattr(questions, "answer", _unasked_answer)
             right(run, stage)
 
     patch.setattr(plan_controller, "controller_turn", wrong)
@@ -223,7 +237,14 @@ def _signalled_twice(patch: pytest.MonkeyPatch) -> None:
         signal = right(key, machine)
         return signal if signal is not None and signal.step else None
 
+    created = itertools.count()
+    sent = SignalScope.new
+
+    def new(key: SignalScope, when: str, payload: PlatformResource) -> Signal:
+        return sent(key, format_time(next(created)), payload)
+
     patch.setattr(SignalScope, "find", find)
+    patch.setattr(SignalScope, "new", new)
 
 
 def _everybodys_cordon(patch: pytest.MonkeyPatch) -> None:
