@@ -48,6 +48,7 @@ def test_ap_ha3x3(tmp_path: Path, store: str) -> None:
         assert plan["status"]["state"] == "Completed", plan["status"]
         assert states(plan, "controllers") == states(plan, "workers") == {"SignalCompleted"}
         assert plan["status"]["progress"] == "6/6"
+        assert [command["state"] for command in plan["status"]["commands"]] == ["Completed"]
         assert [machine.version() for machine in fleet.machines] == [NEW] * 6
         never_two_controllers_nor_a_worker_too_soon(fleet.history)
         for worker in fleet.workers:

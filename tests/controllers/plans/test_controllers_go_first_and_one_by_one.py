@@ -18,6 +18,7 @@ def test_k0s_A02_no_worker_before_both_controllers() -> None:
     assert fleet.order == ["c0", "c1", "w0", "w1"]
     assert fleet.peak == 1
     assert (status["state"], status["progress"]) == ("Completed", "4/4")
+    assert [command["state"] for command in status["commands"]] == ["Completed"]
     assert fleet.condition("Complete")[0] == "True"
     assert fleet.condition("Progressing")[:2] == ("False", "Completed")
     assert fleet.condition("Failed")[0] == "False"

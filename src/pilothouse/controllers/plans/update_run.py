@@ -116,7 +116,10 @@ class UpdateRun:
 
     def end(self, state: PlanState, reason: str, description: str, *, command: int | None = None) -> None:
         """End the run. The command, or else the one that runs, says why, too."""
-        if state != "Completed":
+        if state == "Completed":
+            commands = tuple(msgspec.structs.replace(one, state=state) for one in self.status.commands)
+            self.status = msgspec.structs.replace(self.status, commands=commands)
+        else:
             if command is None:
                 stage = self.stage
                 command = stage.command if stage is not None else len(self.status.commands) - 1
