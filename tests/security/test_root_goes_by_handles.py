@@ -192,7 +192,10 @@ LEFT: Final[dict[str, dict[str, dict[str, tuple[str, ...]]]]] = {
         "supervise/shim/process_tree": {"children": ("os.listdir",), "kill_session": ("os.listdir",)},
         "supervise/shim/exec_helper": {"_Namespaces.__init__": ("os.open",)},
         "supervise/shim/program_monitor": {"MonitoredProgram._open_streams": ("os.open",)},
-        "supervise/shim/mounts": {"mount_sys": ("os.makedirs",)},
+        "supervise/shim/mounts": {
+            "_copy_unmounted": ("os.mkdir", "os.scandir"),
+            "mount_sys": ("os.makedirs",),
+        },
         "supervise/shim/namespaces": {"_map_one": ("open",), "make_user_namespace": ("open", "os.open")},
     },
     "operator": {"node/images/airgap_bundles": {"write_bundle": ("Path.open", "Path.rename", "Path.unlink")}},
