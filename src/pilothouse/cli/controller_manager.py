@@ -10,7 +10,8 @@ import click
 from pilothouse.app.options import StartError, default_data
 from pilothouse.cli.internal_flags import lifeline_flag
 from pilothouse.cli.long_running import log_to_stderr, run_fast, verbose_flag
-from pilothouse.cli.parameters import Choices, Duration, Listen
+from pilothouse.cli.parameters import Duration, Listen
+from pilothouse.cli.plan_flags import plan_flags
 from pilothouse.cli.server_access import kubeconfig_flag, own_access
 
 if TYPE_CHECKING:
@@ -104,25 +105,7 @@ MORE_THAN_TWO_BEATS = 25.0
     show_default=True,
     help="Whether the ControlNode also runs pods.",
 )
-@click.option(
-    "--ready-path",
-    default="/readyz",
-    show_default=True,
-    help="The path at which update plans ask every ControlNode whether it is ready.",
-)
-@click.option(
-    "--ready-scheme",
-    type=click.Choice(["https", "http"]),
-    default="https",
-    show_default=True,
-    help="The protocol of that request.",
-)
-@click.option(
-    "--exclude-from-plans",
-    type=Choices("controller", "worker"),
-    default="",
-    help="Kinds of machines that no Plan may update, separated by commas: controller, worker.",
-)
+@plan_flags
 @click.option(
     "--update-prober",
     default="",

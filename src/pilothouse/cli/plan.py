@@ -9,7 +9,8 @@ import click
 
 from pilothouse.base.terminal_text import escape_control_characters
 from pilothouse.cli.error_output import errors_in_one_line
-from pilothouse.cli.parameters import FILE, Choices
+from pilothouse.cli.parameters import FILE
+from pilothouse.cli.plan_flags import plan_flags
 from pilothouse.cli.server_access import access, server_flags
 from pilothouse.cli.waiting import waiting_for
 
@@ -83,25 +84,7 @@ def abort(kubeconfig: Path | None, data: Path | None) -> None:
 
 @plan.command("preview")
 @click.argument("file", type=FILE)
-@click.option(
-    "--exclude-from-plans",
-    type=Choices("controller", "worker"),
-    default="",
-    help="As given to the controller-manager: kinds of machines that no Plan may update.",
-)
-@click.option(
-    "--ready-path",
-    default="/readyz",
-    show_default=True,
-    help="As given to the controller-manager: where ControlNodes are asked whether they are ready.",
-)
-@click.option(
-    "--ready-scheme",
-    type=click.Choice(["https", "http"]),
-    default="https",
-    show_default=True,
-    help="As given to the controller-manager: the protocol of that request.",
-)
+@plan_flags
 @server_flags
 def preview(
     file: Path,
@@ -113,7 +96,8 @@ def preview(
 ) -> None:
     """Show what the plan in FILE would do now: which machines in which order, and what would hold it.
 
-    Nothing is stored. The exit code is 1 if the plan would end without updating anything.
+    Nothing is stored. Give it the flags of the controller-manager. The exit code is 1 if the plan would end
+    without updating anything.
     """
     import asyncio
 
