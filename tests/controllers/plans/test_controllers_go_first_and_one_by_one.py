@@ -133,11 +133,13 @@ def test_k0s_A25_A26_a_plan_created_again_under_the_same_id_runs(step: str) -> N
     assert fleet.order == ["c0", "w0"]
 
 
-def test_a_controller_in_an_update_of_another_plan_holds_the_others() -> None:
+@pytest.mark.parametrize("reported", ["1970-01-12T13:46:40Z", "9999-01-01T00:00:00Z"])
+def test_a_controller_in_an_update_of_another_plan_holds_the_others(reported: str) -> None:
+    """For as long as a machine may take, whatever its clock says."""
     fleet = PlanFleet(controllers=2)
     command = SignalCommand(0, k0supdate=SignalUpdate("http://updates.example/k0s", NEW))
     other = Signal("x", "1970-01-12T13:46:40Z", command, plan_uid="another", generation=1)
-    left = other.advanced("ApplyingUpdate", "1970-01-12T13:46:40Z").annotations()
+    left = other.advanced("ApplyingUpdate", reported).annotations()
     fleet.change(fleet.machine("c1"), lambda tree: tree["metadata"].update(annotations=left))
     fleet.add_plan(update(controllers=static("c0")))
     fleet.settle_decisions()

@@ -84,7 +84,11 @@ def _is_busy(run: UpdateRun, machine: Object) -> bool:
     signal = signal_on(machine)
     if signal is None or signal.status is None or signal.ended:
         return False
-    return run.now < reported(signal.status.timestamp) + run.node_deadline
+    since = reported(signal.status.timestamp)
+    if since > run.now:
+        # A clock that is ahead, or a lie: what the leader wrote counts, or the machine is busy forever.
+        since = reported(signal.created)
+    return run.now < since + run.node_deadline
 
 
 def _wait_for_other_plan(run: UpdateRun, busy: list[Object]) -> None:
