@@ -146,7 +146,7 @@ def test_a_controller_in_an_update_of_another_plan_holds_the_others(reported: st
     assert fleet.order == []
     assert fleet.condition("Progressing")[1] == "OtherUpdateInProgress"
     fleet.now += 3601
-    fleet.run()
+    fleet.settle_decisions()
     assert fleet.order == ["c0"]
 
 
