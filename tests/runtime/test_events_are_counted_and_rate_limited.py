@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pilothouse.api.kind_names import ElasticsearchCluster
 from pilothouse.api.objects import Object
-from pilothouse.runtime.event_recorder import BURST, REFILL, EventCorrelator
+from pilothouse.runtime.event_recorder import BURST, REFILL, EventCorrelator, EventSource
 
 NOW = 1_800_000_000.0
 
@@ -60,3 +60,19 @@ def test_the_same_said_again_is_counted() -> None:
     assert first.tree["metadata"] == second.tree["metadata"]
     assert (first.count, second.count) == (1, 2)
     assert second.tree["firstTimestamp"] == first.tree["firstTimestamp"]
+
+
+def test_events_of_one_object_are_limited_for_each_scope_by_itself() -> None:
+    """A rule has thousands of objects: what it does to one leaves room for what it does to another."""
+    correlator = EventCorrelator(component="c", host="h")
+    for scope in ("volume-1", "volume-2"):
+        source = EventSource("autopilot", scope)
+        written = [
+            correlator.correlate(cluster(), "Transition", f"{scope} {number}", now=NOW, source=source)
+            for number in range(100)
+        ]
+        assert sum(one is not None for one in written) == BURST
+    first = correlator.correlate(cluster(), "Other", "text", now=NOW, source=EventSource("autopilot"))
+    assert first is not None
+    assert first.tree["source"] == {"component": "autopilot", "host": "h"}
+    assert first.tree["reportingComponent"] == "autopilot"

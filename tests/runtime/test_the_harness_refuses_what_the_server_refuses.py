@@ -46,7 +46,7 @@ class Session:
             self.api,
             manager="test",
             noun_of=noun_of,
-            record_event=lambda about, reason, message, warning: None,
+            record_event=lambda about, reason, message, warning, source: None,
             expectations=Expectations(),
         )
         key = ReconcileKey(Lease, "default", "a")

@@ -100,6 +100,7 @@ Pilot: Final = _navigator("Pilot", "pilots")
 ElasticsearchCluster: Final = _navigator("ElasticsearchCluster", "elasticsearchclusters")
 CassandraCluster: Final = _navigator("CassandraCluster", "cassandraclusters")
 Decision: Final = KindName("pilothouse.io", "v1alpha1", "Decision", "decisions")
+Question: Final = KindName("pilothouse.io", "v1alpha1", "Question", "questions")
 Plan: Final = _k0s("Plan", "plans", namespaced=False)
 ControlNode: Final = _k0s("ControlNode", "controlnodes", namespaced=False)
 UpdateConfig: Final = _k0s("UpdateConfig", "updateconfigs", namespaced=False)
@@ -114,7 +115,7 @@ KNOWN: Final = {(noun.api_version, noun.kind): noun for noun in vars().values() 
 
 CONDITIONED: Final = frozenset({
     Namespace, Node, Pod, Service, PersistentVolumeClaim, StatefulSet, Deployment, ReplicaSet, DaemonSet,
-    Job, PodDisruptionBudget, CertificateSigningRequest, CustomResourceDefinition, Pilot,
+    Job, PodDisruptionBudget, CertificateSigningRequest, CustomResourceDefinition, ControlNode, Pilot,
     ElasticsearchCluster, CassandraCluster, Plan, UpdateConfig, AutopilotRule, ApplicationPolicy,
     ApplicationAction,
 })  # fmt: skip

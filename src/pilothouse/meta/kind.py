@@ -125,6 +125,8 @@ class Kind:
     """Problems that a schema can't express; the second argument is the stored object on update, else None."""
     warnings: Callable[[Object, Object | None], Iterable[str]] = lambda new, old: ()
     """Warnings for an accepted write, such as a deprecated field; the arguments are those of ``validate``."""
+    hints: Mapping[str, str] = field(default_factory=dict)
+    """What is said of a value of the wrong type, by the path of its field: the form that is right."""
     validate_name: Callable[[str], str] | None = None
     """What is wrong with a name, or empty; None means an RFC 1123 subdomain."""
     unconditional_update: bool = False
@@ -149,7 +151,8 @@ class Kind:
 
     @cached_property
     def shape(self) -> CompiledSchema:
-        return CompiledSchema(without_unique_keys(self.schema) if self.native else self.schema)
+        schema = without_unique_keys(self.schema) if self.native else self.schema
+        return CompiledSchema(schema, self.hints)
 
     @cached_property
     def prefix(self) -> bytes:

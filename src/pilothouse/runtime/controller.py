@@ -19,6 +19,7 @@ from typing import Final, NamedTuple
 from pilothouse.api.kind_names import KindName
 from pilothouse.api.objects import Object
 from pilothouse.runtime.intents import Intent
+from pilothouse.runtime.sampled_watch import WatchFactory
 from pilothouse.runtime.snapshot import Snapshot
 
 Decide = Callable[[Object, Snapshot], Iterator[Intent]]
@@ -78,6 +79,11 @@ class Controller:
     """Filters changes that do not matter, such as a heartbeat."""
     serial: bool = False
     """Reconciles one object at a time, with everything that earlier decisions wrote in view."""
+    sampled: WatchFactory | None = None
+    """Makes the watch that measures its objects: see ``sampled_watch``."""
+    impersonate: str = ""
+    """The user that its writes are made as; the process's own if empty. Events and Decisions are written by
+    the process itself."""
 
     @cached_property
     def nouns(self) -> tuple[KindName, ...]:
@@ -100,6 +106,8 @@ def controller(
     workers: int = 8,
     predicate: Predicate = any_change,
     serial: bool = False,
+    sampled: WatchFactory | None = None,
+    impersonate: str = "",
 ) -> Callable[[Decide], Controller]:
     """Make a controller of a decision function. Its name is the function's, with dashes, unless given."""
 
@@ -116,6 +124,8 @@ def controller(
             workers=1 if serial else workers,
             predicate=predicate,
             serial=serial,
+            sampled=sampled,
+            impersonate=impersonate,
         )
 
     return declare

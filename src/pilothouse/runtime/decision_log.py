@@ -38,7 +38,7 @@ from pilothouse.runtime.decision_record import (
     worth_writing,
 )
 from pilothouse.runtime.election import LeadershipLost
-from pilothouse.runtime.event_recorder import EventCorrelator, EventWrite
+from pilothouse.runtime.event_recorder import MANAGER, EventCorrelator, EventSource, EventWrite
 from pilothouse.runtime.intents import Delete
 from pilothouse.runtime.reconcile_result import ReconcileResult
 from pilothouse.runtime.snapshot import Snapshot
@@ -119,8 +119,12 @@ class DecisionLog:
         self._decisions.pop(name, None)
         self._record.pop(name, None)
 
-    def record_event(self, about: Object, reason: str, message: str, warning: bool) -> None:
-        write = self._correlator.correlate(about, reason, message, now=self._clock.now(), warning=warning)
+    def record_event(
+        self, about: Object, reason: str, message: str, warning: bool, source: EventSource = MANAGER
+    ) -> None:
+        write = self._correlator.correlate(
+            about, reason, message, now=self._clock.now(), warning=warning, source=source
+        )
         if write is None:
             return
         meta = write.tree["metadata"]

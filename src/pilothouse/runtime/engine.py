@@ -33,6 +33,7 @@ from pilothouse.runtime.intent_executor import FenceOf
 from pilothouse.runtime.intents import Intent
 from pilothouse.runtime.reconcile_condition import intents_after_error, intents_with_condition
 from pilothouse.runtime.reconcile_result import ExecutedIntent, ReconcileResult
+from pilothouse.runtime.sampled_watch import SampledWatch
 from pilothouse.runtime.snapshot import KindView, Snapshot
 from pilothouse.runtime.work_queue import WorkQueue
 
@@ -94,8 +95,10 @@ class Engine:
         expectations: Expectations,
         decision_log: DecisionSink,
         clock: Clock,
+        watch: SampledWatch | None = None,
     ) -> None:
-        """``caches`` returns those of the controller's kinds, which may be more later for ``EVERY`` kind."""
+        """``caches`` returns those of the controller's kinds, which may be more later for ``EVERY`` kind;
+        ``watch`` is what measures its objects."""
         self.controller = controller
         self.counters = EngineCounters()
         self._caches = caches
@@ -103,6 +106,7 @@ class Engine:
         self._expectations = expectations
         self._decision_log = decision_log
         self._clock = clock
+        self._watch = watch
         self._scope = ReconcileKey(controller.primary, "", "")
         """The key under which a serial controller's writes are expected: all of its decisions share it."""
         self.queue: WorkQueue[ReconcileKey] = WorkQueue(group=lambda key: key.namespace)
@@ -210,7 +214,11 @@ class Engine:
             self.queue.add(key, priority)
 
     def _world(self) -> Snapshot:
-        return Snapshot(self._caches(), now=self._clock.now())
+        return self._snapshot(self._caches())
+
+    def _snapshot(self, caches: Mapping[KindName, EngineCache]) -> Snapshot:
+        readings = self._watch.readings if self._watch is not None else None
+        return Snapshot(caches, now=self._clock.now(), readings=readings)
 
     async def _work(self, fence: FenceOf) -> None:
         while True:
@@ -255,7 +263,7 @@ class Engine:
             self._decision_log.forget(self.controller, key)
             return
         began = perf_counter()
-        world = Snapshot(caches, now=self._clock.now())
+        world = self._snapshot(caches)
         result = await self._result(key, seen, world, fence)
         self.counters.count(result, perf_counter() - began)
         if result.failure or result.refused:

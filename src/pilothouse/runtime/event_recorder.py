@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import OrderedDict
+from typing import Final
 
 import msgspec
 
@@ -33,6 +34,19 @@ class EventWrite(msgspec.Struct, frozen=True):
     count: int
 
 
+class EventSource(msgspec.Struct, frozen=True):
+    """Who records an event, and what it is about besides its object."""
+
+    component: str = ""
+    """In place of the manager's name."""
+    scope: str = ""
+    """Events of one object and reason are limited by scope: what a rule does to one of its objects leaves
+    room for what it does to others."""
+
+
+MANAGER: Final = EventSource()
+
+
 class _Bucket(msgspec.Struct):
     level: float
     at: float
@@ -45,19 +59,27 @@ class EventCorrelator:
         self._component = component
         self._host = host
         self._counts: OrderedDict[tuple[str, str], tuple[int, str]] = OrderedDict()
-        self._buckets: OrderedDict[tuple[str, str], _Bucket] = OrderedDict()
+        self._buckets: OrderedDict[tuple[str, str, str], _Bucket] = OrderedDict()
         self.dropped = 0
         """Events that were dropped by the rate limit."""
 
     def correlate(
-        self, about: Object, reason: str, message: str, *, now: float, warning: bool = False
+        self,
+        about: Object,
+        reason: str,
+        message: str,
+        *,
+        now: float,
+        warning: bool = False,
+        source: EventSource = MANAGER,
     ) -> EventWrite | None:
-        if not self._may(about, reason, now):
+        component = source.component or self._component
+        if not self._may(about, reason, source.scope, now):
             self.dropped += 1
             return None
         message = message if len(message) <= _LONGEST_MESSAGE else message[: _LONGEST_MESSAGE - 1] + "…"
         moment = format_time(now)
-        name = f"{about.name}.{_digest(self._component, about.uid, reason, message)}"
+        name = f"{about.name}.{_digest(component, about.uid, reason, message)}"
         namespace = about.namespace or "default"
         count, first = self._counts.pop((namespace, name), (0, moment))
         self._counts[namespace, name] = (count + 1, first)
@@ -78,8 +100,8 @@ class EventCorrelator:
             "reason": reason,
             "message": message,
             "type": "Warning" if warning else "Normal",
-            "source": {"component": self._component, "host": self._host},
-            "reportingComponent": self._component,
+            "source": {"component": component, "host": self._host},
+            "reportingComponent": component,
             "reportingInstance": self._host,
             "firstTimestamp": first,
             "lastTimestamp": moment,
@@ -87,8 +109,8 @@ class EventCorrelator:
         }
         return EventWrite(tree, count + 1)
 
-    def _may(self, about: Object, reason: str, now: float) -> bool:
-        key = (about.uid or f"{about.namespace}/{about.name}", reason)
+    def _may(self, about: Object, reason: str, scope: str, now: float) -> bool:
+        key = (about.uid or f"{about.namespace}/{about.name}", reason, scope)
         bucket = self._buckets.pop(key, None) or _Bucket(BURST, now)
         bucket.level = min(BURST, bucket.level + max(0.0, now - bucket.at) * REFILL)
         bucket.at = now

@@ -26,6 +26,7 @@ from pilothouse.client.transport import NotSent, TransportError
 from pilothouse.meta.errors import StatusError
 from pilothouse.runtime.controller import ReconcileKey
 from pilothouse.runtime.election import LeadershipLost
+from pilothouse.runtime.event_recorder import MANAGER, EventSource
 from pilothouse.runtime.expectations import Expectations
 from pilothouse.runtime.intents import (
     Apply,
@@ -61,8 +62,8 @@ NounOf = Callable[[str, str], KindName | None]
 """The noun of an apiVersion and a kind."""
 FenceOf = Callable[[], LeadershipFence | None]
 """Returns the fence for a write at this moment. Raises ``LeadershipLost``."""
-EventSink = Callable[[Object, str, str, bool], None]
-"""Records an event: the object, the reason, the message, whether it is a warning."""
+EventSink = Callable[[Object, str, str, bool, EventSource], None]
+"""Records an event: the object, the reason, the message, whether it is a warning, and its source."""
 FAILED_CREATE: Final = "FailedCreate"
 """The reason of the event when an object's dependent can't be created, as in Kubernetes' controllers."""
 _LATER: Final = (401, 408, 429)
@@ -102,12 +103,15 @@ class IntentExecutor:
             executed.append(each)
             stopped = each.outcome in (IntentOutcome.REFUSED, IntentOutcome.FAILED)
             if each.is_rejected and isinstance(intent, Create):
-                self._record_event(seen, FAILED_CREATE, _failed_create(intent, seen, each.message), True)
+                message = _failed_create(intent, seen, each.message)
+                self._record_event(seen, FAILED_CREATE, message, True, MANAGER)
             if intent.event and each.outcome is IntentOutcome.DONE:
-                about = intent.about if isinstance(intent, RecordEvent) else seen
-                self._record_event(
-                    about, intent.event, intent.because, isinstance(intent, RecordEvent) and intent.warning
-                )
+                if isinstance(intent, RecordEvent):
+                    self._record_event(
+                        intent.about, intent.event, intent.because, intent.warning, intent.source
+                    )
+                else:
+                    self._record_event(seen, intent.event, intent.because, False, MANAGER)
         return tuple(executed)
 
     async def _attempt(self, intent: Intent, execution: _Execution) -> ExecutedIntent:

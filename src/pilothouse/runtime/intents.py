@@ -17,6 +17,7 @@ import msgspec
 
 from pilothouse.api.kind_names import KindName
 from pilothouse.api.objects import Object, Tree
+from pilothouse.runtime.event_recorder import MANAGER, EventSource
 
 _API_VERBS: Final = {"PatchObject": "Patch", "RecordEvent": "Event", "RequeueAfter": "After"}
 """Where a Decision calls an intent otherwise than its class."""
@@ -126,6 +127,7 @@ class RecordEvent(Intent, frozen=True):
 
     about: Object
     warning: bool = False
+    source: EventSource = MANAGER
 
 
 class Wait(Intent, frozen=True):

@@ -5,7 +5,8 @@
 
 Caches start first and keep running while another process leads. Controllers start when the caches are filled
 and this process leads; on shutdown they stop first. *Observers* run beside them, under the same fence: they
-answer in a status what controllers, which do no I/O, have asked there.
+answer in a status what controllers, which do no I/O, have asked there. *Watches* measure objects, and add
+those that call for a decision to the queues of their controllers (``sampled_watch``).
 """
 
 from __future__ import annotations
@@ -13,10 +14,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from functools import partial
 
 from pilothouse.aio.start_order import Ordered, StartGroup
 from pilothouse.aio.task_group import together
-from pilothouse.api.kind_names import CustomResourceDefinition
+from pilothouse.api.kind_names import CustomResourceDefinition, KindName
 from pilothouse.base.backoff import Backoff
 from pilothouse.base.clock import Clock
 from pilothouse.client.api import Api
@@ -25,13 +27,14 @@ from pilothouse.client.shared_informers import SharedInformers
 from pilothouse.client.transport import TransportError
 from pilothouse.meta.errors import StatusError
 from pilothouse.runtime.caches import SharedCaches
-from pilothouse.runtime.controller import EVERY, Controller
+from pilothouse.runtime.controller import EVERY, Controller, ReconcileKey
 from pilothouse.runtime.decision_log import DecisionLog
 from pilothouse.runtime.dry_run import DryRunLog, NoopExecutor
 from pilothouse.runtime.election import Election, LeadershipLost
-from pilothouse.runtime.engine import Engine, Executor
+from pilothouse.runtime.engine import LIVE, Engine, Executor
 from pilothouse.runtime.expectations import Expectations
 from pilothouse.runtime.intent_executor import FenceOf, IntentExecutor
+from pilothouse.runtime.sampled_watch import WatchFactory
 
 COMPONENT = "pilothouse-controller-manager"
 _STOP_SECONDS = 10.0
@@ -68,6 +71,8 @@ class Manager:
         self._definitions = informers.get(CustomResourceDefinition, partial=True) if self._every else None
         self.caches = SharedCaches(informers, controllers)
         self.decision_log = dry_run or DecisionLog(api, clock, manager=identity, component=COMPONENT)
+        factories = dict.fromkeys(one.sampled for one in controllers if one.sampled is not None)
+        self._watches = {factory: factory(clock) for factory in factories}
         self.engines = [self._engine(one, clock) for one in controllers]
         self._ready = asyncio.Event()
         self._started = asyncio.Event()
@@ -75,9 +80,8 @@ class Manager:
     @property
     def idle(self) -> bool:
         """True if there is nothing to reconcile or to record now; keys may be due later."""
-        return (
-            self._started.is_set() and self.decision_log.idle and all(engine.idle for engine in self.engines)
-        )
+        parts = (self.decision_log, *self.engines, *self._watches.values())
+        return self._started.is_set() and all(part.idle for part in parts)
 
     @property
     def ready(self) -> bool:
@@ -108,14 +112,20 @@ class Manager:
         executor: Executor = NoopExecutor()
         if isinstance(decision_log, DecisionLog):
             executor = IntentExecutor(
-                self._api,
+                self._api.impersonating(controller.impersonate),
                 manager=f"pilothouse-{controller.name}",
                 noun_of=self.caches.noun_of,
                 record_event=decision_log.record_event,
                 expectations=expectations,
             )
         return Engine(
-            controller, lambda: self.caches.of(controller), executor, expectations, decision_log, clock
+            controller,
+            lambda: self.caches.of(controller),
+            executor,
+            expectations,
+            decision_log,
+            clock,
+            self._watches[controller.sampled] if controller.sampled is not None else None,
         )
 
     async def _follow(self) -> None:
@@ -156,7 +166,22 @@ class Manager:
         log.info("running controllers: %s", ", ".join(engine.controller.name for engine in self.engines))
         parts = {engine.controller.name: engine.run(fence, since) for engine in self.engines}
         observers = {name: _observed(name, observe, fence) for name, observe in self._observers.items()}
-        await together({"decision_log": self.decision_log.run(fence), **parts, **observers})
+        watches = {
+            f"watch {number}": _observed("a sampled watch", partial(self._measure, factory), fence)
+            for number, factory in enumerate(self._watches)
+        }
+        await together({"decision_log": self.decision_log.run(fence), **parts, **observers, **watches})
+
+    async def _measure(self, factory: WatchFactory, fence: FenceOf) -> None:
+        engines = [engine for engine in self.engines if engine.controller.sampled is factory]
+        caches = {noun: c for one in engines for noun, c in self.caches.of(one.controller).items()}
+
+        def enqueue(noun: KindName, namespace: str, name: str) -> None:
+            for engine in engines:
+                if engine.controller.primary == noun:
+                    engine.queue.add(ReconcileKey(noun, namespace, name), LIVE)
+
+        await self._watches[factory].run(caches, enqueue)
 
 
 async def _observed(name: str, observe: Observer, fence: FenceOf) -> None:

@@ -57,11 +57,13 @@ class ObjectRead(msgspec.Struct, frozen=True):
 class Snapshot:
     """The kinds that a controller declares, at one moment."""
 
-    def __init__(self, views: Mapping[KindName, KindView], *, now: float) -> None:
+    def __init__(self, views: Mapping[KindName, KindView], *, now: float, readings: object = None) -> None:
         self._views = views
         self._read: dict[tuple[KindName, str, str], ObjectRead] = {}
         self.now = now
         """Seconds since 1970."""
+        self.readings = readings
+        """What the controller's watch has measured: see ``sampled_watch``; None without one."""
 
     @property
     def nouns(self) -> tuple[KindName, ...]:

@@ -2,7 +2,9 @@
 
     parameter_problems("openstorage.io.action.volume/resize", {"maxsize": "1Ti"}, "spec.actions[0].params")
 
-An action's name says for which type of object it is, which determines what a rule watches.
+An action's name, ``<domain>.action.<type>/<verb>``, says for which type of object it is, which determines
+what a rule watches. Those of the domain ``openstorage.io`` are listed here; those of other domains are
+carried out by their own executors, which check the parameters.
 """
 
 from __future__ import annotations
@@ -15,7 +17,12 @@ from pilothouse.base.quantity import Quantity, parse_quantity
 from pilothouse.meta.fields import FieldError, child
 
 PREFIX: Final = "openstorage.io.action."
-_NAME: Final = re.compile(r"openstorage\.io\.action\.([a-z]+)/([a-z]+)")
+RESIZE: Final = f"{PREFIX}volume/resize"
+FINISHED: Final = frozenset({"Succeeded", "Failed", "Declined", "Canceled"})
+"""The phases of an ApplicationAction in which nothing more happens."""
+_LABEL: Final = "[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
+_NAME: Final = re.compile(rf"({_LABEL}(?:\.{_LABEL})+)\.action\.([a-z]+)/([a-z][a-z0-9-]{{0,62}})")
+_LONGEST_NAME: Final = 316
 Check = Callable[[str], str]
 
 
@@ -28,15 +35,16 @@ class Action(NamedTuple):
 
 def object_type(name: str) -> str:
     """The type of object of an action (``volume``); empty if the name isn't an action's."""
-    match = _NAME.fullmatch(name)
-    return match[1] if match else ""
+    match = _NAME.fullmatch(name) if len(name) <= _LONGEST_NAME else None
+    return match[2] if match else ""
 
 
 def name_problems(name: str, path: str) -> Iterator[FieldError]:
     """What is wrong with an action's name."""
-    if not _NAME.fullmatch(name):
-        yield FieldError.invalid(path, name, f"must look like {PREFIX}volume/resize")
-    elif name not in ACTIONS:
+    if not object_type(name):
+        form = f"must look like {PREFIX}volume/resize or example.com.action.volume/snapshot"
+        yield FieldError.invalid(path, name[:_LONGEST_NAME], form)
+    elif name.startswith(PREFIX) and name not in ACTIONS:
         yield FieldError.not_supported(path, name, ACTIONS)
 
 
@@ -71,7 +79,8 @@ def _count(value: str) -> str:
     )
 
 
-def _size(value: str) -> str:
+def size_problem(value: str) -> str:
+    """What is wrong with a size; empty if nothing is."""
     try:
         size = parse_quantity(value)
     except ValueError:
@@ -92,7 +101,15 @@ def _is_number(value: str) -> bool:
 
 
 ACTIONS: Final[Mapping[str, Action]] = {
-    f"{PREFIX}volume/resize": Action({"scalepercentage": _percentage, "maxsize": _size}),
+    RESIZE: Action(
+        {
+            "scalepercentage": _percentage,
+            "scalesize": size_problem,
+            "minstep": size_problem,
+            "maxsize": size_problem,
+        },
+        ("scalepercentage", "scalesize"),
+    ),
     f"{PREFIX}volume/move": Action({"tier": _some_text, "node": _some_text}, ("tier", "node")),
     f"{PREFIX}volume/setiops": Action(
         {"iops": _count, "scalepercentage": _percentage, "miniops": _count, "maxiops": _count},
@@ -102,7 +119,7 @@ ACTIONS: Final[Mapping[str, Action]] = {
     f"{PREFIX}storagepool/expand": Action(
         {
             "scalepercentage": _percentage,
-            "scalesize": _size,
+            "scalesize": size_problem,
             "scaletype": _one_of("auto", "add-disk", "add-drive", "resize-disk", "resize-drive"),
             "dontWaitForCleanVolumes": _one_of("true", "false"),
         },

@@ -27,13 +27,18 @@ RULE: Final = _V1ALPHA1.kind(
         path_column("Action", ".spec.actions[0].name", "What it does."),
         path_column("Enforcement", ".spec.enforcement", "Whether a person is asked first."),
         path_column("Objects", ".status.objects", "How many it watches.", type="integer"),
+        condition_column("Ready", "Ready", "Whether it is followed."),
         AGE,
         path_column("Weight", ".spec.weight", "Its precedence.", type="integer", wide=True),
         path_column("Poll", ".spec.pollInterval", "Seconds between two looks.", type="integer", wide=True),
+        condition_column("Message", "Ready", "Why it is not followed.", field="message", wide=True),
     ),
     selectable={"spec.enforcement": ".spec.enforcement"},
     validate=check_rule,
-    unattended="no controller evaluates AutopilotRules yet: it is stored, but nothing is measured or done",
+    hints={
+        "spec.conditions": "the comparisons belong in a list of their own: "
+        'conditions: {expressions: [{key: ..., operator: Gt, values: ["50"]}]}'
+    },
 )
 RULE_OBJECT: Final = _V1ALPHA1.kind(
     v1alpha1.AutopilotRuleObject,
@@ -42,16 +47,21 @@ RULE_OBJECT: Final = _V1ALPHA1.kind(
         path_column("Rule", ".metadata.labels.rule", "The rule."),
         path_column("Object", ".metadata.labels.object", "The object."),
         path_column("State", ".status.state", "The state it is in."),
+        path_column("Since", ".status.since", "How long it has been in the state.", type="date"),
         AGE,
+        path_column("Until", ".status.until", "When the state ends by itself.", wide=True),
+        path_column("Action", ".status.action", "The action of the last trigger.", wide=True),
     ),
     selectable={"status.state": ".status.state"},
-    unattended="no controller acts on AutopilotRuleObjects yet: it is stored, but has no effect",
 )
 APPROVAL: Final = _V1ALPHA1.kind(
     v1alpha1.ActionApproval,
     columns=(
         path_column("Approval-State", ".spec.approvalState", "What a person decided."),
         path_column("Rule", ".status.Rule.Name", "The rule that asks."),
+        path_column("Object", ".status.object.name", "The object that it is asked for."),
+        path_column("To", ".status.target.to", "The size that it would have."),
+        path_column("Decided-By", ".status.decidedBy", "Who approved or declined."),
         AGE,
         path_column(
             "Expected", ".status.actionPreviews[0].expectedResult.Message", "What would be done.", wide=True
@@ -59,7 +69,6 @@ APPROVAL: Final = _V1ALPHA1.kind(
     ),
     selectable={"spec.approvalState": ".spec.approvalState"},
     validate=check_approval,
-    unattended="no controller acts on ActionApprovals yet: it is stored, but has no effect",
 )
 APPLICATION_POLICY: Final = _V1ALPHA1.kind(
     v1alpha1.ApplicationPolicy,
@@ -83,14 +92,16 @@ APPLICATION_ACTION: Final = _V1ALPHA1.kind(
         path_column("Rule", ".spec.rule", "The rule that fired."),
         path_column("Object", ".spec.object.name", "The object it acts on."),
         path_column("Action", ".spec.action", "What is done."),
+        path_column("From", ".status.before.size", "The size before it."),
+        path_column("To", ".spec.target.to", "The size that is to be brought about."),
         path_column("Phase", ".status.phase", "How far it is."),
         AGE,
         path_column("Started", ".status.startTime", "When it began.", type="date", wide=True),
         path_column("Completed", ".status.completionTime", "When it was over.", type="date", wide=True),
+        condition_column("Message", "Complete", "How it went.", field="message", wide=True),
     ),
     selectable={"spec.rule": ".spec.rule", "status.phase": ".status.phase"},
     validate=check_application_action,
-    unattended="no controller carries out ApplicationActions yet: it is stored, but nothing is done",
 )
 
 

@@ -4,25 +4,29 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from pilothouse.api.openstorage.actions import name_problems, object_type, parameter_problems
-from pilothouse.meta import names
+from pilothouse.api.openstorage.actions import name_problems, object_type, parameter_problems, size_problem
+from pilothouse.api.openstorage.aliases import ALIASES
+from pilothouse.meta import names, promql
 from pilothouse.meta.fields import FieldError, child, element
 from pilothouse.meta.selectors import LabelSelector, SelectorError
 
-_ALIASES: Final = ("PoolProvDeviationPerc", "PoolUsageDeviationPerc")
 _COMPARISONS: Final = ("Gt", "GtEq", "Lt", "LtEq")
 _RANGES: Final = ("InRange", "NotInRange")
 _TIME: Final = re.compile(r"([01]?[0-9]|2[0-3]):[0-5][0-9]|(0?[1-9]|1[0-2]):[0-5][0-9] ?[AaPp][Mm]")
+_QUOTED: Final = 200
+"""How much of an expression a message quotes."""
 
 Problems = Iterator[FieldError]
 
 
 def check_rule(new: Mapping[str, Any], old: Mapping[str, Any] | None) -> Problems:
     spec = new["spec"]
+    if old is not None and spec == old["spec"]:
+        return
     yield from _check_selectors(spec)
     conditions = spec["conditions"]
     for index, expression in enumerate(conditions["expressions"]):
@@ -35,9 +39,14 @@ def check_rule(new: Mapping[str, Any], old: Mapping[str, Any] | None) -> Problem
     yield from _check_actions(spec["actions"], "spec.actions")
     if window := spec.get("actionWindow"):
         yield from _check_action_window(window, "spec.actionWindow")
+    growth = (spec.get("budget") or {}).get("growthPerDay")
+    if growth is not None and (problem := size_problem(growth)):
+        yield FieldError.invalid("spec.budget.growthPerDay", growth, problem)
 
 
 def check_approval(new: Mapping[str, Any], old: Mapping[str, Any] | None) -> Problems:
+    if old is not None and new["spec"] == old["spec"]:
+        return
     yield from _check_actions(new["spec"].get("actions", ()), "spec.actions")
 
 
@@ -85,10 +94,13 @@ def _check_expression(expression: Mapping[str, Any], path: str) -> Problems:
         )
         return
     alias = expression.get("keyAlias")
-    if alias and alias not in _ALIASES:
-        yield FieldError.not_supported(child(path, "keyAlias"), alias, _ALIASES)
+    if alias and alias not in ALIASES:
+        yield FieldError.not_supported(child(path, "keyAlias"), alias, ALIASES)
+    key = expression.get("key")
+    if key and (problem := promql.problem_of(key)):
+        yield FieldError.invalid(child(path, "key"), key[:_QUOTED], problem)
     if subjects == ["expression"]:
-        for name in ("operator", "values"):
+        for name in ("operator", "values", "clearAt"):
             if expression.get(name):
                 yield FieldError.forbidden(child(path, name), "must not be set together with expression")
         return
@@ -96,7 +108,10 @@ def _check_expression(expression: Mapping[str, Any], path: str) -> Problems:
     if operator is None:
         yield FieldError.required(child(path, "operator"), "how the metric is compared with the values")
         return
-    yield from _check_values(operator, expression.get("values", ()), child(path, "values"))
+    values = expression.get("values", ())
+    yield from _check_values(operator, values, child(path, "values"))
+    if (clear_at := expression.get("clearAt")) is not None:
+        yield from _check_clear_at(operator, values, clear_at, child(path, "clearAt"))
 
 
 def _check_values(operator: str, values: list[str], path: str) -> Problems:
@@ -119,6 +134,19 @@ def _check_values(operator: str, values: list[str], path: str) -> Problems:
             numbers.append(number)
     if operator in _RANGES and len(numbers) == 2 and numbers[0] > numbers[1]:
         yield FieldError.invalid(path, list(values), "the lower end of the range comes first")
+
+
+def _check_clear_at(operator: str, values: Sequence[str], clear_at: str, path: str) -> Problems:
+    number = _number(clear_at)
+    if operator not in _COMPARISONS:
+        yield FieldError.forbidden(path, f"is for {', '.join(_COMPARISONS)}, not for {operator}")
+    elif number is None:
+        yield FieldError.invalid(path, clear_at, 'must be a number, such as "40"')
+    elif len(values) == 1 and (threshold := _number(values[0])) is not None:
+        above = operator in ("Gt", "GtEq")
+        if number > threshold if above else number < threshold:
+            side = "above" if above else "below"
+            yield FieldError.invalid(path, clear_at, f"must not be {side} the value, which is {values[0]}")
 
 
 def _check_actions(actions: Any, path: str) -> Problems:

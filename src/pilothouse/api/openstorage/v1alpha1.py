@@ -15,7 +15,7 @@ PACKAGE = "org.libopenstorage.autopilot.v1alpha1"
 Operator = Literal[
     "Gt", "GtEq", "Lt", "LtEq", "InRange", "NotInRange", "In", "NotIn", "Exists", "DoesNotExist"
 ]
-Enforcement = Literal["", "approvalRequired", "required", "preferred"]
+Enforcement = Literal["", "approvalRequired", "recommend", "required", "preferred"]
 ObjectState = Literal[
     "Initializing", "Normal", "Triggered", "ActionAwaitingApproval", "ActionAwaitingWindow",
     "ActiveActionsPending", "ActiveActionsInProgress", "ActiveActionsTaken", "ActionsDeclined",
@@ -49,11 +49,12 @@ class Expression(Fields):
     """One comparison of a metric, made for each object by itself."""
 
     key: Annotated[str | None, doc("What to look at, in PromQL.")] = None
-    key_alias: Annotated[str | None, doc("A name for what to look at, such as PoolUsageDeviationPerc.")] = (
-        None
-    )
+    key_alias: Annotated[str | None, doc("A name for what to look at, such as VolumeUsagePercent.")] = None
     operator: Annotated[Operator | None, doc("How it is compared with the values.")] = None
     values: Annotated[tuple[str, ...], doc("What it is compared with, as strings.")] = ()
+    clear_at: Annotated[
+        str | None, doc("Once it holds, it holds until the metric passes this value; a number, as a string.")
+    ] = None
     expression: Annotated[
         str | None, doc("A comparison in the provider's own language, in place of key, operator and values.")
     ] = None
@@ -101,6 +102,19 @@ class ActionWindow(Fields):
     timezone: Annotated[str, doc("The time zone of the windows, such as Europe/Zurich.")] = "UTC"
 
 
+class ActionBudget(Fields):
+    """How much may be done; counted from ApplicationActions."""
+
+    actions_per_hour: Annotated[Int64 | None, doc("How many actions may start within an hour.", ge=0)] = None
+    per_object_per_day: Annotated[
+        Int64 | None, doc("How many actions may start on one object within 24 hours.", ge=0)
+    ] = None
+    growth_per_day: Annotated[
+        str | None, doc("By how much volumes may grow in all within 24 hours, as a quantity such as 1Ti.")
+    ] = None
+    concurrent: Annotated[Int64 | None, doc("How many actions may run at once.", ge=1)] = None
+
+
 class AutopilotRuleSpec(Fields):
     """What is watched, when to act, and what to do."""
 
@@ -109,7 +123,8 @@ class AutopilotRuleSpec(Fields):
     weight: Annotated[Int64, doc("Which of two rules for one object goes first: the heavier.")] = 0
     poll_interval: Annotated[Int64, doc("How often the conditions are looked at, in seconds.", ge=1)] = 60
     enforcement: Annotated[
-        Enforcement, doc("approvalRequired asks a person first; anything else acts at once.")
+        Enforcement,
+        doc("approvalRequired asks a person first, recommend only records what would be done; else acts."),
     ] = ""
     selector: Annotated[Selector | None, doc("The objects, of the kind that the actions are for.")] = None
     namespace_selector: Annotated[Selector | None, doc("The namespaces that the objects are in.")] = None
@@ -117,6 +132,11 @@ class AutopilotRuleSpec(Fields):
         Int64, doc("For how many seconds after an action nothing is done to the same object.", ge=0)
     ] = 300
     action_window: Annotated[ActionWindow | None, doc("When actions may start; absent means always.")] = None
+    budget: Annotated[ActionBudget | None, doc("How much the rule may do; absent means the defaults.")] = None
+    approval_expires_after: Annotated[
+        Int64,
+        doc("After how many seconds an ActionApproval expires and is asked for anew; 0 is never.", ge=0),
+    ] = 86400
 
 
 class AutopilotRuleStatus(Fields):
@@ -143,6 +163,16 @@ class RuleObjectItem(Fields):
     action_approval_name: Annotated[str, doc("The ActionApproval that it waits for or was declined by.")] = ""
 
 
+class ObjectReference(Fields):
+    """An object; its uid distinguishes it from later ones of the same name."""
+
+    kind: Annotated[str, doc("Its kind.", min_length=1)]
+    name: Annotated[str, doc("Its name.", min_length=1)]
+    api_version: Annotated[str, doc("Its API group and version.")] = ""
+    namespace: Annotated[str, doc("Its namespace.")] = ""
+    uid: Annotated[str, doc("Its uid.")] = ""
+
+
 class AutopilotRuleObjectStatus(Fields):
     """What happened lately."""
 
@@ -150,6 +180,19 @@ class AutopilotRuleObjectStatus(Fields):
         tuple[RuleObjectItem, ...], doc("What happened, the newest last.", list_type="atomic", max_length=20)
     ] = ()
     state: Annotated[ObjectState | None, doc("The state that it is in.")] = None
+    object: Annotated[ObjectReference | None, doc("The object.")] = None
+    rule_generation: Annotated[Int64 | None, doc("The generation of the rule that the state is of.")] = None
+    since: Annotated[Time | None, doc("When it came to the state.")] = None
+    until: Annotated[
+        Time | None, doc("When the state ends by itself: the hold, the cool-down or the back-off.")
+    ] = None
+    triggers: Annotated[Int64, doc("How often an action was called for; the number of the last.", ge=0)] = 0
+    failures: Annotated[Int64, doc("How often in a row it failed or was declined.", ge=0)] = 0
+    action: Annotated[str, doc("The ApplicationAction of the last trigger.")] = ""
+    approval: Annotated[str, doc("The uid of the ActionApproval that was asked for.")] = ""
+    approaching: Annotated[
+        bool, doc("Values are near the conditions or have met them, which was reported once.")
+    ] = False
 
 
 class AutopilotRuleObject(ApiObject, kw_only=True):
@@ -165,6 +208,10 @@ class ActionApprovalSpec(Fields):
         Literal["pending", "approved", "declined", "canceled"], doc("What a person decided.")
     ] = "pending"
     actions: Annotated[tuple[RuleAction, ...], doc("What would be done.")] = ()
+    expires_after: Annotated[
+        Int64 | None,
+        doc("After how many seconds it expires and is asked for anew; 0 or absent is never.", ge=0),
+    ] = None
 
 
 class RuleReference(Fields):
@@ -208,6 +255,15 @@ class ActionApprovalStatus(Fields):
     rule: Annotated[RuleReference | None, doc("The rule that asks.")] = field(name="Rule", default=None)
     last_process_timestamp: Annotated[Time | None, doc("When it was last looked at.")] = None
     action_previews: Annotated[tuple[ActionPreview, ...], doc("What would be done.")] = ()
+    object: Annotated[ObjectReference | None, doc("The object that it is asked for.")] = None
+    rule_uid: Annotated[str, doc("The uid of the rule that asks.")] = ""
+    rule_generation: Annotated[Int64 | None, doc("The generation of the rule that asks.")] = None
+    trigger: Annotated[Int64 | None, doc("The number of the trigger on that object.")] = None
+    target: Annotated[dict[str, str], doc("What exactly would be brought about, such as to: 480Mi.")] = field(
+        default_factory=dict
+    )
+    decided_by: Annotated[str, doc("The user who approved or declined; written by the API server.")] = ""
+    decided_at: Annotated[Time | None, doc("When; written by the API server.")] = None
 
 
 class ActionApproval(ApiObject, kw_only=True):
@@ -225,7 +281,8 @@ class Policy(Fields):
         default_factory=dict
     )
     enforcement: Annotated[
-        Enforcement, doc("approvalRequired asks a person first; anything else acts at once.")
+        Enforcement,
+        doc("approvalRequired asks a person first, recommend only records what would be done; else acts."),
     ] = ""
 
 
@@ -262,22 +319,14 @@ class ApplicationPolicy(ApiObject, kw_only=True):
     status: Annotated[ApplicationPolicyStatus | None, doc("What was made of them.")] = None
 
 
-class ObjectReference(Fields):
-    """An object, told apart from later ones of the same name."""
-
-    kind: Annotated[str, doc("Its kind.", min_length=1)]
-    name: Annotated[str, doc("Its name.", min_length=1)]
-    api_version: Annotated[str, doc("Its API group and version.")] = ""
-    namespace: Annotated[str, doc("Its namespace.")] = ""
-    uid: Annotated[str, doc("Its uid.")] = ""
-
-
 class Cause(Fields):
     """A comparison that held, and the value that made it."""
 
     expression: Annotated[str, doc("What was looked at.")]
     value: Annotated[str, doc("What it was.")] = ""
     time: Annotated[Time | None, doc("When.")] = None
+    operator: Annotated[Operator | None, doc("How it was compared.")] = None
+    threshold: Annotated[tuple[str, ...], doc("What it was compared with.", list_type="atomic")] = ()
 
 
 class ApplicationActionSpec(Fields):
@@ -287,6 +336,12 @@ class ApplicationActionSpec(Fields):
     object: Annotated[ObjectReference, doc("The object to act on.")]
     action: Annotated[str, doc("The action, such as openstorage.io.action.volume/resize.")]
     parameters: Annotated[dict[str, str], doc("How it is done.")] = field(default_factory=dict)
+    target: Annotated[dict[str, str], doc("What exactly is to be brought about, such as to: 480Mi.")] = field(
+        default_factory=dict
+    )
+    rule_uid: Annotated[str, doc("The uid of the rule.")] = ""
+    rule_generation: Annotated[Int64 | None, doc("The generation of the rule that fired.")] = None
+    trigger: Annotated[Int64 | None, doc("The number of the trigger on that object.")] = None
     cause: Annotated[tuple[Cause, ...], doc("The values that called for it.", list_type="atomic")] = ()
     approval: Annotated[str, doc("The ActionApproval that allowed it, if one was asked for.")] = ""
 

@@ -1,7 +1,7 @@
 """The kinds of the group ``pilothouse.io``.
 
-Decisions have no category: there is one per object and controller, and ``kubectl get pilothouse`` is for what
-people write.
+They have no category: there is a Decision per object and controller, a Question exists for a minute, and
+``kubectl get pilothouse`` is for what people write.
 """
 
 from __future__ import annotations
@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from pilothouse.api.own_kinds import GroupVersion, path_column
+from pilothouse.api.kind_names import AutopilotRule, PersistentVolumeClaim
+from pilothouse.api.own_kinds import AGE, GroupVersion, path_column
 from pilothouse.api.pilothouse import v1alpha1
 from pilothouse.meta.fields import FieldError
 from pilothouse.meta.kind import Resource, single
@@ -32,7 +33,40 @@ def check_decision(new: Mapping[str, Any], old: Mapping[str, Any] | None) -> Ite
             yield FieldError.forbidden(f"object.{name}", f"is {before!r} and can't be changed")
 
 
-DECISION: Final = GroupVersion(v1alpha1.GROUP, v1alpha1.VERSION, v1alpha1.PACKAGE).kind(
+def check_question(new: Mapping[str, Any], old: Mapping[str, Any] | None) -> Iterator[FieldError]:
+    """A question is about a claim of its own namespace or about a rule, and can't be changed.
+
+    It has neither finalizers nor owners: readers of a namespace may create it, and it must not hold anything
+    back from being deleted."""
+    if old is not None:
+        if new["spec"] != old["spec"]:
+            yield FieldError.forbidden("spec", "a Question can't be changed; create another one")
+        return
+    metadata, about = new["metadata"], new["spec"]["about"]
+    for name in ("finalizers", "ownerReferences"):
+        if metadata.get(name):
+            yield FieldError.forbidden(f"metadata.{name}", "a Question can't have any")
+    kinds = _ASKED_ABOUT
+    if about["kind"] not in kinds:
+        yield FieldError.not_supported("spec.about.kind", about["kind"], tuple(kinds))
+        return
+    api_version, namespaced = kinds[about["kind"]]
+    if about.get("apiVersion") and about["apiVersion"] != api_version:
+        yield FieldError.not_supported("spec.about.apiVersion", about["apiVersion"], (api_version,))
+    named = about.get("namespace")
+    if named and not namespaced:
+        yield FieldError.forbidden("spec.about.namespace", f"{about['kind']} is cluster-wide")
+    elif named and named != metadata.get("namespace"):
+        own = metadata.get("namespace")
+        yield FieldError.forbidden("spec.about.namespace", f"must be {own!r}, the namespace of the Question")
+
+
+_ASKED_ABOUT: Final = {
+    noun.kind: (noun.api_version, noun.namespaced) for noun in (AutopilotRule, PersistentVolumeClaim)
+}
+_V1ALPHA1: Final = GroupVersion(v1alpha1.GROUP, v1alpha1.VERSION, v1alpha1.PACKAGE)
+
+DECISION: Final = _V1ALPHA1.kind(
     v1alpha1.Decision,
     categories=(),
     status=False,
@@ -50,7 +84,19 @@ DECISION: Final = GroupVersion(v1alpha1.GROUP, v1alpha1.VERSION, v1alpha1.PACKAG
     },
     validate=check_decision,
 )
+QUESTION: Final = _V1ALPHA1.kind(
+    v1alpha1.Question,
+    categories=(),
+    columns=(
+        path_column("What", ".spec.what", "What is asked."),
+        path_column("Kind", ".spec.about.kind", "The kind of what it is about."),
+        path_column("About", ".spec.about.name", "What it is about."),
+        path_column("Answered", ".status.time", "When it was answered.", type="date"),
+        AGE,
+    ),
+    validate=check_question,
+)
 
 
 def resources() -> tuple[Resource, ...]:
-    return (single(DECISION),)
+    return single(DECISION), single(QUESTION)

@@ -1,7 +1,11 @@
-"""``pilothouse.io/v1alpha1``: what a controller saw, decided and did for an object, and what it waits for.
+"""``pilothouse.io/v1alpha1``: what a controller saw, decided and did for an object, and what it waits for;
+and questions about what controllers know but do not write.
 
 A ``Decision`` is a record like an Event, without spec and status; the controller writes it whole, and only
 when the decision changes. It is in the namespace of its object; for a cluster-wide object in ``default``.
+
+A ``Question`` is created by a client, answered in its status by the leading controller-manager, and deleted a
+minute after its creation. The answer is about objects in the namespace of the Question, and no others.
 """
 
 from __future__ import annotations
@@ -78,3 +82,71 @@ class Decision(ApiObject, kw_only=True):
     attempts: Annotated[Int64, doc("How often the same decision failed in a row.", ge=0)] = 0
     manager: Annotated[str, doc("The process that decided.")] = ""
     epoch: Annotated[Int64 | None, doc("How often leadership had changed hands by then.")] = None
+
+
+class QuestionSpec(Fields):
+    """What is asked. It can't be changed."""
+
+    about: Annotated[
+        ObjectReference,
+        doc(
+            "A PersistentVolumeClaim of the same namespace, for what is known of it under each of its rules; "
+            "or an AutopilotRule, for what is known of its objects in the namespace."
+        ),
+    ]
+    what: Annotated[Literal["Reading"], doc("What is asked: Reading, the last values of metrics.")] = (
+        "Reading"
+    )
+
+
+class MeasuredValue(Fields):
+    """The last value of an expression of a rule, for one object."""
+
+    expression: Annotated[str, doc("What is measured: the alias, or the expression.")]
+    value: Annotated[str, doc("The value; empty if there is none.")] = ""
+    time: Annotated[Time | None, doc("When it was measured.")] = None
+    operator: Annotated[str, doc("How it is compared.")] = ""
+    threshold: Annotated[tuple[str, ...], doc("What it is compared with.", list_type="atomic")] = ()
+    reached: Annotated[
+        Time | None,
+        doc("When it reaches the threshold by its slope of the last hour, half of which must be known."),
+    ] = None
+
+
+class RuleReading(Fields):
+    """What is known of one object under one AutopilotRule."""
+
+    rule: Annotated[str, doc("The name of the AutopilotRule.")]
+    object: Annotated[str, doc("The name of the PersistentVolumeClaim.")]
+    volume: Annotated[str, doc("The name of its PersistentVolume.")] = ""
+    values: Annotated[
+        tuple[MeasuredValue, ...],
+        doc("The values, in the order of expressions.", list_type="atomic"),
+    ] = ()
+    conditions: Annotated[
+        Literal["Met", "NotMet", "Unknown"], doc("Whether the conditions of the rule are met.")
+    ] = "Unknown"
+    unknown: Annotated[str, doc("Why that is unknown.")] = ""
+    state: Annotated[str, doc("The state of its AutopilotRuleObject.")] = ""
+    since: Annotated[Time | None, doc("Since when.")] = None
+    waiting: Annotated[Waiting | None, doc("What it waits for, and until when.")] = None
+    would: Annotated[str, doc("What the actions of the rule would do to the object as it is.")] = ""
+
+
+class QuestionStatus(Fields):
+    """The answer."""
+
+    time: Annotated[Time | None, doc("When it was answered.")] = None
+    answered_by: Annotated[str, doc("The component that answered.")] = ""
+    answer: Annotated[
+        tuple[RuleReading, ...], doc("What is known of each object, by object and rule.", list_type="atomic")
+    ] = ()
+    left_out: Annotated[Int64, doc("How many objects are left out; an answer has at most 500.", ge=0)] = 0
+    message: Annotated[str, doc("Why there is nothing to answer.")] = ""
+
+
+class Question(ApiObject, kw_only=True):
+    """A question about what controllers know of objects in its namespace; it exists for a minute."""
+
+    spec: Annotated[QuestionSpec, doc("What is asked.")]
+    status: Annotated[QuestionStatus | None, doc("The answer.")] = None

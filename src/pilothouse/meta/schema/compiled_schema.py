@@ -12,10 +12,11 @@ names kinds (a pilot, the command line) does not need.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from pilothouse.meta.fields import FieldError
+from pilothouse.meta.fields import TYPE_INVALID, FieldError
 from pilothouse.meta.schema.defaulting import Defaults, drop_nulls
 from pilothouse.meta.schema.model import UNSET, Schema
 from pilothouse.meta.schema.pruning import prune
@@ -29,8 +30,10 @@ if TYPE_CHECKING:
 class CompiledSchema:
     """A compiled schema. Objects are changed in place."""
 
-    def __init__(self, schema: Schema) -> None:
+    def __init__(self, schema: Schema, hints: Mapping[str, str] | None = None) -> None:
+        """``hints`` are added to the faults at their paths."""
         self.schema = schema
+        self._hints = hints or {}
 
     @cached_property
     def _acceptor(self) -> FastValidator:
@@ -79,5 +82,9 @@ class CompiledSchema:
         if not self.accepts(obj):
             from pilothouse.meta.schema.validation import faults
 
-            found = faults(self.schema, obj, before)
+            found = [self._with_hint(each) for each in faults(self.schema, obj, before)]
         return found if self._rules is None else found + self._rules.check(obj, before, found)
+
+    def _with_hint(self, fault: FieldError) -> FieldError:
+        hint = self._hints.get(fault.path) if fault.reason == TYPE_INVALID else None
+        return fault._replace(detail=f"{fault.detail}; {hint}") if hint else fault

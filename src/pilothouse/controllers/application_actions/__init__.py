@@ -1,0 +1,18 @@
+"""Executors: controllers that carry out ApplicationActions, one module for each action.
+
+An action's spec says exactly what is to be brought about (``target: {to: 480Mi}``), and never changes. An
+executor writes the phase Running before it touches anything, and Succeeded, Failed or Declined at the
+end; the condition ``Complete`` says why. Executors know no rule's conditions and no metrics.
+"""
+
+from __future__ import annotations
+
+from pilothouse.controllers.application_actions.history import action_history
+from pilothouse.controllers.application_actions.unclaimed import unclaimed_actions
+from pilothouse.controllers.application_actions.volume_resize import volume_resize
+from pilothouse.runtime.controller import Controller
+
+
+def all_executors() -> tuple[Controller, ...]:
+    """The executors, and the controllers that keep the records of actions."""
+    return (action_history, unclaimed_actions, volume_resize)

@@ -1,0 +1,36 @@
+"""Actions that nothing carries out.
+
+Anything that watches ApplicationActions may carry out an action, of its own domain or of ours: it writes the
+phase Running. One that is still without a phase after ten minutes has failed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from pilothouse.api.kind_names import ApplicationAction
+from pilothouse.api.objects import Object
+from pilothouse.api.openstorage.actions import RESIZE
+from pilothouse.controllers.application_actions.action_status import SERVICE_ACCOUNT, finished
+from pilothouse.runtime.controller import controller
+from pilothouse.runtime.intents import Intent, RequeueAfter
+from pilothouse.runtime.snapshot import Snapshot
+
+UNCLAIMED_SECONDS: Final = 600.0
+_OWN: Final = frozenset({RESIZE})
+"""The actions that have an executor here, which says itself what it waits for."""
+
+
+@controller(ApplicationAction, impersonate=SERVICE_ACCOUNT)
+def unclaimed_actions(action: Object, world: Snapshot) -> Iterator[Intent]:
+    """Fail an action that nothing has begun for ten minutes."""
+    name = str(action.spec.get("action", ""))
+    if action.deleting or name in _OWN or action.status.get("phase", "Pending") != "Pending":
+        return
+    left = action.created + UNCLAIMED_SECONDS - world.now
+    if left > 0:
+        yield RequeueAfter(left, because=f"it fails if nothing carries out {name} within 10 minutes")
+        return
+    message = f"nothing has begun {name} for 10 minutes; run an executor that watches ApplicationActions"
+    yield finished(action, "Failed", "NoExecutor", message, now=world.now, event="NoExecutor")

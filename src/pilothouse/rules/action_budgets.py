@@ -1,0 +1,79 @@
+"""Budgets: how much rules may do, counted from the ApplicationActions that exist.
+
+    spent(spec.budget, of_rule, of_object, target, now)        # "" or what is spent
+    spent(GLOBAL_BUDGET, everything, of_object, target, now)
+
+What counts is when an action was created, so that one that fails has used the budget too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from pilothouse.api.objects import Object
+from pilothouse.api.openstorage.actions import FINISHED
+from pilothouse.api.openstorage.v1alpha1 import ActionBudget
+from pilothouse.base.quantity import parse_quantity
+from pilothouse.rules.action_targets import ActionTarget
+
+HOUR: Final = 3600.0
+DAY: Final = 86400.0
+RULE_BUDGET: Final = ActionBudget(actions_per_hour=600, per_object_per_day=24, concurrent=20)
+"""Of a rule that has none, and of one that leaves a field out."""
+GLOBAL_BUDGET: Final = ActionBudget(actions_per_hour=3000, per_object_per_day=48, concurrent=100)
+"""Of all rules together."""
+
+
+def with_defaults(budget: ActionBudget | None, defaults: ActionBudget = RULE_BUDGET) -> ActionBudget:
+    """The budget with the defaults where it says nothing."""
+    if budget is None:
+        return defaults
+    return ActionBudget(
+        actions_per_hour=_first(budget.actions_per_hour, defaults.actions_per_hour),
+        per_object_per_day=_first(budget.per_object_per_day, defaults.per_object_per_day),
+        growth_per_day=budget.growth_per_day or defaults.growth_per_day,
+        concurrent=_first(budget.concurrent, defaults.concurrent),
+    )
+
+
+def spent(
+    budget: ActionBudget,
+    actions: Sequence[Object],
+    object_uid: str,
+    target: ActionTarget,
+    now: float,
+) -> str:
+    """Why one more action with this target would be too much; empty if it would not be."""
+    if budget.concurrent is not None:
+        running = sum(action.at("status", "phase") not in FINISHED for action in actions)
+        if running >= budget.concurrent:
+            return f"{running} actions are under way, and at most {budget.concurrent} may be (concurrent)"
+    if budget.actions_per_hour is not None:
+        count = sum(now - action.created < HOUR for action in actions)
+        if count >= budget.actions_per_hour:
+            limit = budget.actions_per_hour
+            return f"{count} actions began within an hour, and at most {limit} may (actionsPerHour)"
+    today = [action for action in actions if now - action.created < DAY]
+    if budget.per_object_per_day is not None:
+        count = sum(action.at("spec", "object", "uid") == object_uid for action in today)
+        if count >= budget.per_object_per_day:
+            limit = budget.per_object_per_day
+            return f"{count} actions on the object began within a day, at most {limit} may (perObjectPerDay)"
+    if budget.growth_per_day is not None:
+        grown = sum(map(growth_of, today))
+        if grown + target.growth > parse_quantity(budget.growth_per_day).to_int():
+            return f"volumes would grow by more than {budget.growth_per_day} within a day (growthPerDay)"
+    return ""
+
+
+def growth_of(action: Object) -> int:
+    """By how many bytes an ApplicationAction lets a volume grow."""
+    target = action.at("spec", "target", default={})
+    if "from" not in target or "to" not in target:
+        return 0
+    return parse_quantity(target["to"]).to_int() - parse_quantity(target["from"]).to_int()
+
+
+def _first(value: int | None, default: int | None) -> int | None:
+    return default if value is None else value

@@ -1,0 +1,143 @@
+"""The file that names providers: ``--autopilot-config``.
+
+    providers:
+    - name: default
+      type: prometheus
+      params: url=http://prometheus:9090,token_file=/var/run/token
+      labels: {volume: [pv]}
+
+``params`` is text as in Autopilot's own files, or a mapping. Other fields of those files, such as
+``poll_rate``, are read and not used: rules have their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import yaml
+
+from pilothouse.rules.join_labels import DEFAULT_LABELS, JoinLabels
+
+LARGEST: Final = 2**20
+"""Of the file, in bytes."""
+TYPES: Final = ("prometheus", "embedded", "datadog", "github-scm")
+"""Those that a file may name; the last two are known, and not supported."""
+
+
+class ConfigError(ValueError):
+    """A file that can't be used; the message says where and why."""
+
+
+class ProviderConfig(msgspec.Struct, frozen=True):
+    """One entry of ``providers``."""
+
+    name: str
+    type: str
+    params: Mapping[str, str] = {}
+    labels: JoinLabels = DEFAULT_LABELS
+
+
+class AutopilotConfig(msgspec.Struct, frozen=True):
+    """What the file says."""
+
+    providers: tuple[ProviderConfig, ...] = ()
+    warnings: tuple[str, ...] = ()
+    """What is read and not honoured."""
+
+
+def read_config(path: Path) -> AutopilotConfig:
+    """Raises ``ConfigError``."""
+    try:
+        with path.open("rb") as file:
+            content = file.read(LARGEST + 1)
+    except OSError as problem:
+        raise ConfigError(f"{path} can't be read: {problem.strerror or problem}") from None
+    if len(content) > LARGEST:
+        raise ConfigError(f"{path} is larger than {LARGEST} bytes")
+    try:
+        tree = yaml.load(content, Loader=yaml.CSafeLoader)
+    except (yaml.YAMLError, RecursionError, ValueError) as problem:
+        raise ConfigError(f"{path} is not YAML: {' '.join(str(problem).split())}") from None
+    try:
+        return config_of(tree)
+    except ConfigError as problem:
+        raise ConfigError(f"{path}: {problem}") from None
+
+
+def config_of(tree: Any) -> AutopilotConfig:
+    """From a decoded file. Raises ``ConfigError``."""
+    if tree is None:
+        return AutopilotConfig()
+    if not isinstance(tree, dict):
+        raise ConfigError("must be a mapping with providers")
+    warnings = []
+    for field, text in _UNUSED.items():
+        if tree.get(field) is not None:
+            warnings.append(f"{field}: {text}")
+    known = {"providers", *_UNUSED}
+    if unknown := sorted(str(field) for field in tree if field not in known):
+        raise ConfigError(f"{unknown[0]}: not a field; there are {', '.join(sorted(known))}")
+    listed = tree.get("providers") or []
+    if not isinstance(listed, list):
+        raise ConfigError("providers: must be a list")
+    providers = tuple(_provider(each, f"providers[{number}]") for number, each in enumerate(listed))
+    names = [each.name for each in providers]
+    for number, name in enumerate(names):
+        if name in names[:number]:
+            raise ConfigError(f"providers[{number}].name: {name} is given twice")
+    warnings += [
+        f"provider {each.name}: {each.type} is not supported"
+        for each in providers
+        if each.type in ("datadog", "github-scm")
+    ]
+    return AutopilotConfig(providers, tuple(warnings))
+
+
+_UNUSED: Final = {
+    "min_poll_interval": "is not used; each rule has its pollInterval, and timers end when they are due",
+    "poll_rate": "is not used; each rule has its pollInterval",
+    "cool_down_rate": "is not used; each rule has its actionsCoolDownPeriod",
+    "gitops": "is not supported; approve with kubectl",
+}
+
+
+def _provider(tree: Any, path: str) -> ProviderConfig:
+    if not isinstance(tree, dict):
+        raise ConfigError(f"{path}: must be a mapping with name, type and params")
+    known = ("name", "type", "params", "labels")
+    if unknown := sorted(str(field) for field in tree if field not in known):
+        raise ConfigError(f"{path}.{unknown[0]}: not a field; there are {', '.join(known)}")
+    kind = tree.get("type") or "prometheus"
+    if kind not in TYPES:
+        raise ConfigError(f"{path}.type: {kind} is not one of {', '.join(TYPES)}")
+    name = tree.get("name") or kind
+    if not isinstance(name, str):
+        raise ConfigError(f"{path}.name: must be text")
+    try:
+        labels = msgspec.convert(tree.get("labels") or {}, JoinLabels)
+    except msgspec.ValidationError as problem:
+        raise ConfigError(f"{path}.labels: {problem}") from None
+    if kind == "embedded" and labels != DEFAULT_LABELS:
+        raise ConfigError(f"{path}.labels: embedded checks its pages by the default ones")
+    return ProviderConfig(name, kind, _params(tree.get("params") or {}, f"{path}.params"), labels)
+
+
+def _params(value: Any, path: str) -> Mapping[str, str]:
+    if isinstance(value, dict):
+        return {str(key): _text(each) for key, each in value.items()}
+    if not isinstance(value, str):
+        raise ConfigError(f"{path}: must be text such as url=http://prometheus:9090, or a mapping")
+    found: dict[str, str] = {}
+    for part in filter(None, (part.strip() for part in value.split(","))):
+        key, equals, text = part.partition("=")
+        if not equals:
+            raise ConfigError(f"{path}: {part!r} is not KEY=VALUE")
+        found[key.strip()] = text.strip()
+    return found
+
+
+def _text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

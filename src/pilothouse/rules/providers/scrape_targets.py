@@ -1,0 +1,171 @@
+"""What is scraped, and of what each target may speak.
+
+    targets = ScrapeTargets(nodes.list, pods.list, claims.list)
+    for target in targets.list(): ...
+    target.owned(labels)            # with the target's own labels; None if they name what is not its own
+
+Nodes are scraped, and pods that have a pilot or the annotations ``prometheus.io/scrape``, ``port`` and
+``path``. A pod may speak of itself and of the claims that it mounts, a node of itself, of its pods and of
+their claims.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, Literal
+
+import msgspec
+
+from pilothouse.api.navigator.labels import HAS_PILOT
+from pilothouse.api.objects import Object
+from pilothouse.rules.join import mounted_claims
+
+PILOT_PORT: Final = 12001
+_ANNOTATION: Final = "prometheus.io/"
+_NAMESPACES: Final = ("namespace", "exported_namespace")
+_PODS: Final = ("pod", "exported_pod")
+_LONGEST_PATH: Final = 1024
+
+ObjectLister = Callable[[], Iterable[Object]]
+Key = tuple[str, str]
+
+
+class ScrapeTarget(msgspec.Struct, frozen=True):
+    """A page of metrics."""
+
+    id: str
+    kind: Literal["node", "pod"]
+    labels: Mapping[str, str]
+    """That each of its series has."""
+    url: str = ""
+    """Empty for a node, which is reached through the API server."""
+    volumes: frozenset[str] = frozenset()
+    claims: frozenset[Key] = frozenset()
+    pods: frozenset[Key] = frozenset()
+
+    def owned(self, series: Mapping[str, str]) -> Mapping[str, str] | None:
+        """The labels of a series with the target's own; None if it speaks of what is not the target's."""
+        for name, value in self.labels.items():
+            if series.get(name, value) != value:
+                return None
+        found = {**self.labels, **series}
+        if (volume := found.get("volumename")) and volume not in self.volumes:
+            return None
+        namespaces = [found[name] for name in _NAMESPACES if found.get(name)]
+        for name, known in (("persistentvolumeclaim", self.claims), *((each, self.pods) for each in _PODS)):
+            if (value := found.get(name, "")) and any((each, value) not in known for each in namespaces):
+                return None
+        return found
+
+
+class _PodFacts(msgspec.Struct, frozen=True):
+    version: str
+    key: Key
+    node: str
+    claims: tuple[Key, ...]
+    urls: tuple[str, ...]
+    ended: bool
+
+
+class ScrapeTargets:
+    """From caches of nodes, pods and claims. What was read from an object is kept until it changes."""
+
+    def __init__(self, nodes: ObjectLister, pods: ObjectLister, claims: ObjectLister) -> None:
+        self._nodes = nodes
+        self._pods = pods
+        self._claims = claims
+        self._pod_facts: dict[str, _PodFacts] = {}
+        self._volumes: dict[str, tuple[str, Key, str]] = {}
+
+    def list(self) -> list[ScrapeTarget]:
+        volumes = self._read_claims()
+        on_node: dict[str, list[_PodFacts]] = {}
+        pod_targets: list[ScrapeTarget] = []
+        for facts in self._read_pods():
+            if not facts.node:
+                continue
+            on_node.setdefault(facts.node, []).append(facts)
+            if not facts.ended:
+                pod_targets += _pod_targets(facts, volumes)
+        targets = [_node_target(node.name, on_node.get(node.name, []), volumes) for node in self._nodes()]
+        return targets + pod_targets
+
+    def _read_pods(self) -> Iterable[_PodFacts]:
+        known, self._pod_facts = self._pod_facts, {}
+        for pod in self._pods():
+            facts = known.get(pod.uid)
+            if facts is None or facts.version != pod.resource_version:
+                facts = _pod_facts(pod)
+            self._pod_facts[pod.uid] = facts
+        return self._pod_facts.values()
+
+    def _read_claims(self) -> Mapping[Key, str]:
+        """The volume of each claim that is bound."""
+        known, self._volumes = self._volumes, {}
+        for claim in self._claims():
+            found = known.get(claim.uid)
+            if found is None or found[0] != claim.resource_version:
+                bound = claim.at("status", "phase") == "Bound"
+                found = claim.resource_version, claim.key, claim.spec.get("volumeName", "") if bound else ""
+            self._volumes[claim.uid] = found
+        return {key: volume for _, key, volume in self._volumes.values() if volume}
+
+
+def _node_target(name: str, pods: list[_PodFacts], volumes: Mapping[Key, str]) -> ScrapeTarget:
+    claims = frozenset(claim for pod in pods for claim in pod.claims)
+    return ScrapeTarget(
+        f"node/{name}",
+        "node",
+        {"node": name},
+        volumes=frozenset(volumes[claim] for claim in claims if claim in volumes),
+        claims=claims,
+        pods=frozenset(pod.key for pod in pods),
+    )
+
+
+def _pod_targets(pod: _PodFacts, volumes: Mapping[Key, str]) -> list[ScrapeTarget]:
+    namespace, name = pod.key
+    claims = frozenset(pod.claims)
+    return [
+        ScrapeTarget(
+            f"pod/{namespace}/{name} {url}",
+            "pod",
+            {"namespace": namespace, "pod": name, "node": pod.node},
+            url=url,
+            volumes=frozenset(volumes[claim] for claim in claims if claim in volumes),
+            claims=claims,
+            pods=frozenset({pod.key}),
+        )
+        for url in pod.urls
+    ]
+
+
+def _pod_facts(pod: Object) -> _PodFacts:
+    phase = pod.at("status", "phase", default="")
+    return _PodFacts(
+        pod.resource_version,
+        pod.key,
+        pod.spec.get("nodeName") or "",
+        tuple(mounted_claims(pod)),
+        tuple(_urls(pod)) if phase == "Running" else (),
+        phase in ("Succeeded", "Failed"),
+    )
+
+
+def _urls(pod: Object) -> Iterable[str]:
+    address = pod.at("status", "podIP", default="")
+    if not address:
+        return
+    host = f"[{address}]" if ":" in address else address
+    annotations = pod.annotations
+    port, path = annotations.get(f"{_ANNOTATION}port", ""), annotations.get(f"{_ANNOTATION}path", "/metrics")
+    annotated = annotations.get(f"{_ANNOTATION}scrape") == "true" and _is_port(port)
+    # It is shown in messages and logs, where a line break could make up a line.
+    if annotated and path.startswith("/") and path.isprintable() and len(path) <= _LONGEST_PATH:
+        yield f"http://{host}:{port}{path}"
+    if HAS_PILOT in pod.labels and not (annotated and port == str(PILOT_PORT)):
+        yield f"http://{host}:{PILOT_PORT}/metrics"
+
+
+def _is_port(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) <= 5 and 0 < int(text) < 65536

@@ -1,0 +1,108 @@
+"""Answers to Questions: what was measured last of the objects of a namespace.
+
+    yield from question_intents(question, world, readings, settings)
+
+Values are not written at each poll, so they are known to the leading manager alone. It answers a Question
+once, in its status, and deletes it a minute after its creation. An answer is about claims in the namespace of
+the Question, whatever it asks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import msgspec
+
+from pilothouse.api.kind_names import AutopilotRule, Namespace, PersistentVolumeClaim
+from pilothouse.api.objects import Object, Tree
+from pilothouse.api.pilothouse.v1alpha1 import ObjectReference, QuestionStatus, RuleReading
+from pilothouse.base.rfc3339 import format_time
+from pilothouse.rules.action_targets import is_bound
+from pilothouse.rules.readings import Readings
+from pilothouse.rules.rule_explanations import explained
+from pilothouse.rules.rule_selection import RuleSelection
+from pilothouse.rules.ruled_objects import RuleSettings, ruled_objects, terms_of
+from pilothouse.rules.state_intents import COMPONENT
+from pilothouse.runtime.intents import Delete, Intent, RequeueAfter, SetStatus
+from pilothouse.runtime.snapshot import Snapshot
+
+KEPT: Final = 60.0
+"""Seconds after which a Question is deleted, answered or not."""
+MOST_OBJECTS: Final = 500
+"""In one answer."""
+
+
+def question_intents(
+    question: Object, world: Snapshot, readings: Readings, settings: RuleSettings
+) -> Iterator[Intent]:
+    """Answer, once; delete what is a minute old."""
+    if question.deleting:
+        return
+    left = question.created + KEPT - world.now
+    if left <= 0:
+        yield Delete(question, because="it was asked a minute ago")
+        return
+    if question.status.get("time") is None:
+        status = _answered(question, world, readings, settings)
+        because = status.message or f"what is known of {len(status.answer)} objects under rules"
+        tree: Tree = msgspec.to_builtins(status)
+        yield SetStatus(question, tree, because=because)
+    # A clock that is set back does not make it older than it can be.
+    yield RequeueAfter(min(left, KEPT), because="a Question is deleted after a minute")
+
+
+def _answered(
+    question: Object, world: Snapshot, readings: Readings, settings: RuleSettings
+) -> QuestionStatus:
+    about = msgspec.convert(question.spec.get("about", {}), ObjectReference)
+    if about.kind == PersistentVolumeClaim.kind:
+        found = _of_claim(about, question.namespace, world, readings, settings)
+    else:
+        found = _of_rule(about, question.namespace, world, readings, settings)
+    return msgspec.structs.replace(found, time=format_time(world.now), answered_by=COMPONENT)
+
+
+def _of_claim(
+    about: ObjectReference, namespace: str, world: Snapshot, readings: Readings, settings: RuleSettings
+) -> QuestionStatus:
+    claim = world.find(PersistentVolumeClaim, namespace, about.name)
+    if claim is None or (about.uid and claim.uid != about.uid):
+        return QuestionStatus(message=f"there is no PersistentVolumeClaim {about.name}")
+    if claim.deleting or not is_bound(claim):
+        return QuestionStatus(message=f"the PersistentVolumeClaim {about.name} is not bound to a volume")
+    rules = [rule.name for rule in world.all(AutopilotRule)]
+    answer = tuple(_explained(claim, rules, world, readings, settings))
+    message = "" if answer else f"no AutopilotRule selects the PersistentVolumeClaim {about.name}"
+    return QuestionStatus(answer=answer, message=message)
+
+
+def _of_rule(
+    about: ObjectReference, namespace: str, world: Snapshot, readings: Readings, settings: RuleSettings
+) -> QuestionStatus:
+    rule = world.find(AutopilotRule, "", about.name)
+    terms = terms_of(rule, settings) if rule is not None else None
+    selected: list[Object] = []
+    if terms is not None:
+        selection, space = RuleSelection.of(terms.spec), world.find(Namespace, "", namespace)
+        claims = world.all(PersistentVolumeClaim, namespace)
+        selected = [one for one in claims if is_bound(one) and selection.matches(one, space)]
+    if not selected:
+        # The same for a rule that does not exist: who may ask here may not know which rules there are.
+        return QuestionStatus(message=f"no AutopilotRule {about.name} selects a bound claim in {namespace}")
+    answer = [
+        reading
+        for claim in selected[:MOST_OBJECTS]
+        for reading in _explained(claim, [about.name], world, readings, settings)
+        if reading.rule == about.name
+    ]
+    return QuestionStatus(answer=tuple(answer), left_out=max(0, len(selected) - MOST_OBJECTS))
+
+
+def _explained(
+    claim: Object, rules: list[str], world: Snapshot, readings: Readings, settings: RuleSettings
+) -> Iterator[RuleReading]:
+    every = ruled_objects(claim, world, readings, settings, rules)
+    for ruled in every:
+        case = ruled.case(world, every, readings.ahead, settings)
+        yield explained(ruled, case, readings, world.now)

@@ -1,0 +1,107 @@
+"""What the watch has measured, as decisions read it.
+
+reading = readings.of(rule, claim)
+reading.verdict, reading.causes
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+import msgspec
+
+from pilothouse.api.objects import Object
+from pilothouse.api.openstorage.v1alpha1 import Cause
+from pilothouse.rules.samples import QueryFailure
+from pilothouse.rules.verdict import Verdict
+
+
+class ObjectReading(msgspec.Struct, frozen=True):
+    """Whether a rule's conditions are met by an object."""
+
+    verdict: Verdict = Verdict.UNKNOWN
+    sampled: float = math.inf
+    """When the oldest sample was measured, in seconds since 1970 by the provider's clock."""
+    resumed: float = -math.inf
+    """When data came back after the last gap, by the steady clock."""
+    causes: tuple[Cause, ...] = ()
+    """The values that were compared."""
+    near: bool | None = None
+    """Whether they are near the conditions; None if that is not known."""
+
+
+NO_READING = ObjectReading()
+
+
+class PastValue(NamedTuple):
+    """A value of an expression some time ago, and when, by the provider's clock."""
+
+    value: float
+    time: float
+
+
+class RuleFindings(msgspec.Struct, frozen=True):
+    """How it went to evaluate a rule."""
+
+    objects: int = 0
+    """How many it selects."""
+    failure: QueryFailure | None = None
+    unmatched: int = 0
+    """How many series name no object."""
+    several: int = 0
+    """How many objects have more than one series of an expression."""
+    without_object: int = 0
+    """How many objects have no AutopilotRuleObject, because there are too many."""
+    oversized: int = 0
+    """How many objects are larger than the rule's maxsize."""
+    others: tuple[str, ...] = ()
+    """The names of rules that select one of the objects too."""
+
+
+class NoReadings:
+    """Nothing has been measured."""
+
+    ahead = 0.0
+    crowded = False
+
+    def of(self, rule: Object, claim: Object) -> ObjectReading:
+        return NO_READING
+
+    def past(self, rule: Object, claim: Object) -> Sequence[PastValue | None]:
+        return ()
+
+    def due(self, claim: Object) -> Sequence[str]:
+        return ()
+
+    def findings(self, rule: Object) -> RuleFindings | None:
+        return None
+
+
+class Readings(Protocol):
+    """What is known at one moment."""
+
+    @property
+    def ahead(self) -> float:
+        """By how much the wall clock is ahead of the steady clock."""
+        ...
+
+    @property
+    def crowded(self) -> bool:
+        """There are more AutopilotRuleObjects than are kept of objects in the state Normal."""
+        ...
+
+    def of(self, rule: Object, claim: Object) -> ObjectReading: ...
+
+    def past(self, rule: Object, claim: Object) -> Sequence[PastValue | None]:
+        """The value of each expression up to an hour ago; empty if nothing was measured."""
+        ...
+
+    def due(self, claim: Object) -> Sequence[str]:
+        """The names of the rules to which the last values of the claim matter."""
+        ...
+
+    def findings(self, rule: Object) -> RuleFindings | None:
+        """None as long as the rule has not been evaluated in its present form."""
+        ...

@@ -1,0 +1,140 @@
+"""A Prometheus that is away, slow, endless, wrong or enormous costs little, and nothing follows from it."""
+
+from __future__ import annotations
+
+import json
+import tracemalloc
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+import pytest
+from tests.rules.metrics_server import Flood, MetricsServer, Page, answer, endless, never
+
+from pilothouse.rules.providers import prometheus as module
+from pilothouse.rules.providers.prometheus import PrometheusProvider, PrometheusSettings
+from pilothouse.rules.samples import Answer, QueryFailure, Sample
+
+
+def vector(*series: tuple[Mapping[str, str], float, str]) -> bytes:
+    result = [{"metric": labels, "value": [time, value]} for labels, time, value in series]
+    return json.dumps({"status": "success", "data": {"resultType": "vector", "result": result}}).encode()
+
+
+async def asked(page: Page, query: str = "1 + vector(1)", **settings: object) -> Answer:
+    """What comes of one query, answered with this page."""
+    async with MetricsServer({"/api/v1/query": page, "/api/v1/targets": page}) as server:
+        made = msgspec.structs.replace(PrometheusSettings(server.url, seconds=0.5), **settings)
+        provider = PrometheusProvider(made)
+        try:
+            return (await provider.query([query], 0.0))[query]
+        finally:
+            await provider.close()
+
+
+async def test_samples_are_returned() -> None:
+    found = await asked(vector(({"volumename": "a"}, 100.5, "51.5"), ({}, 100.5, "NaN")))
+    assert not isinstance(found, QueryFailure)
+    assert found[0] == Sample({"volumename": "a"}, 51.5, 100.5)
+    assert found[1].value != found[1].value
+
+
+async def test_a_number_is_a_series_without_labels() -> None:
+    body = b'{"status":"success","data":{"resultType":"scalar","result":[7,"2"]}}'
+    assert await asked(body) == [Sample({}, 2.0, 7.0)]
+
+
+@pytest.mark.parametrize(
+    ("page", "reason", "message"),
+    [
+        (never, "ProviderUnavailable", "did not answer within 0.5 seconds"),
+        (endless, "ProviderUnavailable", "did not answer within 0.5 seconds"),
+        (b"<html>login</html>", "ProviderUnavailable", "does not answer like a Prometheus"),
+        (b"[" * 100_000, "ProviderUnavailable", "does not answer like a Prometheus"),
+        (b'{"status":"success"}', "ProviderUnavailable", "the result is missing"),
+        (vector(({}, 1, "much")), "ProviderUnavailable", "could not convert string to float"),
+        (b'{"status":"success","data":{"resultType":"matrix","result":[]}}', "ProviderUnavailable", "matrix"),
+        (answer(b"gone", "502 Bad Gateway"), "ProviderUnavailable", "answers HTTP 502"),
+        (answer(b"", "302 Found", "Location: http://other/\r\n"), "ProviderUnavailable", "answers HTTP 302"),
+        (answer(b"x", headers="Content-Encoding: gzip\r\n"), "ProviderUnavailable", "answers compressed"),
+        (b"HTTP/9.9 what\r\n\r\n", "ProviderUnavailable", "can't be read"),
+        (
+            answer(b'{"status":"error","errorType":"bad_data","error":"parse error"}', "400 Bad Request"),
+            "QueryRefused",
+            "bad_data: parse error",
+        ),
+        (
+            answer(b'{"status":"error","errorType":"timeout","error":"too slow"}', "503 Busy"),
+            "ProviderUnavailable",
+            "timeout: too slow",
+        ),
+    ],
+)
+async def test_no_answer_is_said_with_its_reason(page: Page, reason: str, message: str) -> None:
+    found = await asked(page)
+    assert isinstance(found, QueryFailure)
+    assert (found.reason, message in found.message) == (reason, True), found
+
+
+async def test_nothing_listens() -> None:
+    provider = PrometheusProvider(PrometheusSettings("http://127.0.0.1:1", seconds=0.5))
+    found = (await provider.query(["up"], 0.0))["up"]
+    await provider.close()
+    assert isinstance(found, QueryFailure)
+    assert "http://127.0.0.1:1/api/v1/query can't be read" in found.message
+
+
+async def test_a_gigabyte_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "LONGEST", 2**20)
+    flood = Flood()
+    tracemalloc.start()
+    try:
+        found = await asked(flood, seconds=20.0)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert isinstance(found, QueryFailure)
+    assert "answers more than 1048576 bytes" in found.message
+    assert flood.sent < 2**25
+    assert peak < 2**25
+
+
+async def test_too_many_samples_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MOST_SAMPLES", 2)
+    found = await asked(vector(*[({"n": str(number)}, 1.0, "1") for number in range(3)]))
+    assert found == QueryFailure("TooManySamples", "the answer has 3 samples; at most 2 are taken")
+
+
+async def test_the_times_of_samples_are_asked_for_once() -> None:
+    """An instant query has the time of its evaluation; a rule needs that of the sample."""
+    async with MetricsServer({}) as server:
+        series = ({"namespace": "db", "persistentvolumeclaim": "a"}, 1000.0, "990.25")
+        server.pages = {"/api/v1/query": vector(series)}
+        provider = PrometheusProvider(PrometheusSettings(server.url))
+        found = await provider.query(["used / cap", "used", "rate(reads[5m])"], 0.0)
+        await provider.close()
+    samples = found["used / cap"]
+    assert not isinstance(samples, QueryFailure)
+    assert [sample.time for sample in samples] == [990.25]
+    times = [each for each in server.asked if "timestamp(" in each]
+    assert len(times) == 1
+    assert [name in times[0] for name in ("timestamp(cap)", "timestamp(reads)", "timestamp(used)")] == [
+        True
+    ] * 3
+    assert len(server.asked) == 4
+
+
+async def test_unhealthy_targets_stop_it_if_asked_to() -> None:
+    targets = {"data": {"activeTargets": [{"health": "up"}, {"health": "down", "scrapeUrl": "http://n1/"}]}}
+    found = await asked(json.dumps(targets).encode(), ignore_unhealthy_targets=False)
+    assert found == QueryFailure("UnhealthyTargets", "1 of 2 targets are down, such as http://n1/")
+    assert isinstance(await asked(vector(), ignore_unhealthy_targets=True), list)
+
+
+async def test_a_token_file_is_read_for_every_query(tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    found = await asked(vector(), token_file=token)
+    assert isinstance(found, QueryFailure)
+    assert "No such file" in found.message
+    token.write_text("secret\n")
+    assert await asked(vector(), token_file=token) == []
