@@ -3,7 +3,7 @@
     python -m bench.plans [--workers 1000 5000] [--concurrent 5%]
 
 Server (SQLite) and manager are processes of their own; the workers are modelled by this one, which takes each signalled Node
-through its steps as its update agent would, at once. There are no heartbeats and no pods. The CPU time of both from the
+through its steps as its update agent would, at once. There are no heartbeats, no pods and no audit log. The CPU time of both from the
 creation of the Plan to its end, divided by the number of workers.
 """
 
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import re
 import tempfile
 import time
 from pathlib import Path
@@ -34,6 +35,8 @@ from pilothouse.meta.errors import StatusError
 
 _NEXT = {"": DOWNLOADING, "Downloading": CORDONING, "ApplyingUpdate": RESTART, "Restart": UNCORDONING}
 _AGENTS = 32
+_NO_AUDIT = "{apiVersion: audit.k8s.io/v1, kind: Policy, rules: [{level: None}]}"
+_WROTE = re.compile(r'verb="(POST|PUT|PATCH|APPLY|DELETE)".*code="20')
 _LABELS = {"kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64"}
 
 
@@ -43,6 +46,8 @@ class Cost(NamedTuple):
     server: float
     manager: float
     """CPU seconds of either."""
+    writes: float
+    """Requests that wrote something, of everybody."""
 
     @property
     def each(self) -> float:
@@ -85,7 +90,9 @@ class Workers:
 
 
 async def measured(folder: Path, workers: int, concurrent: str) -> Cost:
-    server = PilothouseServer(folder / "server", "sqlite")
+    quiet = folder / "no-audit.yaml"
+    quiet.write_text(_NO_AUDIT)
+    server = PilothouseServer(folder / "server", "sqlite", flags=("--audit-policy-file", str(quiet)))
     manager = started(server.target.kubeconfig, folder, "--no-leader-elect", "--controllers", "plans,drains")
     try:
         access = load(server.target.kubeconfig)
@@ -94,6 +101,7 @@ async def measured(folder: Path, workers: int, concurrent: str) -> Cost:
             await _create_nodes(api, workers)
             modelled = asyncio.create_task(Workers(api).run())
             await asyncio.sleep(5)
+            written = await _writes(api)
             before, began = (cpu_seconds(server.process.pid), cpu_seconds(manager.pid)), time.monotonic()
             await api.create(Plan, _plan(concurrent))
             plan = await _ended(api)
@@ -101,7 +109,8 @@ async def measured(folder: Path, workers: int, concurrent: str) -> Cost:
             modelled.cancel()
             if plan.status["state"] != "Completed":
                 raise RuntimeError(f"the plan ended as {plan.status['state']}: {plan.status['conditions']}")
-            return Cost(workers, time.monotonic() - began, after[0] - before[0], after[1] - before[1])
+            seconds, written = time.monotonic() - began, await _writes(api) - written
+            return Cost(workers, seconds, after[0] - before[0], after[1] - before[1], written)
     finally:
         manager.end(seconds=10)
         server.close()
@@ -119,6 +128,16 @@ async def _create_nodes(api: Api, workers: int) -> None:
             await api.patch(Node, name, "", ready, subresource="status")
 
     await asyncio.gather(*map(create, range(workers)))
+
+
+async def _writes(api: Api) -> float:
+    """How many requests have written something so far."""
+    text = (await api.fetch("/metrics", accept="text/plain")).decode()
+    return sum(
+        float(line.rpartition(" ")[2])
+        for line in text.splitlines()
+        if line.startswith("apiserver_request_total{") and _WROTE.search(line)
+    )
 
 
 async def _ended(api: Api) -> Object:
@@ -150,15 +169,17 @@ def main() -> None:
     parser.add_argument("--workers", type=int, nargs="+", default=[1000, 5000])
     parser.add_argument("--concurrent", default="5%")
     arguments = parser.parse_args()
-    print(f"{'workers':>8} {'s':>7} {'server CPU s':>13} {'manager CPU s':>14} {'ms a worker':>12}")
+    print(
+        f"{'workers':>8} {'s':>7} {'server CPU s':>13} {'manager CPU s':>14} {'writes each':>12} {'ms a worker':>12}"
+    )
     first = 0.0
     for workers in arguments.workers:
         with tempfile.TemporaryDirectory() as folder:
             cost = asyncio.run(measured(Path(folder), workers, arguments.concurrent))
         first = first or cost.each
         print(
-            f"{cost.workers:8} {cost.seconds:7.1f} {cost.server:13.1f} {cost.manager:14.1f} {cost.each:12.2f}"
-            f"   {cost.each / first:.2f}x"
+            f"{cost.workers:8} {cost.seconds:7.1f} {cost.server:13.1f} {cost.manager:14.1f}"
+            f" {cost.writes / cost.workers:12.1f} {cost.each:12.2f}   {cost.each / first:.2f}x"
         )
 
 

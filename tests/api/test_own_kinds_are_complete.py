@@ -33,6 +33,7 @@ EXPECTED = {
     ("autopilot.libopenstorage.org", "applicationpolicies"): (False, {"v1alpha1"}, {"ap"}),
     ("autopilot.libopenstorage.org", "applicationactions"): (True, {"v1alpha1"}, {"aa"}),
     ("pilothouse.io", "decisions"): (True, {"v1alpha1"}, set()),
+    ("pilothouse.io", "questions"): (True, {"v1alpha1"}, set()),
 }
 
 
@@ -58,9 +59,9 @@ def test_names_scopes_and_versions() -> None:
     assert found == EXPECTED
 
 
-def test_what_people_look_after_is_listed_together_and_decisions_are_not_among_it() -> None:
+def test_what_people_look_after_is_listed_together_without_records_and_questions() -> None:
     listed = {resource.plural for resource in own_resources() if "pilothouse" in resource.stored.categories}
-    assert listed == {plural for _, plural in EXPECTED} - {"decisions"}
+    assert listed == {plural for _, plural in EXPECTED} - {"decisions", "questions"}
 
 
 def test_short_names_are_taken_once_and_are_no_plurals() -> None:
@@ -84,10 +85,11 @@ def test_every_field_is_explained(kind: Kind) -> None:
 @EACH_KIND
 def test_columns_and_selectable_fields_lead_somewhere(kind: Kind) -> None:
     known = {path.replace("[]", "").replace("{}", "") for path, _ in nodes(kind.schema)}
+    maps = {path for path, node in nodes(kind.schema) if node.additional is not None}
     for path in [column.path for column in kind.columns] + list(kind.selectable.values()):
         compile_path(path)
         plain = "".join(part.partition("]")[2] if i else part for i, part in enumerate(path.split("[")))
-        assert plain in known or plain.startswith(".metadata.labels."), path
+        assert plain in known or plain.rpartition(".")[0] in maps, path
 
 
 @EACH_KIND

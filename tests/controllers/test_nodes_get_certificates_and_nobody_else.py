@@ -90,6 +90,26 @@ def test_a_token_is_not_enough_to_take_the_place_of_a_node_that_is_there() -> No
     assert isinstance(patch, PatchObject)
 
 
+def test_the_agent_of_a_control_host_joins_by_a_token_that_names_it_until_one_has_reported() -> None:
+    named = {**JOINING, "extra": {"pilothouse.io/node-name": ["a"]}}
+    controller = {"apiVersion": ControlNode.api_version, "kind": "ControlNode", "metadata": {"name": "a"}}
+    (patch,) = seen(node_requests, request(**named), controller)
+    assert isinstance(patch, PatchObject)
+    # The heartbeat of the machine's manager is no report of an agent.
+    alive = {**controller, "status": {"conditions": [{"type": "Ready", "status": "True"}]}}
+    (patch,) = seen(node_requests, request(**named), alive)
+    assert isinstance(patch, PatchObject)
+    reported = {**controller, "status": {"k0sVersion": "v1.0.0"}}
+    for asked in (
+        seen(node_requests, request(**named), reported),
+        seen(node_requests, request(**named), controller, node("a")),
+        seen(node_requests, request(**{**named, "extra": {"pilothouse.io/node-name": ["b"]}}), controller),
+    ):
+        (wait,) = asked
+        assert isinstance(wait, Wait)
+        assert "node a exists already" in wait.because
+
+
 BAD_NAMES = [
     "*",
     "",

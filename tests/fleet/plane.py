@@ -135,6 +135,12 @@ class FleetNode:
     def name(self) -> str:
         return self.machine.name
 
+    def join(self, kubeconfig: Path) -> None:
+        """With a token of its own."""
+        token = _pilothouse("token", "create", "--kubeconfig", str(kubeconfig)).split()[0]
+        words = ("join", token, "--data", str(self.data), "--name", self.name, "--no-run")
+        self.machine.run(sys.executable, "-m", "pilothouse", *words, seconds=60)
+
     def start(self, *flags: str) -> None:
         argv = [*self.machine.inside, sys.executable, "-m", "pilothouse", "node", "--data", str(self.data)]
         argv += ["--listen", f"{self.machine.address}:10250", "--pod-cidr", self.range, *flags]
@@ -189,12 +195,9 @@ def plane(folder: Path, *flags: str, count: int = 3) -> Iterator[Plane]:
         nodes = []
         for number, machine in enumerate(lan, start=1):
             node = FleetNode(machine, f"10.44.{number}.0/24", folder / machine.name / "data")
-            server = (one, two)[number % 2]
-            token = _pilothouse("token", "create", "--kubeconfig", str(server.target.kubeconfig)).split()[0]
-            words = ("join", token, "--data", str(node.data), "--name", node.name, "--no-run")
-            machine.run(sys.executable, "-m", "pilothouse", *words, seconds=60)
+            node.join((one, two)[number % 2].target.kubeconfig)
             nodes.append(node)
-        ending.callback(_end, nodes)
+        ending.callback(end_all, nodes)
         for node in nodes:
             node.start("--stop-pods", *flags)
         yield Plane(lan, etcd, [one, two], nodes)
@@ -207,7 +210,8 @@ def _pilothouse(*words: str) -> str:
     return done.stdout
 
 
-def _end(nodes: list[FleetNode]) -> None:
+def end_all(nodes: list[FleetNode]) -> None:
+    """End the agents; nothing that they have started may be left."""
     for node in nodes:
         if node.process is not None:
             node.process.end(seconds=30)

@@ -40,6 +40,7 @@ async def test_k0s_A38_the_index_is_asked_with_facts_about_the_cluster() -> None
     assert headers["K0S_ControlPlaneNodesCount"] == "3"
     assert headers["K0S_Version"] == "v1.30.1+k0s.0"
     assert headers["K0S_StorageType"] == "etcd"
+    assert headers["K0S_CNIProvider"] == "unknown"
     assert json.loads(base64.b64decode(headers["K0S_WorkerData"])) == {
         "Archs": {"amd64": 2, "arm64": 1},
         "OSes": {"linux": 3},

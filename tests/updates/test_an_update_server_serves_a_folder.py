@@ -15,9 +15,9 @@ from tests.kit.publisher import Publisher
 from tests.updates.conftest import CLOCK, Cluster
 from yarl import URL
 
-from pilothouse.updates.channel_client import ask_index, ask_legacy
+from pilothouse.updates.channel_client import NoOffer, ask_index, ask_legacy
 from pilothouse.updates.cluster_facts import ClusterFacts
-from pilothouse.updates.cluster_log import MOST_CLUSTERS, ClusterLog
+from pilothouse.updates.cluster_registry import MOST_CLUSTERS, ClusterRegistry
 from pilothouse.updates.http_fetch import open_session
 from pilothouse.updates.update_server import UpdateServer, serving_updates
 
@@ -147,7 +147,7 @@ async def test_it_says_which_clusters_run_what(
 
 
 def test_what_clusters_say_is_taken_with_care() -> None:
-    log = ClusterLog(CLOCK)
+    log = ClusterRegistry(CLOCK)
     log.note("stable", {"K0S_ClusterID": "kube-system:x\ny" + "z" * 999, "K0S_WorkerData": "!!"}, {})
     log.note("stable", {"K0S_ClusterID": "kube-system:"}, {})
     log.note("stable", {}, {})
@@ -159,20 +159,54 @@ def test_what_clusters_say_is_taken_with_care() -> None:
     assert len(log.clusters()) == MOST_CLUSTERS
 
 
-async def test_it_serves_https(publisher: Publisher, tmp_path: Path) -> None:
+@asynccontextmanager
+async def serving_https(publisher: Publisher, folder: Path) -> AsyncIterator[int]:
+    """The port; the CA is in the file ``ca`` of a folder."""
     authority = trustme.CA()
     certificate = authority.issue_cert("127.0.0.1")
-    certificate.cert_chain_pems[0].write_to_path(tmp_path / "crt")
-    certificate.private_key_pem.write_to_path(tmp_path / "key")
-    ours, theirs = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.create_default_context()
-    ours.load_cert_chain(tmp_path / "crt", tmp_path / "key")
-    authority.configure_trust(theirs)
+    certificate.cert_chain_pems[0].write_to_path(folder / "crt")
+    certificate.private_key_pem.write_to_path(folder / "key")
+    authority.cert_pem.write_to_path(folder / "ca")
+    ours = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    ours.load_cert_chain(folder / "crt", folder / "key")
+    async with serving_updates(UpdateServer(publisher.folder, CLOCK), "127.0.0.1", 0, ours) as port:
+        yield port
+
+
+async def test_it_serves_https(publisher: Publisher, tmp_path: Path) -> None:
     async with (
-        serving_updates(UpdateServer(publisher.folder, CLOCK), "127.0.0.1", 0, ours) as port,
-        open_session(theirs) as session,
+        serving_https(publisher, tmp_path) as port,
+        open_session({f"127.0.0.1:{port}": tmp_path / "ca"}) as session,
     ):
         offer = await ask_index(session, f"https://127.0.0.1:{port}", "stable", FACTS, "")
         assert offer.version == VERSION
+
+
+async def test_the_authority_of_one_host_is_not_that_of_another(publisher: Publisher, tmp_path: Path) -> None:
+    async with (
+        serving_https(publisher, tmp_path) as port,
+        open_session({"localhost": tmp_path / "ca"}) as session,
+    ):
+        with pytest.raises(NoOffer, match="certificate verify failed"):
+            await ask_index(session, f"https://127.0.0.1:{port}", "stable", FACTS, "")
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [("no certificate", "the certificates can't be used"), (None, "ca can't be read: No such file")],
+)
+async def test_an_authority_that_is_none_is_reported(
+    publisher: Publisher, tmp_path: Path, content: str | None, said: str
+) -> None:
+    async with (
+        serving_https(publisher, tmp_path) as port,
+        open_session({"127.0.0.1": tmp_path / "ca"}) as session,
+    ):
+        (tmp_path / "ca").unlink()
+        if content is not None:
+            (tmp_path / "ca").write_text(content)
+        with pytest.raises(NoOffer, match=said):
+            await ask_index(session, f"https://127.0.0.1:{port}", "stable", FACTS, "")
 
 
 async def test_a_cluster_follows_a_trusted_channel_of_it(publisher: Publisher, cluster: Cluster) -> None:

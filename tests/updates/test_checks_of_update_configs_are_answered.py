@@ -88,6 +88,7 @@ async def test_k0s_A38_a_check_is_answered_with_the_offer(cluster: Cluster) -> N
     assert headers["K0S_ControlPlaneNodesCount"] == "1"
     assert headers["K0S_Version"] == "v1.30.1+k0s.0"
     assert headers["K0S_StorageType"] == "sqlite"
+    assert headers["K0S_CNIProvider"] == "pilothouse"
     workers = json.loads(base64.b64decode(headers["K0S_WorkerData"]))
     assert workers["Archs"] == {"amd64": 2, "arm64": 1}
     assert workers["Runtimes"] == {"containerd://1.7": 3}

@@ -26,9 +26,9 @@ from pilothouse.client.access import Access
 from pilothouse.client.api import Api
 from pilothouse.client.informer import Informer
 from pilothouse.meta.errors import StatusError
+from pilothouse.updates.plan_checks import ServerChecks
 from pilothouse.updates.plan_observer import PlanObserver
 from pilothouse.updates.readiness import ReadinessProbe
-from pilothouse.updates.server_checks import ServerChecks
 
 NOWHERE = Access("http://127.0.0.1:1")
 SPEC: dict[str, Any] = {"commands": []}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import stat
 from pathlib import Path
 
@@ -207,3 +208,41 @@ def test_machines_accept_what_was_published_and_nothing_in_its_place(publisher: 
     ):
         with pytest.raises(DownloadFailed, match="is for something else"):
             trust.verify(published.path, signature, other)
+
+
+def test_new_keys_sign_the_payloads_that_were_published(publisher: Publisher) -> None:
+    old, new = publisher.publish(OLD), publisher.publish(NEW)
+    before = publisher.keys
+    publisher.rotate()
+    assert publisher.keys.folder != before.folder
+    key = PublicKey.parse((publisher.keys.folder / PAYLOAD_PUBLIC_KEY).read_text())
+    for version, (published,) in ((OLD, old), (NEW, new)):
+        signature = published.path.with_name("program.minisig").read_text()
+        fields = parse_trusted_comment(verify_file(published.path, signature, [key]))
+        assert (fields["version"], fields["platform"]) == (version, "linux-amd64")
+
+
+def test_new_keys_sign_nothing_that_was_exchanged(publisher: Publisher) -> None:
+    (published,) = publisher.publish(NEW)
+    signature = published.path.with_name("program.minisig")
+    before = signature.read_text()
+    published.path.write_bytes(b"exchanged")
+    with pytest.raises(PublishError, match="program is not signed again"):
+        publisher.rotate()
+    assert signature.read_text() == before
+    publisher.renew()
+
+
+def test_a_change_of_keys_that_was_interrupted_is_repeated(publisher: Publisher) -> None:
+    (published,) = publisher.publish(NEW)
+    new = PublishingKeys.create(publisher.place / "new")
+    before = shutil.copytree(publisher.metadata, publisher.place / "before")
+    publishing.rotate(publisher.folder, "stable", publisher.keys, new, publisher.now)
+    # As if only the payloads were signed.
+    shutil.rmtree(publisher.metadata)
+    before.rename(publisher.metadata)
+    publishing.rotate(publisher.folder, "stable", publisher.keys, new, publisher.now)
+    key = PublicKey.parse((new.folder / PAYLOAD_PUBLIC_KEY).read_text())
+    verify_file(published.path, published.path.with_name("program.minisig").read_text(), [key])
+    publisher.keys = new
+    assert publisher.renew()

@@ -48,7 +48,22 @@ class _Envelope(msgspec.Struct):
     metadata: Metadata = Metadata()
 
 
+class _ManagedFields(msgspec.Struct, rename="camel"):
+    manager: str = ""
+    time: str = ""
+    fields: Tree = msgspec.field(name="fieldsV1", default_factory=dict)
+
+
+class _ManagedMetadata(msgspec.Struct, rename="camel"):
+    managed_fields: list[_ManagedFields] = []
+
+
+class _ManagedEnvelope(msgspec.Struct):
+    metadata: _ManagedMetadata = msgspec.field(default_factory=_ManagedMetadata)
+
+
 _envelope = msgspec.json.Decoder(_Envelope)
+_managed = msgspec.json.Decoder(_ManagedEnvelope)
 _decoder = msgspec.json.Decoder(Tree)
 
 
@@ -244,6 +259,12 @@ class Object:
         """True if the status condition of this type is True."""
         return condition_is(self.status.get("conditions"), kind)
 
+    def managers(self, *path: str) -> list[str]:
+        """The field managers that own the field at a path, the latest first; decoded at each call."""
+        found = _managed.decode(self._raw) if self._raw else msgspec.convert(self._tree, _ManagedEnvelope)
+        owners = [each for each in found.metadata.managed_fields if _owns(each.fields, path)]
+        return [each.manager for each in sorted(owners, key=lambda each: each.time, reverse=True)]
+
     def owned_by(self, owner: Object) -> bool:
         """True if this owner, by uid, controls it."""
         reference = self.controller
@@ -263,6 +284,14 @@ class Object:
     def __repr__(self) -> str:
         where = f"{self.namespace}/{self.name}" if self.namespace else self.name
         return f"<{self.kind} {where} @{self.resource_version or '-'}>"
+
+
+def _owns(fields: Any, path: Sequence[str]) -> bool:
+    """Whether a set of fields, as managed fields have it, contains one."""
+    for step in path:
+        if not isinstance(fields, Mapping) or (fields := fields.get(f"f:{step}")) is None:
+            return False
+    return True
 
 
 def owner_reference(owner: Object, *, controller: bool = True, blocks: bool = True) -> Tree:

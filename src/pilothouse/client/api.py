@@ -25,6 +25,7 @@ import msgspec
 from pilothouse.api.kind_names import KindName
 from pilothouse.api.objects import Object, Tree, Trees
 from pilothouse.client.fence import HEADER, LeadershipFence, always
+from pilothouse.client.impersonation import ImpersonatingTransport
 from pilothouse.client.retries import RetryingTransport
 from pilothouse.client.status_errors import error_of
 from pilothouse.client.transport import (
@@ -120,8 +121,17 @@ class Api:
     ) -> None:
         """``manager`` is the field manager. ``wait_for_server``: retry while the server can't be reached."""
         self._transport = transport
+        self._rng = rng
+        self._wait_for_server = wait_for_server
         self._retrying = RetryingTransport(transport, rng, wait_for_server=wait_for_server)
         self._manager = manager
+
+    def impersonating(self, user: str) -> Api:
+        """This server, for requests that are made as another user; this one itself if that is empty."""
+        if not user:
+            return self
+        transport = ImpersonatingTransport(self._transport, user)
+        return Api(transport, self._rng, manager=self._manager, wait_for_server=self._wait_for_server)
 
     async def get(
         self,

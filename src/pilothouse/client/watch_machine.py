@@ -13,7 +13,8 @@ States:
 * ``ListingState``: the objects come in pages. On a 410 the list is restarted.
 * ``WatchingState``: changes after a revision. Whatever ends a watch, the next resumes there; after a 410, or
   a refusal, everything is read again.
-* ``WaitingState``: after a failure. Pauses double, with jitter; a watch that delivers something resets them.
+* ``WaitingState``: after a failure. Pauses double, with jitter. A watch that delivers something resets them;
+  so does one that was open for a second, since idle collections send nothing for long.
 
 Events: ``Restarted`` has all objects of one moment; it comes first and after each gap. ``Applied`` and
 ``Deleted`` come in order of revision; older ones are dropped. ``Marked``: nothing changed up to this
@@ -34,6 +35,8 @@ from pilothouse.client.watch_lines import BadLine, Bookmark, WatchEvent, decode
 from pilothouse.meta.errors import StatusError
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.8, 30.0
+STEADY = 1.0
+"""Seconds after which a stream has shown that the server works; in client-go, too."""
 SHORTEST, LONGEST = 300, 600
 """Requested seconds of a watch; random, so that clients don't reconnect all at once."""
 SILENCE = 150.0
@@ -198,6 +201,11 @@ class WatchMachine:
         except BadLine as problem:
             self._fail(self._begin, str(problem))
         return changes
+
+    def lasted(self, seconds: float) -> None:
+        """How long the stream was open that is about to be reported as ended or broken."""
+        if isinstance(self.state, WatchingState) and seconds >= STEADY:
+            self._failures = 0
 
     def ended(self) -> None:
         if isinstance(self.state, WatchingState) and self._heard:

@@ -123,7 +123,8 @@ class WatchRunner:
                 opened = self._api.watch(self._noun, self._namespace, query, partial=self._partial)
                 lines = await stack.enter_async_context(opened)
             watch.opened()
-            end = loop.time() + opening.seconds + LEEWAY
+            since = loop.time()
+            end = since + opening.seconds + LEEWAY
             while watch.is_open and not self._relist:
                 try:
                     async with asyncio.timeout_at(min(end, loop.time() + opening.silence)) as self._patience:
@@ -132,9 +133,13 @@ class WatchRunner:
                     if not self._relist:
                         watch.silent()
                     break
+                except TransportError:
+                    watch.lasted(loop.time() - since)
+                    raise
                 finally:
                     self._patience = None
                 if batch is None:
+                    watch.lasted(loop.time() - since)
                     watch.ended()
                 else:
                     await self._hand_on(batch, deliver)

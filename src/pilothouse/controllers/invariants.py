@@ -26,7 +26,7 @@ from pilothouse.api.kind_names import (
     StatefulSet,
 )
 from pilothouse.api.objects import Object
-from pilothouse.controllers.drains import CORDONED_BY
+from pilothouse.controllers.drains.cordons import CORDONED_BY
 from pilothouse.controllers.scheduling.resource_requests import added, allocatable, requested
 from pilothouse.runtime.invariants import Invariant, ObjectStates, invariant
 

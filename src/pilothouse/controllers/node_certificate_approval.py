@@ -4,7 +4,8 @@ A client certificate with exactly the subject and usages of that signer, and no 
 
 * a client with a bootstrap token (a group ``system:bootstrappers`` or ``system:bootstrappers:…``), for a node
   that does not exist yet: it joins. If the token names a node, only for that one; if not, for none that got a
-  certificate within the last hour, and may be about to register; or
+  certificate within the last hour, and may be about to register. A ControlNode exists before the agent of its
+  machine joins: a token that names it is enough until an agent has reported its status; or
 * the node that the certificate is for: it renews.
 
 A serving certificate is approved for the node itself and the one name that only its server has: the same
@@ -96,15 +97,23 @@ def _why_no_client_certificate(request: Object, asked: RequestedCertificate, wor
     if any(group == _BOOTSTRAPPERS or group.startswith(f"{_BOOTSTRAPPERS}:") for group in groups):
         # A token must not be enough to impersonate an existing node.
         name = asked.common_name.removeprefix(NODE)
-        if any(world.find(noun, "", name) is not None for noun in (Node, ControlNode)):
+        meant = tuple((request.spec.get("extra") or {}).get(JOINING_NODE) or ())
+        controller = world.find(ControlNode, "", name)
+        if world.find(Node, "", name) is not None or (
+            controller is not None and (meant != (name,) or _is_reported(controller))
+        ):
             return f"node {name} exists already; a machine that joins needs another name"
-        meant = (request.spec.get("extra") or {}).get(JOINING_NODE) or ()
         if meant:
-            return "" if tuple(meant) == (name,) else f"the token is for the node {', '.join(meant)}"
+            return "" if meant == (name,) else f"the token is for the node {', '.join(meant)}"
         return _about_to_register(request, asked, world)
     if NODES in groups and user == asked.common_name:
         return ""
     return f"{user} is not the node {asked.common_name} and has no bootstrap token"
+
+
+def _is_reported(control_node: Object) -> bool:
+    """Whether the agent of the machine has written its status; the conditions are the leading manager's."""
+    return any(name != "conditions" for name in control_node.status)
 
 
 def _about_to_register(request: Object, asked: RequestedCertificate, world: Snapshot) -> str:

@@ -14,11 +14,9 @@ import ipaddress
 from collections.abc import Mapping
 from urllib.parse import quote, urlencode, urlsplit, urlunsplit
 
-import aiohttp
-
 from pilothouse.updates.channel_index import LONGEST_INDEX, BadIndex, ChannelOffer, parse_offer
 from pilothouse.updates.cluster_facts import ClusterFacts
-from pilothouse.updates.http_fetch import FetchError, fetch
+from pilothouse.updates.http_fetch import FetchError, FetchSession, fetch
 
 
 class NoOffer(Exception):
@@ -41,7 +39,7 @@ def legacy_url(server: str, channel: str, facts: ClusterFacts, plan_state: str) 
 
 
 async def ask_index(
-    session: aiohttp.ClientSession, server: str, channel: str, facts: ClusterFacts, token: str
+    session: FetchSession, server: str, channel: str, facts: ClusterFacts, token: str
 ) -> ChannelOffer:
     """What ``index.yaml`` of a channel offers. Raises NoOffer."""
     url = f"{channel_url(server, channel)}index.yaml"
@@ -49,7 +47,7 @@ async def ask_index(
 
 
 async def ask_legacy(
-    session: aiohttp.ClientSession,
+    session: FetchSession,
     server: str,
     channel: str,
     facts: ClusterFacts,
@@ -73,9 +71,7 @@ def authorization(url: str, token: str) -> dict[str, str]:
     return {"Authorization": f"Bearer {token}"}
 
 
-async def _asked(
-    session: aiohttp.ClientSession, url: str, headers: Mapping[str, str], token: str
-) -> ChannelOffer:
+async def _asked(session: FetchSession, url: str, headers: Mapping[str, str], token: str) -> ChannelOffer:
     try:
         body = await fetch(session, url, {**headers, **authorization(url, token)}, longest=LONGEST_INDEX)
         return parse_offer(body, url)

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import base64
 import binascii
-import ssl
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -28,7 +28,7 @@ from pilothouse.meta.errors import StatusError
 from pilothouse.runtime.intent_executor import FenceOf
 from pilothouse.updates.channel_client import NoOffer, ask_index, ask_legacy
 from pilothouse.updates.channel_index import ChannelOffer
-from pilothouse.updates.cluster_facts import gather
+from pilothouse.updates.cluster_facts import UNKNOWN, gather
 from pilothouse.updates.http_fetch import open_session
 
 TOKEN_SECRET: Final = ("kube-system", "update-server-token")
@@ -41,16 +41,22 @@ class ChannelSource:
     """Asks update servers on behalf of a cluster."""
 
     def __init__(
-        self, api: Api, clock: Clock, *, running: str, storage: str = "", tls: ssl.SSLContext | None = None
+        self,
+        api: Api,
+        clock: Clock,
+        *,
+        running: str,
+        storage: str = UNKNOWN,
+        authorities: Mapping[str, Path] | None = None,
     ) -> None:
         """``running`` is the version to report where no ControlNode reports one; ``storage`` the kind of
-        store, if known; ``tls`` what update servers are verified with, by default the system's authorities.
+        store; ``authorities`` the files of update servers' CAs, by host.
         """
         self._api = api
         self._clock = clock
         self._running = running
         self._storage = storage
-        self._tls = tls
+        self._authorities = authorities
 
     async def offer(self, config: Object, fence: FenceOf) -> ChannelOffer:
         """What the channel of a config offers. Raises NoOffer."""
@@ -65,7 +71,7 @@ class ChannelSource:
         server, channel = config.spec["updateServer"], config.spec["channel"]
         token = await self._token(server)
         facts = await gather(self._api, self._clock.now(), running=self._running, storage=self._storage)
-        async with open_session(self._tls) as session:
+        async with open_session(self._authorities) as session:
             if config.spec.get("trustedRoot"):
                 from pilothouse.updates.tuf_channel import ask_repository
 

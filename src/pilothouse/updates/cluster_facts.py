@@ -23,6 +23,9 @@ from pilothouse.base.architectures import go_architecture
 from pilothouse.base.rfc3339 import parse_time
 from pilothouse.client.api import Api
 
+UNKNOWN: Final = "unknown"
+OWN_NETWORK: Final = "pilothouse"
+"""The network of pods on our own nodes."""
 LEASES: Final = "kube-node-lease"
 CONTROLLER_LEASE: Final = "k0s-ctrl-"
 _LONGEST: Final = 64
@@ -40,8 +43,10 @@ class ClusterFacts(msgspec.Struct, frozen=True):
     archs: dict[str, int] = {}
     systems: dict[str, int] = {}
     runtimes: dict[str, int] = {}
-    storage: str = ""
-    network: str = ""
+    storage: str = UNKNOWN
+    """The kind of store: etcd, sqlite."""
+    network: str = UNKNOWN
+    """What connects pods."""
 
     def headers(self) -> dict[str, str]:
         """The headers of a request for ``index.yaml``."""
@@ -58,8 +63,9 @@ class ClusterFacts(msgspec.Struct, frozen=True):
         return {name: _header_text(value) for name, value in said.items() if value}
 
 
-async def gather(api: Api, now: float, *, running: str, storage: str = "", network: str = "") -> ClusterFacts:
-    """The facts of now. ``running`` is the version where no ControlNode reports one."""
+async def gather(api: Api, now: float, *, running: str, storage: str = UNKNOWN) -> ClusterFacts:
+    """The facts of now. ``running`` is the version where no ControlNode reports one; the API does not say how
+    its objects are stored."""
     system = await api.find(Namespace, "kube-system")
     nodes = (await api.list(Node)).objects
     leases = (await api.list(Lease, LEASES)).objects
@@ -72,7 +78,7 @@ async def gather(api: Api, now: float, *, running: str, storage: str = "", netwo
         systems=_counted(nodes, "operatingSystem"),
         runtimes=_counted(nodes, "containerRuntimeVersion"),
         storage=storage,
-        network=network,
+        network=OWN_NETWORK if (await api.version()).is_ours else UNKNOWN,
     )
 
 

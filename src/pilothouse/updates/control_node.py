@@ -4,8 +4,8 @@
     await registration.run()              # until cancelled
 
 The manager of a machine does this whether it leads or not. Labels and mode are restored when they change. The
-lease ``k0s-ctrl-NAME`` in ``kube-node-lease`` is the heartbeat. Nothing here removes a ControlNode: one whose
-lease is old belongs to a machine that is silent. Its status is written by the update agent of the machine.
+lease ``k0s-ctrl-NAME`` in ``kube-node-lease`` is the heartbeat. Nothing here removes a ControlNode. Its
+status is written by the update agent of the machine, and its conditions by ``control_node_silence``.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import Final, Literal
 
 import msgspec
 
+from pilothouse.api.k0s.heartbeats import LEASE_NAMESPACE, control_node_lease
 from pilothouse.api.kind_names import ControlNode, Lease
 from pilothouse.api.objects import Tree
 from pilothouse.base.architectures import go_architecture
@@ -30,7 +31,6 @@ from pilothouse.meta.errors import StatusError
 
 Mode = Literal["controller", "controller+worker"]
 MODE_ANNOTATION: Final = "autopilot.k0sproject.io/mode"
-LEASE_NAMESPACE: Final = "kube-node-lease"
 LEASE_INTERVAL: Final = 10.0
 LEASE_SECONDS: Final = 40
 _BACKOFF: Final = Backoff(first=0.2, factor=2.0, longest=7.0)
@@ -56,7 +56,7 @@ class ControlNodeIdentity(msgspec.Struct, frozen=True):
 
     @property
     def lease(self) -> str:
-        return f"k0s-ctrl-{self.name}"
+        return control_node_lease(self.name)
 
 
 class ControlNodeRegistration:

@@ -44,14 +44,13 @@ class DownloadHosts:
 
     def access(self, url: SplitResult) -> Access:
         """How a host is reached. Raises AccessError."""
-        host, port = (url.hostname or "").lower(), url.port or (443 if url.scheme == "https" else 80)
-        authority = _of_host(self.authorities, host, port)
-        token = _of_host(self.tokens, host, port) if url.scheme == "https" else None
+        authority = of_host(self.authorities, url)
+        token = of_host(self.tokens, url) if url.scheme == "https" else None
         return Access(
             f"{url.scheme}://{url.netloc}",
-            authority=_content(authority) if authority else b"",
-            token=_content(token).decode(errors="replace").strip() if token else "",
-            proxy=_proxy(url.scheme, host),
+            authority=read_access_file(authority) if authority else b"",
+            token=read_access_file(token).decode(errors="replace").strip() if token else "",
+            proxy=_proxy(url.scheme, (url.hostname or "").lower()),
         )
 
 
@@ -108,11 +107,14 @@ def _checked(url: str) -> SplitResult:
     return parts
 
 
-def _of_host(files: Mapping[str, Path], host: str, port: int) -> Path | None:
+def of_host(files: Mapping[str, Path], url: SplitResult) -> Path | None:
+    """The file that is given for the host of a URL, with its port or without."""
+    host, port = (url.hostname or "").lower(), url.port or (443 if url.scheme == "https" else 80)
     return files.get(f"{host}:{port}") or files.get(host)
 
 
-def _content(file: Path) -> bytes:
+def read_access_file(file: Path) -> bytes:
+    """The content of a CA or token. Raises AccessError."""
     try:
         return file.read_bytes()
     except OSError as problem:

@@ -4,21 +4,26 @@
         body = await fetch(session, "https://updates.example.com/stable/index.yaml", {"Authorization": "…"})
 
 A document that is too large, too slow, not there or redirected to a weaker scheme is a ``FetchError`` whose
-text says so. Headers are sent to the host they are meant for, and not to another that it redirects to.
+text says so. Headers are sent to the host they are meant for, and not to another that it redirects to. A host
+is verified by the authority that is given for it, else by those of the system.
 """
 
 from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Final
 from urllib.parse import urljoin, urlsplit
 
 import aiohttp
 from yarl import URL
 
+from pilothouse.client.access import AccessError, tls_context
 from pilothouse.client.connect_errors import unreachable
+from pilothouse.updates.download_requests import of_host, read_access_file
 
 TIMEOUT: Final = 10.0
 """Seconds for a whole document, redirects included."""
@@ -37,18 +42,33 @@ class FetchError(Exception):
         self.status = status
 
 
-def open_session(tls: ssl.SSLContext | None = None) -> aiohttp.ClientSession:
-    """Connections for ``fetch``; without ``tls``, the system's authorities are trusted."""
-    return aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(ssl=tls if tls is not None else True, limit=8),
+class FetchSession:
+    """Connections for ``fetch``."""
+
+    def __init__(self, http: aiohttp.ClientSession, authorities: Mapping[str, Path]) -> None:
+        self.http = http
+        self._authorities = authorities
+
+    def trust(self, url: str) -> ssl.SSLContext | bool:
+        """What the host of a URL is verified with; True for the system's authorities. Raises AccessError."""
+        file = of_host(self._authorities, urlsplit(url))
+        return tls_context(read_access_file(file)) if file is not None else True
+
+
+@asynccontextmanager
+async def open_session(authorities: Mapping[str, Path] | None = None) -> AsyncIterator[FetchSession]:
+    """``authorities`` are the files of the CAs by ``HOST`` or ``HOST:PORT``."""
+    async with aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(limit=8),
         cookie_jar=aiohttp.DummyCookieJar(),
         auto_decompress=False,
         trust_env=True,
-    )
+    ) as http:
+        yield FetchSession(http, authorities or {})
 
 
 async def fetch(
-    session: aiohttp.ClientSession,
+    session: FetchSession,
     url: str,
     headers: Mapping[str, str],
     *,
@@ -63,17 +83,19 @@ async def fetch(
         raise FetchError(f"{url} did not answer within {timeout:g} s") from None
     except (aiohttp.ClientError, OSError) as problem:
         raise FetchError(unreachable(url, cause_of(problem))) from None
+    except AccessError as problem:
+        raise FetchError(f"{url} can't be fetched: {problem}") from None
     except ValueError as problem:
         # Of aiohttp, for URLs and answers that are not HTTP.
         raise FetchError(f"{url} can't be fetched: {problem}") from None
 
 
-async def _followed(
-    session: aiohttp.ClientSession, url: str, headers: Mapping[str, str], longest: int
-) -> bytes:
+async def _followed(session: FetchSession, url: str, headers: Mapping[str, str], longest: int) -> bytes:
     sent = {"Accept-Encoding": "identity", **headers}
     for _ in range(_REDIRECTS + 1):
-        request = session.get(URL(url, encoded=True), headers=sent, allow_redirects=False)
+        request = session.http.get(
+            URL(url, encoded=True), headers=sent, allow_redirects=False, ssl=session.trust(url)
+        )
         async with request as response:
             if response.status in _REDIRECTED and "Location" in response.headers:
                 url, sent = _redirected(url, urljoin(url, response.headers["Location"]), sent)

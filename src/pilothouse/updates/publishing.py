@@ -29,7 +29,7 @@ import msgspec
 
 from pilothouse.api.k0s.release_versions import newer, release_order
 from pilothouse.api.k0s.v1beta2 import OfferedDownload, PlatformResource
-from pilothouse.pki.minisign import SUFFIX, SecretKey, sign_file
+from pilothouse.pki.minisign import SUFFIX, SecretKey, SignatureError, sign_file, verify_file
 from pilothouse.updates.channel_index import BadIndex, ChannelOffer, parse_offer
 from pilothouse.updates.publishing_keys import PublishError, PublishingKeys
 from pilothouse.updates.trusted_comments import trusted_comment
@@ -91,8 +91,12 @@ def renew(folder: Path, channel: str, keys: PublishingKeys, now: datetime) -> li
 
 
 def rotate(folder: Path, channel: str, keys: PublishingKeys, new_keys: PublishingKeys, now: datetime) -> None:
-    """Replace the keys of a channel. Raises PublishError."""
+    """Replace the keys of a channel, and the signatures of its payloads. Raises PublishError.
+
+    The metadata comes last: with the old keys, what was interrupted can be repeated.
+    """
     with _channel(folder, channel) as place:
+        _sign_payloads(place, keys.payload_key(), new_keys.payload_key())
         TufRepository(place / METADATA, keys, now).rotate(new_keys)
 
 
@@ -180,6 +184,23 @@ def _add_payload(
     signature = sign_file(target, secret, trusted_comment=comment)
     write_file(target.with_name(f"{target.name}{SUFFIX}"), signature.encode())
     return Published(platform, target, sha256)
+
+
+def _sign_payloads(place: Path, old: SecretKey, new: SecretKey) -> None:
+    """Sign the payloads of a channel with another key; those that the old one has not signed are refused."""
+    keys = [old.public(), new.public()]
+    signed = []
+    for file in sorted(place.glob(f"*/*/*{SUFFIX}")):
+        target = file.with_suffix("")
+        if not _is_payload(target):
+            continue
+        try:
+            comment = verify_file(target, file.read_text(), keys)
+        except SignatureError as problem:
+            raise PublishError(f"{target} is not signed again: {problem}") from None
+        signed.append((file, sign_file(target, new, trusted_comment=comment)))
+    for file, signature in signed:
+        write_file(file, signature.encode())
 
 
 def _is_payload(path: Path) -> bool:

@@ -18,8 +18,6 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-import aiohttp
-
 from pilothouse.api.kind_names import ConfigMap
 from pilothouse.api.objects import Object, Tree
 from pilothouse.client.api import Api
@@ -27,7 +25,7 @@ from pilothouse.runtime.intent_executor import FenceOf
 from pilothouse.updates.channel_client import NoOffer, authorization, channel_url
 from pilothouse.updates.channel_index import BadIndex, ChannelOffer, parse_offer
 from pilothouse.updates.cluster_facts import ClusterFacts
-from pilothouse.updates.http_fetch import FetchError, fetch
+from pilothouse.updates.http_fetch import FetchError, FetchSession, fetch
 
 if TYPE_CHECKING:
     from tuf.ngclient import FetcherInterface
@@ -49,7 +47,7 @@ _KEPT: Final = ("timestamp.json", "snapshot.json", "targets.json")
 
 async def ask_repository(
     api: Api,
-    session: aiohttp.ClientSession,
+    session: FetchSession,
     config: Object,
     facts: ClusterFacts,
     token: str,

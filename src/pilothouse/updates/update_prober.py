@@ -12,7 +12,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-import ssl
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Final
 
 from pilothouse.api.k0s.release_versions import newer
@@ -26,7 +27,7 @@ from pilothouse.client.transport import TransportError
 from pilothouse.meta.errors import StatusError
 from pilothouse.runtime.intent_executor import FenceOf
 from pilothouse.updates.channel_client import NoOffer, ask_index
-from pilothouse.updates.cluster_facts import gather
+from pilothouse.updates.cluster_facts import UNKNOWN, gather
 from pilothouse.updates.http_fetch import open_session
 
 INTERVAL: Final = 1800.0
@@ -45,15 +46,18 @@ class UpdateProber:
         server: str,
         *,
         running: str,
-        tls: ssl.SSLContext | None = None,
+        storage: str = UNKNOWN,
+        authorities: Mapping[str, Path] | None = None,
     ) -> None:
-        """``running`` is the version to compare with where no ControlNode reports one."""
+        """``running`` is the version to compare with where no ControlNode reports one; ``storage`` the kind
+        of store; ``authorities`` the files of update servers' CAs, by host."""
         self._api = api
         self._configs = configs
         self._clock = clock
         self._server = server
         self._running = running
-        self._tls = tls
+        self._storage = storage
+        self._authorities = authorities
 
     async def run(self, fence: FenceOf) -> None:
         """Ask until cancelled. ``fence`` raises when this process leads no more."""
@@ -67,8 +71,8 @@ class UpdateProber:
         if any(True for _ in self._configs.cache.list()):
             return
         try:
-            facts = await gather(self._api, self._clock.now(), running=self._running)
-            async with open_session(self._tls) as session:
+            facts = await gather(self._api, self._clock.now(), running=self._running, storage=self._storage)
+            async with open_session(self._authorities) as session:
                 offer = await ask_index(session, self._server, CHANNEL, facts, "")
             if newer(offer.version, facts.version):
                 await self._record(offer.version, fence)

@@ -26,7 +26,7 @@ from aiohttp import web
 
 from pilothouse.base.clock import Clock
 from pilothouse.updates.channel_index import BadIndex, ChannelOffer, parse_offer
-from pilothouse.updates.cluster_log import ClusterLog
+from pilothouse.updates.cluster_registry import ClusterRegistry
 from pilothouse.updates.publishing import INDEX, METADATA
 
 CLUSTERS: Final = "/clusters"
@@ -41,7 +41,7 @@ class UpdateServer:
     def __init__(self, folder: Path, clock: Clock, *, token: str = "") -> None:
         self._folder = folder.resolve()
         self._token = token.encode()
-        self.clusters = ClusterLog(clock)
+        self.clusters = ClusterRegistry(clock)
 
     async def answer(self, request: web.BaseRequest) -> web.StreamResponse:
         if request.method not in ("GET", "HEAD"):

@@ -44,6 +44,9 @@ def text_of(schedule: str, after: datetime = START) -> str:
         ("@monthly", "2030-02-01 00:00:00 Fri"),
         ("@yearly", "2031-01-01 00:00:00 Wed"),
         ("@annually", "2031-01-01 00:00:00 Wed"),
+        ("@every 10s", "2030-01-01 12:30:25 Tue"),
+        ("@every 1h30m", "2030-01-01 14:00:15 Tue"),
+        ("@every 1500ms", "2030-01-01 12:30:16 Tue"),
     ],
 )
 def test_the_next_time(schedule: str, expected: str) -> None:

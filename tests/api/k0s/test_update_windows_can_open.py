@@ -69,6 +69,11 @@ def test_the_defaults_are_filled_in() -> None:
         ({"type": "cron", "periodic": WINDOW}, "spec.upgradeStrategy.periodic"),
         ({"type": "cron", "cron": "every day"}, "spec.upgradeStrategy.cron"),
         ({"type": "cron", "cron": "61 * * * *"}, "spec.upgradeStrategy.cron"),
+        ({"type": "cron", "cron": "@every"}, "spec.upgradeStrategy.cron"),
+        ({"type": "cron", "cron": "@every day"}, "spec.upgradeStrategy.cron"),
+        ({"type": "cron", "cron": "@every 100ms"}, "spec.upgradeStrategy.cron"),
+        ({"type": "cron", "cron": "@every -1h"}, "spec.upgradeStrategy.cron"),
+        ({"type": "cron", "cron": "@every 100000h"}, "spec.upgradeStrategy.cron"),
     ],
 )
 def test_a_strategy_is_one_of_two(strategy: Json, path: str) -> None:

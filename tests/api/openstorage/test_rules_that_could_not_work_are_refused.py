@@ -63,6 +63,13 @@ def test_old_words_of_enforcement_are_understood(enforcement: str) -> None:
         ({"operator": "InRange", "values": ["20", "-20"]}, f"{EXPRESSION}.values"),
         ({"operator": "In", "values": []}, f"{EXPRESSION}.values"),
         ({"operator": "Exists"}, f"{EXPRESSION}.values"),
+        ({"key": "sum("}, f"{EXPRESSION}.key"),
+        ({"key": "up[5m]"}, f"{EXPRESSION}.key"),
+        ({"key": "'text'"}, f"{EXPRESSION}.key"),
+        ({"clearAt": "low"}, f"{EXPRESSION}.clearAt"),
+        ({"clearAt": "51"}, f"{EXPRESSION}.clearAt"),
+        ({"operator": "Lt", "clearAt": "49"}, f"{EXPRESSION}.clearAt"),
+        ({"operator": "InRange", "values": ["1", "2"], "clearAt": "1"}, f"{EXPRESSION}.clearAt"),
     ],
 )
 def test_comparisons_that_can_not_be_made(changes: Json, path: str | None) -> None:
@@ -77,6 +84,8 @@ def test_comparisons_that_can_not_be_made(changes: Json, path: str | None) -> No
         {"operator": "In", "values": ["1", "2.5", "1e9"]},
         {"operator": "DoesNotExist", "values": ...},
         {"key": ..., "keyAlias": "PoolProvDeviationPerc"},
+        {"key": ..., "keyAlias": "VolumeUsagePercent", "clearAt": "40"},
+        {"operator": "Lt", "clearAt": "60.5"},
         {"key": ..., "operator": ..., "values": ..., "expression": "avg:volume.usage{*} by {volumename}"},
     ],
 )
@@ -92,7 +101,10 @@ def test_comparisons_that_can_be_made(changes: Json) -> None:
         ("volume/resize", {"scalepercentage": "-5"}, "params.scalepercentage"),
         ("volume/resize", {"scalepercentage": "lots"}, "params.scalepercentage"),
         ("volume/resize", {"maxsize": "big"}, "params.maxsize"),
-        ("volume/resize", {"scalesize": "1Gi"}, "params.scalesize"),
+        ("volume/resize", {"scalepercentage": "0"}, "params.scalepercentage"),
+        ("volume/resize", {"scalesize": "1Gi", "scalepercentage": "50"}, "params.scalesize"),
+        ("volume/resize", {"scalesize": "0"}, "params.scalesize"),
+        ("volume/resize", {"minstep": "-1Gi"}, "params.minstep"),
         ("storagepool/expand", {"scalesize": "1Ti", "scalepercentage": "50"}, "params.scalesize"),
         ("storagepool/expand", {"scaletype": "magic"}, "params.scaletype"),
         ("storagepool/rebalance", {"hard": "true"}, "params.hard"),
@@ -109,6 +121,7 @@ def test_actions_that_can_not_be_done(name: str, params: Json, path: str) -> Non
     [
         ("volume/resize", {}),
         ("volume/resize", {"maxsize": "429496729600"}),
+        ("volume/resize", {"scalesize": "10Gi", "minstep": "1Gi"}),
         ("storagepool/expand", {"scalesize": "100Gi", "scaletype": "add-disk"}),
         ("storagepool/rebalance", {}),
         ("volume/setiops", {"iops": "3000"}),
@@ -128,6 +141,10 @@ def test_actions_that_can_be_done(name: str, params: Json) -> None:
         ({"conditions": {"expressions": [USAGE], "for": -1}}, "spec.conditions.for"),
         ({"conditions": {"expressions": [USAGE], "type": "astrology"}}, "spec.conditions.type"),
         ({"pollInterval": 0}, "spec.pollInterval"),
+        ({"conditions": [USAGE]}, "spec.conditions"),
+        ({"budget": {"growthPerDay": "lots"}}, "spec.budget.growthPerDay"),
+        ({"budget": {"growthPerDay": "-1Gi"}}, "spec.budget.growthPerDay"),
+        ({"budget": {"concurrent": 0}}, "spec.budget.concurrent"),
         ({"enforcement": "always"}, "spec.enforcement"),
         ({"selector": {"matchLabels": {"app": "not valid"}}}, "spec.selector"),
         (
@@ -165,6 +182,36 @@ def test_actions_that_can_be_done(name: str, params: Json) -> None:
 )
 def test_rules_that_could_not_work(spec: Json, path: str) -> None:
     assert rule(**spec).paths == [path]
+
+
+def test_conditions_without_a_list_of_expressions_are_shown_the_form() -> None:
+    (problem,) = rule(conditions=[USAGE]).problems
+    assert "conditions: {expressions: [{key: ..., operator: Gt, values:" in problem.message
+
+
+def test_a_stored_rule_stays_writable() -> None:
+    """One that was stored before its expression was checked can be labelled, and have a status."""
+    old = rule().obj
+    old["spec"]["conditions"]["expressions"][0]["key"] = "sum("
+    assert admit(RULE, {**old, "status": {"objects": 3}}, old).problems == []
+    assert admit(RULE, {**old, "spec": {**old["spec"], "weight": 2}}, old).paths == [f"{EXPRESSION}.key"]
+
+
+@pytest.mark.parametrize("name", ["example.com.action.volume/snapshot", "a.b-c.io.action.node/cordon-2"])
+def test_actions_of_other_domains_are_left_to_their_executors(name: str) -> None:
+    action = {"name": name, "params": {"any": "thing"}}
+    assert rule(actions=[action]).problems == []
+    reference = {"kind": "Node", "name": "n"}
+    fired = {"spec": {"rule": "r", "object": reference, "action": name, "parameters": {"any": "thing"}}}
+    assert admit(APPLICATION_ACTION, fired).problems == []
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["snapshot", "com.action.volume/", "action.volume/snapshot", "e.com.action.Volume/snapshot", "x" * 400],
+)
+def test_names_that_are_no_actions(name: str) -> None:
+    assert rule(actions=[{"name": name}]).paths == ["spec.actions[0].name"]
 
 
 def test_windows_have_zone_days_and_either_clock() -> None:

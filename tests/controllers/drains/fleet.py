@@ -17,7 +17,8 @@ from pilothouse.api.k0s.signals import Signal, SignalCommand, SignalUpdate, read
 from pilothouse.api.kind_names import ControlNode, Node, Plan, Pod
 from pilothouse.api.objects import Object, Tree
 from pilothouse.base.rfc3339 import format_time
-from pilothouse.controllers.drains import HOSTNAME, MODE, drains
+from pilothouse.controllers.drains.drain_controller import drains
+from pilothouse.controllers.drains.machine_turns import HOSTNAME, MODE
 from pilothouse.runtime.intents import Intent
 
 UPDATE = SignalUpdate("http://updates/k0s", "v1.31.2")
@@ -37,7 +38,7 @@ class Fleet(ControllerHarness):
                 "spec": {"id": "id1", "commands": []},
                 "status": {
                     "state": "Schedulable",
-                    "observedGeneration": 1,
+                    "runGeneration": 1,
                     "spec": {"commands": [], "rollout": rollout},
                     "commands": [{"id": 0, "k0supdate": {"controllers": [], "workers": []}}],
                 },

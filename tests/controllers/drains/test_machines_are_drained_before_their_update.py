@@ -10,14 +10,9 @@ from tests.kit.controller_harness import WRITES, reasons
 
 from pilothouse.api.disruption_target import disruption_of
 from pilothouse.api.kind_names import Node, Plan, Pod
-from pilothouse.controllers.drains import (
-    CORDONED_BY,
-    DRAIN_STARTED,
-    is_relevant,
-    machines_of_plan,
-    node_in_progress,
-)
-from pilothouse.runtime.intents import Delete, Evict, PatchObject
+from pilothouse.controllers.drains.cordons import CORDONED_BY, DRAIN_STARTED
+from pilothouse.controllers.drains.drain_controller import is_relevant, machines_of_plan, node_in_progress
+from pilothouse.runtime.intents import Delete, Evict, Intent, PatchObject
 
 
 def until_idle(fleet: Fleet) -> None:
@@ -367,7 +362,7 @@ def test_a_run_that_is_not_known_yet_is_waited_for() -> None:
 
 def test_a_signal_of_an_earlier_run_drains_nothing() -> None:
     fleet = Fleet()
-    fleet.change(fleet.plan, lambda tree: tree["status"].update(observedGeneration=2))
+    fleet.change(fleet.plan, lambda tree: tree["status"].update(runGeneration=2))
     w1 = fleet.worker("w1")
     fleet.place("web-0", on="w1")
     fleet.step_of(w1)
@@ -482,3 +477,47 @@ def test_a_machine_whose_turn_is_over_is_left_alone() -> None:
     [before] = fleet.all(Node)
     fleet.ready("w1", "Unknown")
     assert not is_relevant(before, fleet.all(Node)[0])
+
+
+@pytest.mark.parametrize(
+    ("step", "following", "expected"),
+    [
+        ("", "Downloading", False),
+        ("Downloading", "Cordoning", True),
+        ("ApplyingUpdate", "Restart", False),
+        ("Restart", "UnCordoning", True),
+    ],
+)
+def test_steps_that_concern_only_the_machine_are_not_looked_at(
+    step: str, following: str, expected: bool
+) -> None:
+    fleet = Fleet()
+    w1 = fleet.worker("w1", step=step)
+    fleet.advance(w1, following)
+    assert is_relevant(w1, fleet.all(Node)[0]) is expected
+
+
+def test_the_end_of_a_turn_is_looked_at_if_there_is_something_to_take_back() -> None:
+    fleet = Fleet()
+    plain, marked = fleet.worker("w1", step="Restart"), fleet.worker("w2", step="Restart")
+    marks = {CORDONED_BY: fleet.plan.uid}
+    marked = fleet.change(marked, lambda tree: tree["metadata"]["annotations"].update(marks))
+    for before, expected in ((plain, False), (marked, True)):
+        fleet.advance(before, "Failed")
+        after = fleet.get(Node, before.name)
+        assert after is not None
+        assert is_relevant(before, after) is expected
+
+
+def test_a_node_gets_events_when_pods_leave_it_and_when_its_turn_does_not_complete() -> None:
+    fleet = Fleet()
+    empty, full = fleet.worker("w1"), fleet.worker("w2")
+    fleet.place("db-0", on="w2")
+
+    def events(intents: list[Intent]) -> list[str]:
+        return [one.event for one in intents if isinstance(one, PatchObject) and one.event]
+
+    assert events(fleet.step_of(empty)) == []
+    assert events(fleet.step_of(full)) == ["Cordon"]
+    fleet.advance(full, "Failed", "the download is cut off")
+    assert events(fleet.step_of(full)) == ["Uncordon"]

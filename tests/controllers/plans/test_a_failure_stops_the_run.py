@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from tests.kit.controller_harness import reasons
 from tests.kit.plan_fleet import EVERY, NEW, OLD, PlanFleet, bundle, node, update
 
 from pilothouse.api.kind_names import Node
+from pilothouse.base.rfc3339 import parse_time
 
 
 def finish(fleet: PlanFleet, name: str) -> None:
@@ -166,6 +169,126 @@ def test_a_signal_that_cannot_be_read_is_no_progress() -> None:
     assert fleet.run()["state"] == "Completed"
 
 
+def rolling_back(*, workers: int = 4, concurrent: int = 1, **rollout: Any) -> PlanFleet:
+    """A fleet of which all workers but the last are updated, and that one has failed."""
+    fleet = PlanFleet(workers=workers, now=parse_time("2026-03-03T12:00:00Z"))  # a Tuesday
+    last = f"w{workers - 1}"
+    fleet.broken = {last: ("Failed", "it crashes")}
+    fleet.add_plan(update(workers=EVERY, concurrent=concurrent), onFailure="rollback", **rollout)
+    while not fleet.plan_status.get("rollingBack"):
+        fleet.step_once()
+        fleet.answer()
+        fleet.advance_all()
+    fleet.broken = {}
+    fleet.settle_decisions()
+    return fleet
+
+
+class TestRollbackWithinLimits:
+    def test_a_pause_holds_it_and_what_is_in_progress_finishes(self) -> None:
+        fleet = rolling_back()
+        fleet.roll(paused=True)
+        finish(fleet, "w0")
+        assert fleet.states()["w0"] == "SignalRolledBack"
+        assert reasons(fleet.intents) == ["Paused"]
+        assert fleet.condition("Progressing")[1:] == (
+            "Paused",
+            "the plan is paused; to be rolled back: w1, w2; "
+            "set spec.rollout.paused to false, or run: pilothouse plan resume",
+        )
+        assert fleet.condition("Failed")[1] == "WorkerFailed"
+        fleet.now += 7200
+        fleet.settle_decisions()
+        assert not fleet.in_progress
+        fleet.roll(paused=False)
+        fleet.run()
+        assert [fleet.states()[name] for name in ("w0", "w1", "w2")] == ["SignalRolledBack"] * 3
+
+    def test_an_abort_ends_it_when_what_is_in_progress_has_finished(self) -> None:
+        fleet = rolling_back()
+        fleet.roll(aborted=True)
+        fleet.settle_decisions()
+        assert reasons(fleet.intents) == ["Stopping"]
+        assert fleet.condition("Failed")[1] == "WorkerFailed"
+        finish(fleet, "w0")
+        assert fleet.state == "ApplyFailed"
+        assert fleet.states() == {
+            "w0": "SignalRolledBack",
+            "w1": "SignalCompleted",
+            "w2": "SignalCompleted",
+            "w3": "SignalApplyFailed",
+        }
+        assert fleet.condition("Failed")[1:] == (
+            "Aborted",
+            "the plan was aborted during the rollback, and these keep the update: w1, w2; "
+            "it was begun because of worker w3: it crashes",
+        )
+        assert fleet.plan_status["history"][0]["description"] == fleet.condition("Failed")[2]
+        fleet.roll(aborted=False)
+        fleet.settle_decisions()
+        assert fleet.state == "SchedulableWait"
+
+    def test_the_deadline_of_the_plan_is_reported_and_does_not_stop_it(self) -> None:
+        fleet = rolling_back(planDeadline="30m")
+        fleet.now += 1801
+        fleet.settle_decisions()
+        text = "the plan has taken longer than its planDeadline of 30m"
+        assert fleet.condition("Progressing")[1] == "RollingBack"
+        assert f"{text}, which does not stop a rollback" in fleet.condition("Progressing")[2]
+        fleet.run()
+        assert set(fleet.states().values()) == {"SignalRolledBack", "SignalApplyFailed"}
+        assert fleet.condition("Failed")[1:] == ("WorkerFailed", f"worker w3: it crashes; {text}")
+
+    def test_it_goes_on_outside_of_windows(self) -> None:
+        window = {"days": ["Tuesday"], "startTime": "11:00", "length": "2h"}
+        fleet = rolling_back(windows=[window])
+        fleet.now = parse_time("2026-03-03T13:00:00Z")
+        fleet.run()
+        assert fleet.order == ["w0", "w1", "w2", "w3", "w0", "w1", "w2"]
+        assert fleet.now < parse_time("2026-03-04T00:00:00Z")
+
+    @pytest.mark.parametrize(("concurrent", "limit", "begun"), [(2, 9, 2), (3, 2, 2), (3, "20%", 1)])
+    def test_no_more_at_once_than_updates(self, concurrent: int, limit: int | str, begun: int) -> None:
+        fleet = rolling_back(workers=5, concurrent=concurrent, maxUnavailable=limit)
+        assert len(fleet.in_progress) == begun
+        fleet.peak = 0
+        fleet.run()
+        assert fleet.peak == begun
+        assert list(fleet.states().values()) == ["SignalRolledBack"] * 4 + ["SignalApplyFailed"]
+
+    def test_one_that_is_unavailable_already_costs_nothing(self) -> None:
+        fleet = rolling_back(maxUnavailable=1)
+        finish(fleet, "w0")
+        assert fleet.in_progress == ["w1"]
+        fleet.roll(paused=True)
+        finish(fleet, "w1")
+        fleet.set_node("w2", ready=False)
+        fleet.roll(paused=False)
+        fleet.settle_decisions()
+        assert fleet.in_progress == ["w2"]
+
+    def test_too_many_that_stay_unavailable_are_waited_for_until_the_deadline(self) -> None:
+        fleet = rolling_back(maxUnavailable=1, nodeDeadline="30m")
+        fleet.set_node("w3", ready=False)
+        finish(fleet, "w0")
+        assert fleet.in_progress == []
+        assert fleet.condition("Progressing")[1] == "RollingBack"
+        assert "maxUnavailable allows; to be rolled back: w1, w2" in fleet.condition("Progressing")[2]
+        fleet.roll(paused=True)
+        fleet.settle_decisions()
+        fleet.now += 3600
+        fleet.roll(paused=False)
+        fleet.settle_decisions()
+        assert not fleet.ended
+        began = fleet.now
+        assert fleet.run()["state"] == "ApplyFailed"
+        assert fleet.now - began == pytest.approx(1800, abs=1)
+        assert fleet.states()["w0"] == "SignalRolledBack"
+        found = fleet.targets()["w1"]
+        assert (found["state"], found["step"]) == ("SignalApplyFailed", "RollbackFailed")
+        assert "for longer than the nodeDeadline of 30m" in found["description"]
+
+
 class TestRollback:
     def test_the_updated_workers_of_the_wave_go_back(self) -> None:
         fleet = PlanFleet()
@@ -264,6 +387,47 @@ class TestRollback:
         status = fleet.run()
         assert status["state"] == "ApplyFailed"
         assert fleet.states() == {"w0": "SignalRolledBack", "w1": "SignalPending"}
+
+    @pytest.mark.parametrize("failed_by", ["a gate", "its deadline"])
+    @pytest.mark.parametrize("ready", [False, True])
+    def test_a_worker_that_reaches_its_last_steps_late_goes_back_too(
+        self, failed_by: str, ready: bool
+    ) -> None:
+        gate = {"name": "g", "apiVersion": "v1", "kind": "ConfigMap", "expression": "true", "when": "during"}
+        fleet = PlanFleet(workers=2)
+        fleet.add_plan(update(workers=EVERY), gates=[gate], onFailure="rollback")
+        fleet.settle_decisions()
+        fleet.advance("w0", "Restart")
+        if failed_by == "a gate":
+            fleet.shut = {"g": "red"}
+        fleet.now += 11 if failed_by == "a gate" else 3601
+        fleet.settle_decisions()
+        assert fleet.states()["w0"] == "SignalApplyFailed"
+        assert not fleet.ended
+        fleet.set_node("w0", ready=ready)
+        fleet.advance("w0", "UnCordoning", "waiting until node w0 is ready")
+        fleet.settle_decisions()
+        assert fleet.in_progress == ["w0"]
+        found = fleet.signal("w0")
+        assert found is not None
+        assert found.rollback
+        fleet.set_node("w0", ready=True)
+        assert fleet.run()["state"] == "ApplyFailed"
+        assert fleet.states() == {"w0": "SignalRolledBack", "w1": "SignalPending"}
+
+    def test_a_worker_whose_update_never_ends_is_not_waited_for_forever(self) -> None:
+        fleet = PlanFleet(workers=2)
+        fleet.add_plan(update(workers=EVERY), nodeDeadline="30m", onFailure="rollback")
+        fleet.settle_decisions()
+        fleet.advance("w0", "Restart")
+        fleet.silent = {"w0"}
+        began = fleet.now
+        assert fleet.run()["state"] == "ApplyFailed"
+        assert fleet.now - began == pytest.approx(3600, abs=1)
+        found = fleet.targets()["w0"]
+        assert (found["state"], found["step"]) == ("SignalApplyFailed", "RollbackFailed")
+        assert "did not end within another nodeDeadline of 30m" in found["description"]
+        assert "the last step was Restart" in fleet.condition("Failed")[2]
 
     def test_one_that_cannot_go_back_is_named(self) -> None:
         fleet = PlanFleet(workers=2)

@@ -53,6 +53,9 @@ class TestPaused:
         assert fleet.order == ["w0"]
         assert len(fleet.plan_status["history"]) == 1
         fleet.roll(paused=True)
+        fleet.step_once()
+        assert len(fleet.plan_status["history"]) == 1
+        assert fleet.plan_status["observedGeneration"] == fleet.plan.generation
         assert fleet.step_once() == []
 
 
@@ -251,7 +254,7 @@ class TestGates:
         fleet.shut = {"health": "es: it is yellow"}
         fleet.settle_decisions()
         assert fleet.order == []
-        assert fleet.condition("Progressing")[1] == "GateShut"
+        assert fleet.condition("Progressing")[1] == "GateClosed"
         assert "es: it is yellow" in fleet.condition("Progressing")[2]
         fleet.now += 11
         fleet.shut = {}
@@ -263,6 +266,58 @@ class TestGates:
         fleet.shut = {}
         fleet.run()
         assert fleet.order == ["w0", "w1"]
+
+    def shut(self, part: str, **rollout: Any) -> PlanFleet:
+        """A gate is shut before the first of two machines."""
+        now = parse_time("2026-03-03T12:00:00Z")
+        if part == "controllers":
+            fleet, command = PlanFleet(controllers=2, now=now), update(controllers=EVERY)
+        else:
+            fleet, command = PlanFleet(workers=2, now=now), update(workers=EVERY)
+        fleet.add_plan(command, gates=[GATE], **rollout)
+        fleet.shut = {"health": "es: it is yellow"}
+        return fleet
+
+    @pytest.mark.parametrize("part", ["controllers", "workers"])
+    def test_before_a_machine_it_says_since_when_all_the_time(self, part: str) -> None:
+        fleet = self.shut(part)
+        fleet.settle_decisions()
+        name = "c0" if part == "controllers" else "w0"
+        for _ in range(60):
+            fleet.now += 1
+            fleet.step_once()
+            text = "since 2026-03-03T12:00:00Z: gate health: es: it is yellow"
+            assert fleet.condition("Progressing")[1] == "GateClosed"
+            assert fleet.condition("Progressing")[2].startswith(text)
+            assert reasons(fleet.intents) == ["GateClosed"]
+            assert fleet.targets(part)[name]["step"] == "WaitingForGate"
+            fleet.answer()
+
+    @pytest.mark.parametrize("part", ["controllers", "workers"])
+    def test_before_a_machine_it_fails_at_its_deadline(self, part: str) -> None:
+        fleet = self.shut(part, nodeDeadline="20m")
+        began = fleet.now
+        assert fleet.run()["state"] == "ApplyFailed"
+        assert fleet.now - began == pytest.approx(1200, abs=11)
+        assert fleet.order == []
+        text = "gate health: es: it is yellow, for longer than its nodeDeadline of 20m"
+        assert text in fleet.condition("Failed")[2]
+        assert text in next(iter(fleet.targets(part).values()))["description"]
+
+    def test_time_in_which_something_else_holds_it_does_not_count(self) -> None:
+        fleet = self.started("before", nodeDeadline="20m")
+        fleet.shut = {"health": "red"}
+        fleet.settle_decisions()
+        fleet.roll(paused=True)
+        fleet.settle_decisions()
+        assert "step" not in fleet.targets()["w0"]
+        fleet.now += 3600
+        fleet.roll(paused=False)
+        fleet.settle_decisions()
+        assert fleet.condition("Progressing")[1] == "GateClosed"
+        assert fleet.states()["w0"] == "SignalPending"
+        fleet.shut = {}
+        assert fleet.run()["state"] == "Completed"
 
     def test_before_a_controller(self) -> None:
         fleet = PlanFleet(controllers=1)
@@ -287,6 +342,24 @@ class TestGates:
         assert fleet.state == "ApplyFailed"
         assert "gate health: red" in fleet.targets()["w0"]["description"]
         assert fleet.order == ["w0"]
+
+    @pytest.mark.parametrize("shut", [True, False])
+    def test_during_a_machine_that_is_quicker_than_the_answer(self, shut: bool) -> None:
+        fleet = self.started("during")
+        fleet.until_started()
+        while not fleet.in_progress:
+            fleet.step_once()
+        while fleet.advance("w0"):
+            pass
+        fleet.step_once()
+        assert fleet.in_progress == ["w0"]
+        fleet.shut = {"health": "red"} if shut else {}
+        fleet.settle_decisions()
+        if shut:
+            assert fleet.state == "ApplyFailed"
+            assert "gate health: red" in fleet.targets()["w0"]["description"]
+        else:
+            assert fleet.run()["state"] == "Completed"
 
     def test_after_a_machine_is_not_done(self) -> None:
         fleet = self.started("after")

@@ -23,7 +23,7 @@ def test_it_asks_about_removed_apis_before_it_looks_for_targets() -> None:
     intents = fleet.step_once()
     status = fleet.plan_status
     assert status["questions"] == {"number": 1, "removedApis": [NEW]}
-    assert status["observedGeneration"] == 1
+    assert (status["observedGeneration"], status["runGeneration"]) == (1, 1)
     assert status["spec"]["id"] == "id123"
     assert "state" not in status
     assert "commands" not in status

@@ -159,6 +159,20 @@ def test_k0s_A39_a_failed_plan_blocks_and_says_so(state: str) -> None:
     assert wait.reason == "PlanFailed"
 
 
+def test_k0s_A39_a_failed_plan_blocks_while_a_target_reports_no_version() -> None:
+    channel = followed()
+    channel.check(offer(NEW))
+    channel.ended("ApplyFailed")
+    channel.controller("c1", "")
+    channel.later(600)
+    channel.check(offer(NEW))
+    assert (channel.applied, channel.reason) == (1, "PlanFailed")
+    channel.controller("c1", NEW)
+    channel.later(600)
+    channel.check(offer(NEW))
+    assert (channel.applied, channel.reason) == (1, "UpToDate")
+
+
 def test_k0s_A39_a_newer_version_replaces_a_failed_plan() -> None:
     channel = followed()
     channel.check(offer(NEW))

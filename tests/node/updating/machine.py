@@ -46,7 +46,13 @@ from pilothouse.base.clock import SystemClock
 from pilothouse.client.api import Api
 from pilothouse.client.informer import Informer
 from pilothouse.client.object_cache import CacheChange
-from pilothouse.client.transport import ClientRequest, ClientResponse, ResponseStreamReader, Transport
+from pilothouse.client.transport import (
+    ClientRequest,
+    ClientResponse,
+    NotSent,
+    ResponseStreamReader,
+    Transport,
+)
 from pilothouse.node.updating.update_agent import UpdateAgent, UpdateAgentSettings
 from pilothouse.node.updating.update_journal import UpdateJournal
 from pilothouse.node.updating.update_profile import Mode, UpdateProfile, read_profile
@@ -68,18 +74,26 @@ class WatchedTransport:
         self.statuses: list[int] = []
         self.before: dict[str, Callable[[], Awaitable[None]]] = {}
         """What happens before the first request with a step in it."""
+        self.lost = False
+        """Whether the server can't be reached."""
 
     async def request(self, call: ClientRequest) -> ClientResponse:
         self.calls.append(call)
         for step in tuple(self.before):
             if f'\\"{step}\\"'.encode() in call.body:
                 await self.before.pop(step)()
+        self._check_reachable()
         answer = await self._transport.request(call)
         self.statuses.append(answer.status)
         return answer
 
     def stream(self, call: ClientRequest) -> AbstractAsyncContextManager[ResponseStreamReader]:
+        self._check_reachable()
         return self._transport.stream(call)
+
+    def _check_reachable(self) -> None:
+        if self.lost:
+            raise NotSent("the API server can't be reached")
 
 
 class UpdatedMachine:
@@ -203,7 +217,7 @@ class UpdatedMachine:
         role = "workers" if self.mode == "worker" or kind == "airgapupdate" else "controllers"
         status = {
             "state": state,
-            "observedGeneration": plan.generation,
+            "runGeneration": plan.generation,
             "spec": spec,
             "commands": [{"id": 0, "state": state, kind: {role: [{"name": named, "state": target}]}}],
         }

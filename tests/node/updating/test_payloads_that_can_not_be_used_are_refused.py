@@ -63,7 +63,7 @@ def redirected(machine: UpdatedMachine) -> dict[str, str]:
 CASES: list[tuple[Callable[[UpdatedMachine], dict[str, str]], str]] = [
     (refused, "can't be reached: Connection refused (tried 3 times)"),
     (missing, "the server answers with status 404"),
-    (stalled, "nothing came for 0.2 s, after 10 bytes"),
+    (stalled, "nothing came for 1 s, after 10 bytes"),
     (cut_off, "it was cut off after 10 bytes"),
     (endless, "has more than 100000 bytes, the most allowed"),
     (wrong_hash, "as the plan says"),
@@ -79,7 +79,7 @@ async def test_the_machine_stays_as_it_is_k0s_A13_A14_A15(
     tmp_path: Path, payload: Callable[[UpdatedMachine], dict[str, str]], reason: str
 ) -> None:
     async with updated_machine(tmp_path, agent=False) as machine:
-        stall = 0.2 if payload is stalled else QUICK.stall
+        stall = 1.0 if payload is stalled else QUICK.stall
         machine.downloads = dataclasses.replace(QUICK, stall=stall, most_bytes=100_000)
         machine.start_agent()
         await machine.answers("v1.0.0")

@@ -184,6 +184,11 @@ async def test_usage_is_told_in_kubelets_words(tmp_path: Path) -> None:
             'kubelet_volume_stats_capacity_bytes{namespace="default",persistentvolumeclaim="data"} 1073741824'
             in lines
         )
+        volume = (await here.find_claim("data")).spec["volumeName"]
+        assert f'px_volume_capacity_bytes{{volumename="{volume}"}} 1073741824' in lines
+        assert f'px_volume_usage_bytes{{volumename="{volume}"}} 1048576' in lines
+        assert f'px_volume_fs_usage_bytes{{volumename="{volume}"}} 1048576' in lines
+        assert f'px_volume_fs_capacity_bytes{{volumename="{volume}"}} 1073741824' in lines
 
 
 async def test_an_agent_that_was_killed_at_any_step_is_carried_on_from(tmp_path: Path) -> None:

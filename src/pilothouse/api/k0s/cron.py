@@ -3,12 +3,15 @@
 problem_with("0 3 * * MON-FRI")    # ""
 problem_with("61 * * * *")         # "61 is not a minute: expected 0 to 59"
 next_time("0 3 * * *", now)        # tomorrow at three, or today
+next_time("@every 90m", now)       # in one and a half hours
 """
 
 from __future__ import annotations
 
 from datetime import UTC, date, datetime, time, timedelta
 from typing import Final, NamedTuple
+
+from pilothouse.base.duration import DurationError, parse_duration
 
 _DESCRIPTORS: Final = {
     "@yearly": "0 0 1 1 *",
@@ -19,6 +22,10 @@ _DESCRIPTORS: Final = {
     "@midnight": "0 0 * * *",
     "@hourly": "0 * * * *",
 }
+_EVERY: Final = "@every "
+_SHORTEST: Final = 1.0
+_LONGEST: Final = 366 * 24 * 3600.0
+"""Seconds between two times of ``@every``."""
 _FURTHEST: Final = 366 * 8
 """Days: between two 29ths of February there may be eight years."""
 _MONTHS: Final = ("JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC")
@@ -51,8 +58,10 @@ _FIELDS: Final = (
 
 def problem_with(text: str) -> str:
     """What is wrong with a schedule, or empty. A sixth field, in front, counts seconds."""
+    if text.startswith(_EVERY):
+        return _problem_with_interval(text.removeprefix(_EVERY).strip())
     if text.startswith("@"):
-        return "" if text in _DESCRIPTORS else f"expected one of {', '.join(_DESCRIPTORS)}"
+        return "" if text in _DESCRIPTORS else f"expected one of {', '.join(_DESCRIPTORS)} or @every DURATION"
     parts = text.split()
     if len(parts) not in (5, 6):
         return (
@@ -69,6 +78,10 @@ def problem_with(text: str) -> str:
 
 def next_time(text: str, after: datetime) -> datetime | None:
     """When a valid schedule is due next, later than a time; None if never, as on 30 February."""
+    if text.startswith(_EVERY):
+        # Whole seconds, as all schedules have.
+        interval = timedelta(seconds=int(parse_duration(text.removeprefix(_EVERY).strip())))
+        return after.astimezone(UTC).replace(microsecond=0) + interval
     parts = _DESCRIPTORS.get(text, text).split()
     if len(parts) == 5:
         parts = ["0", *parts]
@@ -86,6 +99,16 @@ def next_time(text: str, after: datetime) -> datetime | None:
         if found := _first(hours, minutes, seconds, floor if number == 0 else (-1, -1, -1)):
             return datetime.combine(day, time(*found, tzinfo=UTC))
     return None
+
+
+def _problem_with_interval(text: str) -> str:
+    try:
+        seconds = parse_duration(text)
+    except DurationError as problem:
+        return str(problem)
+    if not _SHORTEST <= seconds <= _LONGEST:
+        return f"@every {text} is out of range: expected 1s to 8784h"
+    return ""
 
 
 def _first(

@@ -89,7 +89,11 @@ class Rollout(Fields):
         False
     )
     node_deadline: Annotated[
-        str, doc("How long one machine may take, and how long one may stay not ready when its turn comes.")
+        str,
+        doc(
+            "How long one machine may take, and how long one may stay not ready, or be held by a gate, "
+            "when its turn comes."
+        ),
     ] = "1h"
     plan_deadline: Annotated[str, doc("How long the plan may take; no limit if empty.")] = ""
     max_failures: Annotated[Int32, doc("How many workers may fail before the plan stops.", ge=0)] = 0

@@ -218,6 +218,9 @@ class PlanStatus(Fields):
         tuple[PlanCommandStatus, ...], doc("The steps, in their order.", list_type="atomic")
     ] = ()
     observed_generation: Annotated[
+        Int64 | None, doc("The generation of the spec that was last looked at.")
+    ] = None
+    run_generation: Annotated[
         Int64 | None, doc("The generation of the spec that runs; later changes wait for the next run.")
     ] = None
     spec: Annotated[
@@ -259,6 +262,7 @@ class ControlNodeStatus(Fields):
     ] = ()
     k0s_version: Annotated[str, doc("The version it runs.")] = field(name="k0sVersion", default="")
     api_port: Annotated[Int32 | None, doc("The port of its API server; 6443 if absent.")] = None
+    conditions: Conditions = ()
 
 
 class ControlNode(ApiObject, kw_only=True):

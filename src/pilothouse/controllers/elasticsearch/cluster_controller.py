@@ -42,8 +42,8 @@ from pilothouse.controllers.elasticsearch.status.version_status import ACCEPTED
 from pilothouse.controllers.elasticsearch.status.volume_shortage import shortage
 from pilothouse.controllers.elasticsearch.steps import reconfiguration, rolling_update, scale_down, scale_up
 from pilothouse.controllers.elasticsearch.steps.broken_nodes import BROKEN_FOR
+from pilothouse.controllers.elasticsearch.steps.cluster_disruptions import cluster_disruptions
 from pilothouse.controllers.elasticsearch.steps.image_check import IMAGE_MISSING, missing_images
-from pilothouse.controllers.elasticsearch.steps.own_disruptions import own_disruptions
 from pilothouse.controllers.elasticsearch.steps.owned_objects import NameTaken, ensure_object
 from pilothouse.controllers.elasticsearch.steps.reconcile_step import ReconcileStep
 from pilothouse.controllers.elasticsearch.steps.template_rollout import VERSIONS
@@ -124,7 +124,7 @@ def elasticsearch_clusters(cluster: Object, world: Snapshot) -> Iterator[Intent]
     try:
         create = scale_up.create_pools(observed)
         steps = _next(observed, create, refusal) if not observed.security.missing else ()
-        disruptions = own_disruptions(observed, steps)
+        disruptions = cluster_disruptions(observed, steps)
         supporting = [
             intent
             for wanted in supporting_objects(cluster, observed.pools.values(), spare=disruptions.spare)

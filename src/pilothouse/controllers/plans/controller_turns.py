@@ -9,7 +9,8 @@ from __future__ import annotations
 from pilothouse.api.k0s.v1beta2 import PlanAnswers, TargetStatus
 from pilothouse.api.kind_names import ControlNode
 from pilothouse.api.objects import Object
-from pilothouse.controllers.plans import gates, questions
+from pilothouse.controllers.control_node_silence import silence_of
+from pilothouse.controllers.plans import gate_waits, gates, questions
 from pilothouse.controllers.plans.discovery import platform_problem
 from pilothouse.controllers.plans.machines_in_progress import failed, reported, send
 from pilothouse.controllers.plans.stages import NO_MACHINE, NO_PLATFORM, PENDING, SENT, Stage
@@ -31,20 +32,22 @@ def controller_turn(run: UpdateRun, stage: Stage) -> None:
         return
     target = min(
         (target for target in stage.targets if target.state == PENDING),
-        key=lambda target: (not _is_busy(run, machines[target.name]), target.name),
+        key=lambda target: (not is_busy(run, machines[target.name]), target.name),
     )
-    if busy := [one for one in machines.values() if one.name != target.name and _is_busy(run, one)]:
+    if busy := [one for one in machines.values() if one.name != target.name and is_busy(run, one)]:
         _wait_for_other_plan(run, busy)
         return
-    answers = questions.answer(run, readiness=True, gates=gates.has_gates(run, "before"))
+    answers = questions.answered(run, readiness=True, gates=gates.has_gates(run, "before"))
     if answers is None:
+        if not gate_waits.keep_holding(run, [target]):
+            questions.wait(run)
         return
     if waiting := not_ready(machines, answers):
         _hold_or_end(run, stage, target, waiting)
     elif shut := gates.shut(run, "before", answers):
         if moment(answers.time) + questions.ASK_AGAIN <= run.now:
             questions.ask(run, readiness=True, gates=True)
-        run.wait("GateShut", "; ".join(shut), until=run.now + questions.ASK_AGAIN)
+        run.change(stage.with_changes(gate_waits.hold(run, [target], shut)))
     else:
         _begin(run, stage, target, machines[target.name])
 
@@ -79,7 +82,7 @@ def _vanished(run: UpdateRun, stage: Stage, machines: dict[str, Object]) -> bool
     return False
 
 
-def _is_busy(run: UpdateRun, machine: Object) -> bool:
+def is_busy(run: UpdateRun, machine: Object) -> bool:
     """Whether its agent is in the middle of an update, and was heard of within the deadline of a machine."""
     signal = signal_on(machine)
     if signal is None or signal.status is None or signal.ended:
@@ -104,10 +107,16 @@ def _wait_for_other_plan(run: UpdateRun, busy: list[Object]) -> None:
 def not_ready(machines: dict[str, Object], answers: PlanAnswers) -> list[str]:
     """The ControlNodes that are not ready, or have not answered, each with its reason."""
     silent = machines.keys() - {answer.name for answer in answers.readiness}
-    said = [
-        f"{answer.name} ({answer.message or 'not ready'})" for answer in answers.readiness if not answer.ready
+    said = {answer.name: answer.message or "not ready" for answer in answers.readiness if not answer.ready}
+    said |= dict.fromkeys(sorted(silent), "no answer")
+    return [
+        f"{name} ({'; '.join(filter(None, (text, _silence(machines.get(name)))))})"
+        for name, text in said.items()
     ]
-    return [*said, *(f"{name} (no answer)" for name in sorted(silent))]
+
+
+def _silence(machine: Object | None) -> str:
+    return silence_of(machine) if machine is not None else ""
 
 
 def _hold_or_end(run: UpdateRun, stage: Stage, target: TargetStatus, waiting: list[str]) -> None:

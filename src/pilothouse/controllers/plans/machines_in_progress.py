@@ -69,7 +69,8 @@ def _observed(run: UpdateRun, stage: Stage, target: TargetStatus) -> TargetStatu
         return failed(run, target, reason or f"the machine reported {signal.step}")
     if signal.step != COMPLETED:
         return _held_to_deadline(run, target, "")
-    if lacking := _lacking(run, stage, machine, signal) or _shut_after(run, target):
+    lacking = _lacking(run, stage, machine, signal) or _shut_after(run, target) or _not_looked_up(run, target)
+    if lacking:
         return _held_to_deadline(run, target, lacking)
     return stamped(target, run.time, state=DONE, description="", completed_time=run.time)
 
@@ -120,12 +121,19 @@ def _version(machine: Object) -> str:
 
 
 def _held_to_gates(run: UpdateRun, target: TargetStatus) -> TargetStatus:
-    """A machine in progress fails when a gate shuts that has to be open during its turn."""
-    if target.state != SENT or not gates.has_gates(run, "during"):
+    """A machine in progress fails when a gate shuts that has to be open during its turn, to its end."""
+    if target.state not in (SENT, DONE) or not gates.has_gates(run, "during"):
         return target
     answers = gates.latest(run, moment(target.started_time))
     closed = gates.shut(run, "during", answers) if answers is not None else []
     return failed(run, target, "; ".join(closed)) if closed else target
+
+
+def _not_looked_up(run: UpdateRun, target: TargetStatus) -> str:
+    """The gates during a machine have to be looked up once at least, however quick it is."""
+    if not gates.has_gates(run, "during") or gates.latest(run, moment(target.started_time)) is not None:
+        return ""
+    return "the gates are being looked up"
 
 
 def _shut_after(run: UpdateRun, target: TargetStatus) -> str:

@@ -12,13 +12,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final
 
+import msgspec
+
 from pilothouse.api.k0s.signals import DATA_ANNOTATION
 from pilothouse.api.k0s.v1beta2 import RUNNING_PLAN
 from pilothouse.api.kind_names import ControlNode, Node, Plan
 from pilothouse.api.objects import Object
 from pilothouse.api.status_fields import Condition
 from pilothouse.base.rfc3339 import format_time
-from pilothouse.controllers.plans import progress, run_lifecycle
+from pilothouse.controllers.plans import gate_waits, progress, run_lifecycle
 from pilothouse.controllers.plans.controller_turns import controller_turn
 from pilothouse.controllers.plans.machines_in_progress import observe
 from pilothouse.controllers.plans.rollback import reason_of_rollback, roll_back, should_roll_back
@@ -86,12 +88,11 @@ def _carry_out(run: UpdateRun) -> StopReason | None:
     stop = reason_to_stop(run)
     stage = run.stage
     if run.status.rolling_back:
-        stop = reason_of_rollback(run)
-        roll_back(run, stop)
+        stop = roll_back(run, reason_of_rollback(run))
     elif stop is not None and stage is not None and stage.in_progress:
         run.wait("Stopping", f"{stop.description}; the machines in progress finish")
     elif stop is not None and should_roll_back(run, stop):
-        roll_back(run, stop)
+        stop = roll_back(run, stop)
     elif stop is not None:
         run.end(*stop)
     elif stage is None:
@@ -102,14 +103,21 @@ def _carry_out(run: UpdateRun) -> StopReason | None:
         controller_turn(run, stage)
     else:
         worker_turns(run, stage)
+    if stop is None:
+        gate_waits.release(run)
     return stop
 
 
 def the_plan(changed: Object, world: Snapshot) -> Names:
-    """A change of a machine concerns the run in progress. The next run starts by a change of the plan."""
+    """A change of a machine concerns the run in progress. The next run starts by a change of the plan.
+
+    While the status of many targets may not be written again, the last change of the plan has led to a
+    decision that is due afterwards.
+    """
     plan = world.find(Plan, "", RUNNING_PLAN)
-    if plan is not None and plan.status.get("completedTime") is None:
-        yield plan.key
+    if plan is None or plan.status.get("completedTime") is not None or _pause(plan, world.now) > 0:
+        return
+    yield plan.key
 
 
 def matters(before: Object, after: Object) -> bool:
@@ -173,5 +181,6 @@ def _idle(plan: Object, now: float, reason: str, message: str) -> Iterator[Inten
     status = run_lifecycle.read_status(plan)
     condition = Condition(type="Progressing", status="False", reason=reason, message=message)
     said = progress.with_condition(progress.without(status, progress.UNATTENDED), condition, format_time(now))
+    said = msgspec.structs.replace(said, observed_generation=plan.generation)
     if said != status:
         yield SetStatus(plan, run_lifecycle.write_status(said), because=message, event=reason)

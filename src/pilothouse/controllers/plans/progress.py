@@ -112,7 +112,7 @@ def _with_drift(run: UpdateRun, status: PlanStatus) -> PlanStatus:
     if has_ended(status) or status.spec is None or same_run(run.wanted, status.spec):
         return without(status, CHANGED)
     text = (
-        f"the run follows the spec of generation {status.observed_generation}; "
+        f"the run follows the spec of generation {status.run_generation}; "
         f"generation {run.plan.generation} runs when it has ended"
     )
     if not any(one.type == CHANGED for one in status.conditions):

@@ -46,6 +46,16 @@ def answer(
     run: UpdateRun, *, readiness: bool = False, gates: bool = False, removed_apis: tuple[str, ...] = ()
 ) -> PlanAnswers | None:
     """The answer to this question. Without one, it is asked, and the run waits."""
+    found = answered(run, readiness=readiness, gates=gates, removed_apis=removed_apis)
+    if found is None:
+        wait(run)
+    return found
+
+
+def answered(
+    run: UpdateRun, *, readiness: bool = False, gates: bool = False, removed_apis: tuple[str, ...] = ()
+) -> PlanAnswers | None:
+    """The answer to this question. Without one, it is asked."""
     questions, answers = run.status.questions, run.status.answers
     covered = (
         questions is not None
@@ -57,12 +67,16 @@ def answer(
         return answers
     if not covered or not is_open(run.status):
         ask(run, readiness=readiness, gates=gates, removed_apis=removed_apis)
+    return None
+
+
+def wait(run: UpdateRun) -> None:
+    """Wait for the answer."""
     run.wait(
         "AwaitingAnswer",
         f"being looked up: {_asked(run.status.questions)}",
         remedy="if this lasts, see the log of the leading controller-manager",
     )
-    return None
 
 
 def use_up(run: UpdateRun) -> None:

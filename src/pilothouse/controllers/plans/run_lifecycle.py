@@ -66,6 +66,7 @@ def started(wanted: PlanSpec, generation: int, status: PlanStatus, now: str) -> 
     """The status of a run that starts now. Answers stay: their numbers must not come twice."""
     return PlanStatus(
         observed_generation=generation,
+        run_generation=generation,
         spec=wanted,
         started_time=now,
         answers=status.answers,
@@ -78,7 +79,7 @@ def ended(status: PlanStatus, state: PlanState, description: str, now: str) -> P
     """The status of a run that ends now."""
     run = PlanRun(
         id=status.spec.id if status.spec else "",
-        generation=status.observed_generation or 0,
+        generation=status.run_generation or 0,
         versions=_versions(status),
         state=state,
         description=description,

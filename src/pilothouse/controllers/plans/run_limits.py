@@ -39,13 +39,20 @@ def reason_to_stop(run: UpdateRun) -> StopReason | None:
         return failed
     if failed := _failed_workers(run):
         return failed
-    if run.rollout.plan_deadline:
-        due = moment(run.status.started_time) + parse_duration(run.rollout.plan_deadline)
-        if due <= run.now:
-            text = f"the plan has taken longer than its planDeadline of {run.rollout.plan_deadline}"
-            return StopReason("ApplyFailed", "PlanDeadlineExceeded", text)
-        run.look_at(due)
+    if text := deadline_exceeded(run):
+        return StopReason("ApplyFailed", "PlanDeadlineExceeded", text)
     return None
+
+
+def deadline_exceeded(run: UpdateRun) -> str:
+    """What to say of a run that takes longer than its ``planDeadline``; empty if it does not."""
+    if not run.rollout.plan_deadline:
+        return ""
+    due = moment(run.status.started_time) + parse_duration(run.rollout.plan_deadline)
+    if due <= run.now:
+        return f"the plan has taken longer than its planDeadline of {run.rollout.plan_deadline}"
+    run.look_at(due)
+    return ""
 
 
 def _failed_controller(run: UpdateRun) -> StopReason | None:

@@ -87,7 +87,7 @@ class UpdateRun:
         return SignalScope(
             plan_id=self.spec.id or self.plan.uid,
             plan_uid=self.plan.uid,
-            generation=self.status.observed_generation or 0,
+            generation=self.status.run_generation or 0,
             command=stage.command,
             update=stage.update,
             rollback=rollback,
@@ -134,8 +134,11 @@ class UpdateRun:
 
     def intents(self) -> Iterator[Intent]:
         """The status first: it says whose turn it is before the machine hears of it."""
+        looked_at = msgspec.structs.replace(self.before, observed_generation=self.plan.generation)
+        self.status = msgspec.structs.replace(self.status, observed_generation=self.plan.generation)
         if self.status != self.before:
-            because = "; ".join(self.actions) or "the targets have made progress"
+            why = "the targets have made progress" if self.status != looked_at else "it was looked at"
+            because = "; ".join(self.actions) or why
             yield SetStatus(self.plan, run_lifecycle.write_status(self.status), because=because)
         yield from self._events
         yield from self._signals

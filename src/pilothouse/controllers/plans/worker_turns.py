@@ -8,7 +8,7 @@ from pilothouse.api.k0s.release_versions import newer
 from pilothouse.api.k0s.v1beta2 import TargetStatus
 from pilothouse.api.kind_names import ControlNode, Node
 from pilothouse.api.objects import Object
-from pilothouse.controllers.plans import gates, questions
+from pilothouse.controllers.plans import gate_waits, gates, questions
 from pilothouse.controllers.plans.controller_turns import NOT_READY
 from pilothouse.controllers.plans.discovery import platform_problem
 from pilothouse.controllers.plans.machines_in_progress import failed, is_ready, send
@@ -61,14 +61,30 @@ def _controllers_behind(run: UpdateRun, stage: Stage) -> list[str]:
 
 def _places(run: UpdateRun, stage: Stage, pending: Targets) -> int:
     places = concurrent(stage) - len(stage.in_progress)
-    limit = run.rollout.max_unavailable
-    if limit is None or places < 1 or not pending:
+    if places < 1 or not pending or (space := room(run, stage)) is None:
         return places
-    allowed = max(1, scaled(limit, len(stage.targets), up=True))
-    return min(places, allowed - sum(_is_unavailable(run, target) for target in stage.targets))
+    return min(places, space)
 
 
-def _is_unavailable(run: UpdateRun, target: TargetStatus) -> bool:
+def room(run: UpdateRun, stage: Stage) -> int | None:
+    """How many more workers may become unavailable by ``maxUnavailable``; None if it sets no limit."""
+    if run.rollout.max_unavailable is None:
+        return None
+    return most_unavailable(run, stage) - len(unavailable(run, stage))
+
+
+def most_unavailable(run: UpdateRun, stage: Stage) -> int:
+    """How many workers of a stage may be unavailable by ``maxUnavailable``; all of them without it."""
+    limit, count = run.rollout.max_unavailable, len(stage.targets)
+    return count if limit is None else max(1, scaled(limit, count, up=True))
+
+
+def unavailable(run: UpdateRun, stage: Stage) -> list[str]:
+    """The workers of a stage that are in progress, not Ready or cordoned."""
+    return [target.name for target in stage.targets if is_unavailable(run, target)]
+
+
+def is_unavailable(run: UpdateRun, target: TargetStatus) -> bool:
     node = run.world.find(Node, "", target.name)
     return target.state == SENT or node is None or not is_ready(node) or bool(node.spec.get("unschedulable"))
 
@@ -97,7 +113,7 @@ def _begin(run: UpdateRun, stage: Stage, pending: Targets, places: int, wave: st
             break
     # Whether one that has failed stops the run is decided before anything else begins.
     may_begin = not any(target.state in FAILURES for target in changed)
-    if chosen and may_begin and _gates_open(run):
+    if chosen and may_begin and _gates_open(run, [target for target, _ in chosen], changed):
         begun = [_begun(run, stage, target, node) for target, node in chosen]
         changed += begun
         text = f"updated to {stage.update.version}{wave}: {some([target.name for target in begun])}"
@@ -167,16 +183,18 @@ def _not_ready(run: UpdateRun, target: TargetStatus) -> TargetStatus:
     return waiting
 
 
-def _gates_open(run: UpdateRun) -> bool:
+def _gates_open(run: UpdateRun, chosen: list[TargetStatus], changed: list[TargetStatus]) -> bool:
     if not gates.has_gates(run, "before"):
         return True
-    answers = questions.answer(run, gates=True)
+    answers = questions.answered(run, gates=True)
     if answers is None:
+        if not gate_waits.keep_holding(run, chosen):
+            questions.wait(run)
         return False
     if closed := gates.shut(run, "before", answers):
         if moment(answers.time) + questions.ASK_AGAIN <= run.now:
             questions.ask(run, gates=True)
-        run.wait("GateShut", "; ".join(closed), until=run.now + questions.ASK_AGAIN)
+        changed += gate_waits.hold(run, chosen, closed)
         return False
     questions.use_up(run)
     return True

@@ -29,35 +29,49 @@ def older_targets(
 ) -> list[str]:
     """The targets that run something older than an offer, by name and version."""
     done = _updated_to(offered, plan)
-    controllers = {one.name: one for one in _targets(commands, "controllers", world.all(ControlNode))}
-    workers = {one.name: one for one in _targets(commands, "workers", world.all(Node))}
-    versions = {name: _older_worker(one, offered) for name, one in workers.items()}
-    # A machine that is both is updated as a controller.
-    versions |= {name: _older_controller(one, offered) for name, one in controllers.items()}
-    by_name = {name: versions[name] for name in (*controllers, *workers)}
-    return [f"{name} ({version})" for name, version in by_name.items() if version and name not in done]
+    return [
+        f"{one.name} ({_version(one)})"
+        for one in _machines(commands, world)
+        if one.name not in done and _is_older(one, offered)
+    ]
 
 
-def _older_controller(one: Object, offered: str) -> str:
-    """The version of a controller that is older than an offer; empty if it is not, or not known."""
-    version = str(one.status.get("k0sVersion") or "")
-    return version if version and newer(offered, version) else ""
+def silent_targets(commands: Sequence[Mapping[str, Any]], world: Snapshot) -> list[str]:
+    """The names of the targets that report no version."""
+    return [one.name for one in _machines(commands, world) if not _version(one)]
 
 
-def _older_worker(node: Object, offered: str) -> str:
-    """The version of a worker that is older than an offer; empty if it is not, or not known."""
-    if version := node.annotations.get(RUNNING_VERSION, ""):
-        return version if newer(offered, version) else ""
-    version = str(node.at("status", "nodeInfo", "kubeletVersion") or "")
+def _machines(commands: Sequence[Mapping[str, Any]], world: Snapshot) -> list[Object]:
+    """The targets, each once: a machine that is both is updated as a controller."""
+    found = {one.name: one for one in _targets(commands, "controllers", world.all(ControlNode))}
+    for worker in _targets(commands, "workers", world.all(Node)):
+        found.setdefault(worker.name, worker)
+    return list(found.values())
+
+
+def _version(one: Object) -> str:
+    """What a machine runs; empty if that is not known."""
+    if one.noun == ControlNode:
+        return str(one.status.get("k0sVersion") or "")
+    if version := one.annotations.get(RUNNING_VERSION, ""):
+        return version
+    version = str(one.at("status", "nodeInfo", "kubeletVersion") or "")
     try:
-        running, build = release_order(version)
+        running, _ = release_order(version)
     except ValueError:
         return ""
-    if running.build.startswith(_OUR_BUILD):
-        return ""
+    return "" if running.build.startswith(_OUR_BUILD) else version
+
+
+def _is_older(one: Object, offered: str) -> bool:
+    version = _version(one)
+    if not version:
+        return False
+    if one.noun == ControlNode or RUNNING_VERSION in one.annotations:
+        return newer(offered, version)
+    running, build = release_order(version)
     release, offered_build = release_order(offered)
-    older = running < release or (running == release and -1 < build < offered_build)
-    return version if older else ""
+    return running < release or (running == release and -1 < build < offered_build)
 
 
 def _updated_to(offered: str, plan: Object | None) -> frozenset[str]:

@@ -38,7 +38,7 @@ from pilothouse.controllers.plans.run_lifecycle import (
     wants_run,
 )
 from pilothouse.controllers.update_configs.plan_template import NotOffered, plan_tree, planned_commands
-from pilothouse.controllers.update_configs.running_versions import older_targets
+from pilothouse.controllers.update_configs.running_versions import older_targets, silent_targets
 from pilothouse.meta.conditions import find_condition, with_condition
 from pilothouse.runtime.controller import Names, controller
 from pilothouse.runtime.intents import Apply, Intent, RequeueAfter, SetStatus, Wait
@@ -154,9 +154,10 @@ def _outcome(config: Object, answer: Mapping[str, Any], world: Snapshot) -> Outc
             "PlanRunning", f"Plan {plan.name} runs: {', '.join(_versions(plan))}", progressing=True
         )
     why = _why_update(config, version, commands, plan, world)
-    if not why:
+    failed = plan is not None and not _is_completed(plan) and not _is_newer(version, plan)
+    if not why and not (failed and silent_targets(commands, world)):
         return Outcome("UpToDate", f"{version} is offered, and no target reports an older version")
-    if plan is not None and not _is_completed(plan) and not _is_newer(version, plan):
+    if plan is not None and failed:
         state = plan.status.get("state") or "aborted"
         ended = f"Plan {plan.name} for {', '.join(_versions(plan))} ended as {state}"
         detail = _failure(plan)

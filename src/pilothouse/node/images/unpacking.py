@@ -88,14 +88,14 @@ class ArchiveEntry(msgspec.Struct, frozen=True):
     content: Callable[[], IO[bytes]] | None = None
 
 
-def unpack(source: Path, target: Path, limits: UnpackLimits, *, strip: int = 0) -> Unpacked:
+def unpack(source: Path, target: Path, limits: UnpackLimits, *, strip: int = 0, umask: int = 0) -> Unpacked:
     """Write the entries of ``source`` below ``target``, an empty directory. ``strip`` drops that many leading
-    directories. Raises UnpackError and OSError."""
+    directories; no entry gets the mode bits of ``umask``. Raises UnpackError and OSError."""
     with _Unpacker(target, limits, strip) as unpacker:
         if source.is_dir():
             digest = hashlib.sha256()
             for entry in folder_entries(source):
-                unpacker.add(_world_readable(entry), digest)
+                unpacker.add(_world_readable(entry, umask), digest)
         else:
             with source.open("rb") as content:
                 digest = hashlib.file_digest(content, "sha256")
@@ -103,11 +103,11 @@ def unpack(source: Path, target: Path, limits: UnpackLimits, *, strip: int = 0) 
                 if zipfile.is_zipfile(source):
                     with open_zip(source) as archive:
                         for entry in _zip_entries(archive):
-                            unpacker.add(_world_readable(entry))
+                            unpacker.add(_world_readable(entry, umask))
                 else:
                     with open_tar(source) as archive_:
                         for entry in tar_entries(archive_):
-                            unpacker.add(_world_readable(entry))
+                            unpacker.add(_world_readable(entry, umask))
                         archive_.finish(limits.size)
             except DAMAGED as problem:
                 why = str(problem).partition("\n")[0].rstrip(":")
@@ -222,7 +222,7 @@ class _Unpacker:
         names = parts[:-1]
         if names != self._folder[0]:
             try:
-                handle = make_directories(self._top, names)
+                handle = make_directories(self._top, names, 0o755)
             except OSError as problem:
                 if problem.errno not in (errno.ELOOP, errno.ENOTDIR):
                     raise
@@ -301,10 +301,10 @@ def _mode(folder: int, name: str) -> int | None:
         return None
 
 
-def _world_readable(entry: ArchiveEntry) -> ArchiveEntry:
+def _world_readable(entry: ArchiveEntry, umask: int) -> ArchiveEntry:
     """The entry, readable by all if it is by its owner: a container may run as any user."""
     own = entry.mode & 0o500
-    return msgspec.structs.replace(entry, mode=entry.mode | own >> 3 | own >> 6)
+    return msgspec.structs.replace(entry, mode=(entry.mode | own >> 3 | own >> 6) & ~umask)
 
 
 def _head(entry: ArchiveEntry, path: str) -> bytes:

@@ -54,6 +54,9 @@ class BundleUpdate:
         if key.rollback:
             self.journal.end(Phase.ENDED, changed=False, result=signals.COMPLETED)
 
+    async def resume(self) -> None:
+        """Do nothing: until a bundle is there as a whole, the machine is as it was."""
+
     async def advance(self, turn: TurnSignal) -> None:
         """Go on until the turn ends. Raises StatusError, TransportError."""
         record = self.journal.turn

@@ -1,10 +1,11 @@
 """The status of the ControlNode of this machine: addresses, port of the API server, version of the program.
 
     report = ControlNodeReport(api, informer, name, address, port, program)
-    await report.run()                    # when the ControlNode appears or changes, and every half minute
+    await report.run()                    # when the ControlNode changes, and every half minute
     await report.write()
 
-The controller manager of the machine creates the ControlNode; until then there is nothing to write to.
+The controller manager of the machine creates the ControlNode; until then there is nothing to write to. A
+program that does not answer is asked again soon: it may be starting, and plans wait for its version.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Final
 
 from pilothouse.api.kind_names import ControlNode
 from pilothouse.api.objects import Tree
+from pilothouse.base.backoff import Backoff
 from pilothouse.client.access import AccessError
 from pilothouse.client.api import Api
 from pilothouse.client.informer import Informer
@@ -24,6 +26,8 @@ from pilothouse.node.updating.managed_program import ManagedProgram, ProgramErro
 
 INTERVAL: Final = 30.0
 """Seconds between two looks at the version: the program may be updated by hand."""
+SOON: Final = Backoff(first=0.5, factor=2.0, longest=INTERVAL)
+"""Pauses while the version is not known, or can't be written."""
 
 log = logging.getLogger(__name__)
 
@@ -43,26 +47,28 @@ class ControlNodeReport:
     async def run(self) -> None:
         changed = asyncio.Event()
         unsubscribe = self._informer.subscribe(lambda _: changed.set())
+        failures = 0
         try:
             while True:
                 changed.clear()
                 try:
-                    await self.write()
+                    failures = 0 if await self.write() else failures + 1
                 except (StatusError, TransportError, AccessError) as problem:
+                    failures += 1
                     log.warning("the status of ControlNode %s can't be written: %s", self._name, problem)
                 try:
-                    async with asyncio.timeout(INTERVAL):
+                    async with asyncio.timeout(SOON.after(failures) if failures else INTERVAL):
                         await changed.wait()
                 except TimeoutError:
                     continue
         finally:
             unsubscribe()
 
-    async def write(self) -> None:
-        """Write what has changed. Raises StatusError, TransportError."""
+    async def write(self) -> bool:
+        """Write what has changed; returns whether all is known. Raises StatusError, TransportError."""
         current = self._informer.cache.get("", self._name)
         if current is None:
-            return
+            return True
         status: Tree = {
             "addresses": [
                 {"type": "InternalIP", "address": self._address},
@@ -73,8 +79,11 @@ class ControlNodeReport:
             status["apiPort"] = self._port
         try:
             status["k0sVersion"] = await self._program.version()
+            known = True
         except ProgramError as problem:
             # The last reported version stays: there is no better one.
             log.info("the program does not answer for its version: %s", problem)
+            known = False
         if any(current.status.get(name) != value for name, value in status.items()):
             await self._api.patch(ControlNode, self._name, "", {"status": status}, subresource="status")
+        return known

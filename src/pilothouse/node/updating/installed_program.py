@@ -20,21 +20,54 @@ import os
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 _BUSY_TRIES: Final = 50
 _BUSY_PAUSE: Final = 0.02
+_PATH: Final = "{path}"
 
 
 class NotExecutable(Exception):
     """The machine can't run the file; the message says why."""
 
 
+class ProgramFiles(Protocol):
+    """What is installed of a program: one file, or a tree of files."""
+
+    @property
+    def path(self) -> Path: ...
+    @property
+    def kept(self) -> Path: ...
+    @property
+    def next(self) -> Path: ...
+    @property
+    def download(self) -> Path: ...
+    async def digest(self) -> str: ...
+    async def kept_digest(self) -> str: ...
+    async def next_digest(self) -> str: ...
+    async def stage(self, version: str, sha256: str, /) -> None:
+        """Make what was downloaded ready to be installed. Raises NotExecutable, UnpackError, OSError."""
+
+    async def keep(self) -> str: ...
+    async def swap(self) -> None: ...
+    async def stage_kept(self) -> None: ...
+    async def restore(self) -> None: ...
+    async def confirm(self) -> None:
+        """What was installed works. Raises OSError."""
+
+    def given_up(self, digest: str, /) -> str:
+        """Why the machine has returned from what was installed without its agent; empty if it has not."""
+
+    async def discard_next(self) -> None: ...
+
+
 class InstalledProgram:
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, version_command: Sequence[str] = ()) -> None:
+        """``version_command`` asks a program for its version; ``{path}`` in it is that of the program."""
+        self._version_command = version_command
         # Beside the file itself, where the path is a link: a rename does not reach into another filesystem.
         self.path = path = path.resolve()
-        self.next = path.with_name(f".{path.name}.update")
+        self.next = self.download = path.with_name(f".{path.name}.update")
         self.kept = path.with_name(f".{path.name}.kept")
 
     async def digest(self) -> str:
@@ -93,13 +126,20 @@ class InstalledProgram:
         await self.stage_kept()
         await self.swap()
 
-    async def check_executable(self, version_command: Sequence[str] = ()) -> None:
+    async def confirm(self) -> None:
+        """Do nothing: no trace is left of the update."""
+
+    def given_up(self, _digest: str, /) -> str:
+        return ""
+
+    async def stage(self, _version: str, _sha256: str, /) -> None:
         """Start the next file, and end it at once; by the command for its version, if that is one of the
         file itself. Raises NotExecutable and OSError."""
         self.next.chmod(0o755)
-        first, *arguments = version_command or (str(self.next), "version")
-        if first != str(self.next):
+        first, *arguments = self._version_command or (_PATH, "version")
+        if first != _PATH:
             arguments = ["version"]
+        arguments = [word.replace(_PATH, str(self.next)) for word in arguments]
         for attempt in range(_BUSY_TRIES):
             try:
                 process = await asyncio.create_subprocess_exec(
@@ -123,7 +163,7 @@ class InstalledProgram:
             await process.wait()
             return
 
-    def discard_next(self) -> None:
+    async def discard_next(self) -> None:
         self.next.unlink(missing_ok=True)
 
 

@@ -1,7 +1,7 @@
 """The version of a worker's program, in an annotation of its Node: by it UpdateConfigs notice late joiners.
 
 report = NodeVersionReport(api, informer, name, program)
-await report.run()                    # every half minute
+await report.run()                    # every half minute; sooner while it is not known
 await report.write()
 """
 
@@ -17,7 +17,7 @@ from pilothouse.client.api import Api
 from pilothouse.client.informer import Informer
 from pilothouse.client.transport import TransportError
 from pilothouse.meta.errors import StatusError
-from pilothouse.node.updating.control_node_report import INTERVAL
+from pilothouse.node.updating.control_node_report import INTERVAL, SOON
 from pilothouse.node.updating.managed_program import ManagedProgram, ProgramError
 
 log = logging.getLogger(__name__)
@@ -33,23 +33,27 @@ class NodeVersionReport:
 
     async def run(self) -> None:
         await self._informer.synced()
+        failures = 0
         while True:
             try:
-                await self.write()
+                failures = 0 if await self.write() else failures + 1
             except (StatusError, TransportError, AccessError) as problem:
+                failures += 1
                 log.warning("the version of node %s can't be reported: %s", self._name, problem)
-            await asyncio.sleep(INTERVAL)
+            await asyncio.sleep(SOON.after(failures) if failures else INTERVAL)
 
-    async def write(self) -> None:
-        """Write the version, if it has changed. Raises StatusError, TransportError."""
+    async def write(self) -> bool:
+        """Write the version, if it has changed; returns whether it is known. Raises StatusError,
+        TransportError."""
         node = self._informer.cache.get("", self._name)
         if node is None:
-            return
+            return False
         try:
             version = await self._program.version()
         except ProgramError as problem:
             log.info("the program does not answer for its version: %s", problem)
-            return
+            return False
         if node.annotations.get(RUNNING_VERSION) != version:
             annotations = {RUNNING_VERSION: version[:64]}
             await self._api.patch(Node, self._name, "", {"metadata": {"annotations": annotations}})
+        return True

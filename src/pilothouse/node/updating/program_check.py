@@ -11,11 +11,11 @@ from typing import Final
 import msgspec
 
 from pilothouse.base.clock import Clock
-from pilothouse.node.updating.installed_program import InstalledProgram
+from pilothouse.node.updating.installed_program import ProgramFiles
 from pilothouse.node.updating.managed_program import ManagedProgram, ProgramError
 from pilothouse.node.updating.update_profile import UpdateProfile
 
-_MOST_EXITS: Final = 3
+MOST_EXITS: Final = 3
 """A program that the agent runs, and that ends so often by itself, is not checked any longer."""
 _LONGEST_PAUSE: Final = 1.0
 
@@ -28,7 +28,7 @@ class ExpectedProgram(msgspec.Struct, frozen=True):
 
 async def check_program(
     program: ManagedProgram,
-    files: InstalledProgram,
+    files: ProgramFiles,
     expected: ExpectedProgram,
     profile: UpdateProfile,
     clock: Clock,
@@ -43,7 +43,7 @@ async def check_program(
     ended = 0
     while True:
         exits, how = program.exits()
-        problem, final = (how, True) if exits >= _MOST_EXITS else await _look(program, expected)
+        problem, final = (how, True) if exits >= MOST_EXITS else await _look(program, expected)
         now = clock.monotonic()
         if exits != ended:
             ended, healthy_since = exits, None

@@ -1,6 +1,6 @@
 """Replaces the program of this machine, and returns to the version that worked if the new one does not.
 
-    update = ProgramUpdate(profile, program, journal, source, clock, report)
+    update = ProgramUpdate(profile, program, files, journal, source, clock, report)
     await update.accept(key, payload, signal.step)
     await update.advance(turn)            # as far as it goes without the leader
 
@@ -9,12 +9,14 @@ Completed. The journal has each phase before it is done, and each phase can be r
 
 * The installed version is kept only if it answers, or nothing is kept: a version that failed never takes the
   place of one that worked.
-* From the moment that a file is replaced, the turn is carried to its end, whatever becomes of its signal.
+* From the moment that a file is replaced, the turn is carried to its end, whatever becomes of its signal, and
+  of the API server: the program may be the one that serves the API of this machine.
 * A turn that failed is not tried again in its run.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from typing import Final
@@ -25,8 +27,12 @@ from pilothouse.aio.race import unless
 from pilothouse.api.k0s import signals
 from pilothouse.api.k0s.payloads import DownloadFailed, Payload
 from pilothouse.base.clock import Clock
+from pilothouse.client.access import AccessError
+from pilothouse.client.transport import TransportError
+from pilothouse.meta.errors import StatusError
+from pilothouse.node.images.unpacking import UnpackError
 from pilothouse.node.interfaces import PayloadSource
-from pilothouse.node.updating.installed_program import InstalledProgram, NotExecutable
+from pilothouse.node.updating.installed_program import NotExecutable, ProgramFiles
 from pilothouse.node.updating.managed_program import ManagedProgram, ProgramError
 from pilothouse.node.updating.program_check import ExpectedProgram, check_program
 from pilothouse.node.updating.turn_signal import TurnSignal
@@ -42,6 +48,10 @@ from pilothouse.node.updating.update_profile import UpdateProfile
 _BEFORE_DRAIN: Final = ("", signals.DOWNLOADING)
 _MOST_RESTARTS: Final = 3
 """How often a restart that was interrupted is repeated."""
+_REPORT_SECONDS: Final = 5.0
+"""How long a restart waits until it is reported: the API server may need it."""
+_CHANGED: Final = (Phase.SWAPPING, Phase.RESTARTING, Phase.CHECKING, Phase.REVERTING, Phase.REVERTED)
+"""Phases in which what is installed may be another version than before the turn."""
 
 log = logging.getLogger(__name__)
 
@@ -51,6 +61,7 @@ class ProgramUpdate:
         self,
         profile: UpdateProfile,
         program: ManagedProgram,
+        files: ProgramFiles,
         journal: UpdateJournal,
         source: PayloadSource,
         clock: Clock,
@@ -59,7 +70,7 @@ class ProgramUpdate:
         """``report`` publishes the version that runs, before the turn is reported as done."""
         self._profile = profile
         self._program = program
-        self._files = InstalledProgram(profile.path)
+        self._files = files
         self.journal = journal
         self._source = source
         self._clock = clock
@@ -91,6 +102,24 @@ class ProgramUpdate:
         elif not last.changed:
             self.journal.end(Phase.ENDED, changed=False, result=signals.COMPLETED)
 
+    async def resume(self) -> None:
+        """Go on with what was begun, without its signal, until the machine works again. Raises OSError."""
+        while (record := self.journal.turn) is not None and record.phase in _CHANGED:
+            await self._carry_out(record)
+
+    async def _carry_out(self, record: TurnRecord) -> None:
+        match record.phase:
+            case Phase.SWAPPING:
+                await self._swap(record)
+            case Phase.RESTARTING:
+                await self._restart(record)
+            case Phase.CHECKING:
+                await self._check(record)
+            case Phase.REVERTING:
+                await self._revert(record)
+            case Phase.REVERTED:
+                await self._restart_reverted(record)
+
     async def advance(self, turn: TurnSignal) -> None:
         """Go on until the turn ends or waits for the leader. Raises StatusError, TransportError, OSError."""
         while True:
@@ -109,28 +138,24 @@ class ProgramUpdate:
                         self.journal.advance(Phase.KEEPING)
                 case Phase.KEEPING:
                     await self._keep(record)
-                case Phase.SWAPPING:
-                    await self._swap(record)
+                case Phase.SWAPPING | Phase.CHECKING | Phase.REVERTING | Phase.REVERTED:
+                    await self._carry_out(record)
                 case Phase.RESTARTING:
-                    await turn.reach(signals.RESTART)
-                    await self._restart(record)
-                case Phase.CHECKING:
-                    await self._check(record)
+                    await _reach_restart(turn)
+                    await self._carry_out(record)
                 case Phase.VERIFIED:
                     await self._report()
                     if turn.step != signals.CORDONING:
                         await turn.reach(signals.RESTART)
                         await turn.reach(signals.UNCORDONING)
                     return
-                case Phase.REVERTING:
-                    await self._revert(record)
-                case Phase.REVERTED:
-                    await self._restart_reverted(record)
                 case Phase.ENDED:
-                    self._files.discard_next()
-                    self._source.discard(self._files.next)
+                    await self._files.discard_next()
+                    self._source.discard(self._files.download)
                     drained = turn.step not in _BEFORE_DRAIN
                     failed = record.result == signals.FAILED_DOWNLOAD and drained
+                    if record.restarts:
+                        await turn.reach(signals.RESTART)
                     await turn.reach(signals.FAILED if failed else record.result, record.reason)
                     return
 
@@ -145,14 +170,16 @@ class ProgramUpdate:
     async def _fetch(self, record: TurnRecord) -> None:
         files = self._files
         try:
-            fetched = await self._source.fetch(record.payload, files.next)
-            await files.check_executable(self._profile.expanded(self._profile.version, files.next))
+            fetched = await self._source.fetch(record.payload, files.download)
+            await files.stage(record.payload.version, fetched.sha256)
         except DownloadFailed as problem:
             self._end(signals.FAILED_DOWNLOAD, str(problem))
         except NotExecutable as problem:
             self._end(signals.FAILED_DOWNLOAD, f"{record.payload.url} is not executable: {problem}")
+        except UnpackError as problem:
+            self._end(signals.FAILED_DOWNLOAD, f"{record.payload.url} can't be unpacked: {problem}")
         except OSError as problem:
-            self._end(signals.FAILED_DOWNLOAD, f"{files.next}: {problem.strerror or problem}")
+            self._end(signals.FAILED_DOWNLOAD, f"{files.download}: {problem.strerror or problem}")
         except ValueError as problem:
             self._end(signals.FAILED_DOWNLOAD, f"{record.payload.url}: {problem}")
         else:
@@ -202,6 +229,9 @@ class ProgramUpdate:
         self.journal.advance(Phase.REVERTING, reason=reason)
 
     async def _restart(self, record: TurnRecord) -> None:
+        if why := self._files.given_up(record.digest):
+            self.journal.advance(Phase.REVERTING, reason=why)
+            return
         if record.restarts and await self._program.running_digest() == record.digest:
             # An earlier agent has restarted it, and was killed before it could say so.
             self.journal.advance(Phase.CHECKING)
@@ -219,11 +249,15 @@ class ProgramUpdate:
             self.journal.advance(Phase.CHECKING)
 
     async def _check(self, record: TurnRecord) -> None:
+        if why := self._files.given_up(record.digest):
+            self.journal.advance(Phase.REVERTING, reason=why)
+            return
         version = "" if record.payload.forced else record.payload.version
         expected = ExpectedProgram(version, record.digest)
         if problem := await check_program(self._program, self._files, expected, self._profile, self._clock):
             self.journal.advance(Phase.REVERTING, reason=problem)
         else:
+            await self._files.confirm()
             self.journal.end(Phase.VERIFIED, changed=True)
 
     async def _revert(self, record: TurnRecord) -> None:
@@ -241,8 +275,11 @@ class ProgramUpdate:
         kept = self.journal.kept
         assert kept is not None, "a version is kept before another is installed"
         reason = f"{record.reason}; back at {kept.version or 'the version before'}"
+        runs = record.returns and await self._program.running_digest() == kept.digest
         try:
-            await self._program.restart()
+            if not runs and record.returns < _MOST_RESTARTS:
+                self.journal.advance(Phase.REVERTED, returns=record.returns + 1)
+                await self._program.restart()
             expected = ExpectedProgram(kept.version, kept.digest)
             problem = await check_program(self._program, self._files, expected, self._profile, self._clock)
         except ProgramError as error:
@@ -263,3 +300,12 @@ class ProgramUpdate:
         except ProgramError as problem:
             log.info("the program does not answer for its version: %s", problem)
             return ""
+
+
+async def _reach_restart(turn: TurnSignal) -> None:
+    """Report the restart, if the API server can be reached; else it is reported with the end of the turn."""
+    try:
+        async with asyncio.timeout(_REPORT_SECONDS):
+            await turn.reach(signals.RESTART)
+    except (StatusError, TransportError, AccessError, TimeoutError) as problem:
+        log.warning("the restart is not reported yet: %s", problem)

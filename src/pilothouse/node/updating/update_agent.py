@@ -39,8 +39,11 @@ from pilothouse.node.images.image_store import ImageStore
 from pilothouse.node.interfaces import PayloadSource
 from pilothouse.node.updating.bundle_update import BundleUpdate
 from pilothouse.node.updating.control_node_report import ControlNodeReport
+from pilothouse.node.updating.installed_program import InstalledProgram, ProgramFiles
+from pilothouse.node.updating.installed_tree import InstalledTree
 from pilothouse.node.updating.managed_program import ManagedProgram
 from pilothouse.node.updating.node_version_report import NodeVersionReport
+from pilothouse.node.updating.own_program import OwnInstallation, OwnProgram
 from pilothouse.node.updating.program_update import ProgramUpdate
 from pilothouse.node.updating.supervised_program import SupervisedProgram
 from pilothouse.node.updating.turn_signal import TurnSignal
@@ -78,19 +81,23 @@ class MachineUpdate(Protocol):
     @property
     def journal(self) -> UpdateJournal: ...
     async def accept(self, key: TurnIdentity, payload: Payload, step: str, /) -> None: ...
+    async def resume(self) -> None: ...
     async def advance(self, turn: TurnSignal) -> None: ...
 
 
 class UpdateAgent:
     def __init__(
-        self, api: Api, settings: UpdateAgentSettings, source: PayloadSource, clock: Clock, rng: Random
+        self,
+        api: Api,
+        settings: UpdateAgentSettings,
+        source: PayloadSource,
+        clock: Clock,
+        rng: Random,
+        own: OwnInstallation | None = None,
     ) -> None:
+        """``own`` is how this process runs; it is needed if the profile is for Pilothouse itself."""
         self._settings = settings
-        folder = settings.data
-        profile = settings.profile
-        self._program: ManagedProgram = (
-            SupervisedProgram(profile, folder / "program") if profile.run else ManagedProgram(profile)
-        )
+        self._program, self._files = _program(settings, own, api)
         nouns = {"worker": (Node,), "controller": (ControlNode,)}.get(settings.mode, (ControlNode, Node))
         informers = {
             noun: Informer(api, noun, rng, clock, fields=f"metadata.name={settings.name}") for noun in nouns
@@ -128,6 +135,7 @@ class UpdateAgent:
         program = ProgramUpdate(
             self._settings.profile,
             self._program,
+            self._files,
             UpdateJournal(folder / "program.json"),
             self._source,
             self._clock,
@@ -171,6 +179,7 @@ class SignalFollower:
 
     async def run(self) -> None:
         changed = asyncio.Event()
+        await self._resume()
         await self._informer.synced()
         unsubscribe = self._informer.subscribe(lambda _: changed.set())
         failures = 0
@@ -191,6 +200,19 @@ class SignalFollower:
                     continue
         finally:
             unsubscribe()
+
+    async def _resume(self) -> None:
+        """Finish what an earlier agent has begun, before the API server answers: it may wait for that."""
+        failures = 0
+        for update in self._updates.values():
+            while True:
+                try:
+                    await update.resume()
+                    break
+                except OSError as problem:
+                    failures += 1
+                    log.warning("update of %s failed, retrying: %s", self._name, problem)
+                    await asyncio.sleep(_RETRY_BACKOFF.after(failures))
 
     async def _follow(self) -> float | None:
         """Go on with the turn of the object; returns when to look again, in seconds, if not at a change."""
@@ -228,6 +250,21 @@ class SignalFollower:
         if failures == 1:
             log.info("the signal on %s %s is not followed: %s", self.noun.kind, self._name, problem)
         return _ORDER_BACKOFF.after(failures)
+
+
+def _program(
+    settings: UpdateAgentSettings, own: OwnInstallation | None, api: Api
+) -> tuple[ManagedProgram, ProgramFiles]:
+    profile = settings.profile
+    if profile.tree is not None:
+        if own is None:
+            raise ValueError("a profile with a tree is for an agent that is part of it")
+        tree = InstalledTree(profile.tree)
+        return OwnProgram(profile, tree, own, api), tree
+    files = InstalledProgram(profile.path, profile.version)
+    if profile.run:
+        return SupervisedProgram(profile, settings.data / "program"), files
+    return ManagedProgram(profile), files
 
 
 def _signal_of(machine: Object | None) -> Signal | None:

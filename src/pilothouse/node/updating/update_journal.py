@@ -72,6 +72,8 @@ class TurnRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Of what was downloaded, or of the kept version."""
     previous_version: str = ""
     restarts: int = 0
+    returns: int = 0
+    """How often the kept version was restarted."""
     result: str = ""
     """The step with which it ended, if the machine itself decided that."""
     reason: str = ""

@@ -51,7 +51,7 @@ async def read_order(api: Api, machine: Object, key: TurnIdentity) -> Payload:
 
 def _payload(plan: Plan, machine: Object, key: TurnIdentity) -> Payload:
     status = plan.status
-    if status is None or status.spec is None or status.observed_generation != key.generation:
+    if status is None or status.spec is None or status.run_generation != key.generation:
         raise NotOrdered(f"the Plan {RUNNING_PLAN} does not run generation {key.generation}")
     if status.state not in _RUNNING:
         raise NotOrdered(f"the Plan {RUNNING_PLAN} does not run: its state is {status.state or 'empty'}")

@@ -7,7 +7,14 @@
     restart: [systemctl, restart, db]
     images: /var/lib/db/images
 
-``{path}`` in a command stands for the path. The first line that ``version`` prints is the version, or the
+``{path}`` in a command stands for the path. A profile for Pilothouse itself has, in place of ``path``, the
+folder that it is installed in (see ``installed_tree``); the agent is part of it, and restarts itself:
+
+    tree: /opt/pilothouse
+    restart: [systemctl, restart, pilothouse-apiserver]       # what else runs from there; may be missing
+    health: https://127.0.0.1:6443/readyz                     # may be missing
+
+The first line that ``version`` prints is the version, or the
 field ``Version`` of a JSON object; it should ask the process that runs, where that is possible. ``health`` is
 a URL or a command. After a restart the program has to be healthy without a break for ``healthFor``, within
 ``healthWithin``.
@@ -28,7 +35,9 @@ Mode = Literal["worker", "controller", "controller+worker"]
 Command = tuple[str, ...]
 
 K0S: Final = "k0s"
-"""The name of the built-in profile."""
+PILOTHOUSE: Final = "pilothouse"
+"""The names of the built-in profiles."""
+_API_PORT: Final = 6443
 
 
 class UpdateProfileError(ValueError):
@@ -39,9 +48,11 @@ class UpdateProfile(
     msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True, omit_defaults=True
 ):
     path: Path
-    """The program, one file."""
-    version: Command
-    health: str | Command
+    """The program, one file; or the link to the current tree."""
+    tree: Path | None = None
+    """The folder of the trees, if it is Pilothouse itself; None for another program."""
+    version: Command = ()
+    health: str | Command = ""
     restart: Command = ()
     """A command that restarts it; empty if the agent runs it."""
     run: Command = ()
@@ -66,19 +77,25 @@ class UpdateProfile(
 def read_profile(tree: object) -> UpdateProfile:
     """A profile from the content of its file. Raises UpdateProfileError."""
     try:
-        profile = msgspec.convert(tree, UpdateProfile, dec_hook=_path)
+        profile = msgspec.convert(_with_path(tree), UpdateProfile, dec_hook=_path)
     except msgspec.ValidationError as problem:
         raise UpdateProfileError(str(problem)) from None
     if not profile.path.is_absolute():
         raise UpdateProfileError(f"path: {str(profile.path)!r} is not an absolute path")
-    if bool(profile.restart) == bool(profile.run):
+    if profile.tree is not None and profile.run:
+        raise UpdateProfileError("run: the agent is part of the tree, and restarts itself")
+    if profile.tree is None and bool(profile.restart) == bool(profile.run):
         raise UpdateProfileError(
             "exactly one of restart and run is needed: the command that restarts the program, or the one "
             "that runs it"
         )
-    if not profile.version or not profile.health:
+    if profile.tree is None and not (profile.version and profile.health):
         raise UpdateProfileError("version and health are needed")
-    if isinstance(profile.health, str) and urlsplit(profile.health).scheme not in ("http", "https"):
+    if (
+        profile.health
+        and isinstance(profile.health, str)
+        and urlsplit(profile.health).scheme not in ("http", "https")
+    ):
         raise UpdateProfileError(f"health: {profile.health!r} is neither a command nor an http or https URL")
     if profile.images is not None and not profile.images.is_absolute():
         raise UpdateProfileError(f"images: {str(profile.images)!r} is not an absolute path")
@@ -96,6 +113,15 @@ def read_profile(tree: object) -> UpdateProfile:
     return profile
 
 
+def _with_path(tree: object) -> object:
+    """The content of a profile, with the path that a tree implies."""
+    if not isinstance(tree, dict) or not isinstance(tree.get("tree"), str):
+        return tree
+    if "path" in tree:
+        raise UpdateProfileError("only one of path and tree is possible")
+    return {**tree, "path": str(Path(tree["tree"], "current"))}
+
+
 def _path(kind: type, value: object) -> object:
     if kind is Path and isinstance(value, str):
         return Path(value)
@@ -111,4 +137,16 @@ def k0s_profile(mode: Mode) -> UpdateProfile:
         health=("{path}", "status"),
         restart=("systemctl", "restart", service),
         images=Path("/var/lib/k0s/images"),
+    )
+
+
+def pilothouse_profile(root: Path, mode: Mode, api_port: int) -> UpdateProfile:
+    """Pilothouse itself, installed as trees below a folder. Of a controller, its services, too."""
+    if mode == "worker":
+        return UpdateProfile(path=root / "current", tree=root)
+    return UpdateProfile(
+        path=root / "current",
+        tree=root,
+        health=f"https://127.0.0.1:{api_port or _API_PORT}/readyz",
+        restart=("systemctl", "restart", "pilothouse-apiserver", "pilothouse-controller-manager"),
     )

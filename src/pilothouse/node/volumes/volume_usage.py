@@ -1,6 +1,10 @@
-"""The usage of volumes, as kubelet's metrics.
+"""The usage of volumes, as kubelet's metrics and as Portworx'.
 
     for line in metrics(await volumes.usage()): ...     # kubelet_volume_stats_used_bytes{namespace=…} 1234
+
+A volume is measured as long as its pod is here, whether its containers run or not: a database that can't
+start because its volume is full is a reason to look at the figures. Portworx' names, by ``volumename``, are
+for rules that were written for it.
 
 A loop volume's filesystem reports its usage. For a directory the files are counted, and its capacity is the
 claim's, or what the disk has left if that is less.
@@ -13,6 +17,7 @@ import errno
 import logging
 import os
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from typing import Final
 
 import msgspec
@@ -45,6 +50,10 @@ class MeasuredUsage(msgspec.Struct, frozen=True):
     inodes: int
     inodes_free: int
     inodes_used: int
+    volume: str = ""
+    """The name of its PersistentVolume."""
+    provisioned: int = 0
+    """The capacity that the PersistentVolume has, in bytes; its filesystem has less."""
 
 
 METRICS = {
@@ -55,7 +64,14 @@ METRICS = {
     "kubelet_volume_stats_inodes_free": ("inodes_free", "Number of free inodes in the volume"),
     "kubelet_volume_stats_inodes_used": ("inodes_used", "Number of used inodes in the volume"),
 }
-"""The field and the help text of each metric."""
+"""The field and the help text of each metric, by ``namespace`` and ``persistentvolumeclaim``."""
+VOLUME_METRICS = {
+    "px_volume_usage_bytes": ("used", "Number of used bytes in the volume"),
+    "px_volume_capacity_bytes": ("provisioned", "Capacity in bytes of the volume"),
+    "px_volume_fs_usage_bytes": ("used", "Number of used bytes in the volume's filesystem"),
+    "px_volume_fs_capacity_bytes": ("capacity", "Capacity in bytes of the volume's filesystem"),
+}
+"""The same by ``volumename``, as Portworx has it."""
 
 
 class VolumeMeter:
@@ -71,12 +87,14 @@ class VolumeMeter:
 
     async def measure(self, volumes: Iterable[VolumeInUse]) -> list[MeasuredUsage]:
         """The usage of all volumes that can be measured; errors are logged."""
-        found = await asyncio.gather(*(self._one(volume) for volume in volumes))
-        return [one for one in found if one is not None]
+        every = list(volumes)
+        asked = [volume for volume in every if volume.backend != DIRECTORY]
+        # In one thread: there may be thousands, and a filesystem may take long to answer.
+        found = await asyncio.to_thread(lambda: [_measured(volume) for volume in asked])
+        counted = [self._of_directory(volume) for volume in every if volume.backend == DIRECTORY]
+        return [one for one in (*found, *await asyncio.gather(*counted)) if one is not None]
 
-    async def _one(self, volume: VolumeInUse) -> MeasuredUsage | None:
-        if volume.backend != DIRECTORY:
-            return _measured(volume)
+    async def _of_directory(self, volume: VolumeInUse) -> MeasuredUsage | None:
         at, known = self._counted.get(volume.volume, (-_COUNTING, None))
         if self._clock.monotonic() - at >= _COUNTING:
             counting = self._counting.get(volume.volume)
@@ -106,12 +124,13 @@ def measured(volume: VolumeInUse) -> MeasuredUsage:
     found = os.statvfs(volume.path)
     capacity, available = found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize
     used = capacity - found.f_bfree * found.f_frsize
+    provisioned = _bytes(volume.capacity) if volume.capacity else capacity
     if volume.backend == DIRECTORY and volume.capacity:
         counted = measure_disk_usage(volume.path, Meter(_COUNTED))
         if counted.unmeasured:
             raise OSError(errno.EFBIG, counted.unmeasured, str(volume.path))
         used = counted.size
-        capacity = parse_quantity(volume.capacity).to_int()
+        capacity = provisioned
         available = max(0, min(available, capacity - used))
     return MeasuredUsage(
         volume.namespace,
@@ -122,14 +141,24 @@ def measured(volume: VolumeInUse) -> MeasuredUsage:
         found.f_files,
         found.f_ffree,
         found.f_files - found.f_ffree,
+        volume.volume,
+        provisioned,
     )
+
+
+@lru_cache(maxsize=1024)
+def _bytes(capacity: str) -> int:
+    """Cached: most volumes have one of a few sizes."""
+    return parse_quantity(capacity).to_int()
 
 
 def metrics(usage: Iterable[MeasuredUsage]) -> Iterator[str]:
     every = list(usage)
-    for name, (field, text) in METRICS.items():
-        yield f"# HELP {name} {text}"
-        yield f"# TYPE {name} gauge"
-        for one in every:
-            labels = f'namespace="{one.namespace}",persistentvolumeclaim="{one.claim}"'
-            yield f"{name}{{{labels}}} {getattr(one, field)}"
+    claims = [f'{{namespace="{one.namespace}",persistentvolumeclaim="{one.claim}"}}' for one in every]
+    volumes = [f'{{volumename="{one.volume}"}}' for one in every]
+    for table, labels in ((METRICS, claims), (VOLUME_METRICS, volumes)):
+        for name, (field, text) in table.items():
+            yield f"# HELP {name} {text}"
+            yield f"# TYPE {name} gauge"
+            for each, one in zip(labels, every, strict=True):
+                yield f"{name}{each} {getattr(one, field)}"

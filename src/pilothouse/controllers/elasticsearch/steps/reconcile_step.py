@@ -23,7 +23,7 @@ class ReconcileStep(msgspec.Struct, frozen=True):
     gist: str = ""
     """The start of the message, without changing figures; events carry only this."""
     takes_down: tuple[str, ...] = ()
-    """The names of the nodes that its intents take down: see ``own_disruptions``."""
+    """The names of the nodes that its intents take down: see ``cluster_disruptions``."""
 
     @classmethod
     def waiting(cls, reason: str, wait: Wait, prefix: str = "") -> Self:

@@ -1,6 +1,6 @@
 """Nodes that the cluster's own controller takes down: through the disruption budget, like everyone else.
 
-    disruptions = own_disruptions(observed, steps)
+    disruptions = cluster_disruptions(observed, steps)
     disruptions.spare          # maxUnavailable of the cluster's budget: 1 while a node can be spared, else 0
     disruptions.steps          # the steps; one that takes a node down waits if the budget does not allow it
     yield from disruptions.intents
@@ -44,7 +44,7 @@ class OwnDisruptions(msgspec.Struct, frozen=True):
     spare: int
 
 
-def own_disruptions(observed: ObservedCluster, steps: Sequence[ReconcileStep]) -> OwnDisruptions:
+def cluster_disruptions(observed: ObservedCluster, steps: Sequence[ReconcileStep]) -> OwnDisruptions:
     """Let steps that take nodes down spend from the cluster's budget, or wait for it."""
     budget = _budget(observed)
     taking = [step for step in steps if step.takes_down]

@@ -1,6 +1,6 @@
 """Which clusters ask an update server, and what they run.
 
-    log = ClusterLog(clock)
+    log = ClusterRegistry(clock)
     log.note(channel="stable", headers=request.headers, query=request.query)
     log.clusters()
 
@@ -40,7 +40,7 @@ class ClusterReport(msgspec.Struct, frozen=True, rename="camel"):
     last_seen: str
 
 
-class ClusterLog:
+class ClusterRegistry:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._reports: OrderedDict[str, ClusterReport] = OrderedDict()
