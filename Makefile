@@ -7,11 +7,12 @@ WORKERS = $(shell echo $$(( $$(nproc) * 2 )))
 WITH_GO = PATH="$$(scripts/tools/go):$$PATH"
 
 .DEFAULT_GOAL = help
-.PHONY: help setup setup-tests up demo test test-tools test-static test-long kubernetes third-party conformance conformance-kubernetes simulate soak bench check clean
+.PHONY: help setup setup-tests up demo payload test test-tools test-static test-long kubernetes third-party conformance conformance-kubernetes simulate soak bench check clean
 
 help:
 	@echo "make up           start a whole control plane with this machine as its node, data in ./.data"
 	@echo "make demo         a guided tour in a temporary folder, which ends by itself"
+	@echo "make payload      pack Pilothouse into dist/, for machines that update it by a plan"
 	@echo "make test         format, lint, types, imports, and the quick tests"
 	@echo "make test-long    the tests that take minutes, and the conformance suite"
 	@echo "make kubernetes   build etcd, kube-apiserver and its kin, and kubectl, where they are missing"
@@ -36,6 +37,9 @@ up: setup
 demo: setup
 	@command -v kubectl >/dev/null || $(WITH_GO) scripts/tools/kubectl
 	@scripts/demo
+
+payload: setup-tests
+	@$(BIN)/python scripts/payload
 
 check: setup-tests
 	@scripts/check

@@ -84,6 +84,9 @@ async def test_a_plan_updates_the_machine_of_a_node(
         (["--update-profile", "missing.yaml"], "missing.yaml can't be read"),
         (["--update-profile", "bad.yaml"], "Object missing required field `path`"),
         (["--update-profile", "both.yaml"], "exactly one of restart and run is needed"),
+        (["--update-profile", "tree.yaml"], "run: the agent is part of the tree, and restarts itself"),
+        (["--update-profile", "tree-and-path.yaml"], "only one of path and tree is possible"),
+        (["--update-profile", "pilothouse"], "has to run from where `pilothouse updates install` puts it"),
         (["--update-profile", "k0s", "--trusted-keys", "bad.yaml"], "the public key is not base64"),
         (["--update-profile", "k0s", "--download-ca", "host"], "write HOST=FILE"),
         (["--update-profile", "k0s", "--download-token", "host=missing"], "missing can't be read"),
@@ -98,6 +101,8 @@ def test_mistakes_are_told_in_one_line(
     (tmp_path / "both.yaml").write_text(
         "{path: /x, version: [x], health: [x], run: [x], restart: [y]}",
     )
+    (tmp_path / "tree.yaml").write_text("{tree: /x, run: [x]}")
+    (tmp_path / "tree-and-path.yaml").write_text("{tree: /x, path: /x/y}")
     kubeconfig = ["--kubeconfig", str(server.target.kubeconfig)]
     result = CliRunner().invoke(node, [*kubeconfig, "--data", str(tmp_path / "data"), *flags])
     assert result.exit_code != 0

@@ -86,6 +86,23 @@ async def test_a_plan_is_previewed_watched_paused_resumed_and_aborted(admin: Pat
         assert f"1. workers to {NEW}, 1 at a time: 2 machines\n   w0, w1\n" in said
         assert await api.find(Plan, "autopilot") is None
 
+        code, said = await asyncio.to_thread(
+            ran, admin, "preview", str(file), "--simulate", "--seeds", "2", "--download", "30s"
+        )
+        assert code == 0
+        assert "Simulated 2 runs:\n  assumed: download 30s to 30s, " in said
+        assert "  ends as Completed in 2 of 2 runs: every target is updated\n" in said
+        assert await api.find(Plan, "autopilot") is None
+        simulated = ("--simulate", "--seeds", "1", "--failing", "100", "-o", "json")
+        printed = await asyncio.to_thread(
+            pilothouse, "plan", "preview", str(file), *simulated, "--kubeconfig", str(admin)
+        )
+        assert printed.returncode == 1
+        assert "simulating 1 run …\n" in printed.stderr
+        told = json.loads(printed.stdout)
+        assert [run["state"] for run in told["simulation"]["runs"]] == ["ApplyFailed"]
+        assert told["assumed"]["failing"] == 1
+
         file.write_text(json.dumps(plan("ghost")))
         code, said = await asyncio.to_thread(ran, admin, "preview", str(file))
         assert (code, "IncompleteTargets" in said, "ghost" in said) == (1, True, True)

@@ -19,6 +19,7 @@ from pilothouse.client.informer import Informer
 from pilothouse.client.transport import (
     ClientRequest,
     ClientResponse,
+    Interrupted,
     NotSent,
     ResponseStreamReader,
     Transport,
@@ -35,6 +36,8 @@ class Line:
         self._transport = transport
         self.swallows = False
         self.refuses = False
+        self.cut = asyncio.Event()
+        """Breaks the streams that are open."""
         self.watches: list[dict[str, str]] = []
         self.lists = 0
 
@@ -52,10 +55,22 @@ class Line:
             yield replace(stream, chunks=self._passed(stream.chunks))
 
     async def _passed(self, chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-        async for data in chunks:
-            if self.swallows:
-                await asyncio.Event().wait()
-            yield data
+        cut = asyncio.ensure_future(self.cut.wait())
+        try:
+            while True:
+                data = asyncio.ensure_future(anext(chunks, None))
+                await asyncio.wait({data, cut}, return_when=asyncio.FIRST_COMPLETED)
+                if cut.done():
+                    data.cancel()
+                    await asyncio.gather(data, return_exceptions=True)
+                    raise Interrupted("connection reset")
+                if self.swallows:
+                    await asyncio.Event().wait()
+                if (found := data.result()) is None:
+                    return
+                yield found
+        finally:
+            cut.cancel()
 
     def _check(self) -> None:
         if self.refuses:
@@ -120,6 +135,20 @@ async def test_a_server_that_is_away_is_found_again_and_meanwhile_missed() -> No
         await informer.until(created.revision)
         assert {each.name for each in informer.cache.list()} >= {"a", "b"}
         assert informer.problem == ""
+
+
+async def test_a_quiet_watch_is_resumed_soon_after_each_of_many_restarts() -> None:
+    async with following() as (_, line, informer):
+        for _ in range(8):
+            line.refuses = True
+            line.cut.set()
+            await asyncio.sleep(3)
+            line.refuses = False
+            line.cut = asyncio.Event()
+            before = len(line.watches)
+            await asyncio.sleep(5)
+            assert len(line.watches) == before + 1
+            assert informer.problem == ""
 
 
 async def test_a_subscriber_that_fails_does_not_stop_the_others(caplog: pytest.LogCaptureFixture) -> None:

@@ -313,3 +313,19 @@ def test_pauses_grow_until_something_is_heard() -> None:
     watch.broke("connection reset")
     assert isinstance(watch.state, WaitingState)
     assert watch.state.seconds <= 0.8
+
+
+def test_pauses_grow_unless_a_watch_was_open_for_a_while() -> None:
+    watch = WatchMachine(Pod, Random(1), Trees())
+    complete(watch)
+    pauses = []
+    for lasted in (10.0, 0.1, 0.1, 0.1, 0.1, 2.0):
+        watch.next()
+        watch.lasted(lasted)
+        watch.broke("connection reset")
+        assert isinstance(watch.state, WaitingState)
+        pauses.append(watch.state.seconds)
+        watch.rested()
+    assert pauses[0] <= 0.8
+    assert 6 <= pauses[4] <= 13
+    assert pauses[5] <= 0.8

@@ -67,7 +67,7 @@ class ControllerHarness(MemoryObjects):
             Api(transport, random.Random(0), manager="harness"),
             manager="harness",
             noun_of=lambda api_version, kind: NOUNS.get((api_version, kind)),
-            record_event=lambda about, reason, message, warning: None,
+            record_event=lambda about, reason, message, warning, source: None,
             expectations=Expectations(),
         )
 

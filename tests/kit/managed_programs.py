@@ -4,7 +4,7 @@ program("v1.0.0")                              # the content of a file
 program("v2.0.0", behaviour="crashes")         # ends at once; or "unhealthy"
 program("v2.0.0", reports="v0.9.0")            # says that it is another version
 
-PROGRAM serve PORT      serves /readyz and /version on the loopback address, until SIGTERM
+PROGRAM serve PORT      serves /readyz, /version and /pid on the loopback address, until SIGTERM
 PROGRAM ask PORT        prints the version of the one that serves there
 """
 
@@ -16,7 +16,7 @@ from typing import Literal
 Behaviour = Literal["works", "crashes", "unhealthy"]
 
 _TEXT = """#!{python} -SE
-import socket, sys
+import os, socket, sys
 
 REPORTED = {reported!r}
 BEHAVIOUR = {behaviour!r}
@@ -30,9 +30,10 @@ if sys.argv[1] == "serve":
             connection, _ = listening.accept()
             with connection:
                 path = connection.recv(4096).split(b" ")[1:2]
-                good = path == [b"/version"] or BEHAVIOUR == "works"
+                told = {{b"/version": REPORTED, b"/pid": str(os.getpid())}}.get(path[0] if path else b"", "")
+                good = told or BEHAVIOUR == "works"
                 status = "200 OK" if good else "500 Internal Server Error"
-                body = REPORTED if path == [b"/version"] else "ok" if good else "not well"
+                body = told or ("ok" if good else "not well")
                 head = "HTTP/1.1 %s\\r\\nContent-Length: %d\\r\\nConnection: close\\r\\n\\r\\n" % (status, len(body))
                 connection.sendall((head + body).encode())
         except OSError:

@@ -56,6 +56,7 @@ class SeenRequest:
 
 @dataclass
 class PayloadServer:
+    host: str = "127.0.0.1"
     port: int = 0
     scheme: str = "http"
     files: dict[str, PayloadFile | Redirect | Refusal] = field(default_factory=dict)
@@ -65,18 +66,18 @@ class PayloadServer:
     ended: threading.Event = field(default_factory=threading.Event)
 
     def url(self, path: str) -> str:
-        return f"{self.scheme}://127.0.0.1:{self.port}{path}"
+        return f"{self.scheme}://{self.host}:{self.port}{path}"
 
     @classmethod
     @contextmanager
-    def running(cls, certificates: Path | None = None) -> Iterator[PayloadServer]:
+    def running(cls, certificates: Path | None = None, *, host: str = "127.0.0.1") -> Iterator[PayloadServer]:
         """Over https with certificates of an authority in that folder (``ca.crt``), else over http."""
-        server = cls()
+        server = cls(host)
 
         class Handler(_Handler):
             payloads = server
 
-        with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as listening:
+        with http.server.ThreadingHTTPServer((host, 0), Handler) as listening:
             listening.daemon_threads = True
             if certificates is not None:
                 pair = Authority.create(certificates).server()

@@ -83,7 +83,7 @@ class PilothouseServer(Server):
             return said[0] if said else None
 
         try:
-            return process, process.wait_until(announced, seconds=30)
+            return process, process.wait_until(announced, seconds=120)
         except BaseException:
             process.kill()
             raise

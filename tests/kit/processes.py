@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import random
 import shutil
 import signal
 import socket
@@ -33,11 +34,15 @@ class ProcessFailed(Exception):
 
 
 def free_port() -> int:
-    """A TCP port of the loopback address that nobody listens on at this moment."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """A TCP port of the loopback address that nobody listens on at this moment.
+
+    Below those that the kernel gives to connections, which would take it until it is listened on.
+    """
+    while True:
+        port = random.randrange(12_000, 32_000)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 @dataclass(frozen=True)

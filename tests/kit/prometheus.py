@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import urllib.parse
 import urllib.request
+from collections.abc import Sequence
 from pathlib import Path
 
 from tests.kit.processes import Process, free_port
@@ -23,7 +24,8 @@ Samples = list[tuple[dict[str, str], float]]
 class Prometheus:
     """Running within the context."""
 
-    def __init__(self, config: str, folder: Path) -> None:
+    def __init__(self, config: str, folder: Path, flags: Sequence[str] = ()) -> None:
+        self._flags = flags
         self._program = find("prometheus")
         self._folder = folder
         self._port = free_port()
@@ -36,6 +38,7 @@ class Prometheus:
         argv += [
             f"--storage.tsdb.path={self._folder / 'tsdb'}",
             f"--web.listen-address=127.0.0.1:{self._port}",
+            *self._flags,
         ]
         self.process = Process.start("prometheus", argv, log=self._folder / "prometheus.log")
         return self
@@ -43,6 +46,10 @@ class Prometheus:
     def __exit__(self, *_: object) -> None:
         if self.process is not None:
             self.process.end()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._port}"
 
     def query(self, text: str) -> Samples:
         """What it answers; nothing while it does not."""

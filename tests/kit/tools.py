@@ -28,6 +28,7 @@ SCRIPTS = {
     "kube-state-metrics": "scripts/tools/kube-state-metrics",
     "kubectl": "scripts/tools/kubectl",
     "prometheus": "scripts/tools/prometheus",
+    "promtool": "scripts/tools/prometheus",
 }
 
 

@@ -5,6 +5,8 @@ with UpdateFleet(folder, store="sqlite", controllers=3, workers=3) as fleet:
     fleet.offer("v2.0.0", program("v2.0.0"))
     fleet.apply(fleet.plan("v2.0.0"))
     fleet.until(lambda plan: plan["status"]["state"] == "Completed")
+
+Each machine has a folder and a port of its own. ``fleet.replace`` deletes the plan and applies another one.
 """
 
 from __future__ import annotations
@@ -12,16 +14,20 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
 import platform
+import re
+import signal
 import socket
 import ssl
 import sys
 import time
+import urllib.error
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Literal
 
 from tests.kit.managed_programs import program
 from tests.kit.payload_server import PayloadFile, PayloadServer
@@ -37,14 +43,17 @@ GROUP = "/apis/autopilot.k0sproject.io/v1beta2"
 PLATFORM = f"linux-{go_architecture(platform.machine())}"
 FIRST = "v1.0.0"
 MERGE = "application/merge-patch+json"
+CONTROLLERS = "plans,drains,disruption-budgets"
+LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/pilothouse-controller-manager"
+Mode = Literal["worker", "controller", "controller+worker"]
 
 
 class Machine:
     """One machine: a folder, a program, an update agent, and of the control plane a controller-manager."""
 
-    def __init__(self, fleet: UpdateFleet, name: str, *, controller: bool) -> None:
+    def __init__(self, fleet: UpdateFleet, name: str, mode: Mode) -> None:
         self.name = name
-        self.controller = controller
+        self.mode = mode
         self.port = _free_port()
         self.folder = fleet.folder / name
         self.program = self.folder / "bin" / "program"
@@ -79,30 +88,41 @@ class Machine:
             "127.0.0.1",
         ]
         flags += ["--update-profile", str(self.folder / "profile.yaml")]
-        flags += ["--mode", "controller" if self.controller else "worker", "--api-port", str(self.port)]
+        flags += ["--mode", self.mode, "--api-port", str(self.port), *self._fleet.agent_flags]
         self.agent = self._fleet.start(f"agent {self.name}", "node", *flags)
 
     def start_manager(self) -> None:
         timing = ("lease-duration=3s", "renew-deadline=2s", "retry-period=500ms")
         flags = [f"--leader-elect-{each}" for each in timing]
-        flags += ["--control-node", self.name, "--ready-scheme", "http"]
-        flags += ["--controllers", "plans,drains,disruption-budgets"]
+        flags += ["--control-node", self.name, "--control-node-mode", self.mode, "--ready-scheme", "http"]
+        flags += ["--controllers", CONTROLLERS, *self._fleet.manager_flags]
         self.manager = self._fleet.start(f"manager {self.name}", "controller-manager", *flags)
+
+    def kill_agent(self) -> None:
+        assert self.agent is not None
+        self.agent.kill()
+
+    def kill_manager(self) -> None:
+        assert self.manager is not None
+        self.manager.kill()
+
+    def kill_program(self) -> None:
+        """Kill the program; if it is being restarted, as soon as it answers."""
+        pid = self._fleet.wait(lambda: self._ask("/pid"), f"the program of {self.name}")
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(int(pid), signal.SIGKILL)
 
     def stop_program(self) -> None:
         """End the program, which outlives its agent."""
-        asyncio.run(self._stop_program())
-
-    async def _stop_program(self) -> None:
-        for folder in (self.folder / "data" / "node" / "updates" / "program").glob("*"):
-            found = await containers.adopt(folder) if folder.is_dir() else None
-            if isinstance(found, Container):
-                await found.stop(9, 0)
+        asyncio.run(stop_program(self.folder / "data"))
 
     def version(self) -> str:
         """What its program says, or nothing."""
+        return self._ask("/version")
+
+    def _ask(self, path: str) -> str:
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/version", timeout=2) as answer:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=2) as answer:
                 return str(answer.read().decode())
         except OSError:
             return ""
@@ -110,19 +130,58 @@ class Machine:
 
 class UpdateFleet:
     def __init__(
-        self, folder: Path, *, store: str = "sqlite", controllers: int = 3, workers: int = 3
+        self,
+        folder: Path,
+        *,
+        store: str = "sqlite",
+        controllers: int | Sequence[str] = 3,
+        workers: int | Sequence[str] = 3,
+        mode: Mode = "controller",
+        manager_flags: Sequence[str] = (),
+        agent_flags: Sequence[str] = (),
     ) -> None:
+        """How many machines, or their names. ``mode`` is that of the controllers; ``manager_flags`` go to every
+        controller-manager, ``agent_flags`` to every update agent."""
         self.folder = folder
+        self.manager_flags = manager_flags
+        self.agent_flags = agent_flags
+        self.clock_ahead = 0.0
+        """Seconds by which the clocks of the control hosts are ahead: of managers that are started from now on."""
         self._resources = contextlib.ExitStack()
         self._store = store
-        self.controllers = [Machine(self, f"controller{n}", controller=True) for n in range(controllers)]
-        self.workers = [Machine(self, f"worker{n}", controller=False) for n in range(workers)]
+        self.controllers = [Machine(self, name, mode) for name in _names("controller", controllers)]
+        self.workers = [Machine(self, name, "worker") for name in _names("worker", workers)]
         self.history: list[Json] = []
         """Every state of the plan that was seen."""
 
     @property
     def machines(self) -> list[Machine]:
         return [*self.controllers, *self.workers]
+
+    def machine(self, name: str) -> Machine:
+        return next(machine for machine in self.machines if machine.name == name)
+
+    def set_clocks(self, now: float) -> None:
+        """Start all managers again, on machines whose clocks show this time."""
+        self.clock_ahead = now - time.time()
+        for machine in self.controllers:
+            machine.kill_manager()
+        for machine in self.controllers:
+            machine.start_manager()
+
+    def leader(self) -> Machine:
+        """The machine whose manager leads; waits until one does that is alive."""
+        found = self.wait(self._leader, "a leader")
+        assert isinstance(found, Machine)
+        return found
+
+    def _leader(self) -> Machine | None:
+        holder = re.search(r"_(\d+)_", self.send("GET", LEASE)["spec"].get("holderIdentity") or "")
+        for machine in self.controllers:
+            process = machine.manager
+            if holder and process and process.pid == int(holder[1]) and process.popen.poll() is None:
+                return machine
+        return None
 
     def __enter__(self) -> UpdateFleet:
         with contextlib.ExitStack() as resources:
@@ -133,8 +192,9 @@ class UpdateFleet:
             for machine in self.machines:
                 machine.prepare()
                 resources.callback(machine.stop_program)
-            for machine in self.workers:
-                self._create_node(machine)
+            for machine in self.machines:
+                if machine.mode != "controller":
+                    self._create_node(machine)
             for machine in self.controllers:
                 machine.start_manager()
             for machine in self.machines:
@@ -149,10 +209,12 @@ class UpdateFleet:
         self._resources.close()
 
     def start(self, name: str, command: str, *flags: str) -> Process:
+        ahead = self.clock_ahead if command == "controller-manager" else 0.0
+        module = ["tests.kit.moved_clock", str(ahead)] if ahead else ["pilothouse"]
         argv = [
             sys.executable,
             "-m",
-            "pilothouse",
+            *module,
             command,
             "--kubeconfig",
             str(self.server.target.kubeconfig),
@@ -166,11 +228,14 @@ class UpdateFleet:
         self.payloads.files[f"/{version}"] = PayloadFile(content)
 
     def plan(self, version: str, *, rollout: Json | None = None, workers: int = 1, **update: Any) -> Json:
-        """A plan for all machines."""
+        """A plan for all machines; ``update`` replaces fields of its command."""
         targets: Json = {"controllers": _named(self.controllers, 1), "workers": _named(self.workers, workers)}
-        payload = {"url": self.payloads.url(f"/{version}")}
-        command = {"version": version, "platforms": {PLATFORM: payload}, "targets": targets, **update}
-        spec: Json = {"id": "id123", "commands": [{"k0supdate": command}]}
+        command = {"version": version, "platforms": self.platforms(version), "targets": targets, **update}
+        return self.plan_of({"k0supdate": command}, rollout=rollout)
+
+    def plan_of(self, *commands: Json, rollout: Json | None = None) -> Json:
+        """A plan of these commands."""
+        spec: Json = {"id": "id123", "timestamp": "now", "commands": list(commands)}
         if rollout is not None:
             spec["rollout"] = rollout
         return {
@@ -180,8 +245,21 @@ class UpdateFleet:
             "spec": spec,
         }
 
+    def platforms(self, version: str) -> Json:
+        """Where this machine's platform finds what was offered."""
+        return {PLATFORM: {"url": self.payloads.url(f"/{version}")}}
+
     def apply(self, plan: Json) -> None:
         self.send("POST", f"{GROUP}/plans", plan)
+
+    def replace(self, plan: Json | None = None) -> None:
+        """Delete the plan, if there is one, and apply this one; its history begins anew."""
+        with contextlib.suppress(urllib.error.HTTPError):
+            self.send("DELETE", f"{GROUP}/plans/autopilot")
+        self.wait(lambda: not self.send("GET", f"{GROUP}/plans")["items"], "the plan to be deleted")
+        self.history.clear()
+        if plan is not None:
+            self.apply(plan)
 
     def send(self, method: str, path: str, body: Json | None = None, type: str = "application/json") -> Json:
         target = self.server.target
@@ -190,6 +268,20 @@ class UpdateFleet:
         context: ssl.SSLContext = target.trust()
         with urllib.request.urlopen(request, context=context, timeout=30) as answer:
             return dict(json.loads(answer.read()))
+
+    def answers(self, method: str, path: str, body: Json | None = None) -> bool:
+        """Whether a request succeeds."""
+        try:
+            self.send(method, path, body)
+        except urllib.error.HTTPError:
+            return False
+        return True
+
+    def completed(self) -> Json:
+        """The plan, once it has completed; it must not end otherwise."""
+        plan = self.until(lambda one: one["status"].get("completedTime") is not None)
+        assert plan["status"]["state"] == "Completed", plan["status"]
+        return plan
 
     def until(self, holds: Callable[[Json], bool], *, seconds: float = 240) -> Json:
         """The plan, once this holds. Its states on the way are in ``history``."""
@@ -226,9 +318,25 @@ class UpdateFleet:
         self.send("PATCH", f"/api/v1/nodes/{machine.name}/status", status, MERGE)
 
 
+def _names(kind: str, wanted: int | Sequence[str]) -> Sequence[str]:
+    return [f"{kind}{number}" for number in range(wanted)] if isinstance(wanted, int) else wanted
+
+
+def named(*names: str) -> Json:
+    """Targets by their names."""
+    return {"discovery": {"static": {"nodes": list(names)}}}
+
+
+async def stop_program(data: Path) -> None:
+    """End the program that an update agent with this data folder has started."""
+    for folder in (data / "node" / "updates" / "program").glob("*"):
+        found = await containers.adopt(folder) if folder.is_dir() else None
+        if isinstance(found, Container):
+            await found.stop(9, 0)
+
+
 def _named(machines: list[Machine], concurrent: int) -> Json:
-    names = [machine.name for machine in machines]
-    return {"discovery": {"static": {"nodes": names}}, "limits": {"concurrent": concurrent}}
+    return {**named(*(machine.name for machine in machines)), "limits": {"concurrent": concurrent}}
 
 
 def _free_port() -> int:

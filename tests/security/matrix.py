@@ -74,23 +74,31 @@ _SEEN = (
     f"elasticsearchclusters.{NAV}/status cassandraclusters.{NAV}/status pilots.{NAV}/status "
     f"autopilotruleobjects.{OPEN} actionapprovals.{OPEN} applicationactions.{OPEN} "
     f"autopilotruleobjects.{OPEN}/status actionapprovals.{OPEN}/status applicationactions.{OPEN}/status "
-    f"decisions.{OWN}"
+    f"decisions.{OWN} questions.{OWN} questions.{OWN}/status"
 )
 _EDITED = (
     "configmaps events persistentvolumeclaims pods secrets serviceaccounts services "
     f"statefulsets.apps poddisruptionbudgets.policy leases.{COORD} "
     "deployments.apps replicasets.apps daemonsets.apps jobs.batch cronjobs.batch "
-    f"elasticsearchclusters.{NAV} cassandraclusters.{NAV} pilots.{NAV} actionapprovals.{OPEN}"
+    f"elasticsearchclusters.{NAV} cassandraclusters.{NAV} pilots.{NAV}"
 )
 _ABOUT_ONESELF = (
     "create",
     f"selfsubjectaccessreviews.{ACCESS} selfsubjectrulesreviews.{ACCESS} selfsubjectreviews.{WHO}",
 )
-_VIEW = (_ABOUT_ONESELF, (READ, _SEEN), ("get", "namespaces namespaces/status pods/log"))
+_VIEW = (
+    _ABOUT_ONESELF,
+    (READ, _SEEN),
+    ("get", "namespaces namespaces/status pods/log"),
+    # About what is seen there; they exist for a minute.
+    ("create delete", f"questions.{OWN}"),
+)
 _EDIT = (
     *_VIEW,
     (READ, f"secrets leases.{COORD}"),
     (WRITE, _EDITED),
+    # Deciding one needs the verb approve on its rule.
+    ("update patch delete deletecollection", f"actionapprovals.{OPEN}"),
     ("update patch", "statefulsets.apps/scale deployments.apps/scale replicasets.apps/scale"),
     ("create", "pods/eviction serviceaccounts/token"),
     ("create get", "pods/exec pods/attach"),

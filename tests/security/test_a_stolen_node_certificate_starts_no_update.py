@@ -141,6 +141,10 @@ def test_it_changes_of_its_control_node_signal_and_status_only(shop: SampleInsta
         assert f"metadata.{field}: a node may not change it" in said
     status = {"status": {"k0sVersion": "v1"}}
     shop.send("PATCH", f"{path}/status", status, type=MERGE, user=N1).expect(200)
+    ready = {"type": "Ready", "status": "True", "reason": "x", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+    heard = {"status": {"conditions": [ready]}}
+    said = shop.refused(shop.send("PATCH", f"{path}/status", heard, type=MERGE, user=N1))
+    assert "status.conditions: a node may not change it" in said
     shop.refused(shop.send("DELETE", path, user=N1))
     shop.refused(
         shop.send(

@@ -47,6 +47,7 @@ LEFT: Final[dict[str, dict[str, dict[str, tuple[str, ...]]]]] = {
         "node/files/directory_handles": {"_Level.files": ("os.scandir",), "change_mode": ("os.chmod",)},
         "node/machine/id_ranges": {"IdRanges._numbers": ("os.listdir",), "_write": ("open",)},
         "node/images/unpacking": {"_listed": ("os.listdir",)},
+        "node/updating/installed_tree": {"InstalledTree._prune": ("os.listdir",)},
         "node/volumes/atomic_directory": {"_link": ("os.listdir",), "replace": ("os.listdir",)},
     },
     "top": {
@@ -67,9 +68,21 @@ LEFT: Final[dict[str, dict[str, dict[str, tuple[str, ...]]]]] = {
             "InstalledProgram._keep": ("Path.chmod", "Path.replace", "Path.unlink", "shutil.copyfile"),
             "InstalledProgram._stage_kept": ("Path.unlink", "os.link", "shutil.copyfile"),
             "InstalledProgram._swap": ("Path.chmod", "Path.replace"),
-            "InstalledProgram.check_executable": ("Path.chmod",),
             "InstalledProgram.discard_next": ("Path.unlink",),
+            "InstalledProgram.stage": ("Path.chmod",),
             "_sync": ("os.open",),
+        },
+        "node/updating/installed_tree": {
+            "InstalledTree._stage": ("Path.mkdir",),
+            "InstalledTree._discard_next": ("Path.unlink",),
+        },
+        "node/updating/tree_launcher": {
+            "_locked": ("open",),
+            "_private": ("os.open",),
+            "_remove": ("os.unlink",),
+            "_sync": ("os.open",),
+            "_write": ("open", "os.replace"),
+            "link": ("os.replace", "os.symlink", "os.unlink"),
         },
     },
     "data": {
@@ -170,6 +183,7 @@ LEFT: Final[dict[str, dict[str, dict[str, tuple[str, ...]]]]] = {
     },
     "kernel": {
         "node/metrics/process_stats": {"table": ("os.listdir",)},
+        "node/updating/installed_tree": {"_used": ("os.listdir",)},
         "node/machine/id_ranges": {"_running_ids": ("os.listdir",)},
         "node/images/image_store": {"mounted_by": ("Path.iterdir",)},
         "node/machine/machine_info": {"read_available_resources": ("os.listdir",)},

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
+from random import Random
 from typing import Any, NamedTuple
 
 import msgspec
@@ -22,12 +23,14 @@ from pilothouse.api.k0s.signals import Signal
 from pilothouse.api.k0s.v1beta2 import PlanAnswers, PlanSpec, PlatformResource, ReadinessAnswer, TargetStatus
 from pilothouse.api.kind_names import ControlNode, Node
 from pilothouse.api.objects import Object
+from pilothouse.api.openstorage.v1alpha1 import RuleAction
 from pilothouse.apiserver.request_handler import RequestHandler
 from pilothouse.base.clock import Clock
 from pilothouse.base.rfc3339 import format_time
 from pilothouse.client.fence import HEADER
 from pilothouse.client.transport import ClientRequest, ClientResponse, ResponseStreamReader, Transport
-from pilothouse.controllers import drains as drains_module
+from pilothouse.controllers.disruptions import DisruptionAccount
+from pilothouse.controllers.drains import drain_controller
 from pilothouse.controllers.elasticsearch.observed.cluster_nodes import ClusterNode
 from pilothouse.controllers.elasticsearch.status import cluster_status
 from pilothouse.controllers.elasticsearch.steps import broken_nodes, restart_gate, version_policy
@@ -36,14 +39,19 @@ from pilothouse.controllers.plans.stages import Stage
 from pilothouse.controllers.plans.turn_signals import SignalScope
 from pilothouse.controllers.plans.update_run import UpdateRun
 from pilothouse.meta.versions import Version
+from pilothouse.rules import action_targets, object_states, rule_controllers, ruled_objects
+from pilothouse.rules.action_targets import TargetResult
+from pilothouse.rules.object_records import RuleTerms
+from pilothouse.rules.rule_case import RuleCase
 from pilothouse.runtime.controller import Controller
 from pilothouse.runtime.expectations import Expectations
 from pilothouse.runtime.intents import Delete, Intent, PatchObject, SetStatus, Update
 from pilothouse.runtime.snapshot import Snapshot
 from pilothouse.sim import simulated_server
-from pilothouse.sim.fleet import Scenario
+from pilothouse.sim.fleet import Scenario, UserAction
 from pilothouse.sim.scenarios import SCENARIOS
 from pilothouse.sim.scenarios.elasticsearch_cluster import pools_of, story
+from pilothouse.sim.scenarios.rules import begin_with, end_well, model, rule_tree
 from pilothouse.sim.simulated_node import NodeTiming
 
 
@@ -222,8 +230,8 @@ def _two_controllers(patch: pytest.MonkeyPatch) -> None:
     def wrong(run: UpdateRun, stage: Stage) -> None:
         with pytest.MonkeyPatch.context() as meanwhile:
             meanwhile.setattr(Stage, "in_progress", property(_away))
-            meanwhile.setattr(controller_turns, "_is_busy", lambda run, machine: False)
-            meanwhile.setattr(questions, "answer", _unasked_answer)
+            meanwhile.setattr(controller_turns, "is_busy", lambda run, machine: False)
+            meanwhile.setattr(questions, "answered", _unasked_answer)
             right(run, stage)
 
     patch.setattr(plan_controller, "controller_turn", wrong)
@@ -249,7 +257,7 @@ def _signalled_twice(patch: pytest.MonkeyPatch) -> None:
 
 def _everybodys_cordon(patch: pytest.MonkeyPatch) -> None:
     """Whatever is cordoned when the turn is over was cordoned for it."""
-    right = drains_module._complete
+    right = drain_controller._complete
 
     def complete(turn: Any, world: Snapshot) -> Iterator[Intent]:
         for intent in right(turn, world):
@@ -259,10 +267,86 @@ def _everybodys_cordon(patch: pytest.MonkeyPatch) -> None:
                 )
             yield intent
 
-    patch.setattr(drains_module, "_complete", complete)
+    patch.setattr(drain_controller, "_complete", complete)
+
+
+def _by_the_cache_alone(patch: pytest.MonkeyPatch) -> None:
+    """What the budgets in the cache allow is deleted instead of evicted: nothing is spent."""
+    right = DisruptionAccount.evict
+
+    def delete(account: DisruptionAccount, pod: Object, **how: Any) -> Delete:
+        right(account, pod, **how)
+        return Delete(pod, grace=how["grace"], because=how["because"])
+
+    patch.setattr(DisruptionAccount, "evict", delete)
+
+
+def _any_approval(patch: pytest.MonkeyPatch) -> None:
+    """An approval of the name is enough, whoever asked for what."""
+    patch.setattr(RuleCase, "approval_fits", property(lambda self: self.situation.approval is not None))
+
+
+def _no_budget(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(ruled_objects, "spent", lambda *_: "")
+
+
+def _at_one_go(patch: pytest.MonkeyPatch) -> None:
+    """An action is created in the step that triggers it, before its number is on record."""
+    patch.setattr(object_states, "STARTING", frozenset())
+
+
+def _side_by_side(patch: pytest.MonkeyPatch) -> None:
+    """Rules do not look at each other, nor at the actions that are under way."""
+    patch.setattr(RuleCase, "busy", property(lambda self: False))
+    patch.setattr(ruled_objects.RuledObject, "_blocked", lambda self, others: "")
+
+
+def _never_recommending(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(RuleTerms, "recommends", property(lambda self: False))
+
+
+def _unclamped(patch: pytest.MonkeyPatch) -> None:
+    """A step goes as far as the percentage says."""
+    right = action_targets.target_of
+
+    def wrong(action: RuleAction, claim: Object) -> TargetResult:
+        params = {name: value for name, value in action.params.items() if name != "maxsize"}
+        return right(RuleAction(name=action.name, params=params), claim)
+
+    patch.setattr(ruled_objects, "target_of", wrong)
+
+
+def _verifying_again(patch: pytest.MonkeyPatch) -> None:
+    """What later values say counts too."""
+    patch.setattr(
+        rule_controllers,
+        "needs_verification",
+        lambda action: bool(action.spec.get("ruleUid")) and action.status.get("phase") == "Succeeded",
+    )
+
+
+def _approving(rng: Random) -> Sequence[UserAction]:
+    """A volume that has to grow several times, each with an approval."""
+    doing = begin_with(rule_tree("grow", enforcement="approvalRequired"))
+    doing.append(UserAction(1, "fill c0", model(**{"data-c0": "14", "approvals": "approved"})))
+    return [*doing, UserAction(rng.uniform(300, 500), "wait", model()), *end_well()]
 
 
 BUGS = (
+    Bug(
+        "an approval of something else counts",
+        "what was approved",
+        msgspec.structs.replace(SCENARIOS["rules"], users=_approving),
+        _any_approval,
+    ),
+    Bug("a rule spends more than its budget", "is created, although", SCENARIOS["rules"], _no_budget),
+    Bug("an action comes before its record", "is not on record", SCENARIOS["rules"], _at_one_go),
+    Bug(
+        "two rules act on a volume at once", "are under way on one object", SCENARIOS["rules"], _side_by_side
+    ),
+    Bug("a rule that recommends acts", "only recommends", SCENARIOS["rules"], _never_recommending),
+    Bug("a volume is grown past maxsize", "and maxsize is", SCENARIOS["rules"], _unclamped),
+    Bug("an action is verified again and again", "is verified twice", SCENARIOS["rules"], _verifying_again),
     Bug(
         "workers are updated before controllers",
         "workers follow all controllers",
@@ -286,6 +370,12 @@ BUGS = (
         "a cordon of somebody else stays",
         SCENARIOS["plans"],
         _everybodys_cordon,
+    ),
+    Bug(
+        "a drain takes pods down without spending from their budget",
+        "are down at once",
+        SCENARIOS["drains"],
+        _by_the_cache_alone,
     ),
     Bug(
         "a cluster is available whether or not anybody can reach it",

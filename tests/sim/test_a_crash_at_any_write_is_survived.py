@@ -19,18 +19,22 @@ import pytest
 
 from pilothouse.api.k0s.signals import read_signal
 from pilothouse.api.kind_names import (
+    ApplicationAction,
     ConfigMap,
     ControlNode,
     Namespace,
     Node,
+    PersistentVolumeClaim,
     Pilot,
     Plan,
     Secret,
+    StorageClass,
     UpdateConfig,
 )
 from pilothouse.app.controller_list import all_controllers
 from pilothouse.base.rfc3339 import format_time
 from pilothouse.client.api import Api
+from pilothouse.controllers.application_actions import all_executors
 from pilothouse.controllers.elasticsearch.desired.security import AUTHORITY, CERTIFICATE, content
 from pilothouse.controllers.elasticsearch.secrets_controller import RandomSecrets, elasticsearch_secrets
 from pilothouse.controllers.invariants import PROMISES
@@ -62,6 +66,7 @@ EVERY = (
         "drains": 10,
         "elastic": 40,
         "plans": 12,
+        "rules": 12,
         "small cluster": 6,
         "budgets": 6,
         "nodes": 4,
@@ -227,6 +232,70 @@ async def secrets_belong_together(api: Api) -> str:
     return "" if same else "the certificate is another authority's"
 
 
+def actions_are_fired(rng: Random) -> Sequence[UserAction]:
+    """Two actions on a claim: one grows it, the other is one that nothing carries out."""
+    kind = {"metadata": {"name": "fast"}, "provisioner": "example.com/disks", "allowVolumeExpansion": True}
+    claim = {
+        "metadata": {"name": "data", "namespace": "default"},
+        "spec": {
+            "accessModes": ["ReadWriteOnce"],
+            "storageClassName": "fast",
+            "resources": {"requests": {"storage": "320Mi"}},
+        },
+    }
+    bound = {"status": {"phase": "Bound", "capacity": {"storage": "320Mi"}}}
+
+    async def fire(api: Api, name: str, action: str) -> None:
+        found = await api.get(PersistentVolumeClaim, "data", "default")
+        reference = {"kind": "PersistentVolumeClaim", "name": "data", "uid": found.uid}
+        tree = {
+            "apiVersion": ApplicationAction.api_version,
+            "kind": "ApplicationAction",
+            "metadata": {"name": name, "namespace": "default"},
+            "spec": {"rule": "r", "object": reference, "action": action, "target": {"to": "480Mi"}},
+        }
+        await api.create(ApplicationAction, tree)
+
+    resize, snapshot = "openstorage.io.action.volume/resize", "example.com.action.volume/snapshot"
+    return [
+        UserAction(15, "create the class", lambda api: api.create(StorageClass, kind)),
+        UserAction(1, "create the claim", lambda api: api.create(PersistentVolumeClaim, claim)),
+        UserAction(
+            1,
+            "bind the claim",
+            lambda api: api.patch(PersistentVolumeClaim, "data", "default", bound, subresource="status"),
+        ),
+        UserAction(5, "fire a resize", lambda api: fire(api, "a-resize", resize)),
+        UserAction(5, "fire a snapshot", lambda api: fire(api, "a-snapshot", snapshot)),
+        UserAction(620, "look at the actions", lambda api: api.list(ApplicationAction)),
+    ]
+
+
+async def disks(server: SimulatedServer, clock: LoopClock, rng: Random) -> None:
+    """Volumes get the size that is requested, some time later."""
+    api = server.api("disks")
+    while True:
+        await asyncio.sleep(20)
+        claim = await api.find(PersistentVolumeClaim, "data", "default")
+        if claim is None or claim.status.get("phase") != "Bound":
+            continue
+        requests = claim.at("spec", "resources", "requests")
+        if requests != claim.at("status", "capacity"):
+            grown = {"status": {"capacity": requests}}
+            await api.patch(PersistentVolumeClaim, "data", "default", grown, subresource="status")
+
+
+async def actions_have_ended(api: Api) -> str:
+    claim = await api.find(PersistentVolumeClaim, "data", "default")
+    sizes = (
+        () if claim is None else (claim.at("spec", "resources", "requests"), claim.at("status", "capacity"))
+    )
+    if sizes != ({"storage": "480Mi"}, {"storage": "480Mi"}):
+        return f"the claim has {sizes}"
+    phases = {each.name: each.status.get("phase") for each in (await api.list(ApplicationAction)).objects}
+    return "" if phases == {"a-resize": "Succeeded", "a-snapshot": "Failed"} else f"the actions are {phases}"
+
+
 _NODES = SCENARIOS["nodes"]
 RUNS = {
     **{name: Run(scenario) for name, scenario in SCENARIOS.items()},
@@ -265,6 +334,16 @@ RUNS = {
             plan_is_complete,
             nodes=0,
             companion=agent_of_worker,
+        )
+    ),
+    "actions are fired": Run(
+        Scenario(
+            "application actions",
+            (*all_executors(), service_accounts),
+            actions_are_fired,
+            actions_have_ended,
+            nodes=0,
+            companion=disks,
         )
     ),
     "security is asked for": Run(
@@ -306,8 +385,8 @@ def test_every_controller_writes_in_some_run() -> None:
     recorded = {
         path.rpartition("/decisions/")[2].partition(".")[0] for path in paths if "/decisions/" in path
     }
-    # It deletes requests that are an hour old, and no run takes that long.
-    patient = {"certificate-request-cleaner"}
+    # They delete requests that are an hour old, and actions of a week ago; no run takes that long.
+    patient = {"certificate-request-cleaner", "action-history"}
     assert {one.name for one in all_controllers("")} - patient <= recorded
 
 

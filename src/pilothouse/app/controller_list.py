@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from pilothouse.api.kind_names import ElasticsearchCluster
+from pilothouse.controllers.application_actions import all_executors
 from pilothouse.controllers.cassandra_clusters import cassandra_clusters
 from pilothouse.controllers.certificate_request_cleaner import certificate_request_cleaner
+from pilothouse.controllers.control_node_silence import control_node_silence
 from pilothouse.controllers.disruption_budgets import disruption_budgets
-from pilothouse.controllers.drains import drains
+from pilothouse.controllers.drains.drain_controller import drains
 from pilothouse.controllers.elasticsearch.cluster_controller import elasticsearch_clusters
 from pilothouse.controllers.elasticsearch.desired.pilot_specs import new_pilot_spec
 from pilothouse.controllers.elasticsearch.secrets_controller import RandomSecrets, elasticsearch_secrets
@@ -31,6 +33,9 @@ from pilothouse.controllers.storage.claim_binder import claims
 from pilothouse.controllers.storage.protection import claim_protection, volume_protection
 from pilothouse.controllers.storage.volume_lifecycle import volumes
 from pilothouse.controllers.update_configs.update_config_controller import update_configs
+from pilothouse.rules.rule_controllers import rule_controllers
+from pilothouse.rules.rule_providers import NoProviders, RuleProviders
+from pilothouse.rules.ruled_objects import RuleSettings
 from pilothouse.runtime.controller import Controller
 
 
@@ -56,14 +61,18 @@ def all_controllers(
     timeouts: ControllerTimeouts = DEFAULT_TIMEOUTS,
     *,
     exclude_from_plans: frozenset[str] = frozenset(),
+    providers: RuleProviders = NoProviders(),
+    rule_settings: RuleSettings = RuleSettings(),
 ) -> tuple[Controller, ...]:
     """Every controller. ``authority`` is the PEM of the authority that pods verify the API server with;
-    ``exclude_from_plans`` are the kinds of machines that no plan may update: controller, worker."""
+    ``exclude_from_plans`` are the kinds of machines that no plan may update: controller, worker;
+    ``providers`` have the metrics that rules watch."""
     return (
         cassandra_clusters,
         certificate_request_cleaner,
         claim_protection,
         claims,
+        control_node_silence,
         pilot_collection.pilot_collector(timeouts.pilot_without_pod),
         disruption_budgets,
         drains,
@@ -85,6 +94,8 @@ def all_controllers(
         update_configs,
         volume_protection,
         volumes,
+        *all_executors(),
+        *rule_controllers(providers, rule_settings),
     )
 
 

@@ -12,16 +12,21 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
 
 import pilothouse
 from pilothouse.aio.race import unless
 from pilothouse.aio.start_order import Ordered, StartGroup
-from pilothouse.api.kind_names import Plan, UpdateConfig
+from pilothouse.aio.task_group import together
+from pilothouse.api.k0s.v1beta2 import RUNNING_PLAN
+from pilothouse.api.kind_names import AutopilotRule, Plan, UpdateConfig
 from pilothouse.app import memory_tuning
 from pilothouse.app.addresses import plain_url
+from pilothouse.app.autopilot_metrics import RuleTotals, rule_errors, scrape_families
 from pilothouse.app.controller_list import (
     DEFAULT_TIMEOUTS,
     ControllerTimeouts,
@@ -29,9 +34,10 @@ from pilothouse.app.controller_list import (
     select_controllers,
 )
 from pilothouse.app.graceful_shutdown import ShutdownRequest
-from pilothouse.app.manager_pages import manager_pages
+from pilothouse.app.manager_pages import RuleFamilies, manager_pages
 from pilothouse.app.parent_pipe import stop_when_closed
 from pilothouse.app.processes import PAGES
+from pilothouse.app.rule_metrics import RuleMetrics
 from pilothouse.app.status_server import serving
 from pilothouse.base.clock import Clock, SystemClock
 from pilothouse.client.access import Access
@@ -40,16 +46,19 @@ from pilothouse.client.http_transport import HttpTransport
 from pilothouse.client.leader_election import LeaseTiming
 from pilothouse.client.leader_lease import Leadership, unique_identity
 from pilothouse.client.shared_informers import SharedInformers
+from pilothouse.rules.ruled_objects import RuleSettings
 from pilothouse.runtime.controller import Controller
 from pilothouse.runtime.dry_run import DryRunLog, Print
 from pilothouse.runtime.election import LeaseElection, NoElection
+from pilothouse.runtime.engine import Engine
 from pilothouse.runtime.manager import COMPONENT, Manager, Observer
 from pilothouse.updates.channel_observer import ChannelObserver
 from pilothouse.updates.channel_source import ChannelSource
+from pilothouse.updates.cluster_facts import UNKNOWN
 from pilothouse.updates.control_node import ControlNodeIdentity, ControlNodeRegistration
+from pilothouse.updates.plan_checks import ServerChecks
 from pilothouse.updates.plan_observer import PlanObserver
 from pilothouse.updates.readiness import DEFAULT_PATH, ReadinessProbe, Scheme
-from pilothouse.updates.server_checks import ServerChecks
 from pilothouse.updates.update_prober import UpdateProber
 
 LEASE = ("kube-system", COMPONENT)
@@ -79,6 +88,14 @@ class ManagerOptions:
     """Kinds of machines that no plan may update: controller, worker."""
     update_prober: str = ""
     """The update server to ask for newer versions where no UpdateConfig follows a channel; none if empty."""
+    autopilot_config: Path | None = None
+    """The file that names the providers of metrics; it need not exist."""
+    recommend_only: bool = False
+    """Rules only record what they would do."""
+    update_authorities: Mapping[str, Path] = field(default_factory=dict)
+    """The files of update servers' CAs, by host."""
+    storage: str = UNKNOWN
+    """The kind of the API server's store, as it is reported to update servers."""
     lifeline: int | None = None
     """The descriptor of the lifeline to the supervisor: see ``processes``."""
 
@@ -94,8 +111,8 @@ async def run(options: ManagerOptions, *, announce: Print) -> None:
         stop_when_closed(stop, options.lifeline)
     clock, rng = SystemClock(), random.Random()
     identity = unique_identity()
-    async with _reached(options) as (api, controllers):
-        informers = SharedInformers(api, rng, clock)
+    async with _reached(options, rng, clock) as reached:
+        api, controllers, informers = reached.api, reached.controllers, reached.informers
         observers = _observers(options, api, controllers, informers, clock)
         if options.elect:
             leadership = Leadership(api, *options.lease, identity, clock, rng, options.timing)
@@ -105,7 +122,7 @@ async def run(options: ManagerOptions, *, announce: Print) -> None:
         manager = Manager(
             api, controllers, informers, election, clock, identity=identity, observers=observers
         )
-        parts = [StartGroup("controllers", [manager.run], _PATIENCE)]
+        parts = [StartGroup("controllers", [manager.run, *reached.parts.values()], _PATIENCE)]
         if options.control_node is not None:
             registration = ControlNodeRegistration(api, options.control_node, clock)
             parts.append(StartGroup("control node", [registration.run], _PATIENCE))
@@ -113,9 +130,17 @@ async def run(options: ManagerOptions, *, announce: Print) -> None:
             # Before the caches are filled: caches that are older than its term would be filled again.
             parts.insert(0, StartGroup("election", [leadership.run], _PATIENCE, ready=leadership.begun))
         host, _ = options.listen
-        async with serving(
-            *options.listen, manager_pages(manager, informers, leadership, identity, clock)
-        ) as port:
+        followed = informers.get(Plan) if any(one.primary == Plan for one in controllers) else None
+        pages = manager_pages(
+            manager,
+            informers,
+            leadership,
+            identity,
+            clock,
+            plan=lambda: followed.cache.get("", RUNNING_PLAN) if followed is not None else None,
+            rules=reached.rule_families(),
+        )
+        async with serving(*options.listen, pages) as port:
             names = ", ".join(one.name for one in controllers) or "none"
             announce(f"controller-manager {identity} follows {options.access.url}: {names}")
             announce(f"{PAGES}{plain_url(host, port)}")
@@ -131,17 +156,19 @@ async def rehearse(options: ManagerOptions, *, say: Print, watch: bool) -> None:
     """
     stop = ShutdownRequest.on_signals(asyncio.get_running_loop())
     clock, rng = SystemClock(), random.Random()
-    async with _reached(options) as (api, controllers):
+    async with _reached(options, rng, clock) as reached:
         manager = Manager(
-            api,
-            controllers,
-            SharedInformers(api, rng, clock),
+            reached.api,
+            reached.controllers,
+            reached.informers,
             NoElection(),
             clock,
             identity=unique_identity(),
             dry_run=DryRunLog(say),
         )
-        await unless(manager.run(), stop.asked.wait() if watch else manager.settled())
+        parts = {"manager": manager.run, **reached.parts}
+        running = together({name: run() for name, run in parts.items()})
+        await unless(running, stop.asked.wait() if watch else manager.settled())
 
 
 def _observers(
@@ -161,27 +188,76 @@ def _observers(
         plan_observer = PlanObserver(api, informers.get(Plan), clock, ServerChecks(api, probe))
         observers["plan-observer"] = plan_observer.run
     if UpdateConfig in primaries:
-        source = ChannelSource(api, clock, running=pilothouse.__version__)
+        source = ChannelSource(
+            api,
+            clock,
+            running=pilothouse.__version__,
+            storage=options.storage,
+            authorities=options.update_authorities,
+        )
         channel_observer = ChannelObserver(api, informers.get(UpdateConfig), clock, source)
         observers["channel-observer"] = channel_observer.run
     if UpdateConfig in primaries and options.update_prober:
         prober = UpdateProber(
-            api, informers.get(UpdateConfig), clock, options.update_prober, running=pilothouse.__version__
+            api,
+            informers.get(UpdateConfig),
+            clock,
+            options.update_prober,
+            running=pilothouse.__version__,
+            storage=options.storage,
+            authorities=options.update_authorities,
         )
         observers["update-prober"] = prober.run
     return observers
 
 
+class _Reached(NamedTuple):
+    """A server that answers, and what is to run there."""
+
+    api: Api
+    controllers: list[Controller]
+    """Those that are selected and suit it."""
+    informers: SharedInformers
+    metrics: RuleMetrics
+
+    @property
+    def follows_rules(self) -> bool:
+        return any(one.primary == AutopilotRule for one in self.controllers)
+
+    def rule_families(self) -> RuleFamilies:
+        """The metrics of rules, counted from here on; there are none without their controllers."""
+        if not self.follows_rules:
+            return lambda engines, leads: ()
+        totals = RuleTotals()
+        totals.follow(self.informers)
+
+        def families(engines: Sequence[Engine], leads: bool) -> Iterator[str]:
+            if leads:
+                yield from totals.families(rule_errors(engines))
+            if self.metrics.scrapes is not None:
+                yield from scrape_families(self.metrics.scrapes)
+
+        return families
+
+    @property
+    def parts(self) -> dict[str, Callable[[], Coroutine[None, None, None]]]:
+        """What runs beside the manager, also in one that stands by."""
+        return {"metrics of rules": self.metrics.run} if self.follows_rules else {}
+
+
 @asynccontextmanager
-async def _reached(options: ManagerOptions) -> AsyncIterator[tuple[Api, list[Controller]]]:
-    """The server, and the selected controllers that suit it."""
-    async with HttpTransport.open(options.access, SystemClock(), agent=_AGENT) as transport:
-        api = Api(transport, random.Random(), manager=COMPONENT)
+async def _reached(options: ManagerOptions, rng: random.Random, clock: Clock) -> AsyncIterator[_Reached]:
+    async with HttpTransport.open(options.access, clock, agent=_AGENT) as transport:
+        api = Api(transport, rng, manager=COMPONENT)
         version = await api.version()
+        informers = SharedInformers(api, rng, clock)
+        metrics = RuleMetrics(transport, informers, clock, options.autopilot_config)
         known = all_controllers(
             options.access.authority.decode(),
             options.timeouts,
             exclude_from_plans=options.exclude_from_plans,
+            providers=metrics,
+            rule_settings=RuleSettings(recommend_only=options.recommend_only),
         )
         controllers = select_controllers(known, options.controllers, ours=version.is_ours)
         if not version.is_ours:
@@ -193,4 +269,4 @@ async def _reached(options: ManagerOptions) -> AsyncIterator[tuple[Api, list[Con
                 version.text,
                 off,
             )
-        yield api, controllers
+        yield _Reached(api, controllers, informers, metrics)

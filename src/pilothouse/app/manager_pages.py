@@ -1,6 +1,6 @@
 """The pages of a controller-manager: ``/healthz``, ``/readyz`` and ``/metrics``.
 
-    pages = manager_pages(manager, informers, leadership, identity, clock)
+    pages = manager_pages(manager, informers, leadership, identity, clock, plan=find_plan, rules=families)
 
 It is healthy while it can watch the server, take part in leader election, and run controllers if it leads. It
 is ready once its caches are filled, whether it leads or stands by; the last line of ``/readyz`` says which.
@@ -8,9 +8,11 @@ is ready once its caches are filled, whether it leads or stands by; the last lin
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+from pilothouse.api.objects import Object
 from pilothouse.apiserver.metrics import process_metrics
+from pilothouse.app.plan_metrics import plan_families
 from pilothouse.app.status_server import StatusPage
 from pilothouse.base.clock import Clock
 from pilothouse.base.prometheus_text import CONTENT_TYPE, counter, gauge, histogram, labels
@@ -22,12 +24,22 @@ from pilothouse.runtime.stall_check import StallCheck
 
 Check = tuple[str, str]
 """A check, and its problem; empty if it passes."""
+RuleFamilies = Callable[[Sequence[Engine], bool], Iterable[str]]
+"""The metrics of rules, given the engines, and whether the process leads."""
 
 
 def manager_pages(
-    manager: Manager, informers: SharedInformers, leadership: Leadership | None, identity: str, clock: Clock
+    manager: Manager,
+    informers: SharedInformers,
+    leadership: Leadership | None,
+    identity: str,
+    clock: Clock,
+    *,
+    plan: Callable[[], Object | None],
+    rules: RuleFamilies,
 ) -> Mapping[str, Callable[[], StatusPage]]:
-    """The pages by path. Without leadership there is no election: the process always leads."""
+    """The pages by path. Without leadership there is no election: the process always leads. ``plan`` returns
+    the update plan whose metrics the leader shows, ``rules`` the metrics of rules."""
 
     progress = StallCheck(manager.engines, lambda: leadership is None or leadership.fence is not None, clock)
 
@@ -49,7 +61,12 @@ def manager_pages(
 
     def metrics() -> StatusPage:
         leads = leadership is None or leadership.fence is not None
-        return StatusPage(200, "".join(_families(manager.engines, leads)), CONTENT_TYPE)
+        families = (
+            *_families(manager.engines, leads),
+            *plan_families(plan() if leads else None),
+            *rules(manager.engines, leads),
+        )
+        return StatusPage(200, "".join(families), CONTENT_TYPE)
 
     return {
         "/healthz": health,

@@ -92,23 +92,29 @@ class NodeOptions:
     """What update plans do on this machine; None if they do nothing."""
 
 
-async def run(options: NodeOptions, *, announce: Callable[[str], None]) -> None:
-    """Run until asked to stop. Raises ``StartError`` at the start."""
+async def run(options: NodeOptions, *, announce: Callable[[str], None]) -> bool:
+    """Run until asked to stop. Returns whether to start it again, in the version that it has installed.
+
+    Raises ``StartError`` at the start."""
     if options.updates is not None and not options.updates.pods:
-        await _run_updates_alone(options, options.updates, announce)
-        return
+        return await _run_updates_alone(options, options.updates, announce)
     loop = asyncio.get_running_loop()
     # Files get the modes that they are created with, whatever the umask was.
     os.umask(0o022)
     memory_tuning.settle_later(loop)
     stop = ShutdownRequest.on_signals(loop)
-    ends_pods = options.settings.stop_pods
+    ends_pods, restarts = options.settings.stop_pods, False
     listeners: list[NodeListener] = []
 
     def leave_pods() -> None:
         nonlocal ends_pods
         ends_pods = False
         stop.asked.set()
+
+    def restart() -> None:
+        nonlocal restarts
+        restarts = True
+        leave_pods()
 
     loop.add_signal_handler(signal.SIGUSR1, leave_pods)
     if options.lifeline is not None:
@@ -148,7 +154,7 @@ async def run(options: NodeOptions, *, announce: Callable[[str], None]) -> None:
                 "announcing": announce_readiness(agent.registration, certificate.issued, settings, announce),
             }
             if options.updates is not None:
-                work["updates"] = _updates_beside_pods(options.updates, settings, api, clock)
+                work["updates"] = _updates_beside_pods(options.updates, settings, api, clock, restart)
             if options.joined is not None:
                 work["renewing"] = NodeCertificateRenewal(api, settings.name, options.joined, clock).run()
             try:
@@ -160,12 +166,20 @@ async def run(options: NodeOptions, *, announce: Callable[[str], None]) -> None:
         if ends_pods:
             await end_all(settings.data, stop)
             cgroups.find(_group(settings)).remove_empty()
+    return restarts
 
 
 async def _run_updates_alone(
     options: NodeOptions, updates: UpdateOptions, announce: Callable[[str], None]
-) -> None:
+) -> bool:
     """Run the update agent alone, without a Node and pods, until asked to stop."""
+    restarts = False
+
+    def restart() -> None:
+        nonlocal restarts
+        restarts = True
+        stop.asked.set()
+
     os.umask(0o022)
     stop = ShutdownRequest.on_signals(asyncio.get_running_loop())
     if options.lifeline is not None:
@@ -173,7 +187,7 @@ async def _run_updates_alone(
     clock, settings = SystemClock(), options.settings
     async with HttpTransport.open(options.access, clock, agent=AGENT) as transport:
         api = Api(transport, random.Random(), manager="pilothouse-node")
-        work = {"updates": _updates(updates, settings, api, clock)}
+        work = {"updates": _updates(updates, settings, api, clock, restart)}
         if options.joined is not None:
             work["renewing"] = NodeCertificateRenewal(api, settings.name, options.joined, clock).run()
         announce(f"updates of {settings.name} are carried out as plans say; it runs no pods")
@@ -181,21 +195,25 @@ async def _run_updates_alone(
             await unless(together(work), stop.asked.wait())
         except DataInUse as problem:
             raise StartError(str(problem)) from None
+    return restarts
 
 
 async def _updates_beside_pods(
-    options: UpdateOptions, settings: NodeSettings, api: Api, clock: Clock
+    options: UpdateOptions, settings: NodeSettings, api: Api, clock: Clock, restart: Callable[[], None]
 ) -> None:
     """Run the update agent, and start it again if it fails: pods don't depend on it."""
-    async with BackgroundTasks({"updates": lambda: _updates(options, settings, api, clock)}).running():
+    tasks = BackgroundTasks({"updates": lambda: _updates(options, settings, api, clock, restart)})
+    async with tasks.running():
         await asyncio.get_running_loop().create_future()
 
 
-async def _updates(options: UpdateOptions, settings: NodeSettings, api: Api, clock: Clock) -> None:
+async def _updates(
+    options: UpdateOptions, settings: NodeSettings, api: Api, clock: Clock, restart: Callable[[], None]
+) -> None:
     # Imported here: machines that plans don't update should not pay for it.
     from pilothouse.app.node_updates import update_agent
 
-    await update_agent(options, settings, api, clock).run()
+    await update_agent(options, settings, api, clock, restart).run()
 
 
 def _listening_socket(options: NodeOptions) -> socket.socket:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 import msgspec
 
 from pilothouse.api.k0s.v1beta2 import RUNNING_PLAN, PlanAnswers, PlanSpec
-from pilothouse.api.kind_names import ControlNode, Node, Plan
+from pilothouse.api.kind_names import KindName, Plan
 from pilothouse.api.objects import Object, Tree
 from pilothouse.apiserver.endpoints import yaml_decoding
 from pilothouse.app.plan_commands import connected, has_ended
@@ -16,9 +17,11 @@ from pilothouse.base.rfc3339 import format_time
 from pilothouse.client.access import Access
 from pilothouse.client.api import Api
 from pilothouse.controllers.plans.preview import PlanPreview, preview, versions_to_ask_about
+from pilothouse.meta.errors import StatusError
 from pilothouse.runtime.snapshot import Snapshot, StaticView
+from pilothouse.sim.forked_state import FORKED, ForkedState
+from pilothouse.updates.plan_checks import ServerChecks
 from pilothouse.updates.readiness import ReadinessProbe, Scheme
-from pilothouse.updates.server_checks import ServerChecks
 
 _DEEPEST = 64
 """Levels of nesting, of which a plan has about ten."""
@@ -28,9 +31,16 @@ class NoPlanInFile(ValueError):
     """The file has no Plan that could be carried out."""
 
 
+class LivePreview(msgspec.Struct, frozen=True):
+    """What a plan would do, and the state that this was found out from."""
+
+    preview: PlanPreview
+    state: ForkedState
+
+
 async def preview_file(
     access: Access, content: bytes, exclude: frozenset[str], *, ready_path: str, ready_scheme: Scheme
-) -> PlanPreview:
+) -> LivePreview:
     """What the plan in a file, as YAML or JSON, would do.
 
     Raises ``NoPlanInFile``, ``StatusError``, ``TransportError``.
@@ -41,12 +51,24 @@ async def preview_file(
         plan = await _validated(api, tree, live)
         probe = ReadinessProbe(access, agent="pilothouse-plan", path=ready_path, scheme=ready_scheme)
         answers = await _answers(ServerChecks(api, probe), plan)
-        views = {noun: StaticView((await api.list(noun)).objects) for noun in (Node, ControlNode)}
-        found = preview(plan, Snapshot(views, now=SystemClock().now()), answers, exclude)
+        objects = {noun: await _all(api, noun) for noun in FORKED}
+        now = SystemClock().now()
+        views = {noun: StaticView(found) for noun, found in objects.items()}
+        found = preview(plan, Snapshot(views, now=now), answers, exclude)
         if live is not None and live.at("status", "startedTime") and not has_ended(live):
             waits = "a run is in progress: this one would start when it has ended"
             found = msgspec.structs.replace(found, obstacles=(waits, *found.obstacles))
-        return found
+        everything = [one for found in objects.values() for one in found]
+        return LivePreview(found, ForkedState.of(everything, plan, answers, now=now))
+
+
+async def _all(api: Api, noun: KindName) -> Sequence[Object]:
+    try:
+        return (await api.list(noun)).objects
+    except StatusError as refusal:
+        if refusal.code != 404:
+            raise
+        return ()  # A server without this kind.
 
 
 def _plan_in(content: bytes) -> Tree:

@@ -273,7 +273,17 @@ class _Up:
         flags = (f"--leader-elect-{each}" for each in timing)
         kubeconfig = ("--kubeconfig", str(self._folder.manager_kubeconfig))
         identity = ("--control-node", self._options.node, "--control-node-mode", "controller+worker")
-        return command_of("controller-manager", *kubeconfig, *flags, *identity, *self._options.manager_flags)
+        store = ("--storage-type", "sqlite")
+        metrics = ("--autopilot-config", str(self._folder.path / "autopilot.yaml"))
+        return command_of(
+            "controller-manager",
+            *kubeconfig,
+            *flags,
+            *identity,
+            *store,
+            *metrics,
+            *self._options.manager_flags,
+        )
 
     def _node_argv(self) -> tuple[str, ...]:
         flags = ("--kubeconfig", str(self._folder.node_kubeconfig), "--data", str(self._folder.path))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 
 import pilothouse
@@ -18,9 +20,12 @@ from pilothouse.cli.install_service import install_service
 from pilothouse.cli.join import join
 from pilothouse.cli.leave import leave
 from pilothouse.cli.node import node
+from pilothouse.cli.parameters import FILE
 from pilothouse.cli.pilot import pilot
 from pilothouse.cli.plan import plan
+from pilothouse.cli.policy import policy
 from pilothouse.cli.prometheus import prometheus_config
+from pilothouse.cli.rule import rule
 from pilothouse.cli.status import status
 from pilothouse.cli.token import token
 from pilothouse.cli.up import down, up
@@ -32,7 +37,13 @@ _HELP = {"help_option_names": ["-h", "--help"]}
 
 @click.group(context_settings=_HELP)
 @click.version_option(pilothouse.__version__, message="pilothouse %(version)s", help="Print the version.")
-def main() -> None:
+@click.option(
+    "-f",
+    "--config",
+    type=FILE,
+    help="Configuration file of metrics providers, for policy test. Environment: CONFIG_FILE.",
+)
+def main(config: Path | None) -> None:
     """A control plane for stateful applications behind one Kubernetes-style API."""
 
 
@@ -59,8 +70,10 @@ for command in (
     node,
     pilot,
     plan,
+    policy,
     prometheus_config,
     restore,
+    rule,
     status,
     token,
     up,

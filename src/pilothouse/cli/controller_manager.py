@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pilothouse.app.options import StartError, default_data
+from pilothouse.app.options import StartError, default_data, read_file
 from pilothouse.cli.internal_flags import lifeline_flag
 from pilothouse.cli.long_running import log_to_stderr, run_fast, verbose_flag
 from pilothouse.cli.parameters import Duration, Listen
 from pilothouse.cli.plan_flags import plan_flags
 from pilothouse.cli.server_access import kubeconfig_flag, own_access
+from pilothouse.cli.update_flags import HostFile
 
 if TYPE_CHECKING:
     from pilothouse.updates.control_node import ControlNodeIdentity, Mode
@@ -113,6 +114,27 @@ MORE_THAN_TWO_BEATS = 25.0
     help="Update server to ask every half hour for a newer version; an Event announces it. Nothing is asked "
     "while there is an UpdateConfig.",
 )
+@click.option(
+    "--autopilot-config",
+    type=click.Path(path_type=Path, dir_okay=False),
+    envvar="CONFIG_FILE",
+    help="File that names the providers of metrics for AutopilotRules; it is followed.",
+)
+@click.option("--recommend-only", is_flag=True, help="AutopilotRules only record what they would do.")
+@click.option(
+    "--update-server-ca",
+    "update_authorities",
+    type=HostFile(),
+    multiple=True,
+    metavar="HOST=FILE",
+    help="CA of an update server. May be repeated.",
+)
+@click.option(
+    "--storage-type",
+    default="unknown",
+    show_default=True,
+    help="Store of the API server, such as etcd or sqlite, as it is reported to update servers.",
+)
 @click.option("--dry-run", is_flag=True, help="Print what would be done and why, and write nothing.")
 @click.option(
     "--watch",
@@ -163,8 +185,12 @@ def controller_manager(verbose: int, kubeconfig: Path | None, lifeline: int | No
             control_node=_control_node(flags["control_node"], flags["control_node_mode"]),
             ready_path=flags["ready_path"],
             update_prober=flags["update_prober"],
+            update_authorities=_checked(flags["update_authorities"]),
+            storage=flags["storage_type"],
             ready_scheme=flags["ready_scheme"],
             exclude_from_plans=flags["exclude_from_plans"],
+            autopilot_config=flags["autopilot_config"],
+            recommend_only=flags["recommend_only"],
             lifeline=lifeline,
         )
     except StartError as problem:
@@ -182,6 +208,13 @@ def controller_manager(verbose: int, kubeconfig: Path | None, lifeline: int | No
         raise click.UsageError(str(problem)) from None
     except (TransportError, StatusError, AccessError) as problem:
         raise click.ClickException(f"{options.access.url}: {problem}") from None
+
+
+def _checked(authorities: tuple[tuple[str, Path], ...]) -> dict[str, Path]:
+    """The files by host; those that can't be read are reported at the start. Raises StartError."""
+    for _, file in authorities:
+        read_file(file)
+    return dict(authorities)
 
 
 def _control_node(name: str | None, mode: Mode) -> ControlNodeIdentity | None:

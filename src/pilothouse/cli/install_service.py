@@ -118,7 +118,11 @@ def _without(flags: tuple[str, ...]) -> list[str]:
 
 
 def _program() -> list[str]:
-    """The command that runs this program, from any folder."""
+    """The command that runs this program, from any folder; the launcher, if plans can update it."""
+    from pilothouse.app.tree_installation import own_root
+
+    if (root := own_root()) is not None:
+        return [str(root / "bin" / "pilothouse")]
     called = Path(sys.argv[0]).absolute()
     if called.name != "__main__.py" and os.access(called, os.X_OK):
         return [str(called)]

@@ -172,7 +172,11 @@ def run_node(kubeconfig: Path | None, lifeline: int | None, flags: dict[str, Any
             if lifeline is None:
                 warn = partial(click.echo, err=True)
                 stack.enter_context(registered(flags["data"].absolute(), "node", warn))
-            asyncio.run(run(options, announce=click.echo))
+            restarts = asyncio.run(run(options, announce=click.echo))
+        if restarts and options.updates is not None:
+            from pilothouse.app.node_updates import start_again
+
+            start_again(options.updates.profile)
     except (StartError, AccessError) as problem:
         raise click.ClickException(str(problem)) from None
 

@@ -51,6 +51,26 @@ class Duration(click.ParamType[float]):
         return seconds
 
 
+class DurationRange(click.ParamType[tuple[float, float]]):
+    """``10s-1m``, or ``30s`` for exactly that; in the program, the least and the most, in seconds."""
+
+    name = "duration-duration"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[float, float]:
+        if isinstance(value, tuple):
+            return value
+        first, _, last = value.partition("-")
+        try:
+            low, high = parse_duration(first), parse_duration(last or first)
+        except DurationError:
+            self.fail(f"{value!r} is not a range of durations such as 10s-1m, or one such as 30s", param, ctx)
+        if low > high:
+            self.fail(f"{value!r} ends before it begins", param, ctx)
+        return low, high
+
+
 class Choices(click.ParamType[frozenset[str]]):
     """Some of several words, separated by commas; in the program, a set."""
 

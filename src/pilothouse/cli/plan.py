@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,12 +11,13 @@ import click
 from pilothouse.base.terminal_text import escape_control_characters
 from pilothouse.cli.error_output import errors_in_one_line
 from pilothouse.cli.parameters import FILE
-from pilothouse.cli.plan_flags import plan_flags
+from pilothouse.cli.plan_flags import plan_flags, simulation_flags
 from pilothouse.cli.server_access import access, server_flags
 from pilothouse.cli.waiting import waiting_for
 
 if TYPE_CHECKING:
     from pilothouse.api.objects import Object
+    from pilothouse.controllers.plans.preview import PlanPreview
     from pilothouse.updates.readiness import Scheme
 
 
@@ -84,10 +86,29 @@ def abort(kubeconfig: Path | None, data: Path | None) -> None:
 
 @plan.command("preview")
 @click.argument("file", type=FILE)
+@click.option("--simulate", is_flag=True, help="Run the plan on a copy of the state, too.")
+@simulation_flags
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="Output format.",
+)
 @plan_flags
 @server_flags
 def preview(
     file: Path,
+    simulate: bool,
+    seeds: int,
+    time_limit: float,
+    download: tuple[float, float],
+    restart: tuple[float, float],
+    pod_start: tuple[float, float],
+    pod_stop: tuple[float, float],
+    failing: int,
+    output: str,
     exclude_from_plans: frozenset[str],
     ready_path: str,
     ready_scheme: Scheme,
@@ -97,7 +118,7 @@ def preview(
     """Show what the plan in FILE would do now: which machines in which order, and what would hold it.
 
     Nothing is stored. Give it the flags of the controller-manager. The exit code is 1 if the plan would end
-    without updating anything.
+    without updating anything; with --simulate also if it does not complete in every run.
     """
     import asyncio
 
@@ -106,7 +127,7 @@ def preview(
     reached = access(kubeconfig, data)
     try:
         with waiting_for(reached.url), errors_in_one_line(reached.url):
-            found = asyncio.run(
+            live = asyncio.run(
                 preview_file(
                     reached,
                     file.read_bytes(),
@@ -117,9 +138,41 @@ def preview(
             )
     except NoPlanInFile as problem:
         raise click.ClickException(f"{file}: {problem}") from None
+    found, forecast, assumptions = live.preview, None, None
+    if simulate and not found.description:
+        from pilothouse.app.plan_simulation import Assumptions, simulate_plan
+
+        assumptions = Assumptions(download, restart, pod_start, pod_stop, failing / 100)
+        forecast = simulate_plan(
+            live.state,
+            assumptions,
+            seeds=seeds,
+            seconds=time_limit,
+            exclude=exclude_from_plans,
+            progress=lambda done: _show_progress(done, seeds),
+        )
+        _show_progress(seeds, seeds)
+    if output == "json":
+        import msgspec
+
+        whole = {"preview": found, "simulation": forecast, "assumed": assumptions}
+        click.echo(msgspec.json.format(msgspec.json.encode(whole)))
+    else:
+        _show_preview(found)
+    if forecast is not None and assumptions is not None and output != "json":
+        from pilothouse.app.plan_simulation import forecast_lines
+
+        for line in forecast_lines(forecast, assumptions):
+            _print(line)
+    is_good = forecast is None or all(run.state == "Completed" for run in forecast.runs)
+    if found.description or not is_good:
+        raise SystemExit(1)
+
+
+def _show_preview(found: PlanPreview) -> None:
     if found.description:
         _print(f"It would end as {found.state}: {found.description}")
-        raise SystemExit(1)
+        return
     for number, step in enumerate(found.steps, 1):
         count = len(step.machines)
         _print(f"{number}. {step.title}: {count} {'machine' if count == 1 else 'machines'}")
@@ -128,6 +181,18 @@ def preview(
         _print("It has no targets, and would be Completed at once.")
     for text in found.obstacles:
         _print(f"Held now: {text}")
+    if found.without_agent:
+        _print(f"No update agent has reported from: {', '.join(found.without_agent)}")
+
+
+def _show_progress(done: int, seeds: int) -> None:
+    """One line beside the output, which is replaced by the next one on a terminal."""
+    if sys.stderr.isatty():
+        click.echo(
+            "\r\033[K" if done == seeds else f"\rsimulating: run {done + 1} of {seeds}", err=True, nl=False
+        )
+    elif done == 0:
+        click.echo(f"simulating {seeds} {'run' if seeds == 1 else 'runs'} …", err=True)
 
 
 def _set_rollout(kubeconfig: Path | None, data: Path | None, **fields: bool) -> Object:

@@ -66,9 +66,9 @@ update_flags = several(
     click.option(
         "--update-profile",
         default="",
-        metavar="FILE|k0s",
-        help="What update plans update here, as YAML. Default: k0s if --mode or --no-pods is given, else "
-        "nothing.",
+        metavar="FILE|k0s|pilothouse",
+        help="What update plans update here, as YAML; pilothouse for this program itself. Default: k0s if "
+        "--mode or --no-pods is given, else nothing.",
     ),
     click.option(
         "--payloads",
@@ -126,7 +126,7 @@ def update_options(flags: dict[str, Any]) -> UpdateOptions | None:
     from pilothouse.app.node_updates import UpdateOptions, download_settings, load_profile
 
     return UpdateOptions(
-        profile=load_profile(flags["update_profile"], mode),
+        profile=load_profile(flags["update_profile"], mode, flags["api_port"]),
         mode=mode,
         pods=pods,
         downloads=download_settings(

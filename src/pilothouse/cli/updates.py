@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -130,19 +131,26 @@ def publish(
 @click.argument("channel", metavar="CHANNEL")
 @_dir_flag
 @_keys_flag
-@click.option("--new-keys", type=_FOLDER, help="Folder of keys that replace those of the channel.")
+@click.option(
+    "--new-keys",
+    type=_FOLDER,
+    help="Folder of keys that replace those of the channel, and sign its payloads.",
+)
 def sign(channel: str, folder: Path, keys: Path, new_keys: Path | None) -> None:
     """Sign the TUF metadata of CHANNEL again, before it expires.
 
     Clusters refuse expired metadata, since it may be held back on the way. The timestamp expires after
-    a week: run this daily.
+    a week: run this daily. With --new-keys the payloads are signed again, too.
     """
     with _errors():
         from pilothouse.updates import publishing
+        from pilothouse.updates.publishing_keys import PAYLOAD_PUBLIC_KEY
 
         if new_keys is not None:
             publishing.rotate(folder, channel, _keys(keys), _keys(new_keys), _now())
             click.echo(f"{channel} has the keys of {new_keys}; clusters follow by themselves")
+            public = new_keys / PAYLOAD_PUBLIC_KEY
+            click.echo(f"its payloads are signed for {public}: machines need it in --trusted-keys")
             return
         roles = publishing.renew(folder, channel, _keys(keys), _now())
         click.echo(f"signed again: {', '.join(roles)}")
@@ -159,6 +167,29 @@ def root(channel: str, folder: Path) -> None:
         from pilothouse.updates import publishing
 
         click.echo(publishing.trusted_root(folder, channel))
+
+
+@updates.command()
+@click.argument("payload", metavar="PAYLOAD", type=FILE)
+@click.option("--root", type=_FOLDER, required=True, help="Folder to install it in, such as /opt/pilothouse.")
+def install(payload: Path, root: Path) -> None:
+    """Install Pilothouse from PAYLOAD, so that update plans can update it.
+
+    PAYLOAD is what `make payload` packs. ROOT/bin/pilothouse then runs the installed version; machines whose
+    node runs by it with --update-profile pilothouse update themselves.
+    """
+    import asyncio
+
+    from pilothouse.app.options import StartError
+    from pilothouse.app.tree_installation import install as install_tree
+
+    # Pods of other users run programs from there.
+    os.umask(0o022)
+    try:
+        tree = asyncio.run(install_tree(payload.absolute(), root.absolute()))
+    except StartError as problem:
+        raise click.ClickException(str(problem)) from None
+    click.echo(f"installed {tree}; run it by {root / 'bin' / 'pilothouse'}")
 
 
 @updates.command()

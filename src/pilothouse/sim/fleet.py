@@ -77,6 +77,10 @@ class OutsideWorld(Protocol):
     def observers(self, api: Api, informers: SharedInformers, clock: Clock) -> Mapping[str, Observer]:
         """The observers of a manager that has just started."""
 
+    @property
+    def controllers(self) -> Sequence[Controller]:
+        """Controllers that measure it, beside those of the scenario."""
+
 
 class Scenario(msgspec.Struct, frozen=True):
     """What users do, and what must hold during and after it."""
@@ -138,7 +142,7 @@ class SimulatedFleet:
             name: SimulatedManager(
                 name,
                 self.server,
-                scenario.controllers,
+                (*scenario.controllers, *(self._outside.controllers if self._outside is not None else ())),
                 loop,
                 faults,
                 seed=seed,

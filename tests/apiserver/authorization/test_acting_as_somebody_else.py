@@ -133,3 +133,30 @@ def test_a_part_without_a_user_is_refused(rights: Rights, header: str) -> None:
     refused = rights.send("GET", "/api", headers={header: value})
     assert refused.status == 400
     assert "Impersonate-User must name one" in refused.message
+
+
+def test_a_leader_keeps_its_leadership_while_it_acts_as_another(rights: Rights) -> None:
+    """The Lease is read on behalf of the client: whom it acts as need not be allowed to."""
+    rights.add(
+        role("t", "leader", rule("impersonate", "serviceaccounts", names="robot")),
+        role("t", "reader", rule("get", "leases", "coordination.k8s.io")),
+        role("t", "writer", rule("create", "configmaps")),
+        bind("t", "leader", "Role/leader", "User/alice"),
+        bind("t", "writer", "Role/writer", "ServiceAccount/t/robot"),
+    )
+    lease = {"metadata": {"name": "leader"}, "spec": {"holderIdentity": "a", "leaseTransitions": 3}}
+    rights.send("POST", "/apis/coordination.k8s.io/v1/namespaces/t/leases", lease).expect(201)
+
+    def written(name: str, transitions: int) -> int:
+        headers = {
+            "Impersonate-User": "system:serviceaccount:t:robot",
+            "Pilothouse-Fence": f"t/leader/{transitions}",
+        }
+        body = {"metadata": {"name": name}}
+        path = "/api/v1/namespaces/t/configmaps"
+        return rights.send("POST", path, body, headers=headers, user=ALICE).status
+
+    assert written("a", 3) == 403
+    rights.add(bind("t", "reader", "Role/reader", "User/alice"))
+    assert written("a", 3) == 201
+    assert written("b", 2) == 409

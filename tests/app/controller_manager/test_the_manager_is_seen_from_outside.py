@@ -18,6 +18,7 @@ from tests.kit.pilothouse_server import PilothouseServer
 from tests.kit.processes import Process
 from tests.kit.waiting import eventually
 
+EXAMPLES = Path(__file__).parents[3] / "examples"
 FAST = (
     "--leader-elect-lease-duration=3s",
     "--leader-elect-renew-deadline=2s",
@@ -70,8 +71,13 @@ async def test_one_leads_and_one_stands_by_and_takes_over_at_once(
     await page(second, "/healthz", "[+]election ok")
     assert _figure(await page(first, "/metrics"), "pilothouse_manager_leads") == 1
     assert _figure(await page(second, "/metrics"), "pilothouse_manager_leads") == 0
+    kubectl = Kubectl(newest(), server.target.kubeconfig, tmp_path / "home")
+    (await kubectl("apply", "-f", str(EXAMPLES / "postgres-rule.yaml"))).ok()
+    await page(first, "/metrics", "autopilot_rules_in_system 1\n", "pilothouse_rule_scrapes_total")
+    standby = await page(second, "/metrics", "pilothouse_rule_scrapes_total")
+    assert "autopilot_" not in standby
     assert first.end() == 0
-    await page(second, "/metrics", "pilothouse_manager_leads 1")
+    await page(second, "/metrics", "pilothouse_manager_leads 1", "autopilot_rules_in_system 1\n")
     await page(second, "/metrics", 'pilothouse_decisions_total{controller="service-accounts"')
     assert "Traceback" not in first.output() + second.output()
 

@@ -59,8 +59,8 @@ class PermissionCheck:
             raise refusal(request.user, attributes, reason)
 
     def fence(self, request: Request) -> WriteFence | None:
-        """The leadership that a write is made under. Its outcome reveals the Lease, so the user must be
-        allowed to read that."""
+        """The leadership that a write is made under. Its outcome reveals the Lease, so the client must be
+        allowed to read that, whomever it impersonates: the leadership is its own."""
         fence = fence_of(request.headers)
         if fence is not None:
             attributes = Attributes(
@@ -71,7 +71,7 @@ class PermissionCheck:
                 namespace=fence.namespace,
                 name=fence.lease,
             )
-            demand(self._authorizer, request.user, attributes)
+            demand(self._authorizer, request.impersonator or request.user, attributes)
         return fence
 
     def _may_read_figures(self, request: Request, verb: str, place: RequestInfo) -> bool:

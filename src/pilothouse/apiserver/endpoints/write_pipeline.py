@@ -57,6 +57,7 @@ class WritePipeline:
         if not tracked:
             await self._large.run(request, lambda: self._track_fields(call, None, obj, options))
         strategy.complete(obj, None)
+        strategy.record(call, obj, None)
         if kind.unattended:
             unmanaged_kinds.mark(kind, obj)
             request.warnings.append(f"{kind.name}: {kind.unattended}")
@@ -92,6 +93,7 @@ class WritePipeline:
                 self._track_fields(call, live, new, options)
             if call.subresource in ("", "scale"):
                 on_loop(strategy.complete, new, live)
+                strategy.record(call, new, live)
                 if new.get("spec") != live.get("spec"):
                     # An object that is written back as it was read stays as it is.
                     unmanaged_kinds.mark(kind, new)

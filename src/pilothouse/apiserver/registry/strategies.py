@@ -7,6 +7,7 @@ from functools import partial
 
 from pilothouse.api.k0s import v1beta2
 from pilothouse.api.kubernetes import certificates_v1
+from pilothouse.api.openstorage import v1alpha1
 from pilothouse.apiserver.apiextensions import definitions
 from pilothouse.apiserver.authorization.authorizer import Authorizer
 from pilothouse.apiserver.authorization.rbac import grants
@@ -15,6 +16,7 @@ from pilothouse.apiserver.authorization.restriction.restriction_authorizer impor
 from pilothouse.apiserver.discovery.catalog import KindCatalog
 from pilothouse.apiserver.endpoints.write_pipeline import WritePipeline
 from pilothouse.apiserver.flowcontrol.stream_limits import SESSIONS_OF_USER, StreamLimit
+from pilothouse.apiserver.registry.action_approvals import ActionApprovalStrategy
 from pilothouse.apiserver.registry.certificate_requests import CertificateRequestStrategy
 from pilothouse.apiserver.registry.namespace_strategy import NamespaceStrategy
 from pilothouse.apiserver.registry.node_client import NodeClient
@@ -82,6 +84,7 @@ def build_strategies(
         ("", "services"): services,
         (definitions.GROUP, definitions.PLURAL): custom_resources,
         (v1beta2.GROUP, "controlnodes"): ControlNodeStrategy(signals),
+        (v1alpha1.GROUP, "actionapprovals"): ActionApprovalStrategy(authorizer, clock),
         (certificates_v1.GROUP, "certificatesigningrequests"): CertificateRequestStrategy(authorizer),
         (grants.GROUP, "clusterrolebindings"): roles,
         (grants.GROUP, "clusterroles"): roles,

@@ -51,6 +51,9 @@ class Strategy:
         Called after managed fields are recorded, so no client owns these fields.
         """
 
+    def record(self, call: ResourceRequest, new: Object, old: Object | None) -> None:
+        """Record who makes the request, where the kind has fields for that; called after ``complete``."""
+
     def authorize(self, call: ResourceRequest, new: Object, old: Object | None) -> None:
         """Raise for a write that the user may not make by what it contains."""
 

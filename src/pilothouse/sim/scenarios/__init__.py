@@ -18,6 +18,7 @@ from pilothouse.sim.scenarios.namespace_churn import NAMESPACES
 from pilothouse.sim.scenarios.node_certificates import JOINING
 from pilothouse.sim.scenarios.nodes import NODES
 from pilothouse.sim.scenarios.owner_references import OWNERS
+from pilothouse.sim.scenarios.rules import RULES
 from pilothouse.sim.scenarios.scheduling_pressure import PLACES
 from pilothouse.sim.scenarios.services import SERVICES
 from pilothouse.sim.scenarios.sets import SETS
@@ -28,6 +29,6 @@ SCENARIOS: Final[Mapping[str, Scenario]] = {
     each.name: each
     for each in (
         *(SETS, OWNERS, NAMESPACES, SERVICES, BUDGETS, NODES, PLACES, VOLUMES, JOINING),
-        *(ELASTIC, DRAINS, PLANS, HOUSE),
+        *(ELASTIC, DRAINS, PLANS, RULES, HOUSE),
     )
 }

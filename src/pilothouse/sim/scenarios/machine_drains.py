@@ -27,7 +27,8 @@ from pilothouse.base.rfc3339 import format_time
 from pilothouse.client.api import Api
 from pilothouse.client.subresources import evict
 from pilothouse.client.transport import TransportError
-from pilothouse.controllers.drains import CORDONED_BY, drains
+from pilothouse.controllers.drains.cordons import CORDONED_BY
+from pilothouse.controllers.drains.drain_controller import drains
 from pilothouse.controllers.invariants import PROMISES
 from pilothouse.meta.errors import StatusError
 from pilothouse.sim.fleet import UserAction
@@ -149,7 +150,7 @@ _PLAN: Final = {
 }
 _STATUS: Final = {
     "state": "Schedulable",
-    "observedGeneration": 1,
+    "runGeneration": 1,
     "spec": {"id": "id1", "commands": [_COMMAND]},
 }
 

@@ -11,8 +11,10 @@ from pilothouse.api.k0s.v1beta2 import RUNNING_PLAN
 from pilothouse.api.kind_names import ControlNode, Node, Plan, Pod, PodDisruptionBudget
 from pilothouse.api.objects import Tree
 from pilothouse.client.api import Api
+from pilothouse.controllers.control_node_silence import control_node_silence
 from pilothouse.controllers.disruption_budgets import disruption_budgets
-from pilothouse.controllers.drains import CORDONED_BY, drains
+from pilothouse.controllers.drains.cordons import CORDONED_BY
+from pilothouse.controllers.drains.drain_controller import drains
 from pilothouse.controllers.garbage_collector import garbage
 from pilothouse.controllers.invariants import every
 from pilothouse.controllers.plans.plan_controller import plans
@@ -22,7 +24,7 @@ from pilothouse.sim.fleet import Scenario, UserAction
 from pilothouse.sim.loop import LoopClock
 from pilothouse.sim.scenarios.user_actions import SPACE, Do, create, delete, given_space, pod
 from pilothouse.sim.simulated_server import SimulatedServer
-from pilothouse.sim.update_machines import UpdateMachines
+from pilothouse.sim.update_machines import UpdateMachines, fresh_machines
 
 CONTROLLERS: Final = ("c0", "c1", "c2")
 WORKERS: Final = ("n0", "n1", "n2")
@@ -113,6 +115,9 @@ async def plans_settled(api: Api) -> str:
     controllers = (await api.list(ControlNode)).objects
     if len(controllers) != len(CONTROLLERS):
         return f"there are {len(controllers)} controllers"
+    for each in controllers:
+        if not each.is_true("Ready"):
+            return f"controller {each.name} is taken for silent: {each.condition('Ready')}"
     for node in nodes:
         if CORDONED_BY in node.annotations:
             return f"node {node.name} is still cordoned by a plan"
@@ -136,12 +141,12 @@ async def plans_settled(api: Api) -> str:
 
 
 def _machines(server: SimulatedServer, clock: LoopClock, rng: Random) -> UpdateMachines:
-    return UpdateMachines(server.api("machines"), CONTROLLERS, WORKERS, clock, rng)
+    return UpdateMachines(server.api("machines"), fresh_machines(CONTROLLERS, WORKERS), clock, rng)
 
 
 PLANS = Scenario(
     "plans",
-    (plans(), drains, disruption_budgets, scheduling, garbage, service_accounts),
+    (plans(), drains, control_node_silence, disruption_budgets, scheduling, garbage, service_accounts),
     plan_users,
     plans_settled,
     every(),

@@ -1,8 +1,9 @@
 """The default roles and bindings: Kubernetes' own, with its names and rules for what is served here, and
 ours.
 
-``admin``, ``edit`` and ``view`` are aggregated; roles of ours add our kinds.
-``pilothouse:controller-manager`` is for our controllers, ``pilothouse:audit-reader`` for readers of the audit
+``admin``, ``edit`` and ``view`` are aggregated; roles of ours add our kinds. ``pilothouse:approver`` is for
+people who decide what rules may do, ``pilothouse:rules`` for the executors of their actions,
+``pilothouse:controller-manager`` for our controllers, ``pilothouse:audit-reader`` for readers of the audit
 trail, other instances included. ``pilothouse:pilot`` is for pilots on a real Kubernetes; here ``restriction``
 decides about pilots and nodes.
 """
@@ -67,6 +68,7 @@ def cluster_bindings() -> list[Object]:
         binding("pilothouse:audit-reader", group(PEERS_GROUP)),
         binding("pilothouse:kubelet-api-admin", group(PEERS_GROUP), role="system:kubelet-api-admin"),
         binding("pilothouse:controller-manager", user("pilothouse:controller-manager")),
+        binding("pilothouse:rules", service_account("kube-system", "pilothouse-rules")),
         binding("pilothouse:monitoring", group("system:monitoring")),
         binding("pilothouse:node-bootstrapper", group("system:bootstrappers")),
         *(
@@ -280,12 +282,16 @@ def _ours() -> Iterable[Object]:
         "pilothouse:aggregate-to-view",
         *(verbs(VIEW, f"{kinds} {_with(kinds, 'status')}", api) for api, kinds in shown),
         verbs(VIEW, "decisions", _OWN),
+        # A question is about what this role shows, and exists for a minute.
+        verbs("create delete " + VIEW, "questions", _OWN),
+        verbs(VIEW, "questions/status", _OWN),
         labels=[VIEW_LABEL],
     )
     yield plain(
         "pilothouse:aggregate-to-edit",
         verbs(EDIT, f"{_CLUSTERS} pilots", _NAVIGATOR),
-        verbs(EDIT, "actionapprovals", _OPENSTORAGE),
+        # Not to decide them, which needs the verb approve on the rule; nor to make them in its stead.
+        verbs("delete deletecollection patch update", "actionapprovals", _OPENSTORAGE),
         labels=[EDIT_LABEL],
     )
     yield plain(
@@ -293,6 +299,13 @@ def _ours() -> Iterable[Object]:
         verbs(EDIT + VIEW, "plans updateconfigs", _K0S),
         verbs(VIEW, "controlnodes", _K0S),
         verbs(EDIT + VIEW, "autopilotrules applicationpolicies", _OPENSTORAGE),
+    )
+    # In a namespace, for the approvals there; bound to the cluster, for all.
+    yield plain(
+        "pilothouse:approver",
+        verbs("approve " + VIEW, "autopilotrules", _OPENSTORAGE),
+        verbs("patch update " + VIEW, "actionapprovals", _OPENSTORAGE),
+        verbs(VIEW, "autopilotruleobjects applicationactions", _OPENSTORAGE),
     )
     # A bootstrap token may request a node's certificate, and nothing else.
     yield plain(
@@ -333,6 +346,8 @@ def _ours() -> Iterable[Object]:
             "create", "autopilotruleobjects actionapprovals applicationactions autopilotrules", _OPENSTORAGE
         ),
         verbs("create", "decisions", _OWN),
+        # What executors of actions act as: it may do no more than they have to.
+        verbs("impersonate", "serviceaccounts", names="pilothouse-rules"),
         # Node certificates only, which the server signs: compromised controllers get no others.
         verbs(
             "approve",
@@ -341,6 +356,13 @@ def _ours() -> Iterable[Object]:
             names="kubernetes.io/kube-apiserver-client-kubelet kubernetes.io/kubelet-serving",
         ),
         verbs("deletecollection", "*", "*"),
+    )
+    # The user that executors of ApplicationActions act as.
+    yield plain(
+        "pilothouse:rules",
+        verbs("get patch", "persistentvolumeclaims"),
+        verbs("get patch update delete", "applicationactions", _OPENSTORAGE),
+        verbs("get patch update", "applicationactions/status", _OPENSTORAGE),
     )
     yield plain(
         "pilothouse:pilot",

@@ -168,6 +168,13 @@ def _check_control_node(node: str, call: ResourceRequest, new: Object, old: Obje
     for field in ("labels", "annotations", "ownerReferences", "finalizers"):
         if _without_signal(new["metadata"].get(field)) != _without_signal(old["metadata"].get(field)):
             _refuse(call, new, f"metadata.{field}: a node may not change it")
+    # By its heartbeat: one that is silent must not hide it.
+    if _conditions(new) != _conditions(old):
+        _refuse(call, new, "status.conditions: a node may not change it")
+
+
+def _conditions(obj: Object) -> object:
+    return (obj.get("status") or {}).get("conditions") or []
 
 
 def _without_signal(value: Any) -> Any:

@@ -1,0 +1,239 @@
+"""``pilothouse rule test`` and ``policy test``, as a user runs them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from click.testing import CliRunner, Result
+from tests.cli.running import Server
+from tests.kit.prometheus import Prometheus
+from tests.kit.tools import MissingTool, find
+
+from pilothouse.api.kind_names import PersistentVolumeClaim
+from pilothouse.base.clock import SystemClock
+from pilothouse.cli import main
+from pilothouse.client.api import Api
+from pilothouse.client.http_transport import HttpTransport
+from pilothouse.client.kubeconfig import load
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+RULE = """
+apiVersion: autopilot.libopenstorage.org/v1alpha1
+kind: AutopilotRule
+metadata: {name: grow}
+spec:
+  selector: {matchLabels: {app: postgres}}
+  conditions:
+    expressions:
+    - {keyAlias: VolumeUsagePercent, operator: Gt, values: ["50"]}
+    - {key: px_volume_capacity_bytes / 1e9, operator: Lt, values: ["400"]}
+  actions:
+  - {name: openstorage.io.action.volume/resize, params: {maxsize: 1Gi}}
+"""
+
+
+class Answers(BaseHTTPRequestHandler):
+    """A Prometheus that knows two volumes."""
+
+    series = (({"volumename": "pv-a"}, "60"), ({"volumename": "pv-b"}, "40"), ({"volumename": "pv-c"}, "70"))
+
+    def do_GET(self) -> None:
+        query = parse_qs(urlsplit(self.path).query)["query"][0]
+        result = [
+            {"metric": labels, "value": [time.time(), str(time.time()) if "timestamp" in query else value]}
+            for labels, value in self.series
+        ]
+        body = json.dumps({"status": "success", "data": {"resultType": "vector", "result": result}}).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: Any) -> None: ...
+
+
+@contextmanager
+def answering() -> Iterator[str]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), Answers) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+        server.shutdown()
+
+
+@pytest.fixture(scope="module")
+def config(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    with answering() as url:
+        file = tmp_path_factory.mktemp("config") / "config.yaml"
+        file.write_text(f"providers: [{{name: default, type: prometheus, params: 'url={url}'}}]\n")
+        yield file
+
+
+@pytest.fixture
+def rule(tmp_path: Path) -> Path:
+    file = tmp_path / "rule.yaml"
+    file.write_text(RULE)
+    return file
+
+
+def run(*args: object) -> Result:
+    return CliRunner().invoke(main, list(map(str, args)), env={"CONFIG_FILE": "", "KUBERNETES_CONFIG": ""})
+
+
+def test_without_a_server_all_objects_that_series_name_are_shown(
+    rule: Path, config: Path, tmp_path: Path
+) -> None:
+    done = run("rule", "test", rule, "-f", config, "-o", "json", "--without-server")
+    assert done.exit_code == 0, done.stderr
+    [report] = json.loads(done.stdout)
+    assert [(each["name"], each["met"]) for each in report["objects"]] == [
+        ("pv-a", True),
+        ("pv-b", False),
+        ("pv-c", True),
+    ]
+    assert report["objects"][0]["would"] == "volume/resize maxsize=1Gi"
+    assert report["objects"][0]["readings"][0]["values"] == [60]
+    assert "the selectors are not looked at" in report["warnings"][0]
+
+
+def test_the_table_is_for_people(rule: Path, config: Path, tmp_path: Path) -> None:
+    done = run("rule", "test", rule, "--autopilot-config", config, "--without-server")
+    assert done.exit_code == 0, done.stderr
+    lines = [line.split() for line in done.stdout.splitlines()]
+    assert ["OBJECT", "EXPRESSION", "VALUE", "THRESHOLD", "MET"] in lines
+    assert ["pv-b", "VolumeUsagePercent", "40", "Gt", "50", "no"] in lines
+    assert "would: pv-a: volume/resize maxsize=1Gi" in done.stdout
+
+
+def test_with_a_server_the_claims_that_the_rule_selects_are_shown(
+    rule: Path, config: Path, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    with Server(tmp_path_factory.mktemp("plane")) as server:
+        asyncio.run(_create_claims(server))
+        done = run("rule", "test", rule, "-f", config, "--kubeconfig", server.kubeconfig)
+        assert done.exit_code == 0, done.stderr
+        assert "rule grow: 2 objects" in done.stdout
+        assert "would: default/a: volume/resize from 320Mi to 480Mi" in done.stdout
+        assert "pv-c" not in done.stdout
+
+        done = run("rule", "test", rule, "--kubeconfig", server.kubeconfig)
+        assert done.exit_code == 1
+        assert "ProviderUnavailable: no metrics page could be read" in done.stderr
+
+
+async def _create_claims(server: Server) -> None:
+    async with HttpTransport.open(load(server.kubeconfig), SystemClock(), agent="test") as transport:
+        api = Api(transport, random.Random(1), manager="test")
+        for name, labels in (("a", {"app": "postgres"}), ("b", {"app": "postgres"}), ("c", {})):
+            spec = {
+                "accessModes": ["ReadWriteOnce"],
+                "volumeName": f"pv-{name}",
+                "resources": {"requests": {"storage": "320Mi"}},
+            }
+            tree = {"metadata": {"name": name, "namespace": "default", "labels": labels}, "spec": spec}
+            await api.create(
+                PersistentVolumeClaim, {"apiVersion": "v1", "kind": "PersistentVolumeClaim", **tree}
+            )
+            status = {"phase": "Bound", "capacity": {"storage": "320Mi"}}
+            await api.patch(PersistentVolumeClaim, name, "default", {"status": status}, subresource="status")
+
+
+def test_a_policy_of_2019_is_translated_and_tested(config: Path, tmp_path: Path) -> None:
+    done = run(
+        "-f", config, "policy", "test", EXAMPLES / "autopilot" / "policy-example.yaml", "--without-server"
+    )
+    assert done.exit_code == 0, done.stderr
+    assert "kind: AutopilotRule" in done.stdout
+    assert "# action.params: --scalefactor 1.3 was never used; a volume grew by 2Gi each time" in done.stdout
+
+
+def test_the_examples_of_fixtures_hold(tmp_path: Path) -> None:
+    fixtures = EXAMPLES / "autopilot" / "fixtures-example.yaml"
+    done = run("rule", "test", EXAMPLES / "autopilot-rule.yaml", "--fixtures", fixtures)
+    assert (done.exit_code, done.stdout) == (0, "5 checks, 0 mismatches\n")
+
+
+def test_a_mismatch_is_an_exit_code(tmp_path: Path) -> None:
+    wrong = tmp_path / "fixtures.yaml"
+    text = (EXAMPLES / "autopilot" / "fixtures-example.yaml").read_text()
+    wrong.write_text(text.replace("exp_state: Triggered", "exp_state: Normal"))
+    done = run("rule", "test", EXAMPLES / "autopilot-rule.yaml", "--fixtures", wrong)
+    assert done.exit_code == 1
+    assert "shop/data-0 at 7m30s: state: expected Normal, found Triggered" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a: [", "document 1 can't be read"),
+        ("kind: Pod", "there is no AutopilotRule and no StoragePolicy in it"),
+        (RULE.replace("Gt", "Above"), "AutopilotRule grow:"),
+        (
+            RULE.replace("VolumeUsagePercent", "Fullness"),
+            "spec.conditions.expressions[0].keyAlias: Unsupported",
+        ),
+        (
+            "kind: AutopilotRule\nmetadata: {name: grow}\nspec: {conditions: [{key: a}]}",
+            "spec.conditions: is a list",
+        ),
+        ("kind: StoragePolicy\nspec: {}", "StoragePolicy: spec.conditions: there are none"),
+    ],
+)
+def test_a_file_that_is_wrong_is_refused(text: str, message: str, tmp_path: Path, config: Path) -> None:
+    file = tmp_path / "rule.yaml"
+    file.write_text(text)
+    done = run("rule", "test", file, "-f", config)
+    assert done.exit_code == 1
+    assert message in done.stderr
+
+
+def test_without_any_provider_it_says_what_to_give(rule: Path, tmp_path: Path) -> None:
+    done = run("rule", "test", rule, "--without-server")
+    assert done.exit_code == 1
+    assert "name a configuration file with --autopilot-config" in done.stderr
+
+
+def test_a_real_prometheus_is_asked_also_about_the_past(tmp_path: Path) -> None:
+    try:
+        promtool = find("promtool")
+        server = Prometheus("scrape_configs: []\n", tmp_path)
+    except MissingTool as missing:
+        pytest.skip(str(missing))
+    past = int(time.time()) - 4 * 3600
+    lines = []
+    for name, value in (("px_volume_capacity_bytes", 10e9), ("px_volume_usage_bytes", 4e9)):
+        lines.append(f"# TYPE {name} gauge")
+        lines += [f'{name}{{volumename="pvc-1"}} {value} {past + 60 * minute}' for minute in range(10)]
+    text = tmp_path / "series.om"
+    text.write_text("\n".join([*lines, "# EOF", ""]))
+    argv = [str(promtool), "tsdb", "create-blocks-from", "openmetrics", str(text), str(tmp_path / "tsdb")]
+    subprocess.run(argv, check=True, capture_output=True)
+    example = (EXAMPLES / "autopilot" / "config-example.yaml").read_text()
+    with server:
+        assert server.process is not None
+        server.process.wait_until(lambda: bool(server.query("vector(1)")), seconds=60)
+        config = tmp_path / "config.yaml"
+        config.write_text(example.replace("http://127.0.0.1:9090", server.url))
+        policy = EXAMPLES / "autopilot" / "policy-example.yaml"
+        at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(past + 300))
+        done = run("-f", config, "policy", "test", policy, "--at", at, "-o", "json", "--without-server")
+        assert done.exit_code == 0, done.output
+        [report] = json.loads(done.stdout)
+        assert [(each["name"], each["met"], each["would"]) for each in report["objects"]] == [
+            ("pvc-1", True, "volume/resize scalepercentage=30")
+        ]
+        assert [each["values"] for each in report["objects"][0]["readings"]] == [[40], [10]]
+
+        done = run("-f", config, "policy", "test", policy, "-o", "json", "--without-server")
+        assert json.loads(done.stdout)[0]["objects"] == []

@@ -1,0 +1,215 @@
+"""Rules on modelled volumes in virtual time: a real API server, a real manager, metrics of a model.
+
+with RuleFleet() as fleet:
+    fleet.create(rule("grow", "usage", "Gt", 50, scalepercentage="50"), claim("data", "8Gi"))
+    fleet.fill(data=10)
+    fleet.wait(1200)
+    fleet.sizes("data")          # ["8Gi", "12Gi", "18Gi", "27Gi"]
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import ExitStack
+from random import Random
+from typing import Any, Self, TypeVar
+
+from pilothouse.api.kind_names import (
+    ApplicationAction,
+    AutopilotRule,
+    AutopilotRuleObject,
+    ConfigMap,
+    CoreEvent,
+    KindName,
+    Namespace,
+    PersistentVolumeClaim,
+    Question,
+    StorageClass,
+)
+from pilothouse.api.objects import Object, Tree
+from pilothouse.api.openstorage.actions import RESIZE
+from pilothouse.client.api import Api
+from pilothouse.controllers.application_actions import all_executors
+from pilothouse.controllers.garbage_collector import garbage
+from pilothouse.sim.fault_schedule import FixedFaults
+from pilothouse.sim.loop import LoopClock, SeededLoop
+from pilothouse.sim.metered_volumes import MODEL, MeteredVolumes
+from pilothouse.sim.simulated_manager import SimulatedManager
+from pilothouse.sim.simulated_server import SimulatedServer
+
+SPACE = "db"
+_CLASS = "fast"
+T = TypeVar("T")
+
+
+def rule(
+    name: str, key: str, operator: str, *values: float, also: Sequence[Tree] = (), **params: str
+) -> Tree:
+    """A rule as the vendor's tests have it; it is on claims with the label ``case: NAME``. ``also`` are further expressions."""
+    first = {"key": key, "operator": operator, "values": [str(value) for value in values]}
+    return {
+        "apiVersion": AutopilotRule.api_version,
+        "kind": AutopilotRule.kind,
+        "metadata": {"name": name},
+        "spec": {
+            "selector": {"matchLabels": {"case": name}},
+            "conditions": {"expressions": [first, *also], "for": 30},
+            "pollInterval": 10,
+            "actionsCoolDownPeriod": 60,
+            "actions": [{"name": RESIZE, "params": params}],
+        },
+    }
+
+
+def claim(name: str, size: str, *, case: str = "", namespace: str = SPACE, **labels: str) -> Tree:
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": name, "namespace": namespace, "labels": {"case": case or name, **labels}},
+        "spec": {
+            "accessModes": ["ReadWriteOnce"],
+            "storageClassName": _CLASS,
+            "resources": {"requests": {"storage": size}},
+        },
+    }
+
+
+class RuleFleet:
+    """A server and a manager, which run until the end of the context."""
+
+    def __init__(self, *, namespace_labels: dict[str, str] | None = None) -> None:
+        self._stack = ExitStack()
+        self._labels = namespace_labels or {}
+
+    def __enter__(self) -> Self:
+        self._loop = self._stack.enter_context(SeededLoop(1))
+        self.clock = LoopClock(self._loop)
+        self._server = SimulatedServer(self.clock, seed=1, heard=lambda _: None)
+        self.api = self._server.api("user")
+        self.volumes = MeteredVolumes(self._server.api("volumes"), self.clock, Random(1), namespace=SPACE)
+        controllers = (*all_executors(), garbage, *self.volumes.controllers)
+        self.manager = SimulatedManager("m0", self._server, controllers, self._loop, FixedFaults(()), seed=1)
+        self._do(self._begin)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        try:
+            self._do(self._end)
+        finally:
+            self._stack.close()
+
+    async def _begin(self, api: Api) -> None:
+        await self._server.start()
+        await api.create(Namespace, {"metadata": {"name": SPACE, "labels": self._labels}})
+        grown = {"metadata": {"name": _CLASS}, "provisioner": "example.com/m", "allowVolumeExpansion": True}
+        await api.create(StorageClass, grown)
+        await api.create(ConfigMap, {"metadata": {"name": MODEL, "namespace": SPACE}, "data": {}})
+        self._model = asyncio.ensure_future(self.volumes.run())
+        self.manager.start()
+
+    async def _end(self, api: Api) -> None:
+        self.manager.crash()
+        await self.manager.ended()
+        self._model.cancel()
+        await asyncio.gather(self._model, return_exceptions=True)
+        await self._server.stop()
+
+    def _do(self, act: Callable[[Api], Awaitable[T]]) -> T:
+        async def whole() -> T:
+            return await act(self.api)
+
+        return self._loop.run_until_complete(whole())
+
+    def create(self, *trees: Tree) -> None:
+        nouns: dict[str, KindName] = {
+            one.kind: one for one in (AutopilotRule, PersistentVolumeClaim, Namespace)
+        }
+        for tree in trees:
+            self._do(lambda api, tree=tree: api.create(nouns[tree["kind"]], tree))  # type: ignore[misc]
+
+    def edit(self, name: str, **spec: Any) -> None:
+        self._do(lambda api: api.patch(AutopilotRule, name, "", {"spec": spec}))
+
+    def model(self, **data: str) -> None:
+        """Change what happens outside."""
+        self._do(lambda api: api.patch(ConfigMap, MODEL, SPACE, {"data": data}))
+
+    def fill(self, **gibibytes: float) -> None:
+        """Put data onto the volumes of these claims; ``_`` stands for a dash."""
+        self.model(**{f"data-{name.replace('_', '-')}": str(amount) for name, amount in gibibytes.items()})
+
+    def wait(self, seconds: float) -> None:
+        self._do(lambda _: asyncio.sleep(seconds))
+
+    def claim(self, name: str) -> Object:
+        return self._do(lambda api: api.get(PersistentVolumeClaim, name, SPACE))
+
+    def objects(self) -> dict[str, Object]:
+        """The AutopilotRuleObjects, by rule and claim."""
+        found = self._do(lambda api: api.list(AutopilotRuleObject)).objects
+        return {f"{one.labels['rule']}/{one.at('status', 'object', 'name')}": one for one in found}
+
+    def state(self, name: str) -> str:
+        """Of the claim of this name under the rule of the same name."""
+        return str(self.objects()[f"{name}/{name}"].status["state"])
+
+    def sizes(self, name: str) -> list[str]:
+        """The sizes that a claim was to have, and the one that it has."""
+        actions = self._do(lambda api: api.list(ApplicationAction, SPACE)).objects
+        mine = [one for one in actions if one.at("spec", "object", "name") == name]
+        steps = [(one.created, str(one.at("spec", "target", "to"))) for one in mine]
+        capacity = str(self.claim(name).at("status", "capacity", "storage"))
+        found = [to for _, to in sorted(steps)]
+        assert not found or found[-1] == capacity
+        return found or [capacity]
+
+    def actions(self) -> list[Object]:
+        return list(self._do(lambda api: api.list(ApplicationAction)).objects)
+
+    def list(self, noun: KindName) -> Sequence[Object]:
+        return self._do(lambda api: api.list(noun)).objects
+
+    def patch(self, noun: KindName, name: str, fields: Tree, namespace: str = "") -> None:
+        self._do(lambda api: api.patch(noun, name, namespace, fields))
+
+    def ask(self, kind: str, name: str, namespace: str = SPACE) -> Tree:
+        """The answer to a Question about an object."""
+        tree = {
+            "apiVersion": Question.api_version,
+            "kind": Question.kind,
+            "metadata": {"namespace": namespace, "generateName": "test-"},
+            "spec": {"about": {"kind": kind, "name": name}},
+        }
+        asked = self._do(lambda api: api.create(Question, tree))
+        self.wait(1)
+        return dict(self._do(lambda api: api.get(Question, asked.name, namespace)).status)
+
+    def transitions(self, name: str) -> Counter[str]:
+        """How often each transition of the rule's only object was recorded."""
+        events = self._do(lambda api: api.list(CoreEvent, "default")).objects
+        found: Counter[str] = Counter()
+        for one in events:
+            if one["reason"] == "Transition" and one.at("involvedObject", "name") == name:
+                assert one["source"]["component"] == "autopilot"
+                found[str(one["message"]).partition(" transition from ")[2]] += int(one["count"])
+        return found
+
+    def ready(self, name: str) -> tuple[str, str]:
+        """The status and the message of the condition Ready of a rule."""
+        found = self._do(lambda api: api.get(AutopilotRule, name)).condition("Ready") or {}
+        return str(found.get("status")), str(found.get("message"))
+
+    def request(self, name: str, size: str) -> None:
+        """Grow a claim by hand."""
+        fields = {"spec": {"resources": {"requests": {"storage": size}}}}
+        self._do(lambda api: api.patch(PersistentVolumeClaim, name, SPACE, fields))
+
+    def events(self, reason: str) -> Counter[str]:
+        """How often each message was recorded for this reason."""
+        found: Counter[str] = Counter()
+        for one in self._do(lambda api: api.list(CoreEvent, "default")).objects:
+            if one["reason"] == reason:
+                found[str(one["message"])] += int(one["count"])
+        return found
