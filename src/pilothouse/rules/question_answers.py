@@ -39,7 +39,10 @@ def question_intents(
     """Answer, once; delete what is a minute old."""
     if question.deleting:
         return
-    left = question.created + KEPT - world.now
+    answered = question.moment("status", "time")
+    # Counted from the earlier of the two, for the server's clock may be ahead of the manager's.
+    asked = question.created if answered is None else min(question.created, answered)
+    left = asked + KEPT - world.now
     if left <= 0:
         yield Delete(question, because="it was asked a minute ago")
         return
