@@ -34,6 +34,7 @@ EXPECTED = {
     ("autopilot.libopenstorage.org", "applicationactions"): (True, {"v1alpha1"}, {"aa"}),
     ("pilothouse.io", "decisions"): (True, {"v1alpha1"}, set()),
     ("pilothouse.io", "questions"): (True, {"v1alpha1"}, set()),
+    ("pilothouse.io", "storagepools"): (False, {"v1alpha1"}, set()),
 }
 
 

@@ -7,7 +7,8 @@ import pytest
 from pilothouse.api.objects import Object
 from pilothouse.api.openstorage.actions import RESIZE
 from pilothouse.api.openstorage.v1alpha1 import RuleAction
-from pilothouse.rules.action_targets import ActionTarget, TargetDeclined, TargetNotReady, target_of
+from pilothouse.rules.action_targets import ActionTarget, NoObjects, TargetDeclined, TargetNotReady
+from pilothouse.rules.targets.target_table import target_of
 
 
 def claim(
@@ -31,7 +32,7 @@ def resize(**params: str) -> RuleAction:
 def sizes(capacity: str, **params: str) -> list[str]:
     """The sizes that one resize after another comes to, until it is declined."""
     found = []
-    while isinstance(target := target_of(resize(**params), claim(capacity)), ActionTarget):
+    while isinstance(target := target_of(resize(**params), claim(capacity), NoObjects()), ActionTarget):
         assert target.fields["from"] == capacity
         capacity = target.fields["to"]
         found.append(capacity)
@@ -66,34 +67,34 @@ def test_steps(capacity: str, params: dict[str, str], expected: list[str]) -> No
 
 
 def test_a_target_says_by_how_much_it_grows() -> None:
-    assert target_of(resize(), claim("320Mi")) == ActionTarget(
+    assert target_of(resize(), claim("320Mi"), NoObjects()) == ActionTarget(
         {"from": "320Mi", "to": "480Mi"}, 160 * 1024 * 1024
     )
 
 
 def test_a_volume_that_has_its_greatest_size_is_declined() -> None:
-    declined = target_of(resize(maxsize="8Gi"), claim("8Gi"))
+    declined = target_of(resize(maxsize="8Gi"), claim("8Gi"), NoObjects())
     assert declined == TargetDeclined("the volume has 8Gi, and maxsize is 8Gi")
 
 
 def test_a_resize_under_way_is_never_built_upon() -> None:
     """The runaway of a storage that refuses: 13, 16, 19, 22 … Gi were requested in turn."""
-    waits = target_of(resize(), claim("10Gi", requested="13Gi"))
+    waits = target_of(resize(), claim("10Gi", requested="13Gi"), NoObjects())
     assert waits == TargetNotReady("13Gi is requested and the volume has 10Gi: a resize is under way")
 
 
 @pytest.mark.parametrize("unbound", [claim(phase="Pending"), claim(phase="Lost"), claim(volume="")])
 def test_a_claim_without_a_volume_has_no_target(unbound: Object) -> None:
-    assert isinstance(target_of(resize(), unbound), TargetNotReady)
+    assert isinstance(target_of(resize(), unbound, NoObjects()), TargetNotReady)
 
 
 @pytest.mark.parametrize(
     "params", [{"scalepercentage": "much"}, {"minstep": "x"}, {"maxsize": "x"}, {"scalepercentage": "0"}]
 )
 def test_parameters_that_can_not_be_used_decline(params: dict[str, str]) -> None:
-    assert isinstance(target_of(resize(**params), claim()), TargetDeclined)
+    assert isinstance(target_of(resize(**params), claim(), NoObjects()), TargetDeclined)
 
 
 def test_an_action_of_another_domain_has_no_target_of_its_own() -> None:
     snapshot = RuleAction(name="example.com.action.volume/snapshot", params={"keep": "3"})
-    assert target_of(snapshot, claim()) == ActionTarget()
+    assert target_of(snapshot, claim(), NoObjects()) == ActionTarget()

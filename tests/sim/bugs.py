@@ -39,10 +39,11 @@ from pilothouse.controllers.plans.stages import Stage
 from pilothouse.controllers.plans.turn_signals import SignalScope
 from pilothouse.controllers.plans.update_run import UpdateRun
 from pilothouse.meta.versions import Version
-from pilothouse.rules import action_targets, object_states, rule_controllers, ruled_objects
-from pilothouse.rules.action_targets import TargetResult
+from pilothouse.rules import object_states, rule_controllers, ruled_objects
+from pilothouse.rules.action_targets import ObjectLookup, TargetResult
 from pilothouse.rules.object_records import RuleTerms
 from pilothouse.rules.rule_case import RuleCase
+from pilothouse.rules.targets import target_table
 from pilothouse.runtime.controller import Controller
 from pilothouse.runtime.expectations import Expectations
 from pilothouse.runtime.intents import Delete, Intent, PatchObject, SetStatus, Update
@@ -307,11 +308,11 @@ def _never_recommending(patch: pytest.MonkeyPatch) -> None:
 
 def _unclamped(patch: pytest.MonkeyPatch) -> None:
     """A step goes as far as the percentage says."""
-    right = action_targets.target_of
+    right = target_table.target_of
 
-    def wrong(action: RuleAction, claim: Object) -> TargetResult:
+    def wrong(action: RuleAction, claim: Object, world: ObjectLookup) -> TargetResult:
         params = {name: value for name, value in action.params.items() if name != "maxsize"}
-        return right(RuleAction(name=action.name, params=params), claim)
+        return right(RuleAction(name=action.name, params=params), claim, world)
 
     patch.setattr(ruled_objects, "target_of", wrong)
 

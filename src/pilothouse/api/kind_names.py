@@ -101,6 +101,7 @@ ElasticsearchCluster: Final = _navigator("ElasticsearchCluster", "elasticsearchc
 CassandraCluster: Final = _navigator("CassandraCluster", "cassandraclusters")
 Decision: Final = KindName("pilothouse.io", "v1alpha1", "Decision", "decisions")
 Question: Final = KindName("pilothouse.io", "v1alpha1", "Question", "questions")
+StoragePool: Final = KindName("pilothouse.io", "v1alpha1", "StoragePool", "storagepools", namespaced=False)
 Plan: Final = _k0s("Plan", "plans", namespaced=False)
 ControlNode: Final = _k0s("ControlNode", "controlnodes", namespaced=False)
 UpdateConfig: Final = _k0s("UpdateConfig", "updateconfigs", namespaced=False)
@@ -117,7 +118,7 @@ CONDITIONED: Final = frozenset({
     Namespace, Node, Pod, Service, PersistentVolumeClaim, StatefulSet, Deployment, ReplicaSet, DaemonSet,
     Job, PodDisruptionBudget, CertificateSigningRequest, CustomResourceDefinition, ControlNode, Pilot,
     ElasticsearchCluster, CassandraCluster, Plan, UpdateConfig, AutopilotRule, ApplicationPolicy,
-    ApplicationAction,
+    ApplicationAction, StoragePool,
 })  # fmt: skip
 """Kinds whose status has conditions."""
 

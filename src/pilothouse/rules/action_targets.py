@@ -1,28 +1,23 @@
 """Targets of actions: what exactly an action would bring about, decided before anything is done.
 
-    target_of(RuleAction(name=RESIZE, params={"maxsize": "1Gi"}), claim)
+    target_of(RuleAction(name=RESIZE, params={"maxsize": "1Gi"}), claim, world)
     # ActionTarget({"from": "320Mi", "to": "480Mi"}, growth=167772160)
 
-A target is absolute (``to: 480Mi``), so that carrying it out twice does no more than once. It is computed
-from the claim's actual capacity, and only while no other size is requested: a resize that is still under way,
-or that the storage refuses, is never built upon.
+A target is absolute (``to: 480Mi``), so that carrying it out twice does no more than once. ``targets`` has a
+module for each action.
 """
 
 from __future__ import annotations
 
-from fractions import Fraction
-from typing import Final
+from collections.abc import Callable, Sequence
+from typing import Protocol
 
 import msgspec
 
+from pilothouse.api.kind_names import KindName
 from pilothouse.api.objects import Object
-from pilothouse.api.openstorage.actions import RESIZE
 from pilothouse.api.openstorage.v1alpha1 import RuleAction
 from pilothouse.base.quantity import BINARY, NANO, Quantity, parse_quantity
-
-MEBIBYTE: Final = 1024 * 1024
-DEFAULT_PERCENTAGE: Final = "50"
-_STORAGE: Final = ("resources", "requests", "storage")
 
 
 class ActionTarget(msgspec.Struct, frozen=True):
@@ -53,24 +48,30 @@ class TargetNotReady(msgspec.Struct, frozen=True):
 TargetResult = ActionTarget | TargetDeclined | TargetNotReady
 
 
-def target_of(action: RuleAction, claim: Object) -> TargetResult:
-    """The target of an action on a claim. One that is carried out by others has none but its parameters."""
-    return _size(action, claim) if action.name == RESIZE else ActionTarget()
+class ObjectLookup(Protocol):
+    """Finds other objects that a target depends on; a ``Snapshot`` is one."""
+
+    def find(self, kind: KindName, namespace: str, name: str, /) -> Object | None: ...
+
+    def all(self, kind: KindName, namespace: str = "", /) -> Sequence[Object]: ...
 
 
-def maxsize_of(action: RuleAction) -> int | None:
-    """The size in bytes above which the action does nothing; None if there is none."""
-    if action.name != RESIZE or "maxsize" not in action.params:
+class NoObjects:
+    """A lookup that finds nothing, where no API server is asked."""
+
+    def find(self, kind: KindName, namespace: str, name: str, /) -> Object | None:
         return None
-    try:
-        return parse_quantity(action.params["maxsize"]).to_int()
-    except ValueError:
-        return None
+
+    def all(self, kind: KindName, namespace: str = "", /) -> Sequence[Object]:
+        return ()
+
+
+TargetFunction = Callable[[RuleAction, Object, ObjectLookup], TargetResult]
 
 
 def capacity_of(claim: Object) -> int:
     """In bytes; 0 if it is not known."""
-    return _bytes(claim.at("status", "capacity", "storage"))
+    return bytes_of(claim.at("status", "capacity", "storage"))
 
 
 def target_text(action: RuleAction, target: TargetResult) -> str:
@@ -88,43 +89,9 @@ def is_bound(claim: Object) -> bool:
     return bool(claim.spec.get("volumeName")) and claim.at("status", "phase") == "Bound"
 
 
-def _size(action: RuleAction, claim: Object) -> TargetResult:
-    requested = _bytes(claim.at("spec", *_STORAGE))
-    capacity = capacity_of(claim)
-    if not is_bound(claim) or not capacity:
-        return TargetNotReady("the claim is not bound to a volume")
-    if requested != capacity:
-        return TargetNotReady(
-            f"{_text(requested)} is requested and the volume has {_text(capacity)}: a resize is under way"
-        )
-    try:
-        size = _grown(action.params, capacity)
-        largest = parse_quantity(action.params["maxsize"]).to_int() if "maxsize" in action.params else size
-    except ValueError as problem:
-        return TargetDeclined(f"the parameters of {action.name} can't be used: {problem}")
-    if capacity >= largest:
-        return TargetDeclined(f"the volume has {_text(capacity)}, and maxsize is {_text(largest)}")
-    size = min(size, largest)
-    return ActionTarget({"from": _text(capacity), "to": _text(size)}, size - capacity)
-
-
-def _grown(params: dict[str, str], capacity: int) -> int:
-    """The larger size, in whole mebibytes."""
-    if "scalesize" in params:
-        step = Fraction(parse_quantity(params["scalesize"]).to_int())
-    else:
-        step = capacity * Fraction(params.get("scalepercentage", DEFAULT_PERCENTAGE)) / 100
-    if "minstep" in params:
-        step = max(step, Fraction(parse_quantity(params["minstep"]).to_int()))
-    if step <= 0:
-        raise ValueError("the volume would not grow")
-    size = Fraction(capacity) + step
-    return -(-size.numerator // (size.denominator * MEBIBYTE)) * MEBIBYTE
-
-
-def _bytes(value: str | int | None) -> int:
+def bytes_of(value: str | int | None) -> int:
     return parse_quantity(value).to_int() if value else 0
 
 
-def _text(size: int) -> str:
+def size_text(size: int) -> str:
     return str(Quantity(size * NANO, BINARY))

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from pilothouse.api.objects import Object
 from pilothouse.api.openstorage.v1alpha1 import Cause
 from pilothouse.base.rfc3339 import format_time
-from pilothouse.rules.action_targets import capacity_of, is_bound, maxsize_of
+from pilothouse.rules.action_targets import capacity_of, is_bound
 from pilothouse.rules.join import Joined, ObjectIndex
 from pilothouse.rules.object_records import (
     AWAITING_APPROVAL,
@@ -38,6 +38,7 @@ from pilothouse.rules.readings import NO_READING, ObjectReading, PastValue
 from pilothouse.rules.rule_case import GAP
 from pilothouse.rules.rule_queries import rule_queries
 from pilothouse.rules.rule_selection import RuleSelection
+from pilothouse.rules.targets.volume_size import maxsize_of
 from pilothouse.rules.verdict import Verdict
 from pilothouse.rules.verdicts import (
     MET,

@@ -15,13 +15,14 @@ import msgspec
 import numpy as np
 
 from pilothouse.api.objects import Object
-from pilothouse.rules.action_targets import is_bound, target_of, target_text
+from pilothouse.rules.action_targets import NoObjects, is_bound, target_text
 from pilothouse.rules.join import ObjectIndex, join
 from pilothouse.rules.join_labels import DEFAULT_LABELS, JoinLabels, object_key
 from pilothouse.rules.object_records import RuleTerms
 from pilothouse.rules.rule_queries import rule_queries
 from pilothouse.rules.rule_selection import RuleSelection
 from pilothouse.rules.samples import Answer, QueryFailure
+from pilothouse.rules.targets.target_table import target_of
 from pilothouse.rules.verdict import Verdict
 from pilothouse.rules.verdicts import Series, ThresholdComparison, combined, compared
 
@@ -155,5 +156,5 @@ def _would(terms: RuleTerms, claim: Object | None) -> str:
             params = " ".join(f"{name}={value}" for name, value in sorted(action.params.items()))
             parts.append(f"{verb} {params}".strip())
         else:
-            parts.append(target_text(action, target_of(action, claim)))
+            parts.append(target_text(action, target_of(action, claim, NoObjects())))
     return "; ".join(parts)

@@ -27,7 +27,7 @@ from pilothouse.api.openstorage import v1alpha1
 from pilothouse.api.openstorage.pauses import PAUSE_ALL, is_paused, pauses_all
 from pilothouse.meta.selectors import SelectorError
 from pilothouse.rules.action_budgets import GLOBAL_BUDGET, spent, with_defaults
-from pilothouse.rules.action_targets import ActionTarget, is_bound, target_of
+from pilothouse.rules.action_targets import ActionTarget, is_bound
 from pilothouse.rules.action_windows import seconds_until_open
 from pilothouse.rules.object_records import (
     IN_PROGRESS,
@@ -50,6 +50,7 @@ from pilothouse.rules.rule_object_status import (
     rule_object_name,
 )
 from pilothouse.rules.rule_selection import RuleSelection
+from pilothouse.rules.targets.target_table import target_of
 from pilothouse.rules.verdict import Verdict
 from pilothouse.runtime.snapshot import Snapshot
 
@@ -105,7 +106,7 @@ class RuledObject(msgspec.Struct, frozen=True):
         self, world: Snapshot, others: Sequence[RuledObject], ahead: float, settings: RuleSettings
     ) -> RuleCase:
         """What decides about it; ``ahead`` is by how much the wall clock is ahead of the steady one."""
-        targets = tuple(target_of(action, self.claim) for action in self.terms.spec.actions)
+        targets = tuple(target_of(action, self.claim, world) for action in self.terms.spec.actions)
         actions = world.where(ApplicationAction, "spec.object.uid", self.claim.uid)
         budget = ""
         if self.record.state in (PENDING, IN_PROGRESS):

@@ -24,7 +24,7 @@ from pilothouse.api.objects import Object
 from pilothouse.base.quantity import parse_quantity
 from pilothouse.base.rfc3339 import format_time
 from pilothouse.rules.action_budgets import GLOBAL_BUDGET, spent, with_defaults
-from pilothouse.rules.action_targets import ActionTarget, target_of
+from pilothouse.rules.action_targets import ActionTarget, NoObjects
 from pilothouse.rules.action_windows import seconds_until_open
 from pilothouse.rules.join import ObjectIndex, join
 from pilothouse.rules.join_labels import DEFAULT_LABELS, JoinLabels, object_key
@@ -58,6 +58,7 @@ from pilothouse.rules.state_requests import (
     StartAction,
     WithdrawApproval,
 )
+from pilothouse.rules.targets.target_table import target_of
 from pilothouse.rules.verdict import Verdict
 from pilothouse.rules.verdicts import Bools, Series, ThresholdComparison, combined, compared
 
@@ -245,7 +246,7 @@ class VirtualRun:
 
     def _case(self, rule: _Evaluated, position: int) -> RuleCase:
         claim, record = self._claims[position], rule.records[position]
-        targets = tuple(target_of(action, claim) for action in rule.terms.spec.actions)
+        targets = tuple(target_of(action, claim, NoObjects()) for action in rule.terms.spec.actions)
         budget = ""
         if record.state in (PENDING, IN_PROGRESS):
             target = next((one for one in targets if isinstance(one, ActionTarget)), ActionTarget())

@@ -13,11 +13,21 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final, NamedTuple
 
+from pilothouse.base.duration import parse_duration
 from pilothouse.base.quantity import Quantity, parse_quantity
 from pilothouse.meta.fields import FieldError, child
 
 PREFIX: Final = "openstorage.io.action."
 RESIZE: Final = f"{PREFIX}volume/resize"
+MOVE: Final = f"{PREFIX}volume/move"
+SET_IOPS: Final = f"{PREFIX}volume/setiops"
+HA: Final = f"{PREFIX}volume/ha"
+EXPAND_POOL: Final = f"{PREFIX}storagepool/expand"
+REBALANCE_POOL: Final = f"{PREFIX}storagepool/rebalance"
+SCALE: Final = f"{PREFIX}workload/scale"
+RESOURCES: Final = f"{PREFIX}workload/resources"
+REDUNDANCY: Final = f"{PREFIX}application/redundancy"
+REBALANCE: Final = f"{PREFIX}application/rebalance"
 FINISHED: Final = frozenset({"Succeeded", "Failed", "Declined", "Canceled"})
 """The phases of an ApplicationAction in which nothing more happens."""
 _LABEL: Final = "[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
@@ -79,6 +89,33 @@ def _count(value: str) -> str:
     )
 
 
+def _number_from_zero(value: str) -> str:
+    return "" if value == "0" or not _count(value) else "must be a whole number, 0 or more"
+
+
+def _signed_count(value: str) -> str:
+    problem = "must be a whole number other than zero, such as 1 or -1"
+    return problem if _count(value.removeprefix("-").removeprefix("+")) else ""
+
+
+def _signed_percentage(value: str) -> str:
+    problem = "must be a number other than zero, such as 50 or -25"
+    return problem if _percentage(value.removeprefix("-").removeprefix("+")) else ""
+
+
+def _duration(value: str) -> str:
+    try:
+        parse_duration(value)
+    except ValueError:
+        return "must be a duration such as 30m or 1h"
+    return ""
+
+
+def _field_path(value: str) -> str:
+    good = re.fullmatch(r"spec(\.[A-Za-z][A-Za-z0-9]*)+", value) and len(value) <= _LONGEST_NAME
+    return "" if good else "must be the path of a field, such as spec.storage.size"
+
+
 def size_problem(value: str) -> str:
     """What is wrong with a size; empty if nothing is."""
     try:
@@ -107,16 +144,24 @@ ACTIONS: Final[Mapping[str, Action]] = {
             "scalesize": size_problem,
             "minstep": size_problem,
             "maxsize": size_problem,
+            "owner": _field_path,
         },
         ("scalepercentage", "scalesize"),
     ),
-    f"{PREFIX}volume/move": Action({"tier": _some_text, "node": _some_text}, ("tier", "node")),
-    f"{PREFIX}volume/setiops": Action(
-        {"iops": _count, "scalepercentage": _percentage, "miniops": _count, "maxiops": _count},
+    MOVE: Action({"tier": _some_text, "class": _some_text, "keep": _duration}, ("tier", "class")),
+    SET_IOPS: Action(
+        {
+            "classes": _some_text,
+            "step": _one_of("up", "down"),
+            "iops": _count,
+            "scalepercentage": _signed_percentage,
+            "miniops": _count,
+            "maxiops": _count,
+        },
         ("iops", "scalepercentage"),
     ),
-    f"{PREFIX}volume/ha": Action({"level": _one_of("1", "2", "3")}),
-    f"{PREFIX}storagepool/expand": Action(
+    HA: Action({"level": _one_of("1", "2", "3")}),
+    EXPAND_POOL: Action(
         {
             "scalepercentage": _percentage,
             "scalesize": size_problem,
@@ -125,9 +170,23 @@ ACTIONS: Final[Mapping[str, Action]] = {
         },
         ("scalepercentage", "scalesize"),
     ),
-    f"{PREFIX}storagepool/rebalance": Action({}),
-    f"{PREFIX}workload/scale": Action(
-        {"replicas": _count, "step": _count, "min": _count, "max": _count}, ("replicas", "step")
+    REBALANCE_POOL: Action({}),
+    SCALE: Action(
+        {"replicas": _count, "step": _signed_count, "min": _count, "max": _count}, ("replicas", "step")
     ),
+    RESOURCES: Action(
+        {
+            "container": _some_text,
+            "resource": _one_of("cpu", "memory"),
+            "scalepercentage": _signed_percentage,
+            "min": size_problem,
+            "max": size_problem,
+        }
+    ),
+    REDUNDANCY: Action(
+        {"copies": _number_from_zero, "step": _signed_count, "min": _number_from_zero, "max": _count},
+        ("copies", "step"),
+    ),
+    REBALANCE: Action({}),
 }
 """Every action, by name."""

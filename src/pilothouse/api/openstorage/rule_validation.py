@@ -10,6 +10,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pilothouse.api.openstorage.actions import name_problems, object_type, parameter_problems, size_problem
 from pilothouse.api.openstorage.aliases import ALIASES
+from pilothouse.api.openstorage.levels import LEVELS, object_of_rule, reached_from
 from pilothouse.meta import names, promql
 from pilothouse.meta.fields import FieldError, child, element
 from pilothouse.meta.selectors import LabelSelector, SelectorError
@@ -36,7 +37,7 @@ def check_rule(new: Mapping[str, Any], old: Mapping[str, Any] | None) -> Problem
         yield FieldError.invalid(
             "spec.conditions.requiredMatches", wanted, f"can't be met: there are only {given} expressions"
         )
-    yield from _check_actions(spec["actions"], "spec.actions")
+    yield from _check_what_is_done(spec)
     if window := spec.get("actionWindow"):
         yield from _check_action_window(window, "spec.actionWindow")
     growth = (spec.get("budget") or {}).get("growthPerDay")
@@ -164,6 +165,48 @@ def _check_actions(actions: Any, path: str) -> Problems:
                     f"all actions have to be for one type of object, not {kind} too",
                 )
                 return
+
+
+def _check_what_is_done(spec: Mapping[str, Any]) -> Problems:
+    """Actions or candidates, for an object from which what they act on and look at is reached."""
+    actions, candidates = spec.get("actions") or (), spec.get("candidates") or ()
+    if not actions and not candidates:
+        yield FieldError.required("spec.actions", "needs actions, or candidates with actions")
+        return
+    if actions and candidates:
+        yield FieldError.forbidden("spec.actions", "must not be set together with candidates")
+        return
+    about = object_of_rule(spec)
+    if actions:
+        yield from _check_actions(actions, "spec.actions")
+        yield from _check_reached(about, actions, "spec.actions")
+    for number, expression in enumerate(spec["conditions"]["expressions"]):
+        yield from _check_level(about, expression, f"spec.conditions.expressions[{number}].on")
+    for index, candidate in enumerate(candidates):
+        path = f"spec.candidates[{index}]"
+        for number, expression in enumerate(candidate["when"]):
+            at = f"{path}.when[{number}]"
+            yield from _check_expression(expression, at)
+            yield from _check_level(about, expression, child(at, "on"))
+        yield from _check_actions(candidate["actions"], child(path, "actions"))
+        yield from _check_reached(about, candidate["actions"], child(path, "actions"))
+
+
+def _check_reached(about: str, actions: Any, path: str) -> Problems:
+    for index, action in enumerate(actions):
+        kind = object_type(action["name"])
+        if kind in LEVELS and about in LEVELS and kind not in reached_from(about):
+            yield FieldError.invalid(
+                child(element(path, index), "name"),
+                action["name"],
+                f"a rule about a {about} does not lead to one {kind}; set spec.object to {kind}",
+            )
+
+
+def _check_level(about: str, expression: Mapping[str, Any], path: str) -> Problems:
+    level = expression.get("on")
+    if level and about in LEVELS and level not in reached_from(about):
+        yield FieldError.not_supported(path, level, reached_from(about))
 
 
 def _check_action_window(window: Mapping[str, Any], path: str) -> Problems:

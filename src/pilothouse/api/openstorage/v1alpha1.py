@@ -20,6 +20,10 @@ ObjectState = Literal[
     "Initializing", "Normal", "Triggered", "ActionAwaitingApproval", "ActionAwaitingWindow",
     "ActiveActionsPending", "ActiveActionsInProgress", "ActiveActionsTaken", "ActionsDeclined",
 ]  # fmt: skip
+Level = Literal["application", "workload", "pod", "volume", "device", "storagepool", "node"]
+"""What a metric can be about, from an application down to the machines that it runs on."""
+ObjectType = Literal["application", "workload", "pod", "volume", "storagepool", "node"]
+"""What a rule can be about."""
 Weekday = Literal[
     "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday", "Mon", "Tue", "Wed",
     "Thu", "Fri", "Sat", "Sun",
@@ -58,6 +62,10 @@ class Expression(Fields):
     expression: Annotated[
         str | None, doc("A comparison in the provider's own language, in place of key, operator and values.")
     ] = None
+    on: Annotated[
+        Level | None,
+        doc("Whose metric it is: a level above or below the rule's object, such as device; default its own."),
+    ] = None
 
 
 class RuleConditions(Fields):
@@ -81,6 +89,14 @@ class RuleAction(Fields):
     params: Annotated[dict[str, str], doc("How it is done; every value is a string.")] = field(
         default_factory=dict
     )
+
+
+class Candidate(Fields):
+    """A cause that is looked for once the conditions hold, and what is done about it."""
+
+    name: Annotated[str, doc("A name for people, such as volume-at-its-limit.", min_length=1)]
+    when: Annotated[tuple[Expression, ...], doc("The comparisons, all of which have to hold.", min_length=1)]
+    actions: Annotated[tuple[RuleAction, ...], doc("What is done, one after the other.", min_length=1)]
 
 
 class Window(Fields):
@@ -119,7 +135,21 @@ class AutopilotRuleSpec(Fields):
     """What is watched, when to act, and what to do."""
 
     conditions: Annotated[RuleConditions, doc("When the actions are called for.")]
-    actions: Annotated[tuple[RuleAction, ...], doc("What is done, one after the other.", min_length=1)]
+    actions: Annotated[
+        tuple[RuleAction, ...], doc("What is done, one after the other; absent if there are candidates.")
+    ] = ()
+    object: Annotated[
+        ObjectType | None,
+        doc("What the rule is about; default the type of object in the name of its first action."),
+    ] = None
+    candidates: Annotated[
+        tuple[Candidate, ...],
+        doc(
+            "Causes, in order: once the conditions hold, the actions of the first that holds are done, and "
+            "nothing if none does.",
+            map_keys=("name",),
+        ),
+    ] = ()
     weight: Annotated[Int64, doc("Which of two rules for one object goes first: the heavier.")] = 0
     poll_interval: Annotated[Int64, doc("How often the conditions are looked at, in seconds.", ge=1)] = 60
     enforcement: Annotated[
@@ -320,13 +350,17 @@ class ApplicationPolicy(ApiObject, kw_only=True):
 
 
 class Cause(Fields):
-    """A comparison that held, and the value that made it."""
+    """A comparison that was made, and the value that it was made with."""
 
     expression: Annotated[str, doc("What was looked at.")]
     value: Annotated[str, doc("What it was.")] = ""
     time: Annotated[Time | None, doc("When.")] = None
     operator: Annotated[Operator | None, doc("How it was compared.")] = None
     threshold: Annotated[tuple[str, ...], doc("What it was compared with.", list_type="atomic")] = ()
+    level: Annotated[Level | None, doc("What the metric is about.")] = None
+    object: Annotated[str, doc("Which object of that level, as namespace/name or name.")] = ""
+    candidate: Annotated[str, doc("The candidate that it belongs to; empty for the rule's conditions.")] = ""
+    held: Annotated[bool | None, doc("Whether it held; absent if there was no value.")] = None
 
 
 class ApplicationActionSpec(Fields):

@@ -96,7 +96,21 @@ QUESTION: Final = _V1ALPHA1.kind(
     ),
     validate=check_question,
 )
+STORAGE_POOL: Final = _V1ALPHA1.kind(
+    v1alpha1.StoragePool,
+    namespaced=False,
+    columns=(
+        path_column("Node", ".status.node", "The node."),
+        path_column("Tier", ".status.tier", "The tier of the node."),
+        path_column("Medium", ".status.medium", "What it is made of."),
+        path_column("Capacity", ".status.capacity", "How much it holds."),
+        path_column("Provisioned", ".status.provisioned", "The sizes of its volumes, added up."),
+        path_column("Used", ".status.used", "How much is used."),
+        AGE,
+        path_column("Device", ".status.device", "The block device below it.", wide=True),
+    ),
+)
 
 
 def resources() -> tuple[Resource, ...]:
-    return single(DECISION), single(QUESTION)
+    return single(DECISION), single(QUESTION), single(STORAGE_POOL)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
+from pilothouse.api.status_fields import Conditions
 from pilothouse.meta.object_meta import ApiObject
 from pilothouse.meta.schema.struct_schemas import Fields, Int64, Time, doc
 
@@ -150,3 +151,34 @@ class Question(ApiObject, kw_only=True):
 
     spec: Annotated[QuestionSpec, doc("What is asked.")]
     status: Annotated[QuestionStatus | None, doc("The answer.")] = None
+
+
+class StoragePoolStatus(Fields):
+    """What the node reports of a tier."""
+
+    node: Annotated[str, doc("The node.")] = ""
+    tier: Annotated[str, doc("The tier of the node.")] = ""
+    device: Annotated[str, doc("The block device below it, such as nvme0n1; empty if there is none.")] = ""
+    medium: Annotated[
+        Literal["", "ssd", "hdd", "memory"], doc("What it is made of; empty if that is not known.")
+    ] = ""
+    expandable: Annotated[bool, doc("Whether it is files that can grow: --tier NAME=DIR,size=2Gi.")] = False
+    capacity: Annotated[str, doc("How much it holds, as a quantity.")] = ""
+    provisioned: Annotated[str, doc("The sizes of its volumes, added up, as a quantity.")] = ""
+    used: Annotated[str, doc("How much is used, as a quantity.")] = ""
+    conditions: Conditions = ()
+
+
+class StoragePoolSpec(Fields):
+    """What is asked of a tier."""
+
+    capacity: Annotated[
+        str, doc("How much it should hold, as a quantity; only for a tier that is files. It never shrinks.")
+    ] = ""
+
+
+class StoragePool(ApiObject, kw_only=True):
+    """A tier of storage of one node, written by the node: ``<node>-<tier>``."""
+
+    spec: Annotated[StoragePoolSpec, doc("What is asked of it.")] = StoragePoolSpec()
+    status: Annotated[StoragePoolStatus | None, doc("What the node reports of it.")] = None
