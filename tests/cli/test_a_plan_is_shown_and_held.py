@@ -19,6 +19,8 @@ from tests.kit.waiting import eventually
 
 from pilothouse.api.k0s.signals import read_signal
 from pilothouse.api.kind_names import Node, Plan
+from pilothouse.api.objects import Object
+from pilothouse.app.plan_commands import follow_plan
 from pilothouse.base.clock import SystemClock
 from pilothouse.client.api import Api
 from pilothouse.client.http_transport import HttpTransport
@@ -150,6 +152,35 @@ async def test_a_plan_is_previewed_watched_paused_resumed_and_aborted(admin: Pat
             0,
             "plan autopilot aborted: no run is in progress, and none starts until spec.rollout.aborted is false\n",
         )
+
+
+@pytest.mark.long
+async def test_a_plan_is_followed_while_its_only_server_restarts(tmp_path: Path) -> None:
+    server = PilothouseServer(tmp_path / "server", "sqlite")
+    kubeconfig = server.target.kubeconfig
+    shown: list[Object | None] = []
+
+    def is_marked(mark: str) -> Callable[[], Awaitable[bool]]:
+        async def look() -> bool:
+            return bool(shown) and shown[-1] is not None and shown[-1].annotations.get("mark") == mark
+
+        return look
+
+    try:
+        async with client(kubeconfig) as api:
+            await api.create(Plan, plan())
+            following = asyncio.create_task(follow_plan(load(kubeconfig), shown.append))
+            for mark in ("ended", "killed"):
+                await api.patch(Plan, "autopilot", "", {"metadata": {"annotations": {"mark": f"not {mark}"}}})
+                await until(is_marked(f"not {mark}"))
+                await asyncio.to_thread(server.process.end if mark == "ended" else server.process.kill)
+                await asyncio.to_thread(server.revive)
+                await api.patch(Plan, "autopilot", "", {"metadata": {"annotations": {"mark": mark}}})
+                await until(is_marked(mark))
+            await api.delete(Plan, "autopilot", "")
+            assert await following is None
+    finally:
+        server.close()
 
 
 async def test_a_plan_that_the_server_refuses_is_not_previewed(admin: Path, tmp_path: Path) -> None:

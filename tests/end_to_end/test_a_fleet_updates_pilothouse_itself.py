@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 from tests.kit import tools
 from tests.kit.program_trees import payload
-from tests.kit.self_updating_fleet import GROUP, SelfUpdatingFleet, packed
+from tests.kit.self_updating_fleet import GROUP, SelfUpdatingFleet, packed, without_server
 
 Json = dict[str, Any]
-FIRST, BAD, NEXT = "v0.1.1", "v0.1.2", "v0.2.0"
+FIRST, NEXT = "v0.1.1", "v0.2.0"
+CRASHING, LYING, UNHEALTHY, OTHER = "v0.1.2", "v0.1.3", "v0.1.4", "v0.1.9"
 
 
 def redis_pod(node: str) -> Json:
@@ -84,9 +85,27 @@ def start_redis(fleet: SelfUpdatingFleet) -> dict[str, str]:
     return {name: fleet.wait(partial(address, name), f"Redis on {name}") for name in sorted(names)}
 
 
+def taken_back(fleet: SelfUpdatingFleet, version: str, content: bytes) -> str:
+    """Order a version that the first machine takes back; returns why."""
+    fleet.offer(version, content)
+    fleet.send("POST", f"{GROUP}/plans", fleet.plan(version))
+    plan = fleet.until(ended)
+    assert plan["status"]["state"] == "ApplyFailed", plan["status"]
+    first, *others = targets(plan, "controllers")
+    assert first["state"] == "SignalApplyFailed"
+    assert {each["state"] for each in (*others, *targets(plan, "workers"))} == {"SignalPending"}
+    reason = str(first["description"])
+    assert reason.endswith(f"back at {FIRST}")
+    assert [machine.version() for machine in fleet.machines] == [FIRST] * 6
+    fleet.wait(lambda: control_versions(fleet) == [FIRST] * 3, "the control hosts after it")
+    fleet.send("DELETE", f"{GROUP}/plans/autopilot")
+    fleet.history.clear()
+    return reason
+
+
 @pytest.mark.long
 @pytest.mark.timeout(900)
-def test_pods_keep_their_processes_and_data_and_a_version_that_crashes_goes_no_further(
+def test_pods_keep_their_processes_and_data_and_versions_that_do_not_work_go_no_further(
     tmp_path: Path,
 ) -> None:
     tools.find("redis-server")
@@ -101,21 +120,15 @@ def test_pods_keep_their_processes_and_data_and_a_version_that_crashes_goes_no_f
         assert all(before.values())
         fleet.wait(lambda: control_versions(fleet) == [FIRST] * 3, "the control hosts")
 
-        # A version that crashes is taken back on the first machine, and goes no further.
-        fleet.offer(BAD, payload(BAD, "#!/bin/sh\nexit 3\n"))
-        fleet.send("POST", f"{GROUP}/plans", fleet.plan(BAD))
-        plan = fleet.until(ended)
-        assert plan["status"]["state"] == "ApplyFailed", plan["status"]
-        assert [each["state"] for each in targets(plan, "controllers")] == ["SignalApplyFailed", "SignalPending", "SignalPending"]  # fmt: skip
-        assert {each["state"] for each in targets(plan, "workers")} == {"SignalPending"}
-        reason = targets(plan, "controllers")[0]["description"]
+        # Versions that don't work are taken back on the first machine, and go no further.
+        reason = taken_back(fleet, CRASHING, payload(CRASHING, "#!/bin/sh\nexit 3\n"))
         assert "was started 3 times, and did not prove to work" in reason
-        assert reason.endswith(f"back at {FIRST}")
-        assert [machine.version() for machine in fleet.machines] == [FIRST] * 6
-        fleet.send("DELETE", f"{GROUP}/plans/autopilot")
+        lying = packed(tmp_path, OTHER[1:])
+        assert f"it reports the version {OTHER}, not {LYING}" in taken_back(fleet, LYING, lying.read_bytes())
+        unhealthy = without_server(packed(tmp_path, UNHEALTHY[1:]))
+        assert "it is not healthy: " in taken_back(fleet, UNHEALTHY, unhealthy)
 
         # One that works arrives everywhere.
-        fleet.history.clear()
         fleet.offer(NEXT, following.read_bytes())
         fleet.send("POST", f"{GROUP}/plans", fleet.plan(NEXT))
         plan = fleet.until(ended)

@@ -6,13 +6,16 @@ All of them use one fleet, one after another, and each of them another version.
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.kit.channel_server import Answer, ChannelServer, serving_channel
 from tests.kit.managed_programs import program
+from tests.kit.processes import Process
 from tests.kit.update_fleet import CONTROLLERS, GROUP, PLATFORM, UpdateFleet, named
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
@@ -197,6 +200,28 @@ def test_kubeletcertrotate(fleet: UpdateFleet) -> None:
         fleet.replace(fleet.plan_of({"k0supdate": update(fleet, version, **targets)}))
         fleet.completed()
         assert [machine.version() for machine in fleet.machines] == [version] * 2
+
+
+def test_capitalhostnames(fleet: UpdateFleet, tmp_path: Path) -> None:
+    """capitalhostnames: the ControlNode of a host whose name has capitals has the name in lower case."""
+    config = fleet.server.target.kubeconfig.with_name("controller-manager.kubeconfig")
+    begin = (
+        "import os, socket, sys; socket.sethostname('K0s-Controller'); os.execv(sys.argv[1], sys.argv[1:])"
+    )
+    argv = ["unshare", "--user", "--map-root-user", "--uts", sys.executable, "-c", begin]
+    argv += [sys.executable, "-m", "pilothouse", "controller-manager", "--kubeconfig", str(config)]
+    manager = Process.start("manager", [*argv, "--control-node"], log=tmp_path / "manager.log")
+
+    def names() -> set[str]:
+        return {each["metadata"]["name"] for each in fleet.send("GET", f"{GROUP}/controlnodes")["items"]}
+
+    try:
+        fleet.wait(lambda: names() == {"controller0", "k0s-controller"}, "the ControlNode")
+        found = fleet.send("GET", f"{GROUP}/controlnodes/k0s-controller")
+        assert found["metadata"]["labels"]["kubernetes.io/hostname"] == "k0s-controller"
+    finally:
+        manager.kill()
+        fleet.send("DELETE", f"{GROUP}/controlnodes/k0s-controller")
 
 
 class following:

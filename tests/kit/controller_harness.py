@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from typing import Any
 
+import msgspec
 from tests.kit.memory_transport import NOUNS, MemoryObjects, MemoryTransport
 
 from pilothouse.api import kind_names
@@ -123,9 +124,11 @@ class ControllerHarness(MemoryObjects):
         return all(result.outcome is not IntentOutcome.REFUSED for result in results)
 
     def _one_by_one(self, intents: Iterable[Intent]) -> Iterator[Intent]:
+        """In order, also those that could be executed at the same time."""
         for intent in intents:
             self._executing = intent
-            yield intent
+            is_independent = isinstance(intent, PatchObject) and intent.independent
+            yield msgspec.structs.replace(intent, independent=False) if is_independent else intent
 
     def _before_write(self) -> None:
         assert self._executing is not None

@@ -12,12 +12,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import io
 import json
 import os
 import platform
 import ssl
 import subprocess
 import sys
+import tarfile
 import threading
 import time
 import urllib.error
@@ -58,6 +60,20 @@ def packed(folder: Path, version: str) -> Path:
     argv = [sys.executable, str(REPOSITORY / "scripts" / "payload"), "--linked", "--version", version]
     subprocess.run([*argv, "--output", str(output)], check=True, stdout=subprocess.DEVNULL)
     return output
+
+
+def without_server(archive: Path) -> bytes:
+    """The same payload, whose API server is started and never answers."""
+    out = io.BytesIO()
+    with tarfile.open(archive) as source, tarfile.open(fileobj=out, mode="w:gz") as changed:
+        for entry in source:
+            file = source.extractfile(entry) if entry.isreg() else None
+            content = file.read() if file is not None else b""
+            if entry.name == "bin/pilothouse":
+                content = content.replace(b"\n", b'\n[ "$1" != apiserver ] || exec sleep infinity\n', 1)
+                entry.size = len(content)
+            changed.addfile(entry, io.BytesIO(content))
+    return out.getvalue()
 
 
 class Service:

@@ -17,7 +17,9 @@ import logging
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from functools import cached_property, partial
+from itertools import islice
 
+from pilothouse.aio.task_group import together
 from pilothouse.api.kind_names import CoreEvent, Decision
 from pilothouse.api.objects import Object, Tree
 from pilothouse.base.backoff import Backoff
@@ -48,6 +50,8 @@ PAUSE = 0.5
 LONGEST_PAUSE = 5.0
 """Seconds after which they are written in any case."""
 MOST_EVENTS = 1000
+AT_ONCE = 16
+"""Decisions that are written at the same time."""
 _AGAIN = Backoff(first=1.0, factor=2.0, longest=60.0)
 _MANAGER = "pilothouse-decisions"
 
@@ -191,27 +195,28 @@ class DecisionLog:
         await self._quiet()
         self._changed.clear()
         while self._decisions:
-            name, noted = next(iter(self._decisions.items()))
-            if worth_writing(noted.tree, self._record.get(name)):
-                await self._write_decision(name, noted.tree, fence())
-            else:
-                # There may be thousands of unchanged ones: yield to the event loop.
-                await asyncio.sleep(0)
-            # A newer one that came meanwhile stays.
-            if self._decisions.get(name) is noted:
-                del self._decisions[name]
+            some = list(islice(self._decisions.items(), AT_ONCE))
+            await together({name[1]: self._write_decision(name, noted, fence) for name, noted in some})
         while self._events:
             name, write = next(iter(self._events.items()))
             await self._attempt(self._event(write, fence()))
             if self._events.get(name) is write:
                 del self._events[name]
 
-    async def _write_decision(self, name: Name, tree: Tree, term: LeadershipFence | None) -> None:
-        stamped = tree if term is None else {**tree, "epoch": term.transitions}
-        if await self._attempt(self._api.apply(Decision, stamped, force=True, manager=_MANAGER, fence=term)):
-            self._record[name] = gist(tree)
-        else:
-            self._record.pop(name, None)
+    async def _write_decision(
+        self, name: Name, noted: LoggedDecision, fence: Callable[[], LeadershipFence | None]
+    ) -> None:
+        if worth_writing(noted.tree, self._record.get(name)):
+            term = fence()
+            tree = noted.tree if term is None else {**noted.tree, "epoch": term.transitions}
+            written = self._api.apply(Decision, tree, force=True, manager=_MANAGER, fence=term)
+            if await self._attempt(written):
+                self._record[name] = gist(noted.tree)
+            else:
+                self._record.pop(name, None)
+        # A newer one that came meanwhile stays.
+        if self._decisions.get(name) is noted:
+            del self._decisions[name]
 
     async def _event(self, write: EventWrite, fence: LeadershipFence | None) -> Object:
         """Create the event, or increase its count. It may have expired, or another process may have created

@@ -5,8 +5,9 @@
     yield Wait("NoNode", because="no node has 2 CPUs left", remedy="add a node, or lower requests.cpu")
 
 ``intent_executor`` executes them in order and stops at the first that fails; one that is already true is
-skipped. ``seen`` is a precondition: an update, a status or a deletion is made only if the object is still the
-one that was seen (its version, or for a deletion its uid). Otherwise the controller decides again.
+skipped, and neighbours that are ``independent`` are executed at the same time. ``seen`` is a precondition: an
+update, a status or a deletion is made only if the object is still the one that was seen (its version, or for
+a deletion its uid). Otherwise the controller decides again.
 """
 
 from __future__ import annotations
@@ -78,6 +79,9 @@ class PatchObject(Intent, frozen=True):
     """Refused unless this object exists and is not being deleted; asked of the server, not of a cache."""
     unless: tuple[ObjectTarget, ...] = ()
     """As in ``Update``."""
+    independent: bool = False
+    """May be executed at the same time as its neighbours that are independent, each of another object. If one
+    is refused, the others are made all the same."""
 
 
 class SetStatus(Intent, frozen=True):

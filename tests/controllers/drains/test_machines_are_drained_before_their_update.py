@@ -186,11 +186,27 @@ def test_the_grace_period_is_the_plans() -> None:
     assert [intent.grace for intent in fleet.step_of(w1) if isinstance(intent, Evict)] == [7]
 
 
+def test_a_worker_without_pods_is_cordoned_and_goes_on_in_one_write() -> None:
+    fleet = Fleet()
+    w1 = fleet.worker("w1")
+    fleet.place("agent", on="w1", owner="DaemonSet")
+    [write] = fleet.step_of(w1)
+    assert write.because.endswith("no pod has to leave it")
+    assert fleet.signal(w1).step == "ApplyingUpdate"
+    assert fleet.cordoned("w1")
+    fleet.advance(w1, "Restart")
+    fleet.advance(w1, "UnCordoning")
+    fleet.step_of(w1)
+    assert not fleet.cordoned("w1")
+    [w1] = fleet.all(Node)
+    assert {CORDONED_BY, DRAIN_STARTED}.isdisjoint(w1.annotations)
+
+
 def test_without_a_drain_pods_stay_and_the_node_is_cordoned() -> None:
     fleet = Fleet(drain={"strategy": "none"})
     w1 = fleet.worker("w1")
     fleet.place("web-0", on="w1")
-    fleet.step_of(w1)
+    assert len(fleet.step_of(w1)) == 1
     assert fleet.signal(w1).step == "ApplyingUpdate"
     assert fleet.cordoned("w1")
     assert not fleet.pod("web-0").deleting

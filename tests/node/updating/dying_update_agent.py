@@ -30,21 +30,30 @@ from pilothouse.node.updating.update_profile import UpdateProfile, read_profile
 from pilothouse.updates.downloads import Downloads
 
 
-def die_at(point: str) -> None:
-    """Follow what is done to files; a journal is put in its place by a rename."""
+def die_at(point: str, order: Path | None = None) -> None:
+    """Follow what is done to files; a journal is put in its place by a rename. With the file that ordered it, which goes first, only one
+    process dies."""
     when, _, phase = point.partition(" ")
-    written = False
+    written = dying = False
+
+    def die() -> None:
+        nonlocal dying
+        dying = True  # A kill is heard of, too.
+        if order is not None:
+            order.unlink()
+        os.kill(os.getpid(), signal.SIGKILL)
 
     def hear(event: str, args: tuple[Any, ...]) -> None:
         nonlocal written
+        if dying:
+            return
         if written:
-            written = False  # A kill is heard of, too.
-            os.kill(os.getpid(), signal.SIGKILL)
+            die()
         if event != "os.rename" or not str(args[1]).endswith("program.json"):
             return
         if msgspec.json.decode(Path(args[0]).read_bytes())["turn"].get("phase", "Accepted") == phase:
             if when == "before":
-                os.kill(os.getpid(), signal.SIGKILL)
+                die()
             # The folder is synced next, which is the first that can be heard of after the rename.
             written = True
 

@@ -17,13 +17,23 @@ from tests.kit.processes import Process
 from tests.kit.program_trees import entry, installed, payload
 from tests.kit.waiting import eventually
 from tests.node.updating.machine import UpdatedMachine
-from tests.node.updating.tree_agent import Behaviour, agent_program
+from tests.node.updating.tree_agent import DIES_AT, Behaviour, agent_program
 
 from pilothouse.base.clock import SystemClock
 from pilothouse.client.http_transport import HttpTransport
 from pilothouse.client.kubeconfig import load
 from pilothouse.node.updating.installed_tree import InstalledTree
 
+WORKS = ["Accepted", "Downloaded", "Keeping", "Swapping", "Restarting", "Checking", "Verified"]
+LIES = ["Reverting", "Reverted", "Ended"]
+QUICK = ("after Swapping",)
+"""The others take minutes together."""
+POINTS = [
+    pytest.param(point, reports, marks=() if point in QUICK else pytest.mark.long)
+    for reports, phases in (("v2.0.0", WORKS), ("v0.9.0", LIES))
+    for phase in phases
+    for point in (f"before {phase}", f"after {phase}")
+]
 CHAIN = ["Downloading", "Cordoning", "ApplyingUpdate", "Restart", "UnCordoning", "Completed"]
 
 
@@ -85,7 +95,9 @@ class OwnMachine:
 
 
 @asynccontextmanager
-async def own_machine(folder: Path, server: PilothouseServer) -> AsyncIterator[OwnMachine]:
+async def own_machine(
+    folder: Path, server: PilothouseServer, *, dies_at: str = ""
+) -> AsyncIterator[OwnMachine]:
     root = folder / "root"
     async with HttpTransport.open(load(server.target.kubeconfig), SystemClock(), agent="tester") as transport:
         with PayloadServer.running() as payloads:
@@ -93,6 +105,9 @@ async def own_machine(folder: Path, server: PilothouseServer) -> AsyncIterator[O
             await machine.create_objects()
             machine.start_leader()
             own = OwnMachine(machine, await installed(root, "v1.0.0", tree("v1.0.0")), root)
+            if dies_at:
+                machine.data.mkdir(parents=True, exist_ok=True)
+                (machine.data / DIES_AT).write_text(dies_at)
             supervisor = asyncio.create_task(own.supervise(server))
             try:
                 yield own
@@ -193,3 +208,23 @@ async def test_an_agent_that_is_killed_on_trial_goes_on(tmp_path: Path, server: 
         assert await own.machine.noted("Completed") == CHAIN
         assert own.starts() == ["v1.0.0", "v2.0.0", "v2.0.0"]
         assert len(own.pids) == 2
+
+
+@pytest.mark.parametrize(("point", "reports"), POINTS)
+async def test_an_agent_that_is_killed_at_any_phase_is_succeeded(
+    tmp_path: Path, server: PilothouseServer, point: str, reports: str
+) -> None:
+    async with own_machine(tmp_path, server, dies_at=point) as own:
+        ended = await own.update("v2.0.0", tree("v2.0.0", reports=reports))
+        assert not (own.machine.data / DIES_AT).exists(), "it was killed"
+        assert len(own.pids) == 2
+        works = reports == "v2.0.0"
+        assert ended == (
+            "Completed" if works else "Failed: it reports the version v0.9.0, not v2.0.0; back at v1.0.0"
+        )
+        assert await own.machine.noted(ended.partition(":")[0]) == (
+            CHAIN if works else [*CHAIN[:4], "Failed"]
+        )
+        assert own.starts()[-1] == ("v2.0.0" if works else "v1.0.0")
+        assert (await own.files.digest() == own.machine.digest("v2.0.0")) is works
+        assert not (own.root / "trial.json").exists()

@@ -2,7 +2,8 @@
 
     python -m tests.node.updating.tree_agent --tree T --version V --kubeconfig K --data D --profile P
 
-``agent_program`` is the program of such a tree. Its starts are in ROOT/starts, one a line.
+``agent_program`` is the program of such a tree. Its starts are in ROOT/starts, one a line. If there is a file DATA/dies-at, the agent
+kills itself at that point, once: see ``dying_update_agent``.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import sys
 from pathlib import Path
 from typing import Literal
 
+from tests.node.updating.dying_update_agent import die_at
 from tests.node.updating.machine import NAME, QUICK
 
 from pilothouse.base.clock import SystemClock
@@ -27,6 +29,7 @@ from pilothouse.node.updating.update_agent import UpdateAgent, UpdateAgentSettin
 from pilothouse.node.updating.update_profile import read_profile
 from pilothouse.updates.downloads import Downloads
 
+DIES_AT = "dies-at"
 Behaviour = Literal["works", "crashes", "syntax error"]
 
 _TEXT = """#!{python} -SE
@@ -77,6 +80,9 @@ def main() -> None:
         parser.add_argument(flag, type=Path, required=True)
     parser.add_argument("--version", required=True)
     given = parser.parse_args()
+    order = given.data / DIES_AT
+    if order.exists():
+        die_at(order.read_text(), order)
     asyncio.run(run(given))
     launcher = str(given.tree.parents[1] / "bin" / "pilothouse")
     passed = ["--kubeconfig", given.kubeconfig, "--data", given.data, "--profile", given.profile]

@@ -100,7 +100,7 @@ class UpdateRun:
     def signal(self, machine: Object, annotations: Mapping[str, str], because: str) -> None:
         """Signal a machine, after the status is written."""
         fields = {"metadata": {"annotations": dict(annotations)}}
-        self._signals.append(PatchObject(machine, fields, exact=True, because=because))
+        self._signals.append(PatchObject(machine, fields, exact=True, independent=True, because=because))
 
     def event(self, reason: str, message: str, *, warning: bool = False) -> None:
         self._events.append(RecordEvent(self.plan, event=reason, because=message, warning=warning))
