@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from pathlib import Path
 from typing import Any
 
@@ -93,29 +92,3 @@ def test_a_version_that_crashes_is_taken_back_and_goes_no_further(tmp_path: Path
         assert [machine.version() for machine in fleet.machines] == [FIRST] * 3
         [failed] = targets(plan, "controllers")
         assert failed["description"]
-
-
-@pytest.mark.long
-@pytest.mark.timeout(900)
-def test_a_leader_that_is_killed_is_not_missed(tmp_path: Path) -> None:
-    """k0s-A21 and k0s-A22: managers and agents are killed in the middle; nobody is signalled twice."""
-    with UpdateFleet(tmp_path) as fleet:
-        fleet.offer(NEW, program(NEW))
-        fleet.apply(fleet.plan(NEW))
-        for number in range(3):
-            machine = fleet.controllers[number]
-            fleet.until(functools.partial(is_signalled, number))
-            for process in (machine.manager, machine.agent):
-                assert process is not None
-                process.kill()
-            machine.start_manager()
-            machine.start_agent()
-        plan = fleet.until(ended, seconds=400)
-        assert plan["status"]["state"] == "Completed", plan["status"]
-        assert [machine.version() for machine in fleet.machines] == [NEW] * 6
-        never_two_controllers_nor_a_worker_too_soon(fleet.history)
-
-
-def is_signalled(number: int, plan: Json) -> bool:
-    found = targets(plan, "controllers") if plan["status"].get("commands") else []
-    return ended(plan) or (number < len(found) and found[number]["state"] == "SignalSent")

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import re
 import subprocess
 import sys
+import threading
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +28,12 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 EXAMPLES = Path(__file__).parents[2] / "examples"
 RULE = "postgres-volumes"
 MI = 1 << 20
-PATIENCE = 180.0
+PATIENCE = 300.0
 ROW = "insert into filler select repeat(md5(random()::text), 250) from generate_series(1, {rows})"
 """Rows of 8000 characters, which take as much in the log as in the table."""
+ROW_BYTES = 16000
+ROWS_A_SECOND = 250
+"""4 MB a second: a volume of 320Mi that is half full lasts for 40 seconds, and the example's rule takes half of that."""
 Json = dict[str, Any]
 
 
@@ -87,15 +92,35 @@ class Postgres:
         used, size = (await self.kubectl(*asked)).split()[-2:]
         return int(used), int(size)
 
-    async def write(self, rule: str, until: str) -> None:
-        """Insert rows until the state of the volume under a rule is this; never beyond two thirds."""
-        while await self.state(rule) != until:
-            used, size = await self.usage()
-            if used < size * 2 // 3:
-                await asyncio.to_thread(self.query, ROW.format(rows=1000))
-                self.inserts += 1000
-            else:
-                await asyncio.sleep(0.5)
+    async def fill(self, share: float = 0.55) -> None:
+        """Insert rows until this share of the volume is used."""
+        while (missing := await self._missing(share)) > 0:
+            self.insert(min(missing // ROW_BYTES + 1, 1000))
+
+    async def _missing(self, share: float) -> int:
+        used, size = await self.usage()
+        return int(share * size) - used
+
+    def insert(self, rows: int) -> None:
+        self.query(ROW.format(rows=rows))
+        self.inserts += rows
+
+    @contextmanager
+    def steadily_written(self) -> Iterator[None]:
+        """Rows are inserted all the time, whatever the volume is like; at the end, none of them has failed."""
+        over = threading.Event()
+
+        def write() -> None:
+            while not over.wait(1):
+                self.insert(ROWS_A_SECOND)
+
+        with ThreadPoolExecutor(1) as pool:
+            writing = pool.submit(write)
+            try:
+                yield
+            finally:
+                over.set()
+            writing.result()
 
     async def state(self, rule: str) -> str:
         found = (await self.json("autopilotruleobjects", "-l", f"rule={rule}"))["items"]
@@ -173,7 +198,8 @@ async def test_it_grows_step_by_step_to_the_limit_and_postgres_does_not_notice(p
     (await plane.kubectl("apply", "-f", str(EXAMPLES / "postgres-rule.yaml"))).ok()
     await postgres.reaches(RULE, "Normal")
 
-    await postgres.write(RULE, until="ActionsDeclined")
+    with postgres.steadily_written():
+        await postgres.reaches(RULE, "ActionsDeclined")
 
     assert await postgres.sizes() == ("1Gi", "1Gi")
     done = [each for each in await postgres.actions() if each["status"]["phase"] == "Succeeded"]
@@ -206,7 +232,8 @@ async def test_a_person_is_asked_first(plane: UpPlane) -> None:
     resize = {"name": "openstorage.io.action.volume/resize", "params": {"scalepercentage": "100"}}
     await postgres.apply(rule("asking", "asked", enforcement="approvalRequired", actions=[resize]))
 
-    await postgres.write("asking", until="ActionAwaitingApproval")
+    await postgres.fill()
+    await postgres.reaches("asking", "ActionAwaitingApproval")
 
     question = await postgres.question()
     assert question["spec"]["approvalState"] == "pending"
@@ -237,7 +264,11 @@ async def test_the_last_step_is_as_large_as_the_limit_allows(plane: UpPlane) -> 
     resize = {"name": "openstorage.io.action.volume/resize", "params": params}
     await postgres.apply(rule("limiting", "limited", actions=[resize]))
 
-    await postgres.write("limiting", until="ActionsDeclined")
+    for size in ("480Mi", "720Mi", "800Mi"):
+        await postgres.fill()
+        await postgres.has(size)
+    await postgres.fill()
+    await postgres.reaches("limiting", "ActionsDeclined")
 
     done = [each for each in await postgres.actions() if each["status"]["phase"] == "Succeeded"]
     assert [each["status"]["after"]["size"] for each in done] == ["480Mi", "720Mi", "800Mi"]
@@ -299,7 +330,7 @@ async def test_a_prometheus_has_the_metrics(plane: UpPlane, tmp_path: Path) -> N
             await postgres.apply(made)
             await postgres.reaches("scraping", "Normal")
 
-            await postgres.write("scraping", until="ActiveActionsTaken")
+            await postgres.fill()
 
             await postgres.has("480Mi")
             served = r'prometheus_http_requests_total\{code="200",handler="/api/v1/query"\} ([1-9]\d*)'

@@ -30,7 +30,7 @@ from pilothouse.api.k0s.signals import Signal, read_signal
 
 Json = dict[str, Any]
 PATHS = {"plans": f"{GROUP}/plans", "controlnodes": f"{GROUP}/controlnodes", "nodes": "/api/v1/nodes"}
-_PROBE_PAUSE = 0.03
+_PROBE_PAUSE = 0.1
 
 
 class Turn(NamedTuple):

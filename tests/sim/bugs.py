@@ -415,7 +415,7 @@ BUGS = (
         "an old leader's writes are not fenced off",
         "only who leads writes",
         _saying("sets", _without_fence),
-        first_seed=140,
+        first_seed=200,
     ),
     Bug(
         "pods are taken away before they have ended",

@@ -64,9 +64,9 @@ EVERY = (
     if os.environ.get("PILOTHOUSE_SOAK")
     else {
         "drains": 10,
-        "elastic": 40,
+        "elastic": 80,
         "plans": 12,
-        "rules": 12,
+        "rules": 24,
         "small cluster": 6,
         "budgets": 6,
         "nodes": 4,

@@ -151,7 +151,7 @@ def _disrupted(budget: Object, pods: Sequence[Object], now: float) -> dict[str, 
     return {
         pod.name: listed[pod.name]
         for pod in pods
-        if pod.name in listed and not pod.deleting and _moment(listed[pod.name]) + DELETION_TIMEOUT >= now
+        if pod.name in listed and not pod.deleting and _moment(listed[pod.name]) + DELETION_TIMEOUT > now
     }
 
 

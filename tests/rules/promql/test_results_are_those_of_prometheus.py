@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import subprocess
 import urllib.parse
 import urllib.request
@@ -31,6 +32,7 @@ from pilothouse.rules.providers.prometheus import PrometheusProvider, Prometheus
 from pilothouse.rules.samples import QueryFailure
 
 SEED = 17
+MANY = 6000 if os.environ.get("PILOTHOUSE_SOAK") else 2000
 Result = dict[frozenset[tuple[str, str]], float]
 
 
@@ -116,10 +118,10 @@ def test_five_hundred_queries_agree(prometheus: Prometheus, series: MemorySeries
 
 
 @pytest.mark.long
-def test_six_thousand_queries_agree(prometheus: Prometheus, series: MemorySeries) -> None:
-    results, errors = compare(prometheus, series, 6000, seed=2)
-    assert results > 3000
-    assert errors > 10
+def test_thousands_of_queries_agree(prometheus: Prometheus, series: MemorySeries) -> None:
+    results, errors = compare(prometheus, series, MANY, seed=2)
+    assert results > MANY // 2
+    assert errors > 3
 
 
 @pytest.mark.parametrize("age", [299_999, 300_000, 300_001])
