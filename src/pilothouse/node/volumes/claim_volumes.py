@@ -22,6 +22,7 @@ from pilothouse.aio.daemon_threads import DaemonThreads
 from pilothouse.api.kind_names import PersistentVolume, PersistentVolumeClaim, VolumeAttributesClass
 from pilothouse.api.local_volumes import NODE, PROVISIONED_BY
 from pilothouse.api.objects import Object
+from pilothouse.base.quantity import parse_quantity
 from pilothouse.client.api import Api
 from pilothouse.node.interfaces import PreparedVolume, VolumeNotReady
 from pilothouse.node.volumes import ownership
@@ -70,7 +71,7 @@ class ClaimVolumes:
     def grew(self, volume: str, capacity: str) -> None:
         self._replace(volume, capacity=capacity)
 
-    def throttled(self, volume: str, throttle: DeviceThrottle) -> None:
+    def throttled(self, volume: str, throttle: DeviceThrottle | None) -> None:
         self._replace(volume, throttle=throttle)
 
     def _replace(self, volume: str, **fields: Any) -> None:
@@ -154,13 +155,16 @@ class ClaimVolumes:
 
     async def _throttle(self, volume: Object, path: Path, provisioner: str) -> DeviceThrottle | None:
         """The limits of a VolumeAttributesClass. The volume controller reports an invalid one."""
-        name = volume.spec.get("volumeAttributesClassName")
+        name, capacity = (
+            volume.spec.get("volumeAttributesClassName"),
+            volume.at("spec", "capacity", "storage"),
+        )
         device = self._backends[provisioner].device(path.parent) if provisioner else ""
         attributes = await self._api.find(VolumeAttributesClass, name) if name and device else None
         if attributes is None:
             return None
         try:
-            return throttle(attributes.get("parameters") or {}, device)
+            return throttle(attributes.get("parameters") or {}, device, parse_quantity(capacity).to_int())
         except ThrottleError:
             return None
 

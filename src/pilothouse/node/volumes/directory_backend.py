@@ -45,6 +45,9 @@ class DirectoryBackend:
     async def expand(self, folder: Path, size: int) -> None:
         await self.mount(folder)
 
+    async def allocate(self, folder: Path, allocation: str) -> None:
+        raise VolumeBackendError("a directory takes what is written: only loop volumes have an allocation")
+
     async def unmount(self, folder: Path) -> None:
         return
 

@@ -12,6 +12,7 @@ and destroy the filesystem.
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import errno
 import os
 import stat
@@ -23,10 +24,14 @@ from pilothouse.aio.commands import CommandError, available, run
 from pilothouse.node.files.directory_handles import closing_handle, make_directory, set_mode
 from pilothouse.node.volumes.filesystems import KNOWN, FilesystemError, chosen
 from pilothouse.node.volumes.mount_table import at, mounts, unmount
+from pilothouse.node.volumes.volume_attributes import RESERVED, SPARSE
 from pilothouse.node.volumes.volume_backend import VolumeBackendError, amount_text, free_bytes
 
 _DISK: Final = "disk"
 _BLOCK: Final = 4096
+_TRIMMING: Final = 1800.0
+"""Seconds that returning unused space may take."""
+_libc = ctypes.CDLL(None, use_errno=True)
 
 
 class LoopBackend:
@@ -65,6 +70,9 @@ class LoopBackend:
                 draft.unlink(missing_ok=True)
                 await asyncio.to_thread(_extend, draft, size, sparse)
                 await filesystem.make(str(draft))
+                if not sparse:
+                    # Makers of filesystems discard what they don't write.
+                    await asyncio.to_thread(_reserve, draft)
                 draft.rename(disk)
                 # All users of the pod may write, as in an emptyDir.
                 set_mode(await self._mounted(folder), 0o777)
@@ -126,6 +134,19 @@ class LoopBackend:
         except OSError as problem:
             raise VolumeBackendError(_reason(problem, folder, size)) from None
 
+    async def allocate(self, folder: Path, allocation: str) -> None:
+        target, disk = await self.mount(folder), folder / _DISK
+        try:
+            if allocation == SPARSE:
+                # The loop device passes the discards on to the file, which gets holes.
+                await run("fstrim", str(target), patience=_TRIMMING)
+            else:
+                await asyncio.to_thread(_reserve, disk)
+        except CommandError as problem:
+            raise VolumeBackendError(f"failed to return unused space: {problem}") from None
+        except OSError as problem:
+            raise VolumeBackendError(_reason(problem, disk.parent, disk.stat().st_size)) from None
+
     async def unmount(self, folder: Path) -> None:
         target = folder / self.inner
         async with self._lock:
@@ -148,11 +169,24 @@ class LoopBackend:
         return f"{os.major(number)}:{os.minor(number)}"
 
 
+def _reserve(disk: Path) -> None:
+    """Allocate the holes of a file that may be in use; its content stays."""
+    found = disk.stat()
+    if found.st_size - found.st_blocks * 512 > free_bytes(disk.parent):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(disk))
+    with closing_handle(os.open(disk, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)) as handle:
+        # Not posix_fallocate, which writes to the file where the filesystem has no fallocate.
+        if _libc.fallocate(handle, 0, ctypes.c_long(0), ctypes.c_long(found.st_size)) != 0:
+            number = ctypes.get_errno()
+            raise OSError(number, os.strerror(number), str(disk))
+        os.fsync(handle)
+
+
 def _is_sparse(parameters: Mapping[str, str]) -> bool:
-    asked = parameters.get("allocation") or "reserved"
-    if asked not in ("reserved", "sparse"):
-        raise FilesystemError(f"the class asks for allocation {asked!r}; there are reserved and sparse")
-    return asked == "sparse"
+    asked = parameters.get("allocation") or RESERVED
+    if asked not in (RESERVED, SPARSE):
+        raise FilesystemError(f"the class asks for allocation {asked!r}; there are {RESERVED} and {SPARSE}")
+    return asked == SPARSE
 
 
 def _extend(file: Path, size: int, sparse: bool) -> None:

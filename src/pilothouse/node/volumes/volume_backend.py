@@ -59,6 +59,10 @@ class VolumeBackend(Protocol):
     async def expand(self, folder: Path, size: int) -> None:
         """Expand it to at least this size in bytes. Raises VolumeBackendError."""
 
+    async def allocate(self, folder: Path, allocation: str) -> None:
+        """Reserve the whole size of a mounted volume on the disk, or return what is unused (``reserved``,
+        ``sparse``). Raises VolumeBackendError."""
+
     async def unmount(self, folder: Path) -> None:
         """Unmount it, when no pod uses it. Raises VolumeBackendError."""
 

@@ -40,7 +40,8 @@ from pilothouse.node.volumes.claim_volumes import ClaimVolumes
 from pilothouse.node.volumes.cluster_identity import read_identity
 from pilothouse.node.volumes.orphaned_volumes import folders, is_marked, leftovers, mark
 from pilothouse.node.volumes.removal import remove
-from pilothouse.node.volumes.throttles import ThrottleError, throttle
+from pilothouse.node.volumes.throttles import throttle
+from pilothouse.node.volumes.volume_attributes import AttributesError, VolumeAttributes, read_attributes
 from pilothouse.node.volumes.volume_backend import (
     VolumeBackend,
     VolumeBackendError,
@@ -59,6 +60,7 @@ from pilothouse.node.volumes.volume_plan import (
     VolumeStep,
     persistent_volume,
 )
+from pilothouse.supervise.cgroup_settings import DeviceThrottle
 
 RecordEvent = Callable[[Object, str, str, bool], None]
 """Object, reason, message, whether it is a warning."""
@@ -152,7 +154,10 @@ class VolumePlanExecutor:
                 f"class {storage_class.name} has no volumes on this node: its allowedTopologies are elsewhere"
             )
             raise VolumeBackendError(why, elsewhere=True)
-        parameters = storage_class.get("parameters") or {}
+        parameters = {
+            **(storage_class.get("parameters") or {}),
+            **await self._asked_place(claim, provisioner),
+        }
         if claim.spec.get("volumeMode") == "Block":
             why = "it asks for a block device (volumeMode: Block), and our volumes are filesystems"
             raise VolumeBackendError(why)
@@ -169,6 +174,16 @@ class VolumePlanExecutor:
             await asyncio.to_thread(mark, folder)
         self._event(claim, "ProvisioningSucceeded", f"Successfully provisioned volume {volume.name}", False)
         return [volume, *await self._write_status(claim, claim_statuses.provisioned(claim.status))]
+
+    async def _asked_place(self, claim: Object, provisioner: str) -> dict[str, str]:
+        """Tier and allocation of the VolumeAttributesClass that a claim names; they precede those of its
+        StorageClass. What else is wrong with that class is reported once the volume is bound."""
+        name = str(claim.spec.get("volumeAttributesClassName") or "")
+        found = await self._api.find(VolumeAttributesClass, name) if name else None
+        if found is None or found.get("driverName") != provisioner:
+            return {}
+        parameters = found.get("parameters") or {}
+        return {one: str(parameters[one]) for one in (_TIER, "allocation") if parameters.get(one)}
 
     async def _create(
         self,
@@ -286,6 +301,7 @@ class VolumePlanExecutor:
             volume = await self._api.patch(PersistentVolume, volume.name, "", fields)
         claim = await self._patch_status(claim, claim_statuses.grown(claim.status, size))
         self._claims.grew(volume.name, size)
+        await self._scale_limits(volume)
         message = f'MountVolume.NodeExpandVolume succeeded for volume "{volume.name}": {size}'
         self._event(claim, "FileSystemResizeSuccessful", message, False)
         return [volume, claim]
@@ -293,24 +309,12 @@ class VolumePlanExecutor:
     async def _modify(self, step: ModifyVolume) -> list[Object]:
         claim, volume, name = step.claim, step.volume, step.attributes
         backend, folder = self._location(volume)
-        attributes = await self._api.find(VolumeAttributesClass, name)
-        if attributes is None:
-            raise VolumeBackendError(f'volumeattributesclass.storage.k8s.io "{name}" not found')
-        provisioner = volume.annotations[PROVISIONED_BY]
-        if attributes.get("driverName") != provisioner:
-            driver = attributes.get("driverName")
-            why = f"class {name} is for volumes of {driver}, and this is one of {provisioner}"
-            raise VolumeBackendError(why)
+        attributes = await self._attributes(volume, name)
         async with self._acquired(folder):
             await backend.mount(folder)
-            device = backend.device(folder)
-        if not device:
-            why = "a directory shares its disk with everything else: only loop volumes can have limits"
-            raise VolumeBackendError(why)
-        try:
-            limits = throttle(attributes.get("parameters") or {}, device)
-        except ThrottleError as problem:
-            raise VolumeBackendError(f"class {name}: {problem}") from None
+            if attributes.allocation:
+                await backend.allocate(folder, attributes.allocation)
+            limits = _limits(attributes, backend.device(folder), _size(volume))
         if volume.spec.get("volumeAttributesClassName") != name:
             fields = {"spec": {"volumeAttributesClassName": name}}
             volume = await self._api.patch(PersistentVolume, volume.name, "", fields)
@@ -319,6 +323,34 @@ class VolumePlanExecutor:
         message = f"modified volume {volume.name} with vac {name} successfully"
         self._event(claim, "VolumeModifySuccessful", message, False)
         return [volume, claim]
+
+    async def _attributes(self, volume: Object, name: str) -> VolumeAttributes:
+        """The VolumeAttributesClass of this name, for a volume. Raises VolumeBackendError."""
+        found = await self._api.find(VolumeAttributesClass, name)
+        if found is None:
+            raise VolumeBackendError(f'volumeattributesclass.storage.k8s.io "{name}" not found')
+        provisioner, driver = volume.annotations[PROVISIONED_BY], found.get("driverName")
+        if driver != provisioner:
+            why = f"class {name} is for volumes of {driver}, and this is one of {provisioner}"
+            raise VolumeBackendError(why)
+        try:
+            return read_attributes(found.get("parameters") or {}, provisioner, _size(volume))
+        except AttributesError as problem:
+            raise VolumeBackendError(f"class {name}: {problem}") from None
+
+    async def _scale_limits(self, volume: Object) -> None:
+        """Apply the limits of a volume anew: some depend on its size."""
+        name = str(volume.spec.get("volumeAttributesClassName") or "")
+        if not name or not any(used.volume == volume.name for used in self._claims.in_use):
+            return
+        try:
+            attributes = await self._attributes(volume, name)
+        except VolumeBackendError as problem:
+            # A change of the class, or its absence, is for the step that applies it to report.
+            log.warning("the limits of volume %s stay as they are: %s", volume.name, problem)
+            return
+        backend, folder = self._location(volume)
+        self._claims.throttled(volume.name, _limits(attributes, backend.device(folder), _size(volume)))
 
     async def _delete(self, volume: Object) -> list[Object]:
         """Reads the volume from the server before anything is deleted: a cache may be behind."""
@@ -368,6 +400,15 @@ class VolumePlanExecutor:
         return await self._api.patch(
             PersistentVolumeClaim, claim.name, claim.namespace, body, subresource="status"
         )
+
+
+def _size(volume: Object) -> int:
+    return parse_quantity(volume.at("spec", "capacity", "storage")).to_int()
+
+
+def _limits(attributes: VolumeAttributes, device: str, size: int) -> DeviceThrottle | None:
+    """The limits on a volume's own device; None if it has none, and so no limits."""
+    return throttle(attributes.limits, device, size) if device else None
 
 
 def _make_folder(folder: Path) -> None:
