@@ -50,8 +50,8 @@ class ThrottleError(ValueError):
 
 
 def throttle(parameters: Mapping[str, str], device: str, size: int) -> DeviceThrottle:
-    """The limits on a device, ``major:minor``, of a volume of this size in bytes. Parameters of other names are
-    ignored. Raises ThrottleError."""
+    """The limits on a device, ``major:minor``, of a volume of this size in bytes. Ignores parameters of other
+    names. Raises ThrottleError."""
     found = _scaled(parameters, size)
     # Parameters of one side override those of both.
     for name in sorted(_PARAMETERS.keys() & parameters, key=lambda name: -len(_PARAMETERS[name])):
