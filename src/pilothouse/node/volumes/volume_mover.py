@@ -182,12 +182,11 @@ class VolumeMover:
             # An earlier agent was killed after the switch.
             self._step(subject, phase=MovePhase.KEPT)
             return
-        if not await self._is_wanted(subject, move):
-            await self._undo(subject, move)
-            return
         target = self.places.folder(subject.home, move.target)
         try:
-            await self._check_class(move)
+            if not await self._is_wanted(subject, move):
+                await self._undo(subject, move)
+                return
             self._claims.pinned.add(subject.name)
             await asyncio.to_thread(target.mkdir, 0o700, parents=True, exist_ok=True)
             async with self._owned(target):
@@ -356,7 +355,6 @@ class VolumeMover:
         async with self.lock(subject.name):
             if self.places.tier(home) != move.target:
                 try:
-                    await self._check_class(move)
                     await asyncio.to_thread(target.mkdir, 0o700, parents=True, exist_ok=True)
                     async with self._owned(target):
                         while (percent := await backend.move_online(home, target)) < 100:
@@ -501,17 +499,16 @@ class VolumeMover:
             await self._claims.limit(volume)
 
     async def _check_class(self, move: MoveRecord) -> None:
-        try:
-            found = await self._api.find(VolumeAttributesClass, move.attributes)
-        except (StatusError, TransportError, AccessError) as problem:
-            log.warning("the class %s can't be read: %s", move.attributes, problem)
-            return
-        if found is None:
+        if await self._api.find(VolumeAttributesClass, move.attributes) is None:
             raise VolumeBackendError(f'volumeattributesclass.storage.k8s.io "{move.attributes}" not found')
 
     async def _is_wanted(self, subject: MovedVolume, move: MoveRecord) -> bool:
+        """Whether the claim still asks for the move. Raises VolumeBackendError if the class is gone."""
         try:
-            return is_wanted(move, await self._find_claim(subject))
+            if not is_wanted(move, await self._find_claim(subject)):
+                return False
+            await self._check_class(move)
+            return True
         except (StatusError, TransportError, AccessError) as problem:
             log.warning("claim %s/%s can't be read: %s", subject.namespace, subject.claim, problem)
             return True
