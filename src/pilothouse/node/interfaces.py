@@ -29,10 +29,12 @@ from pilothouse.supervise.machine_survey import MachineSurvey
 class NotReady(Exception):
     """Something that a pod needs is missing: a reason in one word, and a message that a user can act on."""
 
-    def __init__(self, reason: str, message: str) -> None:
+    def __init__(self, reason: str, message: str, retry: float | None = None) -> None:
+        """``retry``: seconds until the next attempt at something that ends by itself; None: a back-off."""
         super().__init__(message)
         self.reason = reason
         self.message = message
+        self.retry = retry
 
 
 class ImageMissing(NotReady):

@@ -12,7 +12,9 @@ from pilothouse.client.api import Api
 from pilothouse.meta.errors import StatusError
 from pilothouse.node.volumes.claim_volumes import ClaimVolumes
 from pilothouse.node.volumes.directory_backend import DirectoryBackend
+from pilothouse.node.volumes.volume_mover import VolumeMover
 from pilothouse.node.volumes.volume_owners import VolumeOwners
+from pilothouse.node.volumes.volume_places import VolumePlaces
 from pilothouse.node.volumes.volume_plan import DeleteVolume
 from pilothouse.node.volumes.volume_plan_executor import VolumePlanExecutor
 
@@ -40,7 +42,8 @@ def runner(api: Api, tier: Path, told: list[str], fields: dict[str, Any]) -> Vol
     def tell(about: Object, reason: str, message: str, warning: bool) -> None:
         told.append(f"{reason}: {message}")
 
-    return VolumePlanExecutor(api, "n1", keepers, tiers, claims, tell, SystemClock())
+    mover = VolumeMover(api, VolumePlaces(tiers), claims, SystemClock())
+    return VolumePlanExecutor(api, "n1", keepers, tiers, claims, mover, tell, SystemClock())
 
 
 async def released(api: Api, tier: Path) -> Object:

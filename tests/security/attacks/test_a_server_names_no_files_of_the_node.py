@@ -23,7 +23,9 @@ from pilothouse.node.pods.pod_directories import PodDirectory
 from pilothouse.node.volumes.claim_volumes import ClaimVolumes
 from pilothouse.node.volumes.directory_backend import DirectoryBackend
 from pilothouse.node.volumes.volume_backend import VolumeBackendError
+from pilothouse.node.volumes.volume_mover import VolumeMover
 from pilothouse.node.volumes.volume_owners import VolumeOwners
+from pilothouse.node.volumes.volume_places import VolumePlaces
 from pilothouse.node.volumes.volume_plan import ProvisionVolume
 from pilothouse.node.volumes.volume_plan_executor import VolumePlanExecutor
 from pilothouse.sim.loop import SeededLoop
@@ -147,7 +149,8 @@ async def test_a_volume_is_made_in_its_tier(tmp_path: Path, stage: Stage) -> Non
     keepers, tiers = {DIRECTORY: DirectoryBackend()}, {"default": tmp_path / "tier" / "one"}
     api = Api(stage.server.transport("test"), Random(1), manager="test")
     claims = ClaimVolumes(api, "n1", keepers, tiers, VolumeOwners("n1", tmp_path), root=False)
-    runner = VolumePlanExecutor(api, "n1", keepers, tiers, claims, lambda *_: None, ManualClock(1.0))
+    mover = VolumeMover(api, VolumePlaces(tiers), claims, ManualClock(1.0))
+    runner = VolumePlanExecutor(api, "n1", keepers, tiers, claims, mover, lambda *_: None, ManualClock(1.0))
     claim = Object(PersistentVolumeClaim, {"metadata": {"name": "c", "uid": "x/../../../made"}, "spec": {}})
     with pytest.raises(VolumeBackendError, match="uid"):
         await runner.run(ProvisionVolume(claim, DIRECTORY))

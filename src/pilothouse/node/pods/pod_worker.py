@@ -339,7 +339,7 @@ class PodWorker:
             self._prepared = await self._deps.parts.volumes.prepare(self.pod)
             self._blocker = None
         except NotReady as why:
-            self._block(why.reason, why.message)
+            self._block(why.reason, why.message, why.retry)
         except OSError as problem:
             self._block("NodeStorageError", describe_error(problem))
         except (StatusError, TransportError, AccessError) as problem:
@@ -348,11 +348,13 @@ class PodWorker:
             self._preparing = None
             self._wakeup.set()
 
-    def _block(self, reason: str, message: str) -> None:
-        failures = self._blocker.failures + 1 if self._blocker else 1
-        if self._blocker is None or self._blocker.message != message:
+    def _block(self, reason: str, message: str, retry: float | None = None) -> None:
+        """``retry``: seconds until the next attempt; its messages are progress, of which one is an event."""
+        before = self._blocker
+        failures = before.failures + 1 if before else 1
+        if before is None or (before.reason if retry else before.message) != (reason if retry else message):
             self._event(reason, message, True)
-        again = self._deps.clock.now() + RETRY_BACKOFF.after(failures)
+        again = self._deps.clock.now() + (retry or RETRY_BACKOFF.after(failures))
         self._blocker = StartBlocker(reason, message, again, failures)
 
     async def _release(self) -> None:

@@ -12,7 +12,9 @@
     volume_owners, cluster_identity, mount_holders
                                         which control plane a volume belongs to, and which processes use it
     orphaned_volumes, removal           what is removed, and what never
-    throttles                           I/O limits
+    volume_attributes, throttles        the parameters of a VolumeAttributesClass; I/O limits
+    volume_mover, move_plan, move_journal, volume_places, tree_copy, btrfs_replace
+                                        moves between the tiers of the node
     container_mounts, subpaths, ownership   where containers see them, and who may write
     volume_usage, pod_usage             how full they are
 

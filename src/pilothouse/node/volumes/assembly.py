@@ -26,7 +26,9 @@ from pilothouse.node.volumes.pod_volumes import REFRESH, PodVolumes, VolumeSetti
 from pilothouse.node.volumes.private_directories import PrivateDirectories
 from pilothouse.node.volumes.volume_backend import VolumeBackend
 from pilothouse.node.volumes.volume_controller import VolumeController
+from pilothouse.node.volumes.volume_mover import VolumeMover
 from pilothouse.node.volumes.volume_owners import VolumeOwners
+from pilothouse.node.volumes.volume_places import VolumePlaces
 from pilothouse.node.volumes.volume_plan_executor import VolumePlanExecutor
 from pilothouse.runtime.event_recorder import EventCorrelator
 
@@ -51,8 +53,10 @@ def open_volumes(
     ``private`` are further directories that no path of the machine may lead to."""
     data = data.absolute()
     root = os.geteuid() == 0
-    backends: dict[str, VolumeBackend] = {DIRECTORY: DirectoryBackend(), LOOP: LoopBackend(root=root)}
     directories = {DEFAULT_TIER: data / "volumes"} | {name: path.absolute() for name, path in tiers.items()}
+    places = VolumePlaces(directories)
+    loops = LoopBackend(root=root, places=places)
+    backends: dict[str, VolumeBackend] = {DIRECTORY: DirectoryBackend(places), LOOP: loops}
     claims = ClaimVolumes(api, node, backends, directories, VolumeOwners(node, data), root=root)
     settings = VolumeSettings(
         pods=data / "pods",
@@ -66,7 +70,8 @@ def open_volumes(
     def record_event(about: Object, reason: str, message: str, warning: bool) -> None:
         events.record(about, reason, message, warning=warning)
 
-    runner = VolumePlanExecutor(api, node, backends, directories, claims, record_event, clock)
+    mover = VolumeMover(api, places, claims, clock)
+    runner = VolumePlanExecutor(api, node, backends, directories, claims, mover, record_event, clock)
     volume_controller = VolumeController(api, node, runner, clock, rng)
 
     async def run() -> None:

@@ -5,7 +5,9 @@
     grown(claim.status, "640Mi")                # resized
 
 ``pilothouse.io/Provisioned`` is ours: while it is False, its message says why the chosen node can't make the
-volume.
+volume. ``pilothouse.io/VolumeMove`` is True while there is more than one copy of the volume: its reason is
+``Copying``, ``AwaitingRestart`` (its pod has to stop once), ``Finishing`` or ``Kept``. It is False with
+``Failed``, to be retried, and ``Returned``.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from pilothouse.api.local_volumes import PROVISIONED
+from pilothouse.api.local_volumes import PROVISIONED, VOLUME_MOVE
 from pilothouse.api.objects import Tree
 from pilothouse.base.rfc3339 import format_time
 
@@ -78,6 +80,41 @@ def not_modified(status: Status, attributes: str, message: str, now: float) -> T
         "modifyVolumeStatus": {"targetVolumeAttributesClassName": attributes, "status": "Infeasible"},
         "conditions": _with(status, "ModifyVolumeError", "True", "ModifyVolumeFailed", message, now),
     }
+
+
+def moving(status: Status, attributes: str, reason: str, message: str, now: float) -> Tree:
+    """While a volume is moved to the tier of a class."""
+    kept = {**status, "conditions": _without(status, ("ModifyVolumeError",))}
+    kept["conditions"] = _with(kept, "ModifyingVolume", "True", reason, message, now)
+    return {
+        "modifyVolumeStatus": {"targetVolumeAttributesClassName": attributes, "status": "InProgress"},
+        "conditions": _with(kept, VOLUME_MOVE, "True", reason, message, now),
+    }
+
+
+def kept(status: Status, reason: str, message: str, now: float) -> Tree:
+    """After the switch, while the old copy is kept."""
+    return {"conditions": _with(status, VOLUME_MOVE, "True", reason, message, now)}
+
+
+def settled(status: Status) -> Tree:
+    """After a move is over, or was undone before the switch."""
+    under_way = (status.get("modifyVolumeStatus") or {}).get("status") == "InProgress"
+    kinds = (VOLUME_MOVE, *_MODIFYING) if under_way else (VOLUME_MOVE,)
+    fields: Tree = {"conditions": _without(status, kinds) or None}
+    return {**fields, "modifyVolumeStatus": None} if under_way else fields
+
+
+def not_moved(status: Status, attributes: str, reason: str, message: str, now: float) -> Tree:
+    kept = {**status, "conditions": _without(status, ("ModifyingVolume",))}
+    kept["conditions"] = _with(kept, VOLUME_MOVE, "False", reason, message, now)
+    return not_modified(kept, attributes, message, now)
+
+
+def returned(status: Status, attributes: str, previous: str, message: str, now: float) -> Tree:
+    """After the old copy has become the volume again."""
+    fields = not_moved(status, attributes, "Returned", message, now)
+    return {**fields, "currentVolumeAttributesClassName": previous or None}
 
 
 def says_so(status: Status, fields: Tree) -> bool:

@@ -22,16 +22,22 @@ from pilothouse.aio.daemon_threads import DaemonThreads
 from pilothouse.api.kind_names import PersistentVolume, PersistentVolumeClaim, VolumeAttributesClass
 from pilothouse.api.local_volumes import NODE, PROVISIONED_BY
 from pilothouse.api.objects import Object
+from pilothouse.base.quantity import parse_quantity
 from pilothouse.client.api import Api
 from pilothouse.node.interfaces import PreparedVolume, VolumeNotReady
 from pilothouse.node.volumes import ownership
 from pilothouse.node.volumes.cluster_identity import read_identity
+from pilothouse.node.volumes.mount_holders import mount_users
+from pilothouse.node.volumes.move_journal import read_move
 from pilothouse.node.volumes.throttles import ThrottleError, throttle
 from pilothouse.node.volumes.volume_backend import VolumeBackend, VolumeBackendError, folder_of, outside_tiers
 from pilothouse.node.volumes.volume_owners import VolumeOwners, owned_folder
 from pilothouse.supervise.cgroup_settings import DeviceThrottle
 
 _FAILED: Final = "FailedMount"
+_MOVING: Final = "VolumeMoving"
+_MOVE_RETRY: Final = 0.5
+"""Seconds until a pod asks again for a volume that is being moved."""
 _GROUP_THREADS: Final = 4
 
 
@@ -64,14 +70,32 @@ class ClaimVolumes:
         self._tiers = tiers
         self._root = root
         self._used: dict[str, dict[str, VolumeInUse]] = {}
+        self._names: dict[str, tuple[str, str]] = {}
+        """Namespace and name of the pods, by uid."""
+        self.pinned: set[str] = set()
+        """Volumes that stay mounted when their last pod goes: they are being moved."""
+        self.moving: dict[str, str] = {}
+        """How far the moves are for which pods wait, by volume."""
+        self.awaited: dict[str, asyncio.Event] = {}
+        """Volumes whose moves wait until no pod has them; set when a pod goes or comes."""
         self.group_threads = DaemonThreads("fsGroup", _GROUP_THREADS)
         """Set the group of volumes' files, which takes as long as there are files."""
 
     def grew(self, volume: str, capacity: str) -> None:
         self._replace(volume, capacity=capacity)
 
-    def throttled(self, volume: str, throttle: DeviceThrottle) -> None:
+    def throttled(self, volume: str, throttle: DeviceThrottle | None) -> None:
         self._replace(volume, throttle=throttle)
+
+    async def limit(self, volume: Object) -> None:
+        """Apply the limits of a volume's class to the pods that have it."""
+        used = next((one for one in self.in_use if one.volume == volume.name), None)
+        if used is not None:
+            self.throttled(volume.name, await self._throttle(volume, used.path, used.backend))
+
+    def pods_with(self, volume: str) -> dict[str, tuple[str, str]]:
+        """Namespace and name of the pods that have a volume, by uid."""
+        return {uid: self._names[uid] for uid, used in self._used.items() if volume in used}
 
     def _replace(self, volume: str, **fields: Any) -> None:
         for used in self._used.values():
@@ -102,6 +126,7 @@ class ClaimVolumes:
         capacity = str(volume.at("spec", "capacity", "storage", default=""))
         throttle = await self._throttle(volume, path, backend)
         used = VolumeInUse(volume.name, pod.namespace, name, path, backend, capacity, throttle)
+        self._names[pod.uid] = pod.namespace, pod.name
         self._used.setdefault(pod.uid, {})[volume.name] = used
         return PreparedVolume(path, read_only, host=not backend)
 
@@ -143,9 +168,29 @@ class ClaimVolumes:
             if folder is None:
                 raise VolumeBackendError(outside_tiers(source["path"], self._tiers))
             await self._acquire(folder, pod_uid)
+            await self._check_move(folder, volume.name, pod_uid)
             return await backend.mount(folder), provisioner
         except VolumeBackendError as problem:
             raise VolumeNotReady(_FAILED, f"{where}: {problem}") from None
+
+    async def _check_move(self, folder: Path, volume: str, pod_uid: str) -> None:
+        """Raises VolumeNotReady while a volume is being switched to its copy in another tier, or is about to
+        be and no pod has it. The move looks for users after it has written its journal; this reads the
+        journal after the pod became a user."""
+        move = await asyncio.to_thread(read_move, folder)
+        is_awaited = volume in self.awaited and not await self._has_users(folder, volume, pod_uid)
+        if move is not None and (move.is_held or is_awaited):
+            self.owners.release(folder, pod_uid)
+            if (waiting := self.awaited.get(volume)) is not None:
+                waiting.set()
+            why = self.moving.get(volume) or f"it is moved to the tier {move.target or 'of its directory'}"
+            raise VolumeNotReady(_MOVING, f'persistentvolume "{volume}": {why}', retry=_MOVE_RETRY)
+
+    async def _has_users(self, folder: Path, volume: str, pod_uid: str) -> bool:
+        """Whether a pod has the volume: this one, another, or a container of an earlier agent."""
+        if volume in self._used.get(pod_uid, {}) or any(volume in used for used in self._used.values()):
+            return True
+        return await asyncio.to_thread(lambda: any(True for _ in mount_users(folder)))
 
     async def _acquire(self, folder: Path | None, pod_uid: str) -> None:
         if folder is not None:
@@ -154,13 +199,17 @@ class ClaimVolumes:
 
     async def _throttle(self, volume: Object, path: Path, provisioner: str) -> DeviceThrottle | None:
         """The limits of a VolumeAttributesClass. The volume controller reports an invalid one."""
-        name = volume.spec.get("volumeAttributesClassName")
-        device = self._backends[provisioner].device(path.parent) if provisioner else ""
+        name, capacity = (
+            volume.spec.get("volumeAttributesClassName"),
+            volume.at("spec", "capacity", "storage"),
+        )
+        home = folder_of(str(volume.at("spec", "local", "path", default="")), self._tiers)
+        device = self._backends[provisioner].device(home) if provisioner and home is not None else ""
         attributes = await self._api.find(VolumeAttributesClass, name) if name and device else None
         if attributes is None:
             return None
         try:
-            return throttle(attributes.get("parameters") or {}, device)
+            return throttle(attributes.get("parameters") or {}, device, parse_quantity(capacity).to_int())
         except ThrottleError:
             return None
 
@@ -172,13 +221,17 @@ class ClaimVolumes:
 
     async def release(self, pod_uid: str) -> None:
         """Unmount the volumes of a pod that no other pod uses. Raises OSError, to be retried."""
+        self._names.pop(pod_uid, None)
         for used in self._used.pop(pod_uid, {}).values():
             backend = self._backends.get(used.backend)
-            if backend is not None and not any(used.volume in others for others in self._used.values()):
+            is_used = any(used.volume in others for others in self._used.values())
+            if backend is not None and not is_used and used.volume not in self.pinned:
                 try:
                     await backend.unmount(used.path.parent)
                 except VolumeBackendError as problem:
                     raise OSError(errno.EBUSY, str(problem), str(used.path)) from None
+            if used.volume in self.awaited:
+                self.awaited[used.volume].set()
         # All that it had acquired, also volumes that could not be mounted.
         self.owners.release_user(pod_uid)
 

@@ -4,9 +4,11 @@
     TIER/pvc-1234/owner.json        its owner (``volume_owners``)
     TIER/pvc-1234/data/             of a directory volume: the files
     TIER/pvc-1234/disk, mount/      of a loop volume: the file with its filesystem, and where that is mounted
+    TIER/pvc-1234/move.json         while it is moved to another tier (``move_journal``)
 
 A tier is a directory of the machine. The path in ``spec.local.path`` of a PersistentVolume leads to
-everything else, and is trusted only within this node's tiers.
+everything else, and is trusted only within this node's tiers. It never changes: the data of a volume that was
+moved is in a directory of the same name in another tier, which the record names.
 """
 
 from __future__ import annotations
@@ -39,6 +41,8 @@ class VolumeRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     """The uid of the claim that it was made for."""
     size: int
     filesystem: str = ""
+    tier: str = ""
+    """The tier that its data was moved to; empty: the data is beside this record."""
 
 
 class VolumeBackend(Protocol):
@@ -59,8 +63,42 @@ class VolumeBackend(Protocol):
     async def expand(self, folder: Path, size: int) -> None:
         """Expand it to at least this size in bytes. Raises VolumeBackendError."""
 
+    async def allocate(self, folder: Path, allocation: str) -> None:
+        """Reserve the whole size of a mounted volume on the disk, or return what is unused (``reserved``,
+        ``sparse``). Raises VolumeBackendError."""
+
+    def allocation(self, folder: Path) -> str:
+        """``reserved`` or ``sparse``; empty for a volume that is neither."""
+
     async def unmount(self, folder: Path) -> None:
         """Unmount it, when no pod uses it. Raises VolumeBackendError."""
+
+    async def make_copy(self, folder: Path, target: Path, allocation: str) -> None:
+        """Make an empty copy of a volume in a directory of another tier, or expand one that is smaller than
+        the volume. Raises VolumeBackendError."""
+
+    async def mount_copy(self, target: Path) -> Path:
+        """Mount a copy, for the node alone. Raises VolumeBackendError."""
+
+    async def unmount_copy(self, target: Path) -> None:
+        """Raises VolumeBackendError."""
+
+    async def remove_data(self, folder: Path) -> None:
+        """Remove the data in a directory, of which nothing is mounted any more, but no records. Raises
+        VolumeBackendError, OSError."""
+
+    def moves_online(self, folder: Path) -> bool:
+        """Whether ``move_online`` moves it while pods use it."""
+
+    async def move_online(self, folder: Path, target: Path) -> float:
+        """Begin to move the data to another directory, or go on; returns how many percent are moved. Raises
+        VolumeBackendError."""
+
+    async def cancel_online(self, folder: Path) -> None:
+        """Cancel what ``move_online`` has begun. Raises VolumeBackendError."""
+
+    async def is_attached(self, folder: Path) -> bool:
+        """Whether a process still has the volume mounted, in any namespace, though it is unmounted here."""
 
     def device(self, folder: Path) -> str:
         """``major:minor`` of the volume's own block device; empty if there is none."""
@@ -83,12 +121,21 @@ def read_record(folder: Path) -> VolumeRecord | None:
 
 def write_record(folder: Path, record: VolumeRecord) -> None:
     """Raises OSError."""
-    draft = folder / f"{_RECORD}.draft"
+    write_durably(folder, _RECORD, msgspec.json.encode(record))
+
+
+def write_durably(folder: Path, name: str, content: bytes) -> None:
+    """Replace a file atomically; on return it is on the disk. Raises OSError."""
+    draft = folder / f"{name}.draft"
     with draft.open("wb") as out:
-        out.write(msgspec.json.encode(record))
+        out.write(content)
         out.flush()
         os.fsync(out.fileno())
-    draft.rename(folder / _RECORD)
+    draft.rename(folder / name)
+    sync_directory(folder)
+
+
+def sync_directory(folder: Path) -> None:
     with open_directory(folder) as handle:
         os.fsync(handle)
 

@@ -3,9 +3,9 @@
     volume_controller = VolumeController(api, "m1", executor, clock, rng)
     await volume_controller.run()
 
-Steps (see ``plan_volumes``) run concurrently, at most one for each volume. A failed step is retried with a
-back-off, or at once if the spec changes; a condition of the claim and an event say why it failed. A step is
-over once our caches have its writes.
+Steps (see ``plan_volumes``) run concurrently: at most one for each volume, and its move to another tier. A
+failed step is retried with a back-off, or at once if the spec changes; a condition of the claim and an event
+say why it failed. A step is over once our caches have its writes.
 """
 
 from __future__ import annotations
@@ -27,9 +27,12 @@ from pilothouse.client.transport import TransportError
 from pilothouse.meta.errors import StatusError
 from pilothouse.node.volumes.volume_backend import VolumeBackendError
 from pilothouse.node.volumes.volume_plan import (
+    DeleteVolume,
     ExpandVolume,
     ModifyVolume,
+    MoveVolume,
     ProvisionVolume,
+    ReleaseVolume,
     VolumeStep,
     plan_volumes,
 )
@@ -63,7 +66,7 @@ class VolumeController:
         self._changed = asyncio.Event()
         self._under_way: set[str] = set()
         self._failures: dict[str, _Failures] = {}
-        """By uid of claim or volume."""
+        """By key of the step."""
 
     @property
     def problem(self) -> str:
@@ -76,6 +79,7 @@ class VolumeController:
             group.create_task(self._volumes.run())
             await self._filled(self._claims)
             await self._filled(self._volumes)
+            self._runner.mover.load()
             await self._runner.sweep(
                 {claim.uid for claim in self._claims.cache.list()},
                 {volume.name for volume in self._volumes.cache.list()},
@@ -103,8 +107,9 @@ class VolumeController:
     def _begin(self, start: Callable[..., asyncio.Task[None]]) -> float | None:
         """Begin the steps that are due; returns the seconds until the next retry."""
         now, pauses, wanted = self._clock.monotonic(), [], set()
-        for step in plan_volumes(self._node, self._claims.cache.list(), self._volumes.cache.list()):
-            key = _subject(step).uid
+        claims, volumes = self._claims.cache.list(), self._volumes.cache.list()
+        for step in plan_volumes(self._node, claims, volumes, self._runner.mover.moves):
+            key = _key(step)
             wanted.add(key)
             if key in self._under_way:
                 continue
@@ -121,7 +126,7 @@ class VolumeController:
     def _failed(self, step: VolumeStep) -> _Failures | None:
         """Earlier attempts at the same; None after a change of the spec, such as another size of a claim."""
         subject = _subject(step)
-        failed = self._failures.get(subject.uid)
+        failed = self._failures.get(_key(step))
         return failed if failed is not None and failed.spec == subject.spec else None
 
     async def _run(self, step: VolumeStep, key: str) -> None:
@@ -156,8 +161,19 @@ class VolumeController:
             log.info("our own write of %s has not come back within %.0f s", written, _SEEN)
 
 
+def _key(step: VolumeStep) -> str:
+    """Steps of one key don't run concurrently."""
+    return f"{step.volume.uid} move" if isinstance(step, MoveVolume) else _subject(step).uid
+
+
 def _subject(step: VolumeStep) -> Object:
-    return step.claim if isinstance(step, ProvisionVolume | ExpandVolume | ModifyVolume) else step.volume
+    match step:
+        case ProvisionVolume(claim) | ExpandVolume(claim) | ModifyVolume(claim):
+            return claim
+        case MoveVolume(volume, claim):
+            return volume if claim is None else claim
+        case DeleteVolume(volume) | ReleaseVolume(volume):
+            return volume
 
 
 def _description(step: VolumeStep) -> str:

@@ -107,6 +107,12 @@ class VolumeOwners:
             if not held.users:
                 _unlock(self._held.pop(folder))
 
+    def users(self, folder: Path) -> frozenset[str]:
+        """Those who have acquired a volume."""
+        with self._lock:
+            held = self._held.get(folder)
+            return frozenset(held.users) if held is not None else frozenset()
+
     def release_user(self, user: str) -> None:
         for folder in [folder for folder, held in self._held.items() if user in held.users]:
             self.release(folder, user)

@@ -1,11 +1,11 @@
 """The plan for claims and volumes: a pure function of the objects.
 
-    for step in plan_volumes("m1", claims, volumes): ...
+    for step in plan_volumes("m1", claims, volumes, moves): ...
 
 A claim whose pod is scheduled here, and whose class has one of our provisioners, gets a volume. A volume is
 expanded when its claim asks for more, modified when its claim names another VolumeAttributesClass, and
-deleted when its claim is gone and its policy is ``Delete``; otherwise only its object is released. Steps are
-idempotent.
+deleted when its claim is gone and its policy is ``Delete``; otherwise only its object is released. A move to
+another tier that has begun is continued first. Steps are idempotent.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from pilothouse.api.local_volumes import (
 )
 from pilothouse.api.objects import Object, Tree
 from pilothouse.base.quantity import Quantity, parse_quantity
+from pilothouse.node.volumes.move_journal import MovePhase, MoveRecord
 
 
 class ProvisionVolume(msgspec.Struct, frozen=True):
@@ -45,6 +46,14 @@ class ModifyVolume(msgspec.Struct, frozen=True):
     attributes: str
 
 
+class MoveVolume(msgspec.Struct, frozen=True):
+    """Continue a move to another tier; runs beside other steps of the volume."""
+
+    volume: Object
+    claim: Object | None
+    """None if it is gone."""
+
+
 class DeleteVolume(msgspec.Struct, frozen=True):
     """Delete a volume and its data."""
 
@@ -57,10 +66,16 @@ class ReleaseVolume(msgspec.Struct, frozen=True):
     volume: Object
 
 
-VolumeStep = ProvisionVolume | ExpandVolume | ModifyVolume | DeleteVolume | ReleaseVolume
+VolumeStep = ProvisionVolume | ExpandVolume | ModifyVolume | MoveVolume | DeleteVolume | ReleaseVolume
 
 
-def plan_volumes(node: str, claims: Iterable[Object], volumes: Iterable[Object]) -> Iterator[VolumeStep]:
+def plan_volumes(
+    node: str,
+    claims: Iterable[Object],
+    volumes: Iterable[Object],
+    moves: Mapping[str, MoveRecord] = {},
+) -> Iterator[VolumeStep]:
+    """``moves`` are those that have begun, by volume."""
     mine = {volume.name: volume for volume in volumes if is_ours(volume, node)}
     known = {claim.uid: claim for claim in claims}
     for claim in known.values():
@@ -68,11 +83,14 @@ def plan_volumes(node: str, claims: Iterable[Object], volumes: Iterable[Object])
             continue
         bound = mine.get(str(claim.spec.get("volumeName") or ""))
         if bound is not None and _has(bound, claim) and claim.status.get("phase") == "Bound":
-            yield from _changes(claim, bound)
+            yield from _changes(claim, bound, moves.get(bound.name))
         elif (provisioner := wanted_of(claim, node)) and volume_name(claim.uid) not in mine:
             yield ProvisionVolume(claim, provisioner)
     for volume in mine.values():
-        yield from _removal(volume, known)
+        if volume.name in moves and _uid(volume) not in known:
+            yield MoveVolume(volume, None)
+        else:
+            yield from _removal(volume, known)
 
 
 def is_ours(volume: Object, node: str) -> bool:
@@ -91,11 +109,16 @@ def wanted_of(claim: Object, node: str) -> str:
 
 
 def _has(volume: Object, claim: Object) -> bool:
-    return (volume.spec.get("claimRef") or {}).get("uid") == claim.uid
+    return _uid(volume) == claim.uid
 
 
-def _changes(claim: Object, volume: Object) -> Iterator[VolumeStep]:
-    """What a claim asks of its volume."""
+def _uid(volume: Object) -> str:
+    """The uid of the claim that a volume is for."""
+    return str((volume.spec.get("claimRef") or {}).get("uid") or "")
+
+
+def _changes(claim: Object, volume: Object, move: MoveRecord | None) -> Iterator[VolumeStep]:
+    """What a claim asks of its volume, given the move that has begun."""
     has = _amount(claim.at("status", "capacity", "storage"))
     asked = claim.at("spec", "resources", "requests", "storage")
     capacity = volume.at("spec", "capacity", "storage")
@@ -103,13 +126,23 @@ def _changes(claim: Object, volume: Object) -> Iterator[VolumeStep]:
     if size is not None and has < _amount(size):
         yield ExpandVolume(claim, volume, str(size))
     attributes = claim.spec.get("volumeAttributesClassName") or ""
-    if attributes and attributes != claim.status.get("currentVolumeAttributesClassName"):
+    if move is not None and not _has_returned(move, attributes):
+        yield MoveVolume(volume, claim)
+    if not attributes or (move is not None and not move.allows_changes):
+        return
+    status = claim.status
+    # Also the current class, after an attempt at another one that failed.
+    if attributes != status.get("currentVolumeAttributesClassName") or status.get("modifyVolumeStatus"):
         yield ModifyVolume(claim, volume, attributes)
 
 
+def _has_returned(move: MoveRecord, attributes: str) -> bool:
+    """Whether nothing is left to do for a move after which the volume went back."""
+    return move.phase is MovePhase.RETURNED and move.reported and move.attributes == attributes
+
+
 def _removal(volume: Object, claims: Mapping[str, Object]) -> Iterator[VolumeStep]:
-    uid = str((volume.spec.get("claimRef") or {}).get("uid") or "")
-    if uid in claims:
+    if _uid(volume) in claims:
         return
     delete = volume.spec.get("persistentVolumeReclaimPolicy") == "Delete"
     if delete and volume.status.get("phase") == "Released":

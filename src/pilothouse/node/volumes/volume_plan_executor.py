@@ -1,7 +1,7 @@
 """Executes the steps of a volume plan: the disk first, then the API, so that only existing volumes are
 announced.
 
-    executor = VolumePlanExecutor(api, "m1", backends, tiers, claims, record_event, clock)
+    executor = VolumePlanExecutor(api, "m1", backends, tiers, claims, mover, record_event, clock)
     for written in await executor.run(step): ...        # the objects that were written
     await executor.report(step, problem)
 
@@ -24,7 +24,7 @@ from pilothouse.api.kind_names import (
     StorageClass,
     VolumeAttributesClass,
 )
-from pilothouse.api.local_volumes import FINALIZER, PROVISIONED_BY, volume_name
+from pilothouse.api.local_volumes import FINALIZER, MOVE_KEEP, PROVISIONED_BY, volume_name
 from pilothouse.api.objects import Object, Tree
 from pilothouse.api.topologies import allows
 from pilothouse.base.clock import Clock
@@ -38,9 +38,16 @@ from pilothouse.node.files.path_names import is_uid
 from pilothouse.node.volumes import claim_statuses
 from pilothouse.node.volumes.claim_volumes import ClaimVolumes
 from pilothouse.node.volumes.cluster_identity import read_identity
+from pilothouse.node.volumes.move_journal import MovePhase, MoveRecord
 from pilothouse.node.volumes.orphaned_volumes import folders, is_marked, leftovers, mark
 from pilothouse.node.volumes.removal import remove
-from pilothouse.node.volumes.throttles import ThrottleError, throttle
+from pilothouse.node.volumes.throttles import throttle
+from pilothouse.node.volumes.volume_attributes import (
+    AttributesError,
+    VolumeAttributes,
+    check_seconds,
+    read_attributes,
+)
 from pilothouse.node.volumes.volume_backend import (
     VolumeBackend,
     VolumeBackendError,
@@ -50,22 +57,23 @@ from pilothouse.node.volumes.volume_backend import (
     read_record,
     write_record,
 )
+from pilothouse.node.volumes.volume_mover import STEP, MovedVolume, VolumeMover
 from pilothouse.node.volumes.volume_plan import (
     DeleteVolume,
     ExpandVolume,
     ModifyVolume,
+    MoveVolume,
     ProvisionVolume,
     ReleaseVolume,
     VolumeStep,
     persistent_volume,
 )
+from pilothouse.supervise.cgroup_settings import DeviceThrottle
 
 RecordEvent = Callable[[Object, str, str, bool], None]
 """Object, reason, message, whether it is a warning."""
 _OLD_CLASS: Final = "volume.beta.kubernetes.io/storage-class"
 _TIER: Final = "tier"
-_STEP: Final = "step"
-"""The user of a volume while a step runs."""
 
 log = logging.getLogger(__name__)
 
@@ -80,6 +88,7 @@ class VolumePlanExecutor:
         backends: Mapping[str, VolumeBackend],
         tiers: Mapping[str, Path],
         claims: ClaimVolumes,
+        mover: VolumeMover,
         event: RecordEvent,
         clock: Clock,
     ) -> None:
@@ -88,6 +97,7 @@ class VolumePlanExecutor:
         self._backends = backends
         self._tiers = tiers
         self._claims = claims
+        self.mover = mover
         self._event = event
         self._clock = clock
 
@@ -100,6 +110,9 @@ class VolumePlanExecutor:
                 return await self._expand(step)
             case ModifyVolume():
                 return await self._modify(step)
+            case MoveVolume(volume):
+                await self.mover.run(self._moved(volume))
+                return []
             case DeleteVolume(volume) | ReleaseVolume(volume):
                 try:
                     is_deletion = isinstance(step, DeleteVolume)
@@ -128,6 +141,15 @@ class VolumePlanExecutor:
             case ModifyVolume(claim, _, attributes):
                 self._event(claim, "VolumeModifyFailed", message, True)
                 fields = claim_statuses.not_modified(claim.status, attributes, message, now)
+            case MoveVolume(volume, moved):
+                move = self.mover.moves.get(volume.name)
+                fresh = await self._fresh(moved) if moved is not None else None
+                # Problems of the API itself are in the log.
+                if fresh is None or move is None or not isinstance(problem, VolumeBackendError | OSError):
+                    return []
+                claim = fresh
+                self._event(claim, "VolumeMoveFailed", message, True)
+                fields = claim_statuses.not_moved(claim.status, move.attributes, "Failed", message, now)
             case DeleteVolume(volume) | ReleaseVolume(volume):
                 # A conflict with another writer is no failure: the step is retried.
                 if not (isinstance(problem, StatusError) and problem.code == 409):
@@ -152,7 +174,10 @@ class VolumePlanExecutor:
                 f"class {storage_class.name} has no volumes on this node: its allowedTopologies are elsewhere"
             )
             raise VolumeBackendError(why, elsewhere=True)
-        parameters = storage_class.get("parameters") or {}
+        parameters = {
+            **(storage_class.get("parameters") or {}),
+            **await self._asked_place(claim, provisioner),
+        }
         if claim.spec.get("volumeMode") == "Block":
             why = "it asks for a block device (volumeMode: Block), and our volumes are filesystems"
             raise VolumeBackendError(why)
@@ -169,6 +194,16 @@ class VolumePlanExecutor:
             await asyncio.to_thread(mark, folder)
         self._event(claim, "ProvisioningSucceeded", f"Successfully provisioned volume {volume.name}", False)
         return [volume, *await self._write_status(claim, claim_statuses.provisioned(claim.status))]
+
+    async def _asked_place(self, claim: Object, provisioner: str) -> dict[str, str]:
+        """Tier and allocation of the VolumeAttributesClass that a claim names; they precede those of its
+        StorageClass. What else is wrong with that class is reported once the volume is bound."""
+        name = str(claim.spec.get("volumeAttributesClassName") or "")
+        found = await self._api.find(VolumeAttributesClass, name) if name else None
+        if found is None or found.get("driverName") != provisioner:
+            return {}
+        parameters = found.get("parameters") or {}
+        return {one: str(parameters[one]) for one in (_TIER, "allocation") if parameters.get(one)}
 
     async def _create(
         self,
@@ -191,11 +226,11 @@ class VolumePlanExecutor:
     async def _acquired(self, folder: Path) -> AsyncIterator[None]:
         """Own the volume meanwhile. Raises VolumeBackendError if it is another control plane's."""
         identity, owners = await read_identity(self._api), self._claims.owners
-        await asyncio.to_thread(owners.acquire, folder, identity, _STEP)
+        await asyncio.to_thread(owners.acquire, folder, identity, STEP)
         try:
             yield
         finally:
-            owners.release(folder, _STEP)
+            owners.release(folder, STEP)
 
     async def sweep(self, claims: Collection[str], volumes: Collection[str]) -> None:
         """Remove what was begun for deleted claims. ``claims`` are uids, ``volumes`` are names."""
@@ -279,13 +314,14 @@ class VolumePlanExecutor:
         status = claim_statuses.growing(claim.status, size, self._clock.now())
         for written in await self._write_status(claim, status):
             claim = written
-        async with self._acquired(folder):
+        async with self._acquired(folder), self.mover.lock(volume.name):
             await backend.expand(folder, parse_quantity(size).to_int())
         if volume.at("spec", "capacity", "storage") != size:
             fields = {"spec": {"capacity": {"storage": size}}}
             volume = await self._api.patch(PersistentVolume, volume.name, "", fields)
         claim = await self._patch_status(claim, claim_statuses.grown(claim.status, size))
         self._claims.grew(volume.name, size)
+        await self._scale_limits(volume)
         message = f'MountVolume.NodeExpandVolume succeeded for volume "{volume.name}": {size}'
         self._event(claim, "FileSystemResizeSuccessful", message, False)
         return [volume, claim]
@@ -293,24 +329,14 @@ class VolumePlanExecutor:
     async def _modify(self, step: ModifyVolume) -> list[Object]:
         claim, volume, name = step.claim, step.volume, step.attributes
         backend, folder = self._location(volume)
-        attributes = await self._api.find(VolumeAttributesClass, name)
-        if attributes is None:
-            raise VolumeBackendError(f'volumeattributesclass.storage.k8s.io "{name}" not found')
-        provisioner = volume.annotations[PROVISIONED_BY]
-        if attributes.get("driverName") != provisioner:
-            driver = attributes.get("driverName")
-            why = f"class {name} is for volumes of {driver}, and this is one of {provisioner}"
-            raise VolumeBackendError(why)
+        attributes = await self._attributes(volume, name)
         async with self._acquired(folder):
             await backend.mount(folder)
-            device = backend.device(folder)
-        if not device:
-            why = "a directory shares its disk with everything else: only loop volumes can have limits"
-            raise VolumeBackendError(why)
-        try:
-            limits = throttle(attributes.get("parameters") or {}, device)
-        except ThrottleError as problem:
-            raise VolumeBackendError(f"class {name}: {problem}") from None
+            if attributes.tier and self._tier({_TIER: attributes.tier}) != self._data(folder).parent:
+                return await self._begin_move(step, attributes, backend, folder)
+            if attributes.allocation:
+                await backend.allocate(folder, attributes.allocation)
+            limits = _limits(attributes, backend.device(folder), _size(volume))
         if volume.spec.get("volumeAttributesClassName") != name:
             fields = {"spec": {"volumeAttributesClassName": name}}
             volume = await self._api.patch(PersistentVolume, volume.name, "", fields)
@@ -319,6 +345,72 @@ class VolumePlanExecutor:
         message = f"modified volume {volume.name} with vac {name} successfully"
         self._event(claim, "VolumeModifySuccessful", message, False)
         return [volume, claim]
+
+    async def _begin_move(
+        self, step: ModifyVolume, attributes: VolumeAttributes, backend: VolumeBackend, folder: Path
+    ) -> list[Object]:
+        """Write the journal of a move to the tier of a class."""
+        claim, places = step.claim, self.mover.places
+        keep = attributes.keep
+        if (text := claim.annotations.get(MOVE_KEEP)) is not None:
+            try:
+                keep = check_seconds(text)
+            except ValueError as problem:
+                raise VolumeBackendError(f"metadata.annotations[{MOVE_KEEP}]: {problem}") from None
+        await self.mover.drop_old(folder)
+        move = MoveRecord(
+            folder.name,
+            step.attributes,
+            str(claim.status.get("currentVolumeAttributesClassName") or ""),
+            places.tier(folder),
+            places.relative(folder, attributes.tier),
+            MovePhase.REPLACING if backend.moves_online(folder) else MovePhase.COPYING,
+            attributes.allocation or backend.allocation(folder),
+            keep,
+            attributes.deadline,
+        )
+        message = f"0 % moved to the tier {attributes.tier}"
+        fields = claim_statuses.moving(claim.status, step.attributes, "Copying", message, self._clock.now())
+        written = await self._write_status(claim, fields)
+        self.mover.begin(folder, move)
+        return written
+
+    def _data(self, folder: Path) -> Path:
+        return self.mover.places.data(folder)
+
+    def _moved(self, volume: Object) -> MovedVolume:
+        backend, folder = self._location(volume)
+        reference = volume.spec.get("claimRef") or {}
+        namespace, claim, uid = (str(reference.get(field) or "") for field in ("namespace", "name", "uid"))
+        return MovedVolume(volume.name, folder, backend, namespace, claim, uid)
+
+    async def _attributes(self, volume: Object, name: str) -> VolumeAttributes:
+        """The VolumeAttributesClass of this name, for a volume. Raises VolumeBackendError."""
+        found = await self._api.find(VolumeAttributesClass, name)
+        if found is None:
+            raise VolumeBackendError(f'volumeattributesclass.storage.k8s.io "{name}" not found')
+        provisioner, driver = volume.annotations[PROVISIONED_BY], found.get("driverName")
+        if driver != provisioner:
+            why = f"class {name} is for volumes of {driver}, and this is one of {provisioner}"
+            raise VolumeBackendError(why)
+        try:
+            return read_attributes(found.get("parameters") or {}, provisioner, _size(volume))
+        except AttributesError as problem:
+            raise VolumeBackendError(f"class {name}: {problem}") from None
+
+    async def _scale_limits(self, volume: Object) -> None:
+        """Apply the limits of a volume anew: some depend on its size."""
+        name = str(volume.spec.get("volumeAttributesClassName") or "")
+        if not name or not any(used.volume == volume.name for used in self._claims.in_use):
+            return
+        try:
+            attributes = await self._attributes(volume, name)
+        except VolumeBackendError as problem:
+            # A change of the class, or its absence, is for the step that applies it to report.
+            log.warning("the limits of volume %s stay as they are: %s", volume.name, problem)
+            return
+        backend, folder = self._location(volume)
+        self._claims.throttled(volume.name, _limits(attributes, backend.device(folder), _size(volume)))
 
     async def _delete(self, volume: Object) -> list[Object]:
         """Reads the volume from the server before anything is deleted: a cache may be behind."""
@@ -332,6 +424,8 @@ class VolumePlanExecutor:
         backend, folder = self._location(fresh)
         async with self._acquired(folder):
             await backend.unmount(folder)
+            # The record is removed last, which says where the data is.
+            await asyncio.to_thread(remove, self._data(folder))
             await asyncio.to_thread(remove, folder)
         await self._api.delete(PersistentVolume, volume.name, uid=volume.uid)
         return await self._release(volume)
@@ -368,6 +462,15 @@ class VolumePlanExecutor:
         return await self._api.patch(
             PersistentVolumeClaim, claim.name, claim.namespace, body, subresource="status"
         )
+
+
+def _size(volume: Object) -> int:
+    return parse_quantity(volume.at("spec", "capacity", "storage")).to_int()
+
+
+def _limits(attributes: VolumeAttributes, device: str, size: int) -> DeviceThrottle | None:
+    """The limits on a volume's own device; None if it has none, and so no limits."""
+    return throttle(attributes.limits, device, size) if device else None
 
 
 def _make_folder(folder: Path) -> None:
