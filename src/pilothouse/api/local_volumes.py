@@ -39,6 +39,13 @@ RESTORED_AT: Final = "pilothouse.io/restored-at"
 PROVISIONED: Final = "pilothouse.io/Provisioned"
 """The condition of a claim that, while False, says why the chosen node can't create its volume."""
 
+VOLUME_MOVE: Final = "pilothouse.io/VolumeMove"
+"""The condition of a claim whose volume is moved to another tier of its node. With the reason
+``AwaitingRestart`` the node waits until no pod uses the volume."""
+AWAITING_RESTART: Final = "AwaitingRestart"
+MOVE_KEEP: Final = "pilothouse.io/move-keep"
+"""The annotation of a claim that says how long its pod has to be ready before the old copy is removed."""
+
 
 def volume_name(claim_uid: str) -> str:
     """The name of a claim's volume, as provisioners build it."""

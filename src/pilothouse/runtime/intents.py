@@ -78,6 +78,9 @@ class PatchObject(Intent, frozen=True):
     """Refused unless this object exists and is not being deleted; asked of the server, not of a cache."""
     unless: tuple[ObjectTarget, ...] = ()
     """As in ``Update``."""
+    raises: str = ""
+    """The path of a quantity in ``fields``. The object, of any kind that is served, is read from the server
+    first: skipped if it has as much already, and refused if it has no such field or another uid."""
 
 
 class SetStatus(Intent, frozen=True):
