@@ -241,6 +241,8 @@ class _Execution:
     async def _create(self, intent: Create) -> Attempt:
         tree = intent.object
         noun = self._executor.noun(tree["apiVersion"], tree["kind"])
+        if noun.version != tree["apiVersion"].rpartition("/")[2]:
+            tree = {**tree, "apiVersion": noun.api_version}
         written = await self._api.create(noun, tree, manager=self._executor.manager, fence=self.fence())
         return self._wrote(noun, written)
 
