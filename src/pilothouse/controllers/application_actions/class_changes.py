@@ -3,7 +3,7 @@
     change = ClassChange(claim, "autopilot-3f2a…", {"iops": "6000"})
     change.problem(world)                   # why that class can't be given to it; empty if it can
     yield from change.writes(world, …)      # the class, if it is computed and missing, and the claim
-    progress_of(change, since, world.now)   # Reached, Refused, NoAnswer, UnderWay
+    progress_of(change, since, world.now, longest=3600.0)       # UnderWay, NotChanged
 
 A class of its own is computed from the one that the volume has: its other parameters are kept. A refusal
 counts only for the class that was asked for. The write to the claim is refused if the class is gone by then.
