@@ -10,8 +10,8 @@ import pytest
 TESTS = Path(__file__).parents[1]
 _NAMED = re.compile(r"px-([DT]\d+)", re.IGNORECASE)
 CASES = [
-    *(f"D{number}" for number in (1, 2, 3, 4, 9, 10, 11)),
-    *(f"T{number}" for number in (*range(1, 11), 13, 18, 20, 21)),
+    *(f"D{number}" for number in (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11)),
+    *(f"T{number}" for number in (*range(1, 17), 18, 19, 20, 21)),
 ]
 
 

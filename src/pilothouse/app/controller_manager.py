@@ -52,6 +52,7 @@ from pilothouse.runtime.dry_run import DryRunLog, Print
 from pilothouse.runtime.election import LeaseElection, NoElection
 from pilothouse.runtime.engine import Engine
 from pilothouse.runtime.manager import COMPONENT, Manager, Observer
+from pilothouse.runtime.optional_kinds import ServedAs, served_kinds
 from pilothouse.updates.channel_observer import ChannelObserver
 from pilothouse.updates.channel_source import ChannelSource
 from pilothouse.updates.cluster_facts import UNKNOWN
@@ -120,7 +121,14 @@ async def run(options: ManagerOptions, *, announce: Print) -> None:
         else:
             leadership, election = None, NoElection()
         manager = Manager(
-            api, controllers, informers, election, clock, identity=identity, observers=observers
+            api,
+            controllers,
+            informers,
+            election,
+            clock,
+            identity=identity,
+            observers=observers,
+            served_as=reached.served_as,
         )
         parts = [StartGroup("controllers", [manager.run, *reached.parts.values()], _PATIENCE)]
         if options.control_node is not None:
@@ -165,6 +173,7 @@ async def rehearse(options: ManagerOptions, *, say: Print, watch: bool) -> None:
             clock,
             identity=unique_identity(),
             dry_run=DryRunLog(say),
+            served_as=reached.served_as,
         )
         parts = {"manager": manager.run, **reached.parts}
         running = together({name: run() for name, run in parts.items()})
@@ -219,6 +228,8 @@ class _Reached(NamedTuple):
     """Those that are selected and suit it."""
     informers: SharedInformers
     metrics: RuleMetrics
+    served_as: ServedAs
+    """Optional kinds that it lacks, or has in another version."""
 
     @property
     def follows_rules(self) -> bool:
@@ -269,4 +280,5 @@ async def _reached(options: ManagerOptions, rng: random.Random, clock: Clock) ->
                 version.text,
                 off,
             )
-        yield _Reached(api, controllers, informers, metrics)
+        served_as = {} if version.is_ours else await served_kinds(api)
+        yield _Reached(api, controllers, informers, metrics, served_as)

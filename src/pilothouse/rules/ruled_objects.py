@@ -50,7 +50,7 @@ from pilothouse.rules.rule_object_status import (
     rule_object_name,
 )
 from pilothouse.rules.rule_selection import RuleSelection
-from pilothouse.rules.targets.target_table import target_of
+from pilothouse.rules.targets.target_table import TARGET_READS, target_of
 from pilothouse.rules.verdict import Verdict
 from pilothouse.runtime.snapshot import Snapshot
 
@@ -62,6 +62,7 @@ READS: Final = (
     ConfigMap,
     Namespace,
     PersistentVolumeClaim,
+    *TARGET_READS,
 )
 """The kinds that are read here."""
 _COMPLETE: Final = "Complete"

@@ -10,17 +10,20 @@ their metadata alone; events are left out, since nothing is owned by one and the
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from pilothouse.api.kind_names import KNOWN, CoreEvent, Event, KindName
+from pilothouse.api.objects import Object
 from pilothouse.client.discovery import DiscoveredKinds
 from pilothouse.client.informer import Informer
 from pilothouse.client.object_cache import CacheChange
 from pilothouse.client.shared_informers import SharedInformers
-from pilothouse.client.watch_freshness import WatchFreshness
+from pilothouse.client.watch_freshness import EVERYTHING, WatchFreshness
 from pilothouse.runtime.controller import EVERY, Controller
 from pilothouse.runtime.engine import Changed, EngineCache
+from pilothouse.runtime.optional_kinds import ALL_SERVED, ServedAs
 
 _LEFT_OUT: Final = frozenset({(noun.group, noun.kind) for noun in (CoreEvent, Event)})
 
@@ -63,15 +66,46 @@ class FollowedKind:
         return end
 
 
+class AbsentKind:
+    """A kind that the server does not serve: it has no objects."""
+
+    revision = 0
+    as_of = math.inf
+    heard = EVERYTHING
+
+    def restart(self) -> None:
+        """There is nothing to list."""
+
+    def get(self, namespace: str, name: str) -> Object | None:
+        return None
+
+    def list(self, namespace: str = "") -> Iterable[Object]:
+        return ()
+
+    def by(self, index: str, value: str) -> Iterable[Object]:
+        return ()
+
+    def subscribe(self, changed: Changed) -> Callable[[], None]:
+        return lambda: None
+
+
 class SharedCaches:
     """The cached kinds of one manager."""
 
-    def __init__(self, informers: SharedInformers, controllers: Iterable[Controller]) -> None:
+    def __init__(
+        self, informers: SharedInformers, controllers: Iterable[Controller], served_as: ServedAs = ALL_SERVED
+    ) -> None:
         self._informers = informers
         named = dict.fromkeys(noun for one in controllers for noun in one.nouns if noun != EVERY)
-        self._nouns = KNOWN | {(noun.api_version, noun.kind): noun for noun in named}
-        self._full = {noun: FollowedKind(informers.get(noun)) for noun in named}
-        self._every: dict[KindName, FollowedKind] = {}
+        served = {noun: served_as.get(noun, noun) for noun in named}
+        # An object that is created in the version of a controller is created in the one that is served.
+        self._nouns = KNOWN | {(noun.api_version, noun.kind): each or noun for noun, each in served.items()}
+        self._nouns |= {(each.api_version, each.kind): each for each in served.values() if each is not None}
+        self._full: dict[KindName, EngineCache] = {
+            noun: FollowedKind(informers.get(each)) if each is not None else AbsentKind()
+            for noun, each in served.items()
+        }
+        self._every: dict[KindName, EngineCache] = {}
 
     def know(self, discovery: DiscoveredKinds) -> bool:
         """Take over the kinds that the server serves. True if the set of cached kinds has changed."""

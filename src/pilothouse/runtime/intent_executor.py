@@ -19,11 +19,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
 from pilothouse.aio.task_group import together
-from pilothouse.api.kind_names import KindName
+from pilothouse.api.field_paths import value_at
+from pilothouse.api.kind_names import KindName, noun_of
 from pilothouse.api.objects import Object, Tree
 from pilothouse.base.backoff import Backoff
+from pilothouse.base.quantity import parse_quantity
 from pilothouse.client.access import AccessError
 from pilothouse.client.api import Api
+from pilothouse.client.discovery import NoSuchKind, discover
 from pilothouse.client.fence import FENCED, LeadershipFence
 from pilothouse.client.subresources import bind, evict
 from pilothouse.client.transport import NotSent, TransportError
@@ -267,6 +270,8 @@ class _Execution:
         about = subject(intent)
         if about is None or isinstance(intent, DeleteAll):
             return
+        if isinstance(intent, PatchObject) and intent.raises:
+            return  # It is read from the server before each attempt.
         api_version, kind, namespace, name = about
         noun = self._executor.noun(api_version, kind)
         if isinstance(intent, Create) and not intent.object["metadata"].get("name"):
@@ -281,6 +286,8 @@ class _Execution:
     async def _create(self, intent: Create) -> Attempt:
         tree = intent.object
         noun = self._executor.noun(tree["apiVersion"], tree["kind"])
+        if noun.version != tree["apiVersion"].rpartition("/")[2]:
+            tree = {**tree, "apiVersion": noun.api_version}
         written = await self._api.create(noun, tree, manager=self._executor.manager, fence=self.fence())
         return self._wrote(noun, written)
 
@@ -327,6 +334,8 @@ class _Execution:
         if there := await self._present(intent.unless) or await self._absent(intent.provided):
             return IntentOutcome.REFUSED, there
         seen, fields = intent.seen, intent.fields
+        if intent.raises:
+            return await self._raise(intent)
         noun = self._noun(seen)
         named: Tree = {"uid": seen.uid} if seen.uid else {}
         if intent.exact:
@@ -343,6 +352,44 @@ class _Execution:
             fence=self.fence(),
         )
         return self._wrote(noun, written)
+
+    async def _raise(self, intent: PatchObject) -> Attempt:
+        seen, path = intent.seen, intent.raises
+        noun = await self._served(seen)
+        found = await self._api.get(noun, seen.name, seen.namespace)
+        if seen.uid and found.uid != seen.uid:
+            return IntentOutcome.REFUSED, f"{seen.kind} {seen.name} is another one of that name"
+        present, wanted = value_at(found.tree, path), value_at(intent.fields, path)
+        try:
+            if present is None:
+                return IntentOutcome.FAILED, f"{seen.kind} {seen.name} has no field {path}"
+            if parse_quantity(present) >= parse_quantity(wanted):
+                return IntentOutcome.SKIPPED, f"{path} is {present} already"
+        except (ValueError, TypeError):
+            return IntentOutcome.FAILED, f"{path} of {seen.kind} {seen.name} is not a quantity: {present!r}"
+        named = {"uid": found.uid, "resourceVersion": found.resource_version}
+        await self._api.patch(
+            noun,
+            seen.name,
+            seen.namespace,
+            {**intent.fields, "metadata": named},
+            manager=self._executor.manager,
+            fence=self.fence(),
+        )
+        # Its kind need not be cached, so that no later decision can wait for what was written.
+        return _DONE
+
+    async def _served(self, seen: Object) -> KindName:
+        """The noun of an object whose kind may be cached by no controller."""
+        try:
+            return self._noun(seen)
+        except UnknownKind:
+            pass
+        try:
+            noun = noun_of(seen.api_version, seen.kind)
+            return (await discover(self._api)).find(seen.kind, group=noun.group, version=noun.version)
+        except NoSuchKind as problem:
+            raise UnknownKind(str(problem)) from None
 
     async def _delete(self, intent: Delete) -> Attempt:
         if there := await self._present(intent.unless):

@@ -82,6 +82,9 @@ class PatchObject(Intent, frozen=True):
     independent: bool = False
     """May be executed at the same time as its neighbours that are independent, each of another object. If one
     is refused, the others are made all the same."""
+    raises: str = ""
+    """The path of a quantity in ``fields``. The object, of any kind that is served, is read from the server
+    first: skipped if it has as much already, and refused if it has no such field or another uid."""
 
 
 class SetStatus(Intent, frozen=True):

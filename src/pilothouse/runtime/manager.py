@@ -34,6 +34,7 @@ from pilothouse.runtime.election import Election, LeadershipLost
 from pilothouse.runtime.engine import LIVE, Engine, Executor
 from pilothouse.runtime.expectations import Expectations
 from pilothouse.runtime.intent_executor import FenceOf, IntentExecutor
+from pilothouse.runtime.optional_kinds import ALL_SERVED, ServedAs
 from pilothouse.runtime.sampled_watch import WatchFactory
 
 COMPONENT = "pilothouse-controller-manager"
@@ -61,15 +62,17 @@ class Manager:
         identity: str,
         observers: Mapping[str, Observer] | None = None,
         dry_run: DryRunLog | None = None,
+        served_as: ServedAs = ALL_SERVED,
     ) -> None:
-        """With ``dry_run``, intents are logged there and not executed, and observers do not run."""
+        """With ``dry_run``, intents are logged there and not executed, and observers do not run.
+        ``served_as`` are optional kinds that the server lacks, or has in another version."""
         self._api = api
         self._informers = informers
         self._election = election
         self._observers = dict(observers or {}) if dry_run is None else {}
         self._every = any(EVERY in one.nouns for one in controllers)
         self._definitions = informers.get(CustomResourceDefinition, partial=True) if self._every else None
-        self.caches = SharedCaches(informers, controllers)
+        self.caches = SharedCaches(informers, controllers, served_as)
         self.decision_log = dry_run or DecisionLog(api, clock, manager=identity, component=COMPONENT)
         factories = dict.fromkeys(one.sampled for one in controllers if one.sampled is not None)
         self._watches = {factory: factory(clock) for factory in factories}

@@ -38,7 +38,7 @@ def action(name: str = "a-1", *, do: str = SNAPSHOT, phase: str = "", ended: flo
     }
 
 
-@pytest.mark.parametrize("do", [SNAPSHOT, "openstorage.io.action.volume/move"])
+@pytest.mark.parametrize("do", [SNAPSHOT, "openstorage.io.action.volume/ha"])
 @pytest.mark.parametrize("phase", ["", "Pending"])
 def test_what_nothing_begins_within_ten_minutes_fails(do: str, phase: str) -> None:
     (later,) = seen(unclaimed_actions, action(do=do, phase=phase), now=NOW + 599)

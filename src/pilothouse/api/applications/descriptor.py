@@ -41,6 +41,11 @@ class Application(msgspec.Struct, frozen=True, kw_only=True):
     """The kind of its clusters."""
     cluster_label: str = ""
     """The label with the cluster's name on all objects of a cluster; its pilots may read them."""
+    pool_label: str = ""
+    """The label with the pool's name on the claims of a cluster's pool."""
+    volume_size: str = ""
+    """The field of a cluster with the size of a pool's volumes, if it can grow: ``spec.pools[].size``, where
+    ``[]`` is the pool of that name."""
     volatile: frozenset[str] = frozenset()
     """Fields of the ``status`` section that change constantly: these alone are written every 30 s at most."""
     known_while_running: frozenset[str] = frozenset()

@@ -28,6 +28,10 @@ SCALE: Final = f"{PREFIX}workload/scale"
 RESOURCES: Final = f"{PREFIX}workload/resources"
 REDUNDANCY: Final = f"{PREFIX}application/redundancy"
 REBALANCE: Final = f"{PREFIX}application/rebalance"
+WEBHOOKS: Final = frozenset(
+    f"{PREFIX}{kind}/webhook" for kind in ("application", "workload", "pod", "volume", "storagepool", "node")
+)
+"""Posted to a server of the configuration file, for every type of object."""
 FINISHED: Final = frozenset({"Succeeded", "Failed", "Declined", "Canceled"})
 """The phases of an ApplicationAction in which nothing more happens."""
 _LABEL: Final = "[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
@@ -41,6 +45,14 @@ class Action(NamedTuple):
 
     parameters: Mapping[str, Check]
     exclusive: tuple[str, str] | None = None
+    needed: tuple[str, ...] = ()
+    """One of these has to be given."""
+    ordered: tuple[str, str] | None = None
+    """The first must not be above the second; both are whole numbers."""
+    together: tuple[str, str] | None = None
+    """The first needs the second, and the other way round."""
+    refused: Mapping[str, str] = {}
+    """Parameters that people expect and can't have, and why."""
 
 
 def object_type(name: str) -> str:
@@ -65,7 +77,9 @@ def parameter_problems(name: str, parameters: Mapping[str, str], path: str) -> I
         return
     for parameter, value in parameters.items():
         check = action.parameters.get(parameter)
-        if check is None:
+        if why := action.refused.get(parameter):
+            yield FieldError.forbidden(child(path, parameter), why)
+        elif check is None:
             if not action.parameters:
                 yield FieldError.forbidden(child(path, parameter), f"{name} takes no parameters")
             else:
@@ -75,6 +89,23 @@ def parameter_problems(name: str, parameters: Mapping[str, str], path: str) -> I
     if action.exclusive and all(parameter in parameters for parameter in action.exclusive):
         first, second = action.exclusive
         yield FieldError.forbidden(child(path, second), f"{first} is given already and means the same")
+    yield from _combination_problems(name, action, parameters, path)
+
+
+def _combination_problems(
+    name: str, action: Action, parameters: Mapping[str, str], path: str
+) -> Iterator[FieldError]:
+    if action.needed and not any(parameter in parameters for parameter in action.needed):
+        yield FieldError.required(child(path, action.needed[0]), f"{name} needs {' or '.join(action.needed)}")
+    if action.together and (given := [each for each in action.together if each in parameters]):
+        for parameter in action.together:
+            if parameter not in parameters:
+                yield FieldError.required(child(path, parameter), f"{given[0]} needs it")
+    if action.ordered and all(parameter in parameters for parameter in action.ordered):
+        low, high = (parameters[parameter] for parameter in action.ordered)
+        if not _count(low) and not _count(high) and int(low) > int(high):
+            where = child(path, action.ordered[0])
+            yield FieldError.invalid(where, low, f"must not be above {action.ordered[1]}, which is {high}")
 
 
 def _percentage(value: str) -> str:
@@ -148,7 +179,12 @@ ACTIONS: Final[Mapping[str, Action]] = {
         },
         ("scalepercentage", "scalesize"),
     ),
-    MOVE: Action({"tier": _some_text, "class": _some_text, "keep": _duration}, ("tier", "class")),
+    MOVE: Action(
+        {"tier": _some_text, "class": _some_text, "keep": _duration},
+        ("tier", "class"),
+        needed=("tier", "class"),
+        refused={"node": "a local volume can't leave its machine; name a tier of its node, or a class"},
+    ),
     SET_IOPS: Action(
         {
             "classes": _some_text,
@@ -159,6 +195,9 @@ ACTIONS: Final[Mapping[str, Action]] = {
             "maxiops": _count,
         },
         ("iops", "scalepercentage"),
+        needed=("classes", "iops", "scalepercentage"),
+        ordered=("miniops", "maxiops"),
+        together=("classes", "step"),
     ),
     HA: Action({"level": _one_of("1", "2", "3")}),
     EXPAND_POOL: Action(
@@ -188,5 +227,6 @@ ACTIONS: Final[Mapping[str, Action]] = {
         ("copies", "step"),
     ),
     REBALANCE: Action({}),
+    **{name: Action({"name": _some_text}, needed=("name",)) for name in sorted(WEBHOOKS)},
 }
 """Every action, by name."""

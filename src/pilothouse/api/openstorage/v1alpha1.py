@@ -394,6 +394,9 @@ class ApplicationActionStatus(Fields):
     start_time: Annotated[Time | None, doc("When it began.")] = None
     completion_time: Annotated[Time | None, doc("When it was over.")] = None
     attempts: Annotated[Int64 | None, doc("How often it was tried.")] = None
+    progress: Annotated[
+        dict[str, str], doc("How far an action of several steps is, such as which volume it moves.")
+    ] = field(default_factory=dict)
     conditions: Conditions = ()
 
 

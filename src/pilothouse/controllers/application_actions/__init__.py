@@ -7,12 +7,24 @@ end; the condition ``Complete`` says why. Executors know no rule's conditions an
 
 from __future__ import annotations
 
+from pilothouse.controllers.application_actions.computed_classes import computed_classes
 from pilothouse.controllers.application_actions.history import action_history
+from pilothouse.controllers.application_actions.storage_pools import storage_pools
 from pilothouse.controllers.application_actions.unclaimed import unclaimed_actions
+from pilothouse.controllers.application_actions.volume_iops import volume_setiops
+from pilothouse.controllers.application_actions.volume_move import volume_move
 from pilothouse.controllers.application_actions.volume_resize import volume_resize
 from pilothouse.runtime.controller import Controller
 
 
 def all_executors() -> tuple[Controller, ...]:
     """The executors, and the controllers that keep the records of actions."""
-    return (action_history, unclaimed_actions, volume_resize)
+    return (
+        action_history,
+        unclaimed_actions,
+        computed_classes,
+        storage_pools,
+        volume_move,
+        volume_resize,
+        volume_setiops,
+    )

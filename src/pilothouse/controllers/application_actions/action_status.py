@@ -8,18 +8,24 @@ why it ended otherwise.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Final, Literal
 
+from pilothouse.api.kind_names import KindName
 from pilothouse.api.objects import Object
 from pilothouse.api.openstorage.actions import FINISHED
 from pilothouse.base.rfc3339 import format_time
 from pilothouse.meta.conditions import with_condition
-from pilothouse.runtime.intents import SetStatus
+from pilothouse.runtime.intents import Intent, SetStatus, Wait
+from pilothouse.runtime.snapshot import Snapshot
 
 COMPLETE: Final = "Complete"
 """The type of the condition."""
 SERVICE_ACCOUNT: Final = "system:serviceaccount:kube-system:pilothouse-rules"
 """The user that executors act as; it may do what they do, and nothing else."""
+
+START_SECONDS: Final = 600.0
+"""How long an action waits until it can begin."""
 
 End = Literal["Succeeded", "Failed", "Declined"]
 
@@ -46,6 +52,42 @@ def finished(
 def reason_of(action: Object) -> str:
     """The reason of the condition; empty if it has none yet."""
     return str((action.condition(COMPLETE) or {}).get("reason", ""))
+
+
+def object_of(action: Object, noun: KindName, world: Snapshot) -> Object | None:
+    """The object that it acts on; None if that is gone, or another one has its name."""
+    reference = action.at("spec", "object", default={})
+    namespace = str(reference.get("namespace") or action.namespace)
+    found = world.find(noun, namespace if noun.namespaced else "", str(reference.get("name", "")))
+    if found is None or found.deleting or found.uid != reference.get("uid", found.uid):
+        return None
+    return found
+
+
+def gone(action: Object, *, now: float) -> SetStatus:
+    """Failed, since the object does not exist."""
+    reference = action.at("spec", "object", default={})
+    namespace = f"{action.namespace}/" if reference.get("kind") != "StoragePool" else ""
+    kind = "claim" if reference.get("kind") == "PersistentVolumeClaim" else reference.get("kind", "object")
+    message = f"{kind} {namespace}{reference.get('name')} is gone"
+    return finished(action, "Failed", "ObjectGone", message, now=now)
+
+
+def waiting_to_begin(
+    action: Object, reason: str, message: str, world: Snapshot, *, remedy: str = ""
+) -> Iterator[Intent]:
+    """Wait for an object that can't be changed now, for a while."""
+    left = action.created + START_SECONDS - world.now
+    if left <= 0:
+        yield finished(action, "Failed", reason, message, now=world.now, event=reason)
+    else:
+        yield Wait(reason, because=message, remedy=remedy, seconds=left)
+
+
+def changed_by(about: Object, *path: str) -> str:
+    """Who changed a field, for the end of a message; empty if that is not known."""
+    by = next(iter(about.managers(*path)), "")
+    return f" by the field manager {by}" if by else ""
 
 
 def _with_reason(

@@ -6,8 +6,10 @@
       target: {to: 480Mi}
 
 It raises the claim's request, once that equals the capacity, and has succeeded when the capacity is as large.
-It never lowers a request. A refused request is tried again a few times; if another
-client lowers it afterwards, it stays so, and the action fails with the name of the field manager.
+It never lowers a request. If the target has ``owner: Cluster/db`` and ``field: spec.storage.size``, that
+field of the claim's topmost controller is raised instead, which raises the claim. A refused request is tried
+again a few times; if another client lowers it afterwards, it stays so, and the action fails with the name of
+the field manager.
 """
 
 from __future__ import annotations
@@ -15,44 +17,40 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from pilothouse.api.kind_names import (
-    ApplicationAction,
-    AutopilotRule,
-    ConfigMap,
-    Namespace,
-    PersistentVolumeClaim,
-    StorageClass,
-)
+from pilothouse.api.field_paths import value_at
+from pilothouse.api.kind_names import ApplicationAction, PersistentVolumeClaim, StorageClass
 from pilothouse.api.objects import Object
 from pilothouse.api.openstorage.actions import RESIZE
-from pilothouse.api.openstorage.pauses import PAUSE_ALL, PAUSED, is_paused, pauses_all
-from pilothouse.base.backoff import Backoff
 from pilothouse.base.quantity import Quantity, parse_quantity
+from pilothouse.controllers.application_actions.action_attempts import Attempt, first_attempt, next_attempt
+from pilothouse.controllers.application_actions.action_pauses import PAUSE_READS, pause_of
 from pilothouse.controllers.application_actions.action_status import (
     SERVICE_ACCOUNT,
+    changed_by,
     finished,
+    gone,
     is_finished,
+    object_of,
     reason_of,
     running,
+    waiting_to_begin,
+)
+from pilothouse.controllers.application_actions.owner_fields import (
+    OWNER_READS,
+    owner_of,
+    raised,
+    role_for,
 )
 from pilothouse.controllers.storage.volume_matching import class_of
 from pilothouse.runtime.controller import Names, controller
-from pilothouse.runtime.intents import Intent, PatchObject, RecordEvent, SetStatus, Wait
+from pilothouse.runtime.intents import Intent, PatchObject, RecordEvent, Wait
 from pilothouse.runtime.snapshot import Snapshot
 
-MOST_ATTEMPTS: Final = 6
-"""Attempts to raise a claim's request."""
-_BACKOFF: Final = Backoff(first=10.0, factor=2.0, longest=600.0)
-_ATTEMPT_SECONDS: Final = 2.0
-"""How long an attempt lasts: within it the runtime may retry, if the claim was changed meanwhile."""
-START_SECONDS: Final = 600.0
-"""How long it waits until it can begin."""
 RESIZE_SECONDS: Final = 3600.0
 """How long the volume may take to grow."""
 ERROR_SECONDS: Final = 600.0
 """How long it may take while the claim reports an error."""
-_PAUSE_POLL: Final = 5.0
-_REQUESTING, _RESIZING = "Requesting", "Resizing"
+_RESIZING: Final = "Resizing"
 _ERRORS: Final = ("NodeResizeError", "ControllerResizeError")
 _STORAGE: Final = ("spec", "resources", "requests", "storage")
 
@@ -67,18 +65,16 @@ def of_claim(claim: Object, world: Snapshot) -> Names:
 @controller(
     ApplicationAction,
     also={PersistentVolumeClaim: of_claim},
-    reads=(StorageClass, AutopilotRule, Namespace, ConfigMap),
+    reads=(StorageClass, *OWNER_READS, *PAUSE_READS),
     impersonate=SERVICE_ACCOUNT,
 )
 def volume_resize(action: Object, world: Snapshot) -> Iterator[Intent]:
     """Grow a claim to the size that an action names."""
     if action.spec.get("action") != RESIZE or action.deleting or is_finished(action):
         return
-    reference = action.at("spec", "object", default={})
-    claim = world.find(PersistentVolumeClaim, action.namespace, str(reference.get("name", "")))
-    if claim is None or claim.deleting or claim.uid != reference.get("uid", claim.uid):
-        message = f"claim {action.namespace}/{reference.get('name')} is gone"
-        yield finished(action, "Failed", "ObjectGone", message, now=world.now)
+    claim = object_of(action, PersistentVolumeClaim, world)
+    if claim is None:
+        yield gone(action, now=world.now)
         return
     try:
         to = parse_quantity(action.at("spec", "target", "to"))
@@ -104,77 +100,87 @@ def _begin(
     elif problem := _why_it_cannot_grow(claim, world):
         yield finished(action, "Failed", "ExpansionNotAllowed", problem, now=now)
     elif claim.status.get("phase") != "Bound":
-        yield from _wait(action, "NotBound", f"claim {claim.name} is not bound to a volume", world)
+        message = f"claim {claim.name} is not bound to a volume"
+        yield from waiting_to_begin(action, "NotBound", message, world, remedy=_described(claim))
     elif request != capacity:
         message = f"claim {claim.name} requests {request} and has {capacity}: it is being resized already"
-        yield from _wait(action, "ResizeInProgress", message, world)
+        yield from waiting_to_begin(action, "ResizeInProgress", message, world, remedy=_described(claim))
     elif capacity >= to:
         size = {"size": str(capacity)}
         message = f"claim {claim.name} has {capacity} already"
         yield finished(action, "Succeeded", "LargeEnough", message, now=now, before=size, after=size)
-    elif pause := _pause(action, claim, world):
+    elif problem := _why_no_owner(action, claim, world):
+        yield finished(action, "Failed", "OwnerChanged", problem, now=now)
+    elif pause := pause_of(action, claim, world):
         yield pause
     else:
-        yield from _attempt(action, claim, to, 1, world, before={"size": str(capacity)})
+        attempt = _attempt(action, claim, to, world)
+        yield from first_attempt(action, attempt, world, before={"size": str(capacity)})
 
 
 def _continue(action: Object, claim: Object, to: Quantity, world: Snapshot) -> Iterator[Intent]:
-    now, capacity, request = world.now, _capacity(claim), _request(claim)
+    now, capacity = world.now, _capacity(claim)
     requested = reason_of(action) == _RESIZING
     if capacity >= to:
         yield from _succeeded(action, claim, capacity, now)
-    elif request >= to:
+    elif requested and (undone := _undone(action, claim, to, world)):
+        # Taken back on purpose, so it is not raised again.
+        yield finished(action, "Failed", "Undone", undone, now=now, event="Undone")
+    elif requested or _request(claim) >= to:
         yield from _resizing(action, claim, to, now)
-    elif requested:
-        # Lowered on purpose, so it is not raised again.
-        by = next(iter(claim.managers(*_STORAGE)), "")
-        message = f"the request of claim {claim.name} was changed from {to} to {request}"
-        message += f" by the field manager {by}" if by else ""
-        yield finished(action, "Failed", "Undone", message, now=now, event="Undone")
     elif problem := _why_it_cannot_grow(claim, world):
         yield finished(action, "Failed", "ExpansionNotAllowed", problem, now=now)
-    elif pause := _pause(action, claim, world):
+    elif problem := _why_no_owner(action, claim, world):
+        yield finished(action, "Failed", "OwnerChanged", problem, now=now)
+    elif pause := pause_of(action, claim, world):
         yield pause
     else:
-        yield from _retry(action, claim, to, world)
+        yield from next_attempt(action, _attempt(action, claim, to, world), world)
 
 
-def _retry(action: Object, claim: Object, to: Quantity, world: Snapshot) -> Iterator[Intent]:
-    attempts = int(action.status.get("attempts") or 1)
-    began = action.moment("status", "startTime") or world.now
-    since = world.now - began - sum(_BACKOFF.after(each) for each in range(1, attempts))
-    if since < _ATTEMPT_SECONDS:
-        yield _raised(action, claim, to)
-        yield running(action, _RESIZING, _growing_message(claim, to), now=world.now)
-    elif since < (pause := _BACKOFF.after(attempts)):
-        message = f"the request of claim {claim.name} could not be raised to {to} in {attempts} attempts"
-        yield Wait("Retrying", because=message, remedy=_remedy(action), seconds=pause - since)
-    elif attempts >= MOST_ATTEMPTS:
-        message = f"the request of claim {claim.name} could not be raised to {to} in {attempts} attempts"
-        message += f"; {_remedy(action)}"
-        yield finished(action, "Failed", "RequestRefused", message, now=world.now, event="RequestRefused")
-    else:
-        yield from _attempt(action, claim, to, attempts + 1, world)
-
-
-def _attempt(
-    action: Object, claim: Object, to: Quantity, number: int, world: Snapshot, **fields: Any
-) -> Iterator[Intent]:
-    """Record the attempt, raise the request, and record that it is raised."""
-    message = f"raising the request of claim {claim.name} to {to}, attempt {number} of {MOST_ATTEMPTS}"
-    begun = running(action, _REQUESTING, message, now=world.now, attempts=number, **fields)
-    yield begun
-    yield _raised(action, claim, to)
-    because = f"rule {action.spec.get('rule')} grows it from {_capacity(claim)} to {to}: {action.name}"
-    yield RecordEvent(claim, event="ResizeRequested", because=because)
-    status = running(action, _RESIZING, _growing_message(claim, to), now=world.now, attempts=number, **fields)
-    yield status
-
-
-def _raised(action: Object, claim: Object, to: Quantity) -> PatchObject:
-    fields = {"spec": {"resources": {"requests": {"storage": str(to)}}}}
+def _attempt(action: Object, claim: Object, to: Quantity, world: Snapshot) -> Attempt:
+    """Raise the request of the claim, or the size that its owner has for it."""
     because = f"rule {action.spec.get('rule')} grows claim {claim.name} from {_capacity(claim)} to {to}"
-    return PatchObject(claim, fields, exact=True, because=because)
+    event = f"rule {action.spec.get('rule')} grows it from {_capacity(claim)} to {to}: {action.name}"
+    what, remedy, path = f"the request of claim {claim.name}", "", _field(action)
+    fields = {"spec": {"resources": {"requests": {"storage": str(to)}}}}
+    write = PatchObject(claim, fields, exact=True, because=because)
+    if path and (owner := owner_of(claim, _owner(action), world)) is not None:
+        what, remedy = f"{path} of {owner}", role_for(owner)
+        write = raised(owner, path, str(to), because=because)
+    return Attempt(
+        doing=f"raising {what} to {to}",
+        failed=f"{what} could not be raised to {to}",
+        writes=(write,),
+        then=(_RESIZING, _growing_message(action, claim, to)),
+        events=(RecordEvent(claim, event="ResizeRequested", because=event),),
+        remedy=remedy,
+    )
+
+
+def _why_no_owner(action: Object, claim: Object, world: Snapshot) -> str:
+    """Why the owner that the action names can't be asked; empty if it can, or none is named."""
+    if not _field(action) or owner_of(claim, _owner(action), world) is not None:
+        return ""
+    return f"claim {claim.name} is not controlled by {_owner(action)} any more"
+
+
+def _undone(action: Object, claim: Object, to: Quantity, world: Snapshot) -> str:
+    """Who has taken back what was requested; empty if nobody has."""
+    path = _field(action)
+    if not path:
+        request = _request(claim)
+        if request >= to:
+            return ""
+        by = changed_by(claim, *_STORAGE)
+        return f"the request of claim {claim.name} was changed from {to} to {request}{by}"
+    owner = owner_of(claim, _owner(action), world)
+    if owner is None or owner.object is None:
+        return ""
+    size = value_at(owner.object.tree, path)
+    if size is None or parse_quantity(size) >= to:
+        return ""
+    return f"{path} of {owner} was changed from {to} to {size}{changed_by(owner.object, *path.split('.'))}"
 
 
 def _succeeded(action: Object, claim: Object, capacity: Quantity, now: float) -> Iterator[Intent]:
@@ -190,53 +196,24 @@ def _resizing(action: Object, claim: Object, to: Quantity, now: float) -> Iterat
     problem = next((f"{kind}: {each.get('message', '')}" for kind in _ERRORS
                     if (each := claim.condition(kind)) and each.get("status") == "True"), "")  # fmt: skip
     left = began + (ERROR_SECONDS if problem else RESIZE_SECONDS) - now
-    message = _growing_message(claim, to) + (f": {problem}" if problem else "")
+    message = _growing_message(action, claim, to) + (f": {problem}" if problem else "")
     if left <= 0:
         message = f"claim {claim.name} has not grown to {to}" + (f": {problem}" if problem else "")
-        message += "; its request stays, and the rule acts again once the volume has that size"
+        stays = f"{_field(action)} of {_owner(action)}" if _field(action) else "its request"
+        message += f"; {stays} stays, and the rule acts again once the volume has that size"
         yield finished(action, "Failed", "NotResized", message, now=now, event="NotResized")
         return
     yield running(action, _RESIZING, message, now=now)
-    yield Wait("Resizing", because=message, remedy=f"kubectl describe pvc {claim.name}", seconds=left)
+    yield Wait("Resizing", because=message, remedy=_described(claim), seconds=left)
 
 
-def _growing_message(claim: Object, to: Quantity) -> str:
-    return f"claim {claim.name} grows from {_capacity(claim)} to {to}"
+def _growing_message(action: Object, claim: Object, to: Quantity) -> str:
+    through = f" by {_field(action)} of {_owner(action)}" if _field(action) else ""
+    return f"claim {claim.name} grows from {_capacity(claim)} to {to}{through}"
 
 
-def _wait(action: Object, reason: str, message: str, world: Snapshot) -> Iterator[Intent]:
-    """Wait for a claim that can't be resized now, for a while."""
-    left = action.created + START_SECONDS - world.now
-    if left <= 0:
-        yield finished(action, "Failed", reason, message, now=world.now, event=reason)
-    else:
-        name = action.at("spec", "object", "name")
-        yield Wait(reason, because=message, remedy=f"kubectl describe pvc {name}", seconds=left)
-
-
-def _pause(action: Object, claim: Object, world: Snapshot) -> Wait | SetStatus | None:
-    """A wait, if rules are paused for this claim. It is limited for a pause of the claim alone, which its
-    owner sets: actions that are under way count against budgets that claims of other owners share."""
-    rule, where, name = str(action.spec.get("rule", "")), "", ""
-    everything = world.find(ConfigMap, *PAUSE_ALL)
-    if everything is not None and pauses_all(everything.get("data")):
-        where, name = "all rules are paused", "--all"
-    for noun, named, text, flag in (
-        (AutopilotRule, rule, f"rule {rule} is paused", rule),
-        (Namespace, claim.namespace, f"namespace {claim.namespace} is paused", f"-n {claim.namespace}"),
-    ):
-        found = world.find(noun, "", named)
-        if found is not None and is_paused(found.annotations):
-            where, name = text, flag
-    if where:
-        return Wait("Paused", because=where, remedy=f"pilothouse rule resume {name}", seconds=_PAUSE_POLL)
-    if is_paused(claim.annotations):
-        message = f"claim {claim.name} is paused"
-        if world.now >= action.created + START_SECONDS:
-            return finished(action, "Failed", "Paused", message, now=world.now, event="Paused")
-        remedy = f"kubectl annotate pvc {claim.name} -n {claim.namespace} {PAUSED}-"
-        return Wait("Paused", because=message, remedy=remedy, seconds=_PAUSE_POLL)
-    return None
+def _described(claim: Object) -> str:
+    return f"kubectl describe pvc {claim.name}"
 
 
 def _why_it_cannot_grow(claim: Object, world: Snapshot) -> str:
@@ -252,8 +229,13 @@ def _why_it_cannot_grow(claim: Object, world: Snapshot) -> str:
     return ""
 
 
-def _remedy(action: Object) -> str:
-    return f"pilothouse why applicationaction {action.name} -n {action.namespace} says why"
+def _owner(action: Object) -> str:
+    return str(action.at("spec", "target", "owner", default=""))
+
+
+def _field(action: Object) -> str:
+    """The field of the owner; empty if the claim itself is changed."""
+    return str(action.at("spec", "target", "field", default="")) if _owner(action) else ""
 
 
 def _capacity(claim: Object) -> Quantity:

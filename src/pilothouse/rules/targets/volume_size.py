@@ -1,7 +1,9 @@
 """``volume/resize``: the size that a claim is to have.
 
 It is computed from the claim's actual capacity, and only while no other size is requested: a resize that is
-still under way, or that the storage refuses, is never built upon.
+still under way, or that the storage refuses, is never built upon. It grows through its owner, if the action
+names a field of it, or if the claim is of a cluster whose pools have a size of their own: an operator would
+take back what is written to its claims.
 """
 
 from __future__ import annotations
@@ -9,9 +11,13 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Final
 
+from pilothouse.api.applications.registry import BUILT_IN
+from pilothouse.api.field_paths import value_at
+from pilothouse.api.kind_names import KindName, Pod, StatefulSet
 from pilothouse.api.objects import Object
 from pilothouse.api.openstorage.actions import RESIZE
 from pilothouse.api.openstorage.v1alpha1 import RuleAction
+from pilothouse.api.owner_chain import Owner, topmost_owner
 from pilothouse.base.quantity import parse_quantity
 from pilothouse.rules.action_targets import (
     ActionTarget,
@@ -27,6 +33,8 @@ from pilothouse.rules.action_targets import (
 
 MEBIBYTE: Final = 1024 * 1024
 DEFAULT_PERCENTAGE: Final = "50"
+_CLUSTERS: Final = tuple(each.cluster for each in BUILT_IN if each.cluster is not None and each.volume_size)
+READS: Final[tuple[KindName, ...]] = (Pod, StatefulSet, *_CLUSTERS)
 _STORAGE: Final = ("resources", "requests", "storage")
 
 
@@ -57,7 +65,51 @@ def volume_size(action: RuleAction, claim: Object, world: ObjectLookup) -> Targe
     if capacity >= largest:
         return TargetDeclined(f"the volume has {size_text(capacity)}, and maxsize is {size_text(largest)}")
     size = min(size, largest)
-    return ActionTarget({"from": size_text(capacity), "to": size_text(size)}, size - capacity)
+    fields = {"from": size_text(capacity), "to": size_text(size)}
+    through = _owner_fields(action, claim, size, world)
+    if isinstance(through, dict):
+        return ActionTarget({**fields, **through}, size - capacity)
+    return through
+
+
+def _owner_fields(
+    action: RuleAction, claim: Object, size: int, world: ObjectLookup
+) -> dict[str, str] | TargetDeclined | TargetNotReady:
+    """The owner and its field that the claim grows through; empty if it grows by itself."""
+    path = action.params.get("owner", "") or _pool_field(claim)
+    if not path:
+        return {}
+    owner = topmost_owner(claim, world, readable=READS)
+    if owner is None:
+        if "owner" not in action.params:
+            return {}
+        return TargetDeclined(f"nothing controls claim {claim.name}, so no owner has a field {path}")
+    if owner.object is not None and (refusal := _refused(owner, path, size)) is not None:
+        return refusal
+    return {"owner": str(owner), "field": path}
+
+
+def _refused(owner: Owner, path: str, size: int) -> TargetDeclined | TargetNotReady | None:
+    assert owner.object is not None
+    value = value_at(owner.object.tree, path)
+    if value is None:
+        return TargetDeclined(f"{owner} has no field {path}")
+    try:
+        asked = bytes_of(value)
+    except (ValueError, TypeError):
+        return TargetDeclined(f"{path} of {owner} is not a size: {value!r}")
+    if asked >= size:
+        return TargetNotReady(f"{path} of {owner} is {size_text(asked)}: a resize is under way")
+    return None
+
+
+def _pool_field(claim: Object) -> str:
+    """The field with the size of the claim's volume, if it is of one of our clusters."""
+    for application in BUILT_IN:
+        pool = claim.labels.get(application.pool_label, "") if application.pool_label else ""
+        if application.volume_size and pool and application.cluster_label in claim.labels:
+            return application.volume_size.replace("[]", f"[{pool}]")
+    return ""
 
 
 def _grown(params: dict[str, str], capacity: int) -> int:

@@ -361,6 +361,11 @@ def _ours() -> Iterable[Object]:
     yield plain(
         "pilothouse:rules",
         verbs("get patch", "persistentvolumeclaims"),
+        verbs("get", "pods"),
+        verbs("create", "pods/eviction"),
+        verbs("get create delete", "volumeattributesclasses", "storage.k8s.io"),
+        verbs("get patch", "storagepools", _OWN),
+        verbs("get patch", _CLUSTERS, _NAVIGATOR),
         verbs("get patch update delete", "applicationactions", _OPENSTORAGE),
         verbs("get patch update", "applicationactions/status", _OPENSTORAGE),
     )

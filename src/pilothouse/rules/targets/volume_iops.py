@@ -1,0 +1,81 @@
+"""``volume/setiops``: the VolumeAttributesClass that a claim is to have.
+
+    params: {classes: "bronze,silver,gold", step: up}
+    params: {scalepercentage: "50", maxiops: "6000"}
+
+Either the next one of a list, or a computed one with another ``iops`` and all other parameters of the present
+class. A volume without a limit has nothing that could be raised.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import Final
+
+from pilothouse.api.attributes_classes import computed_name
+from pilothouse.api.kind_names import KindName
+from pilothouse.api.objects import Object
+from pilothouse.api.openstorage.v1alpha1 import RuleAction
+from pilothouse.base.quantity import parse_quantity
+from pilothouse.rules.action_targets import ActionTarget, ObjectLookup, TargetDeclined, TargetResult
+from pilothouse.rules.targets.volume_class import CLASS_READS, PresentClass, class_problem, present_class
+
+READS: Final[tuple[KindName, ...]] = CLASS_READS
+_IOPS: Final = "iops"
+
+
+def volume_iops(action: RuleAction, claim: Object, world: ObjectLookup) -> TargetResult:
+    """The class with more or fewer operations a second."""
+    present = present_class(claim, world)
+    if not isinstance(present, PresentClass):
+        return present
+    if not present.name:
+        return TargetDeclined("the volume has no VolumeAttributesClass, so there is no limit to raise")
+    if "classes" in action.params:
+        return _next_class(action.params, present, world)
+    try:
+        return _computed(action.params, present)
+    except ValueError as problem:
+        return TargetDeclined(f"the parameters of {action.name} can't be used: {problem}")
+
+
+def _next_class(params: Mapping[str, str], present: PresentClass, world: ObjectLookup) -> TargetResult:
+    names = [name.strip() for name in params["classes"].split(",") if name.strip()]
+    listed = ", ".join(names)
+    if present.name not in names:
+        return TargetDeclined(f"the volume has class {present.name}, which is not one of {listed}")
+    up = params.get("step", "up") == "up"
+    number = names.index(present.name) + (1 if up else -1)
+    if not 0 <= number < len(names):
+        end = "highest" if up else "lowest"
+        return TargetDeclined(f"the volume has class {present.name}, the {end} of {listed}")
+    to = names[number]
+    if problem := class_problem(to, present.driver, world):
+        return TargetDeclined(problem)
+    return ActionTarget({"from": present.name, "to": to})
+
+
+def _computed(params: Mapping[str, str], present: PresentClass) -> TargetResult:
+    if _IOPS not in present.parameters:
+        return TargetDeclined(
+            f"class {present.name} of the volume has no iops, so there is no limit to raise"
+        )
+    iops = parse_quantity(present.parameters[_IOPS]).to_int()
+    least, most = int(params.get("miniops", "1")), int(params["maxiops"]) if "maxiops" in params else None
+    wanted = int(params[_IOPS]) if _IOPS in params else _scaled(iops, Fraction(params["scalepercentage"]))
+    bounded = max(wanted, least) if most is None else min(max(wanted, least), most)
+    if (bounded - iops) * (wanted - iops) <= 0:
+        limits = [f"miniops is {least}"] if "miniops" in params else []
+        limits += [f"maxiops is {most}"] if most is not None else []
+        return TargetDeclined(f"the volume has {iops} IOPS" + "".join(f", and {each}" for each in limits))
+    parameters = {**present.parameters, _IOPS: str(bounded)}
+    name = computed_name(present.driver, parameters)
+    return ActionTarget({"from": present.name, "to": name, "iops": str(bounded)})
+
+
+def _scaled(iops: int, percentage: Fraction) -> int:
+    """At least one more, or one less."""
+    scaled = iops * (100 + percentage) / 100
+    return math.ceil(scaled) if percentage > 0 else max(1, math.floor(scaled))
