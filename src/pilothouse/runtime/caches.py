@@ -4,13 +4,14 @@
     caches.know(await discover(api))           # the kinds that the server has, for controllers of every kind
     caches.of(controller)                      # {Pod: …, StatefulSet: …}
 
-A kind that a controller names is cached in full. For a controller of every kind, the others are cached with
+A kind that a controller names is cached in full; if it is optional to all who name it, the server need not
+serve it. For a controller of every kind, the others are cached with
 their metadata alone; events are left out, since nothing is owned by one and there are thousands.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from pilothouse.api.kind_names import KNOWN, CoreEvent, Event, KindName
@@ -66,11 +67,14 @@ class FollowedKind:
 class SharedCaches:
     """The cached kinds of one manager."""
 
-    def __init__(self, informers: SharedInformers, controllers: Iterable[Controller]) -> None:
+    def __init__(self, informers: SharedInformers, controllers: Sequence[Controller]) -> None:
         self._informers = informers
         named = dict.fromkeys(noun for one in controllers for noun in one.nouns if noun != EVERY)
         self._nouns = KNOWN | {(noun.api_version, noun.kind): noun for noun in named}
-        self._full = {noun: FollowedKind(informers.get(noun)) for noun in named}
+        required = {noun for one in controllers for noun in one.nouns if noun not in one.optional}
+        self._full = {
+            noun: FollowedKind(informers.get(noun, optional=noun not in required)) for noun in named
+        }
         self._every: dict[KindName, FollowedKind] = {}
 
     def know(self, discovery: DiscoveredKinds) -> bool:
