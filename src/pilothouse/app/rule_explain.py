@@ -56,7 +56,8 @@ class ExplainedNamespace(msgspec.Struct, frozen=True, rename="camel"):
 async def explain_rule(
     access: Access, rule: str, name: str, namespace: str, timeout: float
 ) -> list[ExplainedNamespace]:
-    """Ask about a rule's objects, or about the one of this name; without a namespace, in all where the rule has objects.
+    """Ask about a rule's objects, or about the one of this name; without a namespace, in all where the
+    rule has objects.
 
     Raises ``ExplainError``, ``StatusError``, ``TransportError``.
     """

@@ -60,8 +60,8 @@ def explain(
     """Explain what RULE knows of its objects: values and their age, the state, and what it waits for.
 
     OBJECT is the name of a PersistentVolumeClaim, or of what the rule is about; without it, all objects of
-    the rule are listed. The controller-manager is asked for the last values by a Question, which is deleted afterwards. The exit code is 1 if it does not
-    answer, or there is nothing to explain.
+    the rule are listed. The controller-manager is asked for the last values by a Question, which is deleted
+    afterwards. The exit code is 1 if it does not answer, or there is nothing to explain.
     """
     import asyncio
 
