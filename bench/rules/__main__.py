@@ -24,12 +24,13 @@ from pilothouse.api.kind_names import (
     AutopilotRuleObject,
     KindName,
     Namespace,
+    PersistentVolume,
     PersistentVolumeClaim,
-    Pod,
 )
 from pilothouse.api.objects import Object, Trees
 from pilothouse.base.clock import SystemClock
 from pilothouse.rules.join_labels import DEFAULT_LABELS, JoinLabels
+from pilothouse.rules.object_types import ruled_kinds
 from pilothouse.rules.rule_object_status import new_rule_object
 from pilothouse.rules.rule_watch import MOST_RULE_OBJECTS, RuleWatch
 from pilothouse.rules.samples import Answer, Sample
@@ -135,11 +136,12 @@ async def measure(rules: int, volumes: int, expressions: int) -> PassCost:
     spaces = [Object.of({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": f"ns-{number}"}})
               for number in range(_SPACES)]  # fmt: skip
     caches: dict[KindName, FixedCache] = {
+        **{kind: FixedCache(()) for kind in ruled_kinds()},
         PersistentVolumeClaim: FixedCache(claims),
         AutopilotRule: FixedCache(present),
         AutopilotRuleObject: FixedCache(records),
         Namespace: FixedCache(spaces),
-        Pod: FixedCache(()),
+        PersistentVolume: FixedCache(()),
     }
     provider = ReadyAnswers(claims)
     await provider.query([one.spec["conditions"]["expressions"][0]["key"] for one in present], time.time())

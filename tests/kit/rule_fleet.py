@@ -24,9 +24,13 @@ from pilothouse.api.kind_names import (
     CoreEvent,
     KindName,
     Namespace,
+    Node,
     PersistentVolumeClaim,
+    Pod,
     Question,
+    StatefulSet,
     StorageClass,
+    StoragePool,
 )
 from pilothouse.api.objects import Object, Tree
 from pilothouse.api.openstorage.actions import RESIZE
@@ -124,7 +128,8 @@ class RuleFleet:
 
     def create(self, *trees: Tree) -> None:
         nouns: dict[str, KindName] = {
-            one.kind: one for one in (AutopilotRule, PersistentVolumeClaim, Namespace)
+            one.kind: one
+            for one in (AutopilotRule, Namespace, Node, PersistentVolumeClaim, Pod, StatefulSet, StoragePool)
         }
         for tree in trees:
             self._do(lambda api, tree=tree: api.create(nouns[tree["kind"]], tree))  # type: ignore[misc]

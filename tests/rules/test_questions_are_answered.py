@@ -148,7 +148,7 @@ def test_an_answer_is_about_its_own_namespace(fleet: RuleFleet) -> None:
     )
     fleet.wait(30)
     assert len(fleet.ask("AutopilotRule", "data")["answer"]) == 1
-    nothing = "no AutopilotRule {} selects a bound claim in other"
+    nothing = "no AutopilotRule {} selects an object in other"
     # The same words for a rule that exists and one that does not.
     for name in ("data", "missing"):
         answer = fleet.ask("AutopilotRule", name, "other")

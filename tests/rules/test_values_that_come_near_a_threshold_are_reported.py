@@ -13,8 +13,9 @@ from tests.kit.rule_fleet import rule as rule_tree
 
 from pilothouse.api.objects import Object
 from pilothouse.api.openstorage.v1alpha1 import AutopilotRuleSpec
-from pilothouse.rules.evaluation import ClaimTable, EvaluatedRule
+from pilothouse.rules.evaluation import EvaluatedRule
 from pilothouse.rules.join import Joined
+from pilothouse.rules.level_tables import ObjectTable
 from pilothouse.rules.object_records import ObjectRecord, RuleTerms
 from pilothouse.rules.object_states import StateOutcome, advance
 from pilothouse.rules.rule_case import RuleCase
@@ -102,7 +103,7 @@ def _evaluated(count: int, *expressions: Any, **conditions: Any) -> EvaluatedRul
         "actions": [{"name": "openstorage.io.action.volume/resize"}],
     }
     terms = RuleTerms("grow", 1, msgspec.convert(spec, AutopilotRuleSpec))
-    found = EvaluatedRule(terms, "r1", ClaimTable(claims), lambda _: None)
+    found = EvaluatedRule(terms, "r1", ObjectTable.of_claims(claims), lambda _: None)
     found.is_edited = False
     for position in range(count):
         found.record(position, "Normal", None)

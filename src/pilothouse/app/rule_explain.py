@@ -17,6 +17,7 @@ from pilothouse.api.kind_names import (
     Question,
 )
 from pilothouse.api.objects import Tree
+from pilothouse.api.openstorage.levels import object_of_rule
 from pilothouse.api.pilothouse.v1alpha1 import QuestionStatus, RuleReading
 from pilothouse.base.clock import SystemClock
 from pilothouse.base.rfc3339 import parse_time
@@ -25,6 +26,7 @@ from pilothouse.client.api import Api
 from pilothouse.client.http_transport import HttpTransport
 from pilothouse.client.transport import TransportError
 from pilothouse.meta.errors import StatusError
+from pilothouse.rules.object_types import CLUSTER_WIDE_RECORDS, kinds_of
 from pilothouse.rules.rule_object_status import RULE_LABEL, label_value
 
 _STEP: Final = 0.1
@@ -52,29 +54,40 @@ class ExplainedNamespace(msgspec.Struct, frozen=True, rename="camel"):
 
 
 async def explain_rule(
-    access: Access, rule: str, claim: str, namespace: str, timeout: float
+    access: Access, rule: str, name: str, namespace: str, timeout: float
 ) -> list[ExplainedNamespace]:
-    """Ask about a rule's objects, or about one claim; without a namespace, in all where the rule has objects.
+    """Ask about a rule's objects, or about the one of this name; without a namespace, in all where the
+    rule has objects.
 
     Raises ``ExplainError``, ``StatusError``, ``TransportError``.
     """
     async with HttpTransport.open(access, SystemClock(), agent=_AGENT) as transport:
         api = Api(transport, random.Random(), manager=_AGENT, wait_for_server=False)
-        await _check(api, rule)
-        if claim:
-            found = await _ask(api, PersistentVolumeClaim, claim, namespace or access.namespace, timeout)
-            return [_about_rule(found, rule, claim)]
+        about = await _about(api, rule)
+        if name:
+            space = namespace or access.namespace
+            kinds = kinds_of(about) or (PersistentVolumeClaim,)
+            if not kinds[0].namespaced:
+                space = CLUSTER_WIDE_RECORDS
+            answers = []
+            for kind in kinds:
+                answers.append(_about_rule(await _ask(api, kind, name, space, timeout), rule, kind, name))
+                if answers[-1].objects:
+                    return answers[-1:]
+            return answers[:1]
         spaces = [namespace] if namespace else await _spaces(api, rule)
         return [await _ask(api, AutopilotRule, rule, space, timeout) for space in spaces]
 
 
-async def _check(api: Api, rule: str) -> None:
-    """A user of a namespace may not see rules, and the answer says nothing of one that does not exist."""
+async def _about(api: Api, rule: str) -> str:
+    """The type of the rule's objects. A user of a namespace may not see rules, and is taken to ask about a
+    claim; the answer says nothing of a rule that does not exist."""
     try:
-        await api.get(AutopilotRule, rule)
+        return object_of_rule((await api.get(AutopilotRule, rule)).spec)
     except StatusError as refusal:
         if refusal.code != 403:
             raise
+    return "volume"
 
 
 async def _spaces(api: Api, rule: str) -> list[str]:
@@ -117,10 +130,10 @@ async def _ask(api: Api, noun: KindName, name: str, namespace: str, timeout: flo
     return ExplainedNamespace(namespace, status.time or "", status.answer, status.left_out, status.message)
 
 
-def _about_rule(found: ExplainedNamespace, rule: str, claim: str) -> ExplainedNamespace:
+def _about_rule(found: ExplainedNamespace, rule: str, kind: KindName, name: str) -> ExplainedNamespace:
     objects = tuple(one for one in found.objects if one.rule == rule)
     message = found.message
     if found.objects and not objects:
         others = ", ".join(sorted({one.rule for one in found.objects}))
-        message = f"rule {rule} does not select the PersistentVolumeClaim {claim}; {others} does"
+        message = f"rule {rule} does not select the {kind.kind} {name}; {others} does"
     return msgspec.structs.replace(found, objects=objects, message=message)

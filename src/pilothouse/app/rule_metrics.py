@@ -90,7 +90,7 @@ class RuleMetrics:
             terms = terms_of(rule, RuleSettings())
             queries = rule_queries(terms.spec) if terms is not None else None
             if queries is not None and queries.refusal is None:
-                wanted[queries.provider].update(queries.expressions)
+                wanted[queries.provider].update(queries.every)
         return wanted
 
     def _open(self) -> None:

@@ -59,9 +59,9 @@ def explain(
 ) -> None:
     """Explain what RULE knows of its objects: values and their age, the state, and what it waits for.
 
-    OBJECT is a PersistentVolumeClaim; without it, all objects of the rule are listed. The controller-manager
-    is asked for the last values by a Question, which is deleted afterwards. The exit code is 1 if it does not
-    answer, or there is nothing to explain.
+    OBJECT is the name of a PersistentVolumeClaim, or of what the rule is about; without it, all objects of
+    the rule are listed. The controller-manager is asked for the last values by a Question, which is deleted
+    afterwards. The exit code is 1 if it does not answer, or there is nothing to explain.
     """
     import asyncio
 
@@ -91,7 +91,8 @@ def explain(
 
 
 def _show_object(found: ExplainedNamespace, reading: RuleReading) -> None:
-    _print(f"rule {reading.rule}: {found.namespace}/{reading.object}, volume {reading.volume}")
+    volume = f", volume {reading.volume}" if reading.volume else ""
+    _print(f"rule {reading.rule}: {found.namespace}/{reading.object}{volume}")
     rows = [("EXPRESSION", "VALUE", "THRESHOLD", "AGE", "REACHED IN")]
     for value in reading.values:
         shown, reached = value.value or "no data", _between(value.reached, found)
@@ -99,10 +100,24 @@ def _show_object(found: ExplainedNamespace, reading: RuleReading) -> None:
     _table(rows)
     why = f": {reading.unknown}" if reading.unknown else ""
     _print(f"conditions: {_CONDITIONS[reading.conditions]}{why}")
+    _show_candidates(reading)
     since = f" for {_between(reading.since, found)}" if reading.since else ""
     _print(f"state:      {reading.state or 'no AutopilotRuleObject'}{since}")
     _print(f"waits for:  {_waiting(found, reading) or 'nothing'}")
     _print(f"would do:   {reading.would}")
+
+
+def _show_candidates(reading: RuleReading) -> None:
+    """A tree: each candidate, and below it its comparisons."""
+    for candidate in reading.candidates:
+        chosen = ", chosen" if candidate.name == reading.candidate else ""
+        _print(f"candidate {candidate.name}: {'holds' if candidate.holds else 'does not hold'}{chosen}")
+        for number, link in enumerate(candidate.links, 1):
+            branch = "└─" if number == len(candidate.links) else "├─"
+            held = {True: "holds", False: "does not hold", None: "no data"}[link.held]
+            where = f"{link.level} {link.object}".strip()
+            value = f" is {link.value}" if link.value else ""
+            _print(f"{branch} {where}: {_short(link.expression)}{value} ({_threshold(link)}): {held}")
 
 
 def _show_all(found: Sequence[ExplainedNamespace]) -> None:

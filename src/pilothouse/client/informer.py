@@ -53,9 +53,11 @@ class Informer:
         indexes: Mapping[str, IndexFunction] | None = None,
         streaming: bool = True,
         partial: bool = False,
+        optional: bool = False,
         trees: Trees | None = None,
     ) -> None:
-        """``partial`` keeps metadata only. ``trees`` is shared by caches with a common bound; the default is
+        """``partial`` keeps metadata only. A kind that is ``optional`` counts as filled, and has no objects,
+        while the server does not serve it. ``trees`` is shared by caches with a common bound; the default is
         private."""
         self.noun = noun
         self.cache = ObjectCache(indexes)
@@ -69,6 +71,7 @@ class Informer:
             fields=fields,
             streaming=streaming,
             partial=partial,
+            optional=optional,
         )
         self._clock = clock
         self._subscribers: list[Subscriber] = []
@@ -89,7 +92,8 @@ class Informer:
     @property
     def as_of(self) -> float:
         """When the list that last filled the cache was started, by the loop's clock."""
-        return self._as_of
+        # Of a kind that is not served there is nothing to miss.
+        return math.inf if self._watcher.is_missing else self._as_of
 
     @property
     def revision(self) -> int:

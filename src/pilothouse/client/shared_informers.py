@@ -43,9 +43,10 @@ class SharedInformers:
         labels: str = "",
         fields: str = "",
         partial: bool = False,
+        optional: bool = False,
     ) -> Informer:
         """The informer of a view: a namespace or all, with selectors or without; ``partial`` has metadata
-        only."""
+        only; an ``optional`` kind need not be served, if the first who asks for it says so."""
         view = (noun, namespace, labels, fields, partial)
         if (known := self._informers.get(view)) is not None:
             return known
@@ -59,6 +60,7 @@ class SharedInformers:
             fields=fields,
             streaming=self._streaming,
             partial=partial,
+            optional=optional,
             trees=self._trees,
         )
         self._informers[view] = informer

@@ -21,11 +21,20 @@ from pilothouse.api.objects import Trees
 from pilothouse.client.access import AccessError
 from pilothouse.client.api import Api
 from pilothouse.client.transport import TransportError
-from pilothouse.client.watch_machine import Change, Pause, ReadPage, StartWatch, WaitingState, WatchMachine
+from pilothouse.client.watch_machine import (
+    Change,
+    Pause,
+    ReadPage,
+    Restarted,
+    StartWatch,
+    WaitingState,
+    WatchMachine,
+)
 from pilothouse.meta.errors import StatusError
 
 OPENING = 30.0
 """Seconds that a server may take to begin with its answer."""
+_NOT_SERVED = 404
 LEEWAY = 10.0
 """Seconds by which a server may exceed the requested duration."""
 
@@ -47,9 +56,10 @@ class WatchRunner:
         fields: str = "",
         streaming: bool = True,
         partial: bool = False,
+        optional: bool = False,
     ) -> None:
-        """One namespace or all; labels and fields are selectors; ``partial`` has metadata only. See
-        ``WatchMachine``."""
+        """One namespace or all; labels and fields are selectors; ``partial`` has metadata only; an
+        ``optional`` kind has no objects while the server does not serve it. See ``WatchMachine``."""
         self._api = api
         self._noun = noun
         self._watch = WatchMachine(noun, rng, trees, streaming=streaming)
@@ -57,6 +67,9 @@ class WatchRunner:
         self._view = {"labelSelector": labels, "fieldSelector": fields}
         self._trees = trees
         self._partial = partial
+        self._optional = optional
+        self.is_missing = False
+        """Whether the server does not serve the kind, which is optional."""
         self._relist = False
         self._patience: asyncio.Timeout | None = None
         self.began = -math.inf
@@ -65,7 +78,7 @@ class WatchRunner:
     @property
     def problem(self) -> str:
         """Why nothing is received, or empty."""
-        return self._watch.problem
+        return "" if self.is_missing else self._watch.problem
 
     @property
     def beginnings(self) -> int:
@@ -85,12 +98,21 @@ class WatchRunner:
                 await self._step(deliver)
             except StatusError as refusal:
                 self._watch.refused(refusal)
+                if self._optional and refusal.code == _NOT_SERVED:
+                    await self._miss(deliver)
             except (TransportError, AccessError) as problem:
                 self._watch.broke(str(problem))
             except TimeoutError:
                 self._watch.broke(f"the server took longer than {OPENING:g} s to answer")
-            if isinstance(self._watch.state, WaitingState):
+            if isinstance(self._watch.state, WaitingState) and not self.is_missing:
                 log.warning("watching %s: %s", self._noun.resource, self._watch.problem)
+
+    async def _miss(self, deliver: Deliver) -> None:
+        """Go on without objects; the server is asked again after each pause."""
+        if not self.is_missing:
+            log.info("%s is not served, and counts as a kind without objects", self._noun.resource)
+            self.is_missing = True
+            await deliver([Restarted([], 0)])
 
     async def _step(self, deliver: Deliver) -> None:
         watch = self._watch
@@ -106,6 +128,7 @@ class WatchRunner:
                 got = await self._api.page(
                     self._noun, self._namespace, query, trees=self._trees, partial=self._partial
                 )
+                self.is_missing = False
                 if changes := watch.page(got.objects, got.revision, got.token):
                     await deliver(changes)
             case StartWatch() as opening:
@@ -123,6 +146,7 @@ class WatchRunner:
                 opened = self._api.watch(self._noun, self._namespace, query, partial=self._partial)
                 lines = await stack.enter_async_context(opened)
             watch.opened()
+            self.is_missing = False
             since = loop.time()
             end = since + opening.seconds + LEEWAY
             while watch.is_open and not self._relist:

@@ -72,7 +72,11 @@ def growth_of(action: Object) -> int:
     target = action.at("spec", "target", default={})
     if "from" not in target or "to" not in target:
         return 0
-    return parse_quantity(target["to"]).to_int() - parse_quantity(target["from"]).to_int()
+    try:
+        return parse_quantity(target["to"]).to_int() - parse_quantity(target["from"]).to_int()
+    except ValueError:
+        # A class or a tier, and no size.
+        return 0
 
 
 def _first(value: int | None, default: int | None) -> int | None:

@@ -1,6 +1,6 @@
 """The condition ``Verified`` of an ApplicationAction: whether it helped, by the metrics that called for it.
 
-    verification(action, rule, claim, readings)        # Verification("True", "ConditionsCleared", ...)
+    verification(action, rule, one, readings)          # Verification("True", "ConditionsCleared", ...)
 
 It is Unknown until every value that is compared was measured after the action was complete, and final then.
 """
@@ -43,19 +43,17 @@ def needs_verification(action: Object) -> bool:
     )
 
 
-def verification(
-    action: Object, rule: Object | None, claim: Object | None, readings: Readings
-) -> Verification:
-    """What is known at this moment about an action that needs it."""
+def verification(action: Object, rule: Object | None, one: Object | None, readings: Readings) -> Verification:
+    """What is known at this moment about an action that needs it; ``one`` is the object of its rule."""
     if rule is None or rule.uid != action.spec.get("ruleUid"):
         return Verification("Unknown", "RuleGone", "the rule is gone")
     terms = terms_of(rule, RuleSettings())
     if terms is None or rule.generation != action.spec.get("ruleGeneration"):
         message = "the rule was edited after it had fired the action"
         return Verification("Unknown", "RuleChanged", message)
-    if claim is None or claim.uid != action.at("spec", "object", "uid"):
+    if one is None:
         return Verification("Unknown", "ObjectGone", "the object is gone")
-    reading = readings.of(rule, claim)
+    reading = readings.of(rule, one)
     since = _completed(action)
     if since is None or reading.verdict is Verdict.UNKNOWN or not _is_later(reading, since):
         message = "there is no sample since the action was complete"

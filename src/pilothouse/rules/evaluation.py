@@ -1,26 +1,28 @@
-"""Evaluates rules for all claims at once, in arrays; only objects that call for a decision are named.
+"""Evaluates rules for all objects at once, in arrays; only objects that call for a decision are named.
 
-    table = ClaimTable(claims, pods)
+    table = ObjectTable.of_claims(claims, pods)
     rule = EvaluatedRule(terms, uid, table, namespace_of)
-    rule.evaluate(joined, now)                     # positions of the claims that call for a decision
+    rule.evaluate(joined, now)                     # positions of the objects that call for a decision
+    if rule.has_met:
+        rule.look_for_causes(joined_of_candidates)
 
-An array has one element per claim, in the table's order. A pass in which nothing changes runs no Python per
-object.
+An array has one element per object, in the table's order. A pass in which nothing changes runs no Python per
+object. Candidates are looked at while conditions are met.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pilothouse.api.objects import Object
 from pilothouse.api.openstorage.v1alpha1 import Cause
-from pilothouse.base.rfc3339 import format_time
-from pilothouse.rules.action_targets import capacity_of, is_bound
-from pilothouse.rules.join import Joined, ObjectIndex
+from pilothouse.rules.causes import LookedAt
+from pilothouse.rules.join import Joined
+from pilothouse.rules.level_tables import NamespaceOf, ObjectTable, Positions
 from pilothouse.rules.object_records import (
     AWAITING_APPROVAL,
     AWAITING_WINDOW,
@@ -33,11 +35,13 @@ from pilothouse.rules.object_records import (
     TRIGGERED,
     RuleTerms,
 )
+from pilothouse.rules.object_types import full_name
 from pilothouse.rules.past_samples import PastSamples
-from pilothouse.rules.readings import NO_READING, ObjectReading, PastValue
+from pilothouse.rules.readings import NO_READING, CandidateReading, ObjectReading, PastValue
 from pilothouse.rules.rule_case import GAP
-from pilothouse.rules.rule_queries import rule_queries
+from pilothouse.rules.rule_queries import every_action, rule_queries
 from pilothouse.rules.rule_selection import RuleSelection
+from pilothouse.rules.samples import QueryFailure
 from pilothouse.rules.targets.volume_size import maxsize_of
 from pilothouse.rules.verdict import Verdict
 from pilothouse.rules.verdicts import (
@@ -55,9 +59,6 @@ from pilothouse.rules.verdicts import (
     is_near_any,
 )
 
-Positions = NDArray[np.intp]
-NamespaceOf = Callable[[str], Object | None]
-
 ABSENT: Final = 0
 """The code of an object without a record."""
 _STATES: Final = (
@@ -66,66 +67,13 @@ _STATES: Final = (
 )  # fmt: skip
 CODES: Final[Mapping[str, int]] = {state: number for number, state in enumerate(_STATES, start=1)}
 _MOST_SILENT: Final = 250
-_LARGEST: Final = 2**63 - 1
 _NEAR: Final = {UNKNOWN: None, NOT_MET: False, MET: True}
 
 
-class ClaimTable:
-    """The claims, in a fixed order."""
-
-    def __init__(self, claims: Sequence[Object], pods: Sequence[Object] = ()) -> None:
-        self.claims = claims
-        self.index = ObjectIndex.of_claims(claims, pods)
-        self.position = {claim.uid: number for number, claim in enumerate(claims)}
-        self.bound: Bools = np.fromiter(map(is_bound, claims), np.bool_, len(claims))
-        self._selected: dict[RuleSelection, Bools] = {}
-        self._capacity: NDArray[np.int64] | None = None
-        self._moved: tuple[ClaimTable, Positions, Positions] | None = None
-
-    def moved_from(self, earlier: ClaimTable) -> tuple[Positions, Positions]:
-        """The positions here, and those in an earlier table, of the claims that are in both."""
-        if self._moved is None or self._moved[0] is not earlier:
-            both = [
-                (position, earlier.position[uid])
-                for uid, position in self.position.items()
-                if uid in earlier.position
-            ]
-            here, there = np.array(both, dtype=np.intp).reshape(-1, 2).T
-            self._moved = earlier, here, there
-        return self._moved[1:]
-
-    @property
-    def capacity(self) -> NDArray[np.int64]:
-        """In bytes; read when it is first asked for."""
-        if self._capacity is None:
-            self._capacity = np.fromiter(map(_capacity, self.claims), np.int64, len(self.claims))
-        return self._capacity
-
-    def resized(self, claim: Object) -> None:
-        """Note the size of a claim that has changed."""
-        position = self.position.get(claim.uid)
-        if position is not None and self._capacity is not None:
-            self._capacity[position] = _capacity(claim)
-
-    def __len__(self) -> int:
-        return len(self.claims)
-
-    def selected(self, selection: RuleSelection, namespace_of: NamespaceOf) -> Bools:
-        """Which bound claims these selectors select."""
-        if (known := self._selected.get(selection)) is not None:
-            return known
-        found = self.bound.copy()
-        if selection.objects is not None or selection.namespaces is not None:
-            matches = (selection.matches(one, namespace_of(one.namespace)) for one in self.claims)
-            found &= np.fromiter(matches, np.bool_, len(self.claims))
-        self._selected[selection] = found
-        return found
-
-
 class EvaluatedRule:
-    """One rule, with what is known of every claim under it."""
+    """One rule, with what is known of every object under it."""
 
-    def __init__(self, terms: RuleTerms, uid: str, table: ClaimTable, namespace_of: NamespaceOf) -> None:
+    def __init__(self, terms: RuleTerms, uid: str, table: ObjectTable, namespace_of: NamespaceOf) -> None:
         """Raises ``ValueError`` for a rule that can't be evaluated."""
         self.terms = terms
         self.uid = uid
@@ -138,7 +86,7 @@ class EvaluatedRule:
         if self.queries.refusal is None:
             self.selected = table.selected(RuleSelection.of(terms.spec), namespace_of)
         self.objects = int(self.selected.sum())
-        self._largest = min(filter(None, map(maxsize_of, terms.spec.actions)), default=None)
+        self._largest = min(filter(None, map(maxsize_of, every_action(terms.spec))), default=None)
         self.state: NDArray[np.int8] = np.zeros(count, dtype=np.int8)
         self.until: Floats = np.full(count, np.inf)
         self.verdicts: Verdicts = np.full(count, UNKNOWN, dtype=np.int8)
@@ -149,8 +97,10 @@ class EvaluatedRule:
         self._held: list[Bools] | None = None
         self._silent: NDArray[np.uint8] = np.zeros(count, dtype=np.uint8)
         self.resumed: dict[str, float] = {}
-        """When data of a claim came back after a gap, by its uid."""
+        """When data of an object came back after a gap, by its uid."""
         self._joined: tuple[Joined, ...] = ()
+        self._causes: tuple[tuple[LookedAt, ...], ...] | QueryFailure = ()
+        """What the candidates look at; empty if that was not asked, or why it is not known."""
         self._sampled = table
         """The table to which the samples are joined."""
         self._past = PastSamples()
@@ -158,7 +108,7 @@ class EvaluatedRule:
         """Whether its records may be of an earlier form of the rule."""
 
     def carry_over(self, earlier: EvaluatedRule) -> None:
-        """Take over what was known of the same claims, in another order."""
+        """Take over what was known of the same objects, in another order."""
         new, old = self.table.moved_from(earlier.table)
         self._silent[new] = earlier._silent[old]
         self.resumed = earlier.resumed
@@ -167,6 +117,7 @@ class EvaluatedRule:
         self.is_edited = earlier.is_edited
         self.verdicts[new] = earlier.verdicts[old]
         self._joined, self._sampled = earlier._joined, earlier._sampled
+        self._causes = earlier._causes
         self._past = earlier._past
         if earlier._held is not None:
             self._held = [np.zeros(len(self.table), dtype=np.bool_) for _ in self._comparisons]
@@ -189,16 +140,16 @@ class EvaluatedRule:
         self.reported[position] = approaching
 
     def evaluate(self, joined: Sequence[Joined] | None, now: float) -> Positions:
-        """The positions of the claims that call for a decision; None stands for no answer."""
+        """The positions of the objects that call for a decision; None stands for no answer."""
         verdicts = self._verdicts(joined)
         if joined is not None:
             self._past.note(joined, self.table.position, now)
-        before, self.verdicts = self.verdicts, verdicts
+        before, self.verdicts, self._causes = self.verdicts, verdicts, ()
         known = verdicts != UNKNOWN
         back = known & (self._silent >= GAP)
         if back.any():
-            claims = self.table.claims
-            self.resumed.update((claims[position].uid, now) for position in np.flatnonzero(back).tolist())
+            objects = self.table.objects
+            self.resumed.update((objects[position].uid, now) for position in np.flatnonzero(back).tolist())
         self._silent = np.where(known, 0, np.minimum(self._silent, _MOST_SILENT) + 1).astype(np.uint8)
         met, not_met, state = verdicts == MET, verdicts == NOT_MET, self.state
         over = self.until <= now
@@ -255,30 +206,60 @@ class EvaluatedRule:
         return outcome
 
     def reading(self, uid: str) -> ObjectReading:
-        """What is known of one claim."""
+        """What is known of one object."""
         place, position = self.table.position.get(uid), self._sampled.position.get(uid)
         if place is None or position is None or not self._joined:
             return NO_READING
-        verdict = Verdict(int(self.verdicts[place]))
-        causes, times = [], []
-        for expression, found in zip(self.terms.spec.conditions.expressions, self._joined, strict=True):
-            for sample in np.flatnonzero(found.object_of == position).tolist():
-                times.append(float(found.times[sample]))
-                causes.append(
-                    Cause(
-                        expression=expression.key_alias or expression.key or expression.expression or "",
-                        value=f"{found.values[sample]:g}",
-                        time=format_time(times[-1]),
-                        operator=expression.operator,
-                        threshold=expression.values,
-                    )
-                )
+        own = full_name(self.table.objects[place])
+        causes: list[Cause] = []
+        times: list[float] = []
+        for number, looked in enumerate(self._looked()):
+            held = self._held is not None and bool(self._held[number][place])
+            causes.extend(looked.of(position, own, held=held))
+            times.extend(looked.joined.times[looked.joined.object_of == position].tolist())
         return ObjectReading(
-            verdict,
+            Verdict(int(self.verdicts[place])),
             min(times, default=np.inf),
             self.resumed.get(uid, -np.inf),
             tuple(causes),
             _NEAR[int(self.near[place])],
+            self._candidates(position, own),
+        )
+
+    def _looked(self) -> list[LookedAt]:
+        expressions, queries = self.terms.spec.conditions.expressions, self.queries.conditions
+        each = zip(expressions, self._comparisons, queries, self._joined, strict=True)
+        return [LookedAt(one, comparison, query.level, joined) for one, comparison, query, joined in each]
+
+    @property
+    def has_met(self) -> bool:
+        """Whether conditions are met by any object, so that its cause is to be looked for."""
+        return bool(self.queries.candidates) and bool((self.verdicts == MET).any())
+
+    def look_for_causes(self, joined: Sequence[Sequence[Joined]] | QueryFailure) -> None:
+        """Take the samples of the expressions of each candidate, of the same moment as the last verdicts."""
+        if isinstance(joined, QueryFailure):
+            self._causes = joined
+            return
+        self._causes = tuple(
+            tuple(
+                LookedAt(expression, ThresholdComparison.of(expression), query.level, found, candidate.name)
+                for expression, query, found in zip(candidate.when, queries, each, strict=True)
+            )
+            for candidate, queries, each in zip(
+                self.terms.spec.candidates, self.queries.candidates, joined, strict=True
+            )
+        )
+
+    def _candidates(self, position: int, own: str) -> tuple[CandidateReading, ...] | QueryFailure:
+        if isinstance(self._causes, QueryFailure):
+            return self._causes
+        return tuple(
+            CandidateReading(
+                each[0].candidate,
+                tuple(tuple(looked.of(position, own)) or (looked.missing(own),) for looked in each),
+            )
+            for each in self._causes
         )
 
     def past(self, uid: str) -> list[PastValue | None]:
@@ -288,6 +269,17 @@ class EvaluatedRule:
 
 def shared_by(rules: Sequence[EvaluatedRule], most: int) -> dict[str, tuple[str, ...]]:
     """The names of the first few other rules on an object of each rule, by the uid of the rule."""
+    by_table: dict[int, list[EvaluatedRule]] = defaultdict(list)
+    for rule in rules:
+        by_table[id(rule.table)].append(rule)
+    found: dict[str, tuple[str, ...]] = {}
+    for each in by_table.values():
+        found |= _shared(each, most)
+    return found
+
+
+def _shared(rules: Sequence[EvaluatedRule], most: int) -> dict[str, tuple[str, ...]]:
+    """The same for rules about objects of one type."""
     if len(rules) < 2:
         return {}
     count = np.zeros(len(rules[0].table), dtype=np.int32)
@@ -305,13 +297,6 @@ def shared_by(rules: Sequence[EvaluatedRule], most: int) -> dict[str, tuple[str,
         if others := tuple(name for name in names if name != rule.terms.name)[:most]:
             found[rule.uid] = others
     return found
-
-
-def _capacity(claim: Object) -> int:
-    try:
-        return min(capacity_of(claim), _LARGEST)
-    except ValueError:
-        return 0
 
 
 def _among(state: NDArray[np.int8], *states: str) -> Bools:

@@ -4,12 +4,18 @@
     joined = join(samples, index)
     joined.values[joined.object_of == 3]        # of the fourth claim
 
-The most specific label that a series carries decides, and the others are not looked at:
+Of volumes, the most specific label that a series carries decides, and the others are not looked at. Of other
+levels, the first label that names a known object decides:
 
-    volumename                                  the claim that is bound to this volume
-    namespace, persistentvolumeclaim            the claim
-    namespace, pod                              every claim that the pod mounts
-    node                                        every claim that is mounted on the node
+    volume         volumename; namespace, persistentvolumeclaim; namespace, pod (every claim that it mounts);
+                   node (every claim that is mounted there)
+    pod            namespace, pod; namespace, persistentvolumeclaim (every pod that mounts it); node
+    workload       namespace, statefulset; namespace, deployment; namespace, pod; namespace,
+                   persistentvolumeclaim
+    application    namespace, cluster; then as a workload
+    device         device, and node or instance
+    storagepool    pool
+    node           node
 
 ``JoinLabels`` says by which names these are looked for.
 """
@@ -26,8 +32,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pilothouse.api.objects import Object
-from pilothouse.rules.join_labels import DEFAULT_LABELS, JoinLabels, object_key
+from pilothouse.rules.join_labels import DEFAULT_LABELS, JoinLabels, SeriesKey, level_keys, object_key
 from pilothouse.rules.samples import Sample
+
+Places = Mapping[SeriesKey, Sequence[int]]
+"""The positions of the objects that a series with this key is about."""
 
 
 class Joined(msgspec.Struct, frozen=True):
@@ -40,6 +49,12 @@ class Joined(msgspec.Struct, frozen=True):
     """When each was measured, in seconds since 1970."""
     unmatched: int
     """How many series carry none of the labels."""
+    seen_at: NDArray[np.int32] | None = None
+    """Where a value is of an object of another level, the position of that object; None if none is."""
+    names: Sequence[str] = ()
+    """The names of the objects of that level."""
+    series: int = 0
+    """How many series there were."""
 
     def several(self, objects: int) -> NDArray[np.int64]:
         """Which of so many objects have more than one series."""
@@ -49,10 +64,10 @@ class Joined(msgspec.Struct, frozen=True):
 class ObjectIndex:
     """Objects in a fixed order, found by what series call them. Position = number of the object."""
 
-    def __init__(self, objects: Sequence[Object], places: Mapping[tuple[str, ...], Sequence[int]]) -> None:
+    def __init__(self, objects: Sequence[Object], places: Places, level: str = "volume") -> None:
         self.objects = objects
         self.places = places
-        """The positions of the objects that a series with this ``object_key`` is about."""
+        self.level = level
 
     def __len__(self) -> int:
         return len(self.objects)
@@ -60,7 +75,7 @@ class ObjectIndex:
     @classmethod
     def of_claims(cls, claims: Sequence[Object], pods: Iterable[Object] = ()) -> ObjectIndex:
         """Claims, and the pods that mount them: without pods, no series is joined by pod or node."""
-        places: dict[tuple[str, ...], Sequence[int]] = {}
+        places: dict[SeriesKey, Sequence[int]] = {}
         for position, claim in enumerate(claims):
             places["claim", claim.namespace, claim.name] = (position,)
             # Until it is bound, a claim only asks for a volume, which may be another's.
@@ -92,8 +107,20 @@ def mounted_claims(pod: Object) -> list[tuple[str, str]]:
 def join(samples: Sequence[Sample], index: ObjectIndex, labels: JoinLabels = DEFAULT_LABELS) -> Joined:
     """The samples of the objects in the index; those of other objects are left out."""
     object_of, kept = array("i"), array("q")
-    unmatched = 0
-    places = index.places
+    find = _volumes if index.level == "volume" else _first_known
+    unmatched = find(samples, index, labels, object_of, kept)
+    chosen = np.frombuffer(kept, dtype=np.int64) if kept else np.empty(0, np.int64)
+    values = np.fromiter((sample.value for sample in samples), np.float64, len(samples))
+    times = np.fromiter((sample.time for sample in samples), np.float64, len(samples))
+    positions = np.frombuffer(object_of, dtype=np.int32) if object_of else np.empty(0, np.int32)
+    return Joined(positions, values[chosen], times[chosen], unmatched, series=len(samples))
+
+
+def _volumes(
+    samples: Sequence[Sample], index: ObjectIndex, labels: JoinLabels, object_of: array[int], kept: array[int]
+) -> int:
+    """Add the positions and the numbers of the samples; how many series carry none of the labels."""
+    places, unmatched = index.places, 0
     for number, sample in enumerate(samples):
         key = object_key(sample.labels, labels)
         if key is None:
@@ -102,8 +129,18 @@ def join(samples: Sequence[Sample], index: ObjectIndex, labels: JoinLabels = DEF
         for position in places.get(key, ()):
             object_of.append(position)
             kept.append(number)
-    chosen = np.frombuffer(kept, dtype=np.int64) if kept else np.empty(0, np.int64)
-    values = np.fromiter((sample.value for sample in samples), np.float64, len(samples))
-    times = np.fromiter((sample.time for sample in samples), np.float64, len(samples))
-    positions = np.frombuffer(object_of, dtype=np.int32) if object_of else np.empty(0, np.int32)
-    return Joined(positions, values[chosen], times[chosen], unmatched)
+    return unmatched
+
+
+def _first_known(
+    samples: Sequence[Sample], index: ObjectIndex, labels: JoinLabels, object_of: array[int], kept: array[int]
+) -> int:
+    """The same for other levels, whose series may name a known object by several labels."""
+    places, unmatched = index.places, 0
+    for number, sample in enumerate(samples):
+        keys = level_keys(index.level, sample.labels, labels)
+        unmatched += not keys
+        for position in next((found for key in keys if (found := places.get(key))), ()):
+            object_of.append(position)
+            kept.append(number)
+    return unmatched

@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 
 from pilothouse.api.openstorage.actions import FINISHED
-from pilothouse.api.openstorage.v1alpha1 import AutopilotRuleSpec, ObjectState
+from pilothouse.api.openstorage.v1alpha1 import AutopilotRuleSpec, ObjectState, RuleAction
 from pilothouse.rules.action_targets import ActionTarget, TargetResult
 from pilothouse.rules.verdict import Verdict
 
@@ -51,6 +51,8 @@ class ObjectRecord(msgspec.Struct, frozen=True):
     action: str = ""
     approval: str = ""
     """The uid of the ActionApproval that counts."""
+    candidate: str = ""
+    """The candidate that was chosen by the last trigger."""
     approaching: bool = False
     """Whether values were near the conditions, or met them, when it was last looked at."""
     items: tuple[RecordItem, ...] = ()
@@ -62,6 +64,11 @@ class RuleTerms(msgspec.Struct, frozen=True):
     name: str
     generation: int
     spec: AutopilotRuleSpec
+
+    def actions_of(self, candidate: str) -> tuple[RuleAction, ...]:
+        """What is done if this candidate holds; a rule without candidates has actions of its own."""
+        found = (one.actions for one in self.spec.candidates if one.name == candidate)
+        return next(found, self.spec.actions)
 
     @property
     def asks_first(self) -> bool:
@@ -110,7 +117,11 @@ class Situation(msgspec.Struct, frozen=True, kw_only=True):
     near: bool | None = None
     """Whether values are near the conditions; None if that is not known."""
     targets: tuple[TargetResult, ...] = (ActionTarget(),)
-    """Of the rule's actions, in order."""
+    """Of the actions to do, in order; the reason why there are none if no candidate holds."""
+    candidate: str = ""
+    """The candidate whose actions they are; empty if the rule has none, or none holds."""
+    turn: str = ""
+    """Why it is not its turn, where only one object may be acted on at a time."""
     actions: Mapping[str, ActionRecord] = {}
     """The object's ApplicationActions by name."""
     approval: ApprovalRecord | None = None

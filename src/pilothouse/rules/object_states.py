@@ -111,7 +111,7 @@ def _timer(seconds: Callable[[RuleCase], float]) -> Effects:
 
 def _hold(case: RuleCase) -> Effect:
     until = math.ceil(case.now + case.rule.spec.conditions.for_)
-    return Effect({"until": until, "approval": "", "approaching": True})
+    return Effect({"until": until, "approval": "", "approaching": True, "candidate": ""})
 
 
 def _hold_afresh(case: RuleCase) -> Effect:
@@ -119,7 +119,7 @@ def _hold_afresh(case: RuleCase) -> Effect:
 
 
 def _calm(case: RuleCase) -> Effect:
-    return Effect({"until": None, "failures": 0, "approval": ""})
+    return Effect({"until": None, "failures": 0, "approval": "", "candidate": ""})
 
 
 def _calm_after_action(case: RuleCase) -> Effect:
@@ -141,7 +141,8 @@ def _withdrawal(case: RuleCase) -> tuple[StateRequest, ...]:
 
 
 def _trigger(case: RuleCase) -> Effect:
-    return Effect({"until": None, "triggers": case.next_trigger, "action": ""})
+    candidate = case.situation.candidate
+    return Effect({"until": None, "triggers": case.next_trigger, "action": "", "candidate": candidate})
 
 
 def _without_approval(case: RuleCase) -> Effect:
@@ -149,8 +150,8 @@ def _without_approval(case: RuleCase) -> Effect:
 
 
 def _ask(case: RuleCase) -> Effect:
-    target = case.target
-    return Effect({"approval": ""}, (AskApproval(target),) if isinstance(target, ActionTarget) else ())
+    target, changes = case.target, {"approval": "", "candidate": case.situation.candidate}
+    return Effect(changes, (AskApproval(target),) if isinstance(target, ActionTarget) else ())
 
 
 def _describe(case: RuleCase) -> Effect:
@@ -197,10 +198,10 @@ def _recommendation(case: RuleCase) -> Effect:
 
 
 def _would_do(case: RuleCase) -> str:
-    action, target = case.rule.spec.actions[0], case.target
+    target, name = case.target, case.actions[0].name if case.actions else "anything"
     if isinstance(target, ActionTarget):
-        return f"would do {action.name}" + (f" {target.summary}" if target.fields else "")
-    return f"would not do {action.name}: {target.because}"
+        return f"would do {name}" + (f" {target.summary}" if target.fields else "")
+    return f"would not do {name}: {target.because}"
 
 
 def _outcome_text(case: RuleCase) -> str:
@@ -278,10 +279,12 @@ TRANSITIONS: Final[tuple[Edge, ...]] = (
     Edge(PENDING, AWAITING_APPROVAL,
         lambda case: case.needs_approval and case.ready and not case.approval_is("approved"),
         "what was approved has changed"),
+    Edge(PENDING, PENDING, lambda case: case.met and case.has_found_candidate, "a candidate holds",
+        lambda case: Effect({"candidate": case.situation.candidate})),
     Edge(PENDING, IN_PROGRESS, lambda case: case.may_start and case.ruled_out,
         "the action is considered", lambda case: Effect({"action": "", "until": None})),
     Edge(PENDING, IN_PROGRESS,
-        lambda case: case.may_start and case.ready and not case.situation.budget,
+        lambda case: case.may_start and case.ready and not case.situation.turn and not case.situation.budget,
         "the action is started", _start),
     #
     Edge(IN_PROGRESS, DECLINED, lambda case: not case.record.action and case.ruled_out,
@@ -291,7 +294,8 @@ TRANSITIONS: Final[tuple[Edge, ...]] = (
         lambda case: case.action_is("Succeeded") and case.next_ruled_out,
         _decline_text, _back_off),
     Edge(IN_PROGRESS, IN_PROGRESS,
-        lambda case: case.action_is("Succeeded") and case.next_ready and not case.situation.budget,
+        lambda case: case.action_is("Succeeded") and case.next_ready and not case.situation.turn
+        and not case.situation.budget,
         "the next action is started", _start_next),
     Edge(IN_PROGRESS, TAKEN, lambda case: case.action_is("Succeeded") and case.next_target is None,
         _outcome_text, _cool_down),
@@ -390,6 +394,8 @@ def _pending(case: RuleCase, left: float | None) -> tuple[StateWait | None, floa
         return StateWait("Window", "the rule's window has to open"), situation.window_opens
     if isinstance(case.target, TargetNotReady):
         return StateWait("NotReady", case.target.because), None
+    if situation.turn:
+        return StateWait("AnotherObject", situation.turn), None
     if situation.budget:
         return StateWait("BudgetSpent", situation.budget), float(case.rule.spec.poll_interval)
     return None, None

@@ -3,8 +3,8 @@
     yield from question_intents(question, world, readings, settings)
 
 Values are not written at each poll, so they are known to the leading manager alone. It answers a Question
-once, in its status, and deletes it a minute after its creation. An answer is about claims in the namespace of
-the Question, whatever it asks.
+once, in its status, and deletes it a minute after its creation. An answer is about objects in the namespace
+of the Question, whatever it asks; about cluster-wide ones if that is ``kube-system``.
 """
 
 from __future__ import annotations
@@ -14,11 +14,18 @@ from typing import Final
 
 import msgspec
 
-from pilothouse.api.kind_names import AutopilotRule, Namespace, PersistentVolumeClaim
+from pilothouse.api.kind_names import AutopilotRule, KindName, Namespace, PersistentVolumeClaim
 from pilothouse.api.objects import Object, Tree
 from pilothouse.api.pilothouse.v1alpha1 import ObjectReference, QuestionStatus, RuleReading
 from pilothouse.base.rfc3339 import format_time
-from pilothouse.rules.action_targets import is_bound
+from pilothouse.rules.object_types import (
+    CLUSTER_WIDE_RECORDS,
+    is_present,
+    kinds_of,
+    ruled_kinds,
+    type_of_rule,
+    types_of,
+)
 from pilothouse.rules.readings import Readings
 from pilothouse.rules.rule_explanations import explained
 from pilothouse.rules.rule_selection import RuleSelection
@@ -59,24 +66,32 @@ def _answered(
     question: Object, world: Snapshot, readings: Readings, settings: RuleSettings
 ) -> QuestionStatus:
     about = msgspec.convert(question.spec.get("about", {}), ObjectReference)
-    if about.kind == PersistentVolumeClaim.kind:
-        found = _of_claim(about, question.namespace, world, readings, settings)
+    kind = next((one for one in ruled_kinds() if one.kind == about.kind), None)
+    if kind is not None:
+        found = _of_object(kind, about, question.namespace, world, readings, settings)
     else:
         found = _of_rule(about, question.namespace, world, readings, settings)
     return msgspec.structs.replace(found, time=format_time(world.now), answered_by=COMPONENT)
 
 
-def _of_claim(
-    about: ObjectReference, namespace: str, world: Snapshot, readings: Readings, settings: RuleSettings
+def _of_object(
+    kind: KindName,
+    about: ObjectReference,
+    namespace: str,
+    world: Snapshot,
+    readings: Readings,
+    settings: RuleSettings,
 ) -> QuestionStatus:
-    claim = world.find(PersistentVolumeClaim, namespace, about.name)
-    if claim is None or (about.uid and claim.uid != about.uid):
-        return QuestionStatus(message=f"there is no PersistentVolumeClaim {about.name}")
-    if claim.deleting or not is_bound(claim):
-        return QuestionStatus(message=f"the PersistentVolumeClaim {about.name} is not bound to a volume")
+    visible = kind.namespaced or namespace == CLUSTER_WIDE_RECORDS
+    one = world.find(kind, namespace, about.name) if visible else None
+    if one is None or (about.uid and one.uid != about.uid):
+        return QuestionStatus(message=f"there is no {about.kind} {about.name}")
+    if one.deleting or not is_present(one):
+        state = "is not bound to a volume" if kind == PersistentVolumeClaim else "has ended"
+        return QuestionStatus(message=f"the {about.kind} {about.name} {state}")
     rules = [rule.name for rule in world.all(AutopilotRule)]
-    answer = tuple(_explained(claim, rules, world, readings, settings))
-    message = "" if answer else f"no AutopilotRule selects the PersistentVolumeClaim {about.name}"
+    answer = tuple(_explained(one, rules, world, readings, settings))
+    message = "" if answer else f"no AutopilotRule selects the {about.kind} {about.name}"
     return QuestionStatus(answer=answer, message=message)
 
 
@@ -87,25 +102,33 @@ def _of_rule(
     terms = terms_of(rule, settings) if rule is not None else None
     selected: list[Object] = []
     if terms is not None:
-        selection, space = RuleSelection.of(terms.spec), world.find(Namespace, "", namespace)
-        claims = world.all(PersistentVolumeClaim, namespace)
-        selected = [one for one in claims if is_bound(one) and selection.matches(one, space)]
+        type_ = type_of_rule(terms.spec)
+        selection = RuleSelection.of(terms.spec)
+        for kind in kinds_of(type_):
+            if kind.namespaced or namespace == CLUSTER_WIDE_RECORDS:
+                space = world.find(Namespace, "", namespace) if kind.namespaced else None
+                found = world.all(kind, namespace if kind.namespaced else "")
+                selected += [
+                    one
+                    for one in found
+                    if is_present(one) and type_ in types_of(one) and selection.matches(one, space)
+                ]
     if not selected:
         # The same for a rule that does not exist: who may ask here may not know which rules there are.
-        return QuestionStatus(message=f"no AutopilotRule {about.name} selects a bound claim in {namespace}")
+        return QuestionStatus(message=f"no AutopilotRule {about.name} selects an object in {namespace}")
     answer = [
         reading
-        for claim in selected[:MOST_OBJECTS]
-        for reading in _explained(claim, [about.name], world, readings, settings)
+        for one in selected[:MOST_OBJECTS]
+        for reading in _explained(one, [about.name], world, readings, settings)
         if reading.rule == about.name
     ]
     return QuestionStatus(answer=tuple(answer), left_out=max(0, len(selected) - MOST_OBJECTS))
 
 
 def _explained(
-    claim: Object, rules: list[str], world: Snapshot, readings: Readings, settings: RuleSettings
+    one: Object, rules: list[str], world: Snapshot, readings: Readings, settings: RuleSettings
 ) -> Iterator[RuleReading]:
-    every = ruled_objects(claim, world, readings, settings, rules)
+    every = ruled_objects(one, world, readings, settings, rules)
     for ruled in every:
-        case = ruled.case(world, every, readings.ahead, settings)
+        case = ruled.case(world, every, readings, settings)
         yield explained(ruled, case, readings, world.now)

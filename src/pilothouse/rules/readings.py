@@ -18,6 +18,23 @@ from pilothouse.rules.samples import QueryFailure
 from pilothouse.rules.verdict import Verdict
 
 
+class CandidateReading(msgspec.Struct, frozen=True):
+    """The comparisons of a candidate, for one object."""
+
+    name: str
+    links: tuple[tuple[Cause, ...], ...] = ()
+    """For each expression, the values that were compared; one without a value if there is none."""
+
+    @property
+    def holds(self) -> bool:
+        """Every expression holds for at least one of its values."""
+        return all(any(cause.held for cause in link) for link in self.links)
+
+    @property
+    def causes(self) -> tuple[Cause, ...]:
+        return tuple(cause for link in self.links for cause in link)
+
+
 class ObjectReading(msgspec.Struct, frozen=True):
     """Whether a rule's conditions are met by an object."""
 
@@ -30,6 +47,8 @@ class ObjectReading(msgspec.Struct, frozen=True):
     """The values that were compared."""
     near: bool | None = None
     """Whether they are near the conditions; None if that is not known."""
+    candidates: tuple[CandidateReading, ...] | QueryFailure = ()
+    """In the order of the rule; empty if they were not looked at, or why they are not known."""
 
 
 NO_READING = ObjectReading()
@@ -58,6 +77,8 @@ class RuleFindings(msgspec.Struct, frozen=True):
     """How many objects are larger than the rule's maxsize."""
     others: tuple[str, ...] = ()
     """The names of rules that select one of the objects too."""
+    missing: tuple[str, ...] = ()
+    """Expressions without any series."""
 
 
 class NoReadings:
@@ -66,16 +87,19 @@ class NoReadings:
     ahead = 0.0
     crowded = False
 
-    def of(self, rule: Object, claim: Object) -> ObjectReading:
+    def of(self, rule: Object, one: Object) -> ObjectReading:
         return NO_READING
 
-    def past(self, rule: Object, claim: Object) -> Sequence[PastValue | None]:
+    def past(self, rule: Object, one: Object) -> Sequence[PastValue | None]:
         return ()
 
-    def due(self, claim: Object) -> Sequence[str]:
+    def due(self, one: Object) -> Sequence[str]:
         return ()
 
     def findings(self, rule: Object) -> RuleFindings | None:
+        return None
+
+    def reached(self, about: str, one: Object, level: str) -> Sequence[Object] | None:
         return None
 
 
@@ -92,16 +116,21 @@ class Readings(Protocol):
         """There are more AutopilotRuleObjects than are kept of objects in the state Normal."""
         ...
 
-    def of(self, rule: Object, claim: Object) -> ObjectReading: ...
+    def of(self, rule: Object, one: Object) -> ObjectReading: ...
 
-    def past(self, rule: Object, claim: Object) -> Sequence[PastValue | None]:
+    def past(self, rule: Object, one: Object) -> Sequence[PastValue | None]:
         """The value of each expression up to an hour ago; empty if nothing was measured."""
         ...
 
-    def due(self, claim: Object) -> Sequence[str]:
-        """The names of the rules to which the last values of the claim matter."""
+    def due(self, one: Object) -> Sequence[str]:
+        """The names of the rules to which the last values of the object matter."""
         ...
 
     def findings(self, rule: Object) -> RuleFindings | None:
         """None as long as the rule has not been evaluated in its present form."""
+        ...
+
+    def reached(self, about: str, one: Object, level: str) -> Sequence[Object] | None:
+        """The objects of a level to which an object of a rule leads; None if that is not known yet. ``about``
+        is its type."""
         ...

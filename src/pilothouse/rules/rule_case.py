@@ -8,6 +8,7 @@ from typing import Final
 
 import msgspec
 
+from pilothouse.api.openstorage.v1alpha1 import RuleAction
 from pilothouse.rules.action_targets import ActionTarget, TargetDeclined, TargetNotReady, TargetResult
 from pilothouse.rules.object_records import ActionRecord, ObjectRecord, RuleTerms, Situation
 from pilothouse.rules.verdict import Verdict
@@ -64,6 +65,16 @@ class RuleCase(msgspec.Struct, frozen=True):
     @property
     def edited(self) -> bool:
         return self.record.generation != self.rule.generation
+
+    @property
+    def actions(self) -> tuple[RuleAction, ...]:
+        """What is to be done, in order; empty if no candidate holds."""
+        return self.rule.actions_of(self.situation.candidate)
+
+    @property
+    def has_found_candidate(self) -> bool:
+        """One holds, and none is on record."""
+        return bool(self.situation.candidate) and self.record.candidate != self.situation.candidate
 
     @property
     def target(self) -> TargetResult:
@@ -158,7 +169,7 @@ class RuleCase(msgspec.Struct, frozen=True):
     @property
     def action_number(self) -> int:
         """Which of the rule's actions the record names."""
-        names = [self.name_of(number) for number in range(len(self.rule.spec.actions))]
+        names = [self.name_of(number) for number in range(len(self.actions) or 1)]
         return names.index(self.record.action) if self.record.action in names else len(names) - 1
 
     def name_of(self, number: int) -> str:
@@ -193,7 +204,7 @@ class RuleCase(msgspec.Struct, frozen=True):
 
     @property
     def may_start(self) -> bool:
-        """Every gate before an action but the budget."""
+        """Every gate before an action but the budget and the turn."""
         return (
             self.met
             and self.timer_over
@@ -211,6 +222,11 @@ class RuleCase(msgspec.Struct, frozen=True):
 
 def action_name(rule: str, object_uid: str, trigger: int, number: int = 0) -> str:
     """The name of an ApplicationAction: the same for the same trigger, in every process."""
-    digest = hashlib.blake2s(f"{rule}\0{object_uid}".encode(), digest_size=_DIGEST).hexdigest()
     suffix = f"-{number}" if number else ""
-    return f"{rule[:_LONGEST_PREFIX].rstrip('-.')}-{digest}-{trigger}{suffix}"
+    return f"{action_prefix(rule, object_uid)}{trigger}{suffix}"
+
+
+def action_prefix(rule: str, object_uid: str) -> str:
+    """How the names of all ApplicationActions of an object under a rule begin."""
+    digest = hashlib.blake2s(f"{rule}\0{object_uid}".encode(), digest_size=_DIGEST).hexdigest()
+    return f"{rule[:_LONGEST_PREFIX].rstrip('-.')}-{digest}-"

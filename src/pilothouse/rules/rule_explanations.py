@@ -2,24 +2,26 @@
 
     explained(ruled, case, readings, world.now)     # for the status of a Question
 
-What an object waits for is said as in the Decision of its claim, which ``pilothouse why`` shows.
+What an object waits for is said as in the Decision about it, which ``pilothouse why`` shows.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, Literal
 
 from pilothouse.api.openstorage.v1alpha1 import Cause, Expression
-from pilothouse.api.pilothouse.v1alpha1 import MeasuredValue, RuleReading, Waiting
+from pilothouse.api.pilothouse.v1alpha1 import ExplainedCandidate, MeasuredValue, RuleReading, Waiting
 from pilothouse.base.rfc3339 import format_time, parse_time
-from pilothouse.rules.action_targets import target_text
+from pilothouse.rules.action_targets import ActionTarget, target_text
 from pilothouse.rules.object_records import ObjectRecord, RuleTerms
 from pilothouse.rules.object_states import StateWait, advance
-from pilothouse.rules.readings import PastValue, Readings, RuleFindings
+from pilothouse.rules.readings import CandidateReading, PastValue, Readings, RuleFindings
 from pilothouse.rules.rule_case import RuleCase
+from pilothouse.rules.rule_queries import text_of
 from pilothouse.rules.ruled_objects import RuledObject
+from pilothouse.rules.samples import QueryFailure
 from pilothouse.rules.verdict import Verdict
 
 _CONDITIONS: Final[Mapping[Verdict, Literal["Met", "NotMet", "Unknown"]]] = {
@@ -35,38 +37,70 @@ _FARTHEST: Final = 365 * 86400.0
 
 def explained(ruled: RuledObject, case: RuleCase, readings: Readings, now: float) -> RuleReading:
     """``case`` is that of the object at this moment; ``now`` is by the wall clock."""
-    record, actions = ruled.record, ruled.terms.spec.actions
-    targets = zip(actions, case.situation.targets, strict=True)
+    record = ruled.record
     return RuleReading(
         rule=ruled.rule.name,
-        object=ruled.claim.name,
-        volume=ruled.volume,
+        object=ruled.object.name,
+        kind=ruled.object.kind,
+        volume=ruled.subject if ruled.about == "volume" else "",
         values=tuple(_values(ruled, case, readings)),
         conditions=_CONDITIONS[case.verdict],
         unknown=_unknown(ruled, readings.findings(ruled.rule)) if case.verdict is Verdict.UNKNOWN else "",
         state=record.state or "",
         since=format_time(record.since) if record.state is not None else None,
         waiting=_waiting(ruled, case, now),
-        would="; ".join(target_text(action, target) for action, target in targets),
+        would=_would(case),
+        candidates=tuple(_candidates(ruled.reading.candidates)),
+        candidate=case.situation.candidate,
+    )
+
+
+def _would(case: RuleCase) -> str:
+    if not case.actions:
+        target = case.target
+        return "" if isinstance(target, ActionTarget) else target.because
+    each = zip(case.actions, case.situation.targets, strict=True)
+    return "; ".join(target_text(action, target) for action, target in each)
+
+
+def _candidates(found: Sequence[CandidateReading] | QueryFailure) -> Iterator[ExplainedCandidate]:
+    for one in () if isinstance(found, QueryFailure) else found:
+        yield ExplainedCandidate(
+            name=one.name, holds=one.holds, links=tuple(_measured(cause) for cause in one.causes)
+        )
+
+
+def _measured(cause: Cause, reached: str | None = None) -> MeasuredValue:
+    return MeasuredValue(
+        expression=cause.expression,
+        value=cause.value,
+        time=cause.time,
+        operator=cause.operator or "",
+        threshold=cause.threshold,
+        reached=reached,
+        level=cause.level or "",
+        object=cause.object,
+        held=cause.held,
     )
 
 
 def _values(ruled: RuledObject, case: RuleCase, readings: Readings) -> Iterator[MeasuredValue]:
     # By the provider's clock, as samples are.
     last_action = case.last_action + readings.ahead
-    past = [one if one and one.time > last_action else None for one in readings.past(ruled.rule, ruled.claim)]
+    past = [
+        one if one and one.time > last_action else None for one in readings.past(ruled.rule, ruled.object)
+    ]
     for number, expression in enumerate(ruled.terms.spec.conditions.expressions):
         mine = [cause for cause in ruled.reading.causes if _is_of(cause, expression)]
         before = past[number] if len(mine) == 1 and past else None
-        for cause in mine or [Cause(expression=_text(expression))]:
-            yield MeasuredValue(
-                expression=cause.expression,
-                value=cause.value,
-                time=cause.time,
-                operator=expression.operator or "",
-                threshold=expression.values,
-                reached=_reached(expression, cause, before) if before is not None else None,
-            )
+        missing = Cause(
+            expression=text_of(expression),
+            operator=expression.operator,
+            threshold=expression.values,
+            level=expression.on or ruled.about,  # type: ignore[arg-type]
+        )
+        for cause in mine or [missing]:
+            yield _measured(cause, _reached(expression, cause, before) if before is not None else None)
 
 
 def _reached(expression: Expression, cause: Cause, before: PastValue) -> str | None:
@@ -89,11 +123,7 @@ def _reached(expression: Expression, cause: Cause, before: PastValue) -> str | N
 
 def _is_of(cause: Cause, expression: Expression) -> bool:
     compared = cause.operator, cause.threshold
-    return cause.expression == _text(expression) and compared == (expression.operator, expression.values)
-
-
-def _text(expression: Expression) -> str:
-    return expression.key_alias or expression.key or expression.expression or ""
+    return cause.expression == text_of(expression) and compared == (expression.operator, expression.values)
 
 
 def _unknown(ruled: RuledObject, findings: RuleFindings | None) -> str:

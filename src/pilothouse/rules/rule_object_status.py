@@ -1,7 +1,7 @@
 """AutopilotRuleObjects as records, and records as their status.
 
-record = record_of(rule_object, claim.uid)
-SetStatus(rule_object, status_of(record, claim), because=...)
+record = record_of(rule_object, one.uid)
+SetStatus(rule_object, status_of(record, one), because=...)
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from pilothouse.api.openstorage.v1alpha1 import (
 )
 from pilothouse.base.rfc3339 import format_time, parse_time
 from pilothouse.rules.object_records import ObjectRecord, RecordItem
+from pilothouse.rules.object_types import records_of, subject_of
 
 RULE_LABEL: Final = "rule"
 OBJECT_LABEL: Final = "object"
@@ -27,13 +28,13 @@ _LONGEST_LABEL: Final = 63
 _LONGEST_NAME: Final = 253
 
 
-def rule_object_name(rule: str, volume: str) -> str:
-    """The name of the AutopilotRuleObject of a volume under a rule."""
-    return _within(f"{volume}-{rule}", _LONGEST_NAME)
+def rule_object_name(rule: str, subject: str) -> str:
+    """The name of the AutopilotRuleObject of an object under a rule; see ``subject_of``."""
+    return _within(f"{subject}-{rule}", _LONGEST_NAME)
 
 
-def approval_name(rule: str, volume: str) -> str:
-    return _within(f"{rule}-{volume}", _LONGEST_NAME)
+def approval_name(rule: str, subject: str) -> str:
+    return _within(f"{rule}-{subject}", _LONGEST_NAME)
 
 
 def label_value(text: str) -> str:
@@ -41,35 +42,35 @@ def label_value(text: str) -> str:
     return _within(text, _LONGEST_LABEL)
 
 
-def new_rule_object(rule: Object, claim: Object) -> Tree:
-    """The AutopilotRuleObject of a claim, which the garbage collector deletes with its rule."""
-    volume = str(claim.spec["volumeName"])
+def new_rule_object(rule: Object, one: Object) -> Tree:
+    """The AutopilotRuleObject of an object, which the garbage collector deletes with its rule."""
+    subject = subject_of(one)
     return {
         "apiVersion": AutopilotRuleObject.api_version,
         "kind": AutopilotRuleObject.kind,
         "metadata": {
-            "name": rule_object_name(rule.name, volume),
-            "namespace": claim.namespace,
-            "labels": {RULE_LABEL: label_value(rule.name), OBJECT_LABEL: label_value(volume)},
+            "name": rule_object_name(rule.name, subject),
+            "namespace": records_of(one),
+            "labels": {RULE_LABEL: label_value(rule.name), OBJECT_LABEL: label_value(subject)},
             "ownerReferences": [owner_reference(rule)],
         },
     }
 
 
-def reference(claim: Object) -> ObjectReference:
+def reference(one: Object) -> ObjectReference:
     return ObjectReference(
-        kind=claim.kind,
-        name=claim.name,
-        api_version=claim.api_version,
-        namespace=claim.namespace,
-        uid=claim.uid,
+        kind=one.kind,
+        name=one.name,
+        api_version=one.api_version,
+        namespace=one.namespace,
+        uid=one.uid,
     )
 
 
-def record_of(rule_object: Object, claim_uid: str) -> ObjectRecord:
-    """What the status says; nothing if it is about an earlier claim of the same name."""
+def record_of(rule_object: Object, uid: str) -> ObjectRecord:
+    """What the status says; nothing if it is about an earlier object of the same name."""
     status = msgspec.convert(rule_object.status, AutopilotRuleObjectStatus)
-    if status.object is None or status.object.uid != claim_uid:
+    if status.object is None or status.object.uid != uid:
         return ObjectRecord()
     return ObjectRecord(
         state=status.state,
@@ -80,6 +81,7 @@ def record_of(rule_object: Object, claim_uid: str) -> ObjectRecord:
         failures=status.failures,
         action=status.action,
         approval=status.approval,
+        candidate=status.candidate,
         approaching=status.approaching,
         items=tuple(
             RecordItem(
@@ -93,7 +95,7 @@ def record_of(rule_object: Object, claim_uid: str) -> ObjectRecord:
     )
 
 
-def status_of(record: ObjectRecord, claim: Object) -> Tree:
+def status_of(record: ObjectRecord, one: Object) -> Tree:
     status = AutopilotRuleObjectStatus(
         items=tuple(
             RuleObjectItem(
@@ -105,7 +107,7 @@ def status_of(record: ObjectRecord, claim: Object) -> Tree:
             for item in record.items
         ),
         state=record.state,
-        object=reference(claim),
+        object=reference(one),
         rule_generation=record.generation,
         since=format_time(record.since),
         until=format_time(record.until) if record.until is not None else None,
@@ -113,6 +115,7 @@ def status_of(record: ObjectRecord, claim: Object) -> Tree:
         failures=record.failures,
         action=record.action,
         approval=record.approval,
+        candidate=record.candidate,
         approaching=record.approaching,
     )
     tree: Tree = msgspec.to_builtins(status)

@@ -101,6 +101,9 @@ def rule_report(
     queries = rule_queries(terms.spec)
     if queries.refusal is not None:
         return RuleReport(terms.name, failures=(queries.refusal.message,))
+    if queries.about != "volume" or any(one.level != "volume" for one in queries.conditions):
+        problem = "only conditions of volumes can be shown; `rule explain` shows those of a stored rule"
+        return RuleReport(terms.name, failures=(problem,))
     count = len(objects.claims)
     held = np.zeros(count, np.bool_)
     failures, warnings = [], []
@@ -150,6 +153,9 @@ def _met(verdict: int) -> bool | None:
 
 def _would(terms: RuleTerms, claim: Object | None) -> str:
     parts = []
+    if terms.spec.candidates:
+        names = ", ".join(one.name for one in terms.spec.candidates)
+        return f"the first of these candidates that holds: {names}"
     for action in terms.spec.actions:
         if claim is None:
             verb = action.name.rpartition(".")[2]

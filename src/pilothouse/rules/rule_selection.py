@@ -1,7 +1,7 @@
 """Which objects a rule is about.
 
 selection = RuleSelection.of(rule.spec)
-selection.matches(claim, namespace)
+selection.matches(one, namespace)
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ class RuleSelection(msgspec.Struct, frozen=True):
         """Raises ``SelectorError``."""
         return cls(_selector(spec.selector), _selector(spec.namespace_selector))
 
-    def matches(self, claim: Object, namespace: Object | None) -> bool:
-        """Whether it selects a claim in this namespace."""
+    def matches(self, one: Object, namespace: Object | None) -> bool:
+        """Whether it selects an object in this namespace; None is that of a cluster-wide object."""
         if self.namespaces is not None and (
             namespace is None or not self.namespaces.matches(namespace.labels)
         ):
             return False
-        return self.objects is None or self.objects.matches(claim.labels)
+        return self.objects is None or self.objects.matches(one.labels)
 
 
 def _selector(selector: Selector | None) -> LabelSelector | None:

@@ -1,10 +1,12 @@
-"""The watch of AutopilotRules: polls metrics, and names the claims that call for a decision.
+"""The watch of AutopilotRules: polls metrics, and names the objects that call for a decision.
 
     watch = RuleWatch(providers, clock)
     await watch.run(caches, enqueue)
 
 Rules of the same poll interval are due together, and each distinct expression is asked once for all of them.
-Without a rule nothing is asked, and neither numpy nor a provider is imported.
+Expressions of candidates are asked while the conditions of their rule are met by some object. Without a rule
+nothing is asked, and neither numpy nor a provider is imported; objects of a type that no rule is about cost
+nothing.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import asyncio
 import logging
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pilothouse.api.kind_names import (
@@ -20,23 +23,25 @@ from pilothouse.api.kind_names import (
     AutopilotRuleObject,
     KindName,
     Namespace,
-    PersistentVolumeClaim,
-    Pod,
+    PersistentVolume,
 )
 from pilothouse.api.objects import Object
 from pilothouse.base.clock import Clock
 from pilothouse.base.rfc3339 import parse_time
+from pilothouse.rules.object_types import records_of, ruled_kinds, subject_of, type_of_rule
 from pilothouse.rules.readings import NO_READING, ObjectReading, PastValue, RuleFindings
 from pilothouse.rules.rule_object_status import rule_object_name
 from pilothouse.rules.rule_providers import LabelledProvider, RuleProviders
+from pilothouse.rules.rule_queries import VOLUME_INFO, LevelQuery
 from pilothouse.rules.ruled_objects import RuleSettings, terms_of
 from pilothouse.rules.samples import Answer, QueryFailure
 from pilothouse.rules.steady_clock import SteadyClock
 from pilothouse.runtime.sampled_watch import Enqueue, FollowedCache
 
 if TYPE_CHECKING:
-    from pilothouse.rules.evaluation import ClaimTable, EvaluatedRule
+    from pilothouse.rules.evaluation import EvaluatedRule
     from pilothouse.rules.join import Joined
+    from pilothouse.rules.level_tables import LevelTables, Positions
 
 MOST_RULE_OBJECTS: Final = 20_000
 """Above it, objects that are Normal have no AutopilotRuleObject."""
@@ -44,11 +49,14 @@ _PENDING: Final = "ActiveActionsPending"
 _SETTINGS: Final = RuleSettings()
 _MOST_OTHERS: Final = 6
 """How many names of other rules are found."""
-_CAPACITY: Final = ("status", "capacity", "storage")
+_FILTERS: Final = frozenset("<>")
+"""In an expression that may have no series although the metric exists."""
 
 Caches = Mapping[KindName, FollowedCache]
 Pair = tuple[str, str]
-"""The uids of a rule and of a claim."""
+"""The uids of a rule and of an object."""
+JoinedAnswers = dict[tuple[str, str, str], "Joined | QueryFailure"]
+"""By the provider, the text of the query and its level."""
 
 log = logging.getLogger(__name__)
 
@@ -72,20 +80,23 @@ class RuleReadings:
         self.ahead = ahead
         self.crowded = watch.crowded
 
-    def of(self, rule: Object, claim: Object) -> ObjectReading:
+    def of(self, rule: Object, one: Object) -> ObjectReading:
         evaluated = self._watch.rules.get(rule.uid)
         if evaluated is None or evaluated.terms.generation != rule.generation:
             return NO_READING
-        return evaluated.reading(claim.uid)
+        return evaluated.reading(one.uid)
 
-    def past(self, rule: Object, claim: Object) -> Sequence[PastValue | None]:
+    def past(self, rule: Object, one: Object) -> Sequence[PastValue | None]:
         evaluated = self._watch.rules.get(rule.uid)
         if evaluated is None or evaluated.terms.generation != rule.generation:
             return ()
-        return evaluated.past(claim.uid)
+        return evaluated.past(one.uid)
 
-    def due(self, claim: Object) -> Sequence[str]:
-        return [name for name, claims in self._watch.due.items() if claim.uid in claims]
+    def due(self, one: Object) -> Sequence[str]:
+        return [name for name, uids in self._watch.due.items() if one.uid in uids]
+
+    def reached(self, about: str, one: Object, level: str) -> Sequence[Object] | None:
+        return self._watch.reached(about, one, level)
 
     def findings(self, rule: Object) -> RuleFindings | None:
         found = self._watch.found.get(rule.uid)
@@ -99,13 +110,13 @@ class RuleWatch:
         self._steady = SteadyClock(clock)
         self._caches: Caches = {}
         self._enqueue: Enqueue = _nowhere
-        self._table: ClaimTable | None = None
+        self._tables: LevelTables | None = None
         self.rules: dict[str, EvaluatedRule] = {}
         """By uid."""
         self.found: dict[str, tuple[int, RuleFindings]] = {}
         """The generation and the findings of each rule, by its uid."""
         self.due: dict[str, set[str]] = {}
-        """The uids of the claims whose last values matter, by the name of the rule."""
+        """The uids of the objects whose last values matter, by the name of the rule."""
         self._records: dict[Pair, StateOnRecord] = {}
         self._others: Mapping[str, tuple[str, ...]] = {}
         """The names of the first few other rules on an object of each rule, by the uid of the rule."""
@@ -113,7 +124,6 @@ class RuleWatch:
         """When each rule is due, by its uid."""
         self._changed = asyncio.Event()
         self._rules_changed = True
-        self._claims_changed = True
         self.idle = False
 
     @property
@@ -129,16 +139,16 @@ class RuleWatch:
         self._caches, self._enqueue, self.idle = caches, enqueue, False
         ends = [
             caches[AutopilotRule].subscribe(self._rule_changed),
-            caches[PersistentVolumeClaim].subscribe(self._claim_changed),
             caches[Namespace].subscribe(self._namespace_changed),
-            caches[Pod].subscribe(self._pod_changed),
+            caches[PersistentVolume].subscribe(self._volume_changed),
             caches[AutopilotRuleObject].subscribe(self._record_changed),
+            *(caches[kind].subscribe(partial(self._object_changed, kind)) for kind in ruled_kinds()),
         ]
         self._records.clear()
         for one in caches[AutopilotRuleObject].list():
             self._record_changed(None, one)
-        self._rules_changed = self._claims_changed = True
-        self.rules, self._table = {}, None
+        self._rules_changed = True
+        self.rules, self._tables = {}, None
         try:
             while True:
                 await self._poll()
@@ -174,24 +184,29 @@ class RuleWatch:
         except TimeoutError:
             return
 
+    def reached(self, about: str, one: Object, level: str) -> Sequence[Object] | None:
+        """See ``Readings``."""
+        if about == level:
+            return (one,)
+        return self._tables.reached(about, one.uid, level) if self._tables is not None else None
+
     def _rebuild(self) -> None:
-        """Bring the table of claims and the rules up to date."""
+        """Bring the tables of objects and the rules up to date."""
         rules = [one for one in self._caches[AutopilotRule].list() if not one.deleting]
         if not rules and not self.rules:
-            self._table = None
-            self._claims_changed = True
+            self._tables = None
             return
-        if not (self._rules_changed or self._claims_changed):
-            return
-        from pilothouse.rules.evaluation import ClaimTable, shared_by
+        from pilothouse.rules.evaluation import shared_by
+        from pilothouse.rules.level_tables import LevelTables
 
-        if self._claims_changed or self._table is None:
-            claims = sorted(self._caches[PersistentVolumeClaim].list(), key=lambda one: one.key)
-            self._table = ClaimTable(claims, tuple(self._caches[Pod].list()))
-        self._rules_changed = self._claims_changed = False
+        if self._tables is None:
+            self._tables = LevelTables(lambda kind: self._caches[kind].list())
+        if not (self._tables.refresh() or self._rules_changed):
+            return
+        self._rules_changed = False
         earlier, self.rules = self.rules, {}
         for rule in rules:
-            made = self._evaluated(rule, self._table, earlier.get(rule.uid))
+            made = self._evaluated(rule, self._tables, earlier.get(rule.uid))
             if made is not None:
                 self.rules[rule.uid] = made
         self._others = shared_by(tuple(self.rules.values()), _MOST_OTHERS)
@@ -201,28 +216,29 @@ class RuleWatch:
             del self.found[gone]
             self._next.pop(gone, None)
         names = {rule.name for rule in rules}
-        self.due = {name: claims for name, claims in self.due.items() if name in names}
+        self.due = {name: uids for name, uids in self.due.items() if name in names}
 
     def _evaluated(
-        self, rule: Object, table: ClaimTable, earlier: EvaluatedRule | None
+        self, rule: Object, tables: LevelTables, earlier: EvaluatedRule | None
     ) -> EvaluatedRule | None:
         from pilothouse.rules.evaluation import EvaluatedRule
 
-        if earlier is not None and earlier.table is table and earlier.terms.generation == rule.generation:
+        same = earlier is not None and earlier.terms.generation == rule.generation
+        if earlier is not None and same and earlier.table is tables.table(earlier.table.level):
             return earlier
-        if earlier is None or earlier.terms.generation != rule.generation:
+        if not same:
             self._next.pop(rule.uid, None)
         terms = terms_of(rule, _SETTINGS)
         try:
             if terms is None:
                 raise ValueError("the rule is not valid")
-            made = EvaluatedRule(terms, rule.uid, table, self._namespace)
+            made = EvaluatedRule(terms, rule.uid, tables.table(type_of_rule(terms.spec)), self._namespace)
         except ValueError as problem:
             self._find(
                 rule.uid, rule.name, rule.generation, RuleFindings(0, QueryFailure("Invalid", str(problem)))
             )
             return None
-        if earlier is not None:
+        if earlier is not None and earlier.table.level == made.table.level:
             made.carry_over(earlier)
         return made
 
@@ -231,21 +247,92 @@ class RuleWatch:
 
     async def _look(self, due: Sequence[EvaluatedRule]) -> None:
         """Ask the providers, and enqueue what calls for a decision."""
-        wanted: dict[str, dict[str, None]] = defaultdict(dict)
+        wanted: dict[str, dict[LevelQuery, None]] = defaultdict(dict)
+        informed: set[str] = set()
         for rule in due:
             if rule.queries.refusal is None:
-                wanted[rule.queries.provider].update(dict.fromkeys(rule.queries.expressions))
-        joined: dict[tuple[str, str], Joined | QueryFailure] = {}
-        answers = await asyncio.gather(*(self._ask(name, tuple(texts)) for name, texts in wanted.items()))
-        for name, (found, by_text) in zip(wanted, answers, strict=True):
-            for text, answer in by_text.items():
-                joined[name, text] = self._joined(answer, found)
+                wanted[rule.queries.provider].update(dict.fromkeys(rule.queries.conditions))
+                if rule.queries.needs_info:
+                    informed.add(rule.queries.provider)
+        joined: JoinedAnswers = {}
+        await self._join(wanted, informed, joined)
+        called = [(rule, self._verdicts(rule, joined)) for rule in due]
+        causes: dict[str, dict[LevelQuery, None]] = defaultdict(dict)
+        for rule in due:
+            if rule.has_met:
+                asked = (one for each in rule.queries.candidates for one in each)
+                causes[rule.queries.provider].update(dict.fromkeys(asked))
+        if causes:
+            await self._join(causes, set(), joined)
+        room = MOST_RULE_OBJECTS - len(self._records)
+        for rule, positions in called:
+            if rule.has_met:
+                rule.look_for_causes(self._of_candidates(rule, joined))
+            room -= self._take(rule, joined, positions, room)
+            await asyncio.sleep(0)
+
+    async def _join(
+        self, wanted: Mapping[str, Iterable[LevelQuery]], informed: set[str], joined: JoinedAnswers
+    ) -> None:
+        """Ask what is not in ``joined`` yet, and add it; ``informed`` are the providers that are asked where
+        volumes are."""
+        asked: dict[str, list[LevelQuery]] = {
+            name: [one for one in queries if (name, *one) not in joined] for name, queries in wanted.items()
+        }
+        texts = {
+            name: tuple(
+                dict.fromkeys((*(one.text for one in queries), *((VOLUME_INFO,) if name in informed else ())))
+            )
+            for name, queries in asked.items()
+        }
+        answers = await asyncio.gather(*(self._ask(name, each) for name, each in texts.items()))
+        for name, (_, by_text) in zip(texts, answers, strict=True):
+            info = by_text.get(VOLUME_INFO)
+            if name in informed and info is not None and not isinstance(info, QueryFailure):
+                assert self._tables is not None
+                self._tables.inform(name, info)
+        for name, (found, by_text) in zip(texts, answers, strict=True):
+            for query in asked[name]:
+                joined[name, *query] = self._joined(by_text[query.text], found, query.level)
                 # Thousands of samples each: the lease must be renewed meanwhile.
                 await asyncio.sleep(0)
-        room = MOST_RULE_OBJECTS - len(self._records)
-        for rule in due:
-            room -= self._take(rule, joined, room)
-            await asyncio.sleep(0)
+
+    def _of_rule(
+        self, rule: EvaluatedRule, queries: Sequence[LevelQuery], joined: JoinedAnswers
+    ) -> list[Joined] | QueryFailure:
+        """The samples of the rule's objects, or why an expression has none."""
+        from pilothouse.rules.level_relations import spread
+
+        assert self._tables is not None
+        about = rule.table.level
+        found: list[Joined] = []
+        for query in queries:
+            answer = joined[rule.queries.provider, *query]
+            if isinstance(answer, QueryFailure):
+                return answer
+            if query.level != about:
+                key = rule.queries.provider, query.text, f"{query.level} of {about}"
+                if (known := joined.get(key)) is None:
+                    relation = self._tables.relation(query.level, about)
+                    known = joined[key] = spread(answer, relation, self._tables.table(query.level).names)
+                assert not isinstance(known, QueryFailure)
+                answer = known
+            found.append(answer)
+        return found
+
+    def _of_candidates(self, rule: EvaluatedRule, joined: JoinedAnswers) -> list[list[Joined]] | QueryFailure:
+        found: list[list[Joined]] = []
+        for queries in rule.queries.candidates:
+            each = self._of_rule(rule, queries, joined)
+            if isinstance(each, QueryFailure):
+                return each
+            found.append(each)
+        return found
+
+    def _verdicts(self, rule: EvaluatedRule, joined: JoinedAnswers) -> Positions:
+        """Evaluate a rule: the positions of the objects that call for a decision."""
+        answers = rule.queries.refusal or self._of_rule(rule, rule.queries.conditions, joined)
+        return rule.evaluate(None if isinstance(answers, QueryFailure) else answers, self._steady.now())
 
     async def _ask(
         self, name: str, expressions: Sequence[str]
@@ -256,32 +343,24 @@ class RuleWatch:
             return None, dict.fromkeys(expressions, failure)
         return found, await found.provider.query(expressions, self._clock.now())
 
-    def _joined(self, answer: Answer, found: LabelledProvider | None) -> Joined | QueryFailure:
+    def _joined(self, answer: Answer, found: LabelledProvider | None, level: str) -> Joined | QueryFailure:
         from pilothouse.rules.join import join
 
-        if isinstance(answer, QueryFailure) or found is None or self._table is None:
+        if isinstance(answer, QueryFailure) or found is None or self._tables is None:
             return answer if isinstance(answer, QueryFailure) else QueryFailure("UnknownProvider", "")
-        return join(answer, self._table.index, found.labels)
+        return join(answer, self._tables.table(level).index, found.labels)
 
-    def _take(
-        self, rule: EvaluatedRule, joined: Mapping[tuple[str, str], Joined | QueryFailure], room: int
-    ) -> int:
-        """Evaluate a rule; how many objects get a record for the first time."""
+    def _take(self, rule: EvaluatedRule, joined: JoinedAnswers, positions: Positions, room: int) -> int:
+        """Enqueue these objects of a rule, and note its findings; how many get their first record."""
         import numpy as np
 
         from pilothouse.rules.evaluation import ABSENT
         from pilothouse.rules.verdicts import MET
 
         queries = rule.queries
-        failure = queries.refusal
-        answers: list[Joined] = []
-        for text in queries.expressions if failure is None else ():
-            answer = joined[queries.provider, text]
-            if isinstance(answer, QueryFailure):
-                failure = answer
-                break
-            answers.append(answer)
-        positions = rule.evaluate(None if failure is not None else answers, self._steady.now())
+        found = queries.refusal or self._of_rule(rule, queries.conditions, joined)
+        failure = found if isinstance(found, QueryFailure) else None
+        answers = [] if isinstance(found, QueryFailure) else found
         absent = rule.state[positions] == ABSENT
         made = int(absent.sum())
         left_out = 0
@@ -305,6 +384,7 @@ class RuleWatch:
                 left_out,
                 rule.oversized,
                 self._others.get(rule.uid, ()),
+                _missing(queries.expressions, answers),
             ),
         )
         return made
@@ -314,13 +394,13 @@ class RuleWatch:
         self.due[name] = due = set[str]()
         pending = _code(_PENDING)
         for position in positions:
-            claim = rule.table.claims[position]
+            one = rule.table.objects[position]
             if rule.state[position] == pending:
-                volume = str(claim.spec.get("volumeName", ""))
-                self._enqueue(AutopilotRuleObject, claim.namespace, rule_object_name(name, volume))
+                named = rule_object_name(name, subject_of(one))
+                self._enqueue(AutopilotRuleObject, records_of(one), named)
             else:
-                due.add(claim.uid)
-                self._enqueue(PersistentVolumeClaim, *claim.key)
+                due.add(one.uid)
+                self._enqueue(one.noun, *one.key)
 
     def _find(self, uid: str, name: str, generation: int, findings: RuleFindings) -> None:
         if self.found.get(uid) != (generation, findings):
@@ -332,25 +412,17 @@ class RuleWatch:
             self._rules_changed = True
             self._changed.set()
 
-    def _claim_changed(self, before: Object | None, after: Object | None) -> None:
-        if before is None and after is None:
-            return
-        if before is None or after is None or _identity(before) != _identity(after):
-            self._claims_changed = True
-        elif self._table is not None and before.at(*_CAPACITY) != after.at(*_CAPACITY):
-            self._table.resized(after)
+    def _object_changed(self, kind: KindName, before: Object | None, after: Object | None) -> None:
+        if self._tables is not None:
+            self._tables.changed(kind, before, after)
 
     def _namespace_changed(self, before: Object | None, after: Object | None) -> None:
-        if before is not None and after is not None and before.labels == after.labels:
-            return
-        if before is not None or after is not None:
-            self._claims_changed = True
+        if self._tables is not None:
+            self._tables.namespace_changed(before, after)
 
-    def _pod_changed(self, before: Object | None, after: Object | None) -> None:
-        if before is None and after is None:
-            return
-        if before is None or after is None or before.spec.get("nodeName") != after.spec.get("nodeName"):
-            self._claims_changed = True
+    def _volume_changed(self, before: Object | None, after: Object | None) -> None:
+        if self._tables is not None:
+            self._tables.volume_changed(before, after)
 
     def _record_changed(self, before: Object | None, after: Object | None) -> None:
         for one, present in ((before, False), (after, True)):
@@ -365,9 +437,9 @@ class RuleWatch:
             self._note(pair, recorded)
 
     def _note(self, pair: Pair, recorded: StateOnRecord) -> None:
-        rule, claim = pair
+        rule, one = pair
         evaluated = self.rules.get(rule)
-        position = evaluated.table.position.get(claim) if evaluated is not None else None
+        position = evaluated.table.position.get(one) if evaluated is not None else None
         if evaluated is not None and position is not None:
             state, until, approaching = recorded
             evaluated.record(position, state, until, approaching=approaching)
@@ -381,16 +453,17 @@ def _on_record(rule_object: Object) -> StateOnRecord:
     )
 
 
-def _identity(claim: Object) -> object:
-    spec, phase = claim.spec, claim.status.get("phase")
-    return claim.uid, spec.get("volumeName"), phase, claim.labels, claim.deleting
-
-
 def _pair(rule_object: Object | None) -> Pair | None:
     if rule_object is None or (owner := rule_object.controller) is None:
         return None
-    claim = rule_object.at("status", "object", "uid")
-    return (str(owner.get("uid", "")), str(claim)) if claim else None
+    one = rule_object.at("status", "object", "uid")
+    return (str(owner.get("uid", "")), str(one)) if one else None
+
+
+def _missing(expressions: Sequence[str], answers: Sequence[Joined]) -> tuple[str, ...]:
+    """Expressions without any series; not of those that compare, which may have none at times."""
+    each = zip(expressions, answers, strict=False)
+    return tuple(text for text, found in each if not found.series and not _FILTERS.intersection(text))
 
 
 def _code(state: str) -> int:

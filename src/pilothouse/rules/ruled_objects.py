@@ -1,7 +1,7 @@
-"""A claim under each of its rules: what is on record, what was measured, and what else is known.
+"""An object under each of its rules: what is on record, what was measured, and what else is known.
 
-    every = ruled_objects(claim, world, readings, settings)
-    every[0].case(world, every, readings.ahead, settings)        # for ``advance``
+    every = ruled_objects(one, world, readings, settings)
+    every[0].case(world, every, readings, settings)              # for ``advance``
 
 Rules are in the order in which they go first: the heavier, and of two that weigh the same the first by name.
 """
@@ -19,16 +19,18 @@ from pilothouse.api.kind_names import (
     AutopilotRule,
     AutopilotRuleObject,
     ConfigMap,
+    KindName,
     Namespace,
-    PersistentVolumeClaim,
 )
 from pilothouse.api.objects import Object
 from pilothouse.api.openstorage import v1alpha1
+from pilothouse.api.openstorage.actions import FINISHED, object_type
 from pilothouse.api.openstorage.pauses import PAUSE_ALL, is_paused, pauses_all
 from pilothouse.meta.selectors import SelectorError
 from pilothouse.rules.action_budgets import GLOBAL_BUDGET, spent, with_defaults
-from pilothouse.rules.action_targets import ActionTarget, is_bound
+from pilothouse.rules.action_targets import ActionTarget, TargetDeclined, TargetNotReady, TargetResult
 from pilothouse.rules.action_windows import seconds_until_open
+from pilothouse.rules.candidate_choice import Choice, choose
 from pilothouse.rules.object_records import (
     IN_PROGRESS,
     PENDING,
@@ -40,8 +42,18 @@ from pilothouse.rules.object_records import (
     RuleTerms,
     Situation,
 )
+from pilothouse.rules.object_types import (
+    full_name,
+    is_present,
+    kinds_of,
+    records_of,
+    ruled_kinds,
+    subject_of,
+    type_of_rule,
+    types_of,
+)
 from pilothouse.rules.readings import ObjectReading, Readings
-from pilothouse.rules.rule_case import RuleCase
+from pilothouse.rules.rule_case import RuleCase, action_prefix
 from pilothouse.rules.rule_object_status import (
     OBJECT_LABEL,
     approval_name,
@@ -49,23 +61,28 @@ from pilothouse.rules.rule_object_status import (
     record_of,
     rule_object_name,
 )
+from pilothouse.rules.rule_queries import every_action
 from pilothouse.rules.rule_selection import RuleSelection
 from pilothouse.rules.targets.target_table import TARGET_READS, target_of
 from pilothouse.rules.verdict import Verdict
 from pilothouse.runtime.snapshot import Snapshot
 
-READS: Final = (
+_RECORDS: Final = (
     ActionApproval,
     ApplicationAction,
     AutopilotRule,
     AutopilotRuleObject,
     ConfigMap,
     Namespace,
-    PersistentVolumeClaim,
-    *TARGET_READS,
 )
-"""The kinds that are read here."""
+_POOL: Final = "storagepool"
+_MOST_NAMES: Final = 5
 _COMPLETE: Final = "Complete"
+
+
+def reads() -> tuple[KindName, ...]:
+    """The kinds that are read here."""
+    return tuple(dict.fromkeys((*_RECORDS, *ruled_kinds(), *TARGET_READS)))
 
 
 class RuleSettings(msgspec.Struct, frozen=True):
@@ -75,12 +92,21 @@ class RuleSettings(msgspec.Struct, frozen=True):
     budget: v1alpha1.ActionBudget = GLOBAL_BUDGET
 
 
+class ActedOn(msgspec.Struct, frozen=True):
+    """An action that is to be done, the object that it acts on, and its target."""
+
+    action: v1alpha1.RuleAction
+    object: Object | None
+    """None if there is not exactly one."""
+    target: TargetResult
+
+
 class RuledObject(msgspec.Struct, frozen=True):
-    """A claim under one rule, among its other rules."""
+    """An object under one rule, among its other rules."""
 
     rule: Object
     terms: RuleTerms
-    claim: Object
+    object: Object
     rule_object: Object | None
     record: ObjectRecord
     reading: ObjectReading
@@ -88,45 +114,107 @@ class RuledObject(msgspec.Struct, frozen=True):
     """Why nothing is done now; empty if nothing is paused."""
 
     @property
-    def volume(self) -> str:
-        return str(self.claim.spec["volumeName"])
+    def about(self) -> str:
+        """The type of the object."""
+        return type_of_rule(self.terms.spec)
+
+    @property
+    def subject(self) -> str:
+        """What its records are named after."""
+        return subject_of(self.object)
+
+    @property
+    def namespace(self) -> str:
+        """Of its records."""
+        return records_of(self.object)
 
     @property
     def name(self) -> str:
         """Of its AutopilotRuleObject."""
-        return rule_object_name(self.rule.name, self.volume)
+        return rule_object_name(self.rule.name, self.subject)
 
     @property
     def approval_name(self) -> str:
-        return approval_name(self.rule.name, self.volume)
+        return approval_name(self.rule.name, self.subject)
+
+    @property
+    def choice(self) -> Choice:
+        """What is to be done about it, as far as candidates decide."""
+        return choose(self.terms.spec, self.reading, self.record)
 
     def approval(self, world: Snapshot) -> Object | None:
-        return world.find(ActionApproval, self.claim.namespace, self.approval_name)
+        return world.find(ActionApproval, self.namespace, self.approval_name)
+
+    def acted_on(self, world: Snapshot, readings: Readings) -> tuple[ActedOn, ...]:
+        """What is to be done to what, in order."""
+        return tuple(self._acted_on(action, world, readings) for action in self.choice.actions)
+
+    def _acted_on(self, action: v1alpha1.RuleAction, world: Snapshot, readings: Readings) -> ActedOn:
+        level = object_type(action.name)
+        if level == self.about or not kinds_of(level):
+            return ActedOn(action, self.object, target_of(action, self.object, world))
+        found = readings.reached(self.about, self.object, level)
+        if found is None:
+            return ActedOn(action, None, TargetNotReady("it is not known yet what belongs to the object"))
+        if len(found) != 1:
+            names = ", ".join(full_name(one) for one in found[:_MOST_NAMES]) or "none"
+            because = f"{full_name(self.object)} has not exactly one {level}: {names}"
+            return ActedOn(action, None, TargetDeclined(because))
+        one = world.find(found[0].noun, *found[0].key) or found[0]
+        return ActedOn(action, one, target_of(action, one, world))
 
     def case(
-        self, world: Snapshot, others: Sequence[RuledObject], ahead: float, settings: RuleSettings
+        self, world: Snapshot, others: Sequence[RuledObject], readings: Readings, settings: RuleSettings
     ) -> RuleCase:
-        """What decides about it; ``ahead`` is by how much the wall clock is ahead of the steady one."""
-        targets = tuple(target_of(action, self.claim, world) for action in self.terms.spec.actions)
-        actions = world.where(ApplicationAction, "spec.object.uid", self.claim.uid)
-        budget = ""
+        """What decides about it."""
+        # By how much the wall clock is ahead of the steady one.
+        ahead = readings.ahead
+        choice, acted = self.choice, self.acted_on(world, readings)
+        targets = (choice.problem,) if choice.problem is not None else tuple(one.target for one in acted)
+        objects = {self.object.uid, *(one.object.uid for one in acted if one.object is not None)}
+        budget = turn = ""
         if self.record.state in (PENDING, IN_PROGRESS):
             target = next((one for one in targets if isinstance(one, ActionTarget)), ActionTarget())
             budget = self._spent(world, target, settings)
+            turn = self._turn(acted, world)
         situation = Situation(
             verdict=self.reading.verdict,
             sampled=self.reading.sampled - ahead,
             resumed=self.reading.resumed,
             near=self.reading.near,
             targets=targets,
-            actions={one.name: _action(one, ahead) for one in actions},
+            candidate=choice.name,
+            actions={one.name: _action(one, ahead) for one in self._actions(world, objects)},
             approval=self._approval(world),
             approval_name=self.approval_name,
             blocked=self._blocked(others),
             window_opens=seconds_until_open(self.terms.spec.action_window, world.now),
             budget=budget,
+            turn=turn,
         )
-        return RuleCase(self.terms, self.claim.uid, self.record, situation, world.now - ahead)
+        return RuleCase(self.terms, self.object.uid, self.record, situation, world.now - ahead)
+
+    def _actions(self, world: Snapshot, uids: set[str]) -> Iterable[Object]:
+        """The ApplicationActions on these objects, and those that the rule fired for its own."""
+        for uid in sorted(uids):
+            yield from world.where(ApplicationAction, "spec.object.uid", uid)
+        if any(object_type(one.name) != self.about for one in every_action(self.terms.spec)):
+            prefix = action_prefix(self.rule.name, self.object.uid)
+            for one in world.where(ApplicationAction, "spec.rule", self.rule.name):
+                if one.name.startswith(prefix):
+                    yield one
+
+    def _turn(self, acted: Sequence[ActedOn], world: Snapshot) -> str:
+        """Why another storage pool goes first: one at a time in the whole cluster."""
+        if not any(object_type(one.action.name) == _POOL for one in acted):
+            return ""
+        for one in world.all(ApplicationAction):
+            if object_type(str(one.spec.get("action", ""))) != _POOL:
+                continue
+            if one.at("status", "phase") not in FINISHED:
+                pool = one.at("spec", "object", "name", default="")
+                return f"one storage pool is acted on at a time, and {one.name} is under way on {pool}"
+        return ""
 
     def _approval(self, world: Snapshot) -> ApprovalRecord | None:
         found = self.approval(world)
@@ -138,7 +226,7 @@ class RuledObject(msgspec.Struct, frozen=True):
         return ApprovalRecord(
             uid=found.uid,
             state=approval.spec.approval_state,
-            as_asked=approval.spec.actions == self.terms.spec.actions,
+            as_asked=approval.spec.actions == self.choice.actions,
             generation=status.rule_generation if status.rule_uid == self.rule.uid else None,
             target=status.target,
             expires_in=found.created + expires_after - world.now if expires_after else None,
@@ -161,51 +249,57 @@ class RuledObject(msgspec.Struct, frozen=True):
         everything = world.all(ApplicationAction)
         mine = [one for one in everything if one.spec.get("rule") == self.rule.name]
         own = with_defaults(self.terms.spec.budget)
-        if problem := spent(own, mine, self.claim.uid, target, world.now):
+        if problem := spent(own, mine, self.object.uid, target, world.now):
             return problem
-        problem = spent(settings.budget, everything, self.claim.uid, target, world.now)
+        problem = spent(settings.budget, everything, self.object.uid, target, world.now)
         return f"of all rules together {problem}" if problem else ""
 
 
 def ruled_objects(
-    claim: Object,
+    one: Object,
     world: Snapshot,
     readings: Readings,
     settings: RuleSettings,
     besides: Iterable[str] = (),
 ) -> list[RuledObject]:
-    """The claim under each rule that selects it and has a record of it, or to which its values matter;
+    """The object under each rule that selects it and has a record of it, or to which its values matter;
     ``besides`` names further rules, with or without a record."""
-    if claim.deleting or not is_bound(claim):
+    if one.deleting or not is_present(one):
         return []
-    volume = label_value(str(claim.spec["volumeName"]))
-    on_record = world.where(AutopilotRuleObject, f"metadata.labels.{OBJECT_LABEL}", volume)
-    known = {str(owner["name"]): one for one in on_record if (owner := one.controller) is not None}
+    subject, namespace = subject_of(one), records_of(one)
+    on_record = world.where(AutopilotRuleObject, f"metadata.labels.{OBJECT_LABEL}", label_value(subject))
+    known = {
+        str(owner["name"]): each
+        for each in on_record
+        if each.namespace == namespace
+        and (owner := each.controller) is not None
+        and each.name == rule_object_name(str(owner["name"]), subject)
+    }
     found = (
-        ruled_object(rule, claim, known.get(rule.name), world, readings, settings)
-        for name in {*known, *readings.due(claim), *besides}
+        ruled_object(rule, one, known.get(rule.name), world, readings, settings)
+        for name in {*known, *readings.due(one), *besides}
         if (rule := world.find(AutopilotRule, "", name)) is not None
     )
-    return sorted((one for one in found if one is not None), key=_rank)
+    return sorted((each for each in found if each is not None), key=_rank)
 
 
 def ruled_object(
     rule: Object,
-    claim: Object,
+    one: Object,
     rule_object: Object | None,
     world: Snapshot,
     readings: Readings,
     settings: RuleSettings,
 ) -> RuledObject | None:
-    """The claim under this rule; None if the rule does not select it, or can't be followed."""
+    """The object under this rule; None if the rule does not select it, or can't be followed."""
     terms = terms_of(rule, settings)
-    if terms is None or rule.deleting or not selects(terms, claim, world):
+    if terms is None or rule.deleting or not selects(terms, one, world):
         return None
     if rule_object is not None and (rule_object.controller or {}).get("uid") != rule.uid:
         return None
-    record = record_of(rule_object, claim.uid) if rule_object is not None else ObjectRecord()
-    reading = readings.of(rule, claim)
-    return RuledObject(rule, terms, claim, rule_object, record, reading, _pause(rule, claim, world))
+    record = record_of(rule_object, one.uid) if rule_object is not None else ObjectRecord()
+    reading = readings.of(rule, one)
+    return RuledObject(rule, terms, one, rule_object, record, reading, _pause(rule, one, world))
 
 
 def terms_of(rule: Object, settings: RuleSettings) -> RuleTerms | None:
@@ -220,9 +314,12 @@ def terms_of(rule: Object, settings: RuleSettings) -> RuleTerms | None:
     return RuleTerms(rule.name, rule.generation, spec)
 
 
-def selects(terms: RuleTerms, claim: Object, world: Snapshot) -> bool:
-    namespace = world.find(Namespace, "", claim.namespace)
-    return RuleSelection.of(terms.spec).matches(claim, namespace)
+def selects(terms: RuleTerms, one: Object, world: Snapshot) -> bool:
+    """Whether a rule is about objects of this type, and selects this one."""
+    if type_of_rule(terms.spec) not in types_of(one):
+        return False
+    namespace = world.find(Namespace, "", one.namespace) if one.namespace else None
+    return RuleSelection.of(terms.spec).matches(one, namespace)
 
 
 def _rank(ruled: RuledObject) -> tuple[int, str]:
@@ -233,14 +330,14 @@ def _goes_first(one: RuledObject, other: RuledObject) -> bool:
     return _rank(one) < _rank(other)
 
 
-def _pause(rule: Object, claim: Object, world: Snapshot) -> str:
+def _pause(rule: Object, one: Object, world: Snapshot) -> str:
     everything = world.find(ConfigMap, *PAUSE_ALL)
     if everything is not None and pauses_all(everything.get("data")):
         return "all rules are paused"
-    namespace = world.find(Namespace, "", claim.namespace)
-    for one in _present(rule, namespace, claim):
-        if is_paused(one.annotations):
-            return f"{one.kind} {one.name} is paused"
+    namespace = world.find(Namespace, "", one.namespace) if one.namespace else None
+    for each in _present(rule, namespace, one):
+        if is_paused(each.annotations):
+            return f"{each.kind} {each.name} is paused"
     return ""
 
 

@@ -25,11 +25,14 @@ from pilothouse.api.openstorage.v1alpha1 import (
 )
 from pilothouse.base.rfc3339 import format_time
 from pilothouse.rules.action_targets import ActionTarget
+from pilothouse.rules.candidate_choice import chain_of
 from pilothouse.rules.object_records import DECLINED, IN_PROGRESS, PENDING
 from pilothouse.rules.object_states import StateOutcome, Transition
+from pilothouse.rules.object_types import full_name
 from pilothouse.rules.reading_text import values_text
+from pilothouse.rules.readings import Readings
 from pilothouse.rules.rule_object_status import new_rule_object, reference, status_of
-from pilothouse.rules.ruled_objects import RuledObject
+from pilothouse.rules.ruled_objects import ActedOn, RuledObject
 from pilothouse.rules.state_requests import (
     AskApproval,
     DescribeApproval,
@@ -63,19 +66,21 @@ def paused(ruled: RuledObject) -> Wait:
     return Wait("Paused", because=ruled.pause, remedy=remedy, seconds=float(ruled.terms.spec.poll_interval))
 
 
-def intents_of(ruled: RuledObject, outcome: StateOutcome, world: Snapshot) -> Iterator[Intent]:
+def intents_of(
+    ruled: RuledObject, outcome: StateOutcome, world: Snapshot, readings: Readings
+) -> Iterator[Intent]:
     """What to write. An object without an AutopilotRuleObject gets one first, and its state with the next
     decision."""
     rule_object = ruled.rule_object
     if rule_object is None:
-        because = f"rule {ruled.rule.name} selects the volume {ruled.volume}"
-        yield Create(new_rule_object(ruled.rule, ruled.claim), because=because)
+        because = f"rule {ruled.rule.name} selects the {ruled.about} {ruled.subject}"
+        yield Create(new_rule_object(ruled.rule, ruled.object), because=because)
         return
     for request in outcome.requests:
-        yield from _requested(request, ruled, rule_object, world)
+        yield from _requested(request, ruled, rule_object, world, readings)
     if outcome.record != ruled.record:
         because = outcome.transitions[-1].because if outcome.transitions else "the state goes on"
-        yield SetStatus(rule_object, status_of(outcome.record, ruled.claim), because=because)
+        yield SetStatus(rule_object, status_of(outcome.record, ruled.object), because=because)
     for transition in outcome.transitions:
         yield from _events(transition, ruled, rule_object)
     if any(isinstance(request, ReportApproach) for request in outcome.requests):
@@ -95,15 +100,16 @@ def intents_of(ruled: RuledObject, outcome: StateOutcome, world: Snapshot) -> It
 
 
 def _requested(
-    request: StateRequest, ruled: RuledObject, rule_object: Object, world: Snapshot
+    request: StateRequest, ruled: RuledObject, rule_object: Object, world: Snapshot, readings: Readings
 ) -> Iterator[Intent]:
     approval = ruled.approval(world)
-    about = f"rule {ruled.rule.name}: {ruled.volume}"
+    about = f"rule {ruled.rule.name}: {ruled.subject}"
     match request:
         case AskApproval():
             yield Create(_new_approval(ruled, rule_object), because=f"{about} has to be approved")
         case DescribeApproval() if approval is not None:
-            status = _approval_status(ruled, request.target, world.now, approval)
+            acted = ruled.acted_on(world, readings)[0]
+            status = _approval_status(ruled, acted, request.target, world.now, approval)
             yield SetStatus(approval, status, because=f"{about} would be {request.target.summary}")
         case WithdrawApproval() if approval is not None:
             fields = {"spec": {"approvalState": "canceled"}}
@@ -111,8 +117,9 @@ def _requested(
         case DiscardApproval() if approval is not None:
             yield Delete(approval, because=f"{about} has to be approved anew")
         case StartAction():
-            because = f"{about}: {ruled.terms.spec.actions[request.number].name} {request.target.summary}"
-            yield Create(_new_action(request, ruled), because=because)
+            acted = ruled.acted_on(world, readings)[request.number]
+            because = f"{about}: {acted.action.name} {request.target.summary}"
+            yield Create(_new_action(request, ruled, acted), because=because)
         case Recommend():
             yield RecordEvent(
                 ruled.rule,
@@ -145,28 +152,29 @@ def _new_approval(ruled: RuledObject, rule_object: Object) -> Tree:
         "kind": ActionApproval.kind,
         "metadata": {
             "name": ruled.approval_name,
-            "namespace": ruled.claim.namespace,
+            "namespace": ruled.namespace,
             "labels": dict(rule_object.labels),
             "ownerReferences": [owner_reference(rule_object)],
         },
-        "spec": {"approvalState": "pending", "actions": msgspec.to_builtins(spec.actions)},
+        "spec": {"approvalState": "pending", "actions": msgspec.to_builtins(ruled.choice.actions)},
     }
     if spec.approval_expires_after:
         tree["spec"]["expiresAfter"] = spec.approval_expires_after
     return tree
 
 
-def _approval_status(ruled: RuledObject, target: ActionTarget, now: float, approval: Object) -> Tree:
-    claim = ruled.claim
+def _approval_status(
+    ruled: RuledObject, acted: ActedOn, target: ActionTarget, now: float, approval: Object
+) -> Tree:
+    one, action = acted.object or ruled.object, acted.action
     involved = InvolvedObject(
-        name=claim.name,
-        namespace=claim.namespace,
-        uid=claim.uid,
-        kind=claim.kind,
-        api_version=claim.api_version,
+        name=one.name,
+        namespace=one.namespace,
+        uid=one.uid,
+        kind=one.kind,
+        api_version=one.api_version,
     )
-    action = ruled.terms.spec.actions[0]
-    summary = f"{action.name} of {claim.namespace}/{claim.name} {target.summary}".rstrip()
+    summary = f"{action.name} of {full_name(one)} {target.summary}".rstrip()
     status = ActionApprovalStatus(
         rule=RuleReference(name=ruled.rule.name),
         last_process_timestamp=format_time(now),
@@ -177,7 +185,7 @@ def _approval_status(ruled: RuledObject, target: ActionTarget, now: float, appro
                 involved_objects=(involved,),
             ),
         ),
-        object=reference(claim),
+        object=reference(one),
         rule_uid=ruled.rule.uid,
         rule_generation=ruled.rule.generation,
         trigger=ruled.record.triggers,
@@ -186,23 +194,23 @@ def _approval_status(ruled: RuledObject, target: ActionTarget, now: float, appro
     return {**approval.status, **msgspec.to_builtins(status)}
 
 
-def _new_action(request: StartAction, ruled: RuledObject) -> Tree:
-    action = ruled.terms.spec.actions[request.number]
+def _new_action(request: StartAction, ruled: RuledObject, acted: ActedOn) -> Tree:
+    action = acted.action
     spec = ApplicationActionSpec(
         rule=ruled.rule.name,
-        object=reference(ruled.claim),
+        object=reference(acted.object or ruled.object),
         action=action.name,
         parameters=action.params,
         target=request.target.fields,
         rule_uid=ruled.rule.uid,
         rule_generation=ruled.rule.generation,
         trigger=request.trigger,
-        cause=ruled.reading.causes,
+        cause=chain_of(ruled.reading, ruled.choice.name),
         approval=ruled.approval_name if ruled.terms.asks_first else "",
     )
     return {
         "apiVersion": ApplicationAction.api_version,
         "kind": ApplicationAction.kind,
-        "metadata": {"name": request.name, "namespace": ruled.claim.namespace},
+        "metadata": {"name": request.name, "namespace": ruled.namespace},
         "spec": msgspec.to_builtins(spec),
     }

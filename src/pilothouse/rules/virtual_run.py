@@ -101,6 +101,12 @@ class _Evaluated:
         queries = rule_queries(terms.spec)
         if queries.refusal is not None:
             raise ValueError(queries.refusal.message)
+        if queries.about != "volume":
+            raise ValueError(f"rule {terms.name} is about a {queries.about}, and only volumes are modelled")
+        if queries.candidates:
+            raise ValueError(f"rule {terms.name} has candidates, which are not modelled; see `rule test`")
+        if any(one.level != "volume" for one in queries.conditions):
+            raise ValueError(f"rule {terms.name} looks at other levels (on), and only volumes are modelled")
         self.terms = terms
         self.selected = selected
         self.queries: list[Query] = [compile_query(text) for text in queries.expressions]

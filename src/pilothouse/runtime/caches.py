@@ -4,14 +4,15 @@
     caches.know(await discover(api))           # the kinds that the server has, for controllers of every kind
     caches.of(controller)                      # {Pod: …, StatefulSet: …}
 
-A kind that a controller names is cached in full. For a controller of every kind, the others are cached with
+A kind that a controller names is cached in full; if it is optional to all who name it, the server need not
+serve it. For a controller of every kind, the others are cached with
 their metadata alone; events are left out, since nothing is owned by one and there are thousands.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from pilothouse.api.kind_names import KNOWN, CoreEvent, Event, KindName
@@ -93,16 +94,19 @@ class SharedCaches:
     """The cached kinds of one manager."""
 
     def __init__(
-        self, informers: SharedInformers, controllers: Iterable[Controller], served_as: ServedAs = ALL_SERVED
+        self, informers: SharedInformers, controllers: Sequence[Controller], served_as: ServedAs = ALL_SERVED
     ) -> None:
         self._informers = informers
         named = dict.fromkeys(noun for one in controllers for noun in one.nouns if noun != EVERY)
+        required = {noun for one in controllers for noun in one.nouns if noun not in one.optional}
         served = {noun: served_as.get(noun, noun) for noun in named}
         # An object that is created in the version of a controller is created in the one that is served.
         self._nouns = KNOWN | {(noun.api_version, noun.kind): each or noun for noun, each in served.items()}
         self._nouns |= {(each.api_version, each.kind): each for each in served.values() if each is not None}
         self._full: dict[KindName, EngineCache] = {
-            noun: FollowedKind(informers.get(each)) if each is not None else AbsentKind()
+            noun: FollowedKind(informers.get(each, optional=noun not in required))
+            if each is not None
+            else AbsentKind()
             for noun, each in served.items()
         }
         self._every: dict[KindName, EngineCache] = {}

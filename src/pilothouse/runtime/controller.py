@@ -69,6 +69,8 @@ class Controller:
     owns: tuple[KindName, ...] = ()
     also: Mapping[KindName, Mapper]
     reads: tuple[KindName, ...] = ()
+    optional: frozenset[KindName] = frozenset()
+    """Kinds that the server need not serve; without it there are no objects."""
     standalone: bool = False
     """Kubernetes has this controller itself, so it stays off there."""
     condition: str = ""
@@ -100,6 +102,7 @@ def controller(
     owns: KindName | tuple[KindName, ...] = (),
     also: KindName | Mapping[KindName, Mapper] | None = None,
     reads: KindName | tuple[KindName, ...] = (),
+    optional: frozenset[KindName] = frozenset(),
     name: str = "",
     standalone: bool = False,
     condition: str = "",
@@ -119,6 +122,7 @@ def controller(
             owns=_several(owns),
             also={also: same_name} if isinstance(also, KindName) else dict(also or {}),
             reads=_several(reads),
+            optional=optional,
             standalone=standalone,
             condition=condition,
             workers=1 if serial else workers,

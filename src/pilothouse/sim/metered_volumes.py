@@ -59,6 +59,8 @@ class MeteredVolumes:
         self._due: dict[str, float] = {}
         """When a volume has grown or an approval is decided, by uid and size."""
         self._stale: list[Sample] = []
+        self.series: dict[str, Sequence[tuple[Mapping[str, str], float]]] = {}
+        """Labels and values of further expressions, such as those of devices."""
         self.asked: list[tuple[str, ...]] = []
         """The expressions of each query."""
 
@@ -100,6 +102,8 @@ class MeteredVolumes:
 
     def _measured(self, text: str, now: float) -> list[Sample]:
         """By the clock of the manager that asks, as if it had scraped them itself."""
+        if (further := self.series.get(text)) is not None:
+            return [Sample(labels, value, now) for labels, value in further]
         return [self._sample(one, _value(text, one, self._used(one)), now) for one in self._claims]
 
     def _used(self, claim: Object) -> float:

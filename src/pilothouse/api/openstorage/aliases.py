@@ -2,7 +2,7 @@
 
     ALIASES["VolumeUsagePercent"]
 
-The first two are of storage pools, and are computed from the mean of all pools.
+The first two are of storage pools, in percentage points from the mean of all pools.
 """
 
 from __future__ import annotations
@@ -11,8 +11,14 @@ from collections.abc import Mapping
 from typing import Final
 
 ALIASES: Final[Mapping[str, str]] = {
-    "PoolProvDeviationPerc": "",
-    "PoolUsageDeviationPerc": "",
+    "PoolProvDeviationPerc": (
+        "100 * px_pool_stats_provisioned_bytes / px_pool_stats_total_bytes"
+        " - scalar(avg(100 * px_pool_stats_provisioned_bytes / px_pool_stats_total_bytes))"
+    ),
+    "PoolUsageDeviationPerc": (
+        "100 * px_pool_stats_used_bytes / px_pool_stats_total_bytes"
+        " - scalar(avg(100 * px_pool_stats_used_bytes / px_pool_stats_total_bytes))"
+    ),
     "VolumeUsagePercent": "100 * kubelet_volume_stats_used_bytes / kubelet_volume_stats_capacity_bytes",
     "VolumeInodesPercent": "100 * kubelet_volume_stats_inodes_used / kubelet_volume_stats_inodes",
     "VolumeCapacityGB": "kubelet_volume_stats_capacity_bytes / 1e9",
@@ -21,4 +27,4 @@ ALIASES: Final[Mapping[str, str]] = {
         " and count_over_time(kubelet_volume_stats_used_bytes[1h] offset 30m) > 0"
     ),
 }
-"""The PromQL of each alias; empty for those that no query can compute."""
+"""The PromQL of each alias."""

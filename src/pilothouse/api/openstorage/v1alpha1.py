@@ -220,6 +220,7 @@ class AutopilotRuleObjectStatus(Fields):
     failures: Annotated[Int64, doc("How often in a row it failed or was declined.", ge=0)] = 0
     action: Annotated[str, doc("The ApplicationAction of the last trigger.")] = ""
     approval: Annotated[str, doc("The uid of the ActionApproval that was asked for.")] = ""
+    candidate: Annotated[str, doc("The candidate that was chosen by the last trigger.")] = ""
     approaching: Annotated[
         bool, doc("Values are near the conditions or have met them, which was reported once.")
     ] = False

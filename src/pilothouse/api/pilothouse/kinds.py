@@ -7,9 +7,19 @@ They have no category: there is a Decision per object and controller, a Question
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import cache
 from typing import Any, Final
 
-from pilothouse.api.kind_names import AutopilotRule, PersistentVolumeClaim
+from pilothouse.api.applications.registry import applications
+from pilothouse.api.kind_names import (
+    AutopilotRule,
+    Deployment,
+    Node,
+    PersistentVolumeClaim,
+    Pod,
+    StatefulSet,
+    StoragePool,
+)
 from pilothouse.api.own_kinds import AGE, GroupVersion, path_column
 from pilothouse.api.pilothouse import v1alpha1
 from pilothouse.meta.fields import FieldError
@@ -34,7 +44,8 @@ def check_decision(new: Mapping[str, Any], old: Mapping[str, Any] | None) -> Ite
 
 
 def check_question(new: Mapping[str, Any], old: Mapping[str, Any] | None) -> Iterator[FieldError]:
-    """A question is about a claim of its own namespace or about a rule, and can't be changed.
+    """A question is about a rule or about what rules watch, and can't be changed. What is not cluster-wide is
+    of its own namespace.
 
     It has neither finalizers nor owners: readers of a namespace may create it, and it must not hold anything
     back from being deleted."""
@@ -46,7 +57,7 @@ def check_question(new: Mapping[str, Any], old: Mapping[str, Any] | None) -> Ite
     for name in ("finalizers", "ownerReferences"):
         if metadata.get(name):
             yield FieldError.forbidden(f"metadata.{name}", "a Question can't have any")
-    kinds = _ASKED_ABOUT
+    kinds = _asked_about()
     if about["kind"] not in kinds:
         yield FieldError.not_supported("spec.about.kind", about["kind"], tuple(kinds))
         return
@@ -61,9 +72,15 @@ def check_question(new: Mapping[str, Any], old: Mapping[str, Any] | None) -> Ite
         yield FieldError.forbidden("spec.about.namespace", f"must be {own!r}, the namespace of the Question")
 
 
-_ASKED_ABOUT: Final = {
-    noun.kind: (noun.api_version, noun.namespaced) for noun in (AutopilotRule, PersistentVolumeClaim)
-}
+@cache
+def _asked_about() -> Mapping[str, tuple[str, bool]]:
+    clusters = (one.cluster for one in applications() if one.cluster is not None)
+    return {noun.kind: (noun.api_version, noun.namespaced) for noun in (*_WATCHED, *clusters)}
+
+
+_WATCHED: Final = (
+    AutopilotRule, PersistentVolumeClaim, Pod, StatefulSet, Deployment, StoragePool, Node
+)  # fmt: skip
 _V1ALPHA1: Final = GroupVersion(v1alpha1.GROUP, v1alpha1.VERSION, v1alpha1.PACKAGE)
 
 DECISION: Final = _V1ALPHA1.kind(

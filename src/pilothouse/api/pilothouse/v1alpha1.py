@@ -112,13 +112,28 @@ class MeasuredValue(Fields):
         Time | None,
         doc("When it reaches the threshold by its slope of the last hour, half of which must be known."),
     ] = None
+    level: Annotated[str, doc("What the metric is about: the rule's object, or one above or below it.")] = ""
+    object: Annotated[str, doc("Which object of that level, as namespace/name or name.")] = ""
+    held: Annotated[bool | None, doc("Whether the comparison holds; absent if there is no value.")] = None
+
+
+class ExplainedCandidate(Fields):
+    """A candidate of a rule, compared for one object."""
+
+    name: Annotated[str, doc("Its name.")]
+    holds: Annotated[bool, doc("Whether all of its comparisons hold.")] = False
+    links: Annotated[
+        tuple[MeasuredValue, ...],
+        doc("The comparisons along the chain, in the order of expressions.", list_type="atomic"),
+    ] = ()
 
 
 class RuleReading(Fields):
     """What is known of one object under one AutopilotRule."""
 
     rule: Annotated[str, doc("The name of the AutopilotRule.")]
-    object: Annotated[str, doc("The name of the PersistentVolumeClaim.")]
+    object: Annotated[str, doc("The name of the object.")]
+    kind: Annotated[str, doc("Its kind.")] = ""
     volume: Annotated[str, doc("The name of its PersistentVolume.")] = ""
     values: Annotated[
         tuple[MeasuredValue, ...],
@@ -132,6 +147,11 @@ class RuleReading(Fields):
     since: Annotated[Time | None, doc("Since when.")] = None
     waiting: Annotated[Waiting | None, doc("What it waits for, and until when.")] = None
     would: Annotated[str, doc("What the actions of the rule would do to the object as it is.")] = ""
+    candidate: Annotated[str, doc("The candidate that is chosen, or would be.")] = ""
+    candidates: Annotated[
+        tuple[ExplainedCandidate, ...],
+        doc("The candidates, while the conditions are met.", list_type="atomic"),
+    ] = ()
 
 
 class QuestionStatus(Fields):

@@ -19,7 +19,7 @@ from typing import Final, Protocol
 
 import msgspec
 
-from pilothouse.rules.join_labels import DEFAULT_LABELS, JoinLabels
+from pilothouse.rules.join_labels import DEFAULT_LABELS, EMBEDDED_LABELS, JoinLabels
 from pilothouse.rules.providers.autopilot_config import (
     AutopilotConfig,
     ConfigError,
@@ -91,7 +91,7 @@ class ProviderSet:
         if found := next(typed, None):
             return found
         if self._embedded is not None and (not self._named or name == EMBEDDED):
-            return NamedProvider(name, EMBEDDED, self._embedded)
+            return NamedProvider(name, EMBEDDED, self._embedded, EMBEDDED_LABELS)
         return None
 
     def keep(self, wanted: Mapping[str, Collection[str]]) -> None:
@@ -176,7 +176,8 @@ class ProviderSet:
             provider = self._embedded
         else:
             provider = _Unsupported(config.type)
-        return NamedProvider(config.name, config.type, provider, config.labels)
+        labels = EMBEDDED_LABELS if config.type == EMBEDDED else config.labels
+        return NamedProvider(config.name, config.type, provider, labels)
 
 
 class _Unsupported:

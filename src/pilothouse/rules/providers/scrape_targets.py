@@ -5,8 +5,8 @@
     target.owned(labels)            # with the target's own labels; None if they name what is not its own
 
 Nodes are scraped, and pods that have a pilot or the annotations ``prometheus.io/scrape``, ``port`` and
-``path``. A pod may speak of itself and of the claims that it mounts, a node of itself, of its pods and of
-their claims.
+``path``. A pod may speak of itself and of the claims that it mounts, a node of itself, of its storage pools,
+of its pods and of their claims.
 """
 
 from __future__ import annotations
@@ -55,6 +55,9 @@ class ScrapeTarget(msgspec.Struct, frozen=True):
         for name, known in (("persistentvolumeclaim", self.claims), *((each, self.pods) for each in _PODS)):
             if (value := found.get(name, "")) and any((each, value) not in known for each in namespaces):
                 return None
+        pool = found.get("pool", "")
+        if pool and self.kind == "node" and not pool.startswith(f"{self.labels['node']}-"):
+            return None
         return found
 
 

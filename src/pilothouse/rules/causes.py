@@ -1,0 +1,64 @@
+"""The comparisons that were made for one object, as an ApplicationAction records them.
+
+    causes_of(looked, position, "db/data-0")        # one Cause for each sample
+
+``level`` and ``object`` say whose value it is, which may be an object above or below the rule's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from pilothouse.api.openstorage.v1alpha1 import Cause, Expression
+from pilothouse.base.rfc3339 import format_time
+from pilothouse.rules.join import Joined
+from pilothouse.rules.rule_queries import text_of
+from pilothouse.rules.verdicts import MET, UNKNOWN, Series, ThresholdComparison, compared
+
+
+class LookedAt(msgspec.Struct, frozen=True):
+    """An expression, and the samples that it was compared with."""
+
+    expression: Expression
+    comparison: ThresholdComparison
+    level: str
+    joined: Joined
+    candidate: str = ""
+
+    def of(self, position: int, own: str, *, held: bool = False) -> Iterator[Cause]:
+        """A Cause for each sample of the object at this position, whose name is ``own``; ``held`` says
+        whether the comparison was met before."""
+        joined = self.joined
+        for sample in np.flatnonzero(joined.object_of == position).tolist():
+            name = own if joined.seen_at is None else joined.names[int(joined.seen_at[sample])]
+            verdict = int(
+                compared(
+                    self.comparison,
+                    Series(np.zeros(1, np.int32), joined.values[sample : sample + 1]),
+                    np.array([held]),
+                )[0]
+            )
+            yield self._cause(
+                value=f"{joined.values[sample]:g}",
+                time=format_time(float(joined.times[sample])),
+                object=name,
+                held=None if verdict == UNKNOWN else verdict == MET,
+            )
+
+    def missing(self, own: str) -> Cause:
+        """For an object without a sample."""
+        return self._cause(object=own if self.joined.seen_at is None else "")
+
+    def _cause(self, **fields: Any) -> Cause:
+        return Cause(
+            expression=text_of(self.expression),
+            operator=self.expression.operator,
+            threshold=self.expression.values,
+            level=self.level,  # type: ignore[arg-type]
+            candidate=self.candidate,
+            **fields,
+        )
