@@ -330,7 +330,8 @@ async def test_a_prometheus_has_the_metrics(plane: UpPlane, tmp_path: Path) -> N
             await postgres.apply(made)
             await postgres.reaches("scraping", "Normal")
 
-            await postgres.fill()
+            # Of the volume, which is larger than its filesystem.
+            await postgres.fill(2 / 3)
 
             await postgres.has("480Mi")
             served = r'prometheus_http_requests_total\{code="200",handler="/api/v1/query"\} ([1-9]\d*)'

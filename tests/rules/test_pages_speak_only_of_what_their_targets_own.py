@@ -202,6 +202,24 @@ def test_annotations_that_make_no_address_are_not_followed(port: str, path: str)
 
 
 @pytest.mark.parametrize(
+    ("host", "ports", "urls"),
+    [
+        (False, [], ["https://127.0.0.1:10250/metrics"]),
+        (True, [], []),
+        (True, [{"containerPort": 10250}], ["https://127.0.0.1:10250/metrics"]),
+    ],
+)
+def test_a_pod_in_its_nodes_network_names_only_ports_of_its_own(
+    host: bool, ports: list[dict[str, int]], urls: list[str]
+) -> None:
+    tree = pod("p", "n1", port=10250).thawed()
+    tree["metadata"]["annotations"]["prometheus.io/scheme"] = "https"
+    tree["spec"] |= {"hostNetwork": host, "containers": [{"name": "c", "ports": ports}]}
+    targets = ScrapeTargets(list, lambda: [Object.of(tree)], list)
+    assert [each.url for each in targets.list()] == urls
+
+
+@pytest.mark.parametrize(
     "page", [never, endless, Flood(), b"\x00\xff garbage {{{\n" * 1000, b"used{ 1\n" * 1000]
 )
 async def test_a_hostile_page_costs_little_and_the_others_go_on(

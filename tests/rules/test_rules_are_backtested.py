@@ -72,6 +72,19 @@ def test_each_action_shows_in_the_series_from_then_on() -> None:
     assert sizes(rule(), series) == ["15Gi"], "the recording itself is left as it was"
 
 
+def test_a_storage_that_refuses_the_second_resize_is_not_asked_for_more() -> None:
+    """The runaway of others: each poll requests more than the last, as long as the storage refuses."""
+    series = recording(days=6)
+    assert sizes(rule(), series) == ["15Gi", "23040Mi", "34560Mi"]
+    found = backtest([rule()], series, refuses_after=1)
+    assert [(each.target["to"], each.refused) for each in found.actions] == [
+        ("15Gi", False),
+        ("23040Mi", True),
+    ]
+    assert found.volumes[0].last_size == "15Gi"
+    assert found.volumes[0].minutes_above > 0
+
+
 def test_without_an_action_it_would_have_been_nearly_full() -> None:
     found = backtest([rule("99.9", enforcement="recommend")], recording())
     assert found.actions == ()

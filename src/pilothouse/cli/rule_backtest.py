@@ -28,6 +28,12 @@ _UNITS = {"d": 86400, "h": 3600, "m": 60}
     "--range", "span", default="7d", show_default=True, help="How far back to go with --prometheus: 7d, 12h."
 )
 @click.option(
+    "--refuses-after",
+    type=click.IntRange(min=0),
+    metavar="NUMBER",
+    help="Model a storage that grows each volume so many times, and refuses from then on.",
+)
+@click.option(
     "--html", type=click.Path(dir_okay=False, path_type=Path), help="Also write a page with charts."
 )
 @click.option(
@@ -44,6 +50,7 @@ def backtest(
     recorded: Path | None,
     prometheus: str | None,
     span: str,
+    refuses_after: int | None,
     html: Path | None,
     output: str,
 ) -> None:
@@ -70,7 +77,7 @@ def backtest(
             series = series_of_file(recorded.read_bytes(), every)
         else:
             series = series_of_prometheus(str(prometheus), _seconds(span), every)
-        results = [run_backtest(one, series) for one in rules]
+        results = [run_backtest(one, series, refuses_after=refuses_after) for one in rules]
     except (BacktestError, RecordingError, QueryError) as problem:
         raise click.ClickException(str(problem)) from None
     except NotInSubset as problem:
@@ -93,6 +100,8 @@ def _show(file: Path, result: BacktestResult) -> None:
     days = (result.end - result.start) / 86400
     _print(f"{file}: {', '.join(result.rules)} over {days:.3g} days")
     _print(f"  actions: {len(result.actions)} ({result.actions_a_day:.2f} a day)")
+    if result.refused:
+        _print(f"  refused by the storage: {result.refused}")
     _print(f"  flaps: {result.flaps}")
     _print(f"  minutes above 95 %: {result.minutes_above:g}")
     for each in result.volumes:

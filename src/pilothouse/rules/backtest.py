@@ -63,6 +63,11 @@ class BacktestResult(msgspec.Struct, frozen=True, rename="camel"):
         return len(self.actions) / max((self.end - self.start) / DAY, 1e-9)
 
     @property
+    def refused(self) -> int:
+        """How many actions the storage refused."""
+        return sum(each.refused for each in self.actions)
+
+    @property
     def minutes_above(self) -> float:
         return sum(each.minutes_above for each in self.volumes)
 
@@ -77,8 +82,13 @@ def queries_of(rules: Sequence[RuleTerms]) -> list[Query]:
     return [compile_query(text) for text in sorted({*texts, *CAPACITY, *USED})]
 
 
-def backtest(rules: Sequence[RuleTerms], series: MemorySeries) -> BacktestResult:
-    """The series are left as they are. Raises ``BacktestError``, ``QueryError``, ``NotInSubset``."""
+def backtest(
+    rules: Sequence[RuleTerms], series: MemorySeries, *, refuses_after: int | None = None
+) -> BacktestResult:
+    """The series are left as they are. With ``refuses_after`` the storage grows each volume so many times.
+
+    Raises ``BacktestError``, ``QueryError``, ``NotInSubset``.
+    """
     series = series.copy()
     claims, warnings = _claims(series)
     if not claims:
@@ -91,7 +101,9 @@ def backtest(rules: Sequence[RuleTerms], series: MemorySeries) -> BacktestResult
         plain.append(msgspec.structs.replace(rule, spec=spec))
     start, end = (time / 1000 for time in series.span)
     try:
-        run = VirtualRun(plain, claims, series, start=math.ceil(start), approves=True)
+        run = VirtualRun(
+            plain, claims, series, start=math.ceil(start), approves=True, refuses_after=refuses_after
+        )
     except ValueError as problem:
         raise BacktestError(str(problem)) from None
     run.until(end)

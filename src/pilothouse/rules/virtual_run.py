@@ -6,7 +6,8 @@
 
 The effect of each action is modelled on the series: a larger volume has a larger capacity and more room from
 then on, whatever the recording says. Recorded changes of capacity are left out, since they are the effect of
-what was done then. An approval that is asked for is granted at once if ``approves``.
+what was done then. An approval that is asked for is granted at once if ``approves``. With ``refuses_after``
+the storage grows each volume so many times; later requests are stored, have no effect, and fail.
 """
 
 from __future__ import annotations
@@ -64,6 +65,8 @@ from pilothouse.rules.verdicts import Bools, Series, ThresholdComparison, combin
 
 ACTION_SECONDS: Final = 5.0
 """From the start of an action to its end."""
+REFUSED_SECONDS: Final = 600.0
+"""From the start of an action that the storage refuses to its failure."""
 CAPACITY: Final = (
     "kubelet_volume_stats_capacity_bytes",
     "px_volume_capacity_bytes",
@@ -83,6 +86,8 @@ class VirtualAction(msgspec.Struct, rename="camel"):
     object: str
     action: str
     target: Mapping[str, str]
+    refused: bool = False
+    """Whether the storage did not grow the volume."""
 
 
 class VirtualTransition(msgspec.Struct, frozen=True, rename="camel"):
@@ -132,6 +137,7 @@ class VirtualRun:
         pods: Sequence[Object] = (),
         labels: JoinLabels = DEFAULT_LABELS,
         approves: bool = False,
+        refuses_after: int | None = None,
     ) -> None:
         """Raises ``ValueError`` for a rule that can't be evaluated, ``QueryError`` or ``NotInSubset``."""
         self._claims = list(claims)
@@ -139,6 +145,8 @@ class VirtualRun:
         self._labels = labels
         self._index = ObjectIndex.of_claims(claims, pods)
         self._approves = approves
+        self._refuses_after = refuses_after
+        self._resizes = [0] * len(claims)
         known = {one.name: one for one in namespaces}
         self._rules = [
             _Evaluated(
@@ -315,8 +323,16 @@ class VirtualRun:
     def _start_action(self, rule: _Evaluated, position: int, request: StartAction) -> None:
         claim, action = self._claims[position], rule.terms.spec.actions[request.number]
         target = request.target.fields
+        refused = self._refuses_after is not None and self._resizes[position] >= self._refuses_after
         self.actions.append(
-            VirtualAction(self.now, rule.terms.name, self.name(position), action.name, target)
+            VirtualAction(
+                self.now,
+                rule.terms.name,
+                self.name(position),
+                action.name,
+                target,
+                refused and "to" in target,
+            )
         )
         self._on_object[position][request.name] = ActionRecord(rule.terms.name, request.trigger, "Running")
         self._objects[request.name] = Object.of(
@@ -329,23 +345,39 @@ class VirtualRun:
             }
         )
         rule.approvals.pop(position, None)
-        heapq.heappush(self._ending, (self.now + ACTION_SECONDS, position, request.name))
+        if self.actions[-1].refused:
+            self._request(position, target["to"])
+        seconds = REFUSED_SECONDS if self.actions[-1].refused else ACTION_SECONDS
+        heapq.heappush(self._ending, (self.now + seconds, position, request.name))
 
     def _end_action(self, position: int, name: str) -> None:
-        """The action has succeeded, and its effect shows."""
-        record = self._on_object[position][name]
-        self._on_object[position][name] = msgspec.structs.replace(
-            record, phase="Succeeded", completed=self.now
-        )
+        """The action has succeeded, and its effect shows; or the storage has refused it."""
         done = self._objects[name].thawed()
-        done["status"]["phase"] = "Succeeded"
-        self._objects[name] = Object.of(done)
         target = done["spec"]["target"]
-        if "to" in target:
+        refused = "to" in target and self._has_requested(position, target["to"])
+        phase = "Failed" if refused else "Succeeded"
+        record = self._on_object[position][name]
+        self._on_object[position][name] = msgspec.structs.replace(record, phase=phase, completed=self.now)
+        done["status"]["phase"] = phase
+        self._objects[name] = Object.of(done)
+        if "to" in target and not refused:
+            self._resizes[position] += 1
             self._resize(position, target["to"])
         for rule in self._rules:
             if rule.selected[position] and rule.records[position].state == IN_PROGRESS:
                 self._advance(rule, position)
+
+    def _has_requested(self, position: int, to: str) -> bool:
+        """Whether the size was requested when the action started, and refused."""
+        claim = self._claims[position]
+        requested = claim.at("spec", "resources", "requests", "storage")
+        return bool(requested == to != claim.at("status", "capacity", "storage"))
+
+    def _request(self, position: int, to: str) -> None:
+        """The claim asks for a size; its capacity stays."""
+        tree: dict[str, Any] = self._claims[position].thawed()
+        tree["spec"]["resources"]["requests"]["storage"] = to
+        self._claims[position] = Object(PersistentVolumeClaim, tree)
 
     def _resize(self, position: int, to: str) -> None:
         tree: dict[str, Any] = self._claims[position].thawed()

@@ -4,9 +4,10 @@
     for target in targets.list(): ...
     target.owned(labels)            # with the target's own labels; None if they name what is not its own
 
-Nodes are scraped, and pods that have a pilot or the annotations ``prometheus.io/scrape``, ``port`` and
-``path``. A pod may speak of itself and of the claims that it mounts, a node of itself, of its storage pools,
-of its pods and of their claims.
+Nodes are scraped, and pods that have a pilot or the annotations ``prometheus.io/scrape``, ``port``, ``path``
+and ``scheme``. Of a pod in its node's network the port has to be one of its own containers': others may be
+the node's. A pod may speak of itself and of the claims that it mounts, a node of itself, of its storage
+pools, of its pods and of their claims.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ _ANNOTATION: Final = "prometheus.io/"
 _NAMESPACES: Final = ("namespace", "exported_namespace")
 _PODS: Final = ("pod", "exported_pod")
 _LONGEST_PATH: Final = 1024
+_SCHEMES: Final = ("http", "https")
 
 ObjectLister = Callable[[], Iterable[Object]]
 Key = tuple[str, str]
@@ -162,13 +164,26 @@ def _urls(pod: Object) -> Iterable[str]:
     host = f"[{address}]" if ":" in address else address
     annotations = pod.annotations
     port, path = annotations.get(f"{_ANNOTATION}port", ""), annotations.get(f"{_ANNOTATION}path", "/metrics")
-    annotated = annotations.get(f"{_ANNOTATION}scrape") == "true" and _is_port(port)
+    scheme = annotations.get(f"{_ANNOTATION}scheme", "http")
+    annotated = annotations.get(f"{_ANNOTATION}scrape") == "true" and _is_port(port) and _owns(pod, port)
     # It is shown in messages and logs, where a line break could make up a line.
-    if annotated and path.startswith("/") and path.isprintable() and len(path) <= _LONGEST_PATH:
-        yield f"http://{host}:{port}{path}"
+    fits = path.startswith("/") and path.isprintable() and len(path) <= _LONGEST_PATH
+    if annotated and fits and scheme in _SCHEMES:
+        yield f"{scheme}://{host}:{port}{path}"
     if HAS_PILOT in pod.labels and not (annotated and port == str(PILOT_PORT)):
         yield f"http://{host}:{PILOT_PORT}/metrics"
 
 
 def _is_port(text: str) -> bool:
     return text.isascii() and text.isdigit() and len(text) <= 5 and 0 < int(text) < 65536
+
+
+def _owns(pod: Object, port: str) -> bool:
+    """Whether a port is the pod's: any is, unless it is in the network of its node."""
+    if not pod.spec.get("hostNetwork"):
+        return True
+    return any(
+        int(port) in (each.get("containerPort"), each.get("hostPort"))
+        for container in pod.spec.get("containers") or ()
+        for each in container.get("ports") or ()
+    )
