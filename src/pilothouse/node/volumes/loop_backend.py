@@ -260,8 +260,8 @@ class LoopBackend:
                 # The kernel cancels it while it finds no room for a block group: that may pass.
                 if (attempts := self._replaced.pop(folder, 0)) >= _ATTEMPTS:
                     raise VolumeBackendError(
-                        "btrfs has canceled the move again and again, as it has too little unallocated space: "
-                        "grow the claim"
+                        "btrfs has canceled the move again and again, as it has too little unallocated "
+                        "space: grow the claim"
                     )
                 self._replaced[folder] = attempts + 1
                 await self._begin_replace(folder, mounted, disk)
