@@ -41,6 +41,8 @@ _COPY: Final = "copy"
 _BLOCK: Final = 4096
 _TRIMMING: Final = 1800.0
 """Seconds that returning unused space may take."""
+_ATTEMPTS: Final = 60
+"""Times that btrfs is told to move a volume before that is an error."""
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -52,6 +54,8 @@ class LoopBackend:
     def __init__(self, *, root: bool, places: VolumePlaces = VolumePlaces()) -> None:
         self._root = root
         self._places = places
+        self._replaced: dict[Path, int] = {}
+        """How often btrfs was told to move a volume, by directory."""
         self._lock = asyncio.Lock()
         """Held from the check whether a file has a device to attaching one."""
 
@@ -246,12 +250,20 @@ class LoopBackend:
         mounted, disk = await self.mount(folder), target / _DISK
         try:
             if await self._is_on(folder, disk):
+                self._replaced.pop(folder, None)
                 return 100.0
             progress = await btrfs_replace.progress(mounted)
             if progress.errors:
                 await btrfs_replace.cancel(mounted)
                 raise VolumeBackendError(f"btrfs replace has failed to write to {disk}")
             if not progress.is_running:
+                # The kernel cancels it while it finds no room for a block group: that may pass.
+                if (attempts := self._replaced.pop(folder, 0)) >= _ATTEMPTS:
+                    raise VolumeBackendError(
+                        "btrfs has canceled the move again and again, as it has too little unallocated "
+                        "space: grow the claim"
+                    )
+                self._replaced[folder] = attempts + 1
                 await self._begin_replace(folder, mounted, disk)
             return min(progress.percent, 99.9) if progress.is_running else 0.0
         except CommandError as problem:
