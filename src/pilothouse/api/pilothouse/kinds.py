@@ -10,8 +10,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from pilothouse.api.kind_names import AutopilotRule, PersistentVolumeClaim
-from pilothouse.api.own_kinds import AGE, GroupVersion, path_column
+from pilothouse.api.own_kinds import AGE, GroupVersion, condition_column, path_column
 from pilothouse.api.pilothouse import v1alpha1
+from pilothouse.base.quantity import QuantityError, parse_quantity
 from pilothouse.meta.fields import FieldError
 from pilothouse.meta.kind import Resource, single
 
@@ -61,6 +62,18 @@ def check_question(new: Mapping[str, Any], old: Mapping[str, Any] | None) -> Ite
         yield FieldError.forbidden("spec.about.namespace", f"must be {own!r}, the namespace of the Question")
 
 
+def check_storage_pool(new: Mapping[str, Any], old: Mapping[str, Any] | None) -> Iterator[FieldError]:
+    """What is asked of a pool is a quantity of bytes."""
+    asked = (new.get("spec") or {}).get("capacity")
+    if not asked:
+        return
+    try:
+        if parse_quantity(asked).to_int() <= 0:
+            yield FieldError.invalid("spec.capacity", asked, "must be greater than zero")
+    except QuantityError as problem:
+        yield FieldError.invalid("spec.capacity", asked, str(problem))
+
+
 _ASKED_ABOUT: Final = {
     noun.kind: (noun.api_version, noun.namespaced) for noun in (AutopilotRule, PersistentVolumeClaim)
 }
@@ -108,7 +121,9 @@ STORAGE_POOL: Final = _V1ALPHA1.kind(
         path_column("Used", ".status.used", "How much is used."),
         AGE,
         path_column("Device", ".status.device", "The block device below it.", wide=True),
+        condition_column("Expanded", "Expanded", "Whether it has grown as asked.", field="reason", wide=True),
     ),
+    validate=check_storage_pool,
 )
 
 

@@ -6,7 +6,7 @@
 
 Nodes are scraped, and pods that have a pilot or the annotations ``prometheus.io/scrape``, ``port`` and
 ``path``. A pod may speak of itself and of the claims that it mounts, a node of itself, of its pods and of
-their claims.
+their claims, and of its storage pools.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import msgspec
 
 from pilothouse.api.navigator.labels import HAS_PILOT
 from pilothouse.api.objects import Object
+from pilothouse.api.storage_pools import pool_owner
 from pilothouse.rules.join import mounted_claims
 
 PILOT_PORT: Final = 12001
@@ -42,6 +43,8 @@ class ScrapeTarget(msgspec.Struct, frozen=True):
     volumes: frozenset[str] = frozenset()
     claims: frozenset[Key] = frozenset()
     pods: frozenset[Key] = frozenset()
+    nodes: frozenset[str] = frozenset()
+    """All nodes, by whose names storage pools begin."""
 
     def owned(self, series: Mapping[str, str]) -> Mapping[str, str] | None:
         """The labels of a series with the target's own; None if it speaks of what is not the target's."""
@@ -51,6 +54,10 @@ class ScrapeTarget(msgspec.Struct, frozen=True):
         found = {**self.labels, **series}
         if (volume := found.get("volumename")) and volume not in self.volumes:
             return None
+        if (pool := found.get("pool")) and (owner := pool_owner(pool, self.nodes.__contains__)):
+            # Other values, such as the memory pools of a JVM, are no storage pools.
+            if self.kind != "node" or owner != self.labels["node"]:
+                return None
         namespaces = [found[name] for name in _NAMESPACES if found.get(name)]
         for name, known in (("persistentvolumeclaim", self.claims), *((each, self.pods) for each in _PODS)):
             if (value := found.get(name, "")) and any((each, value) not in known for each in namespaces):
@@ -87,8 +94,9 @@ class ScrapeTargets:
             on_node.setdefault(facts.node, []).append(facts)
             if not facts.ended:
                 pod_targets += _pod_targets(facts, volumes)
-        targets = [_node_target(node.name, on_node.get(node.name, []), volumes) for node in self._nodes()]
-        return targets + pod_targets
+        nodes = frozenset(node.name for node in self._nodes())
+        targets = [_node_target(name, on_node.get(name, []), volumes) for name in sorted(nodes)]
+        return [msgspec.structs.replace(each, nodes=nodes) for each in targets + pod_targets]
 
     def _read_pods(self) -> Iterable[_PodFacts]:
         known, self._pod_facts = self._pod_facts, {}
