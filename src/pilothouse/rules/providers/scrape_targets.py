@@ -54,15 +54,19 @@ class ScrapeTarget(msgspec.Struct, frozen=True):
         found = {**self.labels, **series}
         if (volume := found.get("volumename")) and volume not in self.volumes:
             return None
-        if (pool := found.get("pool")) and (owner := pool_owner(pool, self.nodes.__contains__)):
-            # Other values, such as the memory pools of a JVM, are no storage pools.
-            if self.kind != "node" or owner != self.labels["node"]:
-                return None
+        if (pool := found.get("pool")) and not self._is_own_pool(pool):
+            return None
         namespaces = [found[name] for name in _NAMESPACES if found.get(name)]
         for name, known in (("persistentvolumeclaim", self.claims), *((each, self.pods) for each in _PODS)):
             if (value := found.get(name, "")) and any((each, value) not in known for each in namespaces):
                 return None
         return found
+
+    def _is_own_pool(self, pool: str) -> bool:
+        """Whether it is a storage pool of the target, or none: the memory pools of a JVM have the same
+        label."""
+        owner = pool_owner(pool, self.nodes.__contains__)
+        return not owner or (self.kind == "node" and owner == self.labels["node"])
 
 
 class _PodFacts(msgspec.Struct, frozen=True):
