@@ -250,6 +250,7 @@ class StoragePools:
 
     def _keep(self, tier: str, size: int) -> None:
         sizes = {**self._kept(), tier: KeptSize(str(self._tiers[tier]), size)}
+        self._kept_file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         draft = self._kept_file.with_name(f"{_KEPT}.draft")
         with draft.open("wb") as out:
             out.write(msgspec.json.encode(sizes))
