@@ -341,3 +341,19 @@ async def test_nothing_is_scraped_while_no_rule_asks() -> None:
     asked.keep([])
     await asked.scrape(0.0)
     assert asked.series == 0
+
+
+def test_a_node_speaks_of_its_own_storage_pools_and_devices_and_a_pod_of_none() -> None:
+    nodes, pods = [node("n1"), node("n1-fast")], [pod("a", "n1", "data", port=9187)]
+    targets = {each.id.split()[0]: each for each in ScrapeTargets(lambda: nodes, lambda: pods, list).list()}
+    first, second, exporter = (targets[name] for name in ("node/n1", "node/n1-fast", "pod/db/a"))
+    assert first.owned({"pool": "n1-slow", "node": "n1", "tier": "slow"})
+    assert first.owned({"pool": "n1-fast-default"}) is None
+    assert second.owned({"pool": "n1-fast-default"})
+    assert second.owned({"pool": "n1-slow"}) is None
+    assert exporter.owned({"pool": "n1-slow"}) is None
+    assert exporter.owned({"pool": "G1 Eden Space"})
+    info = {"namespace": "db", "persistentvolumeclaim": "data", "device": "loop3", "disk": "vda"}
+    assert first.owned(info)
+    assert second.owned(info) is None
+    assert first.owned({**info, "volumename": "pv-of-another"}) is None

@@ -50,6 +50,7 @@ OBJECTS = {
     f"leases.{COORD}": "pilot-es-demo-0",
     f"controlnodes.{K0S}": "n1",
     f"plans.{K0S}": "autopilot",
+    f"storagepools.{OWN}": "n1-default",
     "namespaces": "shop",
     "nodes": "n1",
     "pods": "es-demo-0",
@@ -120,6 +121,7 @@ _EVERY_NODE = (
     ("create", f"certificatesigningrequests.{CERTS} nodes"),
     ("list* watch*", "pods"),
     ("get", f"plans.{K0S}"),
+    ("create list* watch*", f"storagepools.{OWN}"),
 )
 
 ALLOWED: dict[str, tuple[tuple[str, str], ...]] = {
@@ -148,6 +150,8 @@ ALLOWED: dict[str, tuple[tuple[str, str], ...]] = {
         ("update patch", "nodes/status pods/status persistentvolumeclaims/status"),
         (f"{FIND} update patch", f"controlnodes.{K0S}"),
         ("update patch", f"controlnodes.{K0S}/status"),
+        ("get update patch delete", f"storagepools.{OWN}"),
+        ("update patch", f"storagepools.{OWN}/status"),
         ("delete", "pods"),
         ("create", "pods/eviction serviceaccounts/token"),
     ),

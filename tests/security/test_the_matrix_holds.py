@@ -11,6 +11,7 @@ from tests.kit.sample_installation import LABEL, SampleInstallation, node
 from tests.security import matrix
 from tests.security.matrix import SELECTING, VERBS, Row
 
+from pilothouse.api.storage_pools import POOL_NODE
 from pilothouse.apiserver.registry.access_reviews import user_info
 from pilothouse.apiserver.server.messages import ANONYMOUS, User
 
@@ -97,6 +98,8 @@ class Asking:
             yield {"labelSelector": {"requirements": [requirement]}}
         for name in ("n1", "n2"):
             yield {"fieldSelector": {"rawSelector": f"spec.nodeName={name}"}}
+            requirement = {"key": POOL_NODE, "operator": "In", "values": [name]}
+            yield {"labelSelector": {"requirements": [requirement]}}
         yield {"name": row.name, "fieldSelector": {"rawSelector": f"metadata.name={row.name}"}}
 
     def _ask(self, row: Row, verb: str, **more: Any) -> bool:

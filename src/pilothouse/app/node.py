@@ -49,6 +49,7 @@ from pilothouse.node.interfaces import NodeParts
 from pilothouse.node.machine.certificate_renewal import NodeCertificateRenewal
 from pilothouse.node.machine.machine_info import read_machine_info
 from pilothouse.node.machine.node_credentials import NodeCredentials
+from pilothouse.node.metrics.log_matches import LogMatches
 from pilothouse.node.metrics.metrics_pages import MetricsPages
 from pilothouse.node.server.caller_authorization import CallerAuthorizer
 from pilothouse.node.server.container_programs import ContainerPrograms
@@ -144,12 +145,14 @@ async def run(options: NodeOptions, *, announce: Callable[[str], None]) -> bool:
         agent = Agent(
             api, settings, parts, clock, random.Random(), serving_problem=lambda: certificate.problem
         )
-        figures = MetricsPages(settings.name, agent.container_index, parts.groups, volumes)
+        log_matches = LogMatches(agent.container_index, agent.warn, clock)
+        figures = MetricsPages(settings.name, agent.container_index, parts.groups, volumes, log_matches)
         server_backends = _server_backends(agent, settings, api, clock, figures)
         async with serving(server_socket, certificate.context(), server_backends) as listener:
             listeners.append(listener)
             work = {
                 "agent": agent.run(),
+                "log matches": log_matches.run(),
                 "serving certificate": certificate.run(),
                 "announcing": announce_readiness(agent.registration, certificate.issued, settings, announce),
             }
@@ -257,6 +260,7 @@ def _volumes(settings: NodeSettings, api: Api, clock: Clock) -> PodVolumes:
         clock=clock,
         rng=random.Random(),
         tiers=settings.tiers,
+        tier_sizes=settings.tier_sizes,
         private=map(Path, settings.hidden),
         allocatable=read_machine_info(settings).allocatable,
     )

@@ -77,8 +77,9 @@ tier_flag = click.option(
     "tiers",
     type=Tier(),
     multiple=True,
-    metavar="NAME=FOLDER",
-    help="Folder for volumes of storage classes with the parameter tier: NAME. May be repeated.",
+    metavar="NAME=FOLDER[,size=SIZE]",
+    help="Folder for volumes of storage classes with the parameter tier: NAME, together of at most SIZE. "
+    "May be repeated.",
 )
 max_pods_flag = click.option(
     "--max-pods",
@@ -208,7 +209,7 @@ def _options(kubeconfig: Path | None, lifeline: int | None, flags: dict[str, Any
     address = flags["node_ip"] or (
         address_towards(access.url) or "127.0.0.1" if is_everywhere(host) else host
     )
-    tiers = dict(flags["tiers"])
+    tiers = {each.name: each.folder for each in flags["tiers"]}
     settings = NodeSettings(
         server=access.url,
         other_servers=access.others,
@@ -222,6 +223,7 @@ def _options(kubeconfig: Path | None, lifeline: int | None, flags: dict[str, Any
         taints=flags["register_with_taints"],
         stop_pods=flags["stop_pods"],
         tiers=tiers,
+        tier_sizes={each.name: each.size for each in flags["tiers"] if each.size},
         private=(folder.path,),
         exposed=checked_paths(flags["exposed"], (folder.path, *tiers.values())),
         user_namespace_ids=IdRange(*ids) if (ids := flags["user_namespace_ids"]) else DEFAULT_RANGE,

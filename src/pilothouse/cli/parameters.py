@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from ipaddress import IPv4Network
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import click
 
@@ -89,22 +89,45 @@ class Choices(click.ParamType[frozenset[str]]):
         return frozenset(found)
 
 
-class Tier(click.ParamType[tuple[str, Path]]):
-    """``NAME=FOLDER``; in the program, the two."""
+class TierFlag(NamedTuple):
+    """A tier as its flag says."""
+
+    name: str
+    folder: Path
+    size: int = 0
+    """In bytes; 0 if it is as large as its disk."""
+
+    def __str__(self) -> str:
+        """The value of the flag."""
+        return f"{self.name}={self.folder}{f',size={self.size}' if self.size else ''}"
+
+
+class Tier(click.ParamType[TierFlag]):
+    """``NAME=FOLDER`` or ``NAME=FOLDER,size=2Gi``."""
 
     name = "name=folder"
 
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[str, Path]:
-        if isinstance(value, tuple):
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> TierFlag:
+        if isinstance(value, TierFlag):
             return value
-        name, equals, folder = value.partition("=")
+        name, equals, rest = value.partition("=")
+        folder, sized, size = rest.partition(",size=")
         if not equals or not name or not folder.startswith("/"):
             self.fail(f"{value!r} is not a tier: write NAME=FOLDER, with an absolute path", param, ctx)
         if name == "default":
             self.fail("the tier default is in the data folder: choose another name", param, ctx)
-        return name, Path(folder)
+        return TierFlag(name, Path(folder), self._size(size, param, ctx) if sized else 0)
+
+    def _size(self, text: str, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        from pilothouse.base.quantity import QuantityError, parse_quantity
+
+        try:
+            size = parse_quantity(text).to_int()
+        except QuantityError as problem:
+            self.fail(f"the size of a tier: {problem}", param, ctx)
+        if size <= 0:
+            self.fail(f"the size of a tier: {text} is not greater than zero", param, ctx)
+        return size
 
 
 class IdCount(click.ParamType[tuple[int, int]]):

@@ -15,7 +15,7 @@ from pilothouse.app.options import StartError
 from pilothouse.app.plane_discovery import UP
 from pilothouse.base.terminal_text import escape_control_characters
 from pilothouse.cli.node_flags import isolation_flags, max_pods_flag, pod_cidr_flag, tier_flag
-from pilothouse.cli.parameters import Duration, Listen, Network
+from pilothouse.cli.parameters import Duration, Listen, Network, TierFlag
 from pilothouse.cli.plane import plane_flag
 from pilothouse.cli.server_flags import audit_flags, sealing_flag, server_argv
 from pilothouse.cli.store_flags import admission_flag, data_flag, node_address_flag
@@ -81,7 +81,7 @@ def up(
     cluster_cidrs: tuple[IPv4Network, ...],
     node_address_cidrs: tuple[IPv4Network, ...],
     max_pods: int,
-    tiers: tuple[tuple[str, Path], ...],
+    tiers: tuple[TierFlag, ...],
     exposed: tuple[Path, ...],
     user_namespace_ids: tuple[int, int] | None,
     allow_host_users: bool,
@@ -108,7 +108,7 @@ def up(
 
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s", stream=sys.stderr)
     host, port = listen
-    for tier, place in tiers:
+    for tier, place, _ in tiers:
         # Not created here: if its disk is not mounted, volumes would end up on another.
         if not place.is_dir():
             what = "is not a folder" if place.exists() else "does not exist; create it, or mount its disk"
@@ -120,7 +120,7 @@ def up(
         if problem := tier_problem(place):
             raise click.BadParameter(problem, param_hint="--tier")
     try:
-        checked_paths(exposed, (data.absolute(), *(place for _, place in tiers)))
+        checked_paths(exposed, (data.absolute(), *(each.folder for each in tiers)))
         kept = kept_node_name(DataFolder(data.absolute()).node_kubeconfig)
         options = UpOptions(
             data=data.absolute(),
@@ -134,7 +134,7 @@ def up(
                 f"{host}:0",
                 *(("--pod-cidr", pod_cidr) if pod_cidr else ()),
                 f"--max-pods={max_pods}",
-                *(f"--tier={tier}={folder}" for tier, folder in tiers),
+                *(f"--tier={each}" for each in tiers),
                 *(f"--expose-path={path}" for path in exposed),
                 *(["--user-namespace-ids={}:{}".format(*user_namespace_ids)] if user_namespace_ids else []),
                 *(["--allow-host-users"] if allow_host_users else []),

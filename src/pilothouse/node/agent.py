@@ -124,6 +124,10 @@ class Agent:
         """The workers of the pods on this node, by uid."""
         return self._workers
 
+    def warn(self, pod: Object, reason: str, message: str) -> None:
+        """Record an event of the type Warning about a pod."""
+        self._events.record(pod, reason, message, warning=True)
+
     async def run(self) -> None:
         with _locked(self._settings):
             # Pods may leave set-user-id files: other users must not reach them by any path.

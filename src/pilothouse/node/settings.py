@@ -51,6 +51,8 @@ class NodeSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Processes and threads of a container; None for no limit."""
     tiers: Mapping[str, Path] = {}
     """Further directories for volumes, by the names that storage classes use."""
+    tier_sizes: Mapping[str, int] = {}
+    """Bytes that the volumes of a tier may have together; the other tiers are as large as their disks."""
     private: tuple[Path, ...] = ()
     """Further directories hidden from pods: those of an API server on the same machine."""
     exposed: tuple[Path, ...] = ()

@@ -45,11 +45,14 @@ _CONTROLLERS = ("claims", "volumes", "claim-protection", "volume-protection", "s
 
 
 class Plane:
-    def __init__(self, transport: Transport, data: Path, tiers: dict[str, Path]) -> None:
+    def __init__(
+        self, transport: Transport, data: Path, tiers: dict[str, Path], sizes: dict[str, int]
+    ) -> None:
         self._transport = transport
         self.api = Api(transport, Random(1), manager="test")
         self.data = data
         self._tiers = tiers
+        self.tier_sizes = sizes
         self.volumes: PodVolumes
         self._keeping: asyncio.Task[None] | None = None
 
@@ -63,6 +66,7 @@ class Plane:
             clock=clock or SystemClock(),
             rng=Random(2),
             tiers=self._tiers,
+            tier_sizes=self.tier_sizes,
             refresh=0.2,
         )
         self._keeping = asyncio.create_task(self.volumes.run())
@@ -169,9 +173,11 @@ class Plane:
 
 
 @contextlib.asynccontextmanager
-async def plane(folder: Path, tiers: dict[str, Path] | None = None) -> AsyncIterator[Plane]:
+async def plane(
+    folder: Path, tiers: dict[str, Path] | None = None, sizes: dict[str, int] | None = None
+) -> AsyncIterator[Plane]:
     async with loopback() as transport:
-        here = Plane(transport, folder / "node", tiers or {})
+        here = Plane(transport, folder / "node", tiers or {}, sizes or {})
         clock = SystemClock()
         await here.api.create(ServiceAccount, {"metadata": {"name": "default", "namespace": "default"}})
         node = await here.api.create(

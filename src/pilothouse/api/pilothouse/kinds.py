@@ -20,8 +20,9 @@ from pilothouse.api.kind_names import (
     StatefulSet,
     StoragePool,
 )
-from pilothouse.api.own_kinds import AGE, GroupVersion, path_column
+from pilothouse.api.own_kinds import AGE, GroupVersion, condition_column, path_column
 from pilothouse.api.pilothouse import v1alpha1
+from pilothouse.base.quantity import QuantityError, parse_quantity
 from pilothouse.meta.fields import FieldError
 from pilothouse.meta.kind import Resource, single
 
@@ -81,6 +82,20 @@ def _asked_about() -> Mapping[str, tuple[str, bool]]:
 _WATCHED: Final = (
     AutopilotRule, PersistentVolumeClaim, Pod, StatefulSet, Deployment, StoragePool, Node
 )  # fmt: skip
+
+
+def check_storage_pool(new: Mapping[str, Any], old: Mapping[str, Any] | None) -> Iterator[FieldError]:
+    """What is asked of a pool is a quantity of bytes."""
+    asked = (new.get("spec") or {}).get("capacity")
+    if not asked:
+        return
+    try:
+        if parse_quantity(asked).to_int() <= 0:
+            yield FieldError.invalid("spec.capacity", asked, "must be greater than zero")
+    except QuantityError as problem:
+        yield FieldError.invalid("spec.capacity", asked, str(problem))
+
+
 _V1ALPHA1: Final = GroupVersion(v1alpha1.GROUP, v1alpha1.VERSION, v1alpha1.PACKAGE)
 
 DECISION: Final = _V1ALPHA1.kind(
@@ -125,7 +140,9 @@ STORAGE_POOL: Final = _V1ALPHA1.kind(
         path_column("Used", ".status.used", "How much is used."),
         AGE,
         path_column("Device", ".status.device", "The block device below it.", wide=True),
+        condition_column("Expanded", "Expanded", "Whether it has grown as asked.", field="reason", wide=True),
     ),
+    validate=check_storage_pool,
 )
 
 

@@ -65,6 +65,17 @@ class ContainerIndex:
                 if instances.container is not None:
                     yield pod, name, instances.container
 
+    def instances(self, pod_uid: str) -> list[tuple[str, Path, RunningContainer | None]]:
+        """The directories of a pod's latest instances, the earlier first, with the names of containers."""
+        found: list[tuple[str, Path, RunningContainer | None]] = []
+        _, containers = self._pods.get(pod_uid, (None, {}))
+        for name, source in containers.items():
+            if source.previous is not None:
+                found.append((name, source.previous, None))
+            if source.folder is not None:
+                found.append((name, source.folder, source.container))
+        return found
+
     def find(self, namespace: str, pod: str, container: str, *, previous: bool = False) -> ContainerLocation:
         """Raises ``ContainerNotFound``."""
         there = [known for known in self._pods.values() if known[0].key == (namespace, pod)]

@@ -9,6 +9,7 @@ Following ends when the container has ended and all its output is read. The file
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -16,7 +17,7 @@ from typing import BinaryIO, Final
 
 from pilothouse.api.kubernetes.pods.log_options import LogOptions
 from pilothouse.node.logs.log_records import LogFormatter
-from pilothouse.node.logs.log_rotation import following, oldest
+from pilothouse.node.logs.log_rotation import following, newest, numbered, oldest
 from pilothouse.node.logs.log_tail import last_lines
 
 BLOCK: Final = 128 * 1024
@@ -79,6 +80,26 @@ class LogCursor:
             self._file.close()
             self._file = after
 
+    def unread(self) -> int:
+        """Bytes up to the current end."""
+        files = numbered(self._path)
+        sizes = [(found.st_ino, found.st_size) for each in files if (found := _found(each)) is not None]
+        if self._file is None:
+            return sum(size for _, size in sizes)
+        mine = os.fstat(self._file.fileno())
+        rest = max(0, mine.st_size - self._file.tell())
+        inodes = [inode for inode, _ in sizes]
+        newer = sizes[inodes.index(mine.st_ino) + 1 :] if mine.st_ino in inodes else sizes
+        return rest + sum(size for _, size in newer)
+
+    def skip(self) -> None:
+        """Go to the current end, without looking at records."""
+        self.close()
+        self._rest = b""
+        self._file = newest(self._path)
+        if self._file is not None:
+            self._file.seek(0, os.SEEK_END)
+
     def unfinished(self) -> bytes:
         """The beginning of a record whose end is not written yet."""
         rest, self._rest = self._rest, b""
@@ -93,3 +114,10 @@ class LogCursor:
             whole, newline, self._rest = (self._rest + data).rpartition(b"\n")
             if newline:
                 yield whole + newline
+
+
+def _found(path: Path) -> os.stat_result | None:
+    try:
+        return path.lstat()
+    except FileNotFoundError:
+        return None

@@ -44,6 +44,19 @@ def oldest(path: Path) -> BinaryIO | None:
     return None
 
 
+def newest(path: Path) -> BinaryIO | None:
+    """The file that is written; None if there is none yet."""
+    for _ in range(_MOST_TRIES):
+        files = numbered(path)
+        if not files:
+            return None
+        try:
+            return open_regular(files[-1])
+        except FileNotFoundError:
+            continue  # It was rotated.
+    return None
+
+
 def following(path: Path, file: BinaryIO) -> BinaryIO | None:
     """The file after an open one; None if that is the newest. If it is gone, the oldest that is left."""
     mine = os.fstat(file.fileno()).st_ino

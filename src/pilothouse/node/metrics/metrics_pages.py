@@ -1,6 +1,6 @@
 """The node's metrics pages for Prometheus.
 
-    /metrics               everything: pods, volumes, disks, the agent itself
+    /metrics               everything: pods, volumes, pools, disks, the machine, the agent itself
     /metrics/resource      for metrics-server
     /metrics/cadvisor      containers, with cAdvisor's names
 
@@ -23,7 +23,11 @@ from pilothouse.base.prometheus_text import counter, gauge, labels
 from pilothouse.node.containers.container_index import ContainerIndex
 from pilothouse.node.containers.resource_limits import container_cgroup
 from pilothouse.node.interfaces import CgroupSource
-from pilothouse.node.metrics import disk_stats, process_stats
+from pilothouse.node.metrics import disk_stats, pool_stats, process_stats, volume_devices
+from pilothouse.node.metrics.log_matches import LogMatches
+from pilothouse.node.metrics.volume_devices import VolumeDevices
+from pilothouse.node.volumes.claim_volumes import VolumeInUse
+from pilothouse.node.volumes.storage_pools import StoragePools
 from pilothouse.node.volumes.volume_usage import MeasuredUsage, metrics
 from pilothouse.supervise.cgroup_settings import Usage
 
@@ -43,7 +47,12 @@ _RESOURCE_NAMES: Final = {"container_cpu_usage_seconds_total", "container_memory
 
 
 class VolumeUsageSource(Protocol):
+    @property
+    def pools(self) -> StoragePools: ...
+
     async def usage(self) -> Sequence[MeasuredUsage]: ...
+
+    def in_use(self) -> Sequence[VolumeInUse]: ...
 
 
 class ContainerUsage(msgspec.Struct, frozen=True):
@@ -60,23 +69,35 @@ class ContainerUsage(msgspec.Struct, frozen=True):
 
 class MetricsPages:
     def __init__(
-        self, node: str, container_index: ContainerIndex, groups: CgroupSource, volumes: VolumeUsageSource
+        self,
+        node: str,
+        container_index: ContainerIndex,
+        groups: CgroupSource,
+        volumes: VolumeUsageSource,
+        log_matches: LogMatches,
     ) -> None:
         self._node = node
         self._index = container_index
         self._groups = groups
         self._volumes = volumes
+        self._devices = VolumeDevices(volumes.pools)
+        self._log_matches = log_matches
 
     async def all(self) -> str:
         """``/metrics``."""
         used = await asyncio.to_thread(self._measure)
         usage = await self._volumes.usage()
+        devices = await asyncio.to_thread(self._devices.find, list(self._volumes.in_use()))
         return "".join(
             [
                 *node_families(self._node, len(self._index.pods()), len(used)),
                 *container_families(used),
                 *(f"{line}\n" for line in metrics(usage)),
+                *volume_devices.families(self._node, devices),
+                *pool_stats.families(self._node, self._volumes.pools),
+                *self._log_matches.families(),
                 *disk_stats.families(disk_stats.devices(_text(_DISKS))),
+                *machine_families(_text(_LOAD), _text(_MEMORY)),
                 *agent_families(),
             ]
         )

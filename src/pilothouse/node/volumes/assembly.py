@@ -18,12 +18,13 @@ from pilothouse.base.clock import Clock
 from pilothouse.client.api import Api
 from pilothouse.node.event_recorder import EventRecorder
 from pilothouse.node.volumes.claim_volumes import ClaimVolumes
-from pilothouse.node.volumes.directory_backend import DirectoryBackend
-from pilothouse.node.volumes.loop_backend import LoopBackend
 from pilothouse.node.volumes.memory_directories import memory_directories
 from pilothouse.node.volumes.pod_tokens import PodTokens
 from pilothouse.node.volumes.pod_volumes import REFRESH, PodVolumes, VolumeSettings
+from pilothouse.node.volumes.pool_report import StoragePoolReporter
+from pilothouse.node.volumes.pooled_backends import PooledDirectories, PooledLoops
 from pilothouse.node.volumes.private_directories import PrivateDirectories
+from pilothouse.node.volumes.storage_pools import StoragePools
 from pilothouse.node.volumes.volume_backend import VolumeBackend
 from pilothouse.node.volumes.volume_controller import VolumeController
 from pilothouse.node.volumes.volume_mover import VolumeMover
@@ -45,18 +46,23 @@ def open_volumes(
     clock: Clock,
     rng: Random,
     tiers: Mapping[str, Path] = {},
+    tier_sizes: Mapping[str, int] = {},
     allocatable: Mapping[str, str] = {},
     refresh: float = REFRESH,
     private: Iterable[Path] = (),
 ) -> PodVolumes:
-    """``data`` is the node's own directory; ``tiers`` are further directories for volumes, by name;
-    ``private`` are further directories that no path of the machine may lead to."""
+    """``data`` is the node's own directory; ``tiers`` are further directories for volumes, by name, some of a
+    fixed size (``tier_sizes``, in bytes); ``private`` are further directories that no path of the machine may
+    lead to."""
     data = data.absolute()
     root = os.geteuid() == 0
     directories = {DEFAULT_TIER: data / "volumes"} | {name: path.absolute() for name, path in tiers.items()}
     places = VolumePlaces(directories)
-    loops = LoopBackend(root=root, places=places)
-    backends: dict[str, VolumeBackend] = {DIRECTORY: DirectoryBackend(places), LOOP: loops}
+    pools = StoragePools(node, directories, tier_sizes, data)
+    backends: dict[str, VolumeBackend] = {
+        DIRECTORY: PooledDirectories(pools, places),
+        LOOP: PooledLoops(pools, places, root=root),
+    }
     claims = ClaimVolumes(api, node, backends, directories, VolumeOwners(node, data), root=root)
     settings = VolumeSettings(
         pods=data / "pods",
@@ -73,10 +79,11 @@ def open_volumes(
     mover = VolumeMover(api, places, claims, clock)
     runner = VolumePlanExecutor(api, node, backends, directories, claims, mover, record_event, clock)
     volume_controller = VolumeController(api, node, runner, clock, rng)
+    reporter = StoragePoolReporter(api, node, pools, clock, rng)
 
     async def run() -> None:
-        await together({"events": events.run(), "volume_controller": volume_controller.run()})
+        steps = volume_controller.run()
+        await together({"events": events.run(), "volume_controller": steps, "pools": reporter.run()})
 
-    return PodVolumes(
-        api, settings, memory_directories(data, root=root), claims, PodTokens(api, clock, rng), clock, run
-    )
+    memory, tokens = memory_directories(data, root=root), PodTokens(api, clock, rng)
+    return PodVolumes(api, settings, memory, claims, tokens, clock, run, pools)

@@ -1,6 +1,6 @@
 """The volumes of this node's pods: made before their containers start, and kept up to date while they run.
 
-    volumes = PodVolumes(api, settings, memory, claims, PodTokens(api, clock, rng), clock, run_claims)
+    volumes = PodVolumes(api, settings, memory, claims, PodTokens(api, clock, rng), clock, run_claims, pools)
     prepared = await volumes.prepare(pod)
     volumes.mounts(pod, container, prepared, env=env)
     await volumes.release(pod.uid)
@@ -42,7 +42,7 @@ from pilothouse.node.files.path_names import component
 from pilothouse.node.interfaces import PreparedVolume, VolumeNotReady
 from pilothouse.node.volumes import container_mounts, host_paths, ownership
 from pilothouse.node.volumes.atomic_directory import FileOwner, replace
-from pilothouse.node.volumes.claim_volumes import ClaimVolumes
+from pilothouse.node.volumes.claim_volumes import ClaimVolumes, VolumeInUse
 from pilothouse.node.volumes.memory_directories import MemoryDirectories
 from pilothouse.node.volumes.pod_tokens import PodTokens
 from pilothouse.node.volumes.pod_usage import PodUsage
@@ -56,6 +56,7 @@ from pilothouse.node.volumes.projected_files import (
     tokens_needed,
 )
 from pilothouse.node.volumes.removal import remove
+from pilothouse.node.volumes.storage_pools import StoragePools
 from pilothouse.node.volumes.volume_usage import MeasuredUsage, VolumeMeter
 from pilothouse.supervise.cgroup_settings import DeviceThrottle
 from pilothouse.supervise.launch_spec import Mount
@@ -95,6 +96,7 @@ class PodVolumes:
         tokens: PodTokens,
         clock: Clock,
         run_claims: Callable[[], Coroutine[Any, Any, None]],
+        pools: StoragePools,
     ) -> None:
         """``run_claims`` provisions, expands and deletes the volumes of claims; it runs within ``run``."""
         self._api = api
@@ -104,6 +106,7 @@ class PodVolumes:
         self._tokens = tokens
         self._clock = clock
         self._run_claims = run_claims
+        self.pools = pools
         self._pods: dict[str, Object] = {}
         self._usage = PodUsage(settings.pods)
         self._gauge = VolumeMeter(clock)
@@ -157,6 +160,10 @@ class PodVolumes:
     async def usage(self) -> list[MeasuredUsage]:
         """The usage of all claims' volumes on this node."""
         return await self._gauge.measure(self._claims.in_use)
+
+    def in_use(self) -> list[VolumeInUse]:
+        """The claims' volumes that pods use."""
+        return self._claims.in_use
 
     async def run(self) -> None:
         await together({"claims": self._run_claims(), "files": self._follow(), "sizes": self._follow_sizes()})

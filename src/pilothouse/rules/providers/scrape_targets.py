@@ -19,6 +19,7 @@ import msgspec
 
 from pilothouse.api.navigator.labels import HAS_PILOT
 from pilothouse.api.objects import Object
+from pilothouse.api.storage_pools import pool_owner
 from pilothouse.rules.join import mounted_claims
 
 PILOT_PORT: Final = 12001
@@ -44,6 +45,8 @@ class ScrapeTarget(msgspec.Struct, frozen=True):
     volumes: frozenset[str] = frozenset()
     claims: frozenset[Key] = frozenset()
     pods: frozenset[Key] = frozenset()
+    nodes: frozenset[str] = frozenset()
+    """All nodes, by whose names storage pools begin."""
 
     def owned(self, series: Mapping[str, str]) -> Mapping[str, str] | None:
         """The labels of a series with the target's own; None if it speaks of what is not the target's."""
@@ -53,14 +56,19 @@ class ScrapeTarget(msgspec.Struct, frozen=True):
         found = {**self.labels, **series}
         if (volume := found.get("volumename")) and volume not in self.volumes:
             return None
+        if (pool := found.get("pool")) and not self._is_own_pool(pool):
+            return None
         namespaces = [found[name] for name in _NAMESPACES if found.get(name)]
         for name, known in (("persistentvolumeclaim", self.claims), *((each, self.pods) for each in _PODS)):
             if (value := found.get(name, "")) and any((each, value) not in known for each in namespaces):
                 return None
-        pool = found.get("pool", "")
-        if pool and self.kind == "node" and not pool.startswith(f"{self.labels['node']}-"):
-            return None
         return found
+
+    def _is_own_pool(self, pool: str) -> bool:
+        """Whether it is a storage pool of the target, or none: the memory pools of a JVM have the same
+        label."""
+        owner = pool_owner(pool, self.nodes.__contains__)
+        return not owner or (self.kind == "node" and owner == self.labels["node"])
 
 
 class _PodFacts(msgspec.Struct, frozen=True):
@@ -92,8 +100,9 @@ class ScrapeTargets:
             on_node.setdefault(facts.node, []).append(facts)
             if not facts.ended:
                 pod_targets += _pod_targets(facts, volumes)
-        targets = [_node_target(node.name, on_node.get(node.name, []), volumes) for node in self._nodes()]
-        return targets + pod_targets
+        nodes = frozenset(node.name for node in self._nodes())
+        targets = [_node_target(name, on_node.get(name, []), volumes) for name in sorted(nodes)]
+        return [msgspec.structs.replace(each, nodes=nodes) for each in targets + pod_targets]
 
     def _read_pods(self) -> Iterable[_PodFacts]:
         known, self._pod_facts = self._pod_facts, {}

@@ -277,6 +277,7 @@ def _ours() -> Iterable[Object]:
         # Cluster-wide: for users who may view all namespaces.
         (_OPENSTORAGE, "autopilotrules applicationpolicies"),
         (_K0S, "plans controlnodes updateconfigs"),
+        (_OWN, "storagepools"),
     )
     yield plain(
         "pilothouse:aggregate-to-view",
@@ -299,6 +300,8 @@ def _ours() -> Iterable[Object]:
         verbs(EDIT + VIEW, "plans updateconfigs", _K0S),
         verbs(VIEW, "controlnodes", _K0S),
         verbs(EDIT + VIEW, "autopilotrules applicationpolicies", _OPENSTORAGE),
+        # To ask for a larger tier; nodes write the rest.
+        verbs("patch update " + VIEW, "storagepools", _OWN),
     )
     # In a namespace, for the approvals there; bound to the cluster, for all.
     yield plain(

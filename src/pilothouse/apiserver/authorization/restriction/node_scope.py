@@ -15,6 +15,7 @@ scheduled to it; it reads the namespace ``kube-system``, whose uid identifies th
 | the Plan ``autopilot`` | get | |
 | volumes | all | create, and update, patch and delete of those that it keeps |
 | classes of storage and of volume attributes | all | |
+| its StoragePools | get; list and watch by ``pilothouse.io/node`` | all, and the status |
 | the namespace ``kube-system`` | get | |
 | nodes, services, endpoints and their slices | all | |
 | its lease in ``kube-node-lease`` | get | create, update, patch, delete |
@@ -32,10 +33,20 @@ import msgspec
 from pilothouse.api.k0s import v1beta2
 from pilothouse.api.k0s.v1beta2 import RUNNING_PLAN
 from pilothouse.api.kubernetes.node_claims import NETWORK_PAGE
+from pilothouse.api.pilothouse import v1alpha1
+from pilothouse.api.storage_pools import POOL_NODE
 from pilothouse.apiserver.authorization.authorizer import NO_OPINION, Attributes, AuthorizationDecision
 from pilothouse.apiserver.authorization.restriction.bound_pods import BoundPods
 from pilothouse.apiserver.authorization.restriction.kept_volumes import KeptVolumes
-from pilothouse.apiserver.authorization.restriction.scope import CHANGES, READS, aside, denied, selects_field
+from pilothouse.apiserver.authorization.restriction.scope import (
+    CHANGES,
+    READS,
+    aside,
+    denied,
+    selects_field,
+    selects_label,
+)
+from pilothouse.apiserver.authorization.restriction.storage_pool_nodes import StoragePoolNodes
 from pilothouse.apiserver.discovery.catalog import ROOT
 from pilothouse.apiserver.storage.watch_cache import WatchCache
 
@@ -60,6 +71,7 @@ class NodeScope:
         self._pods = pods
         self._volumes = volumes
         self._cache = cache
+        self._pools = StoragePoolNodes(cache)
 
     def decide(self, node: str, attrs: Attributes) -> AuthorizationDecision:
         """What the node of that name may do; nothing without a name."""
@@ -132,6 +144,13 @@ class NodeScope:
             return _YES
         return _YES if attrs.name and self._volumes.keeper(attrs.name) == node else _unrelated(node)
 
+    def _storage_pool(self, node: str, attrs: Attributes) -> AuthorizationDecision:
+        if attrs.verb in ("list", "watch") and selects_label(attrs, POOL_NODE, node):
+            return _YES
+        if attrs.verb == "create" or (attrs.name and self._pools.owner(attrs.name) == node):
+            return _YES
+        return denied(f"node: '{node}' may see and change its own storage pools only")
+
     def _plan(self, node: str, attrs: Attributes) -> AuthorizationDecision:
         """The one plan that is carried out, which says what a machine that was signalled downloads."""
         return _YES if attrs.name == RUNNING_PLAN else _NO_VERB
@@ -181,6 +200,8 @@ _RULES: dict[tuple[str, str, str], tuple[Container[str], _Rule]] = {
     # Any verb: that the namespace is wrong is said first.
     ("coordination.k8s.io", "leases", ""): (READS | _LEASE_VERBS | {"deletecollection"}, NodeScope._lease),
     ("certificates.k8s.io", "certificatesigningrequests", ""): (READS | _CREATE, NodeScope._request),
+    (v1alpha1.GROUP, "storagepools", ""): (READS | CHANGES | _CREATE | {"delete"}, NodeScope._storage_pool),
+    (v1alpha1.GROUP, "storagepools", "status"): (CHANGES, NodeScope._storage_pool),
     (v1beta2.GROUP, "controlnodes", ""): (READS | CHANGES, NodeScope._itself),
     (v1beta2.GROUP, "controlnodes", "status"): (CHANGES, NodeScope._itself),
     (v1beta2.GROUP, "plans", ""): (_GET, NodeScope._plan),

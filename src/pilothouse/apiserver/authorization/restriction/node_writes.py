@@ -6,6 +6,7 @@
 * The status of its pods, with the node's addresses; of a claim's status, what concerns its volume.
 * Of a signal of an update plan, on its Node or ControlNode: the next step. The status of its ControlNode.
 * Volumes for claims scheduled to it (``kept_volumes``). Its lease, owned by its Node.
+* Its StoragePools, owned by its Node; not what is asked of them (``storage_pool_nodes``).
 * Certificate requests for its own name; tokens bound to its pods, for audiences that the pod requests.
 """
 
@@ -17,12 +18,14 @@ from typing import Any, NoReturn
 from pilothouse.api.k0s import v1beta2
 from pilothouse.api.k0s.signals import DATA_ANNOTATION, VERSION_ANNOTATION, report_problem
 from pilothouse.api.k0s.v1beta2 import RUNNING_VERSION
+from pilothouse.api.pilothouse import v1alpha1
 from pilothouse.apiserver.authentication.authenticator import AUDIENCE
 from pilothouse.apiserver.authorization.restriction.bound_pods import BoundPods
 from pilothouse.apiserver.authorization.restriction.identity import NODES
 from pilothouse.apiserver.authorization.restriction.kept_volumes import KeptVolumes
 from pilothouse.apiserver.authorization.restriction.node_claims import NodeClaims
 from pilothouse.apiserver.authorization.restriction.node_scope import LEASE_NAMESPACE
+from pilothouse.apiserver.authorization.restriction.storage_pool_nodes import StoragePoolNodes
 from pilothouse.apiserver.endpoints.call import ResourceRequest
 from pilothouse.meta import errors
 from pilothouse.meta.kind import Object
@@ -61,10 +64,13 @@ _SIGNERS = ("kubernetes.io/kube-apiserver-client-kubelet", "kubernetes.io/kubele
 
 
 class NodeWrites:
-    def __init__(self, pods: BoundPods, volumes: KeptVolumes, claims: NodeClaims) -> None:
+    def __init__(
+        self, pods: BoundPods, volumes: KeptVolumes, claims: NodeClaims, pools: StoragePoolNodes
+    ) -> None:
         self._pods = pods
         self._volumes = volumes
         self._claims = claims
+        self._pools = pools
 
     def check(self, node: str, call: ResourceRequest, new: Object, old: Object | None) -> None:
         kind = call.served.kind
@@ -92,6 +98,9 @@ class NodeWrites:
                 _check_claim(call, new, old)
             case "", "persistentvolumes", "":
                 if wrong := self._volumes.check(node, new, old):
+                    _refuse(call, new, wrong)
+            case v1alpha1.GROUP, "storagepools", "" | "status":
+                if wrong := self._pools.check(node, new, old):
                     _refuse(call, new, wrong)
             case "coordination.k8s.io", "leases", "":
                 _check_lease(node, call, new, old)

@@ -34,6 +34,7 @@ from pilothouse.apiserver.authorization.restriction.node_writes import NodeWrite
 from pilothouse.apiserver.authorization.restriction.pilot_index import PilotIndex
 from pilothouse.apiserver.authorization.restriction.pilot_scope import PilotScope
 from pilothouse.apiserver.authorization.restriction.pilot_writes import PilotWrites
+from pilothouse.apiserver.authorization.restriction.storage_pool_nodes import StoragePoolNodes
 from pilothouse.apiserver.endpoints.call import ResourceRequest
 from pilothouse.apiserver.server.messages import User
 from pilothouse.apiserver.storage.watch_cache import WatchCache
@@ -47,7 +48,7 @@ class Restriction:
         volumes = KeptVolumes(cache)
         self._node_scope = NodeScope(self._pods, volumes, cache)
         self._pilot_scope = PilotScope(self._pilots, cache)
-        self._node_writes = NodeWrites(self._pods, volumes, claims)
+        self._node_writes = NodeWrites(self._pods, volumes, claims, StoragePoolNodes(cache))
         self._pilot_writes = PilotWrites(self._pilots)
         for index in (self._pods, self._pilots):
             cache.listen(index)
