@@ -7,12 +7,24 @@ end; the condition ``Complete`` says why. Executors know no rule's conditions an
 
 from __future__ import annotations
 
+from pilothouse.controllers.application_actions.application_rebalance import application_rebalance
+from pilothouse.controllers.application_actions.application_redundancy import application_redundancy
 from pilothouse.controllers.application_actions.history import action_history
 from pilothouse.controllers.application_actions.unclaimed import unclaimed_actions
 from pilothouse.controllers.application_actions.volume_resize import volume_resize
+from pilothouse.controllers.application_actions.workload_resources import workload_resources
+from pilothouse.controllers.application_actions.workload_scale import workload_scale
 from pilothouse.runtime.controller import Controller
 
 
 def all_executors() -> tuple[Controller, ...]:
     """The executors, and the controllers that keep the records of actions."""
-    return (action_history, unclaimed_actions, volume_resize)
+    return (
+        action_history,
+        unclaimed_actions,
+        volume_resize,
+        workload_scale,
+        workload_resources,
+        application_redundancy,
+        application_rebalance,
+    )

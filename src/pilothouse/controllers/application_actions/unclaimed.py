@@ -11,14 +11,14 @@ from typing import Final
 
 from pilothouse.api.kind_names import ApplicationAction
 from pilothouse.api.objects import Object
-from pilothouse.api.openstorage.actions import RESIZE
+from pilothouse.api.openstorage.actions import REBALANCE, REDUNDANCY, RESIZE, RESOURCES, SCALE
 from pilothouse.controllers.application_actions.action_status import SERVICE_ACCOUNT, finished
 from pilothouse.runtime.controller import controller
 from pilothouse.runtime.intents import Intent, RequeueAfter
 from pilothouse.runtime.snapshot import Snapshot
 
 UNCLAIMED_SECONDS: Final = 600.0
-_OWN: Final = frozenset({RESIZE})
+_OWN: Final = frozenset({RESIZE, SCALE, RESOURCES, REDUNDANCY, REBALANCE})
 """The actions that have an executor here, which says itself what it waits for."""
 
 

@@ -361,6 +361,8 @@ def _ours() -> Iterable[Object]:
     yield plain(
         "pilothouse:rules",
         verbs("get patch", "persistentvolumeclaims"),
+        verbs("get patch", "deployments statefulsets", "apps"),
+        verbs("get patch", f"{_CLUSTERS} pilots", _NAVIGATOR),
         verbs("get patch update delete", "applicationactions", _OPENSTORAGE),
         verbs("get patch update", "applicationactions/status", _OPENSTORAGE),
     )

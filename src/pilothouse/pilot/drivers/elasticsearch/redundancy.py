@@ -119,10 +119,10 @@ def _message(
         which = _counted(held_back, "index has", "indices have")
         return f"{which} more copies than asked for; they are removed when the cluster is Green."
     if nodes.present <= copies and any(found < copies for found in matching.values()):
-        there = _counted(nodes.present, "data node", "data nodes")
+        there = nodes.present
         more = nodes.staying - nodes.present
-        joining = f", and {more} more are to join" if more > 0 else ""
-        return f"{number} need {copies + 1} data nodes, and {there} can hold them{joining}."
+        joining = f"; {_counted(more, 'more is', 'more are')} to join" if more > 0 else ""
+        return f"{number} of a shard need {copies + 1} data nodes, and there are {there}{joining}."
     return f"Copies are being built: the cluster's health is {health or 'unknown'}."
 
 
