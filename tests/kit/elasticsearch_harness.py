@@ -69,6 +69,8 @@ class ElasticsearchHarness(ControllerHarness):
         self.shards: Tree | None = None
         self.read_only: Tree | None = None
         """Indices that take no writes."""
+        self.redundancy: Tree | None = None
+        """What the leading pilot reports of the copies of indices."""
         self.without_vote: list[str] = []
         """Masters that have given up their vote for a restart."""
         self.leads = True
@@ -215,6 +217,8 @@ class ElasticsearchHarness(ControllerHarness):
             facts["shards"] = self.shards
         if self.read_only is not None:
             facts["readOnlyIndices"] = self.read_only
+        if self.redundancy is not None:
+            facts["redundancy"] = self.redundancy
         if self.without_vote:
             facts["withoutVote"] = self.without_vote
         acquired = self.of(Lease, name).spec["acquireTime"]

@@ -8,8 +8,8 @@ from zoneinfo import ZoneInfo
 import msgspec
 import pytest
 
+from pilothouse.api.openstorage.action_windows import seconds_until_open
 from pilothouse.api.openstorage.v1alpha1 import ActionWindow
-from pilothouse.rules.action_windows import seconds_until_open
 
 NEW_YORK = ZoneInfo("America/New_York")
 NIGHTS = msgspec.convert(

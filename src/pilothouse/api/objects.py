@@ -259,8 +259,10 @@ class Object:
         """True if the status condition of this type is True."""
         return condition_is(self.status.get("conditions"), kind)
 
-    def managers(self, *path: str) -> list[str]:
-        """The field managers that own the field at a path, the latest first; decoded at each call."""
+    def managers(self, *path: str | Mapping[str, str]) -> list[str]:
+        """The field managers that own the field at a path, the latest first; decoded at each call.
+
+        A step that is a mapping is the key of a list item: ``{"name": "data"}``."""
         found = _managed.decode(self._raw) if self._raw else msgspec.convert(self._tree, _ManagedEnvelope)
         owners = [each for each in found.metadata.managed_fields if _owns(each.fields, path)]
         return [each.manager for each in sorted(owners, key=lambda each: each.time, reverse=True)]
@@ -286,10 +288,11 @@ class Object:
         return f"<{self.kind} {where} @{self.resource_version or '-'}>"
 
 
-def _owns(fields: Any, path: Sequence[str]) -> bool:
+def _owns(fields: Any, path: Sequence[str | Mapping[str, str]]) -> bool:
     """Whether a set of fields, as managed fields have it, contains one."""
     for step in path:
-        if not isinstance(fields, Mapping) or (fields := fields.get(f"f:{step}")) is None:
+        name = f"f:{step}" if isinstance(step, str) else f"k:{msgspec.json.encode(step).decode()}"
+        if not isinstance(fields, Mapping) or (fields := fields.get(name)) is None:
             return False
     return True
 

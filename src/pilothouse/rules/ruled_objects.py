@@ -24,12 +24,12 @@ from pilothouse.api.kind_names import (
 )
 from pilothouse.api.objects import Object
 from pilothouse.api.openstorage import v1alpha1
+from pilothouse.api.openstorage.action_windows import seconds_until_open
 from pilothouse.api.openstorage.actions import FINISHED, object_type
 from pilothouse.api.openstorage.pauses import PAUSE_ALL, is_paused, pauses_all
 from pilothouse.meta.selectors import SelectorError
 from pilothouse.rules.action_budgets import GLOBAL_BUDGET, spent, with_defaults
 from pilothouse.rules.action_targets import ActionTarget, TargetDeclined, TargetNotReady, TargetResult
-from pilothouse.rules.action_windows import seconds_until_open
 from pilothouse.rules.candidate_choice import Choice, choose
 from pilothouse.rules.object_records import (
     IN_PROGRESS,

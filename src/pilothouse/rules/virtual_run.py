@@ -22,11 +22,11 @@ import numpy as np
 
 from pilothouse.api.kind_names import PersistentVolumeClaim
 from pilothouse.api.objects import Object
+from pilothouse.api.openstorage.action_windows import seconds_until_open
 from pilothouse.base.quantity import parse_quantity
 from pilothouse.base.rfc3339 import format_time
 from pilothouse.rules.action_budgets import GLOBAL_BUDGET, spent, with_defaults
 from pilothouse.rules.action_targets import ActionTarget, NoObjects
-from pilothouse.rules.action_windows import seconds_until_open
 from pilothouse.rules.join import ObjectIndex, join
 from pilothouse.rules.join_labels import DEFAULT_LABELS, JoinLabels, object_key
 from pilothouse.rules.object_records import (

@@ -42,6 +42,8 @@ def test_what_a_database_has_to_be_restarted_for_is_in_it(other: dict[str, Any])
         changed("configuration", version="8.17.0"),
         changed("configuration", files={}),
         changed("elasticsearch", nodePool="other"),
+        changed("elasticsearch", redundancy={"copies": 2}),
+        {**SPEC, "rebalance": {"request": "r1", "until": "2026-11-18T04:00:00Z"}},
         changed("elasticsearch", roles=["ingest", "data"]),
         changed(
             "configuration",

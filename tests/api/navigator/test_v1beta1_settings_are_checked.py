@@ -84,6 +84,15 @@ CASES = {
         ),
         f"{POOL}.topologySpreadConstraints[0].maxSkew",
     ),
+    "fewer copies than none": (elasticsearch(redundancy={"copies": -1}), "spec.redundancy.copies"),
+    "copies of an index that can't be": (
+        elasticsearch(redundancy={"copies": 1, "indices": ["logs-*", "Logs"]}),
+        "spec.redundancy.indices[1]",
+    ),
+    "copies of an index without a name": (
+        elasticsearch(redundancy={"copies": 1, "indices": [""]}),
+        "spec.redundancy.indices[0]",
+    ),
     "claims neither kept nor deleted": (
         elasticsearch(persistentVolumeClaimRetentionPolicy={"whenScaled": "Maybe"}),
         "spec.persistentVolumeClaimRetentionPolicy.whenScaled",

@@ -102,7 +102,7 @@ async def test_volumes_of_a_tier_are_at_most_its_size_together(tmp_path: Path) -
 
         async def has_grown() -> bool:
             claim = await here.find_claim("first")
-            return claim.at("status", "capacity", "storage") == "1200Mi"
+            return bool(claim.at("status", "capacity", "storage") == "1200Mi")
 
         await eventually(has_grown)
         await pool_of(here, "fast", capacity="2Gi", provisioned="1700Mi")

@@ -28,6 +28,21 @@ if TYPE_CHECKING:
 Section = Mapping[str, Any]
 
 
+class PoolFields(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the spec of a cluster says what the nodes of its pools are like."""
+
+    label: str
+    """The label of a pool's StatefulSet with the name of the pool."""
+    container: str
+    """The container of a pod that ``resources`` is of."""
+    pools: str = "nodePools"
+    """The list of pools in the spec, by ``name``."""
+    replicas: str = "replicas"
+    resources: str = "resources"
+    heap: str = ""
+    """The size of the heap, which has to follow the memory if it is set; empty if there is no such field."""
+
+
 class Application(msgspec.Struct, frozen=True, kw_only=True):
     """One database."""
 
@@ -52,6 +67,16 @@ class Application(msgspec.Struct, frozen=True, kw_only=True):
     """Fields of the ``status`` section that are removed when the database has ended."""
     live_settings: frozenset[str] = frozenset()
     """Settings whose change restarts no database."""
+    pools: PoolFields | None = None
+    """The fields of its clusters' pools, if a controller acts on them."""
+    copies: tuple[str, ...] = ()
+    """The path in a cluster's spec of how many copies it keeps of its data. Its controller reports by the
+    condition ``Redundant``."""
+    most_copies: Callable[[Section], int] | None = None
+    """How many copies the nodes of a cluster's spec can hold."""
+    rebalances: bool = False
+    """Its leading pilot rebalances data on request (``spec.rebalance`` of Pilots); clusters report it in
+    ``status.rebalance``."""
     restart_fields: Callable[[Section], Mapping[str, Any]] | None = None
     """The part of the ``spec`` section whose change restarts a database; by default all of it."""
     sections: Callable[[], PilotSections] | None = None

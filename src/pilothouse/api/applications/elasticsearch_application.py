@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from pilothouse.api.applications.descriptor import Application
+from pilothouse.api.applications.descriptor import Application, PoolFields
 from pilothouse.api.kind_names import ElasticsearchCluster
 from pilothouse.meta.versions import Version
 
@@ -21,6 +21,12 @@ _HEADROOM_SINCE: Final = Version.parse("8.5.0")
 def has_disk_headroom(version: str) -> bool:
     """Whether the disk watermarks of a version also require little free space; True if it is unknown."""
     return not version or Version.parse(version) >= _HEADROOM_SINCE
+
+
+def _most_copies(spec: Mapping[str, Any]) -> int:
+    """No node holds two copies of a shard, and one holds the primary."""
+    pools = (each for each in spec.get("nodePools") or () if "data" in (each.get("roles") or ()))
+    return max(0, sum(int(each.get("replicas", 1)) for each in pools) - 1)
 
 
 def _restart_fields(section: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -65,6 +71,14 @@ ELASTICSEARCH: Final = Application(
     volatile=frozenset({"documents"}),
     known_while_running=frozenset({"documents", "shards"}),
     live_settings=frozenset({INITIAL_MASTERS, MINIMUM_MASTERS}),
+    pools=PoolFields(
+        label=f"{ElasticsearchCluster.group}/elasticsearch-node-pool-name",
+        container="elasticsearch",
+        heap="heapSize",
+    ),
+    copies=("redundancy", "copies"),
+    most_copies=_most_copies,
+    rebalances=True,
     restart_fields=_restart_fields,
     sections=_sections,
 )

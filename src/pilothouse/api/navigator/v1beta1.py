@@ -44,7 +44,9 @@ class ClaimRetentionPolicy(Fields):
 class ClusterCondition(Fields):
     """One thing that is known about a cluster."""
 
-    type: Annotated[str, doc("The type: Available, Progressing, Degraded, Paused or Secured.", min_length=1)]
+    type: Annotated[
+        str, doc("The type: Available, Progressing, Degraded, Paused, Secured or Redundant.", min_length=1)
+    ]
     status: Annotated[ConditionStatus, doc("True, False or Unknown.")]
     observed_generation: Annotated[Int64 | None, doc("The generation of the spec that it is about.")] = None
     last_transition_time: Annotated[Time | None, doc("When the status last changed.")] = None
@@ -114,6 +116,28 @@ class ElasticsearchSecurity(Fields):
     ] = None
 
 
+class ElasticsearchRedundancy(Fields):
+    """How many copies a cluster keeps of its indices. A change restarts nothing."""
+
+    copies: Annotated[
+        Int32,
+        doc(
+            "Copies of each shard besides the primary (number_of_replicas), as far as there are data nodes "
+            "for them.",
+            ge=0,
+            le=MOST_REPLICAS,
+        ),
+    ]
+    indices: Annotated[
+        tuple[str, ...],
+        doc(
+            "The indices, by name or pattern such as logs-*; absent means all whose names begin with no dot.",
+            list_type="set",
+            max_length=100,
+        ),
+    ] = ()
+
+
 class ElasticsearchClusterSpec(Fields):
     """The desired state of the cluster."""
 
@@ -155,6 +179,10 @@ class ElasticsearchClusterSpec(Fields):
             "once the cluster is formed: nodes with and without encryption can't talk to each other."
         ),
     ] = None
+    redundancy: Annotated[
+        ElasticsearchRedundancy | None,
+        doc("How many copies the indices have; absent means that each index keeps its own setting."),
+    ] = None
 
 
 class ShardCounts(Fields):
@@ -179,6 +207,21 @@ class FullestVolume(Fields):
     used_percent: Annotated[Int32, doc("How full it is.")]
 
 
+class RebalanceReport(Fields):
+    """Whether data is spread over the nodes anew, and how far a request for it is."""
+
+    enabled: Annotated[bool, doc("Set if the cluster does it at any time, without a request.")] = False
+    request: Annotated[str, doc("The request that this is about; empty if there is none.")] = ""
+    state: Annotated[
+        Literal["", "Allowed", "Even", "Stopped", "Expired", "Unneeded"],
+        doc(
+            "Allowed while data moves; Even when it lies evenly, or nothing moves any more; Stopped if "
+            "somebody forbade it meanwhile; Expired after its time; Unneeded if the cluster does it anyway."
+        ),
+    ] = ""
+    message: Annotated[str, doc("How far it is, in a sentence for people.")] = ""
+
+
 class ElasticsearchClusterStatus(Fields):
     """What is known about the cluster."""
 
@@ -198,6 +241,10 @@ class ElasticsearchClusterStatus(Fields):
     ] = field(name="clusterUUID", default=None)
     fullest_volume: Annotated[
         FullestVolume | None, doc("The volume with the least room; absent means unknown.")
+    ] = None
+    rebalance: Annotated[
+        RebalanceReport | None,
+        doc("Whether shards are rebalanced; absent means as Elasticsearch does it by default: at any time."),
     ] = None
 
 
@@ -296,6 +343,9 @@ class PilotElasticsearch(Fields):
         tuple[ElasticsearchPlugin, ...], doc("The plugins it should have.", map_keys=("name",))
     ] = ()
     roles: Annotated[tuple[Role, ...], doc("What it does.", list_type="set")] = ()
+    redundancy: Annotated[
+        ElasticsearchRedundancy | None, doc("The copies that the leading pilot sees to, as the cluster's.")
+    ] = None
 
 
 class PilotCassandra(Fields):
@@ -305,6 +355,14 @@ class PilotCassandra(Fields):
     rack: Annotated[str, doc("Its rack.")] = ""
     datacenter: Annotated[str, doc("Its datacenter.")] = ""
     seed: Annotated[bool, doc("Set if others join the cluster through it.")] = False
+
+
+class PilotRebalance(Fields):
+    """A request to spread the data of the whole cluster evenly over its nodes. \
+The leading pilot allows it until it is done, the time is over or the request is removed."""
+
+    request: Annotated[str, doc("Who asks, such as the uid of an ApplicationAction.", min_length=1)]
+    until: Annotated[Time, doc("When it ends in any case.")]
 
 
 class PilotSpec(Fields):
@@ -319,6 +377,10 @@ Each application adds a section of its own name (``pilot_schema``)."""
         str | None, doc("The driver that knows the database, such as elasticsearch, cassandra or redis.")
     ] = None
     configuration: Annotated[PilotConfiguration | None, doc("What the database is to run with.")] = None
+    rebalance: Annotated[
+        PilotRebalance | None,
+        doc("A request to rebalance its cluster; it may be in any Pilot of the cluster."),
+    ] = None
 
 
 class PilotCondition(Fields):
@@ -380,6 +442,16 @@ class ReadOnlyIndices(Fields):
     names: Annotated[tuple[str, ...], doc("The first ten of them; _all is the whole cluster.")] = ()
 
 
+class RedundancyFacts(Fields):
+    """What the leading pilot has made of the redundancy that its Pilot asks for."""
+
+    copies: Annotated[Int32, doc("How many copies were asked for.")]
+    indices: Annotated[tuple[str, ...], doc("For which indices.", list_type="set")] = ()
+    matching: Annotated[Int32, doc("How many indices these are.")] = 0
+    kept: Annotated[bool, doc("Set if all of them have these copies, and all copies are there.")] = False
+    message: Annotated[str, doc("What is waited for, in a sentence for people.")] = ""
+
+
 class ElasticsearchClusterFacts(Fields):
     """What the leading pilot knows of the whole cluster; the controller copies it to the cluster's status."""
 
@@ -407,6 +479,12 @@ class ElasticsearchClusterFacts(Fields):
     read_only_indices: Annotated[
         ReadOnlyIndices | None,
         doc("The indices that take no writes since a disk was nearly full; absent means none."),
+    ] = None
+    redundancy: Annotated[
+        RedundancyFacts | None, doc("The copies of indices; absent if none are asked for.")
+    ] = None
+    rebalance: Annotated[
+        RebalanceReport | None, doc("Whether shards are rebalanced; absent means at any time.")
     ] = None
     observed_time: Annotated[Time | None, doc("When this was seen.")] = None
 

@@ -7,6 +7,8 @@ end; the condition ``Complete`` says why. Executors know no rule's conditions an
 
 from __future__ import annotations
 
+from pilothouse.controllers.application_actions.application_rebalance import application_rebalance
+from pilothouse.controllers.application_actions.application_redundancy import application_redundancy
 from pilothouse.controllers.application_actions.computed_classes import computed_classes
 from pilothouse.controllers.application_actions.history import action_history
 from pilothouse.controllers.application_actions.storage_pools import storage_pools
@@ -14,6 +16,8 @@ from pilothouse.controllers.application_actions.unclaimed import unclaimed_actio
 from pilothouse.controllers.application_actions.volume_iops import volume_setiops
 from pilothouse.controllers.application_actions.volume_move import volume_move
 from pilothouse.controllers.application_actions.volume_resize import volume_resize
+from pilothouse.controllers.application_actions.workload_resources import workload_resources
+from pilothouse.controllers.application_actions.workload_scale import workload_scale
 from pilothouse.runtime.controller import Controller
 
 
@@ -27,4 +31,8 @@ def all_executors() -> tuple[Controller, ...]:
         volume_move,
         volume_resize,
         volume_setiops,
+        workload_scale,
+        workload_resources,
+        application_redundancy,
+        application_rebalance,
     )

@@ -11,20 +11,14 @@ from typing import Final
 
 from pilothouse.api.kind_names import ApplicationAction
 from pilothouse.api.objects import Object
-from pilothouse.api.openstorage.actions import (
-    EXPAND_POOL,
-    MOVE,
-    REBALANCE_POOL,
-    RESIZE,
-    SET_IOPS,
-)
+from pilothouse.api.openstorage.actions import ACTIONS, HA
 from pilothouse.controllers.application_actions.action_status import SERVICE_ACCOUNT, finished
 from pilothouse.runtime.controller import controller
 from pilothouse.runtime.intents import Intent, RequeueAfter
 from pilothouse.runtime.snapshot import Snapshot
 
 UNCLAIMED_SECONDS: Final = 600.0
-_OWN: Final = frozenset({RESIZE, SET_IOPS, MOVE, EXPAND_POOL, REBALANCE_POOL})
+_OWN: Final = frozenset(ACTIONS) - {HA}
 """The actions that have an executor here, which says itself what it waits for."""
 
 

@@ -10,16 +10,31 @@ from typing import Final
 
 from pilothouse.api.kind_names import KindName
 from pilothouse.api.objects import Object
-from pilothouse.api.openstorage.actions import EXPAND_POOL, HA, MOVE, REBALANCE_POOL, RESIZE, SET_IOPS
+from pilothouse.api.openstorage.actions import (
+    EXPAND_POOL,
+    HA,
+    MOVE,
+    REBALANCE,
+    REBALANCE_POOL,
+    REDUNDANCY,
+    RESIZE,
+    RESOURCES,
+    SCALE,
+    SET_IOPS,
+)
 from pilothouse.api.openstorage.v1alpha1 import RuleAction
 from pilothouse.rules.action_targets import ActionTarget, ObjectLookup, TargetFunction, TargetResult
 from pilothouse.rules.targets import (
+    application_copies,
+    application_rebalance,
     pool_capacity,
     pool_moves,
     volume_copies,
     volume_iops,
     volume_size,
     volume_tier,
+    workload_replicas,
+    workload_resources,
 )
 
 TARGETS: Final[Mapping[str, TargetFunction]] = {
@@ -29,6 +44,10 @@ TARGETS: Final[Mapping[str, TargetFunction]] = {
     HA: volume_copies.volume_copies,
     EXPAND_POOL: pool_capacity.pool_capacity,
     REBALANCE_POOL: pool_moves.pool_moves,
+    SCALE: workload_replicas.workload_replicas,
+    RESOURCES: workload_resources.workload_resources,
+    REDUNDANCY: application_copies.application_copies,
+    REBALANCE: application_rebalance.application_rebalance,
 }
 TARGET_READS: Final[tuple[KindName, ...]] = tuple(
     dict.fromkeys(
@@ -39,10 +58,14 @@ TARGET_READS: Final[tuple[KindName, ...]] = tuple(
             *volume_copies.READS,
             *pool_capacity.READS,
             *pool_moves.READS,
+            *workload_replicas.READS,
+            *workload_resources.READS,
+            *application_copies.READS,
+            *application_rebalance.READS,
         )
     )
 )
-"""The kinds that targets look up."""
+"""The kinds that targets depend on besides the object itself."""
 
 
 def target_of(action: RuleAction, about: Object, world: ObjectLookup) -> TargetResult:

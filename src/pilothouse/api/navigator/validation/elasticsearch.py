@@ -24,6 +24,9 @@ from pilothouse.meta.fields import FieldError
 from pilothouse.meta.versions import Version
 
 _PREFIX: Final = "es"
+_LONGEST_INDEX: Final = 255
+_NOT_IN_INDICES: Final = frozenset('\\/?"<>| ,#:')
+"""Characters that names of indices can't have, but for the star of a pattern."""
 _OWN_SETTINGS: Final = {
     "cluster.name": "metadata.name",
     "cluster.initial_master_nodes": "the pools with the role master",
@@ -69,6 +72,7 @@ def check_elasticsearch(
             yield from _check_heap_suffices(pool, path)
         yield from check_settings(pool.get("config"), f"{path}.config", _follows_from)
     yield from _check_masters(spec)
+    yield from _check_redundancy(spec.get("redundancy"), "spec.redundancy")
     if old is not None:
         yield from check_pool_changes(new, old, rules)
         yield from _check_security_stays(new, old)
@@ -158,6 +162,23 @@ def _check_masters(spec: Mapping[str, Any]) -> Problems:
         )
     elif said > total:
         yield FieldError.invalid(where, said, f"must be at most {total}, which is how many masters there are")
+
+
+def _check_redundancy(redundancy: Mapping[str, Any] | None, path: str) -> Problems:
+    """Patterns that a name of an index can match."""
+    for index, pattern in enumerate((redundancy or {}).get("indices") or ()):
+        where = f"{path}.indices[{index}]"
+        if not pattern or len(pattern.encode()) > _LONGEST_INDEX:
+            detail = (
+                f"must be the name of an index, or a pattern such as logs-*, of 1 to {_LONGEST_INDEX} bytes"
+            )
+            yield FieldError.invalid(where, pattern, detail)
+        elif pattern != pattern.lower() or _NOT_IN_INDICES & set(pattern) or pattern[0] in "-_+":
+            detail = (
+                "must be a name or a pattern of indices, such as logs-*: in lower case, without spaces and "
+                '\\ / ? " < > | , # :, and beginning with none of - _ +'
+            )
+            yield FieldError.invalid(where, pattern, detail)
 
 
 def _check_security_stays(new: Mapping[str, Any], old: Mapping[str, Any]) -> Problems:

@@ -368,7 +368,8 @@ def _ours() -> Iterable[Object]:
         verbs("create", "pods/eviction"),
         verbs("get create delete", "volumeattributesclasses", "storage.k8s.io"),
         verbs("get patch", "storagepools", _OWN),
-        verbs("get patch", _CLUSTERS, _NAVIGATOR),
+        verbs("get patch", "deployments statefulsets", "apps"),
+        verbs("get patch", f"{_CLUSTERS} pilots", _NAVIGATOR),
         verbs("get patch update delete", "applicationactions", _OPENSTORAGE),
         verbs("get patch update", "applicationactions/status", _OPENSTORAGE),
     )

@@ -63,15 +63,14 @@ def wanted_spec(cluster: Object, pool: Pool, *, version: str, initial: Sequence[
     configuration: Tree = {"version": version, "settings": settings}
     heap = heap_megabytes(pool)
     configuration["environment"] = {"ES_JAVA_OPTS": f"-Xms{heap}m -Xmx{heap}m"}
-    return {
-        "application": "elasticsearch",
-        "configuration": configuration,
-        "elasticsearch": {
-            "nodePool": pool.name,
-            "roles": list(pool.roles),
-            "plugins": [dict(plugin) for plugin in cluster.spec.get("plugins") or ()],
-        },
+    section: Tree = {
+        "nodePool": pool.name,
+        "roles": list(pool.roles),
+        "plugins": [dict(plugin) for plugin in cluster.spec.get("plugins") or ()],
     }
+    if redundancy := cluster.spec.get("redundancy"):
+        section["redundancy"] = dict(redundancy)
+    return {"application": "elasticsearch", "configuration": configuration, "elasticsearch": section}
 
 
 def initial_masters(cluster: Object, pools: Iterable[Pool], pilots: Sequence[Object]) -> list[str]:

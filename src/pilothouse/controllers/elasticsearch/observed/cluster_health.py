@@ -29,6 +29,8 @@ class ClusterHealth(msgspec.Struct, frozen=True):
     shards: Mapping[str, Any] | None = None
     read_only_indices: Mapping[str, Any] | None = None
     """Indices that Elasticsearch has made read-only because a disk was nearly full."""
+    redundancy: Mapping[str, Any] | None = None
+    rebalance: Mapping[str, Any] | None = None
 
 
 def reported_health(pilots: Iterable[Object], lease: Object | None) -> ClusterHealth:
@@ -68,4 +70,6 @@ def _read(report: Mapping[str, Any]) -> ClusterHealth:
         without_vote=tuple(report.get("withoutVote") or ()),
         shards=report.get("shards"),
         read_only_indices=report.get("readOnlyIndices"),
+        redundancy=report.get("redundancy"),
+        rebalance=report.get("rebalance"),
     )

@@ -4,12 +4,12 @@
 
 ``Available``: it serves, and a node is ready for requests. ``Progressing``: what is being changed.
 ``Degraded``: what is wrong, and what would help. ``Paused``: whether it is, once it was. ``Secured``: whether
-security is on, if the spec asks for it.
+security is on, if the spec asks for it. ``Redundant``: whether indices have the copies that it asks for.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from pilothouse.api.navigator.conditions import HOOK_FAILED, OUT_OF_TOUCH, WRONG_IMAGE
@@ -33,13 +33,14 @@ from pilothouse.controllers.elasticsearch.status.volume_shortage import (
 from pilothouse.controllers.elasticsearch.steps.image_check import archive_source, import_advice, wrong_image
 from pilothouse.controllers.elasticsearch.steps.reconcile_step import ReconcileStep
 from pilothouse.controllers.elasticsearch.steps.scale_up import STARTING, unexpandable_claims
-from pilothouse.meta.conditions import with_condition
+from pilothouse.meta.conditions import with_condition, without_condition
 from pilothouse.meta.versions import Version
 from pilothouse.runtime.snapshot import Snapshot
 
 AS_ASKED: Final = "AsAsked"
 PAUSED: Final = "ClusterPaused"
 RESUMED: Final = "ClusterResumed"
+REDUNDANT: Final = "Redundant"
 _START_TIMEOUT: Final = 300.0
 """Seconds in which a node should have started."""
 HEALTH_RED: Final = "HealthRed"
@@ -76,6 +77,7 @@ def status_of(
     _put(status, "version", _lowest(observed.nodes))
     _put(status, "shards", health.shards)
     _put(status, "fullestVolume", fullest_volume(observed))
+    _put(status, "rebalance", health.rebalance)
     if health.uuid:
         # Once it is known the cluster is never bootstrapped again, whichever pilot leads.
         status["clusterUUID"] = health.uuid
@@ -117,6 +119,10 @@ def _conditions(
     found.append(version_accepted(observed, refused))
     if observed.security.asked:
         found.append(secured(observed.security, observed.pilots))
+    if cluster.spec.get("redundancy"):
+        found.append(_redundant(observed))
+    else:
+        conditions = without_condition(conditions, REDUNDANT)
     for kind, status, reason, message in found:
         condition = {
             "type": kind,
@@ -155,6 +161,20 @@ def _available(observed: ObservedCluster) -> _Condition:
     if not observed.is_formed:
         return "Available", "False", "NotFormed", "The nodes have not formed a cluster yet."
     return "Available", "Unknown", "HealthUnknown", "No pilot reports the health of the cluster."
+
+
+def _redundant(observed: ObservedCluster) -> _Condition:
+    asked: Tree = observed.cluster.spec["redundancy"]
+    found = observed.latest_health.redundancy
+    if found is None or _wanted_copies(found) != _wanted_copies(asked):
+        return REDUNDANT, "False", "NotTakenUp", "The leading pilot has not taken up spec.redundancy yet."
+    if not found.get("kept"):
+        return REDUNDANT, "False", "CopiesMissing", str(found.get("message") or "")
+    return REDUNDANT, "True", "CopiesKept", str(found.get("message") or "")
+
+
+def _wanted_copies(redundancy: Mapping[str, Any]) -> tuple[Any, list[str]]:
+    return redundancy.get("copies"), sorted(redundancy.get("indices") or ())
 
 
 def _why_unreachable(observed: ObservedCluster) -> str:

@@ -114,7 +114,7 @@ def decommissions(settings: Mapping[str, Any]) -> dict[str, str]:
 def are_all_in(pilots: Collection[Object], state: ClusterState) -> bool:
     """Whether every node that should be there is, and none is about to stop."""
     names = set(state.names.values())
-    expected = [each for each in pilots if not _leaves(each) and not _is_without_pod(each)]
+    expected = [each for each in pilots if not is_leaving(each) and not _is_without_pod(each)]
     return all(each.name in names and each.at("status", "phase") == "Running" for each in expected)
 
 
@@ -139,16 +139,17 @@ class DrainProgress:
     Elasticsearch moves shards when the cluster's state changes, and under load may miss the last change.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, still: float = STILL) -> None:
+        self._still = still
         self._seen: Mapping[str, int] = {}
         self._since = 0.0
 
     def stands_still(self, left: Mapping[str, int], *, moving: bool, now: float) -> bool:
-        """True once every ``STILL`` seconds in which nothing moves. ``left``: shards by leaving node."""
+        """True once every ``still`` seconds in which nothing moves. ``left``: shards by leaving node."""
         if not left or moving or left != self._seen:
             self._seen, self._since = dict(left), now
             return False
-        if now - self._since < STILL:
+        if now - self._since < self._still:
             return False
         self._since = now
         return True
@@ -193,7 +194,7 @@ def _exclusion(
 def _going(pilots: Sequence[Object], settings: Mapping[str, Any]) -> dict[str, str]:
     """The nodes that are to leave, each with its decommission."""
     said = decommissions(settings)
-    going = {each.name: decommission(each.uid, each.generation) for each in pilots if _leaves(each)}
+    going = {each.name: decommission(each.uid, each.generation) for each in pilots if is_leaving(each)}
     return going | {each.name: said[each.name] for each in pilots if _is_behind(each, said.get(each.name))}
 
 
@@ -206,7 +207,7 @@ def _is_behind(pilot: Object, said: str | None) -> bool:
 def _voters(
     prefix: str, pilots: Sequence[Object], going: Collection[str], state: ClusterState, *, release: bool
 ) -> Iterator[Act]:
-    masters = [each for each in pilots if "master" in _roles(each)]
+    masters = [each for each in pilots if "master" in roles_of(each)]
     wanted = {each.name for each in masters if each.name in going}
     if wanted and len(wanted) == len(masters):
         # At least one has to keep its vote.
@@ -229,18 +230,19 @@ def _minimum_masters(
     pilots: Sequence[Object], state: ClusterState, settings: Mapping[str, Any]
 ) -> Iterator[tuple[str, Any]]:
     # One that is to go, or has gone and is not forgotten yet, does not count.
-    staying = [each for each in pilots if not _leaves(each) and not _is_without_pod(each)]
+    staying = [each for each in pilots if not is_leaving(each) and not _is_without_pod(each)]
     said = [each.at("spec", "configuration", "settings", default={}).get(MINIMUM_MASTERS) for each in staying]
     # While Pilots differ, the greater number can't split a cluster.
     wanted = max((int(each) for each in said if each), default=0)
     # Elasticsearch refuses more than there are. A master about to join has the greater number in its file.
     there = set(state.names.values())
-    wanted = min(wanted, sum("master" in _roles(each) and each.name in there for each in pilots))
+    wanted = min(wanted, sum("master" in roles_of(each) and each.name in there for each in pilots))
     if wanted and str(settings.get(MINIMUM_MASTERS)) != str(wanted):
         yield MINIMUM_MASTERS, wanted
 
 
-def _leaves(pilot: Object) -> bool:
+def is_leaving(pilot: Object) -> bool:
+    """Whether the Pilot's instance is decommissioned."""
     said = pilot.spec.get("decommission")
     return bool(said) if said is not None else pilot.spec.get("inService") is False
 
@@ -250,5 +252,6 @@ def _is_without_pod(pilot: Object) -> bool:
     return said.get("status") == "False"
 
 
-def _roles(pilot: Object) -> Collection[str]:
+def roles_of(pilot: Object) -> Collection[str]:
+    """The roles of the node that a Pilot is of."""
     return (pilot.spec.get("elasticsearch") or {}).get("roles") or ()

@@ -14,9 +14,10 @@ import logging
 import os
 import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
+from urllib.parse import quote
 
 from pilothouse.api.applications.elasticsearch_application import (
     INITIAL_MASTERS,
@@ -44,6 +45,8 @@ from pilothouse.pilot.drivers.elasticsearch import (
     image_copy,
     plugins,
     preflight,
+    rebalance,
+    redundancy,
     tls_and_users,
 )
 from pilothouse.pilot.drivers.elasticsearch.node_client import ElasticsearchClient, NodeRequestFailed
@@ -75,6 +78,7 @@ class Elasticsearch:
         self._copied: Path | None = None
         self._attendance = cluster_actions.MembershipTimer()
         self._drain = cluster_actions.DrainProgress()
+        self._rebalance = cluster_actions.DrainProgress(rebalance.STILL)
         self._inquiry = allocation_explain.AllocationExplain()
         self._metrics: tuple[MetricValue, ...] = ()
         """Of the whole cluster, when this pilot last led."""
@@ -196,6 +200,8 @@ class Elasticsearch:
             left = cluster_actions.shards_left(peers, state, settings)
             if self._drain.stands_still(left, moving=moving, now=time.monotonic()) and leads():
                 await self._node.post("/_cluster/reroute", retry_failed="true", filter_path="acknowledged")
+            spread = await self._rebalanced(desired, peers, state, settings, leads, moving=moving)
+            copies = await self._copied_indices(desired, peers, state, health, leads, all_in=all_in)
         except NodeRequestFailed as problem:
             raise HookFailed(f"failed to manage the cluster: {problem}") from None
         held_back = bool(held) or settings.get(cluster_actions.ALLOCATION, "all") != "all"
@@ -203,6 +209,10 @@ class Elasticsearch:
         read_only = cluster_state.read_only_indices(whole)
         if read_only is not None:
             facts["readOnlyIndices"] = read_only
+        if spread is not None:
+            facts["rebalance"] = spread
+        if copies is not None:
+            facts["redundancy"] = copies
         count = read_only["count"] if read_only is not None else 0
         cluster = self._who(desired)["cluster"]
         self._metrics = tuple(elasticsearch_metrics.cluster_metrics(health, count, cluster=cluster))
@@ -214,6 +224,62 @@ class Elasticsearch:
         if why := await self._explained(facts):
             facts["shards"]["explanation"] = why
         return facts
+
+    async def _rebalanced(
+        self,
+        desired: DesiredState,
+        peers: Sequence[Object],
+        state: cluster_state.ClusterState,
+        settings: Mapping[str, Any],
+        leads: Callable[[], bool],
+        *,
+        moving: bool,
+    ) -> Tree | None:
+        """Allow or forbid rebalancing, as requested. Raises ``NodeRequestFailed``."""
+        shards = rebalance.shards_by_node(peers, state)
+        still = self._rebalance.stands_still(shards, moving=moving, now=time.monotonic())
+        decision = rebalance.rebalance_decision(
+            peers, settings, desired.settings, shards, moving=moving, still=still, now=time.time()
+        )
+        if decision.settings:
+            if not leads():
+                raise HookFailed("another pilot leads the cluster now")
+            # What stood still before rebalancing was allowed says nothing about what it does.
+            self._rebalance = cluster_actions.DrainProgress(rebalance.STILL)
+            await self._carry_out(cluster_actions.SetSettings(decision.settings))
+        return decision.facts
+
+    async def _copied_indices(
+        self,
+        desired: DesiredState,
+        peers: Sequence[Object],
+        state: cluster_state.ClusterState,
+        health: Tree,
+        leads: Callable[[], bool],
+        *,
+        all_in: bool,
+    ) -> Tree | None:
+        """Set the copies of indices, if some are asked for. Raises ``NodeRequestFailed``."""
+        asked = (desired.spec.get("elasticsearch") or {}).get("redundancy")
+        if not asked:
+            return None
+        answer = await self._node.get(
+            redundancy.INDEX_SETTINGS, flat_settings="true", expand_wildcards="open"
+        )
+        known = cluster_state.health_facts(health, held_back=False)
+        decision = redundancy.copies_decision(
+            asked,
+            redundancy.copies_by_index(answer),
+            redundancy.data_nodes(peers, state),
+            str(known.get("health") or ""),
+            settled=all_in and known["settled"],
+        )
+        for act in decision.acts:
+            if not leads():
+                raise HookFailed("another pilot leads the cluster now")
+            names = quote(",".join(act.indices), safe=",")
+            await self._node.put(f"/{names}/_settings", {redundancy.COPIES: act.copies})
+        return decision.facts
 
     async def _explained(self, facts: Tree) -> str:
         """Why shards are unassigned; without an answer, the rest is reported all the same."""

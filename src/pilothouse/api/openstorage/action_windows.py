@@ -1,6 +1,7 @@
 """The windows of the week in which a rule's actions may start.
 
     seconds_until_open(spec.action_window, now)     # None if one is open, or there are none
+    seconds_until_closed(spec.action_window, now)   # of the one that is open; None if actions may run on
 
 A window whose end is before its start goes on over midnight, and belongs to the day on which it opens.
 """
@@ -33,6 +34,22 @@ def seconds_until_open(window: ActionWindow | None, now: float) -> float | None:
             if opens > moment and (next_opening is None or opens < next_opening):
                 next_opening = opens
     return (next_opening - moment).total_seconds() if next_opening is not None else float(_WEEK * 86400)
+
+
+def seconds_until_closed(window: ActionWindow | None, now: float) -> float | None:
+    """Until when an action may go on that only windows allow, 0 if none is open; None without windows."""
+    if window is None or not window.enabled:
+        return None
+    moment = datetime.fromtimestamp(now, UTC)
+    zone = ZoneInfo(window.timezone)
+    first = moment.astimezone(zone).date() - timedelta(days=1)
+    closings = [
+        closes
+        for part in window.windows
+        for opens, closes in _openings(part, zone, first)
+        if opens <= moment < closes
+    ]
+    return (max(closings) - moment).total_seconds() if closings else 0.0
 
 
 def _openings(window: Window, zone: ZoneInfo, first: date) -> Iterator[tuple[datetime, datetime]]:
