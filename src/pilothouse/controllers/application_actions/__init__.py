@@ -14,6 +14,7 @@ from pilothouse.controllers.application_actions.unclaimed import unclaimed_actio
 from pilothouse.controllers.application_actions.volume_iops import volume_setiops
 from pilothouse.controllers.application_actions.volume_move import volume_move
 from pilothouse.controllers.application_actions.volume_resize import volume_resize
+from pilothouse.controllers.application_actions.webhook_actions import webhook_actions
 from pilothouse.runtime.controller import Controller
 
 
@@ -27,4 +28,5 @@ def all_executors() -> tuple[Controller, ...]:
         volume_move,
         volume_resize,
         volume_setiops,
+        webhook_actions,
     )

@@ -17,6 +17,7 @@ from pilothouse.api.openstorage.actions import (
     REBALANCE_POOL,
     RESIZE,
     SET_IOPS,
+    WEBHOOKS,
 )
 from pilothouse.controllers.application_actions.action_status import SERVICE_ACCOUNT, finished
 from pilothouse.runtime.controller import controller
@@ -24,7 +25,7 @@ from pilothouse.runtime.intents import Intent, RequeueAfter
 from pilothouse.runtime.snapshot import Snapshot
 
 UNCLAIMED_SECONDS: Final = 600.0
-_OWN: Final = frozenset({RESIZE, SET_IOPS, MOVE, EXPAND_POOL, REBALANCE_POOL})
+_OWN: Final = frozenset({RESIZE, SET_IOPS, MOVE, EXPAND_POOL, REBALANCE_POOL, *WEBHOOKS})
 """The actions that have an executor here, which says itself what it waits for."""
 
 
