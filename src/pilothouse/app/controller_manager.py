@@ -23,7 +23,7 @@ from pilothouse.aio.race import unless
 from pilothouse.aio.start_order import Ordered, StartGroup
 from pilothouse.aio.task_group import together
 from pilothouse.api.k0s.v1beta2 import RUNNING_PLAN
-from pilothouse.api.kind_names import AutopilotRule, Plan, UpdateConfig
+from pilothouse.api.kind_names import ActionApproval, ApplicationAction, AutopilotRule, Plan, UpdateConfig
 from pilothouse.app import memory_tuning
 from pilothouse.app.addresses import plain_url
 from pilothouse.app.autopilot_metrics import RuleTotals, rule_errors, scrape_families
@@ -46,7 +46,9 @@ from pilothouse.client.http_transport import HttpTransport
 from pilothouse.client.leader_election import LeaseTiming
 from pilothouse.client.leader_lease import Leadership, unique_identity
 from pilothouse.client.shared_informers import SharedInformers
+from pilothouse.controllers.application_actions.webhook_actions import webhook_actions
 from pilothouse.rules.ruled_objects import RuleSettings
+from pilothouse.rules.webhooks import WebhookObserver
 from pilothouse.runtime.controller import Controller
 from pilothouse.runtime.dry_run import DryRunLog, Print
 from pilothouse.runtime.election import LeaseElection, NoElection
@@ -217,6 +219,10 @@ def _observers(
             authorities=options.update_authorities,
         )
         observers["update-prober"] = prober.run
+    if any(one.name == webhook_actions.name for one in controllers):
+        actions, approvals = informers.get(ApplicationAction), informers.get(ActionApproval)
+        webhooks = WebhookObserver(api, actions, approvals, clock, options.autopilot_config)
+        observers["webhook-observer"] = webhooks.run
     return observers
 
 

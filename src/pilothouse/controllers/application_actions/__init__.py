@@ -16,6 +16,7 @@ from pilothouse.controllers.application_actions.unclaimed import unclaimed_actio
 from pilothouse.controllers.application_actions.volume_iops import volume_setiops
 from pilothouse.controllers.application_actions.volume_move import volume_move
 from pilothouse.controllers.application_actions.volume_resize import volume_resize
+from pilothouse.controllers.application_actions.webhook_actions import webhook_actions
 from pilothouse.controllers.application_actions.workload_resources import workload_resources
 from pilothouse.controllers.application_actions.workload_scale import workload_scale
 from pilothouse.runtime.controller import Controller
@@ -31,6 +32,7 @@ def all_executors() -> tuple[Controller, ...]:
         volume_move,
         volume_resize,
         volume_setiops,
+        webhook_actions,
         workload_scale,
         workload_resources,
         application_redundancy,

@@ -40,12 +40,26 @@ class ProviderConfig(msgspec.Struct, frozen=True):
     labels: JoinLabels = DEFAULT_LABELS
 
 
+class WebhookConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+    """One entry of ``webhooks``: where actions may be posted."""
+
+    name: str
+    url: str
+    ca: str = ""
+    """The file of the CA that its certificate is verified with; the system's if empty."""
+    secret_file: str = ""
+    """The file of the key that posts are signed with."""
+
+
 class AutopilotConfig(msgspec.Struct, frozen=True):
     """What the file says."""
 
     providers: tuple[ProviderConfig, ...] = ()
     warnings: tuple[str, ...] = ()
     """What is read and not honoured."""
+    webhooks: tuple[WebhookConfig, ...] = ()
+    notify: tuple[str, ...] = ()
+    """The webhooks that are told of approvals, failures and declines."""
 
 
 def read_config(path: Path) -> AutopilotConfig:
@@ -77,7 +91,10 @@ def config_of(tree: Any) -> AutopilotConfig:
     for field, text in _UNUSED.items():
         if tree.get(field) is not None:
             warnings.append(f"{field}: {text}")
-    known = {"providers", *_UNUSED}
+    for field, text in _REFUSED.items():
+        if tree.get(field) is not None:
+            raise ConfigError(f"{field}: {text}")
+    known = {"providers", "webhooks", "notify", *_UNUSED}
     if unknown := sorted(str(field) for field in tree if field not in known):
         raise ConfigError(f"{unknown[0]}: not a field; there are {', '.join(sorted(known))}")
     listed = tree.get("providers") or []
@@ -93,15 +110,40 @@ def config_of(tree: Any) -> AutopilotConfig:
         for each in providers
         if each.type in ("datadog", "github-scm")
     ]
-    return AutopilotConfig(providers, tuple(warnings))
+    webhooks = _webhooks(tree.get("webhooks") or [])
+    notify = tree.get("notify") or []
+    if not isinstance(notify, list):
+        raise ConfigError("notify: must be a list of names of webhooks")
+    for number, name in enumerate(notify):
+        if name not in [each.name for each in webhooks]:
+            raise ConfigError(f"notify[{number}]: there is no webhook {name}")
+    return AutopilotConfig(providers, tuple(warnings), webhooks, tuple(notify))
+
+
+def _webhooks(listed: Any) -> tuple[WebhookConfig, ...]:
+    try:
+        found = msgspec.convert(listed, tuple[WebhookConfig, ...])
+    except msgspec.ValidationError as problem:
+        raise ConfigError(f"webhooks: {problem}") from None
+    names = [each.name for each in found]
+    for number, each in enumerate(found):
+        if each.name in names[:number]:
+            raise ConfigError(f"webhooks[{number}].name: {each.name} is given twice")
+        if not each.url.startswith(("https://", "http://")):
+            raise ConfigError(f"webhooks[{number}].url: must begin with https:// or http://")
+    return found
 
 
 _UNUSED: Final = {
     "min_poll_interval": "is not used; each rule has its pollInterval, and timers end when they are due",
     "poll_rate": "is not used; each rule has its pollInterval",
     "cool_down_rate": "is not used; each rule has its actionsCoolDownPeriod",
-    "gitops": "is not supported; approve with kubectl",
 }
+_GITOPS: Final = (
+    "is not supported: an ActionApproval is an object, so that any GitOps tool can apply it; let the rule "
+    "ask with enforcement: approvalRequired, and tell people by webhooks and notify"
+)
+_REFUSED: Final = {"gitops": _GITOPS, "github": _GITOPS, "bitbucket-scm": _GITOPS}
 
 
 def _provider(tree: Any, path: str) -> ProviderConfig:

@@ -1,4 +1,4 @@
-"""GET requests whose answers are bounded in time and size.
+"""Requests whose answers are bounded in time and size.
 
     async with BoundedHttp(tls=None) as http:
         page = await http.get("http://10.0.0.7:9090/metrics", longest=2**20, seconds=10)
@@ -59,9 +59,27 @@ class BoundedHttp:
     ) -> FetchedPage:
         """Raises ``FetchFailed`` if the answer is not there within ``seconds`` or longer than ``longest``
         bytes."""
+        return await self._bounded("GET", url, None, longest, seconds, query, headers)
+
+    async def post(
+        self, url: str, body: bytes, *, longest: int, seconds: float, headers: Mapping[str, str]
+    ) -> FetchedPage:
+        """Raises ``FetchFailed``, as ``get`` does."""
+        return await self._bounded("POST", url, body, longest, seconds, None, headers)
+
+    async def _bounded(
+        self,
+        method: str,
+        url: str,
+        body: bytes | None,
+        longest: int,
+        seconds: float,
+        query: Mapping[str, str] | None,
+        headers: Mapping[str, str] | None,
+    ) -> FetchedPage:
         try:
             async with asyncio.timeout(seconds):
-                return await self._get(url, longest, query, headers)
+                return await self._request(method, url, body, longest, query, headers)
         except TimeoutError:
             raise FetchFailed(f"{_shown(url)} did not answer within {seconds:g} seconds") from None
         except (aiohttp.ClientError, OSError, ValueError) as problem:
@@ -69,8 +87,14 @@ class BoundedHttp:
                 f"{_shown(url)} can't be read: {str(problem) or type(problem).__name__}"
             ) from None
 
-    async def _get(
-        self, url: str, longest: int, query: Mapping[str, str] | None, headers: Mapping[str, str] | None
+    async def _request(
+        self,
+        method: str,
+        url: str,
+        content: bytes | None,
+        longest: int,
+        query: Mapping[str, str] | None,
+        headers: Mapping[str, str] | None,
     ) -> FetchedPage:
         if self._session is None:
             self._session = aiohttp.ClientSession(
@@ -80,8 +104,10 @@ class BoundedHttp:
                 read_bufsize=_BUFFER,
                 headers={"Accept-Encoding": "identity"},
             )
-        async with self._session.get(
+        async with self._session.request(
+            method,
             URL(url),
+            data=content,
             params=query,
             headers=headers,
             ssl=self._tls if self._tls is not None else True,

@@ -1,0 +1,197 @@
+"""Posts ApplicationActions to the webhooks of the configuration file, and answers in their status.
+
+    observer = WebhookObserver(api, actions, approvals, clock, Path("/etc/autopilot/config.yaml"))
+    await observer.run(election.fence)          # until cancelled
+
+The body is the object as JSON. ``X-Pilothouse-Signature: sha256=<HMAC>`` is by the webhook's secret, and
+``Idempotency-Key`` is the same at each repetition. Redirects are not followed, and an answer has ten seconds
+and 64 KiB. The webhooks in ``notify`` get approvals that are asked for, and actions that failed or were
+declined, once each in the last ten minutes; nothing waits for their answers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import logging
+import ssl
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from pilothouse.api.kind_names import ApplicationAction
+from pilothouse.api.objects import Object
+from pilothouse.api.openstorage.actions import WEBHOOKS
+from pilothouse.base.clock import Clock
+from pilothouse.client.access import AccessError
+from pilothouse.client.api import Api, Patch
+from pilothouse.client.informer import Informer
+from pilothouse.client.transport import TransportError
+from pilothouse.meta.errors import StatusError
+from pilothouse.rules.providers.autopilot_config import (
+    AutopilotConfig,
+    ConfigError,
+    WebhookConfig,
+    read_config,
+)
+from pilothouse.rules.providers.bounded_get import BoundedHttp, FetchFailed
+from pilothouse.runtime.intent_executor import FenceOf
+
+_SECONDS: Final = 10.0
+_LONGEST: Final = 2**16
+_RECENT: Final = 600.0
+_RETRY: Final = 1.0
+_LONGEST_ANSWER: Final = 500
+_LARGEST_SECRET: Final = 2**16
+
+log = logging.getLogger(__name__)
+
+
+class WebhookObserver:
+    """Follows actions and approvals, and posts one at a time."""
+
+    def __init__(
+        self, api: Api, actions: Informer, approvals: Informer, clock: Clock, file: Path | None
+    ) -> None:
+        self._api = api
+        self._actions = actions
+        self._approvals = approvals
+        self._clock = clock
+        self._file = file
+        self._written: set[tuple[str, str]] = set()
+        """Uids and numbers of posts that were answered: the cache may be behind."""
+        self._notified: set[str] = set()
+
+    async def run(self, fence: FenceOf) -> None:
+        """Post until cancelled. ``fence`` raises when this process leads no more."""
+        changed = asyncio.Event()
+        ends = [each.subscribe(lambda _: changed.set()) for each in (self._actions, self._approvals)]
+        self._written.clear()
+        try:
+            while True:
+                await changed.wait()
+                changed.clear()
+                for action in self._actions.cache.list():
+                    if _is_asked(action) and (action.uid, _number(action)) not in self._written:
+                        try:
+                            await self._answer(action, fence)
+                        except (StatusError, TransportError, AccessError) as problem:
+                            log.warning("the answer to %s can't be written, retrying: %s", action, problem)
+                            await asyncio.sleep(_RETRY)
+                            changed.set()
+                await self._notify(fence)
+        finally:
+            for end in ends:
+                end()
+
+    async def _answer(self, action: Object, fence: FenceOf) -> None:
+        fence()
+        name = str(action.at("spec", "parameters", "name", default=""))
+        try:
+            config = await asyncio.to_thread(self._config)
+            hook = next((each for each in config.webhooks if each.name == name), None)
+        except ConfigError as problem:
+            answer = f"failed: {problem}"
+        else:
+            known = ", ".join(each.name for each in config.webhooks) or "none"
+            answer = f"refused: --autopilot-config has no webhook {name}; it has {known}"
+            if hook is not None:
+                answer = await post(hook, action, key=action.uid)
+        number = _number(action)
+        patch = [
+            {"op": "test", "path": "/metadata/uid", "value": action.uid},
+            {"op": "test", "path": "/status/progress/post", "value": number},
+            {"op": "add", "path": "/status/progress/answer", "value": f"{number} {answer}"[:_LONGEST_ANSWER]},
+        ]
+        try:
+            await self._api.patch(
+                ApplicationAction,
+                action.name,
+                action.namespace,
+                patch,
+                kind=Patch.JSON,
+                subresource="status",
+                fence=fence(),
+            )
+        except StatusError as refusal:
+            if refusal.code not in (404, 422):
+                raise
+            log.info("the answer to %s was not taken: %s", action, refusal)
+        self._written.add((action.uid, number))
+
+    async def _notify(self, fence: FenceOf) -> None:
+        found = [each for each in self._news() if each[1] not in self._notified]
+        if not found:
+            return
+        fence()
+        try:
+            config = await asyncio.to_thread(self._config)
+        except ConfigError as problem:
+            log.warning("nothing is notified: %s", problem)
+            return
+        hooks = [each for each in config.webhooks if each.name in config.notify]
+        for about, key in found:
+            self._notified.add(key)
+            for hook in hooks:
+                answer = await post(hook, about, key=key)
+                if not answer.startswith("2"):
+                    log.warning("webhook %s was not notified of %s: %s", hook.name, about, answer)
+
+    def _news(self) -> Iterator[tuple[Object, str]]:
+        """What is told, each with its key."""
+        now = self._clock.now()
+        for action in self._actions.cache.list():
+            phase, ended = action.status.get("phase"), action.moment("status", "completionTime")
+            if phase in ("Failed", "Declined") and ended is not None and now - ended < _RECENT:
+                yield action, f"{action.uid}-{phase}"
+        for approval in self._approvals.cache.list():
+            if approval.spec.get("approvalState") == "pending" and now - approval.created < _RECENT:
+                yield approval, f"{approval.uid}-pending"
+
+    def _config(self) -> AutopilotConfig:
+        if self._file is None or not self._file.exists():
+            return AutopilotConfig()
+        return read_config(self._file)
+
+
+async def post(hook: WebhookConfig, about: Object, *, key: str) -> str:
+    """The HTTP status that a webhook answers, or why it did not."""
+    body = msgspec.json.encode(about.tree)
+    try:
+        secret, tls = await asyncio.to_thread(_files, hook)
+    except (OSError, ssl.SSLError, ValueError) as problem:
+        return f"failed: {problem}"
+    headers = {"Content-Type": "application/json", "Idempotency-Key": key}
+    if secret:
+        headers["X-Pilothouse-Signature"] = f"sha256={hmac.new(secret, body, hashlib.sha256).hexdigest()}"
+    async with BoundedHttp(tls) as http:
+        try:
+            page = await http.post(hook.url, body, longest=_LONGEST, seconds=_SECONDS, headers=headers)
+        except FetchFailed as problem:
+            return f"failed: {problem}"
+    return str(page.status) if page.status < 300 else f"failed: it answers {page.status}"
+
+
+def _files(hook: WebhookConfig) -> tuple[bytes, ssl.SSLContext | None]:
+    """The secret and the TLS settings. Raises ``OSError``, ``ssl.SSLError`` or ``ValueError``."""
+    secret = b""
+    if hook.secret_file:
+        with Path(hook.secret_file).open("rb") as file:
+            secret = file.read(_LARGEST_SECRET).strip()
+        if not secret:
+            raise ValueError(f"{hook.secret_file} is empty")
+    return secret, ssl.create_default_context(cafile=hook.ca) if hook.ca else None
+
+
+def _is_asked(action: Object) -> bool:
+    progress = action.status.get("progress") or {}
+    answered = str(progress.get("answer", "")).partition(" ")[0]
+    running = action.spec.get("action") in WEBHOOKS and action.status.get("phase") == "Running"
+    return running and not action.deleting and bool(progress.get("post")) and answered != progress["post"]
+
+
+def _number(action: Object) -> str:
+    return str((action.status.get("progress") or {}).get("post", ""))
