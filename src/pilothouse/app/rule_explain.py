@@ -10,6 +10,7 @@ from typing import Final
 import msgspec
 
 from pilothouse.api.kind_names import (
+    ApplicationPolicy,
     AutopilotRule,
     AutopilotRuleObject,
     KindName,
@@ -60,21 +61,49 @@ async def explain_rule(
     """
     async with HttpTransport.open(access, SystemClock(), agent=_AGENT) as transport:
         api = Api(transport, random.Random(), manager=_AGENT, wait_for_server=False)
-        await _check(api, rule)
+        rules = await _rules(api, rule)
         if claim:
             found = await _ask(api, PersistentVolumeClaim, claim, namespace or access.namespace, timeout)
-            return [_about_rule(found, rule, claim)]
-        spaces = [namespace] if namespace else await _spaces(api, rule)
-        return [await _ask(api, AutopilotRule, rule, space, timeout) for space in spaces]
+            return [_about_rules(found, rules, claim)]
+        answers: list[ExplainedNamespace] = []
+        problems: list[ExplainError] = []
+        for one in rules:
+            try:
+                spaces = [namespace] if namespace else await _spaces(api, one)
+            except ExplainError as problem:
+                problems.append(problem)
+                continue
+            answers += [await _ask(api, AutopilotRule, one, space, timeout) for space in spaces]
+        if problems and not answers:
+            raise problems[0]
+        return answers
 
 
-async def _check(api: Api, rule: str) -> None:
-    """A user of a namespace may not see rules, and the answer says nothing of one that does not exist."""
+async def _rules(api: Api, name: str) -> list[str]:
+    """The rule of this name, or those of the ApplicationPolicy of this name.
+
+    A user of a namespace may not see rules, and the answer says nothing of one that does not exist."""
     try:
-        await api.get(AutopilotRule, rule)
+        await api.get(AutopilotRule, name)
     except StatusError as refusal:
+        if refusal.code == 404:
+            return await _rules_of_policy(api, name, refusal)
         if refusal.code != 403:
             raise
+    return [name]
+
+
+async def _rules_of_policy(api: Api, name: str, refusal: StatusError) -> list[str]:
+    """Raises the refusal if there is no ApplicationPolicy either."""
+    try:
+        policy = await api.get(ApplicationPolicy, name)
+    except StatusError:
+        raise refusal from None
+    if rules := [str(each["name"]) for each in policy.status.get("rules") or ()]:
+        return rules
+    raise ExplainError(
+        f"ApplicationPolicy {name} has no rules: the condition Ready of `kubectl describe ap {name}` says why"
+    )
 
 
 async def _spaces(api: Api, rule: str) -> list[str]:
@@ -117,10 +146,11 @@ async def _ask(api: Api, noun: KindName, name: str, namespace: str, timeout: flo
     return ExplainedNamespace(namespace, status.time or "", status.answer, status.left_out, status.message)
 
 
-def _about_rule(found: ExplainedNamespace, rule: str, claim: str) -> ExplainedNamespace:
-    objects = tuple(one for one in found.objects if one.rule == rule)
+def _about_rules(found: ExplainedNamespace, rules: list[str], claim: str) -> ExplainedNamespace:
+    objects = tuple(one for one in found.objects if one.rule in rules)
     message = found.message
     if found.objects and not objects:
         others = ", ".join(sorted({one.rule for one in found.objects}))
-        message = f"rule {rule} does not select the PersistentVolumeClaim {claim}; {others} does"
+        named = f"rule {' and '.join(rules)}"
+        message = f"{named} does not select the PersistentVolumeClaim {claim}; {others} does"
     return msgspec.structs.replace(found, objects=objects, message=message)

@@ -1,6 +1,6 @@
 """Parts of an AutopilotRule's spec, for the modules that build them.
 
-rule(condition(expression("up", "Lt", "1"), hold=60), actions=(action(RESIZE, maxsize="1Ti"),))
+rule(conditions(expression("up", "Lt", "1")), object="volume", actions=(action(RESIZE, maxsize="1Ti"),))
 """
 
 from __future__ import annotations
