@@ -177,7 +177,7 @@ def test_a_mismatch_is_an_exit_code(tmp_path: Path) -> None:
     ("text", "message"),
     [
         ("a: [", "document 1 can't be read"),
-        ("kind: Pod", "there is no AutopilotRule and no StoragePolicy in it"),
+        ("kind: Pod", "there is no AutopilotRule, no ApplicationPolicy and no StoragePolicy in it"),
         (RULE.replace("Gt", "Above"), "AutopilotRule grow:"),
         (
             RULE.replace("VolumeUsagePercent", "Fullness"),

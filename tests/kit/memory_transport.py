@@ -60,6 +60,9 @@ NOUNS = {
         kind_names.RoleBinding,
         kind_names.Plan,
         kind_names.ControlNode,
+        kind_names.ApplicationPolicy,
+        kind_names.AutopilotRule,
+        kind_names.AutopilotRuleObject,
     )
 }
 _RESOURCES = {(noun.api_version, noun.plural): noun for noun in NOUNS.values()}

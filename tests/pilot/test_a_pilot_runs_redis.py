@@ -102,6 +102,7 @@ async def test_nav_P24_P25_P26_from_waiting_to_a_clean_end(tmp_path: Path) -> No
         assert "maxmemory 32mb" in (tmp_path / "redis.conf").read_text()
         assert at.supervisor.readiness() == ""
         assert "redis_memory_used_bytes" in at.supervisor.metrics()
+        assert "redis_memory_max_bytes" in at.supervisor.metrics()
         events = await at.api.list(CoreEvent, "default")
         assert "ProcessStarted" in [each.tree["reason"] for each in events.objects]
         at.asked.ask()

@@ -8,6 +8,7 @@ from typing import Final
 
 from pilothouse.api.kind_names import ElasticsearchCluster
 from pilothouse.controllers.application_actions import all_executors
+from pilothouse.controllers.application_policies import application_policies
 from pilothouse.controllers.cassandra_clusters import cassandra_clusters
 from pilothouse.controllers.certificate_request_cleaner import certificate_request_cleaner
 from pilothouse.controllers.control_node_silence import control_node_silence
@@ -68,6 +69,7 @@ def all_controllers(
     ``exclude_from_plans`` are the kinds of machines that no plan may update: controller, worker;
     ``providers`` have the metrics that rules watch."""
     return (
+        application_policies,
         cassandra_clusters,
         certificate_request_cleaner,
         claim_protection,

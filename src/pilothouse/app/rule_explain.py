@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from typing import Final
 
 import msgspec
 
 from pilothouse.api.kind_names import (
+    ApplicationPolicy,
     AutopilotRule,
     AutopilotRuleObject,
     KindName,
@@ -63,31 +65,67 @@ async def explain_rule(
     """
     async with HttpTransport.open(access, SystemClock(), agent=_AGENT) as transport:
         api = Api(transport, random.Random(), manager=_AGENT, wait_for_server=False)
-        about = await _about(api, rule)
+        rules = await _rules(api, rule)
         if name:
             space = namespace or access.namespace
-            kinds = kinds_of(about) or (PersistentVolumeClaim,)
-            if not kinds[0].namespaced:
-                space = CLUSTER_WIDE_RECORDS
-            answers = []
-            for kind in kinds:
-                answers.append(_about_rule(await _ask(api, kind, name, space, timeout), rule, kind, name))
-                if answers[-1].objects:
-                    return answers[-1:]
-            return answers[:1]
-        spaces = [namespace] if namespace else await _spaces(api, rule)
-        return [await _ask(api, AutopilotRule, rule, space, timeout) for space in spaces]
+            return [await _explain_object(api, rules, name, space, timeout)]
+        answers: list[ExplainedNamespace] = []
+        problems: list[ExplainError] = []
+        for one in rules:
+            try:
+                spaces = [namespace] if namespace else await _spaces(api, one)
+            except ExplainError as problem:
+                problems.append(problem)
+                continue
+            answers += [await _ask(api, AutopilotRule, one, space, timeout) for space in spaces]
+        if problems and not answers:
+            raise problems[0]
+        return answers
 
 
-async def _about(api: Api, rule: str) -> str:
-    """The type of the rule's objects. A user of a namespace may not see rules, and is taken to ask about a
-    claim; the answer says nothing of a rule that does not exist."""
+async def _explain_object(
+    api: Api, rules: Mapping[str, str], name: str, namespace: str, timeout: float
+) -> ExplainedNamespace:
+    """What is known of the object of this name under these rules; of several kinds, the first that has it."""
+    kinds = dict.fromkeys(kind for about in rules.values() for kind in kinds_of(about))
+    answers = []
+    for kind in kinds or (PersistentVolumeClaim,):
+        space = namespace if kind.namespaced else CLUSTER_WIDE_RECORDS
+        answers.append(_about_rules(await _ask(api, kind, name, space, timeout), rules, kind, name))
+        if answers[-1].objects:
+            return answers[-1]
+    return answers[0]
+
+
+async def _rules(api: Api, name: str) -> dict[str, str]:
+    """What each rule is about: the rule of this name, or those of the ApplicationPolicy of this name.
+
+    A user of a namespace may not see rules, and is taken to ask about a claim; the answer says nothing of a
+    rule that does not exist.
+    """
     try:
-        return object_of_rule((await api.get(AutopilotRule, rule)).spec)
+        return {name: object_of_rule((await api.get(AutopilotRule, name)).spec)}
     except StatusError as refusal:
+        if refusal.code == 404:
+            return await _rules_of_policy(api, name, refusal)
         if refusal.code != 403:
             raise
-    return "volume"
+    return {name: "volume"}
+
+
+async def _rules_of_policy(api: Api, name: str, refusal: StatusError) -> dict[str, str]:
+    """Raises the refusal if there is no ApplicationPolicy either."""
+    try:
+        policy = await api.get(ApplicationPolicy, name)
+    except StatusError:
+        raise refusal from None
+    named = [str(each["name"]) for each in policy.status.get("rules") or ()]
+    found = [rule for each in named if (rule := await api.find(AutopilotRule, each)) is not None]
+    if found:
+        return {rule.name: object_of_rule(rule.spec) for rule in found}
+    raise ExplainError(
+        f"ApplicationPolicy {name} has no rules: the condition Ready of `kubectl describe ap {name}` says why"
+    )
 
 
 async def _spaces(api: Api, rule: str) -> list[str]:
@@ -130,10 +168,12 @@ async def _ask(api: Api, noun: KindName, name: str, namespace: str, timeout: flo
     return ExplainedNamespace(namespace, status.time or "", status.answer, status.left_out, status.message)
 
 
-def _about_rule(found: ExplainedNamespace, rule: str, kind: KindName, name: str) -> ExplainedNamespace:
-    objects = tuple(one for one in found.objects if one.rule == rule)
+def _about_rules(
+    found: ExplainedNamespace, rules: Collection[str], kind: KindName, name: str
+) -> ExplainedNamespace:
+    objects = tuple(one for one in found.objects if one.rule in rules)
     message = found.message
     if found.objects and not objects:
         others = ", ".join(sorted({one.rule for one in found.objects}))
-        message = f"rule {rule} does not select the {kind.kind} {name}; {others} does"
+        message = f"rule {' and '.join(rules)} does not select the {kind.kind} {name}; {others} does"
     return msgspec.structs.replace(found, objects=objects, message=message)

@@ -1,4 +1,4 @@
-"""Files with AutopilotRules or StoragePolicies, checked as the API server checks them.
+"""Files with AutopilotRules, ApplicationPolicies or StoragePolicies, checked as the API server checks them.
 
 for found in rules_in(path.read_bytes()): found.terms, found.notes
 """
@@ -11,13 +11,18 @@ from typing import Any, Final
 
 import msgspec
 
+from pilothouse.api.kind_names import AutopilotRule
 from pilothouse.api.openstorage import v1alpha1
-from pilothouse.api.openstorage.rule_validation import check_rule
+from pilothouse.api.openstorage.rule_validation import check_application_policy, check_rule
+from pilothouse.api.policies.expansion import expand
+from pilothouse.api.policies.module_registry import InvalidModule
 from pilothouse.apiserver.endpoints import yaml_decoding
 from pilothouse.rules.object_records import RuleTerms
 from pilothouse.rules.storage_policies import KIND, PolicyError, translate
 
 _DEEPEST: Final = 64
+_KINDS: Final = ("AutopilotRule", "ApplicationPolicy", KIND)
+_RULE: Final = {"apiVersion": AutopilotRule.api_version, "kind": AutopilotRule.kind}
 _SEPARATOR: Final = re.compile(rb"^---(?:[ \t].*)?$", re.MULTILINE)
 
 
@@ -50,19 +55,38 @@ def documents(content: bytes) -> Iterator[Any]:
 
 def rules_in(content: bytes) -> list[RuleInFile]:
     """Raises ``RuleFileError``."""
-    found = [_rule(tree) for tree in documents(content) if isinstance(tree, dict) and _is_rule(tree)]
+    trees = [tree for tree in documents(content) if isinstance(tree, dict) and tree.get("kind") in _KINDS]
+    found = [rule for tree in trees for rule in _rules(tree)]
     if not found:
-        raise RuleFileError("there is no AutopilotRule and no StoragePolicy in it")
+        raise RuleFileError("there is no AutopilotRule, no ApplicationPolicy and no StoragePolicy in it")
     return found
 
 
-def _is_rule(tree: dict[str, Any]) -> bool:
-    return tree.get("kind") in ("AutopilotRule", KIND)
-
-
-def _rule(tree: dict[str, Any]) -> RuleInFile:
+def _rules(tree: dict[str, Any]) -> Iterator[RuleInFile]:
     if tree["kind"] == "AutopilotRule":
-        return RuleInFile(_terms(tree), tree)
+        yield RuleInFile(_terms(tree), tree)
+    elif tree["kind"] == "ApplicationPolicy":
+        yield from _expanded(tree)
+    else:
+        yield _translated(tree)
+
+
+def _expanded(tree: dict[str, Any]) -> Iterator[RuleInFile]:
+    name = str((tree.get("metadata") or {}).get("name") or "")
+    try:
+        policy = msgspec.to_builtins(msgspec.convert(tree, v1alpha1.ApplicationPolicy))
+        problems = list(map(str, check_application_policy(policy, None)))
+        found = expand(name, policy["spec"])
+    except (msgspec.ValidationError, InvalidModule) as problem:
+        raise RuleFileError(f"ApplicationPolicy {name}: {problem}") from None
+    if problems := problems or list(map(str, found.problems)):
+        raise RuleFileError(f"ApplicationPolicy {name}: {'; '.join(problems)}")
+    for each in found.rules:
+        rule = {**_RULE, "metadata": {"name": each.name}, "spec": each.spec}
+        yield RuleInFile(_terms(rule), rule)
+
+
+def _translated(tree: dict[str, Any]) -> RuleInFile:
     try:
         translated = translate(tree)
     except PolicyError as problem:

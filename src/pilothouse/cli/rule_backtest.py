@@ -55,7 +55,7 @@ def backtest(
     output: str,
 ) -> None:
     """Run the rules in FILE over recorded series, and show what they would have done; with OTHER, the
-    difference.
+    difference. ApplicationPolicies are expanded.
 
     The rules run on a virtual clock, and the effect of each action is modelled on the series.
     """

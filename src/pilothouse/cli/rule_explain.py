@@ -59,9 +59,10 @@ def explain(
 ) -> None:
     """Explain what RULE knows of its objects: values and their age, the state, and what it waits for.
 
-    OBJECT is the name of a PersistentVolumeClaim, or of what the rule is about; without it, all objects of
-    the rule are listed. The controller-manager is asked for the last values by a Question, which is deleted
-    afterwards. The exit code is 1 if it does not answer, or there is nothing to explain.
+    RULE is an AutopilotRule, or an ApplicationPolicy: all of its rules. OBJECT is the name of a
+    PersistentVolumeClaim, or of what the rule is about; without it, all objects of the rule are listed. The
+    controller-manager is asked for the last values by a Question, which is deleted afterwards. The exit code
+    is 1 if it does not answer, or there is nothing to explain.
     """
     import asyncio
 
@@ -121,13 +122,15 @@ def _show_candidates(reading: RuleReading) -> None:
 
 
 def _show_all(found: Sequence[ExplainedNamespace]) -> None:
+    rules = {reading.rule for each in found for reading in each.objects}
     rows = [("OBJECT", "VALUES", "AGE", "CONDITIONS", "STATE", "WAITS FOR")]
     for each in found:
         for reading in each.objects:
+            rule = f" under {reading.rule}" if len(rules) > 1 else ""
             values = ", ".join(value.value or "no data" for value in reading.values)
             ages = [_age(value, each) for value in reading.values if value.time]
             rows.append((
-                f"{each.namespace}/{reading.object}",
+                f"{each.namespace}/{reading.object}{rule}",
                 values,
                 ages[0] if ages else "",
                 _CONDITIONS[reading.conditions],

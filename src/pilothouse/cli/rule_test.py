@@ -76,9 +76,9 @@ def test(
 ) -> None:
     """Show what the rules in FILE would do now: objects, values, and actions. Nothing is stored.
 
-    FILE holds AutopilotRules, or StoragePolicies of 2019, which are translated. Without a server, all objects
-    that metrics name are shown. The exit code is 1 if something can't be evaluated, or differs from the
-    fixtures.
+    FILE holds AutopilotRules, ApplicationPolicies, which are expanded, or StoragePolicies of 2019, which are
+    translated. Without a server, all objects that metrics name are shown. The exit code is 1 if something
+    can't be evaluated, or differs from the fixtures.
     """
     if fixtures is not None:
         check_fixtures(file, fixtures, output)

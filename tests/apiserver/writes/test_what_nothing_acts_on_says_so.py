@@ -12,7 +12,6 @@ from tests.kit.core import CoreServer
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 STORED = {
-    "application-policy": "/apis/autopilot.libopenstorage.org/v1alpha1/applicationpolicies",
     "cassandra": "/apis/navigator.jetstack.io/v1beta1/namespaces/default/cassandraclusters",
 }
 MERGE = "application/merge-patch+json"

@@ -77,13 +77,13 @@ APPLICATION_POLICY: Final = _V1ALPHA1.kind(
     namespaced=False,
     columns=(
         path_column("Application", ".spec.application", "The module it is of."),
+        path_column("Rules", ".status.ruleCount", "How many rules were made.", type="integer"),
         condition_column("Ready", "Ready", "Whether its rules are made."),
         AGE,
         condition_column("Message", "Ready", "Why its rules are not made.", field="message", wide=True),
     ),
     selectable={"spec.application": ".spec.application"},
     validate=check_application_policy,
-    unattended="no controller expands ApplicationPolicies yet: it is stored, but no AutopilotRule is created",
 )
 APPLICATION_ACTION: Final = _V1ALPHA1.kind(
     v1alpha1.ApplicationAction,

@@ -11,6 +11,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from pilothouse.api.openstorage.actions import name_problems, object_type, parameter_problems, size_problem
 from pilothouse.api.openstorage.aliases import ALIASES
 from pilothouse.api.openstorage.levels import LEVELS, object_of_rule, reached_from
+from pilothouse.api.policies.expansion import built_in_problems
 from pilothouse.meta import names, promql
 from pilothouse.meta.fields import FieldError, child, element
 from pilothouse.meta.selectors import LabelSelector, SelectorError
@@ -59,6 +60,12 @@ def check_application_policy(new: Mapping[str, Any], old: Mapping[str, Any] | No
     for index, policy in enumerate(spec["policies"]):
         if problem := names.label(policy["name"]):
             yield FieldError.invalid(f"spec.policies[{index}].name", policy["name"], problem)
+    if old is None or spec != old["spec"]:
+        for found in built_in_problems(spec):
+            if found.choices:
+                yield FieldError.not_supported(found.path, found.value, found.choices)
+            else:
+                yield FieldError.invalid(found.path, found.value[:_QUOTED], found.message)
 
 
 def check_application_action(new: Mapping[str, Any], old: Mapping[str, Any] | None) -> Problems:

@@ -340,6 +340,7 @@ class ApplicationPolicyStatus(Fields):
 
     observed_generation: ObservedGeneration = None
     rules: Annotated[tuple[ExpandedRule, ...], doc("The rules that were made.", map_keys=("policy",))] = ()
+    rule_count: Annotated[Int64 | None, doc("How many they are.")] = None
     conditions: Conditions = ()
 
 

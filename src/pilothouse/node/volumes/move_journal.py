@@ -1,6 +1,6 @@
 """The journal of a move between tiers, in the volume's home: what the next agent continues with.
 
-    write_move(home, MoveRecord("pvc-1234", "gold", "", "fast", MovePhase.COPYING))
+    write_move(home, MoveRecord("pvc-1234", "gold", "", "", "fast", MovePhase.COPYING))
     read_move(home)                     # None once the move is over
 
 It is written before each phase. Which copy is the volume is in its record (``VolumeRecord.tier``) alone.

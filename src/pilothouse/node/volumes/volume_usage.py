@@ -54,6 +54,9 @@ class MeasuredUsage(msgspec.Struct, frozen=True):
     """The name of its PersistentVolume."""
     provisioned: int = 0
     """The capacity that the PersistentVolume has, in bytes; its filesystem has less."""
+    read_limit: int | None = None
+    """Reads a second that its class allows."""
+    write_limit: int | None = None
 
 
 METRICS = {
@@ -72,6 +75,11 @@ VOLUME_METRICS = {
     "px_volume_fs_capacity_bytes": ("capacity", "Capacity in bytes of the volume's filesystem"),
 }
 """The same by ``volumename``, as Portworx has it."""
+LIMIT_METRICS = {
+    "pilothouse_volume_read_iops_limit": ("read_limit", "Reads a second that the volume's class allows"),
+    "pilothouse_volume_write_iops_limit": ("write_limit", "Writes a second that the volume's class allows"),
+}
+"""Of volumes that have such a limit, by ``volumename``."""
 
 
 class VolumeMeter:
@@ -143,6 +151,8 @@ def measured(volume: VolumeInUse) -> MeasuredUsage:
         found.f_files - found.f_ffree,
         volume.volume,
         provisioned,
+        volume.throttle.read_operations if volume.throttle is not None else None,
+        volume.throttle.write_operations if volume.throttle is not None else None,
     )
 
 
@@ -162,3 +172,9 @@ def metrics(usage: Iterable[MeasuredUsage]) -> Iterator[str]:
             yield f"# TYPE {name} gauge"
             for each, one in zip(labels, every, strict=True):
                 yield f"{name}{each} {getattr(one, field)}"
+    for name, (field, text) in LIMIT_METRICS.items():
+        limited = [(each, getattr(one, field)) for each, one in zip(volumes, every, strict=True)]
+        if any(limit for _, limit in limited):
+            yield f"# HELP {name} {text}"
+            yield f"# TYPE {name} gauge"
+            yield from (f"{name}{each} {limit}" for each, limit in limited if limit)

@@ -32,6 +32,7 @@ _LONGEST: Final = 256 * 1024
 """Bytes of an answer. While Redis is down another program may listen in its place, and send anything."""
 _FIGURES: Final = {
     "used_memory": ("redis_memory_used_bytes", "Memory that Redis has allocated."),
+    "maxmemory": ("redis_memory_max_bytes", "Memory that Redis may allocate; 0 is no limit."),
     "connected_clients": ("redis_connected_clients", "Clients that are connected."),
     "total_commands_processed": ("redis_commands_processed", "Commands since the start."),
 }

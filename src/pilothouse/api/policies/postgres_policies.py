@@ -1,0 +1,159 @@
+"""The policies of Postgres. Metrics are named as ``prometheus-postgres-exporter`` of Debian names them.
+
+The time of WAL syncs is not among those that the exporter has by itself: it takes it from a file of queries,
+which is in ``docs/policies.md``.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pilothouse.api.openstorage.actions import MOVE, SET_IOPS
+from pilothouse.api.policies.device_metrics import DISK_BUSY, OWN_WRITES, SOURCE, WINDOW, limit_used
+from pilothouse.api.policies.policy_module import (
+    MetricSource,
+    PolicyModule,
+    PolicyTemplate,
+    RuleFields,
+    Values,
+)
+from pilothouse.api.policies.policy_parameters import PolicyParameter, quoted
+from pilothouse.api.policies.rule_fields import action, candidate, conditions, expression, rule
+from pilothouse.api.policies.volume_policies import SIZES, grown, time_to_full, volume_resize
+
+EXPORTER: Final = "prometheus-postgres-exporter"
+_NOTHING: Final = "0 * pg_up"
+"""Zero for an instance of which there is no other series: nothing is read, or there are no slots."""
+_READ_LATENCY: Final = (
+    f"rate(pg_stat_database_blk_read_time[{WINDOW}])"
+    f" / (rate(pg_stat_database_blks_read[{WINDOW}]) > 0) / 1000 or {_NOTHING}"
+)
+_SYNC_LATENCY: Final = (
+    f"rate(pg_stat_wal_wal_sync_time[{WINDOW}])"
+    f" / (rate(pg_stat_wal_wal_sync[{WINDOW}]) > 0) / 1000 or {_NOTHING}"
+)
+_HEAVIER: Final = 100
+
+
+def _slow_volume(values: Values) -> RuleFields:
+    latency = values["latency"]
+    idle = expression(DISK_BUSY, "Lt", values["idle"], on="device")
+    raised = action(
+        SET_IOPS,
+        classes=values["classes"],
+        step="up" if values["classes"] else "",
+        scalepercentage="" if values["classes"] else values["scalepercentage"],
+        maxiops="" if values["classes"] else values["maxiops"],
+    )
+    at_limit = (
+        candidate(
+            f"{side}s-at-the-limit",
+            expression(limit_used(side), "GtEq", values["limit"]),
+            idle,
+            actions=(raised,),
+        )
+        for side in ("read", "write")
+    )
+    others = candidate(
+        "disk-busy-with-others",
+        expression(DISK_BUSY, "GtEq", values["busy"], on="device"),
+        expression(OWN_WRITES, "Lt", values["ownwrites"], on="device"),
+        actions=(action(MOVE, tier=values["tier"]),),
+    )
+    slow = conditions(
+        expression(_READ_LATENCY, "Gt", latency),
+        expression(_SYNC_LATENCY, "Gt", latency),
+        hold=120,
+        required=1,
+    )
+    return rule(slow, object="volume", candidates=(*at_limit, others), actionsCoolDownPeriod=600)
+
+
+def _wal_held(values: Values) -> RuleFields:
+    slots = f"{{slot_name={quoted(values['slot'].text)}}}" if values["slot"] else ""
+    held = f"(pg_replication_slots_pg_wal_lsn_diff{slots} and pg_replication_slots_active == 0) or {_NOTHING}"
+    window = f"{values['failing']}s"
+    failed = (
+        f"increase(pg_stat_archiver_failed_count[{window}])"
+        f" unless increase(pg_stat_archiver_archived_count[{window}]) > 0"
+        f" or {_NOTHING}"
+    )
+    keeps = conditions(
+        expression(held, "Gt", values["held"]), expression(failed, "Gt", "0"), hold=60, required=1
+    )
+    return rule(keeps, object="volume", actions=(grown(values),), weight=_HEAVIER)
+
+
+_SLOW_VOLUME: Final = PolicyTemplate(
+    name="slow-volume",
+    summary="Finds out why reads or WAL syncs of Postgres are slow: gives a volume at its limit more IOPS, "
+    "moves one whose disk is busy with others, and declines if the volume is not the cause.",
+    parameters=(
+        PolicyParameter(
+            "latency", "duration", "How slow a read or a WAL sync is too slow.", "25ms", "100us", "10s"
+        ),
+        PolicyParameter(
+            "limit", "percentage", "From which part of its limit a volume is at it.", "90", "50", "100"
+        ),
+        PolicyParameter(
+            "idle", "percentage", "Below which part of the time a disk is idle.", "50", "1", "99"
+        ),
+        PolicyParameter("busy", "percentage", "From which part of the time it is busy.", "80", "1", "100"),
+        PolicyParameter(
+            "ownwrites",
+            "percentage",
+            "Below which part of all writes they are somebody else's.",
+            "50",
+            "1",
+            "100",
+        ),
+        PolicyParameter("classes", "text", "VolumeAttributesClasses, the slowest first, to step up along."),
+        PolicyParameter(
+            "scalepercentage", "percentage", "By how much IOPS rise without classes.", "50", "1", "1000"
+        ),
+        PolicyParameter("maxiops", "count", "Up to how many IOPS without classes.", "20000", "1"),
+        PolicyParameter("tier", "text", "The tier to move to.", "fast"),
+    ),
+    sources=(
+        MetricSource(EXPORTER, ("pg_up", "pg_stat_database_blk_read_time", "pg_stat_database_blks_read")),
+        MetricSource(
+            f"{EXPORTER} with a file of queries",
+            ("pg_stat_wal_wal_sync_time", "pg_stat_wal_wal_sync"),
+            optional=True,
+        ),
+        SOURCE,
+    ),
+    build=_slow_volume,
+)
+_WAL_HELD: Final = PolicyTemplate(
+    name="wal-held",
+    summary="Asks before a volume grows whose WAL is kept by an idle replication slot or a failing archiver: "
+    "growing would hide it.",
+    parameters=(
+        PolicyParameter("held", "quantity", "How much WAL an idle slot may keep.", "1Gi", "1Mi"),
+        PolicyParameter("failing", "duration", "How long the archiver may fail.", "10m", "2m", "24h"),
+        PolicyParameter("slot", "text", "The only slot to look at; all, if it is not set."),
+        *SIZES,
+    ),
+    sources=(
+        MetricSource(
+            EXPORTER,
+            (
+                "pg_up",
+                "pg_replication_slots_active",
+                "pg_replication_slots_pg_wal_lsn_diff",
+                "pg_stat_archiver_archived_count",
+                "pg_stat_archiver_failed_count",
+            ),
+        ),
+    ),
+    enforcement="approvalRequired",
+    asks=True,
+    build=_wal_held,
+)
+POSTGRES_POLICIES: Final = PolicyModule(
+    name="postgres",
+    summary="Postgres",
+    policies=(volume_resize(), time_to_full(), _SLOW_VOLUME, _WAL_HELD),
+    tried=f"a real Postgres 15 with {EXPORTER} 0.11",
+)

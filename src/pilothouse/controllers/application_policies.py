@@ -1,0 +1,195 @@
+"""ApplicationPolicies: each of their policies becomes an AutopilotRule ``<name>-<policy>``.
+
+A rule is owned by its ApplicationPolicy: one that was edited by hand is put right, one whose policy was
+removed is deleted, and all go with the object. A rule of that name with another owner, or none, is not
+touched. A policy that can't be expanded leaves its rule as it was: a mistake in a parameter takes no
+protection away. What follows from a rule is up to the controllers in ``pilothouse.rules``.
+
+The condition ``Ready`` says whether all rules are made and followed, and else what there is instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from pilothouse.api.kind_names import ApplicationPolicy, AutopilotRule, AutopilotRuleObject
+from pilothouse.api.objects import Object, Tree, owner_reference
+from pilothouse.api.openstorage.v1alpha1 import AutopilotRuleSpec
+from pilothouse.api.policies.expansion import ExpandedPolicy, expand, rule_name
+from pilothouse.api.policies.module_registry import InvalidModule
+from pilothouse.base.rfc3339 import format_time, parse_time
+from pilothouse.meta.conditions import find_condition, with_condition
+from pilothouse.runtime.controller import Names, controller
+from pilothouse.runtime.intents import Create, Delete, Intent, RequeueAfter, SetStatus, Update, Wait
+from pilothouse.runtime.snapshot import Snapshot
+
+READY: Final = "Ready"
+SILENCE: Final = 180.0
+"""Seconds after which an object without any value lacks its metrics."""
+_LOOK: Final = 60.0
+"""Seconds between two looks at objects that have no value."""
+_INITIALIZING: Final = "Initializing"
+_MOST_PROBLEMS: Final = 5
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """Something that keeps a policy from being followed."""
+
+    reason: str
+    message: str
+    remedy: str = ""
+
+
+def policies_of_name(rule: Object, world: Snapshot) -> Names:
+    """The policies that have, or want, a rule of this name."""
+    for policy in world.all(ApplicationPolicy):
+        wanted = (rule_name(policy.name, str(each.get("name", ""))) for each in _listed(policy))
+        if rule.name in wanted:
+            yield policy.key
+
+
+@controller(
+    ApplicationPolicy, owns=AutopilotRule, also={AutopilotRule: policies_of_name}, reads=AutopilotRuleObject
+)
+def application_policies(policy: Object, world: Snapshot) -> Iterator[Intent]:
+    """Make the rules of a policy, and say whether they are followed."""
+    if policy.deleting:
+        return
+    try:
+        expansion = expand(policy.name, policy.spec)
+    except InvalidModule as problem:
+        outcomes = [Outcome("InvalidModule", str(problem), "remove or correct the package")]
+        yield from _report(policy, (), outcomes, world.now)
+        return
+    outcomes = [Outcome(each.reason, str(each)) for each in expansion.problems]
+    made: list[ExpandedPolicy] = []
+    for wanted in expansion.rules:
+        found = world.find(AutopilotRule, "", wanted.name)
+        if found is None:
+            yield Create(_tree(wanted, policy), because=f"policy {wanted.policy} has no rule")
+        elif (found.controller or {}).get("uid") != policy.uid:
+            outcomes.append(
+                Outcome(
+                    "NameTaken",
+                    f"there is an AutopilotRule {wanted.name} that is not of this policy; it is left alone",
+                    "delete or rename that rule",
+                )
+            )
+            continue
+        elif found.deleting:
+            outcomes.append(Outcome("RuleTerminating", f"rule {wanted.name} is being deleted"))
+            continue
+        elif not _same(found.spec, wanted.spec):
+            yield Update(
+                found,
+                {**found.tree, "spec": _normalized(wanted.spec)},
+                because=f"rule {wanted.name} is not as policy {wanted.policy} has it",
+            )
+        else:
+            outcomes += _followed(found, wanted, world)
+        made.append(wanted)
+    yield from _removed(policy, world)
+    yield from _report(policy, made, outcomes, world.now)
+    if any(_initializing(rule, world) for rule in world.owned(AutopilotRule, policy)):
+        yield RequeueAfter(_LOOK, because="objects have no value of the rule's metrics yet")
+
+
+def _removed(policy: Object, world: Snapshot) -> Iterator[Intent]:
+    """Delete the rules of policies that are not listed any more."""
+    listed = {rule_name(policy.name, str(each.get("name", ""))) for each in _listed(policy)}
+    for rule in world.owned(AutopilotRule, policy):
+        if rule.name not in listed and not rule.deleting:
+            yield Delete(rule, because=f"ApplicationPolicy {policy.name} has no policy for rule {rule.name}")
+
+
+def _followed(rule: Object, wanted: ExpandedPolicy, world: Snapshot) -> Iterator[Outcome]:
+    """What keeps a rule from being followed, by its own condition and by its objects."""
+    ready = find_condition(rule.status.get("conditions"), READY)
+    if ready is not None and ready.get("status") == "False":
+        message = f"rule {rule.name}: {ready.get('message', '')}"
+        yield Outcome(str(ready.get("reason") or "RuleNotReady"), message)
+        return
+    waiting = _initializing(rule, world)
+    since = min((_moment(one.status.get("since")) for one in waiting), default=world.now)
+    if waiting and world.now - since >= SILENCE:
+        sources = [each for each in wanted.template.sources if not each.optional]
+        needed = "; ".join(f"{', '.join(each.metrics)} of {each.exporter}" for each in sources)
+        first = f"{waiting[0].status.get('object', {}).get('name', waiting[0].name)}"
+        yield Outcome(
+            "NoData",
+            f"rule {rule.name}: {len(waiting)} objects such as {first} have no value; it needs {needed}",
+            f"run the exporter beside the application, and see `pilothouse policy show` {wanted.policy}",
+        )
+
+
+def _initializing(rule: Object, world: Snapshot) -> list[Object]:
+    """The objects of a rule that have had no value, unless others have had one."""
+    every = world.owned(AutopilotRuleObject, rule)
+    found = [one for one in every if one.status.get("state") == _INITIALIZING]
+    return found if len(found) == len(every) else []
+
+
+def _report(
+    policy: Object, made: list[ExpandedPolicy] | tuple[()], outcomes: list[Outcome], now: float
+) -> Iterator[Intent]:
+    if outcomes:
+        more = f"; and {len(outcomes) - _MOST_PROBLEMS} more" if len(outcomes) > _MOST_PROBLEMS else ""
+        reason = outcomes[0].reason
+        message = "; ".join(each.message for each in outcomes[:_MOST_PROBLEMS]) + more
+    else:
+        reason, message = "Expanded", f"rules: {', '.join(sorted(each.name for each in made))}"
+    condition = {
+        "type": READY,
+        "status": "False" if outcomes else "True",
+        "reason": reason,
+        "message": message,
+        "observedGeneration": policy.generation,
+    }
+    status: Tree = {
+        **policy.status,
+        "observedGeneration": policy.generation,
+        "rules": [{"policy": each.policy, "name": each.name} for each in made],
+        "ruleCount": len(made),
+        "conditions": with_condition(policy.status.get("conditions"), condition, now=format_time(now)),
+    }
+    if status != policy.status:
+        yield SetStatus(policy, status, because=message)
+    if outcomes:
+        yield Wait(reason, because=message, remedy=outcomes[0].remedy)
+
+
+def _tree(wanted: ExpandedPolicy, policy: Object) -> Tree:
+    return {
+        "apiVersion": AutopilotRule.api_version,
+        "kind": AutopilotRule.kind,
+        "metadata": {"name": wanted.name, "ownerReferences": [owner_reference(policy)]},
+        "spec": _normalized(wanted.spec),
+    }
+
+
+def _normalized(spec: Mapping[str, Any]) -> Tree:
+    """The spec without the defaults that an API server adds."""
+    found: Tree = msgspec.to_builtins(msgspec.convert(spec, AutopilotRuleSpec))
+    return found
+
+
+def _same(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
+    try:
+        return _normalized(found) == _normalized(wanted)
+    except msgspec.ValidationError:
+        return False
+
+
+def _moment(text: Any) -> float:
+    try:
+        return parse_time(str(text))
+    except ValueError:
+        return float("inf")
+
+
+def _listed(policy: Object) -> list[Mapping[str, Any]]:
+    found: list[Mapping[str, Any]] = list(policy.spec.get("policies") or ())
+    return found
