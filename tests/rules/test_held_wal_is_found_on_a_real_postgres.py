@@ -80,7 +80,7 @@ def exported() -> Iterator[Exported]:
         shutil.chown(folder, "postgres")
     data = folder / "data"
     options = f"-c listen_addresses='' -k {folder}"
-    control = [*as_postgres(), BIN / "pg_ctl", "-D", data, "-w", "-l", folder / "log"]
+    control: list[str | Path] = [*as_postgres(), BIN / "pg_ctl", "-D", data, "-w", "-l", folder / "log"]
     subprocess.run(
         [*as_postgres(), BIN / "initdb", "-A", "trust", "-D", data], check=True, capture_output=True
     )

@@ -1,6 +1,6 @@
 """Which candidate of a rule is taken: the first whose expressions all hold.
 
-    chosen = choose(terms.spec, reading, recorded="")
+    chosen = choose(terms.spec, reading, record)
     chosen.name, chosen.actions        # of the candidate; the rule's own if it has none
     chosen.problem                     # why there is none: the link that failed in each candidate
 

@@ -1,6 +1,6 @@
 """The comparisons that were made for one object, as an ApplicationAction records them.
 
-    causes_of(looked, position, "db/data-0")        # one Cause for each sample
+    list(looked_at.of(position, "db/data-0"))        # one Cause for each sample
 
 ``level`` and ``object`` say whose value it is, which may be an object above or below the rule's.
 """

@@ -1,7 +1,7 @@
 """Which objects of one level belong to which of another, as arrays.
 
-    mounts = Relation.of(pairs, len(pods))        # pod -> volume
-    on_disk = mounts.then(disks, len(pods))       # pod -> device
+    mounts = Relation.of(pairs)                   # pod -> volume
+    on_disk = mounts.then(disks)                  # pod -> device
     mounts.reversed()                             # volume -> pod
     spread(joined, mounts, names)                 # samples of pods, as samples of their volumes
 

@@ -1,6 +1,6 @@
 """The writes and events that an outcome of the state machine calls for, in order.
 
-    yield from intents_of(ruled, outcome, world)
+    yield from intents_of(ruled, outcome, world, readings)
 
 What is asked for comes first, then the status, then events: see ``object_states`` for what a crash in between
 does.

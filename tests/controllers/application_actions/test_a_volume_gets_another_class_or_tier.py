@@ -26,7 +26,7 @@ from pilothouse.api.openstorage.actions import EXPAND_POOL, MOVE, REBALANCE_POOL
 from pilothouse.base.rfc3339 import format_time
 from pilothouse.controllers.application_actions import all_executors
 from pilothouse.controllers.application_actions.computed_classes import computed_classes
-from pilothouse.controllers.application_actions.storage_pools import storage_pools
+from pilothouse.controllers.application_actions.pool_actions import storage_pools
 from pilothouse.controllers.application_actions.volume_iops import volume_setiops
 from pilothouse.controllers.application_actions.volume_move import volume_move
 from pilothouse.runtime.intents import Create, Delete, Evict, Intent, PatchObject, SetStatus, Wait

@@ -10,7 +10,7 @@ from pilothouse.node.volumes.volume_usage import measured, metrics
 
 
 def test_a_limit_is_reported_by_the_name_of_the_volume(tmp_path: Path) -> None:
-    limits = throttle({"iops": "500", "writeIops": "200"}, "7:0")
+    limits = throttle({"iops": "500", "writeIops": "200"}, "7:0", 1 << 30)
     volumes = [
         VolumeInUse("pv-1", "shop", "data-0", tmp_path, throttle=limits),
         VolumeInUse("pv-2", "shop", "data-1", tmp_path),

@@ -140,10 +140,10 @@ async def test_a_tier_grows_when_asked_and_stays_so(tmp_path: Path, caplog: pyte
 async def test_what_can_not_grow_says_why(tmp_path: Path) -> None:
     async with plane(tmp_path, {"fast": made(tmp_path / "fast")}, {"fast": GI}) as here:
         await pool_of(here, "fast")
-        await ask(here, "1Ei")
+        await ask(here, "8000Ti")
         refused = await expanded(here, "NoRoom")
         assert refused["status"] == "False"
-        assert f"there is no room for 1048576Ti on the disk of {tmp_path}/fast" in refused["message"]
+        assert f"there is no room for 8000Ti on the disk of {tmp_path}/fast" in refused["message"]
         await pool_of(here, "fast", capacity="1Gi")
         await here.stop_node()
         here.tier_sizes = {}

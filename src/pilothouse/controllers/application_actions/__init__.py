@@ -11,7 +11,7 @@ from pilothouse.controllers.application_actions.application_rebalance import app
 from pilothouse.controllers.application_actions.application_redundancy import application_redundancy
 from pilothouse.controllers.application_actions.computed_classes import computed_classes
 from pilothouse.controllers.application_actions.history import action_history
-from pilothouse.controllers.application_actions.storage_pools import storage_pools
+from pilothouse.controllers.application_actions.pool_actions import storage_pools
 from pilothouse.controllers.application_actions.unclaimed import unclaimed_actions
 from pilothouse.controllers.application_actions.volume_iops import volume_setiops
 from pilothouse.controllers.application_actions.volume_move import volume_move

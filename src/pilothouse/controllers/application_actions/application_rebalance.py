@@ -22,9 +22,10 @@ from pilothouse.api.openstorage.action_windows import seconds_until_closed
 from pilothouse.api.openstorage.actions import REBALANCE
 from pilothouse.api.openstorage.v1alpha1 import ActionWindow
 from pilothouse.base.rfc3339 import format_time
-from pilothouse.controllers.application_actions.action_pause import PAUSE_READS, START_SECONDS, pause_of
+from pilothouse.controllers.application_actions.action_pauses import PAUSE_READS, pause_of
 from pilothouse.controllers.application_actions.action_status import (
     SERVICE_ACCOUNT,
+    START_SECONDS,
     End,
     finished,
     is_finished,

@@ -16,7 +16,7 @@ from typing import Any, Final
 from pilothouse.api.kind_names import ApplicationAction, Pilot, StatefulSet
 from pilothouse.api.objects import Object, Tree
 from pilothouse.api.openstorage.actions import REDUNDANCY
-from pilothouse.controllers.application_actions.action_pause import PAUSE_READS
+from pilothouse.controllers.application_actions.action_pauses import PAUSE_READS
 from pilothouse.controllers.application_actions.action_status import SERVICE_ACCOUNT, finished, is_finished
 from pilothouse.controllers.application_actions.field_change import (
     ChangeProgress,

@@ -18,7 +18,7 @@ import msgspec
 from pilothouse.api.kind_names import ApplicationAction
 from pilothouse.api.objects import Object, Tree
 from pilothouse.base.backoff import Backoff
-from pilothouse.controllers.application_actions.action_pause import pause_of
+from pilothouse.controllers.application_actions.action_pauses import pause_of
 from pilothouse.controllers.application_actions.action_status import finished, reason_of, running
 from pilothouse.runtime.controller import Mapper, Names
 from pilothouse.runtime.intents import Intent, PatchObject, RecordEvent, Wait

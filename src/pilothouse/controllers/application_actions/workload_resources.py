@@ -23,7 +23,7 @@ from pilothouse.api.objects import Object, Tree
 from pilothouse.api.openstorage.actions import RESOURCES
 from pilothouse.api.pod_health import healthy
 from pilothouse.base.quantity import BINARY, NANO, Quantity, parse_quantity
-from pilothouse.controllers.application_actions.action_pause import PAUSE_READS
+from pilothouse.controllers.application_actions.action_pauses import PAUSE_READS
 from pilothouse.controllers.application_actions.action_status import SERVICE_ACCOUNT, finished, is_finished
 from pilothouse.controllers.application_actions.field_change import (
     ChangeProgress,

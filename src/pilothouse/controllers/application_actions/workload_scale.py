@@ -22,7 +22,7 @@ from pilothouse.api.kind_names import ApplicationAction, Deployment, KindName, P
 from pilothouse.api.navigator.labels import DECOMMISSIONED_FOR
 from pilothouse.api.objects import Object
 from pilothouse.api.openstorage.actions import SCALE
-from pilothouse.controllers.application_actions.action_pause import PAUSE_READS, pause_of
+from pilothouse.controllers.application_actions.action_pauses import PAUSE_READS, pause_of
 from pilothouse.controllers.application_actions.action_status import (
     SERVICE_ACCOUNT,
     finished,
