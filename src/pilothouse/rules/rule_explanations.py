@@ -97,7 +97,7 @@ def _values(ruled: RuledObject, case: RuleCase, readings: Readings) -> Iterator[
             expression=text_of(expression),
             operator=expression.operator,
             threshold=expression.values,
-            level=expression.on or ruled.about,  # type: ignore[arg-type]
+            level=expression.level or ruled.about,  # type: ignore[arg-type]
         )
         for cause in mine or [missing]:
             yield _measured(cause, _reached(expression, cause, before) if before is not None else None)

@@ -88,7 +88,7 @@ def text_of(expression: Expression) -> str:
 
 
 def _query(expression: Expression, about: str) -> LevelQuery:
-    return LevelQuery(query_of(expression), expression.on or about)
+    return LevelQuery(query_of(expression), expression.level or about)
 
 
 def _needs_info(about: str, levels: set[str]) -> bool:

@@ -272,3 +272,33 @@ def test_a_fired_action_can_not_be_changed() -> None:
     assert admit(APPLICATION_ACTION, changed, fired.obj).paths == ["spec.parameters"]
     unknown = {**spec, "action": f"{ACTION}volume/paint"}
     assert admit(APPLICATION_ACTION, {"spec": unknown}).paths == ["spec.action"]
+
+
+def causes(*levels: str, **more: Any) -> Admission:
+    """A rule about volumes whose candidates look at these levels."""
+    when = [{**USAGE, "on": level} for level in levels] or [USAGE]
+    candidates = [{"name": "a", "when": when, "actions": [RESIZE]}]
+    return rule(**{"actions": [], "candidates": candidates, **more})
+
+
+def test_a_level_that_is_reached_from_the_object_is_accepted() -> None:
+    assert not causes("pod", "device", "node").problems
+
+
+def test_an_unquoted_on_of_yaml_is_understood() -> None:
+    admitted = comparing(true="pod")
+    assert not admitted.problems
+    assert admitted.obj["spec"]["conditions"]["expressions"][0]["on"] == "pod"
+
+
+def test_what_is_not_reached_from_the_object_is_refused() -> None:
+    pools = causes("pod", object="storagepool")
+    assert [problem.path for problem in pools.problems] == [
+        "spec.candidates[0].when[0].on",
+        "spec.candidates[0].actions[0].name",
+    ]
+
+
+def test_actions_and_candidates_exclude_each_other() -> None:
+    assert [problem.path for problem in causes(actions=[RESIZE]).problems] == ["spec.actions"]
+    assert [problem.path for problem in rule(actions=[]).problems] == ["spec.actions"]

@@ -13,6 +13,7 @@ from pilothouse.api.openstorage.rule_validation import (
     check_application_policy,
     check_approval,
     check_rule,
+    default_rule,
 )
 from pilothouse.api.own_kinds import AGE, GroupVersion, condition_column, path_column
 from pilothouse.meta.kind import Resource, single
@@ -34,6 +35,7 @@ RULE: Final = _V1ALPHA1.kind(
         condition_column("Message", "Ready", "Why it is not followed.", field="message", wide=True),
     ),
     selectable={"spec.enforcement": ".spec.enforcement"},
+    default=default_rule,
     validate=check_rule,
     hints={
         "spec.conditions": "the comparisons belong in a list of their own: "

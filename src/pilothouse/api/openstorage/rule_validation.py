@@ -25,6 +25,26 @@ _QUOTED: Final = 200
 Problems = Iterator[FieldError]
 
 
+def default_rule(rule: dict[str, Any]) -> None:
+    """Store an unquoted ``on``, which YAML 1.1 reads as ``true``, under its name."""
+    spec = rule.get("spec")
+    if isinstance(spec, dict):
+        _rename_unquoted_on(spec.get("conditions"))
+        _rename_unquoted_on(spec.get("candidates"))
+
+
+def _rename_unquoted_on(tree: Any) -> None:
+    """In every object below; what is of a wrong type is refused later."""
+    if isinstance(tree, list):
+        for item in tree:
+            _rename_unquoted_on(item)
+    elif isinstance(tree, dict):
+        if "true" in tree:
+            tree.setdefault("on", tree.pop("true"))
+        for name in ("expressions", "when"):
+            _rename_unquoted_on(tree.get(name))
+
+
 def check_rule(new: Mapping[str, Any], old: Mapping[str, Any] | None) -> Problems:
     spec = new["spec"]
     if old is not None and spec == old["spec"]:

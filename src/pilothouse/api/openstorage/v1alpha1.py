@@ -66,6 +66,13 @@ class Expression(Fields):
         Level | None,
         doc("Whose metric it is: a level above or below the rule's object, such as device; default its own."),
     ] = None
+    unquoted_on: Annotated[
+        Level | None, doc("The same as on, which kubectl reads as true in YAML unless it is quoted.")
+    ] = field(name="true", default=None)
+
+    @property
+    def level(self) -> Level | None:
+        return self.on or self.unquoted_on
 
 
 class RuleConditions(Fields):
