@@ -33,12 +33,10 @@ from pilothouse.api.kind_names import (
     StoragePool,
 )
 from pilothouse.api.objects import Object
-from pilothouse.api.openstorage.actions import object_type
+from pilothouse.api.openstorage.actions import CLUSTER_WIDE_RECORDS, object_type
 from pilothouse.api.openstorage.v1alpha1 import AutopilotRuleSpec
 from pilothouse.rules.action_targets import is_bound
 
-CLUSTER_WIDE_RECORDS: Final = "kube-system"
-"""The namespace of the records of cluster-wide objects."""
 WORKLOADS: Final = (StatefulSet, Deployment)
 _TYPE_OF: Final[Mapping[KindName, str]] = {
     PersistentVolumeClaim: "volume",

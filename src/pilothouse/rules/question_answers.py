@@ -16,10 +16,10 @@ import msgspec
 
 from pilothouse.api.kind_names import AutopilotRule, KindName, Namespace, PersistentVolumeClaim
 from pilothouse.api.objects import Object, Tree
+from pilothouse.api.openstorage.actions import CLUSTER_WIDE_RECORDS
 from pilothouse.api.pilothouse.v1alpha1 import ObjectReference, QuestionStatus, RuleReading
 from pilothouse.base.rfc3339 import format_time
 from pilothouse.rules.object_types import (
-    CLUSTER_WIDE_RECORDS,
     is_present,
     kinds_of,
     ruled_kinds,

@@ -31,6 +31,7 @@ from pilothouse.api.kind_names import (
     VolumeAttributesClass,
 )
 from pilothouse.api.objects import Object, Tree
+from pilothouse.api.openstorage.actions import CLUSTER_WIDE_RECORDS
 from pilothouse.api.openstorage.levels import object_of_rule
 from pilothouse.base.clock import Clock
 from pilothouse.base.rfc3339 import format_time
@@ -39,7 +40,6 @@ from pilothouse.rules.action_verification import VERIFIED, needs_verification, v
 from pilothouse.rules.object_records import IN_PROGRESS, NORMAL
 from pilothouse.rules.object_states import STARTING, advance
 from pilothouse.rules.object_types import (
-    CLUSTER_WIDE_RECORDS,
     is_present,
     kinds_of,
     optional_kinds,

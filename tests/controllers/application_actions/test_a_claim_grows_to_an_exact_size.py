@@ -188,6 +188,16 @@ def test_who_lowers_the_request_is_named_and_not_overruled() -> None:
     play(scenario)
 
 
+def test_an_action_reaches_into_no_other_namespace() -> None:
+    elsewhere = bound()
+    elsewhere["metadata"]["namespace"] = "other"
+    reference = {"kind": "PersistentVolumeClaim", "name": "data", "namespace": "other"}
+    found = seen(volume_resize, action(object=reference), FAST, elsewhere)
+    assert not any(isinstance(each, PatchObject) for each in found)
+    (written,) = [each for each in found if isinstance(each, SetStatus)]
+    assert written.status["phase"] == "Failed"
+
+
 @pytest.mark.parametrize("what", ["rule", "namespace", "claim", "all"])
 def test_a_pause_holds_before_the_request_is_raised(what: str) -> None:
     async def scenario(volumes: Volumes) -> None:

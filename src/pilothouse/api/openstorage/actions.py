@@ -34,6 +34,8 @@ WEBHOOKS: Final = frozenset(
 """Posted to a server of the configuration file, for every type of object."""
 FINISHED: Final = frozenset({"Succeeded", "Failed", "Declined", "Canceled"})
 """The phases of an ApplicationAction in which nothing more happens."""
+CLUSTER_WIDE_RECORDS: Final = "kube-system"
+"""The namespace of the records of cluster-wide objects."""
 _LABEL: Final = "[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
 _NAME: Final = re.compile(rf"({_LABEL}(?:\.{_LABEL})+)\.action\.([a-z]+)/([a-z][a-z0-9-]{{0,62}})")
 _LONGEST_NAME: Final = 316

@@ -13,7 +13,7 @@ from typing import Any, Final, Literal
 
 from pilothouse.api.kind_names import KindName
 from pilothouse.api.objects import Object
-from pilothouse.api.openstorage.actions import FINISHED
+from pilothouse.api.openstorage.actions import CLUSTER_WIDE_RECORDS, FINISHED
 from pilothouse.base.rfc3339 import format_time
 from pilothouse.meta.conditions import with_condition
 from pilothouse.runtime.intents import Intent, SetStatus, Wait
@@ -55,10 +55,13 @@ def reason_of(action: Object) -> str:
 
 
 def object_of(action: Object, noun: KindName, world: Snapshot) -> Object | None:
-    """The object that it acts on; None if that is gone, or another one has its name."""
+    """The object that it acts on; None if that is gone, or another one has its name. It is in the action's
+    own namespace, unless the rule is about a cluster-wide object."""
     reference = action.at("spec", "object", default={})
-    namespace = str(reference.get("namespace") or action.namespace)
-    found = world.find(noun, namespace if noun.namespaced else "", str(reference.get("name", "")))
+    namespace = str(reference.get("namespace") or action.namespace) if noun.namespaced else ""
+    if noun.namespaced and action.namespace not in (namespace, CLUSTER_WIDE_RECORDS):
+        return None
+    found = world.find(noun, namespace, str(reference.get("name", "")))
     if found is None or found.deleting or found.uid != reference.get("uid", found.uid):
         return None
     return found
