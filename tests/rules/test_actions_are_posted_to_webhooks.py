@@ -6,16 +6,23 @@ import asyncio
 import hashlib
 import hmac
 from pathlib import Path
+from typing import Any
 
 import pytest
 from aiohttp import web
 from tests.kit.scheduling_objects import NOW, seen
 
 from pilothouse.api.objects import Object, Tree
+from pilothouse.base.clock import SystemClock
 from pilothouse.base.rfc3339 import format_time
 from pilothouse.controllers.application_actions.webhook_actions import webhook_actions
-from pilothouse.rules.providers.autopilot_config import ConfigError, WebhookConfig, config_of
-from pilothouse.rules.webhooks import post
+from pilothouse.rules.providers.autopilot_config import (
+    AutopilotConfig,
+    ConfigError,
+    WebhookConfig,
+    config_of,
+)
+from pilothouse.rules.webhooks import WebhookObserver, post
 from pilothouse.runtime.intents import Intent, SetStatus, Wait
 
 HOOK = {"name": "tickets", "url": "https://tickets.example.com"}
@@ -102,6 +109,60 @@ def test_posts_are_signed_and_redirects_are_not_followed(tmp_path: Path) -> None
     assert {each[0] for each in got} == {"u1"}
     for _, signature, body in got:
         assert signature == f"sha256={hmac.new(b'secret', body, hashlib.sha256).hexdigest()}"
+
+
+class FakeInformer:
+    """As much of an informer as the observer uses."""
+
+    def __init__(self, *objects: Object) -> None:
+        self.cache = self
+        self._objects = objects
+
+    def list(self) -> tuple[Object, ...]:
+        return self._objects
+
+    def subscribe(self, changed: Any) -> Any:
+        changed(None)
+        return lambda: None
+
+
+class FakeApi:
+    def __init__(self) -> None:
+        self.answered: list[str] = []
+        self.some = asyncio.Event()
+
+    async def patch(self, _: Any, name: str, *__: Any, **___: Any) -> None:
+        self.answered.append(name)
+        self.some.set()
+
+
+def test_a_webhook_that_hangs_delays_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    def asked(number: int, hook: str) -> Object:
+        tree = action(post="1", asked=format_time(NOW))
+        tree["metadata"] |= {"name": f"{hook}-{number}", "uid": f"{hook}-{number}"}
+        tree["spec"]["parameters"] = {"name": hook}
+        return Object.of(tree)
+
+    async def posted(hook: WebhookConfig, about: Object, *, key: str) -> str:
+        await asyncio.sleep(3600 if hook.name == "hangs" else 0)
+        return "202"
+
+    hooks = tuple(WebhookConfig(name, "http://hook") for name in ("hangs", "tickets"))
+    monkeypatch.setattr("pilothouse.rules.webhooks.post", posted)
+    monkeypatch.setattr(WebhookObserver, "_config", lambda _: AutopilotConfig(webhooks=hooks))
+    actions = FakeInformer(*(asked(each, "hangs") for each in range(20)), asked(0, "tickets"))
+    api = FakeApi()
+    observer: Any = WebhookObserver(api, actions, FakeInformer(), SystemClock(), None)  # type: ignore[arg-type]
+
+    async def scenario() -> None:
+        running = asyncio.ensure_future(observer.run(lambda: None))
+        async with asyncio.timeout(5):
+            await api.some.wait()
+        running.cancel()
+        await asyncio.wait([running])
+
+    asyncio.run(scenario())
+    assert api.answered == ["tickets-0"]
 
 
 @pytest.mark.parametrize(

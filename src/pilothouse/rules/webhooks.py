@@ -6,7 +6,8 @@
 The body is the object as JSON. ``X-Pilothouse-Signature: sha256=<HMAC>`` is by the webhook's secret, and
 ``Idempotency-Key`` is the same at each repetition. Redirects are not followed, and an answer has ten seconds
 and 64 KiB. The webhooks in ``notify`` get approvals that are asked for, and actions that failed or were
-declined, once each in the last ten minutes; nothing waits for their answers.
+declined, once each in the last ten minutes; nothing waits for their answers. A webhook that is slow delays
+the posts to itself: others get theirs meanwhile, ``_AT_ONCE`` each.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from typing import Final
 
 import msgspec
 
+from pilothouse.aio.task_group import together
 from pilothouse.api.kind_names import ApplicationAction
 from pilothouse.api.objects import Object
 from pilothouse.api.openstorage.actions import WEBHOOKS
@@ -44,6 +46,8 @@ _SECONDS: Final = 10.0
 _LONGEST: Final = 2**16
 _RECENT: Final = 600.0
 _RETRY: Final = 1.0
+_AT_ONCE: Final = 8
+"""Posts to one webhook at the same time."""
 _LONGEST_ANSWER: Final = 500
 _LARGEST_SECRET: Final = 2**16
 
@@ -51,7 +55,7 @@ log = logging.getLogger(__name__)
 
 
 class WebhookObserver:
-    """Follows actions and approvals, and posts one at a time."""
+    """Follows actions and approvals, and posts them."""
 
     def __init__(
         self, api: Api, actions: Informer, approvals: Informer, clock: Clock, file: Path | None
@@ -67,21 +71,42 @@ class WebhookObserver:
 
     async def run(self, fence: FenceOf) -> None:
         """Post until cancelled. ``fence`` raises when this process leads no more."""
-        changed = asyncio.Event()
-        ends = [each.subscribe(lambda _: changed.set()) for each in (self._actions, self._approvals)]
         self._written.clear()
+        await together({"webhooks": self._answer_all(fence), "notices": self._notify_all(fence)})
+
+    async def _answer_all(self, fence: FenceOf) -> None:
+        changed = asyncio.Event()
+        end = self._actions.subscribe(lambda _: changed.set())
         try:
             while True:
                 await changed.wait()
                 changed.clear()
+                asked: dict[str, list[Object]] = {}
                 for action in self._actions.cache.list():
                     if _is_asked(action) and (action.uid, _number(action)) not in self._written:
-                        try:
-                            await self._answer(action, fence)
-                        except (StatusError, TransportError, AccessError) as problem:
-                            log.warning("the answer to %s can't be written, retrying: %s", action, problem)
-                            await asyncio.sleep(_RETRY)
-                            changed.set()
+                        asked.setdefault(_hook(action), []).append(action)
+                if any(len(each) > _AT_ONCE for each in asked.values()):
+                    changed.set()
+                first = [action for each in asked.values() for action in each[:_AT_ONCE]]
+                await together({action.uid: self._try_to_answer(action, fence, changed) for action in first})
+        finally:
+            end()
+
+    async def _try_to_answer(self, action: Object, fence: FenceOf, changed: asyncio.Event) -> None:
+        try:
+            await self._answer(action, fence)
+        except (StatusError, TransportError, AccessError) as problem:
+            log.warning("the answer to %s can't be written, retrying: %s", action, problem)
+            await asyncio.sleep(_RETRY)
+            changed.set()
+
+    async def _notify_all(self, fence: FenceOf) -> None:
+        changed = asyncio.Event()
+        ends = [each.subscribe(lambda _: changed.set()) for each in (self._actions, self._approvals)]
+        try:
+            while True:
+                await changed.wait()
+                changed.clear()
                 await self._notify(fence)
         finally:
             for end in ends:
@@ -89,7 +114,7 @@ class WebhookObserver:
 
     async def _answer(self, action: Object, fence: FenceOf) -> None:
         fence()
-        name = str(action.at("spec", "parameters", "name", default=""))
+        name = _hook(action)
         try:
             config = await asyncio.to_thread(self._config)
             hook = next((each for each in config.webhooks if each.name == name), None)
@@ -135,10 +160,7 @@ class WebhookObserver:
         hooks = [each for each in config.webhooks if each.name in config.notify]
         for about, key in found:
             self._notified.add(key)
-            for hook in hooks:
-                answer = await post(hook, about, key=key)
-                if not answer.startswith("2"):
-                    log.warning("webhook %s was not notified of %s: %s", hook.name, about, answer)
+            await together({hook.name: _told(hook, about, key) for hook in hooks})
 
     def _news(self) -> Iterator[tuple[Object, str]]:
         """What is told, each with its key."""
@@ -155,6 +177,12 @@ class WebhookObserver:
         if self._file is None or not self._file.exists():
             return AutopilotConfig()
         return read_config(self._file)
+
+
+async def _told(hook: WebhookConfig, about: Object, key: str) -> None:
+    answer = await post(hook, about, key=key)
+    if not answer.startswith("2"):
+        log.warning("webhook %s was not notified of %s: %s", hook.name, about, answer)
 
 
 async def post(hook: WebhookConfig, about: Object, *, key: str) -> str:
@@ -191,6 +219,10 @@ def _is_asked(action: Object) -> bool:
     answered = str(progress.get("answer", "")).partition(" ")[0]
     running = action.spec.get("action") in WEBHOOKS and action.status.get("phase") == "Running"
     return running and not action.deleting and bool(progress.get("post")) and answered != progress["post"]
+
+
+def _hook(action: Object) -> str:
+    return str(action.at("spec", "parameters", "name", default=""))
 
 
 def _number(action: Object) -> str:
