@@ -367,6 +367,19 @@ def test_volumes_are_moved_one_after_the_other() -> None:
     assert end(over)[:2] == ("Succeeded", "Rebalanced")
 
 
+def test_a_pod_that_can_not_be_evicted_does_not_hold_up_all_pools() -> None:
+    here = (pool("default"), disk(), data(""))
+    state = progress(seen(storage_pools, rebalance(begun("Moving", progress={"moved": ""})), *here))
+    waiting = (pool("default"), disk(), moving("AwaitingRestart", "copied"), user(), budget(0))
+    held = seen(storage_pools, rebalance(begun("Moving", progress=state)), *waiting)
+    assert end(held)[:2] == ("Running", "Moving")
+    later = rebalance(begun("Moving", progress=progress(held)))
+    assert end(seen(storage_pools, later, *waiting, now=NOW + 3590))[0] == "Running"
+    found = end(seen(storage_pools, later, *waiting, now=NOW + 3610))
+    assert found[:2] == ("Failed", "NotEvicted")
+    assert "pod db-0 can't be evicted" in found[2]
+
+
 def test_a_computed_class_goes_when_nothing_names_it() -> None:
     made = computed_class(LOOP, {"tier": "fast"})
     made["metadata"]["creationTimestamp"] = format_time(NOW - 601)

@@ -56,6 +56,8 @@ class MoveWaits(msgspec.Struct, frozen=True):
     message: str
     left: float
     intents: tuple[Intent, ...] = ()
+    is_held: bool = False
+    """Whether a pod that has to stop once can't be evicted, as its owner has arranged."""
 
 
 MoveStep = MoveDone | MoveFailed | MoveWaits
@@ -98,5 +100,5 @@ def _restarted(claim: Object, message: str, left: float, because: str, world: Sn
         else:
             intents.append(account.evict(pod, by=_BY, because=because))
     if kept:
-        return MoveWaits(f"{message}; {'; '.join(kept)}", min(left, _POLL), tuple(intents))
+        return MoveWaits(f"{message}; {'; '.join(kept)}", min(left, _POLL), tuple(intents), is_held=True)
     return MoveWaits(message, left, tuple(intents))

@@ -60,6 +60,8 @@ EXPAND_SECONDS: Final = 3600.0
 """How long a node may take to grow a pool."""
 REFUSED_SECONDS: Final = 600.0
 """How long it may say that it can't."""
+HELD_SECONDS: Final = 3600.0
+"""How long a pod that can't be evicted may hold up the move of its volume, and so all other pools."""
 _ACTIONS: Final = (EXPAND_POOL, REBALANCE_POOL)
 _EXPANDING, _MOVING = "Expanding", "Moving"
 _EXPANDED: Final = "Expanded"
@@ -264,7 +266,13 @@ def _move(action: Object, claim: Object, tier: str, moved: list[str], world: Sna
         message = f"{step.message}; moved before: {', '.join(moved) or 'none'}"
         yield finished(action, "Failed", step.reason, message, now=now, event=step.reason)
     else:
-        yield running(action, _MOVING, step.message, now=now)
+        if step.is_held:
+            progress.setdefault("held", format_time(now))
+        if step.is_held and now - parse_time(progress["held"]) > HELD_SECONDS:
+            message = f"{step.message}; moved before: {', '.join(moved) or 'none'}"
+            yield finished(action, "Failed", "NotEvicted", message, now=now, event="NotEvicted")
+            return
+        yield running(action, _MOVING, step.message, now=now, progress=progress)
         yield from step.intents
         remedy = f"kubectl describe pvc {claim.name} -n {claim.namespace}"
         yield Wait(_MOVING, because=step.message, remedy=remedy, seconds=step.left)
