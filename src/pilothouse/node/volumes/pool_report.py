@@ -15,6 +15,7 @@ import asyncio
 import logging
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import partial
 from random import Random
 from typing import Any, Final
 
@@ -86,9 +87,9 @@ class StoragePoolReporter:
 
     async def _report(self, usage: list[PoolUsage]) -> None:
         problems = []
-        for report in (*(self._report_tier(each) for each in usage), self._delete_others()):
+        for report in (*(partial(self._report_tier, each) for each in usage), self._delete_others):
             try:
-                await report
+                await report()
             except (StatusError, TransportError, AccessError) as refusal:
                 problems.append(str(refusal))
         problem = "; ".join(problems)
