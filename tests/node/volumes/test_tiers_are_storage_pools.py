@@ -19,8 +19,10 @@ from pilothouse.node.metrics import pool_stats, volume_devices
 from pilothouse.node.volumes import block_devices
 from pilothouse.node.volumes.block_devices import device_of, disk_below, medium_of
 from pilothouse.node.volumes.pool_report import PoolDevice, is_due, pool_status
+from pilothouse.node.volumes.pooled_backends import PooledDirectories
 from pilothouse.node.volumes.storage_pools import GrowthRefused, PoolUsage, StoragePools
-from pilothouse.node.volumes.volume_backend import VolumeBackendError
+from pilothouse.node.volumes.volume_backend import VolumeBackendError, VolumeRecord, write_record
+from pilothouse.node.volumes.volume_places import VolumePlaces
 
 DIRECTORY, LOOP = "pilothouse.io/directory", "pilothouse.io/loop"
 MI, GI = 1 << 20, 1 << 30
@@ -246,6 +248,26 @@ async def test_tiers_of_fixed_size_on_one_disk_leave_room_for_each_other(tmp_pat
 def usage(**changes: Any) -> PoolUsage:
     values = {"capacity": GI, "provisioned": 0, "used": 0, "available": GI, "expandable": True}
     return PoolUsage("fast", Path("/fast"), **{**values, **changes})
+
+
+async def test_a_folder_that_was_moved_to_a_tier_counts_there(tmp_path: Path) -> None:
+    slow, fast = made(tmp_path / "slow"), made(tmp_path / "fast")
+    pools = StoragePools("n1", {"default": slow, "fast": fast}, {"fast": 100 * MI}, tmp_path)
+    backend = PooledDirectories(pools, VolumePlaces({"default": slow, "fast": fast}))
+    for name in ("pvc-1", "pvc-2"):
+        await backend.make(slow / name, 80 * MI, {})
+        write_record(slow / name, VolumeRecord(name, DIRECTORY, "uid", 80 * MI))
+        made(fast / name)
+    await backend.make_copy(slow / "pvc-1", fast / "pvc-1", "")
+    with pytest.raises(VolumeBackendError, match="not enough space for 80Mi in the tier fast"):
+        await backend.make_copy(slow / "pvc-2", fast / "pvc-2", "")
+    # Another agent, after the switch, knows it by the record alone.
+    write_record(slow / "pvc-1", VolumeRecord("pvc-1", DIRECTORY, "uid", 80 * MI, tier="fast"))
+    pools = StoragePools("n1", {"default": slow, "fast": fast}, {"fast": 100 * MI}, tmp_path)
+    assert {each.tier: each.provisioned for each in await pools.measure()} == {
+        "default": 80 * MI,
+        "fast": 80 * MI,
+    }
 
 
 def test_a_status_is_written_when_it_has_changed_noticeably() -> None:

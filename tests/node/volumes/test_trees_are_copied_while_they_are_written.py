@@ -10,10 +10,12 @@ import threading
 import time
 from pathlib import Path
 from threading import Event
+from typing import Any
 
 import pytest
 
-from pilothouse.node.volumes.tree_copy import CopyFailed, CopyStopped, TreeCopy
+from pilothouse.node.files.directory_handles import closing_handle
+from pilothouse.node.volumes.tree_copy import CopyFailed, CopyStopped, TreeCopy, _copy_hard_link
 
 MI = 1 << 20
 
@@ -192,6 +194,79 @@ def test_a_link_in_place_of_a_file_is_never_followed(source: Path, target: Path,
     TreeCopy(source, target).run(Event())
     assert (target / "row").is_symlink()
     assert (target / "folder").is_symlink()
+
+
+def test_a_name_that_is_listed_twice_leads_nowhere(
+    source: Path, target: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A filesystem may list a name again that is removed and made anew meanwhile."""
+    (tmp_path / "etc").mkdir()
+    (tmp_path / "etc" / "shadow").write_text("secret")
+    (source / "a").mkdir()
+    (source / "a" / "shadow").write_text("own")
+    os.link(source / "a" / "shadow", source / "z")
+    listed = os.listdir
+
+    def twice(folder: int) -> list[str]:
+        found = listed(folder)
+        return ["a", "a", "z"] if sorted(found) == ["a", "z"] else found
+
+    monkeypatch.setattr("pilothouse.node.volumes.tree_copy.os.listdir", twice)
+    TreeCopy(source, target).run(Event())
+    assert (target / "z").stat().st_ino == (target / "a" / "shadow").stat().st_ino
+
+    # Even if a folder of the copy were a link by then.
+    (target / "a" / "shadow").unlink()
+    (target / "a").rmdir()
+    (target / "a").symlink_to(tmp_path / "etc")
+    with closing_handle(os.open(target, os.O_RDONLY)) as top, pytest.raises(NotADirectoryError):
+        _copy_hard_link(top, "a/shadow", top, "y", None)
+    assert not (target / "y").exists()
+
+
+def test_a_device_in_place_of_a_file_is_not_opened(
+    source: Path, target: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (source / "row").write_text("1")
+    stamped = os.stat
+
+    def swapped(name: str, **how: Any) -> os.stat_result:
+        found = stamped(name, **how)
+        if name == "row" and (source / "row").is_file():
+            (source / "row").unlink()
+            os.mkfifo(source / "row")
+        return found
+
+    opened: list[int] = []
+    real = os.open
+
+    def noted(path: Any, flags: int, *rest: Any, **how: Any) -> int:
+        if path == "row" and not flags & os.O_PATH:
+            opened.append(flags)
+        return real(path, flags, *rest, **how)
+
+    monkeypatch.setattr("pilothouse.node.volumes.tree_copy.os.stat", swapped)
+    monkeypatch.setattr("pilothouse.node.volumes.tree_copy.os.open", noted)
+    TreeCopy(source, target).run(Event())
+    assert opened == []
+    assert not (target / "row").exists()
+
+
+def test_what_is_not_remembered_is_compared_by_content(
+    source: Path, target: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pilothouse.node.volumes.tree_copy._REMEMBERED", 2)
+    for number in range(5):
+        (source / f"row-{number}").write_text(str(number))
+    copy = TreeCopy(source, target)
+    copy.run(Event())
+    (source / "row-4").write_text("9")
+    copy.run(Event(), final=True)
+    assert copy.difference(Event()) == ""
+    found = (target / "row-4").stat()
+    (target / "row-4").write_text("x")
+    os.utime(target / "row-4", ns=(found.st_atime_ns, found.st_mtime_ns))
+    assert copy.difference(Event()) == "row-4"
 
 
 def test_a_stopped_pass_ends_and_a_deep_tree_is_refused(source: Path, target: Path) -> None:

@@ -26,6 +26,10 @@ class DirectoryBackend:
         return ""
 
     async def make(self, folder: Path, size: int, parameters: Mapping[str, str]) -> str:
+        self._make(folder)
+        return ""
+
+    def _make(self, folder: Path) -> None:
         inner = folder / self.inner
         try:
             # Closed to other users of the machine: files of pods may be set-user-id.
@@ -35,7 +39,6 @@ class DirectoryBackend:
         except OSError as problem:
             why = f"{problem.filename or inner}: {problem.strerror}"
             raise VolumeBackendError(why, elsewhere=True) from None
-        return ""
 
     async def mount(self, folder: Path) -> Path:
         folder = self._places.data(folder)
@@ -68,7 +71,7 @@ class DirectoryBackend:
         if used - copied > (free := free_bytes(target)):
             room = f"{target.parent}, which has {amount_text(free)} left"
             raise VolumeBackendError(f"there is not enough space for {amount_text(used)} in {room}")
-        await self.make(target, 0, {})
+        self._make(target)
 
     async def mount_copy(self, target: Path) -> Path:
         return target / self.inner

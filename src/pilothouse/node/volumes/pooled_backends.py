@@ -8,6 +8,7 @@ from pathlib import Path
 from pilothouse.node.volumes.directory_backend import DirectoryBackend
 from pilothouse.node.volumes.loop_backend import LoopBackend
 from pilothouse.node.volumes.storage_pools import StoragePools, volume_size
+from pilothouse.node.volumes.volume_backend import read_record
 from pilothouse.node.volumes.volume_places import VolumePlaces
 
 
@@ -24,6 +25,11 @@ class PooledDirectories(DirectoryBackend):
         async with self._pools.reserved(self._places.data(folder), size):
             await super().expand(folder, size)
             await self._pools.record_size(folder, size)
+
+    async def make_copy(self, folder: Path, target: Path, allocation: str) -> None:
+        record = read_record(folder)
+        async with self._pools.reserved(target, record.size if record is not None else 0):
+            await super().make_copy(folder, target, allocation)
 
 
 class PooledLoops(LoopBackend):

@@ -17,8 +17,9 @@ import errno
 import logging
 import os
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
+from itertools import chain
 from pathlib import Path
 from typing import Final
 
@@ -30,6 +31,7 @@ from pilothouse.node.files.walk_limits import Meter, WalkLimit
 from pilothouse.node.volumes.orphaned_volumes import folders
 from pilothouse.node.volumes.volume_backend import (
     VolumeBackendError,
+    VolumeRecord,
     amount_text,
     free_bytes,
     read_record,
@@ -195,9 +197,19 @@ class StoragePools:
 
     def _provisioned(self, tier: str, asked: Mapping[Path, int], without: Path | None = None) -> int:
         """The sizes of a tier's volumes, as their records, their files and reservations have them."""
-        found = {*folders([self._tiers[tier]]), *(each for each in asked if self.tier_of(each) == tier)}
-        found.discard(without or self._tiers[tier])
-        return sum(max(volume_size(each), asked.get(each, 0)) for each in found)
+        sizes = {each: volume_size(each) for each in folders([self._tiers[tier]])}
+        for folder, size in chain(asked.items(), self._moved_here(tier)):
+            if self.tier_of(folder) == tier:
+                sizes[folder] = max(sizes.get(folder, 0), size)
+        sizes.pop(without or self._tiers[tier], None)
+        return sum(sizes.values())
+
+    def _moved_here(self, tier: str) -> Iterator[tuple[Path, int]]:
+        """The directories of volumes that were moved to a tier, with the sizes in their records at home."""
+        for home in folders(folder for name, folder in self._tiers.items() if name != tier):
+            record = _record(home)
+            if record is not None and record.tier == tier:
+                yield self._tiers[tier] / home.name, record.size
 
     def _taken(self, tier: str) -> int:
         """What a tier's volumes take on its disk."""
@@ -262,16 +274,20 @@ class StoragePools:
 def volume_size(folder: Path) -> int:
     """The size of the volume in a directory: that of its record or, if it is larger, of its file. One that
     was moved to another tier has its record here, and its size there."""
-    try:
-        record = read_record(folder)
-    except VolumeBackendError as problem:
-        log.warning("%s", problem)
-        record = None
+    record = _record(folder)
     try:
         file = (folder / _DISK).stat().st_size
     except OSError:
         file = 0
     return max(record.size if record is not None and not record.tier else 0, file)
+
+
+def _record(folder: Path) -> VolumeRecord | None:
+    try:
+        return read_record(folder)
+    except VolumeBackendError as problem:
+        log.warning("%s", problem)
+        return None
 
 
 def _existing(folder: Path) -> Path:

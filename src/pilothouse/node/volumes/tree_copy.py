@@ -10,28 +10,34 @@ Memory maps change a file without changing its times until it is written back, s
 reading the times and reading the content. A change within the last seconds may have the same time as one that
 follows, so such a file is copied again by the next pass.
 
-The pod can replace what it writes by links: the source is read by handles, and links are never followed. The
-target is the node's alone. Owners, modes, extended attributes, times, holes and hard links are kept. Methods
-block, and raise OSError; ``CopyStopped`` once the event is set.
+The pod can replace what it writes by links and devices: the source is read by handles, links are never
+followed, and nothing but regular files is opened. What a pass remembers of a file does not depend on the
+length of its path, and is bounded. The target is the node's alone. Owners, modes, extended attributes, times,
+holes and hard links are kept. Methods block, and raise OSError; ``CopyStopped`` once the event is set.
 """
 
 from __future__ import annotations
 
 import ctypes
 import errno
+import hashlib
+import heapq
 import os
 import stat
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from itertools import chain
 from pathlib import Path
 from threading import Event
 from typing import Final, NamedTuple
 
 from pilothouse.node.files.directory_handles import (
+    ANY,
     DIRECTORY,
     change_owner,
     closing_handle,
+    open_beneath,
     open_directory,
     remove_tree,
 )
@@ -40,7 +46,13 @@ _CHUNK: Final = 1 << 20
 _RECENT: Final = 2_000_000_000
 """Nanoseconds in which two changes may have the same time."""
 _DEEPEST: Final = 200
-_READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_REMEMBERED: Final = 1_000_000
+"""Files that a pass remembers; others are read again by the next one."""
+_LONGEST_LINK: Final = 4095
+"""Bytes of the path of a file with several names, as the kernel has it."""
+_LINKS: Final = 1 << 28
+"""Bytes of the paths of all files with several names."""
+_READ: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
 _WRITE: Final = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 _VANISHED: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENXIO})
 """Errors of an entry that was removed or replaced since it was listed."""
@@ -79,14 +91,15 @@ class TreeCopy:
     def __init__(self, source: Path, target: Path) -> None:
         self._source = source
         self._target = target
-        self._copied: dict[str, _Stamp] = {}
-        """The files that were copied, as they were then."""
-        self._changed: set[str] = set()
-        """The files that the last pass copied."""
+        self._copied: dict[bytes, _Stamp] = {}
+        """The files that were copied, as they were then, by the digest of their path."""
+        self._changed: set[bytes] = set()
+        """The files that the last pass copied: all, if there are ``_REMEMBERED``."""
         self._links: dict[int, str] = {}
         """The first name of each file that has several, by inode."""
+        self._link_bytes = 0
         self._inodes: dict[int, int] = {}
-        """The inode of the original, by that of the copy."""
+        """The inode of the original, by that of the copy, of copies with several names."""
         self._stop = Event()
         self._final = False
         self._bytes = 0
@@ -103,7 +116,7 @@ class TreeCopy:
         """One pass. ``final``: nothing writes to the source any more."""
         began = time.monotonic()
         self._stop, self._final, self._bytes, self._read = stop, final, 0, 0
-        self._changed, self._links, self._inodes = set(), {}, {}
+        self._changed, self._links, self._inodes, self._link_bytes = set(), {}, {}, 0
         with open_directory(self._source) as source, open_directory(self._target) as target:
             self._device, self._top = os.fstat(source).st_dev, target
             self._folder(source, target, "", 0)
@@ -119,7 +132,8 @@ class TreeCopy:
         found = os.fstat(source)
         if found.st_dev != self._device:
             raise CopyFailed(errno.EXDEV, "another filesystem is mounted there", path)
-        names = os.listdir(source)
+        # A name that is removed and made again meanwhile may be listed twice.
+        names = list(dict.fromkeys(os.listdir(source)))
         for name in set(os.listdir(target)).difference(names):
             remove_tree(target, name)
         for name in names:
@@ -165,42 +179,60 @@ class TreeCopy:
         present: os.stat_result | None,
     ) -> None:
         if found.st_nlink > 1:
-            first = self._links.setdefault(found.st_ino, path)
+            first = self._first_name(found.st_ino, path)
             if first != path:
                 _copy_hard_link(self._top, first, target, name, present)
                 return
-        if present is not None and self._inodes.setdefault(present.st_ino, found.st_ino) != found.st_ino:
+        if (
+            present is not None
+            and present.st_nlink > 1
+            and self._inodes.setdefault(present.st_ino, found.st_ino) != found.st_ino
+        ):
             # It was a hard link, whose other names must keep their content.
             os.unlink(name, dir_fd=target)
             present = None
-        if present is not None and self._copied.get(path) == _stamp(found):
+        key = _key(path)
+        if present is not None and self._copied.get(key) == _stamp(found):
             self._bytes += found.st_size
             return
-        self._copied.pop(path, None)
-        self._changed.add(path)
-        with closing_handle(os.open(name, _READ, dir_fd=source)) as read:
+        self._copied.pop(key, None)
+        if len(self._changed) < _REMEMBERED:
+            self._changed.add(key)
+        with closing_handle(_open_regular(source, name)) as read:
             before = os.fstat(read)
-            if not stat.S_ISREG(before.st_mode):
-                raise OSError(errno.ENOENT, "it was replaced", name)
             began = time.time_ns()
             if not self._final:
                 os.fdatasync(read)
             self._read += before.st_size
             with closing_handle(os.open(name, _WRITE, 0o600, dir_fd=target)) as write:
-                self._inodes[os.fstat(write).st_ino] = found.st_ino
                 self._content(read, write, before.st_size, fresh=present is None)
                 _copy_attributes(read, write, before)
             is_settled = began - max(before.st_ctime_ns, before.st_mtime_ns) > _RECENT
-            if self._final or (is_settled and _stamp(os.fstat(read)) == _stamp(before)):
-                self._copied[path] = _stamp(before)
+            is_same = self._final or (is_settled and _stamp(os.fstat(read)) == _stamp(before))
+            if is_same and len(self._copied) < _REMEMBERED:
+                self._copied[key] = _stamp(before)
+
+    def _first_name(self, inode: int, path: str) -> str:
+        """The first name of a file that has several; this one, if it is the first."""
+        if (first := self._links.get(inode)) is not None:
+            return first
+        size = len(os.fsencode(path))
+        if size > _LONGEST_LINK:
+            why = f"files with several names can't be copied at paths of more than {_LONGEST_LINK} bytes"
+            raise CopyFailed(errno.ENAMETOOLONG, why, f"{path[:_LONGEST_LINK]}…")
+        self._link_bytes += size
+        if self._link_bytes > _LINKS:
+            raise CopyFailed(errno.EMLINK, "there are too many files with several names", path)
+        self._links[inode] = path
+        return path
 
     def _content(self, read: int, write: int, size: int, *, fresh: bool) -> None:
         """Copy what differs, and no holes."""
         if not fresh and os.fstat(write).st_size > size:
             os.ftruncate(write, size)
         end = 0
-        ranges = sorted([*_ranges(read, size), *([] if fresh else _ranges(write, size))])
-        for start, stop in ranges:
+        # One at a time: a file may have more of them than there is memory for.
+        for start, stop in heapq.merge(_ranges(read, size), () if fresh else _ranges(write, size)):
             start = max(start, end)
             while start < stop:
                 if self._stop.is_set():
@@ -244,19 +276,24 @@ class TreeCopy:
                 ):
                     if found := self._compare(first, second, inner):
                         return found
-            elif inner in self._changed and not self._same_content(source, target, name):
+            elif self._is_changed(inner, one) and not self._same_content(source, target, name):
                 return inner
         return ""
 
+    def _is_changed(self, path: str, found: os.stat_result) -> bool:
+        """Whether it is a file that the last pass copied."""
+        is_in = len(self._changed) >= _REMEMBERED or _key(path) in self._changed
+        return stat.S_ISREG(found.st_mode) and is_in
+
     def _same_content(self, source: int, target: int, name: str) -> bool:
         with (
-            closing_handle(os.open(name, _READ, dir_fd=source)) as one,
-            closing_handle(os.open(name, _READ, dir_fd=target)) as other,
+            closing_handle(_open_regular(source, name)) as one,
+            closing_handle(_open_regular(target, name)) as other,
         ):
             # As it is on the disk, not as it is remembered.
             os.posix_fadvise(other, 0, 0, os.POSIX_FADV_DONTNEED)
             size = os.fstat(one).st_size
-            for start, stop in (*_ranges(one, size), *_ranges(other, size)):
+            for start, stop in chain(_ranges(one, size), _ranges(other, size)):
                 for at in range(start, stop, _CHUNK):
                     if self._stop.is_set():
                         raise CopyStopped
@@ -264,6 +301,19 @@ class TreeCopy:
                     if os.pread(one, length, at) != os.pread(other, length, at):
                         return False
         return True
+
+
+def _key(path: str) -> bytes:
+    return hashlib.blake2b(os.fsencode(path), digest_size=16).digest()
+
+
+def _open_regular(folder: int, name: str) -> int:
+    """Open a regular file for reading. It is looked at before it is opened: to open a device may do
+    something, and a pod can put one in place of a file at any moment."""
+    with closing_handle(os.open(name, ANY, dir_fd=folder)) as handle:
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            raise OSError(errno.ENOENT, "it was replaced", name)
+        return os.open(f"/proc/self/fd/{handle}", _READ)
 
 
 def _traits(found: os.stat_result) -> tuple[int, ...]:
@@ -337,12 +387,15 @@ def _attribute(handle: int, name: str) -> bytes | None:
 
 
 def _copy_hard_link(top: int, first: str, target: int, name: str, present: os.stat_result | None) -> None:
-    wanted = os.stat(first, dir_fd=top, follow_symlinks=False)
-    if present is not None:
-        if present.st_ino == wanted.st_ino:
-            return
-        os.unlink(name, dir_fd=target)
-    os.link(first, name, src_dir_fd=top, dst_dir_fd=target, follow_symlinks=False)
+    folder, _, last = first.rpartition("/")
+    # Through no link, which would lead out of the tree.
+    with closing_handle(open_beneath(top, folder or ".", DIRECTORY)) as inner:
+        wanted = os.stat(last, dir_fd=inner, follow_symlinks=False)
+        if present is not None:
+            if present.st_ino == wanted.st_ino:
+                return
+            os.unlink(name, dir_fd=target)
+        os.link(last, name, src_dir_fd=inner, dst_dir_fd=target, follow_symlinks=False)
 
 
 def _copy_link(
