@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from random import Random
@@ -87,7 +87,8 @@ class StoragePoolReporter:
 
     async def _report(self, usage: list[PoolUsage]) -> None:
         problems = []
-        for report in (*(partial(self._report_tier, each) for each in usage), self._delete_others):
+        reports: list[Callable[[], Awaitable[None]]] = [partial(self._report_tier, each) for each in usage]
+        for report in (*reports, self._delete_others):
             try:
                 await report()
             except (StatusError, TransportError, AccessError) as refusal:
