@@ -49,6 +49,12 @@ LEFT: Final[dict[str, dict[str, dict[str, tuple[str, ...]]]]] = {
         "node/images/unpacking": {"_listed": ("os.listdir",)},
         "node/updating/installed_tree": {"InstalledTree._prune": ("os.listdir",)},
         "node/volumes/atomic_directory": {"_link": ("os.listdir",), "replace": ("os.listdir",)},
+        "node/volumes/tree_copy": {
+            "TreeCopy._compare": ("os.listdir",),
+            "TreeCopy._folder": ("os.listdir",),
+            "_copy_attributes": ("os.utime",),
+            "_copy_node": ("os.chmod",),
+        },
     },
     "top": {
         "node/files/directory_handles": {
@@ -98,6 +104,7 @@ LEFT: Final[dict[str, dict[str, dict[str, tuple[str, ...]]]]] = {
         "node/volumes/memory_directories": {
             "MemoryDirectories._rename": ("Path.mkdir", "Path.replace", "Path.write_text")
         },
+        "node/volumes/storage_pools": {"StoragePools._keep": ("Path.mkdir", "Path.open", "Path.rename")},
         "node/volumes/volume_owners": {"agent_lives": ("os.open",)},
     },
     "pod": {
@@ -162,11 +169,17 @@ LEFT: Final[dict[str, dict[str, dict[str, tuple[str, ...]]]]] = {
         "node/images/unpacking": {"_Unpacker.__enter__": ("os.open",)},
     },
     "tier": {
-        "node/volumes/volume_backend": {"write_record": ("Path.open", "Path.rename")},
+        "node/volumes/volume_backend": {"write_durably": ("Path.open", "Path.rename")},
+        "node/volumes/move_journal": {"remove_move": ("os.unlink",)},
         "node/volumes/loop_backend": {
             "LoopBackend._mount": ("Path.mkdir",),
             "LoopBackend.make": ("Path.mkdir", "Path.rename", "Path.unlink"),
+            "LoopBackend.make_copy": ("Path.rename", "Path.unlink"),
+            "LoopBackend.mount_copy": ("Path.mkdir",),
+            "LoopBackend.remove_data": ("Path.unlink",),
+            "LoopBackend.unmount_copy": ("Path.rmdir",),
             "_extend": ("os.open",),
+            "_reserve": ("os.open",),
         },
         "node/volumes/orphaned_volumes": {"folders": ("Path.iterdir",), "mark": ("Path.touch",)},
         "node/volumes/volume_owners": {"VolumeOwners.acquire": ("os.open",)},
@@ -183,6 +196,7 @@ LEFT: Final[dict[str, dict[str, dict[str, tuple[str, ...]]]]] = {
     },
     "kernel": {
         "node/metrics/process_stats": {"table": ("os.listdir",)},
+        "node/volumes/block_devices": {"_below": ("os.listdir",)},
         "node/updating/installed_tree": {"_used": ("os.listdir",)},
         "node/machine/id_ranges": {"_running_ids": ("os.listdir",)},
         "node/images/image_store": {"mounted_by": ("Path.iterdir",)},

@@ -13,7 +13,7 @@ import msgspec
 
 from pilothouse.api.kind_names import AutopilotRule
 from pilothouse.api.openstorage import v1alpha1
-from pilothouse.api.openstorage.rule_validation import check_application_policy, check_rule
+from pilothouse.api.openstorage.rule_validation import check_application_policy, check_rule, default_rule
 from pilothouse.api.policies.expansion import expand
 from pilothouse.api.policies.module_registry import InvalidModule
 from pilothouse.apiserver.endpoints import yaml_decoding
@@ -64,6 +64,7 @@ def rules_in(content: bytes) -> list[RuleInFile]:
 
 def _rules(tree: dict[str, Any]) -> Iterator[RuleInFile]:
     if tree["kind"] == "AutopilotRule":
+        default_rule(tree)
         yield RuleInFile(_terms(tree), tree)
     elif tree["kind"] == "ApplicationPolicy":
         yield from _expanded(tree)

@@ -193,7 +193,8 @@ async def test_a_loop_volume_counts_as_what_it_has_grown_to(tmp_path: Path) -> N
         pools = here.volumes.pools
         [usage] = [each for each in await pools.measure() if each.tier == "fast"]
         assert (usage.provisioned, usage.capacity) == (80 * MI, 100 * MI)
-        assert 0 < usage.used <= 80 * MI
+        # The filesystem of the tier adds some blocks of its own.
+        assert 0 < usage.used <= 81 * MI
         with pytest.raises(VolumeBackendError, match="has 20Mi left"):
             async with pools.reserved(tmp_path / "fast" / "pvc-other", 21 * MI):
                 raise AssertionError

@@ -25,7 +25,7 @@ RULE: Final = _V1ALPHA1.kind(
     short_names=("ar",),
     namespaced=False,
     columns=(
-        path_column("Action", ".spec.actions[0].name", "What it does."),
+        path_column("Action", ".spec..actions[0].name", "What it, or its first candidate, does."),
         path_column("Enforcement", ".spec.enforcement", "Whether a person is asked first."),
         path_column("Objects", ".status.objects", "How many it watches.", type="integer"),
         condition_column("Ready", "Ready", "Whether it is followed."),

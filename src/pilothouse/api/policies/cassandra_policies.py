@@ -46,5 +46,5 @@ CASSANDRA_POLICIES: Final = PolicyModule(
     name="cassandra",
     summary="Cassandra",
     policies=(volume_resize(), time_to_full(), _COMPACTION_ROOM),
-    tried="recorded series only",
+    tried="series written in the form of its exporter; not tried on a real one",
 )

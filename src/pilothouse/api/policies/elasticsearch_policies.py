@@ -127,5 +127,5 @@ ELASTICSEARCH_POLICIES: Final = PolicyModule(
     name="elasticsearch",
     summary="Elasticsearch",
     policies=(volume_resize(), time_to_full(), _HEAP_PRESSURE, _FEW_COPIES, _UNEVEN_SHARDS),
-    tried="series of our pilots",
+    tried="series written in the form of our pilots; copies and rebalancing on a real one",
 )

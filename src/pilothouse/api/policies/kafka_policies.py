@@ -46,5 +46,5 @@ KAFKA_POLICIES: Final = PolicyModule(
     name="kafka",
     summary="Kafka",
     policies=(volume_resize(), time_to_full(), _CATCHING_UP),
-    tried="recorded series only",
+    tried="series written in the form of its exporter; not tried on a real one",
 )

@@ -155,5 +155,5 @@ POSTGRES_POLICIES: Final = PolicyModule(
     name="postgres",
     summary="Postgres",
     policies=(volume_resize(), time_to_full(), _SLOW_VOLUME, _WAL_HELD),
-    tried=f"a real Postgres 15 with {EXPORTER} 0.11",
+    tried=f"wal-held: a real Postgres with {EXPORTER}; others: series written in its form",
 )

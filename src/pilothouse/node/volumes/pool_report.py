@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from random import Random
 from typing import Any, Final
 
@@ -86,9 +87,10 @@ class StoragePoolReporter:
 
     async def _report(self, usage: list[PoolUsage]) -> None:
         problems = []
-        for report in (*(self._report_tier(each) for each in usage), self._delete_others()):
+        reports: list[Callable[[], Awaitable[None]]] = [partial(self._report_tier, each) for each in usage]
+        for report in (*reports, self._delete_others):
             try:
-                await report
+                await report()
             except (StatusError, TransportError, AccessError) as refusal:
                 problems.append(str(refusal))
         problem = "; ".join(problems)
