@@ -54,6 +54,7 @@ LEFT: Final[dict[str, dict[str, dict[str, tuple[str, ...]]]]] = {
             "TreeCopy._folder": ("os.listdir",),
             "_copy_attributes": ("os.utime",),
             "_copy_node": ("os.chmod",),
+            "_open_regular": ("os.open",),
         },
     },
     "top": {
