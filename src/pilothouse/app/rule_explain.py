@@ -19,6 +19,7 @@ from pilothouse.api.kind_names import (
     Question,
 )
 from pilothouse.api.objects import Tree
+from pilothouse.api.openstorage.actions import CLUSTER_WIDE_RECORDS
 from pilothouse.api.openstorage.levels import object_of_rule
 from pilothouse.api.pilothouse.v1alpha1 import QuestionStatus, RuleReading
 from pilothouse.base.clock import SystemClock
@@ -28,7 +29,7 @@ from pilothouse.client.api import Api
 from pilothouse.client.http_transport import HttpTransport
 from pilothouse.client.transport import TransportError
 from pilothouse.meta.errors import StatusError
-from pilothouse.rules.object_types import CLUSTER_WIDE_RECORDS, kinds_of
+from pilothouse.rules.object_types import kinds_of
 from pilothouse.rules.rule_object_status import RULE_LABEL, label_value
 
 _STEP: Final = 0.1
