@@ -399,7 +399,7 @@ BUGS = (
         "the last good copy",
         SCENARIOS["elastic"],
         _empty_or_not,
-        first_seed=8,
+        first_seed=20,
     ),
     Bug("nobody waits for the node before", "are down at once", SCENARIOS["elastic"], _whatever_the_health),
     Bug(
