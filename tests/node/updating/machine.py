@@ -258,7 +258,7 @@ class UpdatedMachine:
         assert found is not None
         return found
 
-    async def until(self, *steps: str, noun: KindName | None = None, seconds: float = 30.0) -> Signal:
+    async def until(self, *steps: str, noun: KindName | None = None, seconds: float = 120.0) -> Signal:
         """The signal once it is at one of these steps."""
 
         async def reached() -> Signal | None:
