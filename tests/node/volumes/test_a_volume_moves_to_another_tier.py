@@ -28,7 +28,7 @@ from pilothouse.node.volumes.mount_table import at, mount, mounts, unmount
 from pilothouse.node.volumes.move_journal import MovePhase, read_move
 
 MI = 1 << 20
-SIZES = {"xfs": 320, "ext4": 64, "btrfs": 128}
+SIZES = {"xfs": 320, "ext4": 64, "btrfs": 512}
 MAKERS = {"xfs": "mkfs.xfs", "btrfs": "mkfs.btrfs"}
 
 
