@@ -210,7 +210,7 @@ async def test_a_copy_is_finished_or_undone(plane: UpPlane) -> None:
 
 
 async def test_btrfs_goes_on(plane: UpPlane) -> None:
-    it = await moved(plane, "btrfs", "128Mi")
+    it = await moved(plane, "btrfs", "512Mi")
     names = list(TIERS)
     for number, point in enumerate([*REPLACED] * ROUNDS):
         await move_and_kill(plane, it, names[number % 2], REPLACED[point])
