@@ -29,10 +29,17 @@ async def test_an_agent_adopts_what_runs(tmp_path: Path) -> None:
 
 async def test_an_end_without_an_agent_is_found_with_its_code(tmp_path: Path) -> None:
     async with real_node(tmp_path) as node:
-        script = "trap 'exit 9' TERM; while :; do sleep 0.05; done"
+        script = "trap 'exit 9' TERM; echo trapped; while :; do sleep 0.05; done"
         await node.pod({"restartPolicy": "Never", "containers": [shell(script)]})
         await node.until(is_ready)
         (one,) = await node.left()
+        assert node.agent is not None
+        log = node.agent.container_index.find("default", "web-0", "app").log
+
+        async def trapped() -> bool:
+            return "trapped" in log.read_text()
+
+        await eventually(trapped)
         await node.stop_agent()
         one.kill(signal.SIGTERM)
         await one.exited()
