@@ -21,6 +21,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from tests.kit.loopback import loopback
 from tests.kit.managed_programs import program
 from tests.kit.payload_server import PayloadFile, PayloadServer
@@ -38,6 +39,7 @@ from pilothouse.api.k0s.signals import (
     SignalError,
     SignalUpdate,
     read_signal,
+    report_problem,
 )
 from pilothouse.api.kind_names import ControlNode, KindName, Node, Plan
 from pilothouse.api.objects import Object, Tree
@@ -66,7 +68,7 @@ QUICK = DownloadSettings(tries=3, backoff=Backoff(first=0.01, factor=1.0, longes
 
 
 class WatchedTransport:
-    """Notes the requests, and lets a test act before one of them."""
+    """Notes the requests, lets a test act before one of them, and refuses the steps that a server refuses a node."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
@@ -83,9 +85,30 @@ class WatchedTransport:
             if f'\\"{step}\\"'.encode() in call.body:
                 await self.before.pop(step)()
         self._check_reachable()
-        answer = await self._transport.request(call)
+        answer = await self._refusal(call) or await self._transport.request(call)
         self.statuses.append(answer.status)
         return answer
+
+    async def _refusal(self, call: ClientRequest) -> ClientResponse | None:
+        """The answer to a report that is not the machine's to make; None to any other request."""
+        fields = msgspec.json.decode(call.body) if call.method == "PATCH" else {}
+        if DATA_ANNOTATION not in (annotations := (fields.get("metadata") or {}).get("annotations") or {}):
+            return None
+        answer = await self._transport.request(ClientRequest("GET", call.path))
+        earlier = msgspec.json.decode(answer.body).get("metadata", {})
+        if earlier.get("resourceVersion") != fields["metadata"].get("resourceVersion"):
+            return None
+        before = earlier.get("annotations") or {}
+        if not (problem := report_problem(before, {**before, **annotations})):
+            return None
+        status = {
+            "kind": "Status",
+            "status": "Failure",
+            "reason": "Forbidden",
+            "code": 403,
+            "message": problem,
+        }
+        return ClientResponse(403, {"Content-Type": "application/json"}, msgspec.json.encode(status))
 
     def stream(self, call: ClientRequest) -> AbstractAsyncContextManager[ResponseStreamReader]:
         self._check_reachable()

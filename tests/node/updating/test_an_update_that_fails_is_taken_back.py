@@ -86,6 +86,16 @@ async def test_a_version_that_failed_is_not_tried_again_in_its_run(tmp_path: Pat
         assert len(machine.server.seen) == requests
 
 
+async def test_a_machine_that_is_updated_already_has_completed_a_second_signal(tmp_path: Path) -> None:
+    async with updated_machine(tmp_path) as machine:
+        await succeed(machine, "v2.0.0")
+        requests = len(machine.server.seen)
+        await machine.signal()
+        await machine.until("Completed")
+        assert await machine.noted("Completed") == ["Completed"]
+        assert len(machine.server.seen) == requests
+
+
 async def test_the_kept_version_is_the_last_one_that_worked(tmp_path: Path) -> None:
     async with updated_machine(tmp_path) as machine:
         await succeed(machine, "v2.0.0")

@@ -145,7 +145,10 @@ class ProgramUpdate:
                     await self._carry_out(record)
                 case Phase.VERIFIED:
                     await self._report()
-                    if turn.step != signals.CORDONING:
+                    if turn.step in _BEFORE_DRAIN:
+                        # Signalled once more: there is nothing left to do.
+                        await turn.reach(signals.COMPLETED)
+                    elif turn.step != signals.CORDONING:
                         await turn.reach(signals.RESTART)
                         await turn.reach(signals.UNCORDONING)
                     return
@@ -154,7 +157,7 @@ class ProgramUpdate:
                     self._source.discard(self._files.download)
                     drained = turn.step not in _BEFORE_DRAIN
                     failed = record.result == signals.FAILED_DOWNLOAD and drained
-                    if record.restarts:
+                    if record.restarts and turn.step == signals.APPLYING:
                         await turn.reach(signals.RESTART)
                     await turn.reach(signals.FAILED if failed else record.result, record.reason)
                     return
