@@ -85,6 +85,7 @@ class RuleFleet:
 
     def __init__(self, *, namespace_labels: dict[str, str] | None = None) -> None:
         self._stack = ExitStack()
+        self._beside: list[asyncio.Future[None]] = []
         self._labels = namespace_labels or {}
 
     def __enter__(self) -> Self:
@@ -110,15 +111,23 @@ class RuleFleet:
         grown = {"metadata": {"name": _CLASS}, "provisioner": "example.com/m", "allowVolumeExpansion": True}
         await api.create(StorageClass, grown)
         await api.create(ConfigMap, {"metadata": {"name": MODEL, "namespace": SPACE}, "data": {}})
-        self._model = asyncio.ensure_future(self.volumes.run())
+        self._model: asyncio.Future[None] = asyncio.ensure_future(self.volumes.run())
         self.manager.start()
 
     async def _end(self, api: Api) -> None:
         self.manager.crash()
         await self.manager.ended()
-        self._model.cancel()
-        await asyncio.gather(self._model, return_exceptions=True)
+        for one in (running := [self._model, *self._beside]):
+            one.cancel()
+        ends = await asyncio.gather(*running, return_exceptions=True)
         await self._server.stop()
+        for end in ends:
+            if isinstance(end, Exception):
+                raise end
+
+    def run_beside(self, program: Callable[[Api], Awaitable[None]]) -> None:
+        """Run another client of the server until the end of the context."""
+        self._beside.append(self._loop.create_task(program(self._server.api("beside"))))
 
     def _do(self, act: Callable[[Api], Awaitable[T]]) -> T:
         async def whole() -> T:
@@ -132,7 +141,10 @@ class RuleFleet:
             for one in (AutopilotRule, Namespace, Node, PersistentVolumeClaim, Pod, StatefulSet, StoragePool)
         }
         for tree in trees:
-            self._do(lambda api, tree=tree: api.create(nouns[tree["kind"]], tree))  # type: ignore[misc]
+            self.create_kind(nouns[tree["kind"]], tree)
+
+    def create_kind(self, noun: KindName, tree: Tree) -> Object:
+        return self._do(lambda api: api.create(noun, tree))
 
     def edit(self, name: str, **spec: Any) -> None:
         self._do(lambda api: api.patch(AutopilotRule, name, "", {"spec": spec}))
