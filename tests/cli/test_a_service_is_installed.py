@@ -71,7 +71,11 @@ def test_mistakes_are_reported_before_anything_is_written(tmp_path: Path) -> Non
     assert done.returncode == 2
     assert "No such option '--lisen'" in done.stderr
     done = pilothouse("install-service", "up", "--dry-run", "--", "--audit-log-path", "audit.log")
-    assert "in a service, the path must be absolute" in done.stderr
+    assert "--audit-log-path audit.log: in a service, the path must be absolute" in done.stderr
+    for flag, value in (("--update-profile", "db.yaml"), ("--download-ca", "dl.example=ca.pem")):
+        done = pilothouse("install-service", "up", "--dry-run", "--", flag, value)
+        assert f"{flag} {value.rpartition('=')[2]}: in a service, the path must be absolute" in done.stderr
+    assert pilothouse("install-service", "up", "--dry-run", "--", "--update-profile", "k0s").returncode == 0
     done = pilothouse("install-service", "node", "--dry-run", "--", "--data", str(tmp_path))
     assert done.returncode == 1
     assert f"there is no {tmp_path}/node.kubeconfig: join first" in done.stderr

@@ -1,6 +1,6 @@
 """Scenarios of k0s's own integration tests that need one controller, and one worker at most, with real processes.
 
-All of them use one fleet, one after another, and each of them another version.
+All of them use one fleet, one after another, and each of them another version; on both stores.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ Json = dict[str, Any]
 EVERY: Json = {"discovery": {"selector": {}}}
 LATEST, STABLE = "/latest/index.yaml", "/stable"
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+_LATE = 300 * 24 * 3600.0
+"""In the last third of the year for which certificates of nodes are valid."""
 REMOVED = "removedcrds.k0s.k0sproject.example.com"
 
 
@@ -30,6 +32,7 @@ REMOVED = "removedcrds.k0s.k0sproject.example.com"
 class Single:
     fleet: UpdateFleet
     channels: ChannelServer
+    store: str
 
     def index(self, version: str) -> str:
         """The list of downloads of a version, which the fleet's own server has."""
@@ -38,15 +41,16 @@ class Single:
         return json.dumps({"channel": "latest", "version": version, "downloadURLs": [download]})
 
 
-@pytest.fixture(scope="module")
-def single(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Single]:
+@pytest.fixture(scope="module", params=["sqlite", "etcd"])
+def single(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Single]:
+    store = request.param
     probed = json.dumps({"version": "v5.6.7", "downloadURLs": []})
     with serving_channel({LATEST: Answer(probed)}) as channels:
         flags = ["--controllers", f"{CONTROLLERS},update-configs", "--update-prober", channels.url]
-        flags += ["--storage-type", "sqlite"]
+        flags += ["--storage-type", store]
         folder = tmp_path_factory.mktemp("fleet")
-        with UpdateFleet(folder, controllers=1, workers=1, manager_flags=flags) as fleet:
-            yield Single(fleet, channels)
+        with UpdateFleet(folder, store=store, controllers=1, workers=1, manager_flags=flags) as fleet:
+            yield Single(fleet, channels, store)
 
 
 @pytest.fixture
@@ -186,20 +190,29 @@ def test_ap_updater_periodic(single: Single, fleet: UpdateFleet) -> None:
     uid = fleet.send("GET", "/api/v1/namespaces/kube-system")["metadata"]["uid"]
     assert headers["K0S_ClusterID"] == f"kube-system:{uid}"
     assert headers["K0S_ControlPlaneNodesCount"] == "1"
-    assert (headers["K0S_StorageType"], headers["K0S_CNIProvider"]) == ("sqlite", "pilothouse")
+    assert (headers["K0S_StorageType"], headers["K0S_CNIProvider"]) == (single.store, "pilothouse")
     first = single.channels.asked[0].headers
     for name in ("K0S_ClusterID", "K0S_StorageType", "K0S_CNIProvider"):
         assert first[name] == headers[name]
 
 
 def test_kubeletcertrotate(fleet: UpdateFleet) -> None:
-    """kubeletcertrotate: plans of one id, deleted and created again, each do their work. The rotation of
-    certificates itself has tests of its own."""
-    targets = {"controllers": named("controller0"), "workers": named("worker0")}
-    for version in ("v1.0.4", "v1.0.5", "v1.0.6"):
-        fleet.replace(fleet.plan_of({"k0supdate": update(fleet, version, **targets)}))
-        fleet.completed()
-        assert [machine.version() for machine in fleet.machines] == [version] * 2
+    """kubeletcertrotate: the certificate of a worker is due, and renewed by its agent while that runs; plans of one
+    id, deleted and created again, each do their work all the same."""
+    [worker] = fleet.workers
+    worker.kill_agent()
+    first = worker.certificate()
+    worker.start_agent(clock_ahead=_LATE)
+    try:
+        fleet.wait(lambda: worker.certificate() != first, "another certificate")
+        targets = {"controllers": named("controller0"), "workers": named("worker0")}
+        for version in ("v1.0.4", "v1.0.5", "v1.0.6"):
+            fleet.replace(fleet.plan_of({"k0supdate": update(fleet, version, **targets)}))
+            fleet.completed()
+            assert [machine.version() for machine in fleet.machines] == [version] * 2
+    finally:
+        worker.kill_agent()
+        worker.start_agent()
 
 
 def test_capitalhostnames(fleet: UpdateFleet, tmp_path: Path) -> None:

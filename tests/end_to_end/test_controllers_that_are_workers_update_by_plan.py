@@ -1,4 +1,5 @@
-"""Scenarios of k0s's own integration tests with controllers that are workers too, with real processes.
+"""Scenarios of k0s's own integration tests with controllers that are workers too, with real processes, on both
+stores.
 
 The Nodes belong to a kubelet that the test stands in for: it says that they are Ready, and ends pods.
 """
@@ -25,10 +26,10 @@ BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
 NAMES = ("controller0", "controller1", "controller2")
 
 
-@pytest.fixture(scope="module")
-def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[UpdateFleet]:
+@pytest.fixture(scope="module", params=["sqlite", "etcd"])
+def fleet(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[UpdateFleet]:
     folder = tmp_path_factory.mktemp("fleet")
-    with UpdateFleet(folder, workers=0, mode="controller+worker") as fleet:
+    with UpdateFleet(folder, store=request.param, workers=0, mode="controller+worker") as fleet:
         yield fleet
 
 

@@ -50,6 +50,10 @@ def test_ap_ha3x3(tmp_path: Path, store: str) -> None:
         assert [command["state"] for command in plan["status"]["commands"]] == ["Completed"]
         assert [machine.version() for machine in fleet.machines] == [NEW] * 6
         never_two_controllers_nor_a_worker_too_soon(fleet.history)
+        for controller in fleet.controllers:
+            status = fleet.send("GET", f"{GROUP}/controlnodes/{controller.name}")["status"]
+            assert {"type": "InternalIP", "address": controller.address} in status["addresses"]
+            assert (status["apiPort"], status["k0sVersion"]) == (controller.port, NEW)
         for worker in fleet.workers:
             node = fleet.send("GET", f"/api/v1/nodes/{worker.name}")
             assert not node["spec"].get("unschedulable")

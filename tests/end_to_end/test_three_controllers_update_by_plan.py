@@ -1,8 +1,8 @@
-"""Scenarios of k0s's own integration tests that need three controllers, with real processes, in one fleet."""
+"""Scenarios of k0s's own integration tests that need three controllers, with real processes, in one fleet; on
+both stores."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,11 +13,9 @@ from tests.kit.update_fleet import GROUP, MERGE, UpdateFleet, named
 pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 Json = dict[str, Any]
 NAMES = ("controller0", "controller1", "controller2")
-STORES = ["sqlite", "etcd"] if os.environ.get("PILOTHOUSE_SOAK") else ["sqlite"]
-"""ap-ha3x3 runs on both."""
 
 
-@pytest.fixture(scope="module", params=STORES)
+@pytest.fixture(scope="module", params=["sqlite", "etcd"])
 def fleet(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[UpdateFleet]:
     with UpdateFleet(tmp_path_factory.mktemp("fleet"), store=request.param) as fleet:
         yield fleet
@@ -63,7 +61,6 @@ def test_ap_selector(fleet: UpdateFleet) -> None:
     assert updated == ["controller0", "worker1"]
 
 
-@pytest.mark.parametrize("fleet", ["sqlite"], indirect=True)
 def test_ap_quorumsafety_with_a_controller_that_comes_back(fleet: UpdateFleet) -> None:
     """ap-quorumsafety as k0s has it today, k0s-A06: while a controller is stopped no machine is signalled, and the
     plan goes on when it is back."""

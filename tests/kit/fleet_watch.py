@@ -107,7 +107,7 @@ class FleetWatch:
         work: list[tuple[Callable[..., None], tuple[Any, ...]]] = [
             (self._follow, (plural, version)) for plural, version in versions.items()
         ]
-        work += [(self._ask, (machine.name, machine.port)) for machine in self._fleet.controllers]
+        work += [(self._ask, (each.name, each.address, each.port)) for each in self._fleet.controllers]
         for what, arguments in work:
             thread = threading.Thread(target=what, args=arguments, daemon=True)
             thread.start()
@@ -237,15 +237,15 @@ class FleetWatch:
             done.set()
         return True
 
-    def _ask(self, name: str, port: int) -> None:
+    def _ask(self, name: str, address: str, port: int) -> None:
         while not self._ended.is_set():
             moment = time.monotonic()
-            self.probes[name].append(Probe(moment, _is_ready(port)))
+            self.probes[name].append(Probe(moment, _is_ready(address, port)))
             time.sleep(_PROBE_PAUSE)
 
 
-def _is_ready(port: int) -> bool:
-    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 2) as connection:
+def _is_ready(address: str, port: int) -> bool:
+    with contextlib.suppress(OSError), socket.create_connection((address, port), 2) as connection:
         connection.sendall(b"GET /readyz HTTP/1.1\r\n\r\n")
         return connection.recv(64).startswith(b"HTTP/1.1 200")
     return False

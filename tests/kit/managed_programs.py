@@ -4,8 +4,8 @@ program("v1.0.0")                              # the content of a file
 program("v2.0.0", behaviour="crashes")         # ends at once; or "unhealthy"
 program("v2.0.0", reports="v0.9.0")            # says that it is another version
 
-PROGRAM serve PORT      serves /readyz, /version and /pid on the loopback address, until SIGTERM
-PROGRAM ask PORT        prints the version of the one that serves there
+PROGRAM serve [ADDRESS:]PORT      serves /readyz, /version and /pid on a loopback address, until SIGTERM
+PROGRAM ask [ADDRESS:]PORT        prints the version of the one that serves there
 """
 
 from __future__ import annotations
@@ -20,11 +20,13 @@ import os, socket, sys
 
 REPORTED = {reported!r}
 BEHAVIOUR = {behaviour!r}
+HOST, _, PORT = sys.argv[2].rpartition(":")
+ADDRESS = (HOST or "127.0.0.1", int(PORT))
 
 if sys.argv[1] == "serve":
     if BEHAVIOUR == "crashes":
         sys.exit(3)
-    listening = socket.create_server(("127.0.0.1", int(sys.argv[2])))
+    listening = socket.create_server(ADDRESS)
     while True:
         try:
             connection, _ = listening.accept()
@@ -39,7 +41,7 @@ if sys.argv[1] == "serve":
         except OSError:
             pass  # The caller is gone.
 elif sys.argv[1] == "ask":
-    with socket.create_connection(("127.0.0.1", int(sys.argv[2])), 5) as connection:
+    with socket.create_connection(ADDRESS, 5) as connection:
         connection.sendall(b"GET /version HTTP/1.1\\r\\n\\r\\n")
         answer = b""
         while more := connection.recv(4096):

@@ -6,13 +6,15 @@ with UpdateFleet(folder, store="sqlite", controllers=3, workers=3) as fleet:
     fleet.apply(fleet.plan("v2.0.0"))
     fleet.until(lambda plan: plan["status"]["state"] == "Completed")
 
-Each machine has a folder and a port of its own. ``fleet.replace`` deletes the plan and applies another one.
+Each machine has a folder, a loopback address and the certificate of a node that joined. ``fleet.replace`` deletes
+the plan and applies another one.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import json
 import os
 import platform
@@ -34,7 +36,14 @@ from tests.kit.payload_server import PayloadFile, PayloadServer
 from tests.kit.pilothouse_server import PilothouseServer
 from tests.kit.processes import Process
 
+from pilothouse.app.bootstrap_tokens import create as create_token
+from pilothouse.app.data_folder import DataFolder
 from pilothouse.base.architectures import go_architecture
+from pilothouse.base.clock import SystemClock
+from pilothouse.client.access import Access
+from pilothouse.client.kubeconfig import load
+from pilothouse.node.machine.bootstrap import join
+from pilothouse.node.machine.node_credentials import NodeCredentials
 from pilothouse.supervise import containers
 from pilothouse.supervise.containers import Container
 
@@ -43,7 +52,7 @@ GROUP = "/apis/autopilot.k0sproject.io/v1beta2"
 PLATFORM = f"linux-{go_architecture(platform.machine())}"
 FIRST = "v1.0.0"
 MERGE = "application/merge-patch+json"
-CONTROLLERS = "plans,drains,disruption-budgets"
+CONTROLLERS = "plans,drains,disruption-budgets,node-requests"
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/pilothouse-controller-manager"
 Mode = Literal["worker", "controller", "controller+worker"]
 
@@ -51,10 +60,11 @@ Mode = Literal["worker", "controller", "controller+worker"]
 class Machine:
     """One machine: a folder, a program, an update agent, and of the control plane a controller-manager."""
 
-    def __init__(self, fleet: UpdateFleet, name: str, mode: Mode) -> None:
+    def __init__(self, fleet: UpdateFleet, name: str, mode: Mode, address: str) -> None:
         self.name = name
         self.mode = mode
-        self.port = _free_port()
+        self.address = address
+        self.port = _free_port(address)
         self.folder = fleet.folder / name
         self.program = self.folder / "bin" / "program"
         self._fleet = fleet
@@ -65,11 +75,12 @@ class Machine:
         self.program.parent.mkdir(parents=True)
         self.program.write_bytes(program(FIRST))
         self.program.chmod(0o755)
+        where = f"{self.address}:{self.port}"
         profile = {
             "path": str(self.program),
-            "version": ["{path}", "ask", str(self.port)],
-            "health": f"http://127.0.0.1:{self.port}/readyz",
-            "run": ["{path}", "serve", str(self.port)],
+            "version": ["{path}", "ask", where],
+            "health": f"http://{where}/readyz",
+            "run": ["{path}", "serve", where],
             "images": str(self.folder / "images"),
             "healthFor": "100ms",
             "healthWithin": "5s",
@@ -77,26 +88,36 @@ class Machine:
         }
         (self.folder / "profile.yaml").write_text(json.dumps(profile))
 
-    def start_agent(self) -> None:
-        flags = [
-            "--name",
-            self.name,
-            "--data",
-            str(self.folder / "data"),
-            "--no-pods",
-            "--node-ip",
-            "127.0.0.1",
-        ]
+    @property
+    def data(self) -> Path:
+        """The folder of its update agent."""
+        return self.folder / "data"
+
+    async def join(self, access: Access) -> None:
+        """Get the certificate of its node."""
+        token = await create_token(access, access.urls, lifetime=None, description="", node=self.name)
+        await join(token, self.name, NodeCredentials(DataFolder.open(self.data).path), SystemClock())
+
+    def certificate(self) -> bytes:
+        """What its update agent identifies itself with."""
+        return NodeCredentials(DataFolder.open(self.data).path).credential_file.read_bytes()
+
+    def start_agent(self, *, clock_ahead: float = 0.0) -> None:
+        """``clock_ahead``: seconds by which the clock of the machine is."""
+        flags = ["--data", str(self.data), "--no-pods", "--node-ip", self.address]
         flags += ["--update-profile", str(self.folder / "profile.yaml")]
         flags += ["--mode", self.mode, "--api-port", str(self.port), *self._fleet.agent_flags]
-        self.agent = self._fleet.start(f"agent {self.name}", "node", *flags)
+        self.agent = self._fleet.start(f"agent {self.name}", "node", *flags, clock_ahead=clock_ahead)
 
     def start_manager(self) -> None:
         timing = ("lease-duration=3s", "renew-deadline=2s", "retry-period=500ms")
         flags = [f"--leader-elect-{each}" for each in timing]
         flags += ["--control-node", self.name, "--control-node-mode", self.mode, "--ready-scheme", "http"]
         flags += ["--controllers", CONTROLLERS, *self._fleet.manager_flags]
-        self.manager = self._fleet.start(f"manager {self.name}", "controller-manager", *flags)
+        config = self._fleet.server.target.kubeconfig.with_name("controller-manager.kubeconfig")
+        flags += ["--kubeconfig", str(config)]
+        name, ahead = f"manager {self.name}", self._fleet.clock_ahead
+        self.manager = self._fleet.start(name, "controller-manager", *flags, clock_ahead=ahead)
 
     def kill_agent(self) -> None:
         assert self.agent is not None
@@ -114,7 +135,7 @@ class Machine:
 
     def stop_program(self) -> None:
         """End the program, which outlives its agent."""
-        asyncio.run(stop_program(self.folder / "data"))
+        asyncio.run(stop_program(self.data))
 
     def version(self) -> str:
         """What its program says, or nothing."""
@@ -122,7 +143,7 @@ class Machine:
 
     def _ask(self, path: str) -> str:
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=2) as answer:
+            with urllib.request.urlopen(f"http://{self.address}:{self.port}{path}", timeout=2) as answer:
                 return str(answer.read().decode())
         except OSError:
             return ""
@@ -149,8 +170,11 @@ class UpdateFleet:
         """Seconds by which the clocks of the control hosts are ahead: of managers that are started from now on."""
         self._resources = contextlib.ExitStack()
         self._store = store
-        self.controllers = [Machine(self, name, mode) for name in _names("controller", controllers)]
-        self.workers = [Machine(self, name, "worker") for name in _names("worker", workers)]
+        addresses = (f"127.0.2.{number}" for number in itertools.count(1))
+        self.controllers = [
+            Machine(self, name, mode, next(addresses)) for name in _names("controller", controllers)
+        ]
+        self.workers = [Machine(self, name, "worker", next(addresses)) for name in _names("worker", workers)]
         self.history: list[Json] = []
         """Every state of the plan that was seen."""
 
@@ -192,11 +216,12 @@ class UpdateFleet:
             for machine in self.machines:
                 machine.prepare()
                 resources.callback(machine.stop_program)
+            for machine in self.controllers:
+                machine.start_manager()
+            asyncio.run(self._join())
             for machine in self.machines:
                 if machine.mode != "controller":
                     self._create_node(machine)
-            for machine in self.controllers:
-                machine.start_manager()
             for machine in self.machines:
                 machine.start_agent()
             self.wait(self._is_up, "machines to register and their programs to run")
@@ -208,17 +233,9 @@ class UpdateFleet:
     ) -> None:
         self._resources.close()
 
-    def start(self, name: str, command: str, *flags: str) -> Process:
-        ahead = self.clock_ahead if command == "controller-manager" else 0.0
-        module = ["tests.kit.moved_clock", str(ahead)] if ahead else ["pilothouse"]
-        argv = [
-            sys.executable,
-            "-m",
-            *module,
-            command,
-            "--kubeconfig",
-            str(self.server.target.kubeconfig),
-        ]
+    def start(self, name: str, command: str, *flags: str, clock_ahead: float) -> Process:
+        module = ["tests.kit.moved_clock", str(clock_ahead)] if clock_ahead else ["pilothouse"]
+        argv = [sys.executable, "-m", *module, command]
         log = self.folder / f"{name.replace(' ', '-')}.log"
         process = Process.start(f"pilothouse {name}", [*argv, *flags], log=log)
         self._resources.callback(process.kill)
@@ -308,6 +325,10 @@ class UpdateFleet:
             each.version() == FIRST for each in self.machines
         )
 
+    async def _join(self) -> None:
+        access = load(self.server.target.kubeconfig)
+        await asyncio.gather(*(machine.join(access) for machine in self.machines))
+
     def _create_node(self, machine: Machine) -> None:
         os_name, _, architecture = PLATFORM.partition("-")
         labels = {"kubernetes.io/os": os_name, "kubernetes.io/arch": architecture}
@@ -339,7 +360,7 @@ def _named(machines: list[Machine], concurrent: int) -> Json:
     return {**named(*(machine.name for machine in machines)), "limits": {"concurrent": concurrent}}
 
 
-def _free_port() -> int:
+def _free_port(address: str) -> int:
     with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
+        probe.bind((address, 0))
         return int(probe.getsockname()[1])

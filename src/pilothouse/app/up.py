@@ -121,7 +121,6 @@ class _Up:
         self._folder = folder
         self._say = say
         self._pods = pods
-        self._port = options.port
         self._url = ""
         self._ready = 0.0
         self._sockets = {
@@ -129,6 +128,7 @@ class _Up:
             "apiserver": _bound("apiserver", options.host, options.port),
             "node": _bound("node", options.host, 0, family=_family(options.host))[:1],
         }
+        self._port: int = self._sockets["apiserver"][0].getsockname()[1]
         self._store = socket.socketpair(type=socket.SOCK_SEQPACKET)
         """Keeps the listening sockets of services while the node is restarted."""
         common: _Common = {"inherits": (lock,), "liveness": options.liveness}
@@ -184,8 +184,6 @@ class _Up:
             async with asyncio.timeout(READY_SECONDS):
                 line = await self._supervisors["apiserver"].ready()
                 self._url = line.partition(" is ready at ")[2].partition(" ")[0]
-                # A restarted server gets the same port.
-                self._port = int(self._url.rpartition(":")[2])
                 for name in ("controller-manager", "node"):
                     self._supervisors[name].begin()
                 await asyncio.to_thread(create_default_classes, self._folder)
@@ -290,7 +288,7 @@ class _Up:
         return command_of(
             "node",
             *flags,
-            *("--name", self._options.node, "--stop-pods"),
+            *("--name", self._options.node, "--stop-pods", "--api-port", str(self._port)),
             *self._options.node_flags,
             *flags_of(self._sockets["node"]),
             *(word for each in self._store for word in ("--socket-store-fd", str(each.fileno()))),

@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -89,11 +90,10 @@ def _checked(role: str, flags: tuple[str, ...]) -> list[str]:
     # words.
     params = target.make_context(role, list(flags)).params
     data = Path(params["data"]).absolute()
-    for flag, value in params.items():
-        if isinstance(value, Path) and not value.is_absolute() and flag != "data":
-            raise click.UsageError(
-                f"--{flag.replace('_', '-')} {value}: in a service, the path must be absolute"
-            )
+    flag_of = {each.name: each.opts[0] for each in target.params}
+    for name, path in _files(params):
+        if not path.is_absolute() and name != "data":
+            raise click.UsageError(f"{flag_of[name]} {path}: in a service, the path must be absolute")
     if role == "node" and not params["kubeconfig"] and not (data / "node.kubeconfig").exists():
         raise click.ClickException(
             f"there is no {data / 'node.kubeconfig'}: join first, with `pilothouse join --no-run --data "
@@ -103,6 +103,18 @@ def _checked(role: str, flags: tuple[str, ...]) -> list[str]:
     return (
         [*flags] if given and Path(params["data"]).is_absolute() else ["--data", str(data), *_without(flags)]
     )
+
+
+def _files(params: dict[str, Any]) -> Iterator[tuple[str, Path]]:
+    """The files and folders in the values of flags."""
+    from pilothouse.node.updating.update_profile import K0S, PILOTHOUSE
+
+    if (profile := params["update_profile"]) not in ("", K0S, PILOTHOUSE):
+        yield "update_profile", Path(profile)
+    for name, value in params.items():
+        for each in value if isinstance(value, tuple) else (value,):
+            parts = each if isinstance(each, tuple) else (each,)
+            yield from ((name, part) for part in parts if isinstance(part, Path))
 
 
 def _without(flags: tuple[str, ...]) -> list[str]:

@@ -19,6 +19,7 @@ from pilothouse.cli.parameters import Duration, Listen, Network, TierFlag
 from pilothouse.cli.plane import plane_flag
 from pilothouse.cli.server_flags import audit_flags, sealing_flag, server_argv
 from pilothouse.cli.store_flags import admission_flag, data_flag, node_address_flag
+from pilothouse.cli.update_flags import plane_update_argv, plane_update_flags
 
 if TYPE_CHECKING:
     from ipaddress import IPv4Network
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
 @max_pods_flag
 @tier_flag
 @isolation_flags
+@plane_update_flags
 @click.option(
     "--manager-listen",
     type=Listen(),
@@ -138,6 +140,7 @@ def up(
                 *(f"--expose-path={path}" for path in exposed),
                 *(["--user-namespace-ids={}:{}".format(*user_namespace_ids)] if user_namespace_ids else []),
                 *(["--allow-host-users"] if allow_host_users else []),
+                *plane_update_argv(flags),
             ),
             liveness=Liveness(period=liveness_period),
             server_flags=(

@@ -1,4 +1,4 @@
-"""The flags of a node that update plans update."""
+"""The flags of a node that update plans update, and of a command that starts such a node."""
 
 from __future__ import annotations
 
@@ -49,27 +49,7 @@ class Size(click.ParamType[int]):
         return size
 
 
-update_flags = several(
-    click.option(
-        "--mode",
-        type=click.Choice(("worker", "controller", "controller+worker")),
-        default="worker",
-        show_default=True,
-        help="Role of this machine in update plans. A controller is updated through its ControlNode; "
-        "without worker it is no Node and runs no pods.",
-    ),
-    click.option(
-        "--no-pods",
-        is_flag=True,
-        help="Run no pods and register no Node, beside a kubelet for example: carry out update plans alone.",
-    ),
-    click.option(
-        "--update-profile",
-        default="",
-        metavar="FILE|k0s|pilothouse",
-        help="What update plans update here, as YAML; pilothouse for this program itself. Default: k0s if "
-        "--mode or --no-pods is given, else nothing.",
-    ),
+_download_flags = several(
     click.option(
         "--payloads",
         type=click.Choice(("any", "digest", "signed")),
@@ -105,6 +85,29 @@ update_flags = several(
         show_default=True,
         help="Maximum size of a download.",
     ),
+)
+update_flags = several(
+    click.option(
+        "--mode",
+        type=click.Choice(("worker", "controller", "controller+worker")),
+        default="worker",
+        show_default=True,
+        help="Role of this machine in update plans. A controller is updated through its ControlNode; "
+        "without worker it is no Node and runs no pods.",
+    ),
+    click.option(
+        "--no-pods",
+        is_flag=True,
+        help="Run no pods and register no Node, beside a kubelet for example: carry out update plans alone.",
+    ),
+    click.option(
+        "--update-profile",
+        default="",
+        metavar="FILE|k0s|pilothouse",
+        help="What update plans update here, as YAML; pilothouse for this program itself. Default: k0s if "
+        "--mode or --no-pods is given, else nothing.",
+    ),
+    _download_flags,
     click.option(
         "--api-port",
         type=click.IntRange(0, 65535),
@@ -112,6 +115,16 @@ update_flags = several(
         help="Port of the API server on this machine, for its ControlNode. Default: none is reported.",
     ),
 )
+plane_update_flags = several(
+    click.option(
+        "--update-profile",
+        default="",
+        metavar="FILE|k0s",
+        help="What update plans update on this machine, as YAML. Default: nothing.",
+    ),
+    _download_flags,
+)
+"""Of a whole control plane, whose one machine is controller and worker."""
 
 
 def update_options(flags: dict[str, Any]) -> UpdateOptions | None:
@@ -138,3 +151,30 @@ def update_options(flags: dict[str, Any]) -> UpdateOptions | None:
         ),
         api_port=flags["api_port"],
     )
+
+
+def plane_update_argv(flags: dict[str, Any]) -> list[str]:
+    """The same flags, checked, for the node of a whole control plane. Raises StartError."""
+    mode = "controller+worker" if flags["update_profile"] else "worker"
+    options = update_options({**flags, "mode": mode, "no_pods": False, "api_port": 0})
+    if options is None:
+        return []
+    if options.profile.tree is not None:
+        raise StartError(
+            f"--update-profile {flags['update_profile']}: `up` can't replace what it is a part of; run "
+            "`pilothouse node --no-pods` with this profile beside it"
+        )
+    from pilothouse.node.updating.update_profile import K0S
+
+    profile = flags["update_profile"]
+    argv = [
+        f"--mode={mode}",
+        f"--update-profile={profile if profile == K0S else Path(profile).absolute()}",
+        f"--payloads={flags['payloads']}",
+        f"--max-download-size={flags['max_download_size']}",
+    ]
+    if flags["trusted_keys"] is not None:
+        argv.append(f"--trusted-keys={flags['trusted_keys'].absolute()}")
+    for flag, files in (("ca", flags["download_authorities"]), ("token", flags["download_tokens"])):
+        argv += [f"--download-{flag}={host}={file.absolute()}" for host, file in files]
+    return argv
