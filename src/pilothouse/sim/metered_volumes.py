@@ -39,6 +39,8 @@ USAGE: Final = "usage"
 CAPACITY: Final = "capacity"
 """The expression for its size in GB, of a thousand million bytes."""
 MODEL: Final = "model"
+_PROVIDER: Final = "prometheus"
+"""The provider of a rule that names none."""
 _STEP: Final = 2.0
 _GIB: Final = 1024**3
 
@@ -61,6 +63,8 @@ class MeteredVolumes:
         self._stale: list[Sample] = []
         self.series: dict[str, Sequence[tuple[Mapping[str, str], float]]] = {}
         """Labels and values of further expressions, such as those of devices."""
+        self.failures: dict[str, QueryFailure] = {}
+        """Why an expression has no answer."""
         self.asked: list[tuple[str, ...]] = []
         """The expressions of each query."""
 
@@ -71,8 +75,8 @@ class MeteredVolumes:
     def observers(self, api: Api, informers: SharedInformers, clock: Clock) -> Mapping[str, Observer]:
         return {}
 
-    def get(self, name: str) -> ModelledProvider:
-        return ModelledProvider(self)
+    def get(self, name: str) -> ModelledProvider | None:
+        return ModelledProvider(self) if name == _PROVIDER else None
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -98,7 +102,7 @@ class MeteredVolumes:
             case _:
                 answers = {text: self._measured(text, now) for text in expressions}
                 self._stale = answers.get(USAGE, self._stale)
-                return dict(answers)
+                return {text: self.failures.get(text, answer) for text, answer in answers.items()}
 
     def _measured(self, text: str, now: float) -> list[Sample]:
         """By the clock of the manager that asks, as if it had scraped them itself."""
