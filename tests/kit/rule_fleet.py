@@ -90,17 +90,21 @@ class RuleFleet:
         *,
         namespace_labels: dict[str, str] | None = None,
         settings: RuleSettings = RuleSettings(),
+        step: float = 2.0,
     ) -> None:
+        """``step`` is how often, in seconds, the model looks at its volumes."""
         self._stack = ExitStack()
         self._labels = namespace_labels or {}
         self._settings = settings
+        self._step = step
 
     def __enter__(self) -> Self:
         self._loop = self._stack.enter_context(SeededLoop(1))
         self.clock = LoopClock(self._loop)
         self._server = SimulatedServer(self.clock, seed=1, heard=lambda _: None)
         self.api = self._server.api("user")
-        self.volumes = MeteredVolumes(self._server.api("volumes"), self.clock, Random(1), namespace=SPACE)
+        api = self._server.api("volumes")
+        self.volumes = MeteredVolumes(api, self.clock, Random(1), namespace=SPACE, step=self._step)
         rules = rule_controllers(self.volumes, self._settings)
         controllers = (*all_executors(), garbage, *rules)
         self.manager = SimulatedManager("m0", self._server, controllers, self._loop, FixedFaults(()), seed=1)
@@ -149,6 +153,14 @@ class RuleFleet:
     def model(self, **data: str) -> None:
         """Change what happens outside."""
         self._do(lambda api: api.patch(ConfigMap, MODEL, SPACE, {"data": data}))
+
+    def create_config_map(self, namespace: str, name: str, **data: str) -> None:
+        async def create(api: Api) -> None:
+            if await api.find(Namespace, namespace) is None:
+                await api.create(Namespace, {"metadata": {"name": namespace}})
+            await api.create(ConfigMap, {"metadata": {"name": name, "namespace": namespace}, "data": data})
+
+        self._do(create)
 
     def fill(self, **gibibytes: float) -> None:
         """Put data onto the volumes of these claims; ``_`` stands for a dash."""

@@ -51,11 +51,14 @@ class ModelledProvider(msgspec.Struct, frozen=True):
 
 
 class MeteredVolumes:
-    def __init__(self, api: Api, clock: Clock, rng: Random, *, namespace: str = "db") -> None:
+    def __init__(
+        self, api: Api, clock: Clock, rng: Random, *, namespace: str = "db", step: float = _STEP
+    ) -> None:
         self._api = api
         self._clock = clock
         self._rng = rng
         self._namespace = namespace
+        self._step_seconds = step
         self._model: Mapping[str, str] = {}
         self._claims: Sequence[Object] = ()
         self._due: dict[str, float] = {}
@@ -84,7 +87,7 @@ class MeteredVolumes:
             # The server is down, or another client has changed the object.
             with suppress(StatusError, TransportError):
                 await self._step()
-            await asyncio.sleep(_STEP)
+            await asyncio.sleep(self._step_seconds)
 
     async def query(self, expressions: Sequence[str], now: float) -> Mapping[str, Answer]:
         self.asked.append(tuple(expressions))
