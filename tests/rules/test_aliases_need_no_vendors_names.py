@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.rules.test_rules_are_tested_with_fixtures import GIB, expect, fixture, rule, series
 
 from pilothouse.api.openstorage.aliases import ALIASES
 from pilothouse.rules.promql.memory_series import MemorySeries
 from pilothouse.rules.promql.queries import compile_query
 from pilothouse.rules.promql.query_evaluation import evaluate
 from pilothouse.rules.rule_fixtures import FixtureOutcome, run_fixtures
-from tests.rules.test_rules_are_tested_with_fixtures import GIB, expect, fixture, rule, series
 
 START = 1_700_000_000
 CLAIM = {"namespace": "db", "persistentvolumeclaim": "data", "node": "n1"}
@@ -33,9 +33,7 @@ def value(alias: str, series: MemorySeries, minutes: int) -> float | None:
 
 
 def test_the_part_of_bytes_and_inodes_in_use_and_the_size() -> None:
-    found = reported(
-        1, used_bytes=(3e9, 0), capacity_bytes=(4e9, 0), inodes_used=(50, 0), inodes=(200, 0)
-    )
+    found = reported(1, used_bytes=(3e9, 0), capacity_bytes=(4e9, 0), inodes_used=(50, 0), inodes=(200, 0))
     assert value("VolumeUsagePercent", found, 1) == 75
     assert value("VolumeInodesPercent", found, 1) == 25
     assert value("VolumeCapacityGB", found, 1) == 4
@@ -67,7 +65,11 @@ def looks_ahead() -> dict[str, Any]:
     return {
         "for": 600,
         "expressions": [
-            {"key": f"100 * {free} / kubelet_volume_stats_capacity_bytes", "operator": "Lt", "values": ["30"]},
+            {
+                "key": f"100 * {free} / kubelet_volume_stats_capacity_bytes",
+                "operator": "Lt",
+                "values": ["30"],
+            },
             {"key": f"predict_linear({free}[1h], 14 * 86400)", "operator": "Lt", "values": ["0"]},
         ],
     }
