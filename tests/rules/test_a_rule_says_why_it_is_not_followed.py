@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import pytest
 from tests.kit.rule_fleet import RuleFleet, claim, rule
+from tests.kit.watched_rules import bound_claim, watched
 
+from pilothouse.api.objects import Object, Tree
+from pilothouse.api.openstorage.actions import RESIZE
 from pilothouse.rules.samples import QueryFailure
 
 
@@ -61,3 +64,35 @@ def test_series_that_name_no_object_are_said() -> None:
         fleet.wait(120)
         assert "there are series without a label that names an object" in fleet.ready("grow")[1]
         assert fleet.state("grow") == "Initializing"
+
+
+@pytest.mark.parametrize(
+    ("changes", "path"),
+    [
+        ({"conditions": {"expressions": [{"key": "sum(", "operator": "Gt", "values": ["5"]}]}}, "[0].key"),
+        ({"conditions": {"expressions": [{"key": "up[5m]", "operator": "Gt", "values": ["5"]}]}}, "[0].key"),
+        ({"conditions": {"expressions": [{"keyAlias": "Fullness", "operator": "Gt", "values": ["5"]}]}},
+         "[0].keyAlias"),
+        ({"conditions": {"expressions": [{"key": "usage", "operator": "Gt", "values": ["half"]}]}},
+         "[0].values[0]"),
+        ({"actions": [{"name": RESIZE, "params": {"scalepercentage": "0"}}]},
+         "spec.actions[0].params.scalepercentage"),
+        ({"actions": [{"name": "openstorage.io.action.volume/paint"}]}, "spec.actions[0].name"),
+    ],
+)  # fmt: skip
+async def test_what_our_server_refuses_and_another_one_stores(changes: Tree, path: str) -> None:
+    """On Kubernetes only the schema is checked: the condition Ready has the path, and other rules go on."""
+    trees = [rule("wrong", "usage", "Gt", 50), rule("right", "usage", "Gt", 50)]
+    for number, tree in enumerate(trees):
+        tree["metadata"] |= {"uid": f"rule-{number}", "generation": 1}
+        tree["spec"]["selector"] = None
+    trees[0]["spec"] |= changes
+    wrong, right = map(Object.of, trees)
+    found = await watched([wrong, right], [bound_claim("data")], lambda _: 90.0)
+    failure = found.findings(wrong).failure
+    assert failure is not None
+    assert failure.reason == "Invalid"
+    assert path in failure.message
+    assert found.findings(right).failure is None
+    assert found.named == {"data"}
+    assert [each.terms.name for each in found.watch.rules.values()] == ["right"]
