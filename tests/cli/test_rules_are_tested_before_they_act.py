@@ -204,25 +204,66 @@ def test_without_any_provider_it_says_what_to_give(rule: Path, tmp_path: Path) -
     assert "name a configuration file with --autopilot-config" in done.stderr
 
 
-def test_a_real_prometheus_is_asked_also_about_the_past(tmp_path: Path) -> None:
+def test_a_backtest_reads_the_series_of_a_real_prometheus(tmp_path: Path) -> None:
+    """Two volumes of 10 GB that fill by 500 MB an hour; one is half full after the first hour."""
+    rule = tmp_path / "rule.yaml"
+    rule.write_text(RULE.replace("{maxsize: 1Gi}", "{maxsize: 400Gi}"))
+    lines = []
+    began = int(time.time()) - 12 * 3600
+    for name in ("used", "capacity"):
+        lines.append(f"# TYPE kubelet_volume_stats_{name}_bytes gauge")
+        for claim, first in (("a", 4.5e9), ("b", 1e9)):
+            labels = f'namespace="db",persistentvolumeclaim="{claim}"'
+            lines += [
+                f"kubelet_volume_stats_{name}_bytes{{{labels}}} "
+                f"{first + 5e8 * minute / 60 if name == 'used' else 1e10} {began + 60 * minute}"
+                for minute in range(11 * 60)
+            ]
+    lines.append("# TYPE px_volume_capacity_bytes gauge")
+    lines += [
+        f'px_volume_capacity_bytes{{namespace="db",persistentvolumeclaim="{claim}"}} 1e10 {began + 60 * minute}'
+        for claim in "ab"
+        for minute in range(11 * 60)
+    ]
+    with past_of_prometheus(tmp_path, lines) as server:
+        done = run("rule", "backtest", rule, "--prometheus", server.url, "--range", "12h", "-o", "json")
+        assert done.exit_code == 0, done.output
+        [found] = json.loads(done.stdout)
+        assert [(each["object"], each["target"]["to"]) for each in found["actions"]] == [
+            ("db/a", "14306Mi"),
+            ("db/a", "21459Mi"),
+            ("db/b", "14306Mi"),
+        ]
+        hours = [(each["time"] - began) / 3600 for each in found["actions"]]
+        assert hours == pytest.approx([1, 6, 8], abs=0.1), "half of 10 GB, of 15 GB, and of 10 GB"
+
+
+@contextmanager
+def past_of_prometheus(folder: Path, lines: list[str]) -> Iterator[Prometheus]:
+    """A Prometheus that has these samples."""
     try:
         promtool = find("promtool")
-        server = Prometheus("scrape_configs: []\n", tmp_path)
+        server = Prometheus("scrape_configs: []\n", folder)
     except MissingTool as missing:
         pytest.skip(str(missing))
+    text = folder / "series.om"
+    text.write_text("\n".join([*lines, "# EOF", ""]))
+    argv = [str(promtool), "tsdb", "create-blocks-from", "openmetrics", str(text), str(folder / "tsdb")]
+    subprocess.run(argv, check=True, capture_output=True)
+    with server:
+        assert server.process is not None
+        server.process.wait_until(lambda: bool(server.query("vector(1)")), seconds=60)
+        yield server
+
+
+def test_a_real_prometheus_is_asked_also_about_the_past(tmp_path: Path) -> None:
     past = int(time.time()) - 4 * 3600
     lines = []
     for name, value in (("px_volume_capacity_bytes", 10e9), ("px_volume_usage_bytes", 4e9)):
         lines.append(f"# TYPE {name} gauge")
         lines += [f'{name}{{volumename="pvc-1"}} {value} {past + 60 * minute}' for minute in range(10)]
-    text = tmp_path / "series.om"
-    text.write_text("\n".join([*lines, "# EOF", ""]))
-    argv = [str(promtool), "tsdb", "create-blocks-from", "openmetrics", str(text), str(tmp_path / "tsdb")]
-    subprocess.run(argv, check=True, capture_output=True)
     example = (EXAMPLES / "autopilot" / "config-example.yaml").read_text()
-    with server:
-        assert server.process is not None
-        server.process.wait_until(lambda: bool(server.query("vector(1)")), seconds=60)
+    with past_of_prometheus(tmp_path, lines) as server:
         config = tmp_path / "config.yaml"
         config.write_text(example.replace("http://127.0.0.1:9090", server.url))
         policy = EXAMPLES / "autopilot" / "policy-example.yaml"

@@ -37,6 +37,8 @@ from pilothouse.api.openstorage.actions import RESIZE
 from pilothouse.client.api import Api
 from pilothouse.controllers.application_actions import all_executors
 from pilothouse.controllers.garbage_collector import garbage
+from pilothouse.rules.rule_controllers import rule_controllers
+from pilothouse.rules.ruled_objects import RuleSettings
 from pilothouse.sim.fault_schedule import FixedFaults
 from pilothouse.sim.loop import LoopClock, SeededLoop
 from pilothouse.sim.metered_volumes import MODEL, MeteredVolumes
@@ -83,18 +85,29 @@ def claim(name: str, size: str, *, case: str = "", namespace: str = SPACE, **lab
 class RuleFleet:
     """A server and a manager, which run until the end of the context."""
 
-    def __init__(self, *, namespace_labels: dict[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        namespace_labels: dict[str, str] | None = None,
+        settings: RuleSettings = RuleSettings(),
+        step: float = 2.0,
+    ) -> None:
+        """``step`` is how often, in seconds, the model looks at its volumes."""
         self._stack = ExitStack()
         self._beside: list[asyncio.Future[None]] = []
         self._labels = namespace_labels or {}
+        self._settings = settings
+        self._step = step
 
     def __enter__(self) -> Self:
         self._loop = self._stack.enter_context(SeededLoop(1))
         self.clock = LoopClock(self._loop)
         self._server = SimulatedServer(self.clock, seed=1, heard=lambda _: None)
         self.api = self._server.api("user")
-        self.volumes = MeteredVolumes(self._server.api("volumes"), self.clock, Random(1), namespace=SPACE)
-        controllers = (*all_executors(), garbage, *self.volumes.controllers)
+        api = self._server.api("volumes")
+        self.volumes = MeteredVolumes(api, self.clock, Random(1), namespace=SPACE, step=self._step)
+        rules = rule_controllers(self.volumes, self._settings)
+        controllers = (*all_executors(), garbage, *rules)
         self.manager = SimulatedManager("m0", self._server, controllers, self._loop, FixedFaults(()), seed=1)
         self._do(self._begin)
         return self
@@ -153,6 +166,14 @@ class RuleFleet:
         """Change what happens outside."""
         self._do(lambda api: api.patch(ConfigMap, MODEL, SPACE, {"data": data}))
 
+    def create_config_map(self, namespace: str, name: str, **data: str) -> None:
+        async def create(api: Api) -> None:
+            if await api.find(Namespace, namespace) is None:
+                await api.create(Namespace, {"metadata": {"name": namespace}})
+            await api.create(ConfigMap, {"metadata": {"name": name, "namespace": namespace}, "data": data})
+
+        self._do(create)
+
     def fill(self, **gibibytes: float) -> None:
         """Put data onto the volumes of these claims; ``_`` stands for a dash."""
         self.model(**{f"data-{name.replace('_', '-')}": str(amount) for name, amount in gibibytes.items()})
@@ -203,6 +224,12 @@ class RuleFleet:
         self.wait(1)
         return dict(self._do(lambda api: api.get(Question, asked.name, namespace)).status)
 
+    def restart(self, after: float = 0.0) -> None:
+        """Kill the manager, and start it again so many seconds later."""
+        self.manager.crash()
+        self.wait(after)
+        self.manager.start()
+
     def transitions(self, name: str) -> Counter[str]:
         """How often each transition of the rule's only object was recorded."""
         events = self._do(lambda api: api.list(CoreEvent, "default")).objects
@@ -217,6 +244,11 @@ class RuleFleet:
         """The status and the message of the condition Ready of a rule."""
         found = self._do(lambda api: api.get(AutopilotRule, name)).condition("Ready") or {}
         return str(found.get("status")), str(found.get("message"))
+
+    def reason(self, name: str) -> tuple[str, str]:
+        """The status and the reason of the condition Ready of a rule."""
+        found = self._do(lambda api: api.get(AutopilotRule, name)).condition("Ready") or {}
+        return str(found.get("status")), str(found.get("reason"))
 
     def request(self, name: str, size: str) -> None:
         """Grow a claim by hand."""

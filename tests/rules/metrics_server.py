@@ -7,6 +7,7 @@ async with MetricsServer({"/metrics": b"up 1\\n"}) as server:
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import Awaitable, Callable
 from urllib.parse import unquote, urlsplit
 
@@ -49,14 +50,15 @@ class Flood:
 
 
 class MetricsServer:
-    def __init__(self, pages: dict[str, Page]) -> None:
+    def __init__(self, pages: dict[str, Page], tls: ssl.SSLContext | None = None) -> None:
         self.pages = pages
+        self._tls = tls
         self.asked: list[str] = []
         """The targets of all requests, decoded."""
         self._server: asyncio.Server | None = None
 
     async def __aenter__(self) -> MetricsServer:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, ssl=self._tls)
         self.port: int = self._server.sockets[0].getsockname()[1]
         return self
 
@@ -66,7 +68,7 @@ class MetricsServer:
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
+        return f"{'https' if self._tls else 'http'}://127.0.0.1:{self.port}"
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+import ssl
 import tracemalloc
 from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
 import pytest
+from tests.kit.certificates import Authority
 from tests.rules.metrics_server import Flood, MetricsServer, Page, answer, endless, never
 
 from pilothouse.rules.providers import prometheus as module
-from pilothouse.rules.providers.prometheus import PrometheusProvider, PrometheusSettings
+from pilothouse.rules.providers.autopilot_config import ProviderConfig
+from pilothouse.rules.providers.prometheus import PrometheusProvider, PrometheusSettings, settings_of
 from pilothouse.rules.samples import Answer, QueryFailure, Sample
 
 
@@ -138,3 +141,32 @@ async def test_a_token_file_is_read_for_every_query(tmp_path: Path) -> None:
     assert "No such file" in found.message
     token.write_text("secret\n")
     assert await asked(vector(), token_file=token) == []
+
+
+async def test_a_prometheus_with_tls_is_asked_with_a_certificate(tmp_path: Path) -> None:
+    """By the parameters of the file; without the authority, or without a client certificate, there is no answer."""
+    authority = Authority.create(tmp_path)
+    pair, client = authority.server(), authority.client("rules", group="people")
+    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(authority.cert))
+    tls.load_cert_chain(pair.cert, pair.key)
+    tls.verify_mode = ssl.CERT_REQUIRED
+    trusted = {"ca_file": str(authority.cert), "cert_file": str(client.cert), "key_file": str(client.key)}
+    async with MetricsServer({"/api/v1/query": vector(({}, 1.0, "5"))}, tls) as server:
+
+        async def asked_with(**params: str) -> Answer:
+            config = ProviderConfig("default", "prometheus", {"url": server.url, "timeout": "5", **params})
+            provider = PrometheusProvider(settings_of(config))
+            try:
+                return (await provider.query(["1 + vector(1)"], 0.0))["1 + vector(1)"]
+            finally:
+                await provider.close()
+
+        assert await asked_with(**trusted) == [Sample({}, 5.0, 1.0)]
+        anonymous = {name: file for name, file in trusted.items() if name == "ca_file"}
+        unknown = {name: file for name, file in trusted.items() if name != "ca_file"}
+        other = {**trusted, "server_name": "other.example"}
+        for params in ({}, anonymous, unknown, other):
+            found = await asked_with(**params)
+            assert isinstance(found, QueryFailure), params
+            assert found.reason == "ProviderUnavailable"
+        assert await asked_with(**unknown, insecure_skip_verify="true") == [Sample({}, 5.0, 1.0)]

@@ -9,6 +9,7 @@ import pytest
 from tests.kit.rule_fleet import RuleFleet, claim, rule
 
 from pilothouse.api.kind_names import AutopilotRule, Decision, Namespace, Question
+from pilothouse.api.objects import Object
 from pilothouse.api.openstorage.pauses import PAUSED
 from pilothouse.base.rfc3339 import parse_time
 from pilothouse.rules.question_answers import KEPT
@@ -106,6 +107,13 @@ def test_when_the_threshold_comes(fleet: RuleFleet) -> None:
     assert "reached" not in value
 
 
+def decision_about(fleet: RuleFleet, name: str) -> Object:
+    """The Decision of the rules about a claim, which ``pilothouse why`` shows."""
+    found = [one for one in fleet.list(Decision) if one["controller"] == "rule-objects"]
+    (decided,) = [one for one in found if one["object"]["name"] == name]
+    return decided
+
+
 def test_what_it_waits_for_is_what_its_decision_says(fleet: RuleFleet) -> None:
     fleet.create(rule("data", "usage", "Gt", 50), claim("data", "8Gi"))
     fleet.edit("data", enforcement="approvalRequired")
@@ -114,10 +122,7 @@ def test_what_it_waits_for_is_what_its_decision_says(fleet: RuleFleet) -> None:
     fleet.wait(70)
     found = only(fleet.ask("PersistentVolumeClaim", "data"))
     assert found["state"] == "ActionAwaitingApproval"
-    decisions = fleet.list(Decision)
-    (decided,) = [
-        one for one in decisions if one["controller"] == "rule-objects" and one["object"]["name"] == "data"
-    ]
+    decided = decision_about(fleet, "data")
     assert decided["waiting"]["reason"] == found["waiting"]["reason"] == "Approval"
     assert decided["waiting"]["message"] == f"rule data: {found['waiting']['message']}"
 
@@ -130,6 +135,7 @@ def test_a_pause_and_a_decline_are_named(fleet: RuleFleet) -> None:
     assert (found["state"], found["waiting"]["reason"]) == ("ActionsDeclined", "BackOff")
     assert "the volume has 8Gi, and maxsize is 8Gi" in found["waiting"]["message"]
     assert found["would"] == "volume/resize is declined: the volume has 8Gi, and maxsize is 8Gi"
+    assert decision_about(fleet, "data")["waiting"]["message"] == f"rule data: {found['waiting']['message']}"
     fleet.patch(AutopilotRule, "data", {"metadata": {"annotations": {PAUSED: "true"}}})
     fleet.wait(5)
     found = only(fleet.ask("AutopilotRule", "data"))

@@ -110,6 +110,18 @@ def test_figures_from_before_an_action_cause_no_other() -> None:
     assert sizes(rule("50", actionsCoolDownPeriod=0), recording(days=1)) == ["15Gi"]
 
 
+def test_a_volume_that_is_there_under_two_names_counts_once() -> None:
+    """Nodes of ours report its figures by claim, and by volume for rules that were written for Portworx."""
+    series = recording()
+    twin = {"volumename": "pvc-1"}
+    times = [(START + second) * 1000 for second in range(0, 2 * 86400, 60)]
+    series.add({"__name__": "px_volume_usage_bytes", **twin}, times, [9.9 * GIB] * len(times))
+    series.add({"__name__": "px_volume_capacity_bytes", **twin}, times, [10.0 * GIB] * len(times))
+    found = backtest([rule()], series)
+    assert [(each.name, each.minutes_above) for each in found.volumes] == [("db/data-0", 0)]
+    assert found.warnings == ()
+
+
 def test_two_rules_are_compared() -> None:
     series = recording(volumes=2)
     first, second = backtest([rule()], series), backtest([rule(percentage="100")], series)

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta
+from zoneinfo import ZoneInfo
+
 import pytest
 from tests.kit.rule_fleet import RuleFleet, claim, rule
+
+from pilothouse.api.kind_names import ActionApproval
+from pilothouse.api.objects import Tree
 
 
 def test_a_claim_without_the_label_or_the_namespace_is_never_an_object() -> None:
@@ -71,58 +77,119 @@ def test_without_the_engine_nothing_grows_and_with_it_it_catches_up() -> None:
         assert fleet.sizes("grow") == ["12Gi", "18Gi", "27Gi"]
 
 
-@pytest.mark.parametrize(("answer", "expected"), [("approved", ["20Gi"]), ("declined", ["10Gi"])])
-def test_a_rule_that_asks_first_does_what_it_is_told(answer: str, expected: list[str]) -> None:
-    """px-D3: 8 of 10Gi; approved, it grows once; declined, it stays."""
-    asking = rule("grow", "usage", "Gt", 50, scalepercentage="100", maxsize="400Gi")
-    asking["spec"]["enforcement"] = "approvalRequired"
+def asking() -> Tree:
+    found = rule("grow", "usage", "Gt", 50, scalepercentage="100", maxsize="400Gi")
+    found["spec"]["enforcement"] = "approvalRequired"
+    return found
+
+
+def test_a_rule_that_asks_first_acts_once_it_is_approved() -> None:
+    """px-D3: 8 of 10Gi; it stops and asks; approved, it grows once."""
     with RuleFleet() as fleet:
-        fleet.create(asking, claim("grow", "10Gi"))
+        fleet.create(asking(), claim("grow", "10Gi"))
         fleet.model(approvals="pending")
         fleet.fill(grow=8)
         fleet.wait(300)
         assert fleet.state("grow") == "ActionAwaitingApproval"
         assert fleet.actions() == []
-        fleet.model(approvals=answer)
+        fleet.model(approvals="approved")
         fleet.wait(300)
-        assert fleet.sizes("grow") == expected
+        assert fleet.sizes("grow") == ["20Gi"]
+        assert fleet.state("grow") == "Normal"
+
+
+def test_a_declined_approval_holds_until_it_is_deleted() -> None:
+    """px-D3: declined, it has 10Gi until the approval is deleted; then it asks again."""
+    with RuleFleet() as fleet:
+        fleet.create(asking(), claim("grow", "10Gi"))
+        fleet.model(approvals="pending")
+        fleet.fill(grow=8)
+        fleet.wait(300)
+        (first,) = fleet.list(ActionApproval)
+        # By hand: the model would delete what it has declined.
+        fleet.patch(ActionApproval, first.name, {"spec": {"approvalState": "declined"}}, first.namespace)
+        fleet.wait(5)
+        assert fleet.state("grow") == "ActionsDeclined"
+        assert fleet.sizes("grow") == ["10Gi"]
+        fleet.wait(60)
+        (second,) = fleet.list(ActionApproval)
+        assert second.uid != first.uid
+        assert fleet.state("grow") in ("Triggered", "ActionAwaitingApproval")
+        fleet.wait(60)
+        assert fleet.actions() == []
+        fleet.model(approvals="approved")
+        fleet.wait(300)
+        assert fleet.sizes("grow") == ["20Gi"]
+
+
+NIGHTS = {
+    "timezone": "America/New_York",
+    "windows": [
+        {"daysOfWeek": ["Mon", "Tue", "Wed", "Thu", "Fri"], "startTime": "02:00", "endTime": "04:00"},
+        {"daysOfWeek": ["Saturday", "Sunday"], "startTime": "12:00AM", "endTime": "6:00AM"},
+    ],
+}
 
 
 def test_an_action_waits_for_its_window() -> None:
-    """px-D9, on a volume: in the evening in New York, where the fleet starts on a Wednesday at 7."""
-    in_the_evening = rule("grow", "usage", "Gt", 50, scalepercentage="10")
-    in_the_evening["spec"]["actionWindow"] = {
-        "timezone": "America/New_York",
-        "windows": [
-            {"daysOfWeek": ["Wed", "Thursday"], "startTime": "07:15PM", "endTime": "20:00"},
-            {"daysOfWeek": ["Saturday", "Sunday"], "startTime": "12:00AM", "endTime": "6:00AM"},
-        ],
-    }
-    with RuleFleet() as fleet:
-        fleet.create(in_the_evening, claim("grow", "8Gi"))
-        fleet.fill(grow=4.2)
-        fleet.wait(300)
+    """px-D9, on a volume: less than 40 % are free, +10 %, at night in New York, where the fleet starts on a
+    Wednesday at 19: it waits until Thursday at 2."""
+    at_night = rule("grow", "usage", "Gt", 60, scalepercentage="10")
+    at_night["spec"] |= {"actionWindow": NIGHTS, "pollInterval": 300}
+    with RuleFleet(step=60) as fleet:
+        zone = ZoneInfo("America/New_York")
+        start = datetime.fromtimestamp(fleet.clock.now(), zone)
+        assert f"{start:%a %H:%M}" == "Wed 19:00"
+        opens = start.replace(hour=2, minute=0, second=0, microsecond=0) + timedelta(days=1)
+        left = opens.timestamp() - fleet.clock.now()
+        fleet.create(at_night, claim("grow", "250Gi"))
+        fleet.fill(grow=160)
+        fleet.wait(1800)
         assert fleet.state("grow") == "ActionAwaitingWindow"
-        fleet.wait(540)
+        fleet.wait(left - 2400)
+        assert fleet.state("grow") == "ActionAwaitingWindow"
         assert fleet.actions() == []
-        fleet.wait(120)
-        assert [one.at("spec", "target", "to") for one in fleet.actions()] == ["9012Mi"]
+        fleet.wait(1200)
+        (action,) = fleet.actions()
+        assert action.at("spec", "target", "to") == "275Gi"
+        assert opens.timestamp() <= action.created < opens.timestamp() + 600
+
+
+def alert(name: str, key: str, operator: str, value: float, hold: int) -> Tree:
+    found = rule(name, key, operator, value)
+    found["spec"] |= {"enforcement": "recommend", "selector": None}
+    found["spec"]["conditions"]["for"] = hold
+    return found
 
 
 def test_alerts_are_rules_that_recommend() -> None:
-    """px-D11: above 80 % for five minutes, nothing is done, and what would be is recorded."""
-    alert = rule("alert", "usage", "Gt", 80)
-    alert["spec"] |= {"enforcement": "recommend"}
-    alert["spec"]["conditions"]["for"] = 300
+    """px-D11: above 80 % for five minutes and above 70 % for five minutes; nothing is done, and what would be
+    is recorded."""
     with RuleFleet() as fleet:
-        fleet.create(alert, claim("alert", "10Gi"))
-        fleet.fill(alert=9)
+        fleet.create(alert("critical", "usage", "Gt", 80, 300), alert("warning", "usage", "Gt", 70, 300))
+        fleet.create(claim("data", "10Gi"))
+        fleet.fill(data=7.5)
+        fleet.wait(240)
+        assert not fleet.events("ActionRecommended")
+        fleet.wait(360)
+        assert {name: each.status["state"] for name, each in fleet.objects().items()} == {
+            "critical/data": "Normal",
+            "warning/data": "Triggered",
+        }
+        assert sum(fleet.events("ActionRecommended").values()) == 1
+        fleet.fill(data=9)
         fleet.wait(600)
-        assert fleet.state("alert") == "Triggered"
-        assert fleet.actions() == []
-        fleet.fill(alert=7)
+        assert {each.status["state"] for each in fleet.objects().values()} == {"Triggered"}
+        assert sorted(
+            message.split()[1].partition(":")[0] for message in fleet.events("ActionRecommended")
+        ) == [
+            "critical",
+            "warning",
+        ]
+        fleet.fill(data=6)
         fleet.wait(60)
-        assert fleet.state("alert") == "Normal"
+        assert {each.status["state"] for each in fleet.objects().values()} == {"Normal"}
+        assert fleet.actions() == []
 
 
 def test_of_two_rules_the_heavier_acts() -> None:

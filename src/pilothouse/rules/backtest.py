@@ -25,6 +25,7 @@ from pilothouse.rules.promql.memory_series import MemorySeries
 from pilothouse.rules.promql.queries import Query, compile_query
 from pilothouse.rules.promql.vectors import Floats, Times
 from pilothouse.rules.rule_queries import rule_queries
+from pilothouse.rules.series_store import WantedSeries
 from pilothouse.rules.virtual_run import CAPACITY, VirtualAction, VirtualRun
 
 DAY: Final = 86400.0
@@ -78,8 +79,12 @@ class BacktestError(ValueError):
 
 def queries_of(rules: Sequence[RuleTerms]) -> list[Query]:
     """All that rules read, and what the report needs. Raises ``QueryError`` or ``NotInSubset``."""
+    return [*_asked_by(rules), *map(compile_query, (*CAPACITY, *USED))]
+
+
+def _asked_by(rules: Sequence[RuleTerms]) -> list[Query]:
     texts = {text for rule in rules for text in rule_queries(rule.spec).expressions if text}
-    return [compile_query(text) for text in sorted({*texts, *CAPACITY, *USED})]
+    return list(map(compile_query, sorted(texts)))
 
 
 def backtest(
@@ -90,7 +95,7 @@ def backtest(
     Raises ``BacktestError``, ``QueryError``, ``NotInSubset``.
     """
     series = series.copy()
-    claims, warnings = _claims(series)
+    claims, warnings = _claims(series, WantedSeries(_asked_by(rules)))
     if not claims:
         raise BacktestError("no series of a capacity says how large a volume is")
     plain = []
@@ -114,15 +119,21 @@ def backtest(
     )
 
 
-def _claims(series: MemorySeries) -> tuple[list[Object], list[str]]:
-    """A claim for each object of which the series tell the size."""
+def _claims(series: MemorySeries, read: WantedSeries) -> tuple[list[Object], list[str]]:
+    """A claim for each object that rules read and of which the series tell the size.
+
+    The figures of a volume may be there under two names, by claim and by volume: rules read one of them."""
     found: dict[tuple[str, ...], float] = {}
-    seen: set[tuple[str, ...]] = set()
+    keys = {labels: object_key(labels.labels) for labels, _, _ in series.all()}
+    seen = {
+        key
+        for labels, key in keys.items()
+        if key is not None and key[0] in ("volume", "claim") and read.selects(labels.labels)
+    }
     for labels, _, values in series.all():
-        key = object_key(labels.labels)
-        if key is None or key[0] not in ("volume", "claim"):
+        key = keys[labels]
+        if key is None or key not in seen:
             continue
-        seen.add(key)
         known = values[np.isfinite(values)]
         if labels.labels.get(NAME) in CAPACITY and len(known):
             found[key] = max(found.get(key, 0.0), float(known[0]))

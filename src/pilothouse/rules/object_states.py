@@ -376,6 +376,11 @@ def _waiting(case: RuleCase) -> tuple[StateWait | None, float | None]:
             return StateWait("Window", "the rule's window has to open"), situation.window_opens
         case "ActiveActionsPending":
             return _pending(case, left)
+        case "ActionsDeclined" if record.until is None:
+            return StateWait("Declined", "the declined ActionApproval has to be deleted"), None
+        case "ActionsDeclined":
+            declined = record.items[-1].message if record.items else "declined"
+            return StateWait("BackOff", f"{declined}; the back-off has to end"), left
         case _:
             return None, left
 

@@ -35,7 +35,7 @@ from pilothouse.api.openstorage.actions import CLUSTER_WIDE_RECORDS
 from pilothouse.api.openstorage.levels import object_of_rule
 from pilothouse.base.clock import Clock
 from pilothouse.base.rfc3339 import format_time
-from pilothouse.meta.conditions import condition_is, with_condition
+from pilothouse.meta.conditions import with_condition
 from pilothouse.rules.action_verification import VERIFIED, needs_verification, verification
 from pilothouse.rules.object_records import IN_PROGRESS, NORMAL
 from pilothouse.rules.object_states import STARTING, advance
@@ -227,7 +227,7 @@ def _status_intents(rule: Object, world: Snapshot, settings: RuleSettings) -> It
         "conditions": with_condition(rule.status.get("conditions"), condition, now=format_time(world.now)),
     }
     yield SetStatus(rule, status, because=message)
-    if findings.failure is not None and not condition_is(rule.status.get("conditions"), _READY, "False"):
+    if findings.failure is not None and (rule.condition(_READY) or {}).get("reason") != reason:
         because = f"rule: {rule.name}: {message}"
         source = EventSource(COMPONENT)
         yield RecordEvent(rule, event="RuleCheckFailed", because=because, warning=True, source=source)

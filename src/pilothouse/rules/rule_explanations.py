@@ -165,10 +165,5 @@ def _going_on(record: ObjectRecord, rule: RuleTerms) -> StateWait | None:
             return StateWait("Action", f"the ApplicationAction {record.action} has to be complete")
         case "ActiveActionsTaken":
             return StateWait("CoolDown", "the cool-down after an action has to end")
-        case "ActionsDeclined" if record.until is None:
-            return StateWait("Declined", "the declined ActionApproval has to be deleted")
-        case "ActionsDeclined":
-            declined = record.items[-1].message if record.items else "declined"
-            return StateWait("BackOff", f"{declined}; the back-off has to end")
         case _:
             return None

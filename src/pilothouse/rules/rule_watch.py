@@ -26,6 +26,7 @@ from pilothouse.api.kind_names import (
     PersistentVolume,
 )
 from pilothouse.api.objects import Object
+from pilothouse.api.openstorage.rule_validation import check_rule
 from pilothouse.base.clock import Clock
 from pilothouse.base.rfc3339 import parse_time
 from pilothouse.rules.object_types import records_of, ruled_kinds, subject_of, type_of_rule
@@ -49,6 +50,8 @@ _PENDING: Final = "ActiveActionsPending"
 _SETTINGS: Final = RuleSettings()
 _MOST_OTHERS: Final = 6
 """How many names of other rules are found."""
+_MOST_PROBLEMS: Final = 5
+_LONGEST_PROBLEM: Final = 300
 _FILTERS: Final = frozenset("<>")
 """In an expression that may have no series although the metric exists."""
 
@@ -226,12 +229,13 @@ class RuleWatch:
         same = earlier is not None and earlier.terms.generation == rule.generation
         if earlier is not None and same and earlier.table is tables.table(earlier.table.level):
             return earlier
-        if not same:
-            self._next.pop(rule.uid, None)
         terms = terms_of(rule, _SETTINGS)
         try:
             if terms is None:
                 raise ValueError("the rule is not valid")
+            if not same:
+                self._next.pop(rule.uid, None)
+                _check(rule)
             made = EvaluatedRule(terms, rule.uid, tables.table(type_of_rule(terms.spec)), self._namespace)
         except ValueError as problem:
             self._find(
@@ -443,6 +447,15 @@ class RuleWatch:
         if evaluated is not None and position is not None:
             state, until, approaching = recorded
             evaluated.record(position, state, until, approaching=approaching)
+
+
+def _check(rule: Object) -> None:
+    """Raises ``ValueError`` for what our API server refuses; another server stores it.
+
+    Its schema has been checked: the rule could be converted."""
+    if problems := list(check_rule(rule.tree, None)):
+        shown = "; ".join(str(each)[:_LONGEST_PROBLEM] for each in problems[:_MOST_PROBLEMS])
+        raise ValueError(shown)
 
 
 def _on_record(rule_object: Object) -> StateOnRecord:

@@ -39,6 +39,8 @@ USAGE: Final = "usage"
 CAPACITY: Final = "capacity"
 """The expression for its size in GB, of a thousand million bytes."""
 MODEL: Final = "model"
+_PROVIDER: Final = "prometheus"
+"""The provider of a rule that names none."""
 _STEP: Final = 2.0
 _GIB: Final = 1024**3
 
@@ -49,11 +51,14 @@ class ModelledProvider(msgspec.Struct, frozen=True):
 
 
 class MeteredVolumes:
-    def __init__(self, api: Api, clock: Clock, rng: Random, *, namespace: str = "db") -> None:
+    def __init__(
+        self, api: Api, clock: Clock, rng: Random, *, namespace: str = "db", step: float = _STEP
+    ) -> None:
         self._api = api
         self._clock = clock
         self._rng = rng
         self._namespace = namespace
+        self._step_seconds = step
         self._model: Mapping[str, str] = {}
         self._claims: Sequence[Object] = ()
         self._due: dict[str, float] = {}
@@ -61,6 +66,8 @@ class MeteredVolumes:
         self._stale: list[Sample] = []
         self.series: dict[str, Sequence[tuple[Mapping[str, str], float]]] = {}
         """Labels and values of further expressions, such as those of devices."""
+        self.failures: dict[str, QueryFailure] = {}
+        """Why an expression has no answer."""
         self.asked: list[tuple[str, ...]] = []
         """The expressions of each query."""
 
@@ -71,8 +78,8 @@ class MeteredVolumes:
     def observers(self, api: Api, informers: SharedInformers, clock: Clock) -> Mapping[str, Observer]:
         return {}
 
-    def get(self, name: str) -> ModelledProvider:
-        return ModelledProvider(self)
+    def get(self, name: str) -> ModelledProvider | None:
+        return ModelledProvider(self) if name == _PROVIDER else None
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -80,7 +87,7 @@ class MeteredVolumes:
             # The server is down, or another client has changed the object.
             with suppress(StatusError, TransportError):
                 await self._step()
-            await asyncio.sleep(_STEP)
+            await asyncio.sleep(self._step_seconds)
 
     async def query(self, expressions: Sequence[str], now: float) -> Mapping[str, Answer]:
         self.asked.append(tuple(expressions))
@@ -98,7 +105,7 @@ class MeteredVolumes:
             case _:
                 answers = {text: self._measured(text, now) for text in expressions}
                 self._stale = answers.get(USAGE, self._stale)
-                return dict(answers)
+                return {text: self.failures.get(text, answer) for text, answer in answers.items()}
 
     def _measured(self, text: str, now: float) -> list[Sample]:
         """By the clock of the manager that asks, as if it had scraped them itself."""

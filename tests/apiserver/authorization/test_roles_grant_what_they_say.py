@@ -173,3 +173,13 @@ def test_a_right_that_was_taken_away_is_gone_with_the_answer(rights: Rights) -> 
         assert rights.send("GET", PODS, user=ALICE).status == 200
         rights.remove(granted)
         assert rights.send("GET", PODS, user=ALICE).status == 403
+
+
+def test_who_may_view_a_namespace_may_ask_there_and_answer_nothing(rights: Rights) -> None:
+    rights.namespace("u")
+    rights.add(bind("t", "b", "ClusterRole/view", "User/alice"))
+    for verb in ("create", "get", "delete"):
+        assert rights.may(ALICE, verb, "questions", group="pilothouse.io", namespace="t")
+        assert not rights.may(ALICE, verb, "questions", group="pilothouse.io", namespace="u")
+    for verb in ("update", "patch"):
+        assert not rights.may(ALICE, verb, "questions", group="pilothouse.io", namespace="t", subresource="status")

@@ -61,6 +61,12 @@ async def page(process: Process, path: str, *texts: str) -> str:
     return await eventually(said, seconds=90)
 
 
+def of_rules(process: Process) -> set[str]:
+    """The libraries of rules that a process has loaded."""
+    mapped = Path(f"/proc/{process.pid}/maps").read_text()
+    return {name for name in ("numpy", "promql_parser") if f"/{name}/" in mapped}
+
+
 async def test_one_leads_and_one_stands_by_and_takes_over_at_once(
     server: PilothouseServer, tmp_path: Path, stack: ExitStack
 ) -> None:
@@ -71,9 +77,11 @@ async def test_one_leads_and_one_stands_by_and_takes_over_at_once(
     await page(second, "/healthz", "[+]election ok")
     assert _figure(await page(first, "/metrics"), "pilothouse_manager_leads") == 1
     assert _figure(await page(second, "/metrics"), "pilothouse_manager_leads") == 0
+    assert [of_rules(first), of_rules(second)] == [set(), set()], "without a rule"
     kubectl = Kubectl(newest(), server.target.kubeconfig, tmp_path / "home")
     (await kubectl("apply", "-f", str(EXAMPLES / "postgres-rule.yaml"))).ok()
     await page(first, "/metrics", "autopilot_rules_in_system 1\n", "pilothouse_rule_scrapes_total")
+    assert of_rules(first) == {"numpy", "promql_parser"}
     standby = await page(second, "/metrics", "pilothouse_rule_scrapes_total")
     assert "autopilot_" not in standby
     assert first.end() == 0

@@ -1,0 +1,135 @@
+"""Budgets: the last gate before an action, counted from the ApplicationActions that exist."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from tests.kit.rule_fleet import RuleFleet, claim, rule
+
+from pilothouse.api.kind_names import ApplicationAction
+from pilothouse.api.objects import Object
+from pilothouse.api.openstorage.v1alpha1 import ActionBudget
+from pilothouse.base.rfc3339 import format_time
+from pilothouse.rules.action_budgets import GLOBAL_BUDGET, RULE_BUDGET, spent, with_defaults
+from pilothouse.rules.action_targets import ActionTarget
+from pilothouse.rules.ruled_objects import RuleSettings
+
+GIB = 1024**3
+NOW = 1_800_000_000.0
+HOUR, DAY = 3600.0, 86400.0
+GROWN = ActionTarget({"from": "8Gi", "to": "12Gi"}, 4 * GIB)
+
+
+def action(age: float, phase: str = "Succeeded", uid: str = "c1", to: str = "12Gi") -> Object:
+    return Object.of(
+        {
+            "apiVersion": ApplicationAction.api_version,
+            "kind": ApplicationAction.kind,
+            "metadata": {"name": "a", "namespace": "db", "creationTimestamp": format_time(NOW - age)},
+            "spec": {"object": {"uid": uid}, "target": {"from": "8Gi", "to": to}},
+            "status": {"phase": phase} if phase else {},
+        }
+    )
+
+
+@pytest.mark.parametrize(
+    ("budget", "actions", "by"),
+    [
+        ({"actions_per_hour": 2}, [action(60), action(HOUR - 1)], "actionsPerHour"),
+        ({"actions_per_hour": 2}, [action(60), action(HOUR)], ""),
+        ({"actions_per_hour": 1}, [action(60, "Failed")], "actionsPerHour"),
+        ({"actions_per_hour": 1}, [action(60, "")], "actionsPerHour"),
+        ({"per_object_per_day": 1}, [action(DAY - 1)], "perObjectPerDay"),
+        ({"per_object_per_day": 1}, [action(DAY)], ""),
+        ({"per_object_per_day": 1}, [action(60, uid="c2")], ""),
+        ({"concurrent": 2}, [action(60, ""), action(60, "Running", uid="c2")], "concurrent"),
+        ({"concurrent": 2}, [action(60, ""), action(60, "Canceled"), action(60, "Declined")], ""),
+        ({"growth_per_day": "8Gi"}, [action(60)], ""),
+        ({"growth_per_day": "8Gi"}, [action(60), action(60, to="9Gi")], "growthPerDay"),
+        ({"growth_per_day": "8Gi"}, [action(60), action(DAY, to="90Gi")], ""),
+        ({"growth_per_day": "3Gi"}, [], "growthPerDay"),
+    ],
+)
+def test_what_is_spent(budget: dict[str, Any], actions: list[Object], by: str) -> None:
+    why = spent(ActionBudget(**budget), actions, "c1", GROWN, NOW)
+    assert why.endswith(f"({by})") if by else why == ""
+
+
+def test_a_budget_has_defaults_for_what_it_leaves_out() -> None:
+    assert with_defaults(None) == RULE_BUDGET
+    some = with_defaults(ActionBudget(concurrent=1))
+    assert some == msgspec.structs.replace(RULE_BUDGET, concurrent=1)
+    assert None not in (GLOBAL_BUDGET.concurrent, GLOBAL_BUDGET.actions_per_hour)
+
+
+def test_what_was_spent_outlives_a_restart() -> None:
+    thrifty = rule("grow", "usage", "Gt", 50)
+    thrifty["spec"]["budget"] = {"actionsPerHour": 1}
+    with RuleFleet() as fleet:
+        fleet.create(thrifty, claim("grow", "8Gi"))
+        fleet.fill(grow=8)
+        fleet.wait(600)
+        assert fleet.sizes("grow") == ["12Gi"]
+        assert fleet.state("grow") == "ActiveActionsPending"
+        waits = fleet.ask("PersistentVolumeClaim", "grow")["answer"][0]["waiting"]
+        assert waits["reason"] == "BudgetSpent"
+        assert "(actionsPerHour)" in waits["message"]
+        fleet.restart()
+        fleet.wait(2400)
+        assert fleet.sizes("grow") == ["12Gi"]
+        fleet.wait(900)
+        assert fleet.sizes("grow") == ["12Gi", "18Gi"]
+
+
+def test_a_rule_acts_on_so_many_at_once() -> None:
+    narrow = rule("grow", "usage", "Gt", 50)
+    narrow["spec"]["budget"] = {"concurrent": 2}
+    with RuleFleet() as fleet:
+        fleet.create(narrow, *(claim(f"v{number}", "8Gi", case="grow") for number in range(5)))
+        fleet.model(volumes="refuses")
+        fleet.fill(v0=5, v1=5, v2=5, v3=5, v4=5)
+        fleet.wait(300)
+        assert [one.status["phase"] for one in fleet.actions()] == ["Running"] * 2
+        fleet.model(volumes="grow")
+        fleet.wait(600)
+        assert [fleet.sizes(f"v{number}") for number in range(5)] == [["12Gi"]] * 5
+
+
+def test_volumes_grow_by_no_more_than_a_rule_may_in_a_day() -> None:
+    thrifty = rule("grow", "usage", "Gt", 50)
+    thrifty["spec"]["budget"] = {"growthPerDay": "9Gi"}
+    with RuleFleet() as fleet:
+        fleet.create(thrifty, *(claim(f"v{number}", "8Gi", case="grow") for number in range(3)))
+        fleet.fill(v0=5, v1=5, v2=5)
+        fleet.wait(900)
+        sizes = sorted(fleet.sizes(f"v{number}")[-1] for number in range(3))
+        assert sizes == ["12Gi", "12Gi", "8Gi"]
+
+
+def test_all_rules_share_a_budget() -> None:
+    settings = RuleSettings(budget=ActionBudget(actions_per_hour=1))
+    with RuleFleet(settings=settings) as fleet:
+        fleet.create(rule("one", "usage", "Gt", 50), rule("two", "usage", "Gt", 50))
+        fleet.create(claim("one", "8Gi"), claim("two", "8Gi"))
+        fleet.fill(one=5, two=5)
+        fleet.wait(600)
+        first = {one.spec["rule"] for one in fleet.actions()}
+        assert len(first) == 1
+        (held,) = {"one", "two"} - first
+        message = fleet.ask("PersistentVolumeClaim", held)["answer"][0]["waiting"]["message"]
+        assert "of all rules together" in message
+        fleet.wait(HOUR)
+        assert {one.spec["rule"] for one in fleet.actions()} == {"one", "two"}
+
+
+def test_a_provider_that_lies_spends_the_budget_and_no_more() -> None:
+    trusting = rule("grow", "usage", "Gt", 50)
+    trusting["spec"] |= {"budget": {"actionsPerHour": 3}, "actionsCoolDownPeriod": 0}
+    trusting["spec"]["conditions"]["for"] = 0
+    with RuleFleet() as fleet:
+        fleet.create(trusting, *(claim(f"v{number}", "8Gi", case="grow") for number in range(6)))
+        fleet.model(metrics="lies")
+        fleet.wait(1800)
+        assert len(fleet.actions()) == 3
