@@ -38,10 +38,11 @@ from pilothouse.client.api import Api
 from pilothouse.controllers.application_actions import all_executors
 from pilothouse.controllers.garbage_collector import garbage
 from pilothouse.sim.fault_schedule import FixedFaults
+from pilothouse.sim.fleet import OutsideWorld
 from pilothouse.sim.loop import LoopClock, SeededLoop
 from pilothouse.sim.metered_volumes import MODEL, MeteredVolumes
 from pilothouse.sim.simulated_manager import SimulatedManager
-from pilothouse.sim.simulated_server import SimulatedServer
+from pilothouse.sim.simulated_server import ObservedWrite, SimulatedServer
 
 SPACE = "db"
 _CLASS = "fast"
@@ -86,15 +87,18 @@ class RuleFleet:
     def __init__(self, *, namespace_labels: dict[str, str] | None = None) -> None:
         self._stack = ExitStack()
         self._labels = namespace_labels or {}
+        self.heard: Callable[[ObservedWrite], None] = lambda _: None
+        """Called with every write."""
 
     def __enter__(self) -> Self:
         self._loop = self._stack.enter_context(SeededLoop(1))
         self.clock = LoopClock(self._loop)
-        self._server = SimulatedServer(self.clock, seed=1, heard=lambda _: None)
-        self.api = self._server.api("user")
-        self.volumes = MeteredVolumes(self._server.api("volumes"), self.clock, Random(1), namespace=SPACE)
-        controllers = (*all_executors(), garbage, *self.volumes.controllers)
-        self.manager = SimulatedManager("m0", self._server, controllers, self._loop, FixedFaults(()), seed=1)
+        self.server = SimulatedServer(self.clock, seed=1, heard=lambda write: self.heard(write))
+        self.api = self.server.api("user")
+        self.volumes = MeteredVolumes(self.server.api("volumes"), self.clock, Random(1), namespace=SPACE)
+        self._outside = self.outside()
+        controllers = (*all_executors(), garbage, *self._outside.controllers)
+        self.manager = SimulatedManager("m0", self.server, controllers, self._loop, FixedFaults(()), seed=1)
         self._do(self._begin)
         return self
 
@@ -104,13 +108,17 @@ class RuleFleet:
         finally:
             self._stack.close()
 
+    def outside(self) -> OutsideWorld:
+        """What rules measure."""
+        return self.volumes
+
     async def _begin(self, api: Api) -> None:
-        await self._server.start()
+        await self.server.start()
         await api.create(Namespace, {"metadata": {"name": SPACE, "labels": self._labels}})
         grown = {"metadata": {"name": _CLASS}, "provisioner": "example.com/m", "allowVolumeExpansion": True}
         await api.create(StorageClass, grown)
         await api.create(ConfigMap, {"metadata": {"name": MODEL, "namespace": SPACE}, "data": {}})
-        self._model = asyncio.ensure_future(self.volumes.run())
+        self._model = asyncio.ensure_future(self._outside.run())
         self.manager.start()
 
     async def _end(self, api: Api) -> None:
@@ -118,7 +126,7 @@ class RuleFleet:
         await self.manager.ended()
         self._model.cancel()
         await asyncio.gather(self._model, return_exceptions=True)
-        await self._server.stop()
+        await self.server.stop()
 
     def _do(self, act: Callable[[Api], Awaitable[T]]) -> T:
         async def whole() -> T:
