@@ -174,12 +174,14 @@ class ModelledPools:
         to = requested_class(claim)
         if to == current_class(claim) or to not in classes:
             return
-        done = self._is_due(f"{claim.uid} {to}", _MOVING)
-        tier = parameters_of(classes[to]).get("tier", DEFAULT_TIER)
-        condition = {"type": VOLUME_MOVE, "status": "True", "reason": "Kept" if done else "Copying"}
-        condition["message"] = f"in tier {tier}" if done else f"to tier {tier}: 40 %"
-        now = format_time(self._clock.now())
-        status: Tree = {"conditions": with_condition(claim.status.get("conditions"), condition, now=now)}
+        done = self._is_due(f"{claim.uid} {current_class(claim)} {to}", _MOVING)
+        tier = parameters_of(classes[to]).get("tier", "")
+        status: Tree = {}
+        if tier != parameters_of(classes.get(current_class(claim))).get("tier", ""):
+            condition = {"type": VOLUME_MOVE, "status": "True", "reason": "Kept" if done else "Copying"}
+            condition["message"] = f"in tier {tier}" if done else f"to tier {tier}: 40 %"
+            now = format_time(self._clock.now())
+            status["conditions"] = with_condition(claim.status.get("conditions"), condition, now=now)
         target = {"targetVolumeAttributesClassName": to, "status": "InProgress"}
         status |= (
             {"currentVolumeAttributesClassName": to, "modifyVolumeStatus": None}

@@ -129,6 +129,9 @@ class PoolFleet(RuleFleet):
         """Of a claim, in bytes."""
         return capacity_of(self.claim(name))
 
+    def patch_claim(self, name: str, **spec: str) -> None:
+        self.patch(PersistentVolumeClaim, name, {"spec": spec}, SPACE)
+
     def capacity(self, name: str) -> float:
         """In GiB."""
         return bytes_of(self.pool(name).status["capacity"]) / GIB
