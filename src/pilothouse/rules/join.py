@@ -19,9 +19,9 @@ levels, the first label that names a known object decides:
 
 ``JoinLabels`` says by which names these are looked for.
 
-The series of a poll are mostly those of the last one, and those of one expression mostly those of another. So an
-index remembers which objects the last few lists of series were about, and looks at each label again only when
-they change.
+The series of a poll are mostly those of the last one, and those of one expression mostly those of another. So
+an index remembers which objects the last few lists of series were about, and looks at each label again only
+when they change.
 """
 
 from __future__ import annotations
