@@ -13,12 +13,11 @@ import argparse
 import asyncio
 import gc
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import msgspec
-
+from bench.rules.volumes import SPACES, FixedCache, ReadyAnswers, claim, looked, record
 from pilothouse.api.kind_names import (
     AutopilotRule,
     AutopilotRuleObject,
@@ -27,19 +26,12 @@ from pilothouse.api.kind_names import (
     PersistentVolume,
     PersistentVolumeClaim,
 )
-from pilothouse.api.objects import Object, Trees
+from pilothouse.api.objects import Object
 from pilothouse.base.clock import SystemClock
-from pilothouse.rules.join_labels import DEFAULT_LABELS, JoinLabels
 from pilothouse.rules.object_types import ruled_kinds
-from pilothouse.rules.rule_object_status import new_rule_object
 from pilothouse.rules.rule_watch import MOST_RULE_OBJECTS, RuleWatch
-from pilothouse.rules.samples import Answer, Sample
-from pilothouse.runtime.snapshot import StaticView
 
 _PASSES = 3
-_SPACES = 100
-_TREES = Trees()
-"""As in a manager, which keeps few objects decoded."""
 
 
 class PassCost(NamedTuple):
@@ -51,58 +43,6 @@ class PassCost(NamedTuple):
     """That the watch adds."""
     decisions: int
     """Objects that a pass called for; without a transition there is none."""
-
-
-class FixedCache(StaticView):
-    """Objects that do not change."""
-
-    def subscribe(self, changed: Callable[[Object | None, Object | None], None]) -> Callable[[], None]:
-        return lambda: None
-
-
-class ReadyAnswers(msgspec.Struct):
-    """A provider whose volumes are all a third full."""
-
-    claims: Sequence[Object]
-    answers: dict[str, list[Sample]] = {}
-    queries: int = 0
-
-    @property
-    def provider(self) -> ReadyAnswers:
-        return self
-
-    @property
-    def labels(self) -> JoinLabels:
-        return DEFAULT_LABELS
-
-    def get(self, name: str) -> ReadyAnswers:
-        return self
-
-    async def query(self, expressions: Sequence[str], now: float) -> Mapping[str, Answer]:
-        self.queries += 1
-        for text in expressions:
-            if text not in self.answers:
-                self.answers[text] = [Sample(_labels(one), 30.0, now) for one in self.claims]
-        return {text: self.answers[text] for text in expressions}
-
-
-def _labels(claim: Object) -> dict[str, str]:
-    return {"namespace": claim.namespace, "persistentvolumeclaim": claim.name, "node": "n1"}
-
-
-def _claim(number: int) -> Object:
-    tree = {
-        "apiVersion": "v1",
-        "kind": "PersistentVolumeClaim",
-        "metadata": {
-            "name": f"data-{number}",
-            "namespace": f"ns-{number % _SPACES}",
-            "uid": f"claim-{number}",
-        },
-        "spec": {"volumeName": f"pvc-{number}", "resources": {"requests": {"storage": "8Gi"}}},
-        "status": {"phase": "Bound", "capacity": {"storage": "8Gi"}},
-    }
-    return Object(PersistentVolumeClaim, msgspec.json.encode(tree), _TREES)
 
 
 def _rule(number: int, expressions: int) -> Object:
@@ -118,23 +58,17 @@ def _rule(number: int, expressions: int) -> Object:
     )
 
 
-def _record(rule: Object, claim: Object) -> Object:
-    tree: dict[str, Any] = new_rule_object(rule, claim)
-    tree["status"] = {"state": "Normal", "object": {"kind": claim.kind, "name": claim.name, "uid": claim.uid}}
-    return Object(AutopilotRuleObject, msgspec.json.encode(tree), _TREES)
-
-
 def _resident() -> float:
     status = Path("/proc/self/status").read_text()
     return int(status.partition("VmRSS:")[2].split()[0]) / 1024
 
 
 async def measure(rules: int, volumes: int, expressions: int) -> PassCost:
-    claims = [_claim(number) for number in range(volumes)]
+    claims = [claim(number) for number in range(volumes)]
     present = [_rule(number, expressions) for number in range(rules)]
     records = _records(present, claims)
     spaces = [Object.of({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": f"ns-{number}"}})
-              for number in range(_SPACES)]  # fmt: skip
+              for number in range(SPACES)]  # fmt: skip
     caches: dict[KindName, FixedCache] = {
         **{kind: FixedCache(()) for kind in ruled_kinds()},
         PersistentVolumeClaim: FixedCache(claims),
@@ -150,7 +84,7 @@ async def measure(rules: int, volumes: int, expressions: int) -> PassCost:
     called: list[tuple[KindName, str, str]] = []
     watch = RuleWatch(provider, SystemClock())
     running = asyncio.create_task(watch.run(caches, lambda *key: called.append(key)))
-    await _looked(watch)
+    await looked(watch)
     added = _resident() - before
     called.clear()
     asked, began = provider.queries, time.process_time()
@@ -163,22 +97,14 @@ async def measure(rules: int, volumes: int, expressions: int) -> PassCost:
     return PassCost(rules, volumes, seconds, added, len(called))
 
 
-async def _looked(watch: RuleWatch) -> None:
-    """Wait for the first pass."""
-    while True:
-        await asyncio.sleep(0.01)
-        if watch.idle:
-            return
-
-
 def _records(rules: Iterable[Object], claims: Sequence[Object]) -> list[Object]:
     """As many AutopilotRuleObjects as are kept."""
     found: list[Object] = []
     for rule in rules:
-        for claim in claims:
+        for one in claims:
             if len(found) == MOST_RULE_OBJECTS:
                 return found
-            found.append(_record(rule, claim))
+            found.append(record(rule, one))
     return found
 
 

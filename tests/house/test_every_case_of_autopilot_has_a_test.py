@@ -9,10 +9,7 @@ import pytest
 
 TESTS = Path(__file__).parents[1]
 _NAMED = re.compile(r"px-([DT]\d+)", re.IGNORECASE)
-CASES = [
-    *(f"D{number}" for number in (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11)),
-    *(f"T{number}" for number in (*range(1, 17), 18, 19, 20, 21)),
-]
+CASES = [*(f"D{number}" for number in range(1, 12)), *(f"T{number}" for number in range(1, 22))]
 
 
 @pytest.fixture(scope="module")

@@ -37,13 +37,13 @@ from pilothouse.api.openstorage.actions import RESIZE
 from pilothouse.client.api import Api
 from pilothouse.controllers.application_actions import all_executors
 from pilothouse.controllers.garbage_collector import garbage
-from pilothouse.rules.rule_controllers import rule_controllers
 from pilothouse.rules.ruled_objects import RuleSettings
 from pilothouse.sim.fault_schedule import FixedFaults
+from pilothouse.sim.fleet import OutsideWorld
 from pilothouse.sim.loop import LoopClock, SeededLoop
 from pilothouse.sim.metered_volumes import MODEL, MeteredVolumes
 from pilothouse.sim.simulated_manager import SimulatedManager
-from pilothouse.sim.simulated_server import SimulatedServer
+from pilothouse.sim.simulated_server import ObservedWrite, SimulatedServer
 
 SPACE = "db"
 _CLASS = "fast"
@@ -98,17 +98,21 @@ class RuleFleet:
         self._labels = namespace_labels or {}
         self._settings = settings
         self._step = step
+        self.heard: Callable[[ObservedWrite], None] = lambda _: None
+        """Called with every write."""
 
     def __enter__(self) -> Self:
         self._loop = self._stack.enter_context(SeededLoop(1))
         self.clock = LoopClock(self._loop)
-        self._server = SimulatedServer(self.clock, seed=1, heard=lambda _: None)
-        self.api = self._server.api("user")
-        api = self._server.api("volumes")
-        self.volumes = MeteredVolumes(api, self.clock, Random(1), namespace=SPACE, step=self._step)
-        rules = rule_controllers(self.volumes, self._settings)
-        controllers = (*all_executors(), garbage, *rules)
-        self.manager = SimulatedManager("m0", self._server, controllers, self._loop, FixedFaults(()), seed=1)
+        self.server = SimulatedServer(self.clock, seed=1, heard=lambda write: self.heard(write))
+        self.api = self.server.api("user")
+        api = self.server.api("volumes")
+        self.volumes = MeteredVolumes(
+            api, self.clock, Random(1), namespace=SPACE, step=self._step, settings=self._settings
+        )
+        self._outside = self.outside()
+        controllers = (*all_executors(), garbage, *self._outside.controllers)
+        self.manager = SimulatedManager("m0", self.server, controllers, self._loop, FixedFaults(()), seed=1)
         self._do(self._begin)
         return self
 
@@ -118,13 +122,17 @@ class RuleFleet:
         finally:
             self._stack.close()
 
+    def outside(self) -> OutsideWorld:
+        """What rules measure."""
+        return self.volumes
+
     async def _begin(self, api: Api) -> None:
-        await self._server.start()
+        await self.server.start()
         await api.create(Namespace, {"metadata": {"name": SPACE, "labels": self._labels}})
         grown = {"metadata": {"name": _CLASS}, "provisioner": "example.com/m", "allowVolumeExpansion": True}
         await api.create(StorageClass, grown)
         await api.create(ConfigMap, {"metadata": {"name": MODEL, "namespace": SPACE}, "data": {}})
-        self._model: asyncio.Future[None] = asyncio.ensure_future(self.volumes.run())
+        self._model: asyncio.Future[None] = asyncio.ensure_future(self._outside.run())
         self.manager.start()
 
     async def _end(self, api: Api) -> None:
@@ -133,14 +141,14 @@ class RuleFleet:
         for one in (running := [self._model, *self._beside]):
             one.cancel()
         ends = await asyncio.gather(*running, return_exceptions=True)
-        await self._server.stop()
+        await self.server.stop()
         for end in ends:
             if isinstance(end, Exception):
                 raise end
 
     def run_beside(self, program: Callable[[Api], Awaitable[None]]) -> None:
         """Run another client of the server until the end of the context."""
-        self._beside.append(self._loop.create_task(program(self._server.api("beside"))))
+        self._beside.append(self._loop.create_task(program(self.server.api("beside"))))
 
     def _do(self, act: Callable[[Api], Awaitable[T]]) -> T:
         async def whole() -> T:

@@ -105,3 +105,28 @@ def test_nothing_joins_to_nothing() -> None:
     found = join([], ObjectIndex.of_claims([]))
     assert found.values.dtype == np.float64
     assert found.object_of.size == 0
+
+
+def test_series_that_change_are_looked_at_again() -> None:
+    index = ObjectIndex.of_claims(CLAIMS, PODS)
+    series = {"namespace": "db", "persistentvolumeclaim": "a"}
+    other = {"namespace": "db", "persistentvolumeclaim": "b"}
+
+    def objects(*labels: dict[str, str], by: JoinLabels = JoinLabels()) -> list[int]:
+        samples = [Sample(each, 1.0, 2.0) for each in labels]
+        return list(join(samples, index, by).object_of.tolist())
+
+    assert objects(series, other) == [0, 1]
+    assert objects(other, series) == [1, 0]
+    assert objects(series) == [0]
+    assert objects(dict(series), dict(other)) == [0, 1]
+    assert objects(series, other, by=JoinLabels(claim=("pvc",))) == []
+
+
+def test_values_are_those_of_the_present_samples() -> None:
+    index = ObjectIndex.of_claims(CLAIMS, PODS)
+    labels = {"namespace": "db", "persistentvolumeclaim": "a"}
+    for value in (1.0, 5.0):
+        found = join([Sample(labels, value, value + 1), Sample({"x": "y"}, 9.0, 0.0)], index)
+        assert (found.values.tolist(), found.times.tolist()) == ([value], [value + 1])
+        assert (found.unmatched, found.series) == (1, 2)

@@ -18,6 +18,10 @@ levels, the first label that names a known object decides:
     node           node
 
 ``JoinLabels`` says by which names these are looked for.
+
+The series of a poll are mostly those of the last one, and those of one expression mostly those of another. So
+an index remembers which objects the last few lists of series were about, and looks at each label again only
+when they change.
 """
 
 from __future__ import annotations
@@ -25,7 +29,8 @@ from __future__ import annotations
 from array import array
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from operator import attrgetter
+from typing import Any, Final
 
 import msgspec
 import numpy as np
@@ -34,6 +39,10 @@ from numpy.typing import NDArray
 from pilothouse.api.objects import Object
 from pilothouse.rules.join_labels import DEFAULT_LABELS, JoinLabels, SeriesKey, level_keys, object_key
 from pilothouse.rules.samples import Sample
+
+_MOST_REMEMBERED: Final = 8
+"""Lists of series, of each level."""
+_LABELS, _VALUE, _TIME = attrgetter("labels"), attrgetter("value"), attrgetter("time")
 
 Places = Mapping[SeriesKey, Sequence[int]]
 """The positions of the objects that a series with this key is about."""
@@ -61,6 +70,18 @@ class Joined(msgspec.Struct, frozen=True):
         return np.flatnonzero(np.bincount(self.object_of, minlength=objects) > 1)
 
 
+class MatchedSeries(msgspec.Struct, frozen=True):
+    """Which objects the series of an answer are about."""
+
+    labels: JoinLabels
+    series: Sequence[Mapping[str, str]]
+    """Their labels."""
+    object_of: NDArray[np.int32]
+    chosen: NDArray[np.int64]
+    """The numbers of the series, one for each element of ``object_of``."""
+    unmatched: int
+
+
 class ObjectIndex:
     """Objects in a fixed order, found by what series call them. Position = number of the object."""
 
@@ -68,6 +89,25 @@ class ObjectIndex:
         self.objects = objects
         self.places = places
         self.level = level
+        self._matched: list[MatchedSeries] = []
+        """The lists of series that were matched last, the latest first."""
+
+    def matched(self, series: Sequence[Mapping[str, str]], labels: JoinLabels) -> MatchedSeries:
+        """Which objects these series are about."""
+        for number, known in enumerate(self._matched):
+            if known.labels == labels and known.series == series:
+                self._matched.insert(0, self._matched.pop(number))
+                return known
+        object_of, kept = array("i"), array("q")
+        find = _volumes if self.level == "volume" else _first_known
+        unmatched = find(series, self, labels, object_of, kept)
+        positions = np.frombuffer(object_of, dtype=np.int32) if object_of else np.empty(0, np.int32)
+        chosen = np.frombuffer(kept, dtype=np.int64) if kept else np.empty(0, np.int64)
+        for shared in (positions, chosen):
+            shared.flags.writeable = False
+        found = MatchedSeries(labels, series, positions, chosen, unmatched)
+        self._matched = [found, *self._matched[: _MOST_REMEMBERED - 1]]
+        return found
 
     def __len__(self) -> int:
         return len(self.objects)
@@ -106,23 +146,24 @@ def mounted_claims(pod: Object) -> list[tuple[str, str]]:
 
 def join(samples: Sequence[Sample], index: ObjectIndex, labels: JoinLabels = DEFAULT_LABELS) -> Joined:
     """The samples of the objects in the index; those of other objects are left out."""
-    object_of, kept = array("i"), array("q")
-    find = _volumes if index.level == "volume" else _first_known
-    unmatched = find(samples, index, labels, object_of, kept)
-    chosen = np.frombuffer(kept, dtype=np.int64) if kept else np.empty(0, np.int64)
-    values = np.fromiter((sample.value for sample in samples), np.float64, len(samples))
-    times = np.fromiter((sample.time for sample in samples), np.float64, len(samples))
-    positions = np.frombuffer(object_of, dtype=np.int32) if object_of else np.empty(0, np.int32)
-    return Joined(positions, values[chosen], times[chosen], unmatched, series=len(samples))
+    found = index.matched(list(map(_LABELS, samples)), labels)
+    values = np.fromiter(map(_VALUE, samples), np.float64, len(samples))
+    times = np.fromiter(map(_TIME, samples), np.float64, len(samples))
+    chosen = found.chosen
+    return Joined(found.object_of, values[chosen], times[chosen], found.unmatched, series=len(samples))
 
 
 def _volumes(
-    samples: Sequence[Sample], index: ObjectIndex, labels: JoinLabels, object_of: array[int], kept: array[int]
+    series: Sequence[Mapping[str, str]],
+    index: ObjectIndex,
+    labels: JoinLabels,
+    object_of: array[int],
+    kept: array[int],
 ) -> int:
-    """Add the positions and the numbers of the samples; how many series carry none of the labels."""
+    """Add the positions and the numbers of the series; how many series carry none of the labels."""
     places, unmatched = index.places, 0
-    for number, sample in enumerate(samples):
-        key = object_key(sample.labels, labels)
+    for number, each in enumerate(series):
+        key = object_key(each, labels)
         if key is None:
             unmatched += 1
             continue
@@ -133,12 +174,16 @@ def _volumes(
 
 
 def _first_known(
-    samples: Sequence[Sample], index: ObjectIndex, labels: JoinLabels, object_of: array[int], kept: array[int]
+    series: Sequence[Mapping[str, str]],
+    index: ObjectIndex,
+    labels: JoinLabels,
+    object_of: array[int],
+    kept: array[int],
 ) -> int:
     """The same for other levels, whose series may name a known object by several labels."""
     places, unmatched = index.places, 0
-    for number, sample in enumerate(samples):
-        keys = level_keys(index.level, sample.labels, labels)
+    for number, each in enumerate(series):
+        keys = level_keys(index.level, each, labels)
         unmatched += not keys
         for position in next((found for key in keys if (found := places.get(key))), ()):
             object_of.append(position)

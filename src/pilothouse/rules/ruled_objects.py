@@ -32,6 +32,9 @@ from pilothouse.rules.action_budgets import GLOBAL_BUDGET, spent, with_defaults
 from pilothouse.rules.action_targets import ActionTarget, TargetDeclined, TargetNotReady, TargetResult
 from pilothouse.rules.candidate_choice import Choice, choose
 from pilothouse.rules.object_records import (
+    AWAITING_APPROVAL,
+    AWAITING_WINDOW,
+    DECLINED,
     IN_PROGRESS,
     PENDING,
     TAKEN,
@@ -52,6 +55,7 @@ from pilothouse.rules.object_types import (
     type_of_rule,
     types_of,
 )
+from pilothouse.rules.opposite_actions import any_opposite
 from pilothouse.rules.readings import ObjectReading, Readings
 from pilothouse.rules.rule_case import RuleCase, action_prefix
 from pilothouse.rules.rule_object_status import (
@@ -241,9 +245,24 @@ class RuledObject(msgspec.Struct, frozen=True):
             if state in (IN_PROGRESS, TAKEN):
                 return f"rule {name} has acted on the object, and its cool-down is not over"
             waits = state == PENDING or (state == TRIGGERED and other.reading.verdict is Verdict.MET)
-            if waits and _goes_first(other, self) and not other.pause and not other.terms.recommends:
-                return f"rule {name} goes first (weight {other.terms.spec.weight})"
+            if not _goes_first(other, self) or other.pause or other.terms.recommends:
+                continue
+            first = f"rule {name} goes first (weight {other.terms.spec.weight})"
+            if waits:
+                return first
+            if self._would_undo(other):
+                return f"{first}, and does the opposite"
         return ""
+
+    def _would_undo(self, other: RuledObject) -> bool:
+        """Whether the other rule wants the opposite and can't act now, or has no more to do."""
+        record = other.record
+        engine_declined = record.state == DECLINED and record.until is not None
+        return (
+            (engine_declined or record.state in (AWAITING_APPROVAL, AWAITING_WINDOW))
+            and other.reading.verdict is Verdict.MET
+            and any_opposite(self.choice.actions, other.choice.actions)
+        )
 
     def _spent(self, world: Snapshot, target: ActionTarget, settings: RuleSettings) -> str:
         everything = world.all(ApplicationAction)

@@ -30,6 +30,7 @@ from pilothouse.client.transport import TransportError
 from pilothouse.meta.errors import StatusError
 from pilothouse.rules.join_labels import DEFAULT_LABELS, JoinLabels
 from pilothouse.rules.rule_controllers import rule_controllers
+from pilothouse.rules.ruled_objects import RuleSettings
 from pilothouse.rules.samples import Answer, MetricsProvider, QueryFailure, Sample
 from pilothouse.runtime.controller import Controller
 from pilothouse.runtime.manager import Observer
@@ -52,12 +53,20 @@ class ModelledProvider(msgspec.Struct, frozen=True):
 
 class MeteredVolumes:
     def __init__(
-        self, api: Api, clock: Clock, rng: Random, *, namespace: str = "db", step: float = _STEP
+        self,
+        api: Api,
+        clock: Clock,
+        rng: Random,
+        *,
+        namespace: str = "db",
+        step: float = _STEP,
+        settings: RuleSettings = RuleSettings(),
     ) -> None:
         self._api = api
         self._clock = clock
         self._rng = rng
         self._namespace = namespace
+        self._settings = settings
         self._step_seconds = step
         self._model: Mapping[str, str] = {}
         self._claims: Sequence[Object] = ()
@@ -73,7 +82,7 @@ class MeteredVolumes:
 
     @property
     def controllers(self) -> Sequence[Controller]:
-        return rule_controllers(self)
+        return rule_controllers(self, self._settings)
 
     def observers(self, api: Api, informers: SharedInformers, clock: Clock) -> Mapping[str, Observer]:
         return {}

@@ -334,7 +334,20 @@ def test_a_node_that_can_not_grow_a_pool_makes_it_fail() -> None:
     refused = {"type": "Expanded", "status": "False", "message": "its disk has 1Gi left"}
     there = pool(asks="3Gi", conditions=[refused])
     found = seen(storage_pools, expansion(status=begun("Expanding")), there, now=NOW + 600)
-    assert end(found) == ("Failed", "NotExpanded", "pool w1-fast has not grown to 3Gi: its disk has 1Gi left")
+    why = "pool w1-fast has not grown to 3Gi: its disk has 1Gi left"
+    assert end(found) == ("Running", "Withdrawing", why)
+    # The request does not stay, or a smaller one could not follow, and this one would come true some day.
+    withdrawing = begun("Withdrawing")
+    withdrawing["conditions"][0]["message"] = why
+    withdrawn = seen(storage_pools, expansion(status=withdrawing), there, now=NOW + 600)
+    assert [each.fields for each in withdrawn if isinstance(each, PatchObject)] == [
+        {"spec": {"capacity": "2Gi"}}
+    ]
+    assert end(withdrawn) == ("Failed", "NotExpanded", why)
+    again = seen(storage_pools, expansion(status=withdrawing), pool(asks="2Gi"), now=NOW + 601)
+    assert end(again) == ("Failed", "NotExpanded", why)
+    raised = seen(storage_pools, expansion(status=withdrawing), pool(asks="4Gi"), now=NOW + 601)
+    assert not any(isinstance(each, PatchObject) for each in raised)
     lowered = seen(storage_pools, expansion(status=begun("Expanding")), pool(asks="2Gi"))
     assert end(lowered)[:2] == ("Failed", "Undone")
 

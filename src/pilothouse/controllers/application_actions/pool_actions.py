@@ -10,9 +10,10 @@
       object: {kind: StoragePool, name: w1-default, uid: …}
       target: {moves: "db/data-0=fast,db/data-1=fast", summary: "Rebalance summary: …"}
 
-An expansion is asked for in ``spec.capacity`` of the pool, and has succeeded when its node reports as much. A
-rebalance moves one volume after the other, by the steps of ``volume_move``; ``status.progress`` says which
-one, and which are done. A volume that can't be moved ends it.
+An expansion is asked for in ``spec.capacity`` of the pool, and has succeeded when its node reports as much.
+One that has failed is withdrawn: the pool asks for what it has, so that a smaller one can follow. A rebalance
+moves one volume after the other, by the steps of ``volume_move``; ``status.progress`` says which one, and
+which are done. A volume that can't be moved ends it.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ from pilothouse.base.rfc3339 import format_time, parse_time
 from pilothouse.controllers.application_actions.action_attempts import Attempt, first_attempt, next_attempt
 from pilothouse.controllers.application_actions.action_pauses import PAUSE_READS, pause_of
 from pilothouse.controllers.application_actions.action_status import (
+    COMPLETE,
     SERVICE_ACCOUNT,
     changed_by,
     finished,
@@ -63,7 +65,7 @@ REFUSED_SECONDS: Final = 600.0
 HELD_SECONDS: Final = 3600.0
 """How long a pod that can't be evicted may hold up the move of its volume, and so all other pools."""
 _ACTIONS: Final = (EXPAND_POOL, REBALANCE_POOL)
-_EXPANDING, _MOVING = "Expanding", "Moving"
+_EXPANDING, _WITHDRAWING, _MOVING = "Expanding", "Withdrawing", "Moving"
 _EXPANDED: Final = "Expanded"
 """The condition of a pool that, while False, says why it can't grow."""
 _CAPACITY: Final = ("spec", "capacity")
@@ -150,6 +152,8 @@ def _expand(action: Object, pool: Object, world: Snapshot) -> Iterator[Intent]:
         yield finished(
             action, "Succeeded", "Expanded", message, now=now, event="Expanded", before=before, after=size
         )
+    elif began and reason_of(action) == _WITHDRAWING:
+        yield from _withdrawn(action, pool, to, world)
     elif began and asked >= to:
         yield from _expanding(action, pool, to, now)
     elif began and reason_of(action) == _EXPANDING:
@@ -188,11 +192,24 @@ def _expanding(action: Object, pool: Object, to: Quantity, now: float) -> Iterat
     message += f": {problem}" if problem else ""
     if left <= 0:
         message = f"pool {pool.name} has not grown to {to}: {problem or 'its node has not answered'}"
-        yield finished(action, "Failed", "NotExpanded", message, now=now, event="NotExpanded")
+        yield running(action, _WITHDRAWING, message, now=now)
+        yield RequeueAfter(0.0, because="the request for a larger pool is withdrawn")
         return
     yield running(action, _EXPANDING, message, now=now)
     remedy = f"kubectl describe storagepool {pool.name}"
     yield Wait(_EXPANDING, because=message, remedy=remedy, seconds=left)
+
+
+def _withdrawn(action: Object, pool: Object, to: Quantity, world: Snapshot) -> Iterator[Intent]:
+    """The expansion has failed, as the condition says; what others ask of the pool stays."""
+    message = str((action.condition(COMPLETE) or {}).get("message", ""))
+    if _size(pool.spec.get("capacity")) == to:
+        if pause := pause_of(action, pool, world):
+            yield pause
+            return
+        fields = {"spec": {"capacity": pool.status.get("capacity")}}
+        yield PatchObject(pool, fields, exact=True, because=f"{message}; the request is withdrawn")
+    yield finished(action, "Failed", "NotExpanded", message, now=world.now, event="NotExpanded")
 
 
 def _rebalance(action: Object, pool: Object, world: Snapshot) -> Iterator[Intent]:
