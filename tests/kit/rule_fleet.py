@@ -40,6 +40,7 @@ from pilothouse.controllers.garbage_collector import garbage
 from pilothouse.sim.fault_schedule import FixedFaults
 from pilothouse.sim.loop import LoopClock, SeededLoop
 from pilothouse.sim.metered_volumes import MODEL, MeteredVolumes
+from pilothouse.sim.modelled_tiers import ModelledTiers
 from pilothouse.sim.simulated_manager import SimulatedManager
 from pilothouse.sim.simulated_server import SimulatedServer
 
@@ -83,8 +84,10 @@ def claim(name: str, size: str, *, case: str = "", namespace: str = SPACE, **lab
 class RuleFleet:
     """A server and a manager, which run until the end of the context."""
 
-    def __init__(self, *, namespace_labels: dict[str, str] | None = None) -> None:
+    def __init__(self, *, namespace_labels: dict[str, str] | None = None, tiers: bool = False) -> None:
+        """With ``tiers``, a node is modelled whose storage pools grow and whose volumes move."""
         self._stack = ExitStack()
+        self._with_tiers = tiers
         self._labels = namespace_labels or {}
 
     def __enter__(self) -> Self:
@@ -93,6 +96,7 @@ class RuleFleet:
         self._server = SimulatedServer(self.clock, seed=1, heard=lambda _: None)
         self.api = self._server.api("user")
         self.volumes = MeteredVolumes(self._server.api("volumes"), self.clock, Random(1), namespace=SPACE)
+        self.tiers = ModelledTiers(self._server.api("tiers"), self.clock, Random(1))
         controllers = (*all_executors(), garbage, *self.volumes.controllers)
         self.manager = SimulatedManager("m0", self._server, controllers, self._loop, FixedFaults(()), seed=1)
         self._do(self._begin)
@@ -110,14 +114,16 @@ class RuleFleet:
         grown = {"metadata": {"name": _CLASS}, "provisioner": "example.com/m", "allowVolumeExpansion": True}
         await api.create(StorageClass, grown)
         await api.create(ConfigMap, {"metadata": {"name": MODEL, "namespace": SPACE}, "data": {}})
-        self._model = asyncio.ensure_future(self.volumes.run())
+        models = [self.volumes.run(), *([self.tiers.run()] if self._with_tiers else [])]
+        self._models = [asyncio.ensure_future(one) for one in models]
         self.manager.start()
 
     async def _end(self, api: Api) -> None:
         self.manager.crash()
         await self.manager.ended()
-        self._model.cancel()
-        await asyncio.gather(self._model, return_exceptions=True)
+        for one in self._models:
+            one.cancel()
+        await asyncio.gather(*self._models, return_exceptions=True)
         await self._server.stop()
 
     def _do(self, act: Callable[[Api], Awaitable[T]]) -> T:
@@ -176,8 +182,13 @@ class RuleFleet:
     def list(self, noun: KindName) -> Sequence[Object]:
         return self._do(lambda api: api.list(noun)).objects
 
-    def patch(self, noun: KindName, name: str, fields: Tree, namespace: str = "") -> None:
-        self._do(lambda api: api.patch(noun, name, namespace, fields))
+    def patch(
+        self, noun: KindName, name: str, fields: Tree, namespace: str = "", *, subresource: str = ""
+    ) -> None:
+        self._do(lambda api: api.patch(noun, name, namespace, fields, subresource=subresource))
+
+    def delete(self, noun: KindName, name: str, namespace: str = "") -> None:
+        self._do(lambda api: api.delete(noun, name, namespace))
 
     def ask(self, kind: str, name: str, namespace: str = SPACE) -> Tree:
         """The answer to a Question about an object."""

@@ -116,6 +116,15 @@ def test_an_expansion_under_way_is_not_built_upon() -> None:
     assert isinstance(expand(pool(capacity="")), TargetNotReady)
 
 
+def test_a_refused_expansion_stands_in_the_way_of_no_smaller_one() -> None:
+    refused = pool(asks="34Gi")
+    refused["status"]["conditions"] = [{"type": "Expanded", "status": "False", "message": "its disk is full"}]
+    assert expand(refused) == ActionTarget({"from": "2Gi", "to": "3Gi"})
+    assert expand(refused, scalepercentage="1600") == TargetNotReady(
+        "34Gi is requested and the pool has 2Gi: its disk is full"
+    )
+
+
 def load(tier: str, provisioned: int, used: int = 0, *, capacity: int = 100, node: str = "w1") -> PoolLoad:
     return PoolLoad(f"{node}-{tier}", node, tier, capacity * GIB, provisioned * GIB, used * GIB)
 

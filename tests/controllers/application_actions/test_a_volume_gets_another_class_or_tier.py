@@ -339,6 +339,15 @@ def test_a_node_that_can_not_grow_a_pool_makes_it_fail() -> None:
     assert end(lowered)[:2] == ("Failed", "Undone")
 
 
+def test_less_is_asked_for_after_a_refusal_wherever_the_manager_is_killed() -> None:
+    refused = {"type": "Expanded", "status": "False", "message": "its disk has 1Gi left"}
+    there = pool(asks="34Gi", conditions=[refused])
+    for status in ({}, begun("Requesting")):
+        found = seen(storage_pools, expansion(status=status), there)
+        (write,) = (each for each in found if isinstance(each, PatchObject))
+        assert write.fields == {"spec": {"capacity": "3Gi"}}
+
+
 def rebalance(status: Tree | None = None) -> Tree:
     target = {"moves": "default/data=fast,default/more=fast", "summary": "Rebalance summary: two"}
     fields = {"status": status} if status else {}

@@ -150,7 +150,7 @@ def _expand(action: Object, pool: Object, world: Snapshot) -> Iterator[Intent]:
         yield finished(
             action, "Succeeded", "Expanded", message, now=now, event="Expanded", before=before, after=size
         )
-    elif began and asked >= to:
+    elif began and (asked == to or (asked > to and reason_of(action) == _EXPANDING)):
         yield from _expanding(action, pool, to, now)
     elif began and reason_of(action) == _EXPANDING:
         message = f"the capacity of pool {pool.name} was changed from {to} to {asked}"

@@ -46,15 +46,23 @@ def pool_capacity(action: RuleAction, pool: Object, world: ObjectLookup) -> Targ
             f"pool {pool.name} is a directory of its node, not a cloud drive, and holds what its disk holds; "
             "only a tier of a fixed size (--tier NAME=DIR,size=2Gi) can grow"
         )
-    asked = bytes_of(pool.spec.get("capacity"))
-    if asked > capacity:
-        sizes = f"{size_text(asked)} is requested and the pool has {size_text(capacity)}"
-        return TargetNotReady(f"{sizes}: an expansion is under way")
     try:
         size = expanded(capacity, 1, action.params)
     except ValueError as problem:
         return TargetDeclined(f"the parameters of {action.name} can't be used: {problem}")
+    asked = bytes_of(pool.spec.get("capacity"))
+    refusal = _refusal(pool)
+    # What the node has refused does not stand in the way of less.
+    if asked > capacity and (not refusal or size >= asked):
+        sizes = f"{size_text(asked)} is requested and the pool has {size_text(capacity)}"
+        return TargetNotReady(f"{sizes}: {refusal or 'an expansion is under way'}")
     return ActionTarget({"from": size_text(capacity), "to": size_text(size)})
+
+
+def _refusal(pool: Object) -> str:
+    """Why the node can't give the pool the capacity that is requested; empty if it has not said so."""
+    condition = pool.condition("Expanded") or {}
+    return str(condition.get("message") or "it is refused") if condition.get("status") == "False" else ""
 
 
 def expanded(capacity: int, disks: int, params: Mapping[str, str]) -> int:
