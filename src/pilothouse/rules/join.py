@@ -25,7 +25,7 @@ from __future__ import annotations
 from array import array
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 import numpy as np
@@ -37,6 +37,9 @@ from pilothouse.rules.samples import Sample
 
 Places = Mapping[SeriesKey, Sequence[int]]
 """The positions of the objects that a series with this key is about."""
+
+MOST_NAMED: Final = 10_000
+"""Of how many values the labels are kept."""
 
 
 class Joined(msgspec.Struct, frozen=True):
@@ -55,6 +58,8 @@ class Joined(msgspec.Struct, frozen=True):
     """The names of the objects of that level."""
     series: int = 0
     """How many series there were."""
+    labels: Sequence[Mapping[str, str]] = ()
+    """Those of each value's series; none if there are many values."""
 
     def several(self, objects: int) -> NDArray[np.int64]:
         """Which of so many objects have more than one series."""
@@ -113,7 +118,10 @@ def join(samples: Sequence[Sample], index: ObjectIndex, labels: JoinLabels = DEF
     values = np.fromiter((sample.value for sample in samples), np.float64, len(samples))
     times = np.fromiter((sample.time for sample in samples), np.float64, len(samples))
     positions = np.frombuffer(object_of, dtype=np.int32) if object_of else np.empty(0, np.int32)
-    return Joined(positions, values[chosen], times[chosen], unmatched, series=len(samples))
+    named: Sequence[Mapping[str, str]] = ()
+    if len(kept) <= MOST_NAMED:
+        named = [samples[number].labels for number in kept]
+    return Joined(positions, values[chosen], times[chosen], unmatched, series=len(samples), labels=named)
 
 
 def _volumes(

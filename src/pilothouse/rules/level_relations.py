@@ -17,7 +17,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from pilothouse.rules.join import Joined
+from pilothouse.rules.join import MOST_NAMED, Joined
 
 Positions = NDArray[np.int32]
 
@@ -77,6 +77,9 @@ def spread(joined: Joined, to_objects: Relation, names: Sequence[str]) -> Joined
         joined.object_of[mine],
         names,
         joined.series,
+        [joined.labels[number] for number in mine.tolist()]
+        if joined.labels and len(mine) <= MOST_NAMED
+        else (),
     )
 
 
