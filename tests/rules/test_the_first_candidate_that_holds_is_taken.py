@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from tests.kit.rule_fleet import SPACE, RuleFleet, claim, rule
 
+from pilothouse.api.kind_names import ActionApproval
 from pilothouse.api.openstorage.actions import RESIZE
 
 INFO = "pilothouse_volume_info"
@@ -107,6 +108,32 @@ def test_no_data_does_not_hold_and_says_so(fleet: RuleFleet) -> None:
     fleet.wait(80)
     assert fleet.state("one") == "ActionsDeclined"
     assert "busy has no data" in fleet.objects()["one/one"].status["items"][-1]["message"]
+
+
+def test_a_question_names_what_the_series_is_about(fleet: RuleFleet) -> None:
+    """Such as the replication slot that keeps WAL: growing the volume would hide it."""
+    labels = {"namespace": SPACE, "persistentvolumeclaim": "one", "node": "n1", "job": "postgres"}
+    fleet.volumes.series["held"] = [
+        ({**labels, "slot_name": "standby"}, 9e9),
+        ({**labels, "slot_name": "read"}, 10.0),
+    ]
+    tree = rule("one", "held", "Gt", 1e9)
+    tree["spec"]["enforcement"] = "approvalRequired"
+    fleet.model(approvals="declined")
+    fleet.create(tree, claim("one", "8Gi"))
+    fleet.wait(45)
+    (asked,) = fleet.list(ActionApproval)
+    (preview,) = asked.status["actionPreviews"]
+    message = preview["expectedResult"]["Message"]
+    assert message.endswith("from 8Gi to 12Gi, because of slot_name standby")
+    tree["spec"] |= {"enforcement": "", "actionsCoolDownPeriod": 3600}
+    fleet.edit("one", **tree["spec"])
+    fleet.wait(90)
+    (action,) = fleet.actions()
+    assert [(one["series"], one["held"]) for one in action.spec["cause"]] == [
+        ({"slot_name": "standby"}, True),
+        ({"slot_name": "read"}, False),
+    ]
 
 
 def test_an_answer_has_the_candidates(fleet: RuleFleet) -> None:

@@ -2,13 +2,15 @@
 
     list(looked_at.of(position, "db/data-0"))        # one Cause for each sample
 
-``level`` and ``object`` say whose value it is, which may be an object above or below the rule's.
+``level`` and ``object`` say whose value it is, which may be an object above or below the rule's, and
+``series`` what else the value is about.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
+from typing import Any, Final
 
 import msgspec
 import numpy as np
@@ -16,8 +18,19 @@ import numpy as np
 from pilothouse.api.openstorage.v1alpha1 import Cause, Expression
 from pilothouse.base.rfc3339 import format_time
 from pilothouse.rules.join import Joined
+from pilothouse.rules.join_labels import DEFAULT_LABELS
 from pilothouse.rules.rule_queries import text_of
 from pilothouse.rules.verdicts import MET, UNKNOWN, Series, ThresholdComparison, compared
+
+_OF_TARGETS: Final = frozenset(
+    {
+        "__name__", "container", "endpoint", "instance", "job", "prometheus", "server", "service", "uid",
+        *(name for names in msgspec.structs.astuple(DEFAULT_LABELS) for name in names),
+    }
+)  # fmt: skip
+"""Labels that say where a series was read, and which object it is about."""
+_MOST_LABELS: Final = 8
+_LONGEST_LABEL: Final = 253
 
 
 class LookedAt(msgspec.Struct, frozen=True):
@@ -46,6 +59,7 @@ class LookedAt(msgspec.Struct, frozen=True):
                 value=f"{joined.values[sample]:g}",
                 time=format_time(float(joined.times[sample])),
                 object=name,
+                series=_further_labels(joined.labels_of(sample)),
                 held=None if verdict == UNKNOWN else verdict == MET,
             )
 
@@ -62,3 +76,15 @@ class LookedAt(msgspec.Struct, frozen=True):
             candidate=self.candidate,
             **fields,
         )
+
+
+def _further_labels(labels: Mapping[str, str]) -> dict[str, str]:
+    """What a series says beside its object, such as the name of a slot."""
+    found = ((name, value) for name, value in sorted(labels.items()) if name not in _OF_TARGETS and value)
+    return {name: value[:_LONGEST_LABEL] for name, value in islice(found, _MOST_LABELS)}
+
+
+def series_text(causes: Iterable[Cause]) -> str:
+    """What the values that held are about, for people: ``slot_name standby``; empty if it is their object."""
+    found = (f"{name} {value}" for one in causes if one.held for name, value in one.series.items())
+    return ", ".join(islice(dict.fromkeys(found), _MOST_LABELS))

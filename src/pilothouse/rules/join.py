@@ -64,6 +64,14 @@ class Joined(msgspec.Struct, frozen=True):
     """The names of the objects of that level."""
     series: int = 0
     """How many series there were."""
+    labels: Sequence[Mapping[str, str]] = ()
+    """Those of every series."""
+    numbers: NDArray[np.int64] | None = None
+    """Which series each value is of."""
+
+    def labels_of(self, value: int) -> Mapping[str, str]:
+        """The labels of a value's series; none if they are not known."""
+        return {} if self.numbers is None else self.labels[self.numbers[value]]
 
     def several(self, objects: int) -> NDArray[np.int64]:
         """Which of so many objects have more than one series."""
@@ -150,7 +158,15 @@ def join(samples: Sequence[Sample], index: ObjectIndex, labels: JoinLabels = DEF
     values = np.fromiter(map(_VALUE, samples), np.float64, len(samples))
     times = np.fromiter(map(_TIME, samples), np.float64, len(samples))
     chosen = found.chosen
-    return Joined(found.object_of, values[chosen], times[chosen], found.unmatched, series=len(samples))
+    return Joined(
+        found.object_of,
+        values[chosen],
+        times[chosen],
+        found.unmatched,
+        series=len(samples),
+        labels=found.series,
+        numbers=chosen,
+    )
 
 
 def _volumes(

@@ -77,6 +77,8 @@ def spread(joined: Joined, to_objects: Relation, names: Sequence[str]) -> Joined
         joined.object_of[mine],
         names,
         joined.series,
+        joined.labels,
+        None if joined.numbers is None else joined.numbers[mine],
     )
 
 

@@ -26,6 +26,7 @@ from pilothouse.api.openstorage.v1alpha1 import (
 from pilothouse.base.rfc3339 import format_time
 from pilothouse.rules.action_targets import ActionTarget
 from pilothouse.rules.candidate_choice import chain_of
+from pilothouse.rules.causes import series_text
 from pilothouse.rules.object_records import DECLINED, IN_PROGRESS, PENDING
 from pilothouse.rules.object_states import StateOutcome, Transition
 from pilothouse.rules.object_types import full_name
@@ -175,6 +176,8 @@ def _approval_status(
         api_version=one.api_version,
     )
     summary = f"{action.name} of {full_name(one)} {target.summary}".rstrip()
+    if about := series_text(chain_of(ruled.reading, ruled.choice.name)):
+        summary += f", because of {about}"
     status = ActionApprovalStatus(
         rule=RuleReference(name=ruled.rule.name),
         last_process_timestamp=format_time(now),

@@ -369,6 +369,10 @@ class Cause(Fields):
     level: Annotated[Level | None, doc("What the metric is about.")] = None
     object: Annotated[str, doc("Which object of that level, as namespace/name or name.")] = ""
     candidate: Annotated[str, doc("The candidate that it belongs to; empty for the rule's conditions.")] = ""
+    series: Annotated[
+        dict[str, str],
+        doc("What else the series says that it is about, such as slot_name: standby."),
+    ] = field(default_factory=dict)
     held: Annotated[bool | None, doc("Whether it held; absent if there was no value.")] = None
 
 
