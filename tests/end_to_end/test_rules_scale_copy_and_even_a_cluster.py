@@ -1,5 +1,7 @@
-"""ApplicationActions on a real Elasticsearch under load: a third data node, shards spread evenly over all three, a second copy and back, and
+"""Rules on a real Elasticsearch under load: a third data node, shards spread evenly over all three, a second copy and back, and
 the third node drained and gone. Whatever was acknowledged is there at the end.
+
+What they go by is what the pilots report, read by the managers themselves.
 
 The cluster keeps ``cluster.routing.rebalance.enable: none``, so that the third node stays empty until it is asked for.
 """
@@ -15,45 +17,82 @@ from tests.kit.elasticsearch_on_up import Cluster, ElasticsearchOnUp, pool
 from tests.kit.elasticsearch_traffic import Traffic
 from tests.kit.waiting import eventually
 
-from pilothouse.api.kind_names import ApplicationAction, ElasticsearchCluster, KindName, StatefulSet
+from pilothouse.api.kind_names import ApplicationAction, AutopilotRule
 from pilothouse.api.objects import Object, Tree
-from pilothouse.api.openstorage.actions import FINISHED, REBALANCE, REDUNDANCY, SCALE
+from pilothouse.api.openstorage.actions import FINISHED, REDUNDANCY, SCALE
+from pilothouse.api.policies.expansion import expand
+from pilothouse.api.policies.policy_module import RuleFields
+from pilothouse.api.policies.rule_fields import action, conditions, expression, rule
 
 DOCUMENTS = 5_000
 SECONDS = 600.0
 NEVER = "cluster.routing.rebalance.enable"
 
 
-class Actions:
-    """Created by the test in the place of a rule."""
+class Rules:
+    """Rules that act once, by what the pilots report."""
 
     def __init__(self, installation: ElasticsearchOnUp) -> None:
         self._api = installation.api
         self._count = 0
 
-    async def done(self, noun: KindName, about: str, action: str, **target: str) -> Object:
-        """The action when it has ended."""
+    async def acts(self, spec: RuleFields) -> Object:
+        """The action of a rule when it has ended. The rule is deleted then."""
         self._count += 1
-        name = f"by-hand-{self._count}"
-        found = await self._api.get(noun, about, "default")
-        reference = {"apiVersion": noun.api_version, "kind": noun.kind, "name": about, "uid": found.uid}
+        name = f"rule-{self._count}"
+        conditions = {**spec["conditions"], "for": 1}
+        quick = {**spec, "conditions": conditions, "pollInterval": 2, "actionsCoolDownPeriod": 3600}
         tree: Tree = {
-            "apiVersion": ApplicationAction.api_version,
-            "kind": ApplicationAction.kind,
-            "metadata": {"name": name, "namespace": "default"},
-            "spec": {"rule": "by-hand", "object": reference, "action": action, "target": target},
+            "apiVersion": AutopilotRule.api_version,
+            "kind": AutopilotRule.kind,
+            "metadata": {"name": name},
+            "spec": quick,
         }
-        await self._api.create(ApplicationAction, tree)
+        await self._api.create(AutopilotRule, tree)
 
         async def ended() -> Object | None:
-            seen = await self._api.get(ApplicationAction, name, "default")
-            return seen if seen.status.get("phase") in FINISHED else None
+            for one in (await self._api.list(ApplicationAction, "default")).objects:
+                if one.spec["rule"] == name and one.status.get("phase") in FINISHED:
+                    return one
+            return None
 
-        return await eventually(ended, seconds=SECONDS)
+        try:
+            found = await eventually(ended, seconds=SECONDS)
+        except AssertionError:
+            seen = await self._api.get(AutopilotRule, name)
+            raise AssertionError(f"{name} has not acted: {seen.status}") from None
+        await self._api.delete(AutopilotRule, name)
+        return found
 
 
-def outcome(action: Object) -> tuple[str, str]:
-    return action.status["phase"], (action.condition("Complete") or {})["reason"]
+def policy(name: str, **parameters: str) -> RuleFields:
+    """The rule that a policy for Elasticsearch becomes."""
+    chosen = {"name": name, "parameters": parameters}
+    found = expand("demo", {"application": "elasticsearch", "policies": [chosen]})
+    assert not found.problems, found.problems
+    return found.rules[0].spec
+
+
+def scaled(step: str, when: RuleFields, **bounds: str) -> RuleFields:
+    return rule(conditions(when), object="workload", actions=(action(SCALE, step=step, **bounds),))
+
+
+MANY_DOCUMENTS = expression(
+    "max by (namespace, cluster) (elasticsearch_indices_docs)", "Gt", "1000", on="application"
+)
+MORE_THAN_TWO = expression(
+    "max by (namespace, cluster) (elasticsearch_cluster_health_number_of_data_nodes)",
+    "Gt",
+    "2",
+    on="application",
+)
+ONE_COPY_LESS = rule(
+    conditions(MORE_THAN_TWO), object="application", actions=(action(REDUNDANCY, step="-1", min="1"),)
+)
+
+
+def outcome(done: Object) -> tuple[str, str]:
+    return done.status["phase"], (done.condition("Complete") or {})["reason"]
 
 
 async def shards(demo: Cluster) -> list[int]:
@@ -75,14 +114,15 @@ async def test_a_cluster_is_scaled_copied_and_evened_under_load(tmp_path: Path) 
     async with ElasticsearchOnUp.open(tmp_path) as installation:
         demo = await installation.cluster("demo", pools=[pool("data", 2)], config={NEVER: "none"})
         await demo.until(lambda seen: seen.is_done)
-        actions = Actions(installation)
+        rules = Rules(installation)
         async with Traffic.through(await demo.address(), "books") as traffic:
             await traffic.make_index(shards=3, replicas=1)
             await traffic.load(DOCUMENTS)
             async with traffic.going_on():
                 began = time.monotonic()
-                grown = await actions.done(StatefulSet, "es-demo-data", SCALE, **{"from": "2", "to": "3"})
+                grown = await rules.acts(scaled("1", MANY_DOCUMENTS, max="3"))
                 assert outcome(grown) == ("Succeeded", "Scaled"), grown.status
+                assert (grown.spec["target"]["from"], grown.spec["target"]["to"]) == ("2", "3")
                 seen = await demo.until(lambda seen: seen.is_done and seen.nodes == 3)
                 assert seen.cluster.spec["nodePools"][0]["replicas"] == 3
                 managers = seen.cluster.managers("spec", "nodePools", {"name": "data"}, "replicas")
@@ -90,23 +130,20 @@ async def test_a_cluster_is_scaled_copied_and_evened_under_load(tmp_path: Path) 
                 assert await shards(demo) == [0, 3, 3]
 
                 await demo.until(lambda seen: seen.cluster.status.get("rebalance") == {"enabled": False})
-                evened = await actions.done(ElasticsearchCluster, "demo", REBALANCE)
+                evened = await rules.acts(policy("uneven-shards", deviation="30"))
                 assert outcome(evened) == ("Succeeded", "Even"), evened.status
                 assert await shards(demo) == [2, 2, 2]
                 settings = await demo.http("GET", "/_cluster/settings?flat_settings=true")
                 assert not {name for name in settings["persistent"] if "rebalance" in name}, settings
                 assert not any(each.spec.get("rebalance") for each in await demo.pilots())
 
-                for to in ("2", "1"):
-                    before = "" if to == "2" else "2"
-                    copied = await actions.done(
-                        ElasticsearchCluster, "demo", REDUNDANCY, **{"from": before, "to": to}
-                    )
+                for to, copying in (("2", policy("few-copies", copies="2")), ("1", ONE_COPY_LESS)):
+                    copied = await rules.acts(copying)
                     assert outcome(copied) == ("Succeeded", "CopiesKept"), copied.status
                     assert await copies(demo) == to
 
                 before_drain = await demo.status()
-                shrunk = await actions.done(StatefulSet, "es-demo-data", SCALE, **{"from": "3", "to": "2"})
+                shrunk = await rules.acts(scaled("-1", MORE_THAN_TWO, min="2"))
                 assert outcome(shrunk) == ("Succeeded", "Scaled"), shrunk.status
                 seen = await demo.until(lambda seen: seen.is_done and seen.nodes == 2)
                 assert await shards(demo) == [3, 3]
