@@ -58,6 +58,20 @@ def test_it_is_unpacked_anywhere_and_installs_itself(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
+def test_it_runs_its_own_modules_whatever_the_environment_names(tmp_path: Path) -> None:
+    payload = packed(tmp_path / "pilothouse.tar.gz", "--linked", "--version", "9.8.7")
+    argv: list[str | Path] = [sys.executable, "-m", "pilothouse", "updates", "install", payload]
+    subprocess.run([*argv, "--root", tmp_path / "root"], check=True, stdout=subprocess.DEVNULL)
+    other = tmp_path / "other" / "pilothouse"
+    other.mkdir(parents=True)
+    (other / "__init__.py").write_text("raise SystemExit('another one')\n")
+    env = {"PATH": PATHS, "PYTHONPATH": str(other.parent), "PYTHONHOME": str(tmp_path)}
+    program = tmp_path / "root" / "bin" / "pilothouse"
+    done = subprocess.run([program, "--version"], capture_output=True, text=True, check=False, env=env)
+    assert (done.stdout, done.stderr) == ("pilothouse 9.8.7\n", "")
+
+
+@pytest.mark.long
 def test_the_same_sources_give_the_same_bytes(tmp_path: Path) -> None:
     twice = [packed(tmp_path / f"{number}.tar.gz", "--linked") for number in range(2)]
     assert len({hashlib.sha256(each.read_bytes()).hexdigest() for each in twice}) == 1

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pilothouse.app.options import StartError, default_data, read_file
+from pilothouse.app.options import StartError, default_data
 from pilothouse.cli.internal_flags import lifeline_flag
 from pilothouse.cli.long_running import log_to_stderr, run_fast, verbose_flag
 from pilothouse.cli.parameters import Duration, Listen
 from pilothouse.cli.plan_flags import plan_flags
 from pilothouse.cli.server_access import kubeconfig_flag, own_access
-from pilothouse.cli.update_flags import HostFile
+from pilothouse.cli.update_flags import checked_authorities, update_server_flags
 
 if TYPE_CHECKING:
     from pilothouse.updates.control_node import ControlNodeIdentity, Mode
@@ -107,13 +107,7 @@ MORE_THAN_TWO_BEATS = 25.0
     help="Whether the ControlNode also runs pods.",
 )
 @plan_flags
-@click.option(
-    "--update-prober",
-    default="",
-    metavar="URL",
-    help="Update server to ask every half hour for a newer version; an Event announces it. Nothing is asked "
-    "while there is an UpdateConfig.",
-)
+@update_server_flags
 @click.option(
     "--autopilot-config",
     type=click.Path(path_type=Path, dir_okay=False),
@@ -121,14 +115,6 @@ MORE_THAN_TWO_BEATS = 25.0
     help="File that names the providers of metrics for AutopilotRules; it is followed.",
 )
 @click.option("--recommend-only", is_flag=True, help="AutopilotRules only record what they would do.")
-@click.option(
-    "--update-server-ca",
-    "update_authorities",
-    type=HostFile(),
-    multiple=True,
-    metavar="HOST=FILE",
-    help="CA of an update server. May be repeated.",
-)
 @click.option(
     "--storage-type",
     default="unknown",
@@ -185,7 +171,7 @@ def controller_manager(verbose: int, kubeconfig: Path | None, lifeline: int | No
             control_node=_control_node(flags["control_node"], flags["control_node_mode"]),
             ready_path=flags["ready_path"],
             update_prober=flags["update_prober"],
-            update_authorities=_checked(flags["update_authorities"]),
+            update_authorities=checked_authorities(flags),
             storage=flags["storage_type"],
             ready_scheme=flags["ready_scheme"],
             exclude_from_plans=flags["exclude_from_plans"],
@@ -208,13 +194,6 @@ def controller_manager(verbose: int, kubeconfig: Path | None, lifeline: int | No
         raise click.UsageError(str(problem)) from None
     except (TransportError, StatusError, AccessError) as problem:
         raise click.ClickException(f"{options.access.url}: {problem}") from None
-
-
-def _checked(authorities: tuple[tuple[str, Path], ...]) -> dict[str, Path]:
-    """The files by host; those that can't be read are reported at the start. Raises StartError."""
-    for _, file in authorities:
-        read_file(file)
-    return dict(authorities)
 
 
 def _control_node(name: str | None, mode: Mode) -> ControlNodeIdentity | None:

@@ -19,7 +19,12 @@ from pilothouse.cli.parameters import Duration, Listen, Network, TierFlag
 from pilothouse.cli.plane import plane_flag
 from pilothouse.cli.server_flags import audit_flags, sealing_flag, server_argv
 from pilothouse.cli.store_flags import admission_flag, data_flag, node_address_flag
-from pilothouse.cli.update_flags import plane_update_argv, plane_update_flags
+from pilothouse.cli.update_flags import (
+    plane_update_argv,
+    plane_update_flags,
+    update_server_argv,
+    update_server_flags,
+)
 
 if TYPE_CHECKING:
     from ipaddress import IPv4Network
@@ -53,6 +58,7 @@ if TYPE_CHECKING:
 @tier_flag
 @isolation_flags
 @plane_update_flags
+@update_server_flags
 @click.option(
     "--manager-listen",
     type=Listen(),
@@ -150,7 +156,7 @@ def up(
                 *(f"--node-address-cidr={each}" for each in node_address_cidrs),
                 *server_argv(flags),
             ),
-            manager_flags=("--listen", bracketed(*manager_listen)),
+            manager_flags=("--listen", bracketed(*manager_listen), *update_server_argv(flags)),
             began=_process_start(),
         )
         asyncio.run(run(options, say=_say, welcome=_welcome))

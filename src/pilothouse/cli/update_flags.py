@@ -1,4 +1,5 @@
-"""The flags of a node that update plans update, and of a command that starts such a node."""
+"""The flags of update plans: of the node that they update, of the manager that follows update servers, and
+of a command that starts both."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pilothouse.app.options import StartError
+from pilothouse.app.options import StartError, read_file
 from pilothouse.base.quantity import QuantityError, parse_quantity
 from pilothouse.cli.flags import several
 from pilothouse.cli.parameters import FILE
@@ -125,6 +126,23 @@ plane_update_flags = several(
     _download_flags,
 )
 """Of a whole control plane, whose one machine is controller and worker."""
+update_server_flags = several(
+    click.option(
+        "--update-prober",
+        default="",
+        metavar="URL",
+        help="Update server to ask every half hour for a newer version; an Event announces it. Nothing is "
+        "asked while there is an UpdateConfig.",
+    ),
+    click.option(
+        "--update-server-ca",
+        "update_authorities",
+        type=HostFile(),
+        multiple=True,
+        metavar="HOST=FILE",
+        help="CA of an update server. May be repeated.",
+    ),
+)
 
 
 def update_options(flags: dict[str, Any]) -> UpdateOptions | None:
@@ -178,3 +196,21 @@ def plane_update_argv(flags: dict[str, Any]) -> list[str]:
     for flag, files in (("ca", flags["download_authorities"]), ("token", flags["download_tokens"])):
         argv += [f"--download-{flag}={host}={file.absolute()}" for host, file in files]
     return argv
+
+
+def checked_authorities(flags: dict[str, Any]) -> dict[str, Path]:
+    """The CAs of update servers, by host. Raises StartError if one can't be read."""
+    authorities = dict(flags["update_authorities"])
+    for file in authorities.values():
+        read_file(file)
+    return authorities
+
+
+def update_server_argv(flags: dict[str, Any]) -> list[str]:
+    """The flags of update servers, checked, for the manager of a whole control plane. Raises StartError."""
+    prober = flags["update_prober"]
+    authorities = checked_authorities(flags).items()
+    return [
+        *([f"--update-prober={prober}"] if prober else []),
+        *(f"--update-server-ca={host}={file.absolute()}" for host, file in authorities),
+    ]

@@ -107,6 +107,7 @@ async def test_its_pods_leave_and_come_back_and_a_version_that_fails_is_taken_ba
         (["--update-profile", "missing.yaml"], "missing.yaml can't be read"),
         (["--payloads", "digest"], "--payloads, --trusted-keys and --download-* need --update-profile"),
         (["--update-profile", "k0s", "--payloads", "signed"], "--payloads signed needs --trusted-keys FILE"),
+        (["--update-server-ca", "updates.example=missing.pem"], "missing.pem can't be read"),
     ],
 )
 def test_mistakes_are_reported_before_anything_is_started(
