@@ -97,8 +97,9 @@ def backtest(
 
 
 def _show(file: Path, result: BacktestResult) -> None:
-    days = (result.end - result.start) / 86400
-    _print(f"{file}: {', '.join(result.rules)} over {days:.3g} days")
+    from pilothouse.base.duration import human_age
+
+    _print(f"{file}: {', '.join(result.rules)} over {human_age(result.end - result.start)}")
     _print(f"  actions: {len(result.actions)} ({result.actions_a_day:.2f} a day)")
     if result.refused:
         _print(f"  refused by the storage: {result.refused}")
