@@ -10,6 +10,7 @@ a part of the runtime that is taken out.
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -29,6 +30,12 @@ from pilothouse.base.clock import Clock
 from pilothouse.base.rfc3339 import format_time
 from pilothouse.client.fence import HEADER
 from pilothouse.client.transport import ClientRequest, ClientResponse, ResponseStreamReader, Transport
+from pilothouse.controllers.application_actions import (
+    action_attempts,
+    move_steps,
+    pool_actions,
+    volume_iops,
+)
 from pilothouse.controllers.disruptions import DisruptionAccount
 from pilothouse.controllers.drains import drain_controller
 from pilothouse.controllers.elasticsearch.observed.cluster_nodes import ClusterNode
@@ -333,7 +340,73 @@ def _approving(rng: Random) -> Sequence[UserAction]:
     return [*doing, UserAction(rng.uniform(300, 500), "wait", model()), *end_well()]
 
 
+def _pools_together(patch: pytest.MonkeyPatch) -> None:
+    """Each pool is looked at by itself."""
+    patch.setattr(pool_actions, "_other", lambda action, world: None)
+
+
+def _evicted_at_once(patch: pytest.MonkeyPatch) -> None:
+    """The pod is taken down as soon as its volume begins to move."""
+
+    class AnyReason(str):
+        __slots__ = ()
+        __hash__ = str.__hash__
+
+        def __eq__(self, other: object) -> bool:
+            return True
+
+    patch.setattr(move_steps, "AWAITING_RESTART", AnyReason())
+
+
+def _set_again(patch: pytest.MonkeyPatch) -> None:
+    """What somebody else has changed is changed back."""
+    patch.setattr(volume_iops, "reason_of", lambda action: "Requesting")
+
+
+def _changed_before_it_runs(patch: pytest.MonkeyPatch) -> None:
+    """The write comes first, and is put on record afterwards."""
+    right = action_attempts._attempted
+
+    def wrong(action: Object, attempt: Any, number: int, world: Snapshot, fields: Any) -> Iterator[Intent]:
+        yield from attempt.writes
+        yield from right(action, attempt, number, world, fields)
+
+    patch.setattr(action_attempts, "_attempted", wrong)
+
+
+def _shrunk_whatever_it_holds(patch: pytest.MonkeyPatch) -> None:
+    """Nobody waits for the Pilot of the last pod."""
+
+    def wrong(action: Object, workload: Object, replicas: int, world: Snapshot) -> Iterator[Intent]:
+        fields = {"spec": {"replicas": replicas - 1}}
+        yield PatchObject(workload, fields, exact=True, because="one pod less")
+
+    # The package has the controller by the name of its module.
+    module = importlib.import_module("pilothouse.controllers.application_actions.workload_scale")
+    patch.setattr(module, "_drain", wrong)
+
+
 BUGS = (
+    Bug("two pools are changed together", "change pools at once", SCENARIOS["actions"], _pools_together),
+    Bug(
+        "a pod is evicted before its volume is copied",
+        "while its volume is copied",
+        SCENARIOS["actions"],
+        _evicted_at_once,
+    ),
+    Bug("an executor fights another client", "has taken back", SCENARIOS["actions"], _set_again),
+    Bug(
+        "a claim is changed before its action runs",
+        "and no action on it runs",
+        SCENARIOS["actions"],
+        _changed_before_it_runs,
+    ),
+    Bug(
+        "a set shrinks whatever its last pod holds",
+        "is not empty",
+        SCENARIOS["actions"],
+        _shrunk_whatever_it_holds,
+    ),
     Bug(
         "an approval of something else counts",
         "what was approved",

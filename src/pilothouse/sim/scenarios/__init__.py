@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from pilothouse.sim.fleet import Scenario
+from pilothouse.sim.scenarios.actions import ACTIONS
 from pilothouse.sim.scenarios.budgets import BUDGETS
 from pilothouse.sim.scenarios.elasticsearch_cluster import ELASTIC
 from pilothouse.sim.scenarios.everything import HOUSE
@@ -29,6 +30,6 @@ SCENARIOS: Final[Mapping[str, Scenario]] = {
     each.name: each
     for each in (
         *(SETS, OWNERS, NAMESPACES, SERVICES, BUDGETS, NODES, PLACES, VOLUMES, JOINING),
-        *(ELASTIC, DRAINS, PLANS, RULES, HOUSE),
+        *(ELASTIC, DRAINS, PLANS, RULES, ACTIONS, HOUSE),
     )
 }
