@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import ExitStack
 from random import Random
 from typing import Any, Self, TypeVar
@@ -84,8 +84,15 @@ def claim(name: str, size: str, *, case: str = "", namespace: str = SPACE, **lab
 class RuleFleet:
     """A server and a manager, which run until the end of the context."""
 
-    def __init__(self, *, namespace_labels: dict[str, str] | None = None, tiers: bool = False) -> None:
-        """With ``tiers``, a node is modelled whose storage pools grow and whose volumes move."""
+    def __init__(
+        self,
+        *,
+        namespace_labels: dict[str, str] | None = None,
+        tiers: bool = False,
+        beside: Callable[[Api], Coroutine[Any, Any, None]] | None = None,
+    ) -> None:
+        """With ``tiers``, a node is modelled whose storage pools grow and whose volumes move. ``beside`` runs along."""
+        self._beside = beside
         self._stack = ExitStack()
         self._with_tiers = tiers
         self._labels = namespace_labels or {}
@@ -115,6 +122,8 @@ class RuleFleet:
         await api.create(StorageClass, grown)
         await api.create(ConfigMap, {"metadata": {"name": MODEL, "namespace": SPACE}, "data": {}})
         models = [self.volumes.run(), *([self.tiers.run()] if self._with_tiers else [])]
+        if self._beside is not None:
+            models.append(self._beside(self._server.api("beside")))
         self._models = [asyncio.ensure_future(one) for one in models]
         self.manager.start()
 
@@ -139,6 +148,9 @@ class RuleFleet:
         }
         for tree in trees:
             self._do(lambda api, tree=tree: api.create(nouns[tree["kind"]], tree))  # type: ignore[misc]
+
+    def create_any(self, noun: KindName, tree: Tree) -> Object:
+        return self._do(lambda api: api.create(noun, tree))
 
     def edit(self, name: str, **spec: Any) -> None:
         self._do(lambda api: api.patch(AutopilotRule, name, "", {"spec": spec}))
