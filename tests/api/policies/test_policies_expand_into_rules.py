@@ -128,7 +128,13 @@ def test_a_slot_is_named_by_a_label_value() -> None:
     ("module", "policy", "parameters", "reason", "message"),
     [
         ("postgress", "x", {}, "UnknownModule", "cassandra, elasticsearch, kafka, postgres, redis"),
-        ("postgres", "resize", {}, "UnknownPolicy", "volume-resize, time-to-full, slow-volume, wal-held"),
+        (
+            "postgres",
+            "resize",
+            {},
+            "UnknownPolicy",
+            "volume-resize, time-to-full, slow-volume, quiet-volume, wal-held",
+        ),
         ("redis", "volume-resize", {"treshold": "70"}, "UnknownParameter", "threshold, scalepercentage"),
         ("redis", "volume-resize", {"threshold": "170"}, "InvalidParameter", "must be 1 to 99"),
     ],

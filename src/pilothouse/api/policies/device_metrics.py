@@ -1,7 +1,7 @@
 """PromQL about the disks below volumes, as nodes report them.
 
 A volume of a node is a loop device on a disk. ``pilothouse_volume_info`` says which device is whose; a
-volume's limits are those of its VolumeAttributesClass.
+volume's limits are those of its VolumeAttributesClass. ``span`` is the range of rates: ``300s``.
 """
 
 from __future__ import annotations
@@ -11,18 +11,8 @@ from typing import Final, Literal
 from pilothouse.api.policies.policy_module import MetricSource
 from pilothouse.api.policies.volume_policies import NODES
 
-WINDOW: Final = "5m"
-"""Over which rates are computed."""
 _VOLUMES: Final = 'device=~"loop[0-9]+"'
 _DISKS: Final = 'device!~"(loop|dm-|md|ram|zram|sr|fd)[0-9]+"'
-
-DISK_BUSY: Final = f"100 * rate(node_disk_io_time_seconds_total{{{_DISKS}}}[{WINDOW}])"
-"""The part of the time in which a disk had something to do, in percent; of the level ``device``."""
-OWN_WRITES: Final = (
-    f"100 * rate(node_disk_written_bytes_total{{{_VOLUMES}}}[{WINDOW}])"
-    f" / on (node) group_left () sum by (node) (rate(node_disk_written_bytes_total{{{_DISKS}}}[{WINDOW}]))"
-)
-"""What a volume writes, of all that is written to the disks of its node, in percent; of ``device``."""
 SOURCE: Final = MetricSource(
     NODES,
     (
@@ -37,8 +27,20 @@ SOURCE: Final = MetricSource(
 )
 
 
-def limit_used(side: Literal["read", "write"]) -> str:
+def disk_busy(span: str) -> str:
+    """The part of the time in which a disk had something to do, in percent; of the level ``device``."""
+    return f"100 * rate(node_disk_io_time_seconds_total{{{_DISKS}}}[{span}])"
+
+
+def own_writes(span: str) -> str:
+    """What a volume writes, of all that is written to the disks of its node, in percent; of ``device``."""
+    every = f"sum by (node) (rate(node_disk_written_bytes_total{{{_DISKS}}}[{span}]))"
+    written = f"rate(node_disk_written_bytes_total{{{_VOLUMES}}}[{span}])"
+    return f"100 * {written} / on (node) group_left () {every}"
+
+
+def limit_used(side: Literal["read", "write"], span: str) -> str:
     """How much of its limit of reads or writes a second a volume uses, in percent; of ``volume``."""
-    done = f"rate(node_disk_{side}s_completed_total{{{_VOLUMES}}}[{WINDOW}])"
+    done = f"rate(node_disk_{side}s_completed_total{{{_VOLUMES}}}[{span}])"
     of_volume = f"({done} * on (node, device) group_right () pilothouse_volume_info)"
     return f"100 * {of_volume} / on (volumename) group_left () pilothouse_volume_{side}_iops_limit"

@@ -110,6 +110,11 @@ def plain(number: Decimal) -> str:
     return (text.rstrip("0").rstrip(".") if "." in text else text) or "0"
 
 
+def whole_seconds(duration: ParameterValue) -> str:
+    """A duration as the range of a selector has it: ``300s``."""
+    return f"{int(duration.number)}s"
+
+
 def quoted(text: str) -> str:
     """A string of PromQL, in double quotes; everything but letters, digits and a few signs is escaped."""
     return '"' + "".join(one if one in _SAFE else f"\\U{ord(one):08x}" for one in text) + '"'

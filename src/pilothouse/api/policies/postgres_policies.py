@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from pilothouse.api.openstorage.actions import MOVE, SET_IOPS
-from pilothouse.api.policies.device_metrics import DISK_BUSY, OWN_WRITES, SOURCE, WINDOW, limit_used
+from pilothouse.api.policies.device_metrics import SOURCE, disk_busy, limit_used, own_writes
 from pilothouse.api.policies.policy_module import (
     MetricSource,
     PolicyModule,
@@ -17,27 +17,32 @@ from pilothouse.api.policies.policy_module import (
     RuleFields,
     Values,
 )
-from pilothouse.api.policies.policy_parameters import PolicyParameter, quoted
+from pilothouse.api.policies.policy_parameters import PolicyParameter, quoted, whole_seconds
+from pilothouse.api.policies.quiet_volume import QUIET_VOLUME
 from pilothouse.api.policies.rule_fields import action, candidate, conditions, expression, rule
 from pilothouse.api.policies.volume_policies import SIZES, grown, time_to_full, volume_resize
 
 EXPORTER: Final = "prometheus-postgres-exporter"
 _NOTHING: Final = "0 * pg_up"
 """Zero for an instance of which there is no other series: nothing is read, or there are no slots."""
-_READ_LATENCY: Final = (
-    f"rate(pg_stat_database_blk_read_time[{WINDOW}])"
-    f" / (rate(pg_stat_database_blks_read[{WINDOW}]) > 0) / 1000 or {_NOTHING}"
-)
-_SYNC_LATENCY: Final = (
-    f"rate(pg_stat_wal_wal_sync_time[{WINDOW}])"
-    f" / (rate(pg_stat_wal_wal_sync[{WINDOW}]) > 0) / 1000 or {_NOTHING}"
-)
+_STATEMENT: Final = 'max without (datname, state, server) (pg_stat_activity_max_tx_duration{state="active"})'
+"""How long the oldest statement that is running has taken, or its transaction, in seconds."""
 _HEAVIER: Final = 100
 
 
+def _read_latency(span: str) -> str:
+    read = f"rate(pg_stat_database_blks_read[{span}]) > 0"
+    return f"rate(pg_stat_database_blk_read_time[{span}]) / ({read}) / 1000 or {_NOTHING}"
+
+
+def _sync_latency(span: str) -> str:
+    synced = f"rate(pg_stat_wal_wal_sync[{span}]) > 0"
+    return f"rate(pg_stat_wal_wal_sync_time[{span}]) / ({synced}) / 1000 or {_NOTHING}"
+
+
 def _slow_volume(values: Values) -> RuleFields:
-    latency = values["latency"]
-    idle = expression(DISK_BUSY, "Lt", values["idle"], on="device")
+    latency, span, statement = values["latency"], whole_seconds(values["window"]), values["statement"]
+    idle = expression(disk_busy(span), "Lt", values["idle"], on="device")
     raised = action(
         SET_IOPS,
         classes=values["classes"],
@@ -48,7 +53,7 @@ def _slow_volume(values: Values) -> RuleFields:
     at_limit = (
         candidate(
             f"{side}s-at-the-limit",
-            expression(limit_used(side), "GtEq", values["limit"]),
+            expression(limit_used(side, span), "GtEq", values["limit"]),
             idle,
             actions=(raised,),
         )
@@ -56,14 +61,16 @@ def _slow_volume(values: Values) -> RuleFields:
     )
     others = candidate(
         "disk-busy-with-others",
-        expression(DISK_BUSY, "GtEq", values["busy"], on="device"),
-        expression(OWN_WRITES, "Lt", values["ownwrites"], on="device"),
+        expression(disk_busy(span), "GtEq", values["busy"], on="device"),
+        expression(own_writes(span), "Lt", values["ownwrites"], on="device"),
         actions=(action(MOVE, tier=values["tier"]),),
     )
     slow = conditions(
-        expression(_READ_LATENCY, "Gt", latency),
-        expression(_SYNC_LATENCY, "Gt", latency),
-        hold=120,
+        expression(_read_latency(span), "Gt", latency),
+        expression(_sync_latency(span), "Gt", latency),
+        *((expression(_STATEMENT, "Gt", statement),) if statement else ()),
+        # Until rates are those of this load alone.
+        hold=int(values["window"].number),
         required=1,
     )
     return rule(slow, object="volume", candidates=(*at_limit, others), actionsCoolDownPeriod=600)
@@ -72,10 +79,10 @@ def _slow_volume(values: Values) -> RuleFields:
 def _wal_held(values: Values) -> RuleFields:
     slots = f"{{slot_name={quoted(values['slot'].text)}}}" if values["slot"] else ""
     held = f"(pg_replication_slots_pg_wal_lsn_diff{slots} and pg_replication_slots_active == 0) or {_NOTHING}"
-    window = f"{values['failing']}s"
+    span = whole_seconds(values["failing"])
     failed = (
-        f"increase(pg_stat_archiver_failed_count[{window}])"
-        f" unless increase(pg_stat_archiver_archived_count[{window}]) > 0"
+        f"increase(pg_stat_archiver_failed_count[{span}])"
+        f" unless increase(pg_stat_archiver_archived_count[{span}]) > 0"
         f" or {_NOTHING}"
     )
     keeps = conditions(
@@ -91,6 +98,21 @@ _SLOW_VOLUME: Final = PolicyTemplate(
     parameters=(
         PolicyParameter(
             "latency", "duration", "How slow a read or a WAL sync is too slow.", "25ms", "100us", "10s"
+        ),
+        PolicyParameter(
+            "statement",
+            "duration",
+            "How long a statement may run before its cause is looked for, too; not looked at by default.",
+            least="1s",
+            most="24h",
+        ),
+        PolicyParameter(
+            "window",
+            "duration",
+            "Over which time rates are computed, and it has to be slow.",
+            "2m",
+            "30s",
+            "1h",
         ),
         PolicyParameter(
             "limit", "percentage", "From which part of its limit a volume is at it.", "90", "50", "100"
@@ -116,6 +138,7 @@ _SLOW_VOLUME: Final = PolicyTemplate(
     ),
     sources=(
         MetricSource(EXPORTER, ("pg_up", "pg_stat_database_blk_read_time", "pg_stat_database_blks_read")),
+        MetricSource(EXPORTER, ("pg_stat_activity_max_tx_duration",), optional=True),
         MetricSource(
             f"{EXPORTER} with a file of queries",
             ("pg_stat_wal_wal_sync_time", "pg_stat_wal_wal_sync"),
@@ -154,6 +177,6 @@ _WAL_HELD: Final = PolicyTemplate(
 POSTGRES_POLICIES: Final = PolicyModule(
     name="postgres",
     summary="Postgres",
-    policies=(volume_resize(), time_to_full(), _SLOW_VOLUME, _WAL_HELD),
-    tried=f"wal-held: a real Postgres with {EXPORTER}; others: series written in its form",
+    policies=(volume_resize(), time_to_full(), _SLOW_VOLUME, QUIET_VOLUME, _WAL_HELD),
+    tried=f"slow-volume, quiet-volume, wal-held: a real Postgres with {EXPORTER}; others: series in its form",
 )
