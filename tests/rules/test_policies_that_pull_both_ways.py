@@ -52,8 +52,8 @@ def test_the_heavier_acts_and_the_other_waits_and_says_for_which() -> None:
         made["spec"]["volumeAttributesClassName"] = "silver"
         fleet.create(made)
         fleet.wait(10)
-        status = {"status": {"currentVolumeAttributesClassName": "silver"}}
-        fleet.patch(PersistentVolumeClaim, "data", status, SPACE, subresource="status")
+        reported = {"status": {"currentVolumeAttributesClassName": "silver"}}
+        fleet.patch(PersistentVolumeClaim, "data", reported, SPACE, subresource="status")
         fleet.create(*policies(slow=above, quiet=above))
         fleet.fill(data=5)
         fleet.wait(45)
@@ -66,6 +66,6 @@ def test_the_heavier_acts_and_the_other_waits_and_says_for_which() -> None:
         (action,) = fleet.actions()
         assert (action.spec["rule"], action.spec["action"]) == ("both-slow-volume", SET_IOPS)
         assert action.spec["target"] == {"from": "silver", "to": "gold"}
-        status, message = fleet.ready("both-quiet-volume")
+        _, message = fleet.ready("both-quiet-volume")
         assert "the heavier acts" in message
         assert "both-slow-volume" in message
