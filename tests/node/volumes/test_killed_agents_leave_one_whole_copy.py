@@ -1,9 +1,10 @@
-"""The agent is killed while it moves a volume to another tier, in each phase; the next one finishes the move, and no
-row that the pod has written is lost."""
+"""The node agent, the API server or the controller-manager is killed while a volume is moved to another tier, in each
+phase; the next one finishes the move, and no row that the pod has written is lost."""
 
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import os
 import signal
@@ -67,9 +68,11 @@ class Moved:
         return await eventually(read, seconds=120)
 
     async def claim(self) -> dict[str, Any]:
-        name = f"data-{self.name}-0"
-        found: dict[str, Any] = json.loads((await self._plane.kubectl("get", "pvc", name, "-o", "json")).ok())
-        return found
+        async def read() -> dict[str, Any] | None:
+            found = await self._plane.kubectl("get", "pvc", f"data-{self.name}-0", "-o", "json")
+            return json.loads(found.out) if found.code == 0 else None
+
+        return await eventually(read, seconds=120)
 
     async def reason(self) -> str:
         conditions = (await self.claim())["status"].get("conditions") or ()
@@ -142,12 +145,12 @@ async def moved(plane: UpPlane, kind: str, size: str) -> Moved:
     return Moved(plane, kind, found.ok())
 
 
-def kill_once(reached: Callable[[], bool], agent: int, seconds: float = 120.0) -> None:
+def kill_once(reached: Callable[[], bool], victim: int, seconds: float = 120.0) -> None:
     deadline, pause = time.monotonic() + seconds, Event()
     while not reached():
         assert time.monotonic() < deadline, f"not so after {seconds:g} s"
         pause.wait(0.0005)
-    os.kill(agent, signal.SIGKILL)
+    os.kill(victim, signal.SIGKILL)
 
 
 def is_copied(it: Moved, place: Path) -> bool:
@@ -170,12 +173,18 @@ REPLACED: dict[str, Callable[[Moved, Path], bool]] = {
 }
 
 
-async def move_and_kill(plane: UpPlane, it: Moved, name: str, reached: Callable[[Moved, Path], bool]) -> None:
-    agent, place = plane.role("node")["pid"], it.place(name)
+async def move_and_kill(
+    plane: UpPlane, it: Moved, name: str, reached: Callable[[Moved, Path], bool], role: str = "node"
+) -> None:
+    victim, place = plane.role(role)["pid"], it.place(name)
     before = await it.rows()
-    killing = asyncio.create_task(asyncio.to_thread(kill_once, lambda: reached(it, place), agent))
+    killing = asyncio.create_task(asyncio.to_thread(kill_once, lambda: reached(it, place), victim))
     patch = json.dumps({"spec": {"volumeAttributesClassName": name}})
-    (await plane.kubectl("patch", "pvc", f"data-{it.name}-0", "-p", patch)).ok()
+
+    async def asked() -> bool:
+        return (await plane.kubectl("patch", "pvc", f"data-{it.name}-0", "-p", patch)).code == 0
+
+    await eventually(asked, seconds=60)
     evicted = False
 
     async def over() -> bool:
@@ -183,8 +192,7 @@ async def move_and_kill(plane: UpPlane, it: Moved, name: str, reached: Callable[
         assert (it.data() / "disk").exists()
         reason = await it.reason()
         if reason == "AwaitingRestart" and not evicted:
-            evicted = True
-            (await plane.kubectl("delete", "pod", f"{it.name}-0", "--wait=false")).ok()
+            evicted = (await plane.kubectl("delete", "pod", f"{it.name}-0", "--wait=false")).code == 0
         current = (await it.claim())["status"].get("currentVolumeAttributesClassName")
         return killing.done() and current == name and not reason
 
@@ -207,6 +215,15 @@ async def test_a_copy_is_finished_or_undone(plane: UpPlane) -> None:
     names = list(TIERS)
     for number, point in enumerate([*COPIES] * ROUNDS):
         await move_and_kill(plane, it, names[number % 2], COPIES[point])
+
+
+async def test_the_control_plane_may_die_meanwhile(plane: UpPlane) -> None:
+    it = await moved(plane, "xfs", "320Mi")
+    names, roles = list(TIERS), itertools.cycle(("apiserver", "controller-manager"))
+    if (await it.claim())["status"].get("currentVolumeAttributesClassName") == names[0]:
+        names.reverse()
+    for number, (point, role) in enumerate(zip([*COPIES] * ROUNDS, roles, strict=False)):
+        await move_and_kill(plane, it, names[number % 2], COPIES[point], role)
 
 
 async def test_btrfs_goes_on(plane: UpPlane) -> None:
