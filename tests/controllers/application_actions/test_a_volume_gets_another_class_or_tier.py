@@ -583,7 +583,11 @@ def test_an_owner_outside_the_namespace_is_not_changed_whoever_names_it() -> Non
         bound = {"metadata": meta, "roleRef": reference, "subjects": [subject]}
         await api.create(
             KindName(
-                "rbac.authorization.k8s.io", "v1", "ClusterRoleBinding", "clusterrolebindings", namespaced=False
+                "rbac.authorization.k8s.io",
+                "v1",
+                "ClusterRoleBinding",
+                "clusterrolebindings",
+                namespaced=False,
             ),
             {"apiVersion": version, "kind": "ClusterRoleBinding", **bound},
         )
