@@ -15,6 +15,7 @@ from tests.rules.metrics_server import Flood, MetricsServer, Page, answer, endle
 
 from pilothouse.rules.providers import prometheus as module
 from pilothouse.rules.providers.autopilot_config import ProviderConfig
+from pilothouse.rules.providers.bounded_get import BoundedHttp, FetchFailed
 from pilothouse.rules.providers.prometheus import PrometheusProvider, PrometheusSettings, settings_of
 from pilothouse.rules.samples import Answer, QueryFailure, Sample
 
@@ -47,6 +48,27 @@ async def test_a_number_is_a_series_without_labels() -> None:
     assert await asked(body) == [Sample({}, 2.0, 7.0)]
 
 
+@pytest.mark.parametrize("value", ["-Inf", "+Inf", "NaN", "-1e300"])
+async def test_times_that_are_none_are_no_answer(value: str) -> None:
+    """The same page answers the question for the times of the samples."""
+    found = await asked(vector(({"volumename": "a"}, 100.5, value)), query="used_bytes")
+    assert isinstance(found, QueryFailure)
+    assert "a sample has the time" in found.message
+
+
+async def test_messages_have_no_query_of_the_address() -> None:
+    """A server that breaks the protocol makes the client repeat the whole address."""
+    async with MetricsServer({"/api/v1/query": b"HTTP/9.9 what\r\n\r\n"}) as server:
+        http = BoundedHttp()
+        try:
+            with pytest.raises(FetchFailed) as failed:
+                await http.get(f"{server.url}/api/v1/query?token=secret", longest=100, seconds=5.0)
+        finally:
+            await http.close()
+    assert "/api/v1/query can't be read" in str(failed.value)
+    assert "secret" not in str(failed.value)
+
+
 @pytest.mark.parametrize(
     ("page", "reason", "message"),
     [
@@ -56,6 +78,13 @@ async def test_a_number_is_a_series_without_labels() -> None:
         (b"[" * 100_000, "ProviderUnavailable", "does not answer like a Prometheus"),
         (b'{"status":"success"}', "ProviderUnavailable", "the result is missing"),
         (vector(({}, 1, "much")), "ProviderUnavailable", "could not convert string to float"),
+        (vector(({}, 1e300, "1")), "ProviderUnavailable", "a sample has the time 1e+300"),
+        (vector(({}, -1e300, "1")), "ProviderUnavailable", "a sample has the time -1e+300"),
+        (
+            b'{"status":"success","data":{"resultType":"scalar","result":[1e300,"2"]}}',
+            "ProviderUnavailable",
+            "a sample has the time 1e+300",
+        ),
         (b'{"status":"success","data":{"resultType":"matrix","result":[]}}', "ProviderUnavailable", "matrix"),
         (answer(b"gone", "502 Bad Gateway"), "ProviderUnavailable", "answers HTTP 502"),
         (answer(b"", "302 Found", "Location: http://other/\r\n"), "ProviderUnavailable", "answers HTTP 302"),

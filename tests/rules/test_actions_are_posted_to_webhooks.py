@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from aiohttp import web
+from tests.kit.processes import free_port
 from tests.kit.scheduling_objects import NOW, seen
 
 from pilothouse.api.objects import Object, Tree
@@ -109,6 +110,33 @@ def test_posts_are_signed_and_redirects_are_not_followed(tmp_path: Path) -> None
     assert {each[0] for each in got} == {"u1"}
     for _, signature, body in got:
         assert signature == f"sha256={hmac.new(b'secret', body, hashlib.sha256).hexdigest()}"
+
+
+def test_failures_do_not_tell_the_path_of_a_webhook() -> None:
+    """Of many webhooks the path is the secret, and answers are in the status of actions."""
+
+    async def scenario() -> list[str]:
+        async def garbage(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(b"HTTP/9.9 what\r\n\r\n")
+            writer.close()
+
+        server = await asyncio.start_server(garbage, "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        async with server:
+            return [
+                await post(
+                    WebhookConfig("tickets", f"http://127.0.0.1:{each}/services/s3cret?token=t0ken"),
+                    Object.of(action()),
+                    key="u1",
+                )
+                for each in (port, free_port())
+            ]
+
+    for answer in asyncio.run(scenario()):
+        assert answer.startswith("failed: http://127.0.0.1:")
+        assert "s3cret" not in answer
+        assert "t0ken" not in answer
 
 
 class FakeInformer:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from tests.kit.rule_lookup import Lookup
 
 from pilothouse.api.field_paths import merge_patch, value_at
@@ -64,6 +65,23 @@ def test_a_claim_with_owner_references_needs_no_pod() -> None:
     found = resized(owned, owner="spec.storage.size")
     assert isinstance(found, ActionTarget)
     assert found.fields["owner"] == "Cluster/db"
+
+
+@pytest.mark.parametrize(
+    ("version", "kind"),
+    [
+        ("pilothouse.io/v1alpha1", "StoragePool"),
+        ("example.com/v1", "Database], verbs: ['*']}]}\n---\n{kind: ClusterRoleBinding"),
+        ("example.com}/v1", "Database"),
+    ],
+)
+def test_an_owner_that_only_the_claim_names_is_not_changed(version: str, kind: str) -> None:
+    """Who may write a claim writes what he likes into its references."""
+    reference = {"apiVersion": version, "kind": kind, "name": "w1-fast", "uid": "u-1", "controller": True}
+    found = resized(claim(ownerReferences=[reference]), owner="spec.capacity")
+    assert isinstance(found, TargetDeclined)
+    assert "grows by objects of its own namespace only" in found.because
+    assert "\n" not in found.because
 
 
 def test_a_claim_without_owner_is_declined_only_if_one_is_asked_for() -> None:

@@ -9,6 +9,7 @@ read: that object is known by its reference alone.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final, Protocol
 
@@ -21,6 +22,8 @@ from pilothouse.api.objects import Object
 FindObject = Callable[[KindName, str, str], Object | None]
 _LONGEST: Final = 10
 """Owners that are looked at: references may go round in a circle."""
+_GROUP_VERSION: Final = re.compile(r"([a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/)?v[a-z0-9]{1,30}")
+_KIND: Final = re.compile(r"[A-Z][A-Za-z0-9]{0,62}")
 
 
 class OwnerLookup(Protocol):
@@ -43,6 +46,11 @@ class Owner(msgspec.Struct, frozen=True):
 
     def __str__(self) -> str:
         return f"{self.kind}/{self.name}"
+
+    @property
+    def is_spelt_well(self) -> bool:
+        """Whether it can be a kind at all: who may write an object may write any text into its references."""
+        return bool(_GROUP_VERSION.fullmatch(self.api_version) and _KIND.fullmatch(self.kind))
 
 
 def topmost_owner(one: Object, world: OwnerLookup, *, readable: Collection[KindName]) -> Owner | None:

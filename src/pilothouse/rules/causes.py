@@ -79,9 +79,21 @@ class LookedAt(msgspec.Struct, frozen=True):
 
 
 def _further_labels(labels: Mapping[str, str]) -> dict[str, str]:
-    """What a series says beside its object, such as the name of a slot."""
-    found = ((name, value) for name, value in sorted(labels.items()) if name not in _OF_TARGETS and value)
-    return {name: value[:_LONGEST_LABEL] for name, value in islice(found, _MOST_LABELS)}
+    """What a series says beside its object, such as the name of a slot.
+
+    A pod or a provider may have made it up. It is read by those who approve, so it has no line breaks; and
+    a record has to hold it.
+    """
+    found = (
+        (name, _one_line(value))
+        for name, value in sorted(labels.items())
+        if name not in _OF_TARGETS and value and len(name) <= _LONGEST_LABEL and name.isprintable()
+    )
+    return dict(islice(found, _MOST_LABELS))
+
+
+def _one_line(text: str) -> str:
+    return "".join(letter if letter.isprintable() else "?" for letter in text[:_LONGEST_LABEL])
 
 
 def series_text(causes: Iterable[Cause]) -> str:

@@ -387,9 +387,12 @@ class _Execution:
             pass
         try:
             noun = noun_of(seen.api_version, seen.kind)
-            return (await discover(self._api)).find(seen.kind, group=noun.group, version=noun.version)
+            found = (await discover(self._api)).find(seen.kind, group=noun.group, version=noun.version)
         except NoSuchKind as problem:
             raise UnknownKind(str(problem)) from None
+        if seen.namespace and not found.namespaced:
+            raise UnknownKind(f"{seen.kind} {seen.name} is in no namespace, and not in {seen.namespace}")
+        return found
 
     async def _delete(self, intent: Delete) -> Attempt:
         if there := await self._present(intent.unless):

@@ -503,7 +503,7 @@ ROLE = KindName("rbac.authorization.k8s.io", "v1", "Role", "roles")
 BINDING = KindName("rbac.authorization.k8s.io", "v1", "RoleBinding", "rolebindings")
 
 
-def definition() -> Tree:
+def definition(scope: str = "Namespaced") -> Tree:
     anything = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     schema = {"openAPIV3Schema": {"type": "object", "properties": {"spec": anything}}}
     names = {"kind": "Database", "plural": "databases", "singular": "database"}
@@ -512,7 +512,7 @@ def definition() -> Tree:
         "apiVersion": CustomResourceDefinition.api_version,
         "kind": CustomResourceDefinition.kind,
         "metadata": {"name": "databases.example.com"},
-        "spec": {"group": "example.com", "scope": "Namespaced", "names": names, "versions": [version]},
+        "spec": {"group": "example.com", "scope": scope, "names": names, "versions": [version]},
     }
 
 
@@ -557,5 +557,46 @@ def test_an_operator_that_resets_claims_is_asked_itself_if_it_lets_us() -> None:
         await plane.answer(capacity={"storage": "2Gi"})
         await asyncio.sleep(5)
         assert (await plane.outcome("grow-1"))[:2] == ("Succeeded", "Resized")
+
+    play(scenario)
+
+
+def test_an_owner_outside_the_namespace_is_not_changed_whoever_names_it() -> None:
+    """The rules' account may change it, and whoever writes the claim may not."""
+
+    async def scenario(plane: Plane) -> None:
+        api = plane.api
+        await api.create(CustomResourceDefinition, definition("Cluster"))
+        await asyncio.sleep(5)
+        kind = KindName("example.com", "v1", "Database", "databases", namespaced=False)
+        tree = {"apiVersion": "example.com/v1", "kind": "Database", "metadata": {"name": "db"}}
+        made = await api.create(kind, {**tree, "spec": {"storage": {"size": "1Gi"}}})
+        version = "rbac.authorization.k8s.io/v1"
+        rule = {"apiGroups": ["example.com"], "resources": ["databases"], "verbs": ["get", "patch"]}
+        meta = {"name": "databases"}
+        await api.create(
+            KindName("rbac.authorization.k8s.io", "v1", "ClusterRole", "clusterroles", namespaced=False),
+            {"apiVersion": version, "kind": "ClusterRole", "metadata": meta, "rules": [rule]},
+        )
+        subject = {"kind": "ServiceAccount", "name": "pilothouse-rules", "namespace": "kube-system"}
+        reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "databases"}
+        bound = {"metadata": meta, "roleRef": reference, "subjects": [subject]}
+        await api.create(
+            KindName(
+                "rbac.authorization.k8s.io",
+                "v1",
+                "ClusterRoleBinding",
+                "clusterrolebindings",
+                namespaced=False,
+            ),
+            {"apiVersion": version, "kind": "ClusterRoleBinding", **bound},
+        )
+        owner = {"apiVersion": "example.com/v1", "kind": "Database", "name": "db", "uid": made.uid}
+        await plane.start(ownerReferences=[{**owner, "controller": True}])
+        target = {"from": "1Gi", "to": "2Gi", "owner": "Database/db", "field": "spec.storage.size"}
+        await plane.fire("grow-1", target, RESIZE)
+        await asyncio.sleep(60)
+        assert (await api.get(kind, "db")).at("spec", "storage", "size") == "1Gi"
+        assert (await plane.outcome("grow-1"))[:2] == ("Running", "Requesting")
 
     play(scenario)

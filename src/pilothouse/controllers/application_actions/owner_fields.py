@@ -30,9 +30,12 @@ OWNER_READS: Final = (
 
 
 def owner_of(claim: Object, named: str, world: Snapshot) -> Owner | None:
-    """The claim's topmost controller, if it is the one that was named, as ``Kind/name``."""
+    """The claim's topmost controller, if it is the one that was named, as ``Kind/name``, and of the claim's
+    namespace: who may write a claim may name anything as its owner, which is no right to change that."""
     owner = topmost_owner(claim, world, readable=OWNER_READS)
-    return owner if owner is not None and str(owner) == named else None
+    if owner is None or str(owner) != named or owner.namespace != claim.namespace:
+        return None
+    return owner if owner.is_spelt_well else None
 
 
 def raised(owner: Owner, path: str, size: str, *, because: str) -> PatchObject:

@@ -64,7 +64,8 @@ class BoundedHttp:
     async def post(
         self, url: str, body: bytes, *, longest: int, seconds: float, headers: Mapping[str, str]
     ) -> FetchedPage:
-        """Raises ``FetchFailed``, as ``get`` does."""
+        """Raises ``FetchFailed``, as ``get`` does. Its message has no path, which of webhooks is often a
+        secret."""
         return await self._bounded("POST", url, body, longest, seconds, None, headers)
 
     async def _bounded(
@@ -77,20 +78,25 @@ class BoundedHttp:
         query: Mapping[str, str] | None,
         headers: Mapping[str, str] | None,
     ) -> FetchedPage:
+        shown = _shown(url, path=method == "GET")
         try:
             async with asyncio.timeout(seconds):
-                return await self._request(method, url, body, longest, query, headers)
+                return await self._request(method, url, shown, body, longest, query, headers)
         except TimeoutError:
-            raise FetchFailed(f"{_shown(url)} did not answer within {seconds:g} seconds") from None
+            raise FetchFailed(f"{shown} did not answer within {seconds:g} seconds") from None
+        except aiohttp.ClientResponseError as problem:
+            # Its text has the whole address.
+            raise FetchFailed(f"{shown} can't be read: {problem.message}") from None
+        except (aiohttp.InvalidURL, UnicodeError):
+            raise FetchFailed(f"{shown} can't be read: it is not a valid address") from None
         except (aiohttp.ClientError, OSError, ValueError) as problem:
-            raise FetchFailed(
-                f"{_shown(url)} can't be read: {str(problem) or type(problem).__name__}"
-            ) from None
+            raise FetchFailed(f"{shown} can't be read: {str(problem) or type(problem).__name__}") from None
 
     async def _request(
         self,
         method: str,
         url: str,
+        shown: str,
         content: bytes | None,
         longest: int,
         query: Mapping[str, str] | None,
@@ -115,19 +121,20 @@ class BoundedHttp:
             allow_redirects=False,
         ) as response:
             if response.headers.get("Content-Encoding", "identity").lower() != "identity":
-                raise FetchFailed(f"{_shown(url)} answers compressed, which was not asked for")
+                raise FetchFailed(f"{shown} answers compressed, which was not asked for")
             body = bytearray()
             async for data in response.content.iter_any():
                 body += data
                 if len(body) > longest:
                     # Leaving the context closes the connection: what is left is not read.
-                    raise FetchFailed(f"{_shown(url)} answers more than {longest} bytes")
+                    raise FetchFailed(f"{shown} answers more than {longest} bytes")
             return FetchedPage(response.status, bytes(body))
 
 
-def _shown(url: str) -> str:
+def _shown(url: str, *, path: bool) -> str:
     """Without user, password and query."""
     try:
-        return str(URL(url).with_user(None).with_query(None))
+        parts = URL(url).with_user(None).with_query(None).with_fragment(None)
+        return str(parts if path else parts.origin())
     except ValueError:
         return "the address"

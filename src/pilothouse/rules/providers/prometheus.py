@@ -36,6 +36,8 @@ SECONDS: Final = 10.0
 ALL_SECONDS: Final = 30.0
 """For all queries of a poll."""
 _AT_ONCE: Final = 2
+_LATEST: Final = 253_402_300_799.0
+"""The end of the year 9999: records can't have a later time."""
 _METRIC: Final = "__metric"
 _PARAMS: Final = (
     "url", "ignore_unhealthy_targets", "ca_file", "cert_file", "key_file", "server_name", "token_file",
@@ -168,6 +170,9 @@ class PrometheusProvider:
         text = f"min by ({', '.join(by)}) ({' or '.join(each)})"
         times: dict[tuple[str, ...], float] = {}
         for sample in await self._vector(text, at):
+            if not _is_time(sample.value):
+                problem = ValueError(f"a sample has the time {sample.value!r}")
+                raise _Refusal("ProviderUnavailable", self._garbage(problem))
             for key in _keys(sample.labels, labels):
                 times[key] = min(times.get(key, math.inf), sample.value)
         return times
@@ -300,11 +305,22 @@ def _samples(data: _Data | None) -> Iterable[Sample]:
         raise ValueError(f"the result is {data.result_type if data else 'missing'}, not a vector")
     if data.result_type == "scalar":
         time, value = _scalar.decode(data.result)
-        return [Sample({}, float(value), time)]
+        return [Sample({}, float(value), _checked_time(time))]
     return [
-        Sample(series.metric, float(series.value[1]), series.value[0])
+        Sample(series.metric, float(series.value[1]), _checked_time(series.value[0]))
         for series in _vector.decode(data.result)
     ]
+
+
+def _checked_time(time: float) -> float:
+    if not _is_time(time):
+        raise ValueError(f"a sample has the time {time!r}")
+    return time
+
+
+def _is_time(seconds: float) -> bool:
+    """Whether it is a moment that can be written; NaN is none."""
+    return 0.0 <= seconds <= _LATEST
 
 
 def _keys(series: Mapping[str, str], labels: JoinLabels) -> list[tuple[str, ...]]:

@@ -35,6 +35,7 @@ MEBIBYTE: Final = 1024 * 1024
 DEFAULT_PERCENTAGE: Final = "50"
 _CLUSTERS: Final = tuple(each.cluster for each in BUILT_IN if each.cluster is not None and each.volume_size)
 READS: Final[tuple[KindName, ...]] = (Pod, StatefulSet, *_CLUSTERS)
+_LONGEST_NAME: Final = 80
 _STORAGE: Final = ("resources", "requests", "storage")
 
 
@@ -84,6 +85,10 @@ def _owner_fields(
         if "owner" not in action.params:
             return {}
         return TargetDeclined(f"nothing controls claim {claim.name}, so no owner has a field {path}")
+    if owner.namespace != claim.namespace or not owner.is_spelt_well:
+        named = f"{owner.kind[:_LONGEST_NAME]!r} {owner.name[:_LONGEST_NAME]!r}"
+        why = f"claim {claim.name} is controlled by {named}, and grows by objects of its own namespace only"
+        return TargetDeclined(why)
     if owner.object is not None and (refusal := _refused(owner, path, size)) is not None:
         return refusal
     return {"owner": str(owner), "field": path}
