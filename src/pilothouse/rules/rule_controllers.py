@@ -51,6 +51,7 @@ from pilothouse.rules.object_types import (
 from pilothouse.rules.question_answers import question_intents
 from pilothouse.rules.readings import NoReadings, Readings, RuleFindings
 from pilothouse.rules.rule_object_status import OBJECT_LABEL, label_value, rule_object_name
+from pilothouse.rules.rule_problems import invalid_because
 from pilothouse.rules.rule_providers import RuleProviders
 from pilothouse.rules.rule_watch import RuleReadings, RuleWatch
 from pilothouse.rules.ruled_objects import RuledObject, RuleSettings, reads, ruled_objects, terms_of
@@ -235,11 +236,11 @@ def _status_intents(rule: Object, world: Snapshot, settings: RuleSettings) -> It
 
 def _condition(rule: Object, findings: RuleFindings, settings: RuleSettings) -> tuple[str, str]:
     """The reason and the message of the condition Ready."""
-    terms = terms_of(rule, settings)
-    if terms is None:
-        return "Invalid", "the rule is not valid"
     if findings.failure is not None:
         return findings.failure.reason, findings.failure.message
+    terms = terms_of(rule, settings)
+    if terms is None:
+        return "Invalid", invalid_because(rule)
     if not findings.objects:
         what = "bound claim" if type_of_rule(terms.spec) == "volume" else type_of_rule(terms.spec)
         return "NothingSelected", f"no {what} has the labels and the namespace that the rule selects"
