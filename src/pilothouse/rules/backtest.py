@@ -120,7 +120,7 @@ def backtest(
 
 
 def _claims(series: MemorySeries, read: WantedSeries) -> tuple[list[Object], list[str]]:
-    """A claim for each object that rules read and of which the series tell the size.
+    """A claim for each object that rules read and whose size is in the series.
 
     The figures of a volume may be there under two names, by claim and by volume: rules read one of them."""
     found: dict[tuple[str, ...], float] = {}

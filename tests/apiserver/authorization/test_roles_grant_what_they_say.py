@@ -182,4 +182,6 @@ def test_who_may_view_a_namespace_may_ask_there_and_answer_nothing(rights: Right
         assert rights.may(ALICE, verb, "questions", group="pilothouse.io", namespace="t")
         assert not rights.may(ALICE, verb, "questions", group="pilothouse.io", namespace="u")
     for verb in ("update", "patch"):
-        assert not rights.may(ALICE, verb, "questions", group="pilothouse.io", namespace="t", subresource="status")
+        assert not rights.may(
+            ALICE, verb, "questions", group="pilothouse.io", namespace="t", subresource="status"
+        )
