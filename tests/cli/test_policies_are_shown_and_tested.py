@@ -93,9 +93,9 @@ def test_a_rule_is_printed_for_programs() -> None:
     [
         (("mongodb",), "there is no module 'mongodb'; there are cassandra"),
         (("redis", "faster"), "redis has no policy 'faster'; it has volume-resize"),
-        (("redis", "volume-resize", "--set", "threshold=101"), "is more than 99"),
+        (("redis", "volume-resize", "--set", "threshold=101"), "--set threshold: '101' is more than 99"),
         (("redis", "volume-resize", "--set", "thresh=1"), "it has threshold, scalepercentage"),
-        (("redis", "volume-resize", "--set", "threshold"), "is not such as threshold=70"),
+        (("redis", "volume-resize", "--set", "threshold"), "is not NAME=VALUE, such as threshold=70"),
         (("redis", "--set", "threshold=1"), "--set needs a POLICY"),
     ],
 )
@@ -247,4 +247,4 @@ def test_policies_are_backtested(tmp_path: Path, application: str) -> None:
     text = printed("rule", "backtest", file, "--from", str(recording))
 
     assert "mine-volume-resize over" in text
-    assert "shop/data-0: 10Gi -> 15Gi, 1 actions, 0 minutes above 95 %" in text
+    assert "shop/data-0: 10Gi -> 15Gi, 1 action, 0 minutes above 95 %" in text

@@ -20,7 +20,7 @@ def test_a_rule_that_selects_nothing() -> None:
         assert fleet.ready("grow") == ("False", nothing)
         fleet.create(claim("grow", "8Gi"))
         fleet.wait(60)
-        assert fleet.ready("grow") == ("True", "1 objects are watched")
+        assert fleet.ready("grow") == ("True", "1 object is watched")
 
 
 def test_a_provider_that_is_not_configured() -> None:

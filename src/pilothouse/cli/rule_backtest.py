@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from pilothouse.base.plurals import counted
 from pilothouse.base.terminal_text import escape_control_characters
 from pilothouse.cli.parameters import FILE
 from pilothouse.cli.rule_test import rules_of
@@ -81,7 +82,7 @@ def backtest(
     except (BacktestError, RecordingError, QueryError) as problem:
         raise click.ClickException(str(problem)) from None
     except NotInSubset as problem:
-        raise click.ClickException(f"a backtest does not know {problem}") from None
+        raise click.ClickException(f"a backtest can't evaluate {problem}") from None
     if output == "json":
         _print(msgspec.json.format(msgspec.json.encode(results)).decode())
     else:
@@ -108,8 +109,8 @@ def _show(file: Path, result: BacktestResult) -> None:
     for each in result.volumes:
         if each.actions or each.minutes_above:
             _print(
-                f"  {each.name}: {each.first_size} -> {each.last_size}, {each.actions} actions, "
-                f"{each.minutes_above:g} minutes above 95 %"
+                f"  {each.name}: {each.first_size} -> {each.last_size}, {counted(each.actions, 'action')}, "
+                f"{counted(each.minutes_above, 'minute')} above 95 %"
             )
     for warning in result.warnings:
         click.echo(escape_control_characters(f"warning: {warning}"), err=True)
@@ -119,7 +120,7 @@ def _show_difference(first: BacktestResult, second: BacktestResult) -> None:
     from pilothouse.rules.backtest import difference
 
     found = difference(first, second)
-    _print(f"difference: {len(found)} volumes" if found else "difference: none")
+    _print(f"difference: {counted(len(found), 'volume')}" if found else "difference: none")
     for line in found:
         _print(f"  {line}")
 
@@ -127,7 +128,7 @@ def _show_difference(first: BacktestResult, second: BacktestResult) -> None:
 def _seconds(span: str) -> float:
     found = _RANGE.fullmatch(span)
     if found is None or not int(found[1]):
-        raise click.BadParameter(f"{span!r} is not such as 7d, 12h or 90m", param_hint="--range")
+        raise click.BadParameter(f"{span!r} is not a duration such as 7d, 12h or 90m", param_hint="--range")
     return float(int(found[1]) * _UNITS[found[2]])
 
 

@@ -34,6 +34,7 @@ from pilothouse.api.objects import Object, Tree
 from pilothouse.api.openstorage.actions import CLUSTER_WIDE_RECORDS
 from pilothouse.api.openstorage.levels import object_of_rule
 from pilothouse.base.clock import Clock
+from pilothouse.base.plurals import counted
 from pilothouse.base.rfc3339 import format_time
 from pilothouse.meta.conditions import with_condition
 from pilothouse.rules.action_verification import VERIFIED, needs_verification, verification
@@ -244,7 +245,7 @@ def _condition(rule: Object, findings: RuleFindings, settings: RuleSettings) -> 
     if not findings.objects:
         what = "bound claim" if type_of_rule(terms.spec) == "volume" else type_of_rule(terms.spec)
         return "NothingSelected", f"no {what} has the labels and the namespace that the rule selects"
-    notes = [f"{findings.objects} objects are watched"]
+    notes = [f"{counted(findings.objects, 'object')} {'is' if findings.objects == 1 else 'are'} watched"]
     if findings.missing:
         shown = ", ".join(text[:_LONGEST] for text in findings.missing[:_MOST_NAMES])
         notes.append(f"no series has {shown}: check that what exports it is scraped")
