@@ -212,7 +212,7 @@ def test_postgres_is_asked_about_before_it_grows(
     }
     checks = fixtures(tmp_path, series, {"eval_time": "60m", "exp_state": state, "exp_actions": []})
     file = policy_file(tmp_path, "postgres", {"name": "wal-held"})
-    assert printed("rule", "test", file, "--fixtures", checks) == "1 checks, 0 mismatches\n"
+    assert printed("rule", "test", file, "--fixtures", checks) == "1 check, 0 mismatches\n"
 
 
 def test_a_slot_that_is_read_holds_nothing(tmp_path: Path) -> None:
@@ -226,7 +226,7 @@ def test_a_slot_that_is_read_holds_nothing(tmp_path: Path) -> None:
     }
     checks = fixtures(tmp_path, series, {"eval_time": "60m", "exp_state": "Normal", "exp_actions": []})
     file = policy_file(tmp_path, "postgres", {"name": "wal-held"})
-    assert printed("rule", "test", file, "--fixtures", checks) == "1 checks, 0 mismatches\n"
+    assert printed("rule", "test", file, "--fixtures", checks) == "1 check, 0 mismatches\n"
 
 
 @pytest.mark.parametrize("application", [each.name for each in BUILT_IN])

@@ -222,6 +222,7 @@ def test_the_command(tmp_path: Path) -> None:
     found = json.loads(run(file, "--from", recorded, "-o", "json").stdout)
     assert math.isclose(found[0]["start"], START)
     assert run(file).exit_code == 2
+    assert "--range needs --prometheus" in run(file, "--from", recorded, "--range", "1d").output
     assert (
         "is not a duration such as 7d"
         in run(file, "--prometheus", "http://127.0.0.1:1", "--range", "week").output

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pilothouse.rules.backtest import BacktestResult
 
 _RANGE = re.compile(r"([0-9]{1,6})([dhm])")
+_DEFAULT_RANGE = "7d"
 _UNITS = {"d": 86400, "h": 3600, "m": 60}
 
 
@@ -26,7 +27,7 @@ _UNITS = {"d": 86400, "h": 3600, "m": 60}
 @click.option("--from", "recorded", type=FILE, help="File of series: OpenMetrics, or JSON of query_range.")
 @click.option("--prometheus", metavar="URL", help="Prometheus that has the series.")
 @click.option(
-    "--range", "span", default="7d", show_default=True, help="How far back to go with --prometheus: 7d, 12h."
+    "--range", "span", help=f"How far back to go with --prometheus, such as 12h.  [default: {_DEFAULT_RANGE}]"
 )
 @click.option(
     "--refuses-after",
@@ -50,7 +51,7 @@ def backtest(
     other: Path | None,
     recorded: Path | None,
     prometheus: str | None,
-    span: str,
+    span: str | None,
     refuses_after: int | None,
     html: Path | None,
     output: str,
@@ -70,6 +71,8 @@ def backtest(
 
     if (recorded is None) == (prometheus is None):
         raise click.UsageError("give either --from FILE or --prometheus URL")
+    if prometheus is None and span is not None:
+        raise click.UsageError("--range needs --prometheus: all of a file is used")
     files = [file] if other is None else [file, other]
     rules = [[each.terms for each in rules_of(one)] for one in files]
     every = [each for one in rules for each in one]
@@ -77,7 +80,7 @@ def backtest(
         if recorded is not None:
             series = series_of_file(recorded.read_bytes(), every)
         else:
-            series = series_of_prometheus(str(prometheus), _seconds(span), every)
+            series = series_of_prometheus(str(prometheus), _seconds(span or _DEFAULT_RANGE), every)
         results = [run_backtest(one, series, refuses_after=refuses_after) for one in rules]
     except (BacktestError, RecordingError, QueryError) as problem:
         raise click.ClickException(str(problem)) from None

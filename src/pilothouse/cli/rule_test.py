@@ -148,7 +148,7 @@ def check_fixtures(file: Path, fixtures: Path, output: str) -> None:
                 f"found {each.found}"
             )
         failed = len(found.mismatches)
-        _print(f"{found.checks} checks, {failed} {'mismatch' if failed == 1 else 'mismatches'}")
+        _print(f"{counted(found.checks, 'check')}, {failed} {'mismatch' if failed == 1 else 'mismatches'}")
     if found.mismatches:
         raise SystemExit(1)
 
