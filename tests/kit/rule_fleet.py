@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import ExitStack
 from random import Random
 from typing import Any, Self, TypeVar
@@ -146,7 +146,7 @@ class RuleFleet:
             if isinstance(end, Exception):
                 raise end
 
-    def run_beside(self, program: Callable[[Api], Awaitable[None]]) -> None:
+    def run_beside(self, program: Callable[[Api], Coroutine[Any, Any, None]]) -> None:
         """Run another client of the server until the end of the context."""
         self._beside.append(self._loop.create_task(program(self.server.api("beside"))))
 

@@ -137,6 +137,22 @@ async def test_a_pods_page_that_speaks_of_anothers_claim_moves_nothing() -> None
     assert asked.counts.foreign_series == 6
 
 
+async def test_pods_of_a_cluster_alone_speak_of_it() -> None:
+    page = b'shards{cluster="demo"} 4\nqueue{cluster="theirs"} 5\n'
+    async with MetricsServer({"/metrics": answer(page)}) as server:
+        member, stranger = (pod(name, "n1", port=server.port).thawed() for name in ("member", "stranger"))
+        member["metadata"]["labels"] = {"navigator.jetstack.io/elasticsearch-cluster-name": "demo"}
+        pods = [Object.of(member), Object.of(stranger)]
+        targets = ScrapeTargets(list, lambda: pods, list)
+        asked = EmbeddedProvider(NodePages({}), targets, SystemClock())
+        shards = await ask(asked, "shards")
+        queue = await ask(asked, "queue")
+    assert by_label(shards, "cluster") == {"demo": 4, "": 4}
+    assert by_label(shards, "exported_cluster") == {"": 4, "demo": 4}
+    assert by_label(queue, "exported_cluster") == {"theirs": 5}
+    assert asked.counts.foreign_series == 0
+
+
 async def test_a_claim_that_only_asks_for_a_volume_does_not_own_it() -> None:
     asked = provider(
         {"n1": 'used{volumename="pv-a"} 5\nused 1\n'},

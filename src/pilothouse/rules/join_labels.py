@@ -36,9 +36,9 @@ class JoinLabels(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 DEFAULT_LABELS: Final = JoinLabels()
-EMBEDDED_LABELS: Final = JoinLabels(statefulset=(), deployment=(), cluster=())
-"""Of pages that are scraped from pods, which may speak of themselves alone: by these labels a series that
-names a pod is about no machine either."""
+EMBEDDED_LABELS: Final = JoinLabels(statefulset=(), deployment=())
+"""Of pages that are scraped from pods, which may speak of themselves and their cluster alone: by these labels
+a series that names a pod is about no machine either."""
 _PORT: Final = re.compile(r"(?<=[^:]):[0-9]+$")
 _MACHINES: Final = frozenset({"device", "storagepool", "node"})
 

@@ -451,7 +451,8 @@ class _Execution:
         """A message that this object is gone or being deleted; empty if it exists and stays."""
         if other is None:
             return ""
-        found = await self._api.find(other.noun, other.name, other.namespace)
+        noun = self._executor.noun(other.noun.api_version, other.noun.kind)
+        found = await self._api.find(noun, other.name, other.namespace)
         if found is None or found.uid != other.uid:
             return f"{other.noun.kind} {other.name} is gone"
         return f"{other.noun.kind} {other.name} is being deleted" if found.deleting else ""

@@ -127,5 +127,5 @@ ELASTICSEARCH_POLICIES: Final = PolicyModule(
     name="elasticsearch",
     summary="Elasticsearch",
     policies=(volume_resize(), time_to_full(), _HEAP_PRESSURE, _FEW_COPIES, _UNEVEN_SHARDS),
-    tried="series written in the form of our pilots; copies and rebalancing on a real one",
+    tried="few-copies, uneven-shards: a real one with our pilots; others: series written in their form",
 )

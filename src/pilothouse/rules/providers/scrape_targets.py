@@ -6,8 +6,9 @@
 
 Nodes are scraped, and pods that have a pilot or the annotations ``prometheus.io/scrape``, ``port``, ``path``
 and ``scheme``. Of a pod in its node's network the port has to be one of its own containers': others may be
-the node's. A pod may speak of itself and of the claims that it mounts, a node of itself, of its storage
-pools, of its pods and of their claims.
+the node's. A pod may speak of itself, of the claims that it mounts and of the cluster whose label it has, a
+node of itself, of its storage pools, of its pods and of their claims. Another ``cluster`` is none of ours: it
+becomes ``exported_cluster``, as Prometheus renames what a target may not say.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Final, Literal
 
 import msgspec
 
+from pilothouse.api.applications.registry import applications
 from pilothouse.api.navigator.labels import HAS_PILOT
 from pilothouse.api.objects import Object
 from pilothouse.api.storage_pools import pool_owner
@@ -24,6 +26,7 @@ from pilothouse.rules.join import mounted_claims
 
 PILOT_PORT: Final = 12001
 _ANNOTATION: Final = "prometheus.io/"
+_CLUSTER: Final = "cluster"
 _NAMESPACES: Final = ("namespace", "exported_namespace")
 _PODS: Final = ("pod", "exported_pod")
 _LONGEST_PATH: Final = 1024
@@ -42,6 +45,8 @@ class ScrapeTarget(msgspec.Struct, frozen=True):
     """That each of its series has."""
     url: str = ""
     """Empty for a node, which is reached through the API server."""
+    cluster: str = ""
+    """The cluster of a pod, in its namespace; empty if it is of none."""
     volumes: frozenset[str] = frozenset()
     claims: frozenset[Key] = frozenset()
     pods: frozenset[Key] = frozenset()
@@ -54,6 +59,10 @@ class ScrapeTarget(msgspec.Struct, frozen=True):
             if series.get(name, value) != value:
                 return None
         found = {**self.labels, **series}
+        if (cluster := found.pop(_CLUSTER, "")) not in ("", self.cluster):
+            found[f"exported_{_CLUSTER}"] = cluster
+        if self.cluster:
+            found[_CLUSTER] = self.cluster
         if (volume := found.get("volumename")) and volume not in self.volumes:
             return None
         if (pool := found.get("pool")) and not self._is_own_pool(pool):
@@ -75,6 +84,7 @@ class _PodFacts(msgspec.Struct, frozen=True):
     version: str
     key: Key
     node: str
+    cluster: str
     claims: tuple[Key, ...]
     urls: tuple[str, ...]
     ended: bool
@@ -146,6 +156,7 @@ def _pod_targets(pod: _PodFacts, volumes: Mapping[Key, str]) -> list[ScrapeTarge
             "pod",
             {"namespace": namespace, "pod": name, "node": pod.node},
             url=url,
+            cluster=pod.cluster,
             volumes=frozenset(volumes[claim] for claim in claims if claim in volumes),
             claims=claims,
             pods=frozenset({pod.key}),
@@ -160,6 +171,7 @@ def _pod_facts(pod: Object) -> _PodFacts:
         pod.resource_version,
         pod.key,
         pod.spec.get("nodeName") or "",
+        next((name for each in applications() if (name := pod.labels.get(each.cluster_label))), ""),
         tuple(mounted_claims(pod)),
         tuple(_urls(pod)) if phase == "Running" else (),
         phase in ("Succeeded", "Failed"),
