@@ -93,9 +93,9 @@ def test_a_rule_is_printed_for_programs() -> None:
     [
         (("mongodb",), "there is no module 'mongodb'; there are cassandra"),
         (("redis", "faster"), "redis has no policy 'faster'; it has volume-resize"),
-        (("redis", "volume-resize", "--set", "threshold=101"), "is more than 99"),
+        (("redis", "volume-resize", "--set", "threshold=101"), "--set threshold: '101' is more than 99"),
         (("redis", "volume-resize", "--set", "thresh=1"), "it has threshold, scalepercentage"),
-        (("redis", "volume-resize", "--set", "threshold"), "is not such as threshold=70"),
+        (("redis", "volume-resize", "--set", "threshold"), "is not NAME=VALUE, such as threshold=70"),
         (("redis", "--set", "threshold=1"), "--set needs a POLICY"),
     ],
 )
@@ -212,7 +212,7 @@ def test_postgres_is_asked_about_before_it_grows(
     }
     checks = fixtures(tmp_path, series, {"eval_time": "60m", "exp_state": state, "exp_actions": []})
     file = policy_file(tmp_path, "postgres", {"name": "wal-held"})
-    assert printed("rule", "test", file, "--fixtures", checks) == "1 checks, 0 mismatches\n"
+    assert printed("rule", "test", file, "--fixtures", checks) == "1 check, 0 mismatches\n"
 
 
 def test_a_slot_that_is_read_holds_nothing(tmp_path: Path) -> None:
@@ -226,7 +226,7 @@ def test_a_slot_that_is_read_holds_nothing(tmp_path: Path) -> None:
     }
     checks = fixtures(tmp_path, series, {"eval_time": "60m", "exp_state": "Normal", "exp_actions": []})
     file = policy_file(tmp_path, "postgres", {"name": "wal-held"})
-    assert printed("rule", "test", file, "--fixtures", checks) == "1 checks, 0 mismatches\n"
+    assert printed("rule", "test", file, "--fixtures", checks) == "1 check, 0 mismatches\n"
 
 
 @pytest.mark.parametrize("application", [each.name for each in BUILT_IN])
@@ -247,4 +247,4 @@ def test_policies_are_backtested(tmp_path: Path, application: str) -> None:
     text = printed("rule", "backtest", file, "--from", str(recording))
 
     assert "mine-volume-resize over" in text
-    assert "shop/data-0: 10Gi -> 15Gi, 1 actions, 0 minutes above 95 %" in text
+    assert "shop/data-0: 10Gi -> 15Gi, 1 action, 0 minutes above 95 %" in text

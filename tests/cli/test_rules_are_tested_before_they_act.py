@@ -158,6 +158,15 @@ def test_a_policy_of_2019_is_translated_and_tested(config: Path, tmp_path: Path)
     assert "# action.params: --scalefactor 1.3 was never used; a volume grew by 2Gi each time" in done.stdout
 
 
+def test_the_fixtures_of_the_page_hold(tmp_path: Path) -> None:
+    page = (EXAMPLES.parent / "docs" / "rules-metrics.md").read_text()
+    fixtures = tmp_path / "fixtures.yaml"
+    [block] = (each for each in page.split("```") if each.startswith("yaml\ntests:"))
+    fixtures.write_text(block.removeprefix("yaml\n"))
+    done = run("rule", "test", EXAMPLES / "postgres-rule.yaml", "--fixtures", fixtures)
+    assert (done.exit_code, done.stdout) == (0, "2 checks, 0 mismatches\n")
+
+
 def test_the_examples_of_fixtures_hold(tmp_path: Path) -> None:
     fixtures = EXAMPLES / "autopilot" / "fixtures-example.yaml"
     done = run("rule", "test", EXAMPLES / "autopilot-rule.yaml", "--fixtures", fixtures)

@@ -23,7 +23,7 @@ def test_a_volume_that_has_grown_to_maxsize_is_not_above_it_until_it_is_grown_by
         fleet.fill(grow=4.5)
         fleet.wait(300)
         assert fleet.sizes("grow") == ["10Gi"]
-        assert fleet.ready("grow") == ("True", "1 objects are watched")
+        assert fleet.ready("grow") == ("True", "1 object is watched")
         fleet.request("grow", "16Gi")
         fleet.wait(60)
         assert "because they are larger than maxsize: 1" in fleet.ready("grow")[1]
@@ -37,7 +37,7 @@ def test_rules_on_the_same_volume_name_each_other() -> None:
         fleet.create(claim("one", "8Gi"), claim("three", "8Gi"))
         fleet.wait(60)
         shared = "other rules select one of them too, and the heavier acts: "
-        assert fleet.ready("one") == ("True", f"1 objects are watched; {shared}both")
+        assert fleet.ready("one") == ("True", f"1 object is watched; {shared}both")
         assert fleet.ready("both") == ("True", f"2 objects are watched; {shared}one")
         assert fleet.ready("two")[0] == "False"
 

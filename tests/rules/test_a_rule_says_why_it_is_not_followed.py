@@ -20,7 +20,7 @@ def test_a_rule_that_selects_nothing() -> None:
         assert fleet.ready("grow") == ("False", nothing)
         fleet.create(claim("grow", "8Gi"))
         fleet.wait(60)
-        assert fleet.ready("grow") == ("True", "1 objects are watched")
+        assert fleet.ready("grow") == ("True", "1 object is watched")
 
 
 def test_a_provider_that_is_not_configured() -> None:
@@ -78,6 +78,8 @@ def test_series_that_name_no_object_are_said() -> None:
         ({"actions": [{"name": RESIZE, "params": {"scalepercentage": "0"}}]},
          "spec.actions[0].params.scalepercentage"),
         ({"actions": [{"name": "openstorage.io.action.volume/paint"}]}, "spec.actions[0].name"),
+        ({"selector": {"matchExpressions": [{"key": "app", "operator": "In"}]}}, "spec.selector"),
+        ({"pollInterval": "often"}, "spec.pollInterval: "),
     ],
 )  # fmt: skip
 async def test_what_our_server_refuses_and_another_one_stores(changes: Tree, path: str) -> None:

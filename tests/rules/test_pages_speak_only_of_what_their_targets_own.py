@@ -338,7 +338,7 @@ async def test_what_it_can_not_evaluate_is_said_and_others_are_answered() -> Non
     answers = await asked.query(["label_join(used, 'a', 'b')", "used", "used and", "used + on () used"], 0.0)
     assert answers["label_join(used, 'a', 'b')"] == QueryFailure(
         "NotSupported",
-        "the embedded provider does not know the function label_join(); configure a Prometheus",
+        "the embedded provider can't evaluate the function label_join(); configure a Prometheus",
     )
     assert by_label(answers["used"], "node") == {"n1": 1}
     refused = answers["used and"]

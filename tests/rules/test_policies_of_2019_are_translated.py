@@ -89,7 +89,7 @@ def test_labels_weight_duration_and_raw_queries() -> None:
         ({"conditions": [{"key": "a", "operator": "ge", "values": ["1"]}]}, "ge is not one of gt, lt, eq"),
         ({"conditions": [{"key": "a", "operator": "gt"}]}, "spec.conditions[0].values: there are none"),
         ({"conditions": ["a"]}, "spec.conditions[0]: must be a mapping"),
-        ({"action": {"name": "resize"}}, "spec.action.name: resize is not such as"),
+        ({"action": {"name": "resize"}}, "spec.action.name: resize is not an action such as"),
         (
             {"action": {"name": "openstorage.io.action.volume/resize", "params": ["--scalefactor", "much"]}},
             "much is not a factor",

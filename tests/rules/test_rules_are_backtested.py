@@ -126,7 +126,7 @@ def test_two_rules_are_compared() -> None:
     series = recording(volumes=2)
     first, second = backtest([rule()], series), backtest([rule(percentage="100")], series)
     assert difference(first, second) == [
-        f"db/data-{number}: 15Gi after 1 actions, 20Gi after 1" for number in range(2)
+        f"db/data-{number}: 15Gi after 1 action, 20Gi after 1" for number in range(2)
     ]
     assert difference(first, first) == []
 
@@ -215,12 +215,16 @@ def test_the_command(tmp_path: Path) -> None:
     done = run(file, other, "--from", recorded, "--html", tmp_path / "page.html")
     assert done.exit_code == 0, done.output
     assert "actions: 1 (0.50 a day)" in done.output
-    assert "db/data-0: 10Gi -> 15Gi, 1 actions, 0 minutes above 95 %" in done.output
-    assert "difference: 1 volumes" in done.output
+    assert "db/data-0: 10Gi -> 15Gi, 1 action, 0 minutes above 95 %" in done.output
+    assert "difference: 1 volume" in done.output
     assert "<svg" in (tmp_path / "page.html").read_text()
 
     found = json.loads(run(file, "--from", recorded, "-o", "json").stdout)
     assert math.isclose(found[0]["start"], START)
     assert run(file).exit_code == 2
-    assert "is not such as 7d" in run(file, "--prometheus", "http://127.0.0.1:1", "--range", "week").output
+    assert "--range needs --prometheus" in run(file, "--from", recorded, "--range", "1d").output
+    assert (
+        "is not a duration such as 7d"
+        in run(file, "--prometheus", "http://127.0.0.1:1", "--range", "week").output
+    )
     assert "can't be read" in run(file, "--prometheus", "http://127.0.0.1:1").output

@@ -193,7 +193,7 @@ def test_stale_marks_and_not_a_number_differ() -> None:
         ),
         (
             "tests: [{input_series: [{series: a, values: '1y2'}]}]",
-            "input_series[0].values: '1y2' is not such as",
+            "input_series[0].values: '1y2' is not a value such as",
         ),
         ("tests: [{input_series: [{series: a, values: '1x9999999'}]}]", "more than 5000000 samples"),
         (

@@ -12,7 +12,7 @@ from pilothouse.api.objects import Object
 from pilothouse.base.clock import Clock
 from pilothouse.runtime.controller import Controller, controller
 from pilothouse.runtime.intents import Intent, PatchObject
-from pilothouse.runtime.sampled_watch import Enqueue, FollowedCache, SampledWatch
+from pilothouse.runtime.sampled_watch import Enqueue, SampledWatch, SubscribableCache
 from pilothouse.runtime.snapshot import Snapshot
 
 
@@ -26,7 +26,7 @@ class Thermometer:
         self.readings: dict[str, int] = {}
         self.idle = False
 
-    async def run(self, caches: Mapping[KindName, FollowedCache], enqueue: Enqueue) -> None:
+    async def run(self, caches: Mapping[KindName, SubscribableCache], enqueue: Enqueue) -> None:
         await asyncio.sleep(0.2)
         for one in caches[ConfigMap].list("default"):
             self.readings[one.name] = 40

@@ -21,7 +21,7 @@ from pilothouse.sim.update_machines import Seconds, UpdateTiming
 
 
 class Assumptions(msgspec.Struct, frozen=True, rename="camel"):
-    """How long things take that the state of a cluster does not tell."""
+    """How long things are assumed to take: the state of a cluster does not show it."""
 
     download: Seconds
     restart: Seconds

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from pilothouse.base.plurals import counted
 from pilothouse.base.terminal_text import escape_control_characters
 from pilothouse.cli.error_output import errors_in_one_line
 from pilothouse.cli.parameters import FILE
@@ -174,8 +175,7 @@ def _show_preview(found: PlanPreview) -> None:
         _print(f"It would end as {found.state}: {found.description}")
         return
     for number, step in enumerate(found.steps, 1):
-        count = len(step.machines)
-        _print(f"{number}. {step.title}: {count} {'machine' if count == 1 else 'machines'}")
+        _print(f"{number}. {step.title}: {counted(len(step.machines), 'machine')}")
         _print(f"   {', '.join(step.machines)}")
     if not found.steps:
         _print("It has no targets, and would be Completed at once.")

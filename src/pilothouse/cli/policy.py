@@ -16,6 +16,7 @@ from pilothouse.cli.rule_test import show_reports, test_flags
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from pilothouse.api.policies.expansion import PolicyProblem
     from pilothouse.api.policies.policy_module import PolicyModule, PolicyTemplate
 
 
@@ -106,7 +107,7 @@ def _modules() -> Sequence[PolicyModule]:
 def _setting(text: str) -> tuple[str, str]:
     name, sign, value = text.partition("=")
     if not sign:
-        raise click.BadParameter(f"{text!r} is not such as threshold=70", param_hint="--set")
+        raise click.BadParameter(f"{text!r} is not NAME=VALUE, such as threshold=70", param_hint="--set")
     return name, value
 
 
@@ -120,9 +121,16 @@ def _expanded(
     policies = [{"name": each.name, "parameters": parameters} for each in chosen]
     found = expand(module.name, {"application": module.name, "policies": policies})
     if found.problems:
-        raise click.ClickException("; ".join(each.message for each in found.problems))
+        raise click.ClickException("; ".join(map(_problem_text, found.problems)))
     kind = {"apiVersion": AutopilotRule.api_version, "kind": AutopilotRule.kind}
     return [{**kind, "metadata": {"name": each.name}, "spec": each.spec} for each in found.rules]
+
+
+def _problem_text(problem: PolicyProblem) -> str:
+    """With the name of the parameter, which the message about its value lacks."""
+    if problem.reason == "InvalidParameter":
+        return f"--set {problem.path.rpartition('.')[2]}: {problem.message}"
+    return problem.message
 
 
 def _show(module: PolicyModule, template: PolicyTemplate) -> None:

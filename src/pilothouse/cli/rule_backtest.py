@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from pilothouse.base.plurals import counted
 from pilothouse.base.terminal_text import escape_control_characters
 from pilothouse.cli.parameters import FILE
 from pilothouse.cli.rule_test import rules_of
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from pilothouse.rules.backtest import BacktestResult
 
 _RANGE = re.compile(r"([0-9]{1,6})([dhm])")
+_DEFAULT_RANGE = "7d"
 _UNITS = {"d": 86400, "h": 3600, "m": 60}
 
 
@@ -25,7 +27,7 @@ _UNITS = {"d": 86400, "h": 3600, "m": 60}
 @click.option("--from", "recorded", type=FILE, help="File of series: OpenMetrics, or JSON of query_range.")
 @click.option("--prometheus", metavar="URL", help="Prometheus that has the series.")
 @click.option(
-    "--range", "span", default="7d", show_default=True, help="How far back to go with --prometheus: 7d, 12h."
+    "--range", "span", help=f"How far back to go with --prometheus, such as 12h.  [default: {_DEFAULT_RANGE}]"
 )
 @click.option(
     "--refuses-after",
@@ -49,7 +51,7 @@ def backtest(
     other: Path | None,
     recorded: Path | None,
     prometheus: str | None,
-    span: str,
+    span: str | None,
     refuses_after: int | None,
     html: Path | None,
     output: str,
@@ -69,6 +71,8 @@ def backtest(
 
     if (recorded is None) == (prometheus is None):
         raise click.UsageError("give either --from FILE or --prometheus URL")
+    if prometheus is None and span is not None:
+        raise click.UsageError("--range needs --prometheus: all of a file is used")
     files = [file] if other is None else [file, other]
     rules = [[each.terms for each in rules_of(one)] for one in files]
     every = [each for one in rules for each in one]
@@ -76,12 +80,12 @@ def backtest(
         if recorded is not None:
             series = series_of_file(recorded.read_bytes(), every)
         else:
-            series = series_of_prometheus(str(prometheus), _seconds(span), every)
+            series = series_of_prometheus(str(prometheus), _seconds(span or _DEFAULT_RANGE), every)
         results = [run_backtest(one, series, refuses_after=refuses_after) for one in rules]
     except (BacktestError, RecordingError, QueryError) as problem:
         raise click.ClickException(str(problem)) from None
     except NotInSubset as problem:
-        raise click.ClickException(f"a backtest does not know {problem}") from None
+        raise click.ClickException(f"a backtest can't evaluate {problem}") from None
     if output == "json":
         _print(msgspec.json.format(msgspec.json.encode(results)).decode())
     else:
@@ -108,8 +112,8 @@ def _show(file: Path, result: BacktestResult) -> None:
     for each in result.volumes:
         if each.actions or each.minutes_above:
             _print(
-                f"  {each.name}: {each.first_size} -> {each.last_size}, {each.actions} actions, "
-                f"{each.minutes_above:g} minutes above 95 %"
+                f"  {each.name}: {each.first_size} -> {each.last_size}, {counted(each.actions, 'action')}, "
+                f"{counted(each.minutes_above, 'minute')} above 95 %"
             )
     for warning in result.warnings:
         click.echo(escape_control_characters(f"warning: {warning}"), err=True)
@@ -119,7 +123,7 @@ def _show_difference(first: BacktestResult, second: BacktestResult) -> None:
     from pilothouse.rules.backtest import difference
 
     found = difference(first, second)
-    _print(f"difference: {len(found)} volumes" if found else "difference: none")
+    _print(f"difference: {counted(len(found), 'volume')}" if found else "difference: none")
     for line in found:
         _print(f"  {line}")
 
@@ -127,7 +131,7 @@ def _show_difference(first: BacktestResult, second: BacktestResult) -> None:
 def _seconds(span: str) -> float:
     found = _RANGE.fullmatch(span)
     if found is None or not int(found[1]):
-        raise click.BadParameter(f"{span!r} is not such as 7d, 12h or 90m", param_hint="--range")
+        raise click.BadParameter(f"{span!r} is not a duration such as 7d, 12h or 90m", param_hint="--range")
     return float(int(found[1]) * _UNITS[found[2]])
 
 

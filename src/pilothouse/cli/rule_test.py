@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from pilothouse.base.plurals import counted
 from pilothouse.base.terminal_text import escape_control_characters
 from pilothouse.cli.error_output import errors_in_one_line
 from pilothouse.cli.flags import several
@@ -147,7 +148,7 @@ def check_fixtures(file: Path, fixtures: Path, output: str) -> None:
                 f"found {each.found}"
             )
         failed = len(found.mismatches)
-        _print(f"{found.checks} checks, {failed} {'mismatch' if failed == 1 else 'mismatches'}")
+        _print(f"{counted(found.checks, 'check')}, {failed} {'mismatch' if failed == 1 else 'mismatches'}")
     if found.mismatches:
         raise SystemExit(1)
 
@@ -191,7 +192,7 @@ def _show_translation(rule: RuleInFile) -> None:
 
 
 def _show(report: RuleReport) -> None:
-    _print(f"rule {report.rule}: {len(report.objects)} objects")
+    _print(f"rule {report.rule}: {counted(len(report.objects), 'object')}")
     rows = [("OBJECT", "EXPRESSION", "VALUE", "THRESHOLD", "MET")]
     for each in report.objects:
         name = f"{each.namespace}/{each.name}" if each.namespace else each.name

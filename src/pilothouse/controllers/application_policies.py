@@ -35,8 +35,8 @@ _INITIALIZING: Final = "Initializing"
 _MOST_PROBLEMS: Final = 5
 
 
-class Outcome(msgspec.Struct, frozen=True):
-    """Something that keeps a policy from being followed."""
+class NotFollowed(msgspec.Struct, frozen=True):
+    """Why a policy is not followed: a reason of the condition ``Ready``."""
 
     reason: str
     message: str
@@ -61,18 +61,18 @@ def application_policies(policy: Object, world: Snapshot) -> Iterator[Intent]:
     try:
         expansion = expand(policy.name, policy.spec)
     except InvalidModule as problem:
-        outcomes = [Outcome("InvalidModule", str(problem), "remove or correct the package")]
-        yield from _report(policy, (), outcomes, world.now)
+        reasons = [NotFollowed("InvalidModule", str(problem), "remove or correct the package")]
+        yield from _report(policy, (), reasons, world.now)
         return
-    outcomes = [Outcome(each.reason, str(each)) for each in expansion.problems]
+    reasons = [NotFollowed(each.reason, str(each)) for each in expansion.problems]
     made: list[ExpandedPolicy] = []
     for wanted in expansion.rules:
         found = world.find(AutopilotRule, "", wanted.name)
         if found is None:
             yield Create(_tree(wanted, policy), because=f"policy {wanted.policy} has no rule")
         elif (found.controller or {}).get("uid") != policy.uid:
-            outcomes.append(
-                Outcome(
+            reasons.append(
+                NotFollowed(
                     "NameTaken",
                     f"there is an AutopilotRule {wanted.name} that is not of this policy; it is left alone",
                     "delete or rename that rule",
@@ -80,7 +80,7 @@ def application_policies(policy: Object, world: Snapshot) -> Iterator[Intent]:
             )
             continue
         elif found.deleting:
-            outcomes.append(Outcome("RuleTerminating", f"rule {wanted.name} is being deleted"))
+            reasons.append(NotFollowed("RuleTerminating", f"rule {wanted.name} is being deleted"))
             continue
         elif not _same(found.spec, wanted.spec):
             yield Update(
@@ -89,10 +89,10 @@ def application_policies(policy: Object, world: Snapshot) -> Iterator[Intent]:
                 because=f"rule {wanted.name} is not as policy {wanted.policy} has it",
             )
         else:
-            outcomes += _followed(found, wanted, world)
+            reasons += _followed(found, wanted, world)
         made.append(wanted)
     yield from _removed(policy, world)
-    yield from _report(policy, made, outcomes, world.now)
+    yield from _report(policy, made, reasons, world.now)
     if any(_initializing(rule, world) for rule in world.owned(AutopilotRule, policy)):
         yield RequeueAfter(_LOOK, because="objects have no value of the rule's metrics yet")
 
@@ -105,12 +105,12 @@ def _removed(policy: Object, world: Snapshot) -> Iterator[Intent]:
             yield Delete(rule, because=f"ApplicationPolicy {policy.name} has no policy for rule {rule.name}")
 
 
-def _followed(rule: Object, wanted: ExpandedPolicy, world: Snapshot) -> Iterator[Outcome]:
+def _followed(rule: Object, wanted: ExpandedPolicy, world: Snapshot) -> Iterator[NotFollowed]:
     """What keeps a rule from being followed, by its own condition and by its objects."""
     ready = find_condition(rule.status.get("conditions"), READY)
     if ready is not None and ready.get("status") == "False":
         message = f"rule {rule.name}: {ready.get('message', '')}"
-        yield Outcome(str(ready.get("reason") or "RuleNotReady"), message)
+        yield NotFollowed(str(ready.get("reason") or "RuleNotReady"), message)
         return
     waiting = _initializing(rule, world)
     since = min((_moment(one.status.get("since")) for one in waiting), default=world.now)
@@ -118,7 +118,7 @@ def _followed(rule: Object, wanted: ExpandedPolicy, world: Snapshot) -> Iterator
         sources = [each for each in wanted.template.sources if not each.optional]
         needed = "; ".join(f"{', '.join(each.metrics)} of {each.exporter}" for each in sources)
         first = f"{waiting[0].status.get('object', {}).get('name', waiting[0].name)}"
-        yield Outcome(
+        yield NotFollowed(
             "NoData",
             f"rule {rule.name}: {len(waiting)} objects such as {first} have no value; it needs {needed}",
             f"run the exporter beside the application, and see `pilothouse policy show` {wanted.policy}",
@@ -133,17 +133,17 @@ def _initializing(rule: Object, world: Snapshot) -> list[Object]:
 
 
 def _report(
-    policy: Object, made: list[ExpandedPolicy] | tuple[()], outcomes: list[Outcome], now: float
+    policy: Object, made: list[ExpandedPolicy] | tuple[()], reasons: list[NotFollowed], now: float
 ) -> Iterator[Intent]:
-    if outcomes:
-        more = f"; and {len(outcomes) - _MOST_PROBLEMS} more" if len(outcomes) > _MOST_PROBLEMS else ""
-        reason = outcomes[0].reason
-        message = "; ".join(each.message for each in outcomes[:_MOST_PROBLEMS]) + more
+    if reasons:
+        more = f"; and {len(reasons) - _MOST_PROBLEMS} more" if len(reasons) > _MOST_PROBLEMS else ""
+        reason = reasons[0].reason
+        message = "; ".join(each.message for each in reasons[:_MOST_PROBLEMS]) + more
     else:
         reason, message = "Expanded", f"rules: {', '.join(sorted(each.name for each in made))}"
     condition = {
         "type": READY,
-        "status": "False" if outcomes else "True",
+        "status": "False" if reasons else "True",
         "reason": reason,
         "message": message,
         "observedGeneration": policy.generation,
@@ -157,8 +157,8 @@ def _report(
     }
     if status != policy.status:
         yield SetStatus(policy, status, because=message)
-    if outcomes:
-        yield Wait(reason, because=message, remedy=outcomes[0].remedy)
+    if reasons:
+        yield Wait(reason, because=message, remedy=reasons[0].remedy)
 
 
 def _tree(wanted: ExpandedPolicy, policy: Object) -> Tree:

@@ -17,6 +17,7 @@ import msgspec
 import numpy as np
 
 from pilothouse.api.objects import Object
+from pilothouse.base.plurals import counted
 from pilothouse.base.quantity import BINARY, NANO, Quantity, parse_quantity
 from pilothouse.rules.join_labels import object_key
 from pilothouse.rules.object_records import NORMAL, TRIGGERED, RuleTerms
@@ -120,7 +121,7 @@ def backtest(
 
 
 def _claims(series: MemorySeries, read: WantedSeries) -> tuple[list[Object], list[str]]:
-    """A claim for each object that rules read and of which the series tell the size.
+    """A claim for each object that rules read and whose size is in the series.
 
     The figures of a volume may be there under two names, by claim and by volume: rules read one of them."""
     found: dict[tuple[str, ...], float] = {}
@@ -215,7 +216,7 @@ def difference(first: BacktestResult, second: BacktestResult) -> list[str]:
         if other is None or (each.last_size, each.actions) == (other.last_size, other.actions):
             continue
         found.append(
-            f"{each.name}: {each.last_size} after {each.actions} actions, "
+            f"{each.name}: {each.last_size} after {counted(each.actions, 'action')}, "
             f"{other.last_size} after {other.actions}"
         )
     return found

@@ -1,6 +1,6 @@
 """The comparisons that were made for one object, as an ApplicationAction records them.
 
-    list(looked_at.of(position, "db/data-0"))        # one Cause for each sample
+    list(compared_expression.of(position, "db/data-0"))        # one Cause for each sample
 
 ``level`` and ``object`` say whose value it is, which may be an object above or below the rule's, and
 ``series`` what else the value is about.
@@ -33,7 +33,7 @@ _MOST_LABELS: Final = 8
 _LONGEST_LABEL: Final = 253
 
 
-class LookedAt(msgspec.Struct, frozen=True):
+class ComparedExpression(msgspec.Struct, frozen=True):
     """An expression, and the samples that it was compared with."""
 
     expression: Expression

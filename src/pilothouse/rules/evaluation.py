@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pilothouse.api.openstorage.v1alpha1 import Cause
-from pilothouse.rules.causes import LookedAt
+from pilothouse.rules.causes import ComparedExpression
 from pilothouse.rules.join import Joined
 from pilothouse.rules.level_tables import NamespaceOf, ObjectTable, Positions
 from pilothouse.rules.object_records import (
@@ -99,7 +99,7 @@ class EvaluatedRule:
         self.resumed: dict[str, float] = {}
         """When data of an object came back after a gap, by its uid."""
         self._joined: tuple[Joined, ...] = ()
-        self._causes: tuple[tuple[LookedAt, ...], ...] | QueryFailure = ()
+        self._causes: tuple[tuple[ComparedExpression, ...], ...] | QueryFailure = ()
         """What the candidates look at; empty if that was not asked, or why it is not known."""
         self._sampled = table
         """The table to which the samples are joined."""
@@ -226,10 +226,13 @@ class EvaluatedRule:
             self._candidates(position, own),
         )
 
-    def _looked(self) -> list[LookedAt]:
+    def _looked(self) -> list[ComparedExpression]:
         expressions, queries = self.terms.spec.conditions.expressions, self.queries.conditions
         each = zip(expressions, self._comparisons, queries, self._joined, strict=True)
-        return [LookedAt(one, comparison, query.level, joined) for one, comparison, query, joined in each]
+        return [
+            ComparedExpression(one, comparison, query.level, joined)
+            for one, comparison, query, joined in each
+        ]
 
     @property
     def has_met(self) -> bool:
@@ -243,7 +246,9 @@ class EvaluatedRule:
             return
         self._causes = tuple(
             tuple(
-                LookedAt(expression, ThresholdComparison.of(expression), query.level, found, candidate.name)
+                ComparedExpression(
+                    expression, ThresholdComparison.of(expression), query.level, found, candidate.name
+                )
                 for expression, query, found in zip(candidate.when, queries, each, strict=True)
             )
             for candidate, queries, each in zip(

@@ -34,6 +34,7 @@ from pilothouse.api.objects import Object, Tree
 from pilothouse.api.openstorage.actions import CLUSTER_WIDE_RECORDS
 from pilothouse.api.openstorage.levels import object_of_rule
 from pilothouse.base.clock import Clock
+from pilothouse.base.plurals import counted
 from pilothouse.base.rfc3339 import format_time
 from pilothouse.meta.conditions import with_condition
 from pilothouse.rules.action_verification import VERIFIED, needs_verification, verification
@@ -51,6 +52,7 @@ from pilothouse.rules.object_types import (
 from pilothouse.rules.question_answers import question_intents
 from pilothouse.rules.readings import NoReadings, Readings, RuleFindings
 from pilothouse.rules.rule_object_status import OBJECT_LABEL, label_value, rule_object_name
+from pilothouse.rules.rule_problems import invalid_because
 from pilothouse.rules.rule_providers import RuleProviders
 from pilothouse.rules.rule_watch import RuleReadings, RuleWatch
 from pilothouse.rules.ruled_objects import RuledObject, RuleSettings, reads, ruled_objects, terms_of
@@ -235,15 +237,15 @@ def _status_intents(rule: Object, world: Snapshot, settings: RuleSettings) -> It
 
 def _condition(rule: Object, findings: RuleFindings, settings: RuleSettings) -> tuple[str, str]:
     """The reason and the message of the condition Ready."""
-    terms = terms_of(rule, settings)
-    if terms is None:
-        return "Invalid", "the rule is not valid"
     if findings.failure is not None:
         return findings.failure.reason, findings.failure.message
+    terms = terms_of(rule, settings)
+    if terms is None:
+        return "Invalid", invalid_because(rule)
     if not findings.objects:
         what = "bound claim" if type_of_rule(terms.spec) == "volume" else type_of_rule(terms.spec)
         return "NothingSelected", f"no {what} has the labels and the namespace that the rule selects"
-    notes = [f"{findings.objects} objects are watched"]
+    notes = [f"{counted(findings.objects, 'object')} {'is' if findings.objects == 1 else 'are'} watched"]
     if findings.missing:
         shown = ", ".join(text[:_LONGEST] for text in findings.missing[:_MOST_NAMES])
         notes.append(f"no series has {shown}: check that what exports it is scraped")

@@ -150,7 +150,9 @@ def _series(test: Mapping[str, Any], path: str, interval: float) -> MemorySeries
         where = f"{path}.input_series[{number}]"
         labels = parse_series(str(tree.get("series", "")).encode())
         if labels is None:
-            raise FixtureError(f'{where}.series: {tree.get("series")!r} is not such as used{{pod="a"}}')
+            raise FixtureError(
+                f'{where}.series: {tree.get("series")!r} is not a series such as used{{pod="a"}}'
+            )
         times, values = [], []
         for position, value in enumerate(expanded(str(tree.get("values", "")), f"{where}.values")):
             count += 1
@@ -178,7 +180,9 @@ def expanded(text: str, path: str = "values") -> Iterator[float | None]:
             try:
                 yield float(word)
             except ValueError:
-                raise FixtureError(f"{path}: {word!r} is not such as 5, 0+10x60, _x4 or stale") from None
+                raise FixtureError(
+                    f"{path}: {word!r} is not a value such as 5, 0+10x60, _x4 or stale"
+                ) from None
 
 
 def _object(tree: Any, path: str) -> Object:

@@ -26,18 +26,18 @@ from pilothouse.api.kind_names import (
     PersistentVolume,
 )
 from pilothouse.api.objects import Object
-from pilothouse.api.openstorage.rule_validation import check_rule
 from pilothouse.base.clock import Clock
 from pilothouse.base.rfc3339 import parse_time
 from pilothouse.rules.object_types import records_of, ruled_kinds, subject_of, type_of_rule
 from pilothouse.rules.readings import NO_READING, ObjectReading, PastValue, RuleFindings
 from pilothouse.rules.rule_object_status import rule_object_name
+from pilothouse.rules.rule_problems import invalid_because
 from pilothouse.rules.rule_providers import LabelledProvider, RuleProviders
 from pilothouse.rules.rule_queries import VOLUME_INFO, LevelQuery
 from pilothouse.rules.ruled_objects import RuleSettings, terms_of
 from pilothouse.rules.samples import Answer, QueryFailure
 from pilothouse.rules.steady_clock import SteadyClock
-from pilothouse.runtime.sampled_watch import Enqueue, FollowedCache
+from pilothouse.runtime.sampled_watch import Enqueue, SubscribableCache
 
 if TYPE_CHECKING:
     from pilothouse.rules.evaluation import EvaluatedRule
@@ -50,12 +50,10 @@ _PENDING: Final = "ActiveActionsPending"
 _SETTINGS: Final = RuleSettings()
 _MOST_OTHERS: Final = 6
 """How many names of other rules are found."""
-_MOST_PROBLEMS: Final = 5
-_LONGEST_PROBLEM: Final = 300
 _FILTERS: Final = frozenset("<>")
 """In an expression that may have no series although the metric exists."""
 
-Caches = Mapping[KindName, FollowedCache]
+Caches = Mapping[KindName, SubscribableCache]
 Pair = tuple[str, str]
 """The uids of a rule and of an object."""
 JoinedAnswers = dict[tuple[str, str, str], "Joined | QueryFailure"]
@@ -231,11 +229,11 @@ class RuleWatch:
             return earlier
         terms = terms_of(rule, _SETTINGS)
         try:
-            if terms is None:
-                raise ValueError("the rule is not valid")
             if not same:
                 self._next.pop(rule.uid, None)
-                _check(rule)
+            because = invalid_because(rule) if terms is None or not same else ""
+            if terms is None or because:
+                raise ValueError(because)
             made = EvaluatedRule(terms, rule.uid, tables.table(type_of_rule(terms.spec)), self._namespace)
         except ValueError as problem:
             self._find(
@@ -447,15 +445,6 @@ class RuleWatch:
         if evaluated is not None and position is not None:
             state, until, approaching = recorded
             evaluated.record(position, state, until, approaching=approaching)
-
-
-def _check(rule: Object) -> None:
-    """Raises ``ValueError`` for what our API server refuses; another server stores it.
-
-    Its schema has been checked: the rule could be converted."""
-    if problems := list(check_rule(rule.tree, None)):
-        shown = "; ".join(str(each)[:_LONGEST_PROBLEM] for each in problems[:_MOST_PROBLEMS])
-        raise ValueError(shown)
 
 
 def _on_record(rule_object: Object) -> StateOnRecord:

@@ -134,7 +134,8 @@ def _action(action: Mapping[str, Any], notes: list[str]) -> dict[str, Any]:
     found = _ACTION.fullmatch(str(action.get("name", "")))
     if found is None:
         raise PolicyError(
-            f"spec.action.name: {action.get('name')} is not such as openstorage.io.action.volume/resize"
+            f"spec.action.name: {action.get('name')} is not an action "
+            "such as openstorage.io.action.volume/resize"
         )
     name = f"openstorage.io.action.{found[1]}/{found[2]}"
     given = action.get("params") or []

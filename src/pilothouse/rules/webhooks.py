@@ -148,7 +148,7 @@ class WebhookObserver:
         self._written.add((action.uid, number))
 
     async def _notify(self, fence: FenceOf) -> None:
-        found = [each for each in self._news() if each[1] not in self._notified]
+        found = [each for each in self._notifications() if each[1] not in self._notified]
         if not found:
             return
         fence()
@@ -160,10 +160,10 @@ class WebhookObserver:
         hooks = [each for each in config.webhooks if each.name in config.notify]
         for about, key in found:
             self._notified.add(key)
-            await together({hook.name: _told(hook, about, key) for hook in hooks})
+            await together({hook.name: _notify_webhook(hook, about, key) for hook in hooks})
 
-    def _news(self) -> Iterator[tuple[Object, str]]:
-        """What is told, each with its key."""
+    def _notifications(self) -> Iterator[tuple[Object, str]]:
+        """The objects to notify of, each with its key."""
         now = self._clock.now()
         for action in self._actions.cache.list():
             phase, ended = action.status.get("phase"), action.moment("status", "completionTime")
@@ -179,7 +179,7 @@ class WebhookObserver:
         return read_config(self._file)
 
 
-async def _told(hook: WebhookConfig, about: Object, key: str) -> None:
+async def _notify_webhook(hook: WebhookConfig, about: Object, key: str) -> None:
     answer = await post(hook, about, key=key)
     if not answer.startswith("2"):
         log.warning("webhook %s was not notified of %s: %s", hook.name, about, answer)

@@ -24,7 +24,7 @@ Enqueue = Callable[[KindName, str, str], None]
 """Reconcile the object of this kind, namespace and name."""
 
 
-class FollowedCache(KindView, Protocol):
+class SubscribableCache(KindView, Protocol):
     """A cache that reports changes."""
 
     def subscribe(self, changed: Callable[[Object | None, Object | None], None]) -> Callable[[], None]:
@@ -45,7 +45,7 @@ class SampledWatch(Protocol):
         """True once everything has been looked at since it started to run."""
         ...
 
-    async def run(self, caches: Mapping[KindName, FollowedCache], enqueue: Enqueue) -> None:
+    async def run(self, caches: Mapping[KindName, SubscribableCache], enqueue: Enqueue) -> None:
         """Measure until cancelled."""
         ...
 

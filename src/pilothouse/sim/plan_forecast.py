@@ -84,7 +84,7 @@ class BudgetForecast(msgspec.Struct, frozen=True, rename="camel"):
 class PlanForecast(msgspec.Struct, frozen=True, rename="camel"):
     runs: tuple[ForecastRun, ...]
     seeds: int
-    """How many runs were wanted; there are fewer if time was up."""
+    """How many runs were wanted; there are fewer if the time limit was reached."""
     controllers: int
     fewest_controllers: int
     budgets: tuple[BudgetForecast, ...]
@@ -92,7 +92,7 @@ class PlanForecast(msgspec.Struct, frozen=True, rename="camel"):
     worst_seconds: float
 
 
-class TimeIsUp(Exception):
+class TimeLimitReached(Exception):
     """The real clock has passed the limit."""
 
 
@@ -109,7 +109,7 @@ def forecast(
     runs: list[ForecastRun] = []
     for seed in range(seeds):
         progress(seed)
-        with suppress(TimeIsUp), SeededLoop(seed) as loop:
+        with suppress(TimeLimitReached), SeededLoop(seed) as loop:
             fork = _Fork(state, loop, seed, timing, exclude)
             runs.append(loop.run_until_complete(fork.run(until)))
         if time.monotonic() > until:
@@ -193,7 +193,7 @@ class _Fork:
         self._ended = asyncio.Event()
 
     async def run(self, until: float) -> ForecastRun:
-        """Raises ``TimeIsUp``."""
+        """Raises ``TimeLimitReached``."""
         await self._state.load(self._server.store)
         await self._server.start()
         self._plans.subscribe(self._saw_plan)
@@ -250,4 +250,4 @@ async def _limit(until: float) -> None:
     while True:
         await asyncio.sleep(_LOOK)
         if time.monotonic() > until:
-            raise TimeIsUp
+            raise TimeLimitReached

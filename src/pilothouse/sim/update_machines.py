@@ -205,7 +205,7 @@ class UpdateMachines:
                 try:
                     goes_on = await self._work(self._machines[key])
                 except _REFUSED:
-                    goes_on = True  # The server is away, or somebody wrote first.
+                    goes_on = True  # The server is away, or another client wrote first.
                 if goes_on:
                     self._changed[key] = None
             self.fewest_ready = min(self.fewest_ready, self._ready)

@@ -30,7 +30,7 @@ CONTROL_NODE: Final = _V1BETA2.kind(
     v1beta2.ControlNode,
     namespaced=False,
     columns=(
-        condition_column("Ready", "Ready", "Whether its machine is heard of."),
+        condition_column("Ready", "Ready", "Whether its heartbeat is renewed."),
         path_column("Version", ".status.k0sVersion", "The version it runs."),
         path_column(
             "Address", '.status.addresses[?(@.type=="InternalIP")].address', "Where it can be reached."

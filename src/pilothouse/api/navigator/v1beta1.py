@@ -208,15 +208,15 @@ class FullestVolume(Fields):
 
 
 class RebalanceReport(Fields):
-    """Whether data is spread over the nodes anew, and how far a request for it is."""
+    """Whether data is being rebalanced over the nodes, and how far a request for it is."""
 
     enabled: Annotated[bool, doc("Set if the cluster does it at any time, without a request.")] = False
     request: Annotated[str, doc("The request that this is about; empty if there is none.")] = ""
     state: Annotated[
         Literal["", "Allowed", "Even", "Stopped", "Expired", "Unneeded"],
         doc(
-            "Allowed while data moves; Even when it lies evenly, or nothing moves any more; Stopped if "
-            "somebody forbade it meanwhile; Expired after its time; Unneeded if the cluster does it anyway."
+            "Allowed while data moves; Even when it lies evenly, or nothing moves any more; Stopped if a "
+            "client forbade it meanwhile; Expired after its time; Unneeded if the cluster does it anyway."
         ),
     ] = ""
     message: Annotated[str, doc("How far it is, in a sentence for people.")] = ""

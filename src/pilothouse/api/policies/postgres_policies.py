@@ -115,16 +115,23 @@ _SLOW_VOLUME: Final = PolicyTemplate(
             "1h",
         ),
         PolicyParameter(
-            "limit", "percentage", "From which part of its limit a volume is at it.", "90", "50", "100"
+            "limit",
+            "percentage",
+            "The part of its limit from which on a volume counts as at the limit.",
+            "90",
+            "50",
+            "100",
         ),
         PolicyParameter(
-            "idle", "percentage", "Below which part of the time a disk is idle.", "50", "1", "99"
+            "idle", "percentage", "A disk that is busy for less of the time counts as idle.", "50", "1", "99"
         ),
-        PolicyParameter("busy", "percentage", "From which part of the time it is busy.", "80", "1", "100"),
+        PolicyParameter(
+            "busy", "percentage", "A disk that is busy for more of the time counts as busy.", "80", "1", "100"
+        ),
         PolicyParameter(
             "ownwrites",
             "percentage",
-            "Below which part of all writes they are somebody else's.",
+            "Up to which part of the disk's writes the volume's own are not the cause.",
             "50",
             "1",
             "100",

@@ -8,7 +8,7 @@
 
 The permission to write ActionApprovals is not enough to decide one: that needs the verb ``approve`` on the
 rule that asks, in the approval's namespace or everywhere. The server records the user and the time. A client
-that may write the status, as the rules' engine may, can withdraw the question (``canceled``) or ask it anew.
+that may write the status, as the rules' engine may, can withdraw the request (``canceled``) or make it again.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class ActionApprovalStrategy(Strategy):
         return {**sent, "status": status}
 
     def record(self, call: ResourceRequest, new: Object, old: Object | None) -> None:
-        """Write who decides, and when; a question that is asked anew is undecided."""
+        """Record who decides, and when; an approval that is requested again is undecided."""
         state = _state(new)
         if old is not None and state == _state(old):
             return

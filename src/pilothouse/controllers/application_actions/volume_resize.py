@@ -166,7 +166,7 @@ def _why_no_owner(action: Object, claim: Object, world: Snapshot) -> str:
 
 
 def _undone(action: Object, claim: Object, to: Quantity, world: Snapshot) -> str:
-    """Who has taken back what was requested; empty if nobody has."""
+    """Which client has taken the request back, as a sentence; empty if none has."""
     path = _field(action)
     if not path:
         request = _request(claim)

@@ -1,1 +1,4 @@
-"""The node's metrics: resource usage of pods, volumes and disks. Read-only."""
+"""The node's metrics: resource usage of pods, volumes, disks and storage pools, and counted lines of logs.
+
+Read-only.
+"""

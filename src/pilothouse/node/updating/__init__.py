@@ -15,6 +15,7 @@ own_program         Pilothouse as the program: the agent restarts itself
 program_check       decides whether a restarted program is the new one, and healthy
 update_profile      what is updated, and how
 control_node_report the status of the ControlNode of this machine
+node_version_report the version of a worker's program, in an annotation of its Node
 
 The agent may be killed at any instruction: the next one goes on where the journal says. It knows nothing of
 how payloads are downloaded (``interfaces.PayloadSource``).

@@ -132,7 +132,7 @@ def _locked(root: str) -> Iterator[None]:
 
 
 def _private(path: str, flags: int) -> int:
-    """A file that others can't open: whoever can read it can lock it, and no service would start."""
+    """A file that other users can't open: one who can read it can lock it, and then no service starts."""
     handle = os.open(path, flags, 0o600)
     os.fchmod(handle, 0o600)
     return handle

@@ -42,7 +42,7 @@ _BLOCK: Final = 4096
 _TRIMMING: Final = 1800.0
 """Seconds that returning unused space may take."""
 _ATTEMPTS: Final = 60
-"""Times that btrfs is told to move a volume before that is an error."""
+"""How often ``btrfs replace`` is started for a volume before that is an error."""
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -55,7 +55,7 @@ class LoopBackend:
         self._root = root
         self._places = places
         self._replaced: dict[Path, int] = {}
-        """How often btrfs was told to move a volume, by directory."""
+        """How often ``btrfs replace`` was started for a volume, by directory."""
         self._lock = asyncio.Lock()
         """Held from the check whether a file has a device to attaching one."""
 

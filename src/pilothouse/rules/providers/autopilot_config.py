@@ -59,7 +59,7 @@ class AutopilotConfig(msgspec.Struct, frozen=True):
     """What is read and not honoured."""
     webhooks: tuple[WebhookConfig, ...] = ()
     notify: tuple[str, ...] = ()
-    """The webhooks that are told of approvals, failures and declines."""
+    """The webhooks that are notified of approvals, failures and declines."""
 
 
 def read_config(path: Path) -> AutopilotConfig:
@@ -141,7 +141,7 @@ _UNUSED: Final = {
 }
 _GITOPS: Final = (
     "is not supported: an ActionApproval is an object, so that any GitOps tool can apply it; let the rule "
-    "ask with enforcement: approvalRequired, and tell people by webhooks and notify"
+    "ask with enforcement: approvalRequired, and notify people by the fields webhooks and notify"
 )
 _REFUSED: Final = {"gitops": _GITOPS, "github": _GITOPS, "bitbucket-scm": _GITOPS}
 

@@ -340,5 +340,5 @@ def _compiled(text: str) -> Query | QueryFailure:
 
 def _unsupported(problem: NotInSubset) -> QueryFailure:
     return QueryFailure(
-        "NotSupported", f"the embedded provider does not know {problem}; configure a Prometheus"
+        "NotSupported", f"the embedded provider can't evaluate {problem}; configure a Prometheus"
     )

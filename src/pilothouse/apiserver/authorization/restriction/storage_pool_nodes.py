@@ -1,6 +1,6 @@
 """Which node a StoragePool belongs to, and what that node may write to it. Reads the cache.
 
-    pools.owner("n1-fast")              # "n1", or empty if it is nobody's
+    pools.owner("n1-fast")              # "n1", or empty if it belongs to no node
     pools.check(node, new, old)         # what is wrong with a StoragePool that a node writes, or empty
 
 One that exists is the node's in its label; one that does not is that of the node whose name it begins with.

@@ -36,7 +36,7 @@ class RebalanceDecision(msgspec.Struct, frozen=True):
     settings: Mapping[str, Any]
     """To change; None resets one."""
     facts: Tree | None
-    """None if rebalancing is allowed at any time and nobody has asked for it."""
+    """None if rebalancing is allowed at any time and there is no request for it."""
 
 
 class _Request(msgspec.Struct, frozen=True):
@@ -77,7 +77,7 @@ def rebalance_decision(
         if not request.name:
             return RebalanceDecision({**back, REMEMBERED: None}, {"enabled": False})
         if setting == _FORBIDDEN:
-            state, said = "Stopped", f"{REBALANCE} was set to none by somebody"
+            state, said = "Stopped", f"{REBALANCE} was set to none by another client"
         elif request.until <= now:
             state, said = "Expired", f"The time is over; shards by node: {counts}"
         elif is_even(shards) and not moving:
