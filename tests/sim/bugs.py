@@ -13,7 +13,9 @@ import dataclasses
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
+from importlib import import_module
 from random import Random
+from types import ModuleType
 from typing import Any, NamedTuple
 
 import msgspec
@@ -23,12 +25,16 @@ from pilothouse.api.k0s.signals import Signal
 from pilothouse.api.k0s.v1beta2 import PlanAnswers, PlanSpec, PlatformResource, ReadinessAnswer, TargetStatus
 from pilothouse.api.kind_names import ControlNode, Node
 from pilothouse.api.objects import Object
+from pilothouse.api.openstorage.actions import MOVE
 from pilothouse.api.openstorage.v1alpha1 import RuleAction
 from pilothouse.apiserver.request_handler import RequestHandler
 from pilothouse.base.clock import Clock
 from pilothouse.base.rfc3339 import format_time
 from pilothouse.client.fence import HEADER
 from pilothouse.client.transport import ClientRequest, ClientResponse, ResponseStreamReader, Transport
+from pilothouse.controllers.application_actions import move_steps, pool_actions
+from pilothouse.controllers.application_actions.class_changes import ClassChange
+from pilothouse.controllers.application_actions.move_steps import MoveStep, MoveWaits
 from pilothouse.controllers.disruptions import DisruptionAccount
 from pilothouse.controllers.drains import drain_controller
 from pilothouse.controllers.elasticsearch.observed.cluster_nodes import ClusterNode
@@ -50,10 +56,12 @@ from pilothouse.runtime.intents import Delete, Intent, PatchObject, SetStatus, U
 from pilothouse.runtime.snapshot import Snapshot
 from pilothouse.sim import simulated_server
 from pilothouse.sim.fleet import Scenario, UserAction
-from pilothouse.sim.scenarios import SCENARIOS
+from pilothouse.sim.scenarios import SCENARIOS, volume_moves
 from pilothouse.sim.scenarios.elasticsearch_cluster import pools_of, story
+from pilothouse.sim.scenarios.fired_actions import fire_on_claim
 from pilothouse.sim.scenarios.rules import begin_with, end_well, model, rule_tree
 from pilothouse.sim.simulated_node import NodeTiming
+from pilothouse.sim.tiered_volumes import TIERS
 
 
 class Bug(NamedTuple):
@@ -333,7 +341,82 @@ def _approving(rng: Random) -> Sequence[UserAction]:
     return [*doing, UserAction(rng.uniform(300, 500), "wait", model()), *end_well()]
 
 
+def _executor(name: str) -> ModuleType:
+    """The module of an executor; in its package the name is that of the controller."""
+    return import_module(f"pilothouse.controllers.application_actions.{name}")
+
+
+def _pools_side_by_side(patch: pytest.MonkeyPatch) -> None:
+    """An action on a pool does not look at the other pools."""
+    patch.setattr(pool_actions, "_other", lambda action, world: None)
+
+
+def _evicting_early(patch: pytest.MonkeyPatch) -> None:
+    """The pod is restarted as soon as its volume is to be moved."""
+    right = move_steps.move_step
+
+    def wrong(change: ClassChange, tier: str, since: float, because: str, world: Snapshot) -> MoveStep:
+        step = right(change, tier, since, because, world)
+        if isinstance(step, MoveWaits) and not step.intents:
+            return move_steps._restarted(change.claim, step.message, step.left, because, world)
+        return step
+
+    patch.setattr(_executor("volume_move"), "move_step", wrong)
+    patch.setattr(pool_actions, "move_step", wrong)
+
+
+def _asking_again(patch: pytest.MonkeyPatch) -> None:
+    """A claim that does not ask for the class has not been asked yet."""
+    patch.setattr(_executor("volume_move"), "reason_of", lambda action: "Requesting")
+
+
+def _overruling(patch: pytest.MonkeyPatch) -> None:
+    """Whatever class a claim asks for by then."""
+    patch.setattr(ClassChange, "overruled", lambda change, found: "")
+
+
+def _collecting_what_is_used(patch: pytest.MonkeyPatch) -> None:
+    """A class that no action names is taken to be free."""
+    module = _executor("computed_classes")
+    patch.setattr(module, "KEPT_SECONDS", 20.0)
+    patch.setattr(module, "_is_named", lambda name, world: False)
+
+
+def _done_when_asked_for(patch: pytest.MonkeyPatch) -> None:
+    """What a claim asks for is taken for what its volume has."""
+    patch.setattr(ClassChange, "is_reached", property(lambda change: change.is_requested))
+
+
+def _moving_and_changing(rng: Random) -> Sequence[UserAction]:
+    """A claim whose volume is to be moved, and for which somebody else asks for another class meanwhile."""
+    doing = [*volume_moves.begin()]
+    for number in range(8):
+        tier, other = rng.choice(TIERS), rng.choice(("silver", "gold"))
+        fired = fire_on_claim(f"a-{number}", "data-db-0", MOVE, tier=tier)
+        doing.append(UserAction(rng.uniform(20, 40), f"move data-db-0 to {tier}", fired))
+        doing.append(UserAction(rng.uniform(0, 6), f"ask for {other}", volume_moves.ask("data-db-0", other)))
+    return [*doing, *volume_moves.end_well()]
+
+
+_MOVING = msgspec.structs.replace(SCENARIOS["moves"], users=_moving_and_changing)
+
 BUGS = (
+    Bug("pools are changed side by side", "change pools at once", SCENARIOS["moves"], _pools_side_by_side),
+    Bug(
+        "a pod is evicted while its volume is copied",
+        "its node does not wait for that",
+        SCENARIOS["moves"],
+        _evicting_early,
+    ),
+    Bug("a class that somebody took back is asked for again", "asks again", _MOVING, _asking_again),
+    Bug("a class that somebody asked for is overruled", "; it found", _MOVING, _overruling),
+    Bug(
+        "a computed class is collected while claims use it",
+        "is deleted, and claim",
+        SCENARIOS["moves"],
+        _collecting_what_is_used,
+    ),
+    Bug("a move is over when it is asked for", "never was there", SCENARIOS["moves"], _done_when_asked_for),
     Bug(
         "an approval of something else counts",
         "what was approved",

@@ -191,6 +191,23 @@ def test_another_class_that_is_asked_for_comes_first_and_is_not_overruled() -> N
     assert "from gold to bronze" in end(undone)[2]
 
 
+def test_a_class_that_was_asked_for_before_the_write_stays() -> None:
+    """The manager was killed between the status and the claim, and somebody else was first."""
+    status = begun("Requesting", before={"class": "silver", "tier": "default"})
+    first = setiops(data(asked="bronze"), status=status)
+    assert end(first)[:2] == ("Failed", "Undone")
+    assert "from silver to bronze" in end(first)[2]
+    assert end(moved(data(asked="bronze"), status=status))[:2] == ("Failed", "Undone")
+    again = setiops(data(), status=status)
+    assert [each.fields for each in again if isinstance(each, PatchObject)] == [
+        {"spec": {"volumeAttributesClassName": "gold"}}
+    ]
+    progress = {"moved": "", "claim": "default/data", "class": FAST, "since": format_time(NOW)}
+    pooled = rebalance(begun("Moving", progress=progress))
+    found = seen(storage_pools, pooled, pool("default"), disk(), data(asked="bronze"), *CLASSES)
+    assert end(found)[:2] == ("Failed", "NotMoved")
+
+
 def test_a_class_of_another_driver_is_not_used() -> None:
     others = (CLASSES[0], attributes("gold", "ebs.csi.aws.com", iops="9"))
     assert end(setiops(data(), *others))[:2] == ("Failed", "ClassNotUsable")

@@ -63,6 +63,15 @@ class ClassChange(msgspec.Struct, frozen=True):
             return ""
         return f"claim {self.claim.name} waits for class {asked or 'none'} and has {name or 'none'}"
 
+    def overruled(self, found: str | None) -> str:
+        """Who has asked for another class than it was found with, before this one was asked for; empty if
+        nobody has."""
+        asked = requested_class(self.claim)
+        if found is None or asked in (found, self.to):
+            return ""
+        change = f"{found or 'none'} to {asked or 'none'}{changed_by(self.claim, 'spec', _CLASS_NAME)}"
+        return f"the class of claim {self.claim.name} was changed from {change}"
+
     def undone(self) -> str:
         """Who has asked for another class since."""
         by = changed_by(self.claim, "spec", _CLASS_NAME)

@@ -270,7 +270,7 @@ def _move(action: Object, claim: Object, tier: str, moved: list[str], world: Sna
             message = change.undone() if progress.get("requested") else f"claim {name} could not be changed"
             reason = "Undone" if progress.get("requested") else "RequestRefused"
             yield finished(action, "Failed", reason, message, now=now, event=reason)
-        elif problem := change.problem(world):
+        elif problem := change.other_change() or change.problem(world):
             yield finished(action, "Failed", "NotMoved", problem, now=now, event="NotMoved")
         else:
             yield from change.writes(world, because=because)

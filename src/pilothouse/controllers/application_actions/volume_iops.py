@@ -97,6 +97,8 @@ def _continue(action: Object, change: ClassChange, world: Snapshot) -> Iterator[
     elif reason_of(action) == _MODIFYING:
         # Changed on purpose, so it is not changed again.
         yield finished(action, "Failed", "Undone", change.undone(), now=now, event="Undone")
+    elif other := change.overruled(action.at("status", "before", "class")):
+        yield finished(action, "Failed", "Undone", other, now=now, event="Undone")
     elif problem := change.problem(world):
         yield finished(action, "Failed", "ClassNotUsable", problem, now=now, event="ClassNotUsable")
     elif pause := pause_of(action, claim, world):

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from pilothouse.api.attributes_classes import current_class
 from pilothouse.api.kind_names import ApplicationAction, PersistentVolumeClaim, Pod
 from pilothouse.api.local_volumes import MOVE_KEEP
 from pilothouse.api.objects import Object
@@ -90,7 +91,8 @@ def volume_move(action: Object, world: Snapshot) -> Iterator[Intent]:
 
 def _begin(action: Object, change: ClassChange, tier: str, world: Snapshot) -> Iterator[Intent]:
     claim = change.claim
-    before = {"tier": str(action.at("spec", "target", "from", default=""))}
+    tier_before = str(action.at("spec", "target", "from", default=""))
+    before = {"tier": tier_before, "class": current_class(claim)}
     if claim.status.get("phase") != "Bound":
         message = f"claim {claim.name} is not bound to a volume"
         yield from waiting_to_begin(action, "NotBound", message, world, remedy=_described(claim))
@@ -111,6 +113,8 @@ def _continue(action: Object, change: ClassChange, tier: str, world: Snapshot) -
     elif reason_of(action) == _MOVING:
         # Changed on purpose, so it is not changed again.
         yield finished(action, "Failed", "Undone", change.undone(), now=now, event="Undone")
+    elif other := change.overruled(action.at("status", "before", "class")):
+        yield finished(action, "Failed", "Undone", other, now=now, event="Undone")
     elif problem := change.problem(world):
         yield finished(action, "Failed", "ClassNotUsable", problem, now=now, event="ClassNotUsable")
     elif pause := pause_of(action, change.claim, world):

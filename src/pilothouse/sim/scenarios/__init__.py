@@ -23,12 +23,13 @@ from pilothouse.sim.scenarios.scheduling_pressure import PLACES
 from pilothouse.sim.scenarios.services import SERVICES
 from pilothouse.sim.scenarios.sets import SETS
 from pilothouse.sim.scenarios.update_plans import PLANS
+from pilothouse.sim.scenarios.volume_moves import MOVES
 from pilothouse.sim.scenarios.volumes import VOLUMES
 
 SCENARIOS: Final[Mapping[str, Scenario]] = {
     each.name: each
     for each in (
         *(SETS, OWNERS, NAMESPACES, SERVICES, BUDGETS, NODES, PLACES, VOLUMES, JOINING),
-        *(ELASTIC, DRAINS, PLANS, RULES, HOUSE),
+        *(ELASTIC, DRAINS, PLANS, RULES, MOVES, HOUSE),
     )
 }
