@@ -102,6 +102,19 @@ def test_a_rule_that_was_edited_by_hand_is_put_right(harness: ControllerHarness)
     assert rule(harness).annotations["autopilot.libopenstorage.org/paused"] == "true"
 
 
+def test_defaults_of_the_server_are_no_difference(harness: ControllerHarness) -> None:
+    policy = harness.add(policy_tree())
+    settled(harness, policy)
+
+    def complete(tree: Tree) -> None:
+        # As they come from JSON: equal to the defaults, and not the same objects.
+        tree["spec"]["conditions"]["provider"] = "".join(("prome", "theus"))
+        tree["spec"] |= {"approvalExpiresAfter": int("86400"), "actionsCoolDownPeriod": int("300")}
+
+    harness.change(rule(harness), complete)
+    assert not [each for each in harness.step(application_policies, policy) if isinstance(each, WRITES)]
+
+
 def test_the_rule_of_a_removed_policy_goes(harness: ControllerHarness) -> None:
     policy = harness.add(policy_tree({"name": "volume-resize"}, {"name": "time-to-full"}))
     settled(harness, policy)

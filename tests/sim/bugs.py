@@ -23,7 +23,8 @@ import pytest
 
 from pilothouse.api.k0s.signals import Signal
 from pilothouse.api.k0s.v1beta2 import PlanAnswers, PlanSpec, PlatformResource, ReadinessAnswer, TargetStatus
-from pilothouse.api.kind_names import ControlNode, Node
+from pilothouse.api.kind_names import ControlNode, Node, Pilot
+from pilothouse.api.navigator.labels import DECOMMISSIONED_FOR
 from pilothouse.api.objects import Object
 from pilothouse.api.openstorage.actions import MOVE
 from pilothouse.api.openstorage.v1alpha1 import RuleAction
@@ -33,6 +34,7 @@ from pilothouse.base.rfc3339 import format_time
 from pilothouse.client.fence import HEADER
 from pilothouse.client.transport import ClientRequest, ClientResponse, ResponseStreamReader, Transport
 from pilothouse.controllers.application_actions import move_steps, pool_actions
+from pilothouse.controllers.application_actions.action_status import running
 from pilothouse.controllers.application_actions.class_changes import ClassChange
 from pilothouse.controllers.application_actions.move_steps import MoveStep, MoveWaits
 from pilothouse.controllers.disruptions import DisruptionAccount
@@ -56,7 +58,7 @@ from pilothouse.runtime.intents import Delete, Intent, PatchObject, SetStatus, U
 from pilothouse.runtime.snapshot import Snapshot
 from pilothouse.sim import simulated_server
 from pilothouse.sim.fleet import Scenario, UserAction
-from pilothouse.sim.scenarios import SCENARIOS, volume_moves
+from pilothouse.sim.scenarios import SCENARIOS, volume_moves, workload_actions
 from pilothouse.sim.scenarios.elasticsearch_cluster import pools_of, story
 from pilothouse.sim.scenarios.fired_actions import fire_on_claim
 from pilothouse.sim.scenarios.rules import begin_with, end_well, model, rule_tree
@@ -398,6 +400,44 @@ def _moving_and_changing(rng: Random) -> Sequence[UserAction]:
     return [*doing, *volume_moves.end_well()]
 
 
+def _not_drained(patch: pytest.MonkeyPatch) -> None:
+    """A set shrinks at once, whatever its last pod holds."""
+
+    def wrong(action: Object, workload: Object, replicas: int, world: Snapshot) -> Iterator[Intent]:
+        less = replicas - 1
+        yield PatchObject(workload, {"spec": {"replicas": less}}, exact=True, because="it is too large")
+        yield running(action, "Draining", "it shrinks", now=world.now, after={"value": str(less)})
+
+    patch.setattr(_executor("workload_scale"), "_drain", wrong)
+
+
+def _all_drained(patch: pytest.MonkeyPatch) -> None:
+    """All pods that are to go are drained together."""
+    module = _executor("workload_scale")
+    right = module._drain
+
+    def wrong(action: Object, workload: Object, replicas: int, world: Snapshot) -> Iterator[Intent]:
+        for ordinal in range(int(action.spec["target"]["to"]), replicas - 1):
+            pilot = world.find(Pilot, workload.namespace, f"{workload.name}-{ordinal}")
+            if pilot is not None and not pilot.spec.get("decommission"):
+                metadata = {"annotations": {DECOMMISSIONED_FOR: "rule"}}
+                fields = {"metadata": metadata, "spec": {"decommission": True}}
+                yield PatchObject(pilot, fields, because="it goes too")
+        yield from right(action, workload, replicas, world)
+
+    patch.setattr(module, "_drain", wrong)
+
+
+def _scaling_by_two(rng: Random) -> Sequence[UserAction]:
+    """A set of three is scaled by rules, up and down."""
+    doing = workload_actions.begin()
+    for number, to in enumerate((5, 3, 4, 1, 3)):
+        fired = workload_actions.fire_scale(f"a-{number}", lambda _, to=to: to)  # type: ignore[misc]
+        doing.append(UserAction(rng.uniform(30, 60), f"scale to {to}", fired))
+    return [*doing, *workload_actions.end_well()]
+
+
+_SCALING = msgspec.structs.replace(SCENARIOS["workloads"], users=_scaling_by_two)
 _MOVING = msgspec.structs.replace(SCENARIOS["moves"], users=_moving_and_changing)
 
 BUGS = (
@@ -417,6 +457,8 @@ BUGS = (
         _collecting_what_is_used,
     ),
     Bug("a move is over when it is asked for", "never was there", SCENARIOS["moves"], _done_when_asked_for),
+    Bug("a set shrinks before its pod is drained", "held the last copy", _SCALING, _not_drained),
+    Bug("all pods that go are drained at once", "are drained at once", _SCALING, _all_drained),
     Bug(
         "an approval of something else counts",
         "what was approved",

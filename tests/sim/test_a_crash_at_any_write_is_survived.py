@@ -54,6 +54,7 @@ from pilothouse.sim.scenarios.nodes import nodes_settled
 from pilothouse.sim.scenarios.sets import set_users
 from pilothouse.sim.scenarios.user_actions import SPACE
 from pilothouse.sim.scenarios.volume_moves import every_action_on_volumes
+from pilothouse.sim.scenarios.workload_actions import every_action_on_workloads
 from pilothouse.sim.simulated_server import SimulatedServer
 from pilothouse.sim.simulation import Report, simulate_with
 
@@ -67,6 +68,7 @@ EVERY = (
         "drains": 10,
         "elastic": 80,
         "moves": 8,
+        "workloads": 8,
         "plans": 12,
         "rules": 24,
         "small cluster": 6,
@@ -309,6 +311,7 @@ RUNS = {
     ),
     "drains": Run(msgspec.structs.replace(SCENARIOS["drains"], users=machine_is_drained)),
     "moves": Run(msgspec.structs.replace(SCENARIOS["moves"], users=every_action_on_volumes)),
+    "workloads": Run(msgspec.structs.replace(SCENARIOS["workloads"], users=every_action_on_workloads)),
     "namespace goes": Run(msgspec.structs.replace(SCENARIOS["namespaces"], users=namespace_goes)),
     "pilot is left": Run(
         Scenario(
@@ -397,8 +400,7 @@ def test_every_controller_writes_in_some_run() -> None:
     assert any("/volumeattributesclasses/" in path for path in deleted)
     # No scenario has their objects yet; tests of their own run them on the simulated server.
     elsewhere = {
-        "application-policies", "application-rebalance", "application-redundancy", "webhook-actions",
-        "workload-resources", "workload-scale", "rule-objects-cassandraclusters", "rule-objects-deployments",
+        "application-rebalance", "application-redundancy", "rule-objects-cassandraclusters", "rule-objects-deployments",
         "rule-objects-elasticsearchclusters", "rule-objects-nodes", "rule-objects-pods",
         "rule-objects-statefulsets", "rule-objects-storagepools",
     }  # fmt: skip

@@ -171,14 +171,14 @@ def _tree(wanted: ExpandedPolicy, policy: Object) -> Tree:
 
 
 def _normalized(spec: Mapping[str, Any]) -> Tree:
-    """The spec without the defaults that an API server adds."""
     found: Tree = msgspec.to_builtins(msgspec.convert(spec, AutopilotRuleSpec))
     return found
 
 
 def _same(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
+    """Whether two specs are equal, but for the defaults that an API server adds."""
     try:
-        return _normalized(found) == _normalized(wanted)
+        return msgspec.convert(found, AutopilotRuleSpec) == msgspec.convert(wanted, AutopilotRuleSpec)
     except msgspec.ValidationError:
         return False
 

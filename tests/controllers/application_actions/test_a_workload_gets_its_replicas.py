@@ -6,7 +6,14 @@ import asyncio
 
 from tests.controllers.application_actions.acted_workloads import Workloads, play
 
-from pilothouse.api.kind_names import Deployment, ElasticsearchCluster, Namespace, Pilot, StatefulSet
+from pilothouse.api.kind_names import (
+    ApplicationAction,
+    Deployment,
+    ElasticsearchCluster,
+    Namespace,
+    Pilot,
+    StatefulSet,
+)
 from pilothouse.api.navigator.labels import DECOMMISSIONED_FOR
 from pilothouse.api.objects import Object
 from pilothouse.api.openstorage.actions import SCALE
@@ -158,6 +165,24 @@ def test_pods_with_pilots_go_one_by_one_when_they_are_empty() -> None:
         again = await workloads.api.get(Pilot, "db-1", "default")
         assert again.spec["decommission"] is False
         assert DECOMMISSIONED_FOR not in again.annotations
+
+    play(scenario)
+
+
+def test_what_a_set_has_shrunk_to_is_on_record_before_it_shrinks_on() -> None:
+    """The manager was killed between the write of the set and the status."""
+
+    async def scenario(workloads: Workloads) -> None:
+        about = await workloads.set(replicas=3)
+        for name in ("db-0", "db-1", "db-2"):
+            await workloads.pilot(name)
+        await workloads.fire(about, SCALE, **{"from": "3", "to": "1"})
+        await workloads.status(StatefulSet, "db", replicas=2, readyReplicas=2)
+        await workloads.api.patch(StatefulSet, "db", "default", {"spec": {"replicas": 2}})
+        await asyncio.sleep(5)
+        action = await workloads.api.get(ApplicationAction, "act-1", "default")
+        assert action.at("status", "after", "value") == "2"
+        assert (await workloads.api.get(Pilot, "db-1", "default")).spec["decommission"] is True
 
     play(scenario)
 

@@ -38,7 +38,7 @@ from pilothouse.controllers.application_actions.field_change import (
 )
 from pilothouse.controllers.application_actions.target_workload import target_workload
 from pilothouse.runtime.controller import controller
-from pilothouse.runtime.intents import Intent, PatchObject, Wait
+from pilothouse.runtime.intents import Intent, PatchObject, RequeueAfter, Wait
 from pilothouse.runtime.snapshot import Snapshot
 
 UP_SECONDS: Final = 1800.0
@@ -150,6 +150,11 @@ def _shrink(action: Object, fields: WorkloadFields, to: int, world: Snapshot) ->
         message = f"waiting for pods of {workload.kind} {workload.name} above {replicas} to terminate"
         yield running(action, _DRAINING, message, now=now, after={"value": str(replicas)})
         yield _wait(action, workload, message, now)
+    elif replicas != last:
+        # The write of the set was the last thing before a restart.
+        message = f"{workload.kind} {workload.name} has {replicas} replicas"
+        yield running(action, _DRAINING, message, now=now, after={"value": str(replicas)})
+        yield RequeueAfter(0.0, because=message)
     elif replicas > to:
         yield from _drain(action, workload, replicas, world)
     else:

@@ -25,11 +25,12 @@ from pilothouse.sim.scenarios.sets import SETS
 from pilothouse.sim.scenarios.update_plans import PLANS
 from pilothouse.sim.scenarios.volume_moves import MOVES
 from pilothouse.sim.scenarios.volumes import VOLUMES
+from pilothouse.sim.scenarios.workload_actions import WORKLOADS
 
 SCENARIOS: Final[Mapping[str, Scenario]] = {
     each.name: each
     for each in (
         *(SETS, OWNERS, NAMESPACES, SERVICES, BUDGETS, NODES, PLACES, VOLUMES, JOINING),
-        *(ELASTIC, DRAINS, PLANS, RULES, MOVES, HOUSE),
+        *(ELASTIC, DRAINS, PLANS, RULES, MOVES, WORKLOADS, HOUSE),
     )
 }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from pilothouse.api.attributes_classes import computed_name, current_class, parameters_of
 from pilothouse.api.kind_names import (
     ApplicationAction,
@@ -11,19 +13,23 @@ from pilothouse.api.kind_names import (
 )
 from pilothouse.api.local_volumes import LOOP
 from pilothouse.api.objects import Object, Tree
-from pilothouse.api.openstorage.actions import MOVE
+from pilothouse.api.openstorage.actions import FINISHED, MOVE
 from pilothouse.client.api import Api
 from pilothouse.meta.errors import StatusError
 from pilothouse.sim.scenarios.user_actions import SPACE, Do
 
+Target = Tree | Callable[[Object], Tree]
+"""What an action aims at; or how that follows from the object."""
 
-def fire(name: str, noun: KindName, about: str, action: str, target: Tree, **parameters: str) -> Do:
+
+def fire(name: str, noun: KindName, about: str, action: str, target: Target, /, **parameters: str) -> Do:
     """Create an action on an object, if that exists."""
 
     async def do(api: Api) -> None:
         found = await api.find(noun, about, SPACE if noun.namespaced else "")
         if found is not None:
-            await _create(api, name, found, action, target, parameters)
+            aims = target(found) if callable(target) else target
+            await _create(api, name, found, action, aims, parameters)
 
     return do
 
@@ -60,6 +66,10 @@ async def actions_ended(api: Api) -> str:
 async def _create(
     api: Api, name: str, about: Object, action: str, target: Tree, parameters: dict[str, str]
 ) -> None:
+    for other in (await api.list(ApplicationAction, SPACE)).objects:
+        if other.at("spec", "object", "uid") == about.uid and other.status.get("phase") not in FINISHED:
+            # No rule fires two at a time on one object.
+            return
     reference = {
         "apiVersion": about.api_version,
         "kind": about.kind,
