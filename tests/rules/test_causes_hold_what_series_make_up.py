@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from pilothouse.api.openstorage.v1alpha1 import Cause, Expression
-from pilothouse.rules.causes import LookedAt, series_text
+from pilothouse.rules.causes import ComparedExpression, series_text
 from pilothouse.rules.join import Joined
 from pilothouse.rules.verdicts import ThresholdComparison
 
@@ -23,7 +23,9 @@ def cause(**labels: str) -> Cause:
         labels=(labels,),
         numbers=np.zeros(1, np.int64),
     )
-    (found,) = LookedAt(expression, ThresholdComparison.of(expression), "volume", joined).of(0, "db/data")
+    (found,) = ComparedExpression(expression, ThresholdComparison.of(expression), "volume", joined).of(
+        0, "db/data"
+    )
     return found
 
 
