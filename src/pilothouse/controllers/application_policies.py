@@ -35,7 +35,7 @@ _INITIALIZING: Final = "Initializing"
 _MOST_PROBLEMS: Final = 5
 
 
-class NotFollowed(msgspec.Struct, frozen=True):
+class NotReadyReason(msgspec.Struct, frozen=True):
     """Why a policy is not followed: a reason of the condition ``Ready``."""
 
     reason: str
@@ -61,10 +61,10 @@ def application_policies(policy: Object, world: Snapshot) -> Iterator[Intent]:
     try:
         expansion = expand(policy.name, policy.spec)
     except InvalidModule as problem:
-        reasons = [NotFollowed("InvalidModule", str(problem), "remove or correct the package")]
+        reasons = [NotReadyReason("InvalidModule", str(problem), "remove or correct the package")]
         yield from _report(policy, (), reasons, world.now)
         return
-    reasons = [NotFollowed(each.reason, str(each)) for each in expansion.problems]
+    reasons = [NotReadyReason(each.reason, str(each)) for each in expansion.problems]
     made: list[ExpandedPolicy] = []
     for wanted in expansion.rules:
         found = world.find(AutopilotRule, "", wanted.name)
@@ -72,7 +72,7 @@ def application_policies(policy: Object, world: Snapshot) -> Iterator[Intent]:
             yield Create(_tree(wanted, policy), because=f"policy {wanted.policy} has no rule")
         elif (found.controller or {}).get("uid") != policy.uid:
             reasons.append(
-                NotFollowed(
+                NotReadyReason(
                     "NameTaken",
                     f"there is an AutopilotRule {wanted.name} that is not of this policy; it is left alone",
                     "delete or rename that rule",
@@ -80,7 +80,7 @@ def application_policies(policy: Object, world: Snapshot) -> Iterator[Intent]:
             )
             continue
         elif found.deleting:
-            reasons.append(NotFollowed("RuleTerminating", f"rule {wanted.name} is being deleted"))
+            reasons.append(NotReadyReason("RuleTerminating", f"rule {wanted.name} is being deleted"))
             continue
         elif not _same(found.spec, wanted.spec):
             yield Update(
@@ -105,12 +105,12 @@ def _removed(policy: Object, world: Snapshot) -> Iterator[Intent]:
             yield Delete(rule, because=f"ApplicationPolicy {policy.name} has no policy for rule {rule.name}")
 
 
-def _followed(rule: Object, wanted: ExpandedPolicy, world: Snapshot) -> Iterator[NotFollowed]:
+def _followed(rule: Object, wanted: ExpandedPolicy, world: Snapshot) -> Iterator[NotReadyReason]:
     """What keeps a rule from being followed, by its own condition and by its objects."""
     ready = find_condition(rule.status.get("conditions"), READY)
     if ready is not None and ready.get("status") == "False":
         message = f"rule {rule.name}: {ready.get('message', '')}"
-        yield NotFollowed(str(ready.get("reason") or "RuleNotReady"), message)
+        yield NotReadyReason(str(ready.get("reason") or "RuleNotReady"), message)
         return
     waiting = _initializing(rule, world)
     since = min((_moment(one.status.get("since")) for one in waiting), default=world.now)
@@ -118,7 +118,7 @@ def _followed(rule: Object, wanted: ExpandedPolicy, world: Snapshot) -> Iterator
         sources = [each for each in wanted.template.sources if not each.optional]
         needed = "; ".join(f"{', '.join(each.metrics)} of {each.exporter}" for each in sources)
         first = f"{waiting[0].status.get('object', {}).get('name', waiting[0].name)}"
-        yield NotFollowed(
+        yield NotReadyReason(
             "NoData",
             f"rule {rule.name}: {len(waiting)} objects such as {first} have no value; it needs {needed}",
             f"run the exporter beside the application, and see `pilothouse policy show` {wanted.policy}",
@@ -133,7 +133,7 @@ def _initializing(rule: Object, world: Snapshot) -> list[Object]:
 
 
 def _report(
-    policy: Object, made: list[ExpandedPolicy] | tuple[()], reasons: list[NotFollowed], now: float
+    policy: Object, made: list[ExpandedPolicy] | tuple[()], reasons: list[NotReadyReason], now: float
 ) -> Iterator[Intent]:
     if reasons:
         more = f"; and {len(reasons) - _MOST_PROBLEMS} more" if len(reasons) > _MOST_PROBLEMS else ""
