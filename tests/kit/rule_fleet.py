@@ -222,15 +222,19 @@ class RuleFleet:
 
     def ask(self, kind: str, name: str, namespace: str = SPACE) -> Tree:
         """The answer to a Question about an object."""
+        asked = self.ask_later(kind, name, namespace)
+        self.wait(1)
+        return dict(self._do(lambda api: api.get(Question, asked.name, namespace)).status)
+
+    def ask_later(self, kind: str, name: str, namespace: str = SPACE) -> Object:
+        """A Question, which the manager answers in a moment."""
         tree = {
             "apiVersion": Question.api_version,
             "kind": Question.kind,
             "metadata": {"namespace": namespace, "generateName": "test-"},
             "spec": {"about": {"kind": kind, "name": name}},
         }
-        asked = self._do(lambda api: api.create(Question, tree))
-        self.wait(1)
-        return dict(self._do(lambda api: api.get(Question, asked.name, namespace)).status)
+        return self._do(lambda api: api.create(Question, tree))
 
     def restart(self, after: float = 0.0) -> None:
         """Kill the manager, and start it again so many seconds later."""

@@ -12,7 +12,7 @@ from pilothouse.api.kind_names import AutopilotRule, Decision, Namespace, Questi
 from pilothouse.api.objects import Object
 from pilothouse.api.openstorage.pauses import PAUSED
 from pilothouse.base.rfc3339 import parse_time
-from pilothouse.rules.question_answers import KEPT
+from pilothouse.rules.question_answers import KEPT, MOST_QUESTIONS
 
 
 @pytest.fixture
@@ -51,6 +51,20 @@ def test_values_state_timer_and_what_would_be_done(fleet: RuleFleet) -> None:
     assert found["waiting"]["message"] == "conditions have to hold for 30 seconds"
     assert found["waiting"]["until"] > answer["time"]
     assert found["would"] == "volume/resize from 8Gi to 12Gi"
+
+
+def test_a_flood_of_questions_gets_no_more_than_so_many_answers_a_minute(fleet: RuleFleet) -> None:
+    fleet.create(rule("data", "usage", "Gt", 50), claim("data", "8Gi"))
+    fleet.fill(data=2)
+    fleet.wait(30)
+    for _ in range(MOST_QUESTIONS):
+        fleet.ask_later("PersistentVolumeClaim", "data")
+    fleet.wait(1)
+    refused = fleet.ask("PersistentVolumeClaim", "data")
+    assert "answer" not in refused
+    assert refused["message"].endswith("were answered within a minute: ask again in a minute")
+    fleet.wait(KEPT + 1)
+    assert only(fleet.ask("PersistentVolumeClaim", "data"))["state"] == "Normal"
 
 
 def test_no_data_is_unknown_and_says_why(fleet: RuleFleet) -> None:

@@ -10,11 +10,12 @@ of the Question, whatever it asks; about cluster-wide ones if that is ``kube-sys
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 from typing import Final
 
 import msgspec
 
-from pilothouse.api.kind_names import AutopilotRule, KindName, Namespace, PersistentVolumeClaim
+from pilothouse.api.kind_names import AutopilotRule, KindName, Namespace, PersistentVolumeClaim, Question
 from pilothouse.api.objects import Object, Tree
 from pilothouse.api.openstorage.actions import CLUSTER_WIDE_RECORDS
 from pilothouse.api.pilothouse.v1alpha1 import ObjectReference, QuestionStatus, RuleReading
@@ -38,6 +39,8 @@ KEPT: Final = 60.0
 """Seconds after which a Question is deleted, answered or not."""
 MOST_OBJECTS: Final = 500
 """In one answer."""
+MOST_QUESTIONS: Final = 60
+"""How many of a namespace are answered within a minute: who may ask shall not occupy the manager."""
 
 
 def question_intents(
@@ -67,11 +70,23 @@ def _answered(
 ) -> QuestionStatus:
     about = msgspec.convert(question.spec.get("about", {}), ObjectReference)
     kind = next((one for one in ruled_kinds() if one.kind == about.kind), None)
-    if kind is not None:
+    if _too_many(question, world):
+        message = (
+            f"{MOST_QUESTIONS} Questions of namespace {question.namespace} were answered within a minute"
+        )
+        found = QuestionStatus(message=f"{message}: ask again in a minute")
+    elif kind is not None:
         found = _of_object(kind, about, question.namespace, world, readings, settings)
     else:
         found = _of_rule(about, question.namespace, world, readings, settings)
     return msgspec.structs.replace(found, time=format_time(world.now), answered_by=COMPONENT)
+
+
+def _too_many(question: Object, world: Snapshot) -> bool:
+    """Whether so many of its namespace have an answer, and are not deleted yet."""
+    others = world.all(Question, question.namespace)
+    answered = (one for one in others if one.status.get("time") is not None)
+    return sum(1 for _ in islice(answered, MOST_QUESTIONS)) == MOST_QUESTIONS
 
 
 def _of_object(
