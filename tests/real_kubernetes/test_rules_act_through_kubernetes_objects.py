@@ -303,6 +303,10 @@ async def test_policies_become_rules_that_follow_them(server: KubeServer, tmp_pa
         await kubernetes.run("apply", "-f", str(EXAMPLES / "application-policy.yaml"))
         for name in ("databases-volume-resize", "databases-slow-volume"):
             await kubernetes.run("wait", "--for=create", f"autopilotrule/{name}", "--timeout=60s")
+        edit = json.dumps([{"op": "replace", "path": "/spec/policies/0/parameters/threshold", "value": "60"}])
+        await kubernetes.run("patch", "applicationpolicy", "databases", "--type=json", "-p", edit)
+        follows = "--for=jsonpath={.spec.conditions.expressions[0].values[0]}=60"
+        await kubernetes.run("wait", follows, "autopilotrule/databases-volume-resize", "--timeout=60s")
         change = json.dumps([{"op": "remove", "path": "/spec/policies/1"}])
         await kubernetes.run("patch", "applicationpolicy", "databases", "--type=json", "-p", change)
         await kubernetes.run("wait", "--for=delete", "autopilotrule/databases-slow-volume", "--timeout=60s")
