@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from pilothouse.api.openstorage.v1alpha1 import Cause, Expression
-from pilothouse.rules.causes import ComparedExpression, series_text
+from pilothouse.rules.causes import ComparedExpression
 from pilothouse.rules.join import Joined
+from pilothouse.rules.reading_text import series_text
 from pilothouse.rules.verdicts import ThresholdComparison
 
 

@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Any, Final
 
@@ -94,9 +94,3 @@ def _further_labels(labels: Mapping[str, str]) -> dict[str, str]:
 
 def _one_line(text: str) -> str:
     return "".join(letter if letter.isprintable() else "?" for letter in text[:_LONGEST_LABEL])
-
-
-def series_text(causes: Iterable[Cause]) -> str:
-    """What the values that held are about, for people: ``slot_name standby``; empty if it is their object."""
-    found = (f"{name} {value}" for one in causes if one.held for name, value in one.series.items())
-    return ", ".join(islice(dict.fromkeys(found), _MOST_LABELS))

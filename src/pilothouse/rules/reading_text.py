@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from typing import Final
 
 from pilothouse.api.openstorage.v1alpha1 import Cause
@@ -10,6 +11,7 @@ from pilothouse.rules.object_records import RuleTerms
 
 _MOST_VALUES: Final = 5
 _LONGEST_EXPRESSION: Final = 200
+_MOST_LABELS: Final = 8
 
 
 def values_text(terms: RuleTerms, causes: Sequence[Cause]) -> str:
@@ -30,3 +32,9 @@ def _each_value(terms: RuleTerms, causes: Sequence[Cause]) -> Iterator[str]:
             compared += f", clearAt {clear}"
         text = f"{cause.expression[:_LONGEST_EXPRESSION]} is {cause.value}"
         yield f"{text} ({compared})" if compared else text
+
+
+def series_text(causes: Iterable[Cause]) -> str:
+    """What the values that held are about: ``slot_name standby``; empty if it is their object."""
+    found = (f"{name} {value}" for one in causes if one.held for name, value in one.series.items())
+    return ", ".join(islice(dict.fromkeys(found), _MOST_LABELS))

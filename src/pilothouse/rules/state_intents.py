@@ -26,11 +26,10 @@ from pilothouse.api.openstorage.v1alpha1 import (
 from pilothouse.base.rfc3339 import format_time
 from pilothouse.rules.action_targets import ActionTarget
 from pilothouse.rules.candidate_choice import chain_of
-from pilothouse.rules.causes import series_text
 from pilothouse.rules.object_records import DECLINED, IN_PROGRESS, PENDING
 from pilothouse.rules.object_states import StateOutcome, Transition
 from pilothouse.rules.object_types import full_name
-from pilothouse.rules.reading_text import values_text
+from pilothouse.rules.reading_text import series_text, values_text
 from pilothouse.rules.readings import Readings
 from pilothouse.rules.rule_object_status import new_rule_object, reference, status_of
 from pilothouse.rules.ruled_objects import ActedOn, RuledObject
