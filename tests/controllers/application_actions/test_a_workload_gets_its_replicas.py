@@ -160,11 +160,13 @@ def test_pods_with_pilots_go_one_by_one_when_they_are_empty() -> None:
         await asyncio.sleep(5)
         assert await workloads.outcome() == ("Succeeded", "Scaled")
 
-        # Wanted again before its Pilot is collected: it is in service again.
+        # Whoever asks for them again before their Pilots are collected gets members in service.
+        for name in ("db-1", "db-2"):
+            again = await workloads.api.get(Pilot, name, "default")
+            assert again.spec["decommission"] is False
+            assert DECOMMISSIONED_FOR not in again.annotations
         await workloads.fire(about, SCALE, "act-2", **{"from": "1", "to": "2"})
-        again = await workloads.api.get(Pilot, "db-1", "default")
-        assert again.spec["decommission"] is False
-        assert DECOMMISSIONED_FOR not in again.annotations
+        assert (await workloads.api.get(Pilot, "db-1", "default")).spec["decommission"] is False
 
     play(scenario)
 

@@ -158,7 +158,13 @@ def _shrink(action: Object, fields: WorkloadFields, to: int, world: Snapshot) ->
     elif replicas > to:
         yield from _drain(action, workload, replicas, world)
     else:
+        # Their Pilots stay for a while: a pod of that name that somebody asks for is to serve.
+        yield from _put_in_service(workload, range(to, _before(action, to)), "its pod is removed", world)
         yield from change_field(action, _change(fields, to), _progress(fields, to), world)
+
+
+def _before(action: Object, to: int) -> int:
+    return int(action.at("status", "before", "value", default=str(to)))
 
 
 def _drain(action: Object, workload: Object, replicas: int, world: Snapshot) -> Iterator[Intent]:
@@ -203,10 +209,15 @@ def _why_not_drained(workload: Object, replicas: int, to: int, world: Snapshot) 
 
 def _take_back(workload: Object, replicas: int, world: Snapshot) -> Iterator[Intent]:
     """Recommission the pods that stay."""
-    for ordinal in range(replicas):
+    yield from _put_in_service(workload, range(replicas), "it stays", world)
+
+
+def _put_in_service(workload: Object, ordinals: range, because: str, world: Snapshot) -> Iterator[Intent]:
+    """Recommission those that an action has decommissioned."""
+    for ordinal in ordinals:
         pilot = world.find(Pilot, workload.namespace, f"{workload.name}-{ordinal}")
         if pilot is not None and pilot.annotations.get(DECOMMISSIONED_FOR) in (_RULE, _LEAVING):
-            yield _recommission(pilot, f"{pilot.name} stays")
+            yield _recommission(pilot, f"{pilot.name}: {because}")
 
 
 def _recommission(pilot: Object, because: str) -> PatchObject:
