@@ -18,6 +18,7 @@ from pilothouse.client.api import Api
 
 pytestmark = [pytest.mark.long, pytest.mark.etcd, pytest.mark.skipif(bool(missing()), reason=missing())]
 
+MACHINES = {"m1", "m2", "m3"}
 LABELS = {"app": "db"}
 SPREAD = [
     {
@@ -49,13 +50,18 @@ async def ready_pods(api: Api) -> dict[str, Object]:
 
 
 async def furnished(api: Api, replicas: int = 3) -> dict[str, Object]:
-    """The set and its services, once all of its pods are ready."""
+    """The set and its services, once all of its pods are ready: one on each machine, whichever test is the first."""
+
+    async def all_there() -> bool:
+        return await ready_nodes(api) == MACHINES
+
     ports = [{"name": "talk", "port": PORT, "targetPort": "talk"}]
     for name, spec in (("members", {"clusterIP": "None"}), ("db", {})):
         body = {"metadata": {"name": name, "namespace": "default"}}
         if await api.find(Service, name, "default") is None:
             await api.create(Service, {**body, "spec": {"selector": LABELS, "ports": ports, **spec}})
     if await api.find(StatefulSet, "db", "default") is None:
+        await eventually(all_there, seconds=120)
         spec = talker(topologySpreadConstraints=SPREAD, tolerations=IMPATIENT)
         await api.create(StatefulSet, stateful_set(replicas, name="db", labels=LABELS, spec=spec))
 
@@ -82,11 +88,6 @@ def stateful_set(replicas: int, *, name: str, labels: dict[str, str], spec: Tree
 async def test_pods_reach_pods_by_address_by_name_and_through_a_service(fleet_of_three: Plane) -> None:
     fleet = fleet_of_three
     async with fleet.api(1) as api:
-
-        async def all_there() -> bool:
-            return await ready_nodes(api) == {"m1", "m2", "m3"}
-
-        await eventually(all_there, seconds=120)
         pods = await furnished(api)
         assert {pod.spec["nodeName"] for pod in pods.values()} == {"m1", "m2", "m3"}
         node_of = {node.name: node for node in fleet.nodes}
