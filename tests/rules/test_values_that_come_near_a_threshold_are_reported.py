@@ -15,9 +15,9 @@ from pilothouse.api.objects import Object
 from pilothouse.api.openstorage.v1alpha1 import AutopilotRuleSpec
 from pilothouse.rules.evaluation import EvaluatedRule
 from pilothouse.rules.join import Joined
-from pilothouse.rules.level_tables import ObjectTable
 from pilothouse.rules.object_records import ObjectRecord, RuleTerms
 from pilothouse.rules.object_states import StateOutcome, advance
+from pilothouse.rules.object_table import ObjectTable
 from pilothouse.rules.rule_case import RuleCase
 from pilothouse.rules.state_requests import ReportApproach
 from pilothouse.rules.verdict import Verdict

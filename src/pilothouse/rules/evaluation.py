@@ -22,7 +22,6 @@ from numpy.typing import NDArray
 from pilothouse.api.openstorage.v1alpha1 import Cause
 from pilothouse.rules.causes import ComparedExpression
 from pilothouse.rules.join import Joined
-from pilothouse.rules.level_tables import NamespaceOf, ObjectTable, Positions
 from pilothouse.rules.object_records import (
     AWAITING_APPROVAL,
     AWAITING_WINDOW,
@@ -35,6 +34,7 @@ from pilothouse.rules.object_records import (
     TRIGGERED,
     RuleTerms,
 )
+from pilothouse.rules.object_table import NamespaceOf, ObjectTable, Positions
 from pilothouse.rules.object_types import full_name
 from pilothouse.rules.past_samples import PastSamples
 from pilothouse.rules.readings import NO_READING, CandidateReading, ObjectReading, PastValue

@@ -42,7 +42,8 @@ from pilothouse.runtime.sampled_watch import Enqueue, SubscribableCache
 if TYPE_CHECKING:
     from pilothouse.rules.evaluation import EvaluatedRule
     from pilothouse.rules.join import Joined
-    from pilothouse.rules.level_tables import LevelTables, Positions
+    from pilothouse.rules.level_tables import LevelTables
+    from pilothouse.rules.object_table import Positions
 
 MOST_RULE_OBJECTS: Final = 20_000
 """Above it, objects that are Normal have no AutopilotRuleObject."""
