@@ -2,6 +2,7 @@
 
 BIN = $(or $(PILOTHOUSE_VENV),.venv)/bin
 PYTEST = $(BIN)/pytest
+TESTS = scripts/tests
 # More than there are processors: tests with real servers wait more than they work.
 WORKERS = $(shell echo $$(( $$(nproc) * 2 )))
 WITH_GO = PATH="$$(scripts/tools/go):$$PATH"
@@ -47,7 +48,7 @@ check: setup-tests
 # Go builds on the processors that the type checker leaves idle.
 test: setup-tests
 	@$(MAKE) --no-print-directory -j2 test-static test-tools
-	go=$$(scripts/tools/go) && PATH="$$go:$$PATH"; $(PYTEST) -n $(WORKERS) --dist worksteal -m "not long"
+	go=$$(scripts/tools/go) && PATH="$$go:$$PATH"; $(TESTS) -n $(WORKERS) --dist worksteal -m "not long"
 
 test-static:
 	@scripts/check static
@@ -61,7 +62,7 @@ test-long: setup-tests kubernetes third-party
 	@scripts/tools/prometheus || echo "without Prometheus its tests are skipped"
 	@scripts/tools/debian || echo "without these the tests of filesystems and databases are skipped"
 	@scripts/tools/elasticsearch 6.8.23 7.17.9 7.17.29 8.17.0 >/dev/null || echo "without Elasticsearch its tests are skipped"
-	$(PYTEST) -n $(WORKERS) --dist worksteal -m long --timeout=1800
+	$(TESTS) -n $(WORKERS) --dist worksteal -m long --timeout=1200 --durations=20
 	@$(MAKE) --no-print-directory conformance
 
 kubernetes: setup-tests
@@ -79,7 +80,7 @@ third-party: setup-tests
 	@scripts/tools/client-node >/dev/null || echo "without JavaScript's client its test is skipped"
 
 conformance: setup-tests kubernetes
-	PILOTHOUSE_TARGET=kube $(PYTEST) -n auto tests/conformance tests/controllers/test_kubectl_sees_the_same_as_with_kubernetes.py
+	PILOTHOUSE_TARGET=kube $(TESTS) -n auto tests/conformance tests/controllers/test_kubectl_sees_the_same_as_with_kubernetes.py
 
 # The table at the end says what failed, and what was left out and why; reports and logs are kept in OUTPUT=, if it is given.
 conformance-kubernetes: setup
