@@ -10,6 +10,7 @@ from tests.kit.plan_fleet import EVERY, PlanFleet, node, update
 
 from pilothouse.api.kind_names import Node
 from pilothouse.base.rfc3339 import parse_time
+from pilothouse.controllers.drains.drain_controller import drains
 from pilothouse.runtime.intents import RequeueAfter
 
 GATE = {"name": "health", "apiVersion": "v1", "kind": "ConfigMap", "expression": "true"}
@@ -212,16 +213,64 @@ class TestWorkers:
         ("limit", "begun"),
         [(1, []), (2, ["w0"]), ("60%", ["w0", "w1"]), (9, ["w0", "w1", "w3"])],
     )
+    @pytest.mark.parametrize("is_ready", [True, False])
     def test_max_unavailable_counts_who_is_down_or_cordoned_by_anyone(
-        self, limit: int | str, begun: list[str]
+        self, limit: int | str, begun: list[str], is_ready: bool
     ) -> None:
         fleet = PlanFleet(workers=5)
-        fleet.set_node("w2", cordoned=True, ready=len(begun) < 3)
+        fleet.set_node("w2", cordoned=is_ready, ready=is_ready)
         fleet.add_plan(update(workers=EVERY, concurrent=3), maxUnavailable=limit)
         fleet.settle_decisions()
-        assert fleet.order == begun
-        if not begun:
-            assert reasons(fleet.intents) == ["TooManyUnavailable"]
+        others = [name for name in fleet.order if name != "w2"]
+        assert others == (begun if limit != 9 or not is_ready else ["w0", "w1"])
+        # The one that is cordoned costs nothing, so it begins when there is room for no other.
+        assert ("w2" in fleet.order) == is_ready
+        if len(fleet.order) < 3:
+            assert reasons(fleet.intents)[0] == "TooManyUnavailable"
+
+    def test_one_that_is_down_and_takes_the_last_place_fails_after_the_deadline(self) -> None:
+        fleet = PlanFleet(workers=3)
+        fleet.set_node("w0", ready=False)
+        fleet.add_plan(update(workers=EVERY), maxUnavailable=1)
+        began = fleet.now
+        fleet.settle_decisions()
+        assert reasons(fleet.intents) == ["TooManyUnavailable", "WorkersNotReady"]
+        assert "maxUnavailable allows: w0" in fleet.condition("Progressing")[2]
+        assert fleet.run()["state"] == "ApplyFailed"
+        assert fleet.order == []
+        assert fleet.now - began == pytest.approx(3600, abs=1)
+        assert "did not get Ready within its nodeDeadline of 1h" in fleet.targets()["w0"]["description"]
+
+    def test_one_that_is_down_is_not_due_while_others_take_their_turns(self) -> None:
+        fleet = PlanFleet(workers=4)
+        fleet.set_node("w3", ready=False)
+        fleet.add_plan(update(workers=EVERY, concurrent=3), maxUnavailable=2)
+        fleet.settle_decisions()
+        assert fleet.order == ["w0"]
+        fleet.now += 3599
+        fleet.settle_decisions()
+        assert "step" not in fleet.targets()["w3"]
+        fleet.set_node("w3", ready=True)
+        assert fleet.run()["state"] == "Completed"
+
+    def test_one_that_an_admin_has_cordoned_is_updated_and_stays_cordoned(self) -> None:
+        fleet = PlanFleet(workers=2)
+        fleet.set_node("w1", cordoned=True)
+        fleet.add_plan(update(workers=EVERY), maxUnavailable=1)
+        fleet.settle_decisions()
+        assert fleet.order == ["w1"]
+        while fleet.in_progress == ["w1"]:
+            fleet.step(drains, fleet.machine("w1"))
+            signal = fleet.signal("w1")
+            assert signal is not None
+            if signal.step not in ("Cordoning", "UnCordoning"):
+                fleet.advance("w1")
+            fleet.settle_decisions()
+        assert fleet.states() == {"w0": "SignalPending", "w1": "SignalCompleted"}
+        assert fleet.machine("w1").spec["unschedulable"] is True
+        assert reasons(fleet.intents) == ["TooManyUnavailable"]
+        fleet.set_node("w1", cordoned=False)
+        assert fleet.run()["state"] == "Completed"
 
     def test_waves_go_one_after_the_other(self) -> None:
         fleet = PlanFleet()
