@@ -429,6 +429,59 @@ class TestGates:
         assert fleet.run()["state"] == "ApplyFailed"
         assert "gate health: red" in fleet.targets()["w0"]["description"]
 
+    @pytest.mark.parametrize("when", ["before", "during", "after"])
+    def test_it_is_looked_at_again_when_the_clock_is_set_back(self, when: str) -> None:
+        fleet = self.started(when)
+        fleet.shut = {"health": "red"} if when != "during" else {}
+        fleet.settle_decisions()
+        if when != "before":
+            finish(fleet, "w0") if when == "after" else fleet.advance("w0")
+            fleet.settle_decisions()
+            assert fleet.in_progress == ["w0"]
+        fleet.now -= 3600
+        fleet.shut = {"health": "red"} if when == "during" else {}
+        self.pass_seconds(fleet, 15)
+        if when == "during":
+            assert "gate health: red" in fleet.targets()["w0"]["description"]
+            assert fleet.state == "ApplyFailed"
+        else:
+            assert fleet.order == (["w0"] if when == "before" else ["w0", "w1"])
+
+    @pytest.mark.parametrize("when", ["during", "after"])
+    def test_it_is_looked_at_every_ten_seconds_by_a_clock_that_is_behind(self, when: str) -> None:
+        fleet = self.started(when)
+        fleet.settle_decisions()
+        if when == "after":
+            fleet.shut = {"health": "red"}
+            finish(fleet, "w0")
+        fleet.now -= 3600
+        first = fleet.plan_status["answers"]["number"]
+        self.pass_seconds(fleet, 60)
+        assert fleet.in_progress == ["w0"]
+        assert 5 <= fleet.plan_status["answers"]["number"] - first <= 7
+
+    @pytest.mark.parametrize("when", ["during", "after"])
+    def test_an_answer_that_is_too_old_does_not_count(self, when: str) -> None:
+        fleet = self.started(when)
+        fleet.settle_decisions()
+        if when == "after":
+            fleet.shut = {"health": "red"}
+        while fleet.advance("w0"):
+            pass
+        if when == "after":
+            fleet.settle_decisions()
+        # The observer is gone: it answers no more.
+        fleet.now += 31
+        for _ in range(3):
+            fleet.step_once()
+        assert fleet.in_progress == ["w0"]
+        assert fleet.targets()["w0"]["description"] == "the gates are being looked up"
+
+    def pass_seconds(self, fleet: PlanFleet, seconds: int) -> None:
+        for _ in range(seconds):
+            fleet.now += 1
+            fleet.settle_decisions()
+
     def test_an_answer_from_before_its_last_step_does_not_count(self) -> None:
         fleet = self.started("after")
         fleet.settle_decisions()
