@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from tests.kit.controller_harness import reasons
-from tests.kit.plan_fleet import EVERY, PlanFleet, node, update
+from tests.kit.plan_fleet import EVERY, PlanFleet, bundle, node, update
 
 from pilothouse.api.kind_names import Node
 from pilothouse.base.rfc3339 import parse_time
@@ -24,6 +25,13 @@ def finish(fleet: PlanFleet, name: str) -> None:
     while fleet.advance(name):
         pass
     fleet.settle_decisions()
+
+
+def by_clock_of_machine(fleet: PlanFleet, ahead: int, act: Callable[[], object]) -> None:
+    """What a machine writes whose clock is not that of the leader."""
+    fleet.now += ahead
+    act()
+    fleet.now -= ahead
 
 
 class TestPaused:
@@ -206,6 +214,36 @@ class TestWorkers:
         assert fleet.order == ["w0"]
         assert next_look(fleet) == pytest.approx(1.0)
         fleet.now += 1
+        fleet.settle_decisions()
+        assert fleet.order == ["w0", "w1"]
+
+    @pytest.mark.parametrize("kind", ["update", "bundle"])
+    @pytest.mark.parametrize("ahead", [3900, -3900])
+    def test_soak_is_by_the_clock_of_the_leader(self, ahead: int, kind: str) -> None:
+        fleet = PlanFleet(workers=2)
+        fleet.add_plan(update(workers=EVERY) if kind == "update" else bundle(EVERY), soak="5m")
+        fleet.settle_decisions()
+        by_clock_of_machine(fleet, ahead, lambda: fleet.set_node("w0", ready=False))
+        by_clock_of_machine(fleet, ahead, lambda: [*iter(lambda: fleet.advance("w0"), False)])
+        fleet.settle_decisions()
+        fleet.now += 100
+        by_clock_of_machine(fleet, ahead, lambda: fleet.set_node("w0", ready=True))
+        fleet.settle_decisions()
+        fleet.now += 299
+        fleet.settle_decisions()
+        assert fleet.order == ["w0"]
+        fleet.now += 1
+        fleet.settle_decisions()
+        assert fleet.order == ["w0", "w1"]
+
+    def test_soak_begins_again_when_the_clock_of_the_leader_is_set_back(self) -> None:
+        fleet = PlanFleet(workers=2)
+        fleet.add_plan(update(workers=EVERY), soak="5m")
+        fleet.settle_decisions()
+        finish(fleet, "w0")
+        fleet.now -= 3600
+        fleet.settle_decisions()
+        fleet.now += 300
         fleet.settle_decisions()
         assert fleet.order == ["w0", "w1"]
 
