@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from pilothouse.api.k0s.release_versions import newer
-from pilothouse.api.k0s.v1beta2 import TargetStatus
+from pilothouse.api.k0s.v1beta2 import RUNNING_VERSION, TargetStatus
 from pilothouse.api.kind_names import ControlNode, Node
 from pilothouse.api.objects import Object
 from pilothouse.controllers.plans import gate_waits, gates, questions
@@ -24,6 +25,9 @@ from pilothouse.controllers.plans.stages import (
 from pilothouse.controllers.plans.update_run import UpdateRun, moment, some, stamped
 from pilothouse.controllers.plans.waves import next_wave
 from pilothouse.meta.int_or_percent import scaled
+
+_LONGEST_VERSION: Final = 64
+"""Characters of a version that the status keeps."""
 
 
 def worker_turns(run: UpdateRun, stage: Stage) -> None:
@@ -138,6 +142,10 @@ def _begin(run: UpdateRun, stage: Stage, pending: Targets, places: int, wave: st
 
 
 def _begun(run: UpdateRun, stage: Stage, target: TargetStatus, node: Object) -> TargetStatus:
+    # What its agent reports of the program; without one, what comes nearest.
+    running = node.annotations.get(RUNNING_VERSION) or node.at(
+        "status", "nodeInfo", "kubeletVersion", default=""
+    )
     begun = stamped(
         target,
         run.time,
@@ -145,7 +153,7 @@ def _begun(run: UpdateRun, stage: Stage, target: TargetStatus, node: Object) -> 
         step="",
         description="",
         started_time=run.time,
-        previous_version=node.at("status", "nodeInfo", "kubeletVersion", default=""),
+        previous_version=running[:_LONGEST_VERSION],
     )
     send(run, stage, node, begun)
     return begun
