@@ -10,7 +10,7 @@ from tests.kit.controller_harness import WRITES, reasons
 
 from pilothouse.api.disruption_target import disruption_of
 from pilothouse.api.kind_names import Node, Plan, Pod
-from pilothouse.controllers.drains.cordons import CORDONED_BY, DRAIN_STARTED
+from pilothouse.controllers.drains.cordons import CORDONED_BY, DRAIN_STARTED, FORCE_WAIT
 from pilothouse.controllers.drains.drain_controller import is_relevant, machines_of_plan, node_in_progress
 from pilothouse.runtime.intents import Delete, Evict, Intent, PatchObject
 
@@ -25,6 +25,12 @@ def until_idle(fleet: Fleet) -> None:
         if fleet.version == before:
             return
     raise AssertionError("the drain does not come to rest")
+
+
+def pass_time(fleet: Fleet, seconds: int) -> None:
+    for _ in range(seconds):
+        fleet.now += 1
+        until_idle(fleet)
 
 
 def test_k0s_A17_a_worker_is_cordoned_drained_and_uncordoned() -> None:
@@ -238,7 +244,9 @@ def test_pods_that_budgets_keep_are_deleted_after_force_after() -> None:
     fleet.budget(allowed=0, app="db")
     until_idle(fleet)
     assert not fleet.pod("db-0").deleting
-    fleet.now += 300
+    pass_time(fleet, 299)
+    assert not fleet.pod("db-0").deleting
+    fleet.now += 1
     intents = fleet.step_of(w1)
     assert [intent.seen.name for intent in intents if isinstance(intent, Delete)] == ["db-0"]
     found = disruption_of(fleet.pod("db-0"))
@@ -265,8 +273,7 @@ def test_the_clock_of_a_machine_does_not_shorten_its_drain(cordoned: bool, holde
     until_idle(fleet)
     assert not fleet.pod("db-0").deleting
     assert fleet.signal(machine).step == "Cordoning"
-    fleet.now += 299
-    until_idle(fleet)
+    pass_time(fleet, 299)
     assert not fleet.pod("db-0").deleting
     fleet.now += 1
     fleet.step_of(node)
@@ -290,7 +297,46 @@ def test_an_earlier_drain_does_not_shorten_the_next() -> None:
     fleet.signal_again(w1, "Cordoning")
     until_idle(fleet)
     assert not fleet.pod("db-0").deleting
-    fleet.now += 300
+    pass_time(fleet, 299)
+    assert not fleet.pod("db-0").deleting
+    fleet.now += 1
+    fleet.step_of(w1)
+    assert fleet.pod("db-0").deleting
+
+
+def test_a_clock_that_jumps_ahead_forces_nothing() -> None:
+    """Another leader's clock may be ahead, too. A part of the wait is over, and the rest of it goes on."""
+    fleet = Fleet(drain={"forceAfter": "20m"})
+    w1 = fleet.worker("w1")
+    fleet.place("db-0", on="w1", owner="StatefulSet", app="db")
+    fleet.budget(allowed=0, app="db")
+    until_idle(fleet)
+    fleet.now += 86400
+    until_idle(fleet)
+    pass_time(fleet, 899)
+    assert not fleet.pod("db-0").deleting
+    fleet.now += 1
+    fleet.step_of(w1)
+    assert fleet.pod("db-0").deleting
+    fleet.kubelet()
+    until_idle(fleet)
+    fleet.advance(w1, "Failed", "no space left")
+    until_idle(fleet)
+    assert FORCE_WAIT not in fleet.all(Node)[0].annotations
+
+
+def test_a_clock_that_is_set_back_lengthens_the_wait_by_a_part_of_it() -> None:
+    fleet = Fleet(drain={"forceAfter": "20m"})
+    w1 = fleet.worker("w1")
+    fleet.place("db-0", on="w1", owner="StatefulSet", app="db")
+    fleet.budget(allowed=0, app="db")
+    until_idle(fleet)
+    pass_time(fleet, 599)
+    fleet.now -= 86400
+    until_idle(fleet)
+    pass_time(fleet, 899)
+    assert not fleet.pod("db-0").deleting
+    fleet.now += 1
     fleet.step_of(w1)
     assert fleet.pod("db-0").deleting
 

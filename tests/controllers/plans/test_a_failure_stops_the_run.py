@@ -8,6 +8,7 @@ import pytest
 from tests.kit.controller_harness import reasons
 from tests.kit.plan_fleet import EVERY, NEW, OLD, PlanFleet, bundle, node, update
 
+from pilothouse.api.k0s.v1beta2 import RUNNING_VERSION
 from pilothouse.api.kind_names import Node
 from pilothouse.base.rfc3339 import parse_time
 
@@ -321,6 +322,17 @@ class TestRollback:
         versions = {one.name: one.status["nodeInfo"]["kubeletVersion"] for one in fleet.all(Node)}
         assert versions == {"a": NEW, "b": OLD, "c": OLD, "d": OLD, "e": OLD}
         assert fleet.targets()["b"]["description"] == f"returned to {OLD}"
+
+    def test_the_version_to_which_a_worker_returns_is_that_of_the_program_that_is_updated(self) -> None:
+        """Its agent reports it; the kubelet is another program."""
+        fleet = PlanFleet(workers=2)
+        reported = {RUNNING_VERSION: "v2.3.4"}
+        fleet.change(fleet.machine("w0"), lambda tree: tree["metadata"].update(annotations=reported))
+        fleet.broken = {"w1": ("Failed", "it crashes")}
+        fleet.add_plan(update(workers=EVERY), onFailure="rollback")
+        fleet.run()
+        assert fleet.states() == {"w0": "SignalRolledBack", "w1": "SignalApplyFailed"}
+        assert fleet.targets()["w0"]["description"] == "returned to v2.3.4"
 
     def test_a_worker_that_failed_after_its_update_goes_back_too(self) -> None:
         gate = {"name": "g", "apiVersion": "v1", "kind": "ConfigMap", "expression": "true", "when": "after"}

@@ -85,6 +85,16 @@ def test_what_would_hold_it() -> None:
     )
 
 
+def test_workers_that_are_not_ready_are_counted_in_one_line() -> None:
+    fleet = PlanFleet(workers=30)
+    for number in range(12):
+        fleet.set_node(f"w{number}", ready=False)
+    fleet.add_plan(update(workers=EVERY, forceupdate=True))
+    assert shown(fleet).obstacles == (
+        "12 workers are not Ready: w0, w1, w10, w11, w2, w3, w4, w5, w6, w7 and 2 more",
+    )
+
+
 def test_workers_that_are_cordoned_count_against_max_unavailable() -> None:
     fleet = PlanFleet(workers=4)
     fleet.add_plan(update(workers=EVERY, forceupdate=True), maxUnavailable="25%")

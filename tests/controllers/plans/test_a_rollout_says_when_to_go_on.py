@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from tests.kit.controller_harness import reasons
-from tests.kit.plan_fleet import EVERY, PlanFleet, node, update
+from tests.kit.plan_fleet import EVERY, PlanFleet, bundle, node, update
 
 from pilothouse.api.kind_names import Node
 from pilothouse.base.rfc3339 import parse_time
+from pilothouse.controllers.drains.drain_controller import drains
 from pilothouse.runtime.intents import RequeueAfter
 
 GATE = {"name": "health", "apiVersion": "v1", "kind": "ConfigMap", "expression": "true"}
@@ -23,6 +25,13 @@ def finish(fleet: PlanFleet, name: str) -> None:
     while fleet.advance(name):
         pass
     fleet.settle_decisions()
+
+
+def by_clock_of_machine(fleet: PlanFleet, ahead: int, act: Callable[[], object]) -> None:
+    """What a machine writes whose clock is not that of the leader."""
+    fleet.now += ahead
+    act()
+    fleet.now -= ahead
 
 
 class TestPaused:
@@ -208,20 +217,98 @@ class TestWorkers:
         fleet.settle_decisions()
         assert fleet.order == ["w0", "w1"]
 
+    @pytest.mark.parametrize("kind", ["update", "bundle"])
+    @pytest.mark.parametrize("ahead", [3900, -3900])
+    def test_soak_is_by_the_clock_of_the_leader(self, ahead: int, kind: str) -> None:
+        fleet = PlanFleet(workers=2)
+        fleet.add_plan(update(workers=EVERY) if kind == "update" else bundle(EVERY), soak="5m")
+        fleet.settle_decisions()
+        by_clock_of_machine(fleet, ahead, lambda: fleet.set_node("w0", ready=False))
+        by_clock_of_machine(fleet, ahead, lambda: [*iter(lambda: fleet.advance("w0"), False)])
+        fleet.settle_decisions()
+        fleet.now += 100
+        by_clock_of_machine(fleet, ahead, lambda: fleet.set_node("w0", ready=True))
+        fleet.settle_decisions()
+        fleet.now += 299
+        fleet.settle_decisions()
+        assert fleet.order == ["w0"]
+        fleet.now += 1
+        fleet.settle_decisions()
+        assert fleet.order == ["w0", "w1"]
+
+    def test_soak_begins_again_when_the_clock_of_the_leader_is_set_back(self) -> None:
+        fleet = PlanFleet(workers=2)
+        fleet.add_plan(update(workers=EVERY), soak="5m")
+        fleet.settle_decisions()
+        finish(fleet, "w0")
+        fleet.now -= 3600
+        fleet.settle_decisions()
+        fleet.now += 300
+        fleet.settle_decisions()
+        assert fleet.order == ["w0", "w1"]
+
     @pytest.mark.parametrize(
         ("limit", "begun"),
         [(1, []), (2, ["w0"]), ("60%", ["w0", "w1"]), (9, ["w0", "w1", "w3"])],
     )
+    @pytest.mark.parametrize("is_ready", [True, False])
     def test_max_unavailable_counts_who_is_down_or_cordoned_by_anyone(
-        self, limit: int | str, begun: list[str]
+        self, limit: int | str, begun: list[str], is_ready: bool
     ) -> None:
         fleet = PlanFleet(workers=5)
-        fleet.set_node("w2", cordoned=True, ready=len(begun) < 3)
+        fleet.set_node("w2", cordoned=is_ready, ready=is_ready)
         fleet.add_plan(update(workers=EVERY, concurrent=3), maxUnavailable=limit)
         fleet.settle_decisions()
-        assert fleet.order == begun
-        if not begun:
-            assert reasons(fleet.intents) == ["TooManyUnavailable"]
+        others = [name for name in fleet.order if name != "w2"]
+        assert others == (begun if limit != 9 or not is_ready else ["w0", "w1"])
+        # The one that is cordoned costs nothing, so it begins when there is room for no other.
+        assert ("w2" in fleet.order) == is_ready
+        if len(fleet.order) < 3:
+            assert reasons(fleet.intents)[0] == "TooManyUnavailable"
+
+    def test_one_that_is_down_and_takes_the_last_place_fails_after_the_deadline(self) -> None:
+        fleet = PlanFleet(workers=3)
+        fleet.set_node("w0", ready=False)
+        fleet.add_plan(update(workers=EVERY), maxUnavailable=1)
+        began = fleet.now
+        fleet.settle_decisions()
+        assert reasons(fleet.intents) == ["TooManyUnavailable", "WorkersNotReady"]
+        assert "maxUnavailable allows: w0" in fleet.condition("Progressing")[2]
+        assert fleet.run()["state"] == "ApplyFailed"
+        assert fleet.order == []
+        assert fleet.now - began == pytest.approx(3600, abs=1)
+        assert "did not get Ready within its nodeDeadline of 1h" in fleet.targets()["w0"]["description"]
+
+    def test_one_that_is_down_is_not_due_while_others_take_their_turns(self) -> None:
+        fleet = PlanFleet(workers=4)
+        fleet.set_node("w3", ready=False)
+        fleet.add_plan(update(workers=EVERY, concurrent=3), maxUnavailable=2)
+        fleet.settle_decisions()
+        assert fleet.order == ["w0"]
+        fleet.now += 3599
+        fleet.settle_decisions()
+        assert "step" not in fleet.targets()["w3"]
+        fleet.set_node("w3", ready=True)
+        assert fleet.run()["state"] == "Completed"
+
+    def test_one_that_an_admin_has_cordoned_is_updated_and_stays_cordoned(self) -> None:
+        fleet = PlanFleet(workers=2)
+        fleet.set_node("w1", cordoned=True)
+        fleet.add_plan(update(workers=EVERY), maxUnavailable=1)
+        fleet.settle_decisions()
+        assert fleet.order == ["w1"]
+        while fleet.in_progress == ["w1"]:
+            fleet.step(drains, fleet.machine("w1"))
+            signal = fleet.signal("w1")
+            assert signal is not None
+            if signal.step not in ("Cordoning", "UnCordoning"):
+                fleet.advance("w1")
+            fleet.settle_decisions()
+        assert fleet.states() == {"w0": "SignalPending", "w1": "SignalCompleted"}
+        assert fleet.machine("w1").spec["unschedulable"] is True
+        assert reasons(fleet.intents) == ["TooManyUnavailable"]
+        fleet.set_node("w1", cordoned=False)
+        assert fleet.run()["state"] == "Completed"
 
     def test_waves_go_one_after_the_other(self) -> None:
         fleet = PlanFleet()
@@ -379,6 +466,59 @@ class TestGates:
         fleet.shut = {"health": "red"}
         assert fleet.run()["state"] == "ApplyFailed"
         assert "gate health: red" in fleet.targets()["w0"]["description"]
+
+    @pytest.mark.parametrize("when", ["before", "during", "after"])
+    def test_it_is_looked_at_again_when_the_clock_is_set_back(self, when: str) -> None:
+        fleet = self.started(when)
+        fleet.shut = {"health": "red"} if when != "during" else {}
+        fleet.settle_decisions()
+        if when != "before":
+            finish(fleet, "w0") if when == "after" else fleet.advance("w0")
+            fleet.settle_decisions()
+            assert fleet.in_progress == ["w0"]
+        fleet.now -= 3600
+        fleet.shut = {"health": "red"} if when == "during" else {}
+        self.pass_seconds(fleet, 15)
+        if when == "during":
+            assert "gate health: red" in fleet.targets()["w0"]["description"]
+            assert fleet.state == "ApplyFailed"
+        else:
+            assert fleet.order == (["w0"] if when == "before" else ["w0", "w1"])
+
+    @pytest.mark.parametrize("when", ["during", "after"])
+    def test_it_is_looked_at_every_ten_seconds_by_a_clock_that_is_behind(self, when: str) -> None:
+        fleet = self.started(when)
+        fleet.settle_decisions()
+        if when == "after":
+            fleet.shut = {"health": "red"}
+            finish(fleet, "w0")
+        fleet.now -= 3600
+        first = fleet.plan_status["answers"]["number"]
+        self.pass_seconds(fleet, 60)
+        assert fleet.in_progress == ["w0"]
+        assert 5 <= fleet.plan_status["answers"]["number"] - first <= 7
+
+    @pytest.mark.parametrize("when", ["during", "after"])
+    def test_an_answer_that_is_too_old_does_not_count(self, when: str) -> None:
+        fleet = self.started(when)
+        fleet.settle_decisions()
+        if when == "after":
+            fleet.shut = {"health": "red"}
+        while fleet.advance("w0"):
+            pass
+        if when == "after":
+            fleet.settle_decisions()
+        # The observer is gone: it answers no more.
+        fleet.now += 31
+        for _ in range(3):
+            fleet.step_once()
+        assert fleet.in_progress == ["w0"]
+        assert fleet.targets()["w0"]["description"] == "the gates are being looked up"
+
+    def pass_seconds(self, fleet: PlanFleet, seconds: int) -> None:
+        for _ in range(seconds):
+            fleet.now += 1
+            fleet.settle_decisions()
 
     def test_an_answer_from_before_its_last_step_does_not_count(self) -> None:
         fleet = self.started("after")

@@ -133,7 +133,7 @@ def test_k0s_A25_A26_a_plan_created_again_under_the_same_id_runs(step: str) -> N
     assert fleet.order == ["c0", "w0"]
 
 
-@pytest.mark.parametrize("reported", ["1970-01-12T13:46:40Z", "9999-01-01T00:00:00Z"])
+@pytest.mark.parametrize("reported", ["1970-01-12T13:46:40Z", "9999-01-01T00:00:00Z", "1970-01-12T12:00:00Z"])
 def test_a_controller_in_an_update_of_another_plan_holds_the_others(reported: str) -> None:
     """For as long as a machine may take, whatever its clock says."""
     fleet = PlanFleet(controllers=2)

@@ -17,6 +17,7 @@ from pilothouse.api.objects import Object
 from pilothouse.base.clock import SystemClock
 from pilothouse.client.api import Api
 from pilothouse.client.informer import Informer
+from pilothouse.client.transport import ClientRequest, ClientResponse, Transport
 from pilothouse.node.updating.control_node_report import ControlNodeReport
 from pilothouse.node.updating.managed_program import ManagedProgram, ProgramError
 from pilothouse.node.updating.node_version_report import NodeVersionReport
@@ -24,6 +25,7 @@ from pilothouse.node.updating.update_profile import UpdateProfile
 
 pytestmark = pytest.mark.looptime
 STARTS_WITHIN = 5.0
+PROFILE = UpdateProfile(path=Path("/x"), version=("x",), health=("x",), restart=("x",))
 
 
 class StartingProgram(ManagedProgram):
@@ -47,6 +49,26 @@ def node_report(
     return NodeVersionReport(api, informer, "m1", program).run
 
 
+class RecordingTransport:
+    """Passes requests on, and keeps their methods."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+        self.stream = transport.stream
+        self.methods: list[str] = []
+
+    async def request(self, call: ClientRequest) -> ClientResponse:
+        self.methods.append(call.method)
+        return await self._transport.request(call)
+
+
+class TalkativeProgram(ManagedProgram):
+    """Reports a version of 100 characters."""
+
+    async def version(self) -> str:
+        return "v2.0.0" + "x" * 94
+
+
 @pytest.mark.parametrize(
     ("noun", "report", "version"),
     [
@@ -59,7 +81,7 @@ async def test_the_version_of_a_program_that_starts_slowly_is_reported_when_it_a
     report: Callable[[Api, Informer, ManagedProgram], Callable[[], Coroutine[Any, Any, None]]],
     version: Callable[[Object], str | None],
 ) -> None:
-    program = StartingProgram(UpdateProfile(path=Path("/x"), version=("x",), health=("x",), restart=("x",)))
+    program = StartingProgram(PROFILE)
     async with loopback() as transport:
         api = Api(transport, Random(1), manager="test")
         await api.create(
@@ -78,3 +100,24 @@ async def test_the_version_of_a_program_that_starts_slowly_is_reported_when_it_a
             for task in work:
                 task.cancel()
             await asyncio.gather(*work, return_exceptions=True)
+
+
+async def test_a_long_version_is_cut_off_and_written_once() -> None:
+    async with loopback() as server:
+        transport = RecordingTransport(server)
+        api = Api(transport, Random(1), manager="test")
+        await api.create(Node, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "m1"}})
+        informer = Informer(api, Node, Random(1), SystemClock())
+        work = asyncio.create_task(informer.run())
+        await informer.synced()
+        report = NodeVersionReport(api, informer, "m1", TalkativeProgram(PROFILE))
+        try:
+            assert await report.write()
+            reported = await api.get(Node, "m1")
+            assert reported.annotations[RUNNING_VERSION] == "v2.0.0" + "x" * 58
+            await asyncio.sleep(1)
+            assert await report.write()
+            assert transport.methods.count("PATCH") == 1
+        finally:
+            work.cancel()
+            await asyncio.gather(work, return_exceptions=True)

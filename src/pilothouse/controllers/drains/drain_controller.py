@@ -13,7 +13,7 @@ controller is a worker too, its Node is drained; a pure controller has nothing t
 * What keeps a pod is in the signal's ``reason``. By ``rollout.drain`` of the plan, pods that their budgets
   keep are deleted after ``forceAfter``, and the machine has failed after ``timeout``. Both count from the
   annotation ``drain-started`` of the Node, which the leader writes by its own clock: the time of the step in
-  the signal is by the clock of the machine.
+  the signal is by the clock of the machine. ``force_waits`` says why a jump of the clock forces nothing.
 * A Node gets events when pods have to leave it, and when it is uncordoned without having completed its turn.
   The rest of a turn is in the status of the plan.
 """
@@ -45,6 +45,7 @@ from pilothouse.controllers.drains.cordons import (
     started,
     uncordon,
 )
+from pilothouse.controllers.drains.force_waits import ForceWait
 from pilothouse.controllers.drains.machine_turns import (
     FAILED_STATES,
     MachineTurn,
@@ -195,7 +196,12 @@ def _drain(turn: MachineTurn, node: Object, plan: Object, world: Snapshot) -> It
             fields = {"metadata": {"annotations": started(turn.signal, since)}}
             yield PatchObject(node, fields, exact=True, because=because)
     timeout, force_after = _seconds(options, "timeout"), _seconds(options, "forceAfter")
-    by_force = force_after is not None and world.now >= since + force_after
+    wait = ForceWait.read(turn.signal, node, since, force_after) if force_after is not None else None
+    if wait is not None and (following := wait.following(world.now)) is not None:
+        wait = following
+        fields = {"metadata": {"annotations": wait.annotations(turn.signal)}}
+        yield PatchObject(node, fields, exact=True, because=f"{because}; its pods are kept")
+    by_force = wait is not None and wait.is_over(world.now)
     intents, kept = evictions(turn, node, pods, options, by_force, world)
     if timeout is not None and world.now >= since + timeout:
         reason = f"the drain took longer than {options['timeout']}: {listed(kept)}"
@@ -204,8 +210,10 @@ def _drain(turn: MachineTurn, node: Object, plan: Object, world: Snapshot) -> It
     yield from intents
     reason = f"draining node {node.name}: {listed(kept)}"
     yield from explained(turn, reason)
-    ends = [since + after - world.now for after in (timeout, force_after) if after is not None]
-    seconds = min((left for left in (*ends, RECHECK) if left > 0), default=RECHECK)
+    ends = [since + timeout] if timeout is not None else []
+    ends += [wait.due] if wait is not None else []
+    seconds = min((end - world.now for end in ends if end > world.now), default=RECHECK)
+    seconds = min(seconds, RECHECK)
     remedy = "" if not any(kept.values()) else "see the pods and budgets that it names, or delete the pods"
     yield Wait("Draining", because=reason, remedy=remedy, seconds=seconds)
 

@@ -87,10 +87,10 @@ def is_busy(run: UpdateRun, machine: Object) -> bool:
     signal = signal_on(machine)
     if signal is None or signal.status is None or signal.ended:
         return False
-    since = reported(signal.status.timestamp)
-    if since > run.now:
-        # A clock that is ahead, or a lie: what the leader wrote counts, or the machine is busy forever.
-        since = reported(signal.created)
+    # The clock of the machine may be behind the leader's, which wrote the signal. If it is ahead, or the time
+    # is a lie, it does not count, or the machine is busy forever.
+    at_step, created = reported(signal.status.timestamp), reported(signal.created)
+    since = max(created, at_step) if at_step <= run.now else created
     return run.now < since + run.node_deadline
 
 

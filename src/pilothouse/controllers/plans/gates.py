@@ -31,11 +31,20 @@ def shut(run: UpdateRun, when: When, answers: PlanAnswers) -> list[str]:
 
 
 def latest(run: UpdateRun, since: float) -> PlanAnswers | None:
-    """The last answer about gates, if it is not older than this; asks again when it is time to."""
+    """The last answer about gates, if it is recent and not older than this; asks again when it is time to.
+
+    Both are times of leaders, whose clocks may differ or be set back. If ``since`` is still to come, every
+    answer that is recent counts: otherwise none would until then, and each would lead to the next question.
+    """
     answers = run.status.answers
-    usable = answers is not None and bool(answers.gates) and moment(answers.time) >= since
-    due = moment(answers.time) + questions.ASK_AGAIN if answers is not None and usable else run.now
+    if answers is not None and not (answers.gates and _is_usable(run, moment(answers.time), since)):
+        answers = None
+    due = moment(answers.time) + questions.ASK_AGAIN if answers is not None else run.now
     if due <= run.now and not questions.is_open(run.status):
         questions.ask(run, gates=True)
     run.look_at(max(due, run.now + 1.0))
-    return answers if usable else None
+    return answers
+
+
+def _is_usable(run: UpdateRun, answered: float, since: float) -> bool:
+    return run.now - questions.OLDEST <= answered <= run.now and (answered >= since or since > run.now)

@@ -3,11 +3,18 @@
 A worker is done when its signal is Completed and its Node is Ready, for as long as ``soak`` asks, and the
 gates after a machine are open; a controller when its signal is Completed and it reports the version. One that
 does not get there within ``nodeDeadline`` and ``soak`` has failed.
+
+Soaks count by the clock of the leader, from the decision that saw the machine's last step, or saw the Node
+Ready again. What a machine wrote by its own clock counts only if it makes sense by the leader's.
 """
 
 from __future__ import annotations
 
-from pilothouse.api.k0s.signals import COMPLETED, FAILED_DOWNLOAD, Signal
+from typing import Final
+
+import msgspec
+
+from pilothouse.api.k0s.signals import COMPLETED, FAILED_DOWNLOAD
 from pilothouse.api.k0s.signals import FAILED as SIGNAL_FAILED
 from pilothouse.api.k0s.v1beta2 import SignalState, TargetStatus
 from pilothouse.api.kind_names import Node
@@ -17,6 +24,8 @@ from pilothouse.controllers.plans import gates, questions
 from pilothouse.controllers.plans.stages import DONE, FAILED, NO_MACHINE, PENDING, SENT, Stage
 from pilothouse.controllers.plans.turn_signals import platform_of
 from pilothouse.controllers.plans.update_run import UpdateRun, moment, stamped
+
+_DOWN: Final = "the update is done, but the Node is not Ready"
 
 
 def observe(run: UpdateRun) -> None:
@@ -64,12 +73,16 @@ def _observed(run: UpdateRun, stage: Stage, target: TargetStatus) -> TargetStatu
     if signal is None:
         return _unsignalled(run, stage, machine, target)
     reason = signal.status.reason if signal.status else ""
+    was_down = target.description == _DOWN
     target = stamped(target, run.time, step=signal.step, description=reason)
     if signal.step in (SIGNAL_FAILED, FAILED_DOWNLOAD):
         return failed(run, target, reason or f"the machine reported {signal.step}")
     if signal.step != COMPLETED:
         return _held_to_deadline(run, target, "")
-    lacking = _lacking(run, stage, machine, signal) or _shut_after(run, target) or _not_looked_up(run, target)
+    if (was_down and is_ready(machine)) or moment(target.last_updated_timestamp) > run.now:
+        # It soaks from here. A time to come is that of a clock that was ahead.
+        target = msgspec.structs.replace(target, last_updated_timestamp=run.time)
+    lacking = _lacking(run, stage, machine, target) or _shut_after(run, target) or _not_looked_up(run, target)
     if lacking:
         return _held_to_deadline(run, target, lacking)
     return stamped(target, run.time, state=DONE, description="", completed_time=run.time)
@@ -100,14 +113,15 @@ def _unsignalled(run: UpdateRun, stage: Stage, machine: Object, target: TargetSt
     return target
 
 
-def _lacking(run: UpdateRun, stage: Stage, machine: Object, signal: Signal) -> str:
+def _lacking(run: UpdateRun, stage: Stage, machine: Object, target: TargetStatus) -> str:
     """What a machine lacks that has taken its last step; empty if nothing."""
-    done = reported(signal.status.timestamp) if signal.status else 0.0
+    done = moment(target.last_updated_timestamp)
     if stage.noun == Node:
         if not is_ready(machine):
-            return "the update is done, but the Node is not Ready"
-        ready = machine.condition("Ready") or {}
-        done = max(done, reported(ready.get("lastTransitionTime")))
+            return _DOWN
+        # It may have been down between two decisions.
+        ready = reported((machine.condition("Ready") or {}).get("lastTransitionTime"))
+        done = max(done, ready if ready <= run.now else 0.0)
     elif not stage.forced and (version := _version(machine)) != stage.update.version:
         return f"it reports the version {version or 'unknown'} instead of {stage.update.version}"
     if run.now < (end := done + run.soak) and run.soak:

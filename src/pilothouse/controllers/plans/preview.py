@@ -100,13 +100,18 @@ def _obstacles(run: UpdateRun, answers: PlanAnswers) -> list[str]:
         found += _controllers(run, answers)
     if gates.has_gates(run, "before"):
         found += gates.shut(run, "before", answers)
-    names = {target.name for stage in stages if stage.noun == Node for target in stage.targets}
-    for name in sorted(names):
-        node = run.world.find(Node, "", name)
-        if node is not None and not is_ready(node):
-            found.append(f"worker {name} is not Ready")
+    found += _workers(run, stages)
     found += [text for stage in stages for text in _too_few_available(run, stage)]
     return found + _kept_pods(run, stages)
+
+
+def _workers(run: UpdateRun, stages: list[Stage]) -> list[str]:
+    names = {target.name for stage in stages if stage.noun == Node for target in stage.targets}
+    nodes = (run.world.find(Node, "", name) for name in sorted(names))
+    down = [node.name for node in nodes if node is not None and not is_ready(node)]
+    if len(down) > 1:
+        return [f"{len(down)} workers are not Ready: {some(down)}"]
+    return [f"worker {name} is not Ready" for name in down]
 
 
 def _controllers(run: UpdateRun, answers: PlanAnswers) -> list[str]:

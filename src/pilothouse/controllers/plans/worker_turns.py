@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from pilothouse.api.k0s.release_versions import newer
-from pilothouse.api.k0s.v1beta2 import TargetStatus
+from pilothouse.api.k0s.v1beta2 import RUNNING_VERSION, TargetStatus
 from pilothouse.api.kind_names import ControlNode, Node
 from pilothouse.api.objects import Object
 from pilothouse.controllers.plans import gate_waits, gates, questions
@@ -25,6 +26,9 @@ from pilothouse.controllers.plans.update_run import UpdateRun, moment, some, sta
 from pilothouse.controllers.plans.waves import next_wave
 from pilothouse.meta.int_or_percent import scaled
 
+_LONGEST_VERSION: Final = 64
+"""Characters of a version that the status keeps."""
+
 
 def worker_turns(run: UpdateRun, stage: Stage) -> None:
     """Begin as many workers as there are places."""
@@ -37,10 +41,18 @@ def worker_turns(run: UpdateRun, stage: Stage) -> None:
         return
     wave, members = next_wave(stage.targets, run.rollout.waves)
     pending = tuple(target for target in members if target.state == PENDING)
-    places = _places(run, stage, pending)
+    places = concurrent(stage) - len(stage.in_progress)
     if not pending or places < 1:
-        _wait_for_places(run, stage, pending)
+        _wait_for_progress(run, stage)
         return
+    space = room(run, stage)
+    if space is not None and space < 1:
+        costless = _costless(run, stage, pending)
+        if costless != pending:
+            _wait_for_room(run, stage)
+        pending = costless
+    elif space is not None:
+        places = min(places, space)
     _begin(run, stage, pending, places, f" of wave {wave}" if wave else "")
 
 
@@ -57,13 +69,6 @@ def _controllers_behind(run: UpdateRun, stage: Stage) -> list[str]:
     running = ((one.name, one.at("status", "k0sVersion", default="")) for one in run.world.all(ControlNode))
     version = stage.update.version
     return [f"{name} ({text or 'unknown'})" for name, text in running if newer(version, running=text)]
-
-
-def _places(run: UpdateRun, stage: Stage, pending: Targets) -> int:
-    places = concurrent(stage) - len(stage.in_progress)
-    if places < 1 or not pending or (space := room(run, stage)) is None:
-        return places
-    return min(places, space)
 
 
 def room(run: UpdateRun, stage: Stage) -> int | None:
@@ -89,17 +94,30 @@ def is_unavailable(run: UpdateRun, target: TargetStatus) -> bool:
     return target.state == SENT or node is None or not is_ready(node) or bool(node.spec.get("unschedulable"))
 
 
-def _wait_for_places(run: UpdateRun, stage: Stage, pending: Targets) -> None:
-    going = stage.in_progress
-    names = some([f"{target.name} ({target.step or 'signalled'})" for target in going])
-    if pending and len(going) < concurrent(stage):
-        run.wait(
-            "TooManyUnavailable",
-            "as many workers are in progress, not Ready or cordoned as spec.rollout.maxUnavailable allows",
-            remedy="get these workers Ready, uncordon them, or raise maxUnavailable in the next run",
-        )
-    elif going:
+def _costless(run: UpdateRun, stage: Stage, pending: Targets) -> Targets:
+    """The workers whose turn comes although no other may become unavailable: those that are cordoned and
+    Ready. While none is in progress, also those that are not Ready: they hold up the others, and fail after
+    ``nodeDeadline``."""
+    down = tuple(target for target in pending if is_unavailable(run, target))
+    if not stage.in_progress:
+        return down
+    nodes = ((target, run.world.find(Node, "", target.name)) for target in down)
+    return tuple(target for target, node in nodes if node is not None and is_ready(node))
+
+
+def _wait_for_progress(run: UpdateRun, stage: Stage) -> None:
+    if stage.in_progress:
+        names = some([f"{target.name} ({target.step or 'signalled'})" for target in stage.in_progress])
         run.wait("InProgress", f"workers in progress: {names}")
+
+
+def _wait_for_room(run: UpdateRun, stage: Stage) -> None:
+    run.wait(
+        "TooManyUnavailable",
+        "as many workers are in progress, not Ready or cordoned as spec.rollout.maxUnavailable allows: "
+        f"{some(unavailable(run, stage))}",
+        remedy="get these workers Ready, uncordon them, or raise maxUnavailable in the next run",
+    )
 
 
 def _begin(run: UpdateRun, stage: Stage, pending: Targets, places: int, wave: str) -> None:
@@ -124,6 +142,10 @@ def _begin(run: UpdateRun, stage: Stage, pending: Targets, places: int, wave: st
 
 
 def _begun(run: UpdateRun, stage: Stage, target: TargetStatus, node: Object) -> TargetStatus:
+    # What its agent reports of the program; without one, what comes nearest.
+    running = node.annotations.get(RUNNING_VERSION) or node.at(
+        "status", "nodeInfo", "kubeletVersion", default=""
+    )
     begun = stamped(
         target,
         run.time,
@@ -131,7 +153,7 @@ def _begun(run: UpdateRun, stage: Stage, target: TargetStatus, node: Object) -> 
         step="",
         description="",
         started_time=run.time,
-        previous_version=node.at("status", "nodeInfo", "kubeletVersion", default=""),
+        previous_version=running[:_LONGEST_VERSION],
     )
     send(run, stage, node, begun)
     return begun

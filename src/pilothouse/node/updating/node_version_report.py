@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from typing import Final
 
 from pilothouse.api.k0s.v1beta2 import RUNNING_VERSION
 from pilothouse.api.kind_names import Node
@@ -19,6 +20,9 @@ from pilothouse.client.transport import TransportError
 from pilothouse.meta.errors import StatusError
 from pilothouse.node.updating.control_node_report import INTERVAL, SOON
 from pilothouse.node.updating.managed_program import ManagedProgram, ProgramError
+
+_LONGEST: Final = 64
+"""Characters of a version that are reported."""
 
 log = logging.getLogger(__name__)
 
@@ -49,11 +53,11 @@ class NodeVersionReport:
         if node is None:
             return False
         try:
-            version = await self._program.version()
+            version = (await self._program.version())[:_LONGEST]
         except ProgramError as problem:
             log.info("the program does not answer for its version: %s", problem)
             return False
         if node.annotations.get(RUNNING_VERSION) != version:
-            annotations = {RUNNING_VERSION: version[:64]}
+            annotations = {RUNNING_VERSION: version}
             await self._api.patch(Node, self._name, "", {"metadata": {"annotations": annotations}})
         return True
