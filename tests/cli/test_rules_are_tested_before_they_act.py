@@ -6,19 +6,16 @@ import asyncio
 import json
 import random
 import subprocess
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
-from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from click.testing import CliRunner, Result
 from tests.cli.running import Server
 from tests.kit.prometheus import Prometheus
+from tests.kit.steady_prometheus import steady_prometheus
 from tests.kit.tools import MissingTool, find
 
 from pilothouse.api.kind_names import PersistentVolumeClaim
@@ -44,37 +41,12 @@ spec:
 """
 
 
-class Answers(BaseHTTPRequestHandler):
-    """A Prometheus that knows two volumes."""
-
-    series = (({"volumename": "pv-a"}, "60"), ({"volumename": "pv-b"}, "40"), ({"volumename": "pv-c"}, "70"))
-
-    def do_GET(self) -> None:
-        query = parse_qs(urlsplit(self.path).query)["query"][0]
-        result = [
-            {"metric": labels, "value": [time.time(), str(time.time()) if "timestamp" in query else value]}
-            for labels, value in self.series
-        ]
-        body = json.dumps({"status": "success", "data": {"resultType": "vector", "result": result}}).encode()
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, format: str, *args: Any) -> None: ...
-
-
-@contextmanager
-def answering() -> Iterator[str]:
-    with ThreadingHTTPServer(("127.0.0.1", 0), Answers) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_address[1]}"
-        server.shutdown()
+SERIES = (({"volumename": "pv-a"}, "60"), ({"volumename": "pv-b"}, "40"), ({"volumename": "pv-c"}, "70"))
 
 
 @pytest.fixture(scope="module")
 def config(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    with answering() as url:
+    with steady_prometheus(SERIES) as url:
         file = tmp_path_factory.mktemp("config") / "config.yaml"
         file.write_text(f"providers: [{{name: default, type: prometheus, params: 'url={url}'}}]\n")
         yield file

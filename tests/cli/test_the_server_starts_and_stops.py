@@ -32,6 +32,7 @@ def test_nobody_may_do_nothing_but_look_at_health_and_version(tmp_path: Path) ->
             "/healthz",
             "/livez",
             "/readyz",
+            "/ready",
             "/readyz/store",
             "/readyz/cache",
             "/version",

@@ -39,6 +39,16 @@ async def test_what_is_wrong_is_named() -> None:
     ]
 
 
+async def test_update_tools_ask_for_readiness_by_another_name() -> None:
+    one = Health()
+    one.add("store", saying("no leader"))
+    assert health.serves("/ready")
+    assert not health.serves("/readyness")
+    assert (await one.answer("/ready")).body == (await one.answer("/readyz")).body
+    assert (await one.answer("/ready")).status == 500
+    assert (await one.answer("/ready", exclude=frozenset({"store"}))).status == 200
+
+
 async def test_liveness_is_only_what_a_restart_mends() -> None:
     ill = Health()
     ill.add("store", saying("no leader"))

@@ -85,6 +85,11 @@ class ImageStore:
         self._clock = clock
         self.limits = limits
 
+    @property
+    def folder(self) -> Path:
+        """Where its images are."""
+        return self._folder
+
     def resolve(self, text: str) -> Image:
         """Raises ImageMissing, whose message says how to import the image."""
         if (program := host_program(text)) is not None:

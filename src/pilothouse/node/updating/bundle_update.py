@@ -71,12 +71,13 @@ class BundleUpdate:
         await turn.reach(record.result, record.reason)
 
     async def _fetch(self, record: TurnRecord) -> None:
-        folder = self._folder
+        folder = place = self._folder
         draft = folder / _NEXT
         try:
             folder.mkdir(parents=True, exist_ok=True)
             fetched = await self._source.fetch(record.payload, draft)
             if self._library is not None:
+                place = self._library.folder
                 await asyncio.to_thread(_import, draft, self._library)
             elif problem := name_problem(fetched.name):
                 self._fail(f"{fetched.name!r} can't be the name of a bundle: {problem}")
@@ -88,7 +89,7 @@ class BundleUpdate:
         except (ImageStoreError, UnpackError, ImageMissing) as failure:
             self._fail(f"{record.payload.url} can't be imported: {failure}")
         except OSError as failure:
-            self._fail(f"{folder}: {failure.strerror or failure}")
+            self._fail(f"{place}: {failure.strerror or failure}")
         except ValueError as failure:
             self._fail(f"{record.payload.url}: {failure}")
         else:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-from pilothouse.api.k0s.signals import STEPS, Signal, SignalError, read_signal
+from pilothouse.api.k0s.signals import DOWNLOADING, STEPS, Signal, SignalError, read_signal
 from pilothouse.api.objects import Object
 from pilothouse.base.backoff import Backoff
 from pilothouse.base.clock import Clock
@@ -80,6 +80,20 @@ class TurnSignal:
                 self._read = await self._api.get(machine.noun, machine.name)
             else:
                 return
+
+    async def explain(self, reason: str) -> None:
+        """Report what keeps the turn at its step, unless that is reported already. The time of the step
+        stays. Raises StatusError, TransportError."""
+        signal = self._signal()
+        if signal is None or signal.ended:
+            return
+        since = signal.status.timestamp if signal.status else format_time(self._clock.now())
+        explained = signal.advanced(signal.step or DOWNLOADING, since, reason)
+        if explained == signal:
+            return
+        machine = self._latest()
+        metadata = {"resourceVersion": machine.resource_version, "annotations": explained.annotations()}
+        self._read = await self._api.patch(machine.noun, machine.name, "", {"metadata": metadata})
 
     def _seen(self) -> Object | None:
         return self._informer.cache.get("", self._read.name)

@@ -193,6 +193,8 @@ class SignalFollower:
                     failures += 1
                     pause = _RETRY_BACKOFF.after(failures)
                     log.warning("update of %s failed, retrying: %s", self._name, problem)
+                    if isinstance(problem, OSError):
+                        await self._explain(problem)
                 try:
                     async with asyncio.timeout(pause):
                         await changed.wait()
@@ -243,6 +245,20 @@ class SignalFollower:
             await chosen.accept(key, payload, signal.step)
         await chosen.advance(TurnSignal(self._api, key, machine, self._informer, self._clock))
         return None
+
+    async def _explain(self, problem: OSError) -> None:
+        """Report what keeps the machine from going on, such as a full disk, if the API server answers."""
+        machine = self._informer.cache.get("", self._name)
+        signal = _signal_of(machine)
+        if machine is None or signal is None:
+            return
+        where = f"{problem.filename}: " if problem.filename else ""
+        reason = f"{where}{problem.strerror or problem}; trying again"
+        turn = TurnSignal(self._api, turn_key(signal), machine, self._informer, self._clock)
+        try:
+            await turn.explain(reason)
+        except (StatusError, TransportError, AccessError) as refusal:
+            log.warning("why the update of %s waits is not reported yet: %s", self._name, refusal)
 
     def _refuse(self, key: TurnIdentity, problem: NotOrdered) -> float:
         failures = self._refused[1] + 1 if self._refused is not None and self._refused[0] == key else 1

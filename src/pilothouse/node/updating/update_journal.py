@@ -4,8 +4,9 @@
     journal.accept(TurnRecord(key=key, payload=payload))
     journal.advance(Phase.SWAPPING)
 
-Every change is written and synced before the call returns. A journal that can't be read counts as lost: its
-file is put aside, and the next turn starts from what is installed.
+Every change is written and synced before the call returns; one that can't be written is an OSError that names
+the journal, and has not happened. A journal that can't be read counts as lost: its file is put aside, and the
+next turn starts from what is installed.
 """
 
 from __future__ import annotations
@@ -158,7 +159,11 @@ class UpdateJournal:
         return msgspec.structs.replace(self._content, turn=turn)
 
     def _write(self, content: _Content) -> TurnRecord:
-        write_private(self._path, msgspec.json.format(msgspec.json.encode(content)))
+        try:
+            write_private(self._path, msgspec.json.format(msgspec.json.encode(content)))
+        except OSError as problem:
+            # A failed write names no file, or the draft.
+            raise OSError(problem.errno, problem.strerror, str(self._path)) from problem
         self._content = content
         assert content.turn is not None
         return content.turn
