@@ -232,9 +232,8 @@ class RuleWatch:
         try:
             if not same:
                 self._next.pop(rule.uid, None)
-            because = invalid_because(rule) if terms is None or not same else ""
-            if terms is None or because:
-                raise ValueError(because)
+            if terms is None:
+                raise ValueError(invalid_because(rule))
             made = EvaluatedRule(terms, rule.uid, tables.table(type_of_rule(terms.spec)), self._namespace)
         except ValueError as problem:
             self._find(
