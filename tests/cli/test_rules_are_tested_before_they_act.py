@@ -185,6 +185,7 @@ def test_without_any_provider_it_says_what_to_give(rule: Path, tmp_path: Path) -
     assert "name a configuration file with --autopilot-config" in done.stderr
 
 
+@pytest.mark.long
 def test_a_backtest_reads_the_series_of_a_real_prometheus(tmp_path: Path) -> None:
     """Two volumes of 10 GB that fill by 500 MB an hour; one is half full after the first hour."""
     rule = tmp_path / "rule.yaml"
@@ -237,6 +238,7 @@ def past_of_prometheus(folder: Path, lines: list[str]) -> Iterator[Prometheus]:
         yield server
 
 
+@pytest.mark.long
 def test_a_real_prometheus_is_asked_also_about_the_past(tmp_path: Path) -> None:
     past = int(time.time()) - 4 * 3600
     lines = []

@@ -16,6 +16,8 @@ from contextlib import ExitStack
 from random import Random
 from typing import Any, Self, TypeVar
 
+import msgspec
+
 from pilothouse.api.kind_names import (
     ApplicationAction,
     AutopilotRule,
@@ -169,6 +171,25 @@ class RuleFleet:
 
     def edit(self, name: str, **spec: Any) -> None:
         self._do(lambda api: api.patch(AutopilotRule, name, "", {"spec": spec}))
+
+    def delete(self, name: str) -> None:
+        self._do(lambda api: api.delete(AutopilotRule, name))
+
+    def store(self, name: str, **spec: Any) -> None:
+        """Edit a rule as a server does that checks nothing."""
+
+        async def store(_: Api) -> None:
+            (found,) = [
+                one
+                for one in (await self.server.store.list("/")).entries
+                if one.key.endswith(f"/autopilotrules/{name}")
+            ]
+            tree = msgspec.json.decode(found.value)
+            tree["spec"] |= spec
+            tree["metadata"]["generation"] += 1
+            await self.server.store.update(found.key, msgspec.json.encode(tree), revision=found.revision)
+
+        self._do(store)
 
     def model(self, **data: str) -> None:
         """Change what happens outside."""

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
 import json
+import os
 import ssl
 import tracemalloc
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
 
 import msgspec
 import pytest
@@ -154,6 +159,96 @@ async def test_the_times_of_samples_are_asked_for_once() -> None:
         True
     ] * 3
     assert len(server.asked) == 4
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        {"pool": "p1"},
+        {"namespace": "db", "statefulset": "main"},
+        {"namespace": "db", "deployment": "main"},
+        {"namespace": "db", "cluster": "main"},
+        {"instance": "10.0.0.7:9100", "device": "sda"},
+        {"node": "n1", "device": "sda"},
+    ],
+    ids=lambda labels: "-".join(labels),
+)
+async def test_samples_of_every_level_have_their_own_times(labels: dict[str, str]) -> None:
+    """A page that groups the times as it was asked to: those of the object, and older ones of another."""
+
+    async def grouped(writer: asyncio.StreamWriter, target: str) -> None:
+        query = parse_qs(urlsplit(target).query)["query"][0]
+        if "timestamp(" not in query:
+            writer.write(answer(vector((labels, 1000.0, "7"))))
+            return
+        kept = set(query.partition("min by (")[2].partition(")")[0].split(", "))
+        times: dict[frozenset[tuple[str, str]], float] = {}
+        other = {name: f"other-{value}" for name, value in labels.items()}
+        for series, time in ((labels, 990.0), (other, 980.0)):
+            group = frozenset((name, value) for name, value in series.items() if name in kept)
+            times[group] = min(times.get(group, time), time)
+        writer.write(answer(vector(*[(dict(group), 1000.0, str(time)) for group, time in times.items()])))
+
+    found = await asked(grouped, query="busy")
+    assert found == [Sample(labels, 7.0, 990.0)]
+
+
+async def test_a_metric_with_too_many_series_stops_the_expressions_that_read_it_alone() -> None:
+    refused = answer(b'{"status":"error","errorType":"execution","error":"too many samples"}', "422 No")
+
+    async def page(writer: asyncio.StreamWriter, target: str) -> None:
+        query = parse_qs(urlsplit(target).query)["query"][0]
+        if "timestamp(huge)" in query:
+            writer.write(refused)
+        else:
+            writer.write(answer(vector(({"volumename": "a"}, 1000.0, "990"))))
+
+    async with MetricsServer({"/api/v1/query": page}) as server:
+        provider = PrometheusProvider(PrometheusSettings(server.url))
+        found = await provider.query(["used / cap", "huge", "used / huge", "used", "1 + vector(1)"], 0.0)
+        await provider.close()
+    for text in ("used / cap", "used"):
+        assert found[text] == [Sample({"volumename": "a"}, 990.0, 990.0)], text
+    assert isinstance(found["1 + vector(1)"], list)
+    for text in ("huge", "used / huge"):
+        failure = found[text]
+        assert isinstance(failure, QueryFailure)
+        assert (failure.reason, "too many samples" in failure.message) == ("QueryRefused", True)
+
+
+async def test_a_changed_certificate_breaks_no_query_under_way(tmp_path: Path) -> None:
+    authority = Authority.create(tmp_path)
+    may_answer = asyncio.Event()
+
+    async def page(writer: asyncio.StreamWriter, target: str) -> None:
+        match parse_qs(urlsplit(target).query)["query"][0]:
+            case "vector(1)":
+                await may_answer.wait()
+            case "vector(2)":
+                os.utime(authority.cert, ns=(1, 1))
+            case "vector(3)":
+                may_answer.set()
+        writer.write(answer(vector(({}, 1.0, "5"))))
+
+    texts = ["vector(1)", "vector(2)", "vector(3)"]
+    async with MetricsServer({"/api/v1/query": page}) as server:
+        provider = PrometheusProvider(PrometheusSettings(server.url, ca_file=authority.cert, seconds=20.0))
+        await provider.query(["vector(0)"], 0.0)
+        found = await provider.query(texts, 0.0)
+        await provider.close()
+    assert list(found.values()) == [[Sample({}, 5.0, 1.0)]] * 3
+
+
+async def test_queries_that_begin_at_once_share_connections_which_are_closed() -> None:
+    texts = ["vector(1)", "vector(2)"]
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        async with MetricsServer({"/api/v1/query": vector(({}, 1.0, "5"))}) as server:
+            provider = PrometheusProvider(PrometheusSettings(server.url, seconds=20.0))
+            await asyncio.gather(*(provider.query([text], 0.0) for text in texts))
+            await provider.close()
+        gc.collect()
+    assert [str(each.message) for each in seen if "Unclosed" in str(each.message)] == []
 
 
 async def test_unhealthy_targets_stop_it_if_asked_to() -> None:

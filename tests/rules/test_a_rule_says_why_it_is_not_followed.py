@@ -98,3 +98,40 @@ async def test_what_our_server_refuses_and_another_one_stores(changes: Tree, pat
     assert found.findings(right).failure is None
     assert found.named == {"data"}
     assert [each.terms.name for each in found.watch.rules.values()] == ["right"]
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {
+            "actionWindow": {
+                "timezone": "Mars/Crater",
+                "windows": [{"startTime": "02:00", "endTime": "04:00"}],
+            }
+        },
+        {"actionWindow": {"timezone": "UTC", "windows": [{"startTime": "25:99", "endTime": "04:00"}]}},
+        {"budget": {"growthPerDay": "much"}},
+        {"actions": [{"name": RESIZE, "params": {"scalepercentage": "half"}}]},
+    ],
+    ids=["timezone", "time", "budget", "parameter"],
+)
+def test_a_rule_that_another_server_has_stored_holds_up_no_other_on_its_objects(spec: Tree) -> None:
+    wrong, right = rule("wrong", "usage", "Gt", 50), rule("right", "usage", "Gt", 50)
+    for each in (wrong, right):
+        each["spec"]["selector"] = None
+    wrong["spec"] |= {"weight": 2, "enforcement": "approvalRequired"}
+    with RuleFleet() as fleet:
+        fleet.create(wrong, right, claim("data", "8Gi"))
+        fleet.wait(60)
+        before = fleet.objects()["wrong/data"]
+        fleet.store("wrong", **spec)
+        fleet.fill(data=5)
+        fleet.wait(300)
+        assert fleet.reason("wrong") == ("False", "Invalid")
+        assert fleet.sizes("data") == ["12Gi"]
+        assert fleet.objects()["wrong/data"].uid == before.uid, "it is needed when the rule is valid again"
+        fleet.edit("wrong", actionWindow=None, budget=None, enforcement="", actions=[{"name": RESIZE}])
+        fleet.fill(data=7)
+        fleet.wait(300)
+        assert fleet.sizes("data") == ["12Gi", "18Gi"]
+        assert fleet.actions()[-1].spec["rule"] == "wrong"

@@ -104,6 +104,18 @@ def test_states_are_those_of_the_live_machine() -> None:
     assert found == FixtureOutcome(4, ())
 
 
+def test_timers_end_between_polls_as_they_do_live() -> None:
+    checks = [
+        expect("29s", "Triggered", []),
+        expect("31s", "ActiveActionsInProgress", ["12Gi"]),
+        expect("36s", "ActiveActionsTaken", ["12Gi"]),
+        expect("94s", "ActiveActionsTaken", ["12Gi"]),
+        expect("96s", "Normal", ["12Gi"]),
+    ]
+    found = run([rule(pollInterval=60)], fixture(f"{5 * GIB}x100", rule_test=checks))
+    assert found == FixtureOutcome(5, ())
+
+
 def test_a_mismatch_says_what_was_expected_and_what_came() -> None:
     found = run(
         [rule()], fixture(f"{5 * GIB}x100", name="full", rule_test=[expect("5m", "Normal", ["10Gi"])])

@@ -71,6 +71,11 @@ def level_keys(level: str, series: Mapping[str, str], labels: JoinLabels) -> lis
     return [key for way in _WAYS.get(level, ()) if (key := way(series, labels)) is not None]
 
 
+def every_key(series: Mapping[str, str], labels: JoinLabels) -> list[SeriesKey]:
+    """What a series is about at all levels, the most specific first: an expression may drop labels."""
+    return [key for way in _EVERY if (key := way(series, labels)) is not None]
+
+
 def first_label(series: Mapping[str, str], names: tuple[str, ...]) -> str:
     """The value of the first of these labels that a series has, or empty."""
     return next((value for name in names if (value := series.get(name))), "")
@@ -108,11 +113,16 @@ def _device(series: Mapping[str, str], labels: JoinLabels) -> SeriesKey | None:
 
 _POD: Final = _within_namespace("pod")
 _CLAIM: Final = _within_namespace("claim")
-_WORKLOAD: Final = (_within_namespace("statefulset"), _within_namespace("deployment"), _POD, _CLAIM)
+_OWNERS: Final = (_within_namespace("statefulset"), _within_namespace("deployment"))
+_WORKLOAD: Final = (*_OWNERS, _POD, _CLAIM)
+_CLUSTER: Final = _within_namespace("cluster")
+_EVERY: Final[tuple[_Way, ...]] = (
+    _named("volume"), _CLAIM, _POD, *_OWNERS, _named("pool"), _device, _CLUSTER, _named("node"),
+)  # fmt: skip
 _WAYS: Final[Mapping[str, tuple[_Way, ...]]] = {
     "pod": (_POD, _CLAIM, _named("node")),
     "workload": _WORKLOAD,
-    "application": (_within_namespace("cluster"), *_WORKLOAD),
+    "application": (_CLUSTER, *_WORKLOAD),
     "storagepool": (_named("pool"),),
     "node": (_named("node"),),
     "device": (_device,),

@@ -13,7 +13,7 @@ says on which device, disk and tier of a node a volume is.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from itertools import pairwise
 from typing import Any, Final
 
@@ -71,13 +71,17 @@ class LevelTables:
             known = self._tables[level] = self._made(level)
         return known
 
+    def held(self) -> LevelTables:
+        """The same tables, which stay when they are forgotten here. Until then each is made once for both."""
+        made = LevelTables(self._lists)
+        made._tables, made._relations, made._info = self._tables, self._relations, self._info
+        return made
+
     def refresh(self) -> bool:
         """Forget what was built from objects that have changed since; whether there was anything."""
         found = self._stale & self._tables.keys()
-        for level in found:
-            del self._tables[level]
         if found:
-            self._relations.clear()
+            self._forget(found)
         self._stale.clear()
         return bool(found)
 
@@ -109,9 +113,8 @@ class LevelTables:
         known = self._info.get(provider)
         if known is not None and [one.labels for one in known] == [one.labels for one in samples]:
             return
-        self._info[provider] = samples
-        self._tables.pop("device", None)
-        self._relations.clear()
+        self._info = {**self._info, provider: samples}
+        self._forget({"device"})
 
     def changed(self, kind: KindName, before: Object | None, after: Object | None) -> None:
         """Note that what was built from an object is out of date, if it matters what has changed."""
@@ -143,12 +146,9 @@ class LevelTables:
         if (before is None) != (after is None):
             self._stale.add("volume")
 
-    def clear(self) -> None:
-        """Forget everything."""
-        self._tables.clear()
-        self._relations.clear()
-        self._info.clear()
-        self._stale.clear()
+    def _forget(self, levels: Set[str]) -> None:
+        self._tables = {level: table for level, table in self._tables.items() if level not in levels}
+        self._relations = {}
 
     def _made(self, level: str) -> ObjectTable:
         if level == "volume":

@@ -165,6 +165,9 @@ def _action_intents(rule_object: Object, world: Snapshot, settings: RuleSettings
     if rule_object.deleting or rule is None:
         # Without its rule, the garbage collector deletes it.
         return
+    if terms_of(rule, settings) is None:
+        # It is needed again when the rule is valid again: it has the timers, and the actions that were fired.
+        return
     readings, one = _readings(world), _object(rule_object, rule, world)
     if one is None:
         yield Delete(rule_object, because="its object is gone")

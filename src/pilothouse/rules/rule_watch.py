@@ -4,6 +4,7 @@
     await watch.run(caches, enqueue)
 
 Rules of the same poll interval are due together, and each distinct expression is asked once for all of them.
+Each provider is asked in rounds of its own, so that one that does not answer delays its own rules alone.
 Expressions of candidates are asked while the conditions of their rule are met by some object. Without a rule
 nothing is asked, and neither numpy nor a provider is imported; objects of a type that no rule is about cost
 nothing.
@@ -14,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -32,10 +33,10 @@ from pilothouse.rules.object_types import records_of, ruled_kinds, subject_of, t
 from pilothouse.rules.readings import NO_READING, ObjectReading, PastValue, RuleFindings
 from pilothouse.rules.rule_object_status import rule_object_name
 from pilothouse.rules.rule_problems import invalid_because
-from pilothouse.rules.rule_providers import LabelledProvider, RuleProviders
-from pilothouse.rules.rule_queries import VOLUME_INFO, LevelQuery
+from pilothouse.rules.rule_providers import RuleProviders
+from pilothouse.rules.rule_queries import VOLUME_INFO
 from pilothouse.rules.ruled_objects import RuleSettings, terms_of
-from pilothouse.rules.samples import Answer, QueryFailure
+from pilothouse.rules.samples import QueryFailure
 from pilothouse.rules.steady_clock import SteadyClock
 from pilothouse.runtime.sampled_watch import Enqueue, SubscribableCache
 
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from pilothouse.rules.join import Joined
     from pilothouse.rules.level_tables import LevelTables
     from pilothouse.rules.object_table import Positions
+    from pilothouse.rules.provider_round import ProviderRound
 
 MOST_RULE_OBJECTS: Final = 20_000
 """Above it, objects that are Normal have no AutopilotRuleObject."""
@@ -57,8 +59,6 @@ _FILTERS: Final = frozenset("<>")
 Caches = Mapping[KindName, SubscribableCache]
 Pair = tuple[str, str]
 """The uids of a rule and of an object."""
-JoinedAnswers = dict[tuple[str, str, str], "Joined | QueryFailure"]
-"""By the provider, the text of the query and its level."""
 
 log = logging.getLogger(__name__)
 
@@ -126,6 +126,10 @@ class RuleWatch:
         """When each rule is due, by its uid."""
         self._changed = asyncio.Event()
         self._rules_changed = True
+        self._under_way: set[str] = set()
+        """The providers that are asked at the moment."""
+        self._evaluating = asyncio.Lock()
+        """Held while rules are built, or evaluated on what was built."""
         self.idle = False
 
     @property
@@ -152,30 +156,47 @@ class RuleWatch:
         self._rules_changed = True
         self.rules, self._tables = {}, None
         try:
-            while True:
-                await self._poll()
+            async with asyncio.TaskGroup() as rounds:
+                while True:
+                    await self._poll(rounds)
         finally:
             for end in ends:
                 end()
             self.due.clear()
+            self._under_way.clear()
 
     async def look_at_all(self) -> None:
         """Look at every rule now, whether it is due or not."""
-        await self._look(tuple(self.rules.values()))
+        by_provider: dict[str, list[EvaluatedRule]] = defaultdict(list)
+        for one in self.rules.values():
+            by_provider[one.queries.provider].append(one)
+        await asyncio.gather(*(self._round(name, each) for name, each in by_provider.items()))
 
-    async def _poll(self) -> None:
+    async def _poll(self, rounds: asyncio.TaskGroup) -> None:
         self._changed.clear()
-        self._rebuild()
+        if self._rules_changed or self._due(self._clock.monotonic()):
+            async with self._evaluating:
+                self._rebuild()
         now = self._clock.monotonic()
-        due = [one for uid, one in self.rules.items() if self._next.get(uid, 0.0) <= now]
-        if due:
-            await self._look(due)
+        for name, due in self._due(now).items():
             for one in due:
                 interval = float(one.terms.spec.poll_interval)
                 # On a grid, so that rules of the same interval are due together.
                 self._next[one.uid] = (now // interval + 1) * interval
-        self.idle = True
-        await self._wait_until(min((self._next[uid] for uid in self.rules), default=None))
+            self._under_way.add(name)
+            rounds.create_task(self._round(name, due))
+        if not self._under_way:
+            self.idle = True
+        waiting = (uid for uid, one in self.rules.items() if one.queries.provider not in self._under_way)
+        await self._wait_until(min((self._next[uid] for uid in waiting), default=None))
+
+    def _due(self, now: float) -> dict[str, list[EvaluatedRule]]:
+        """The rules that are due, by the provider; none of one that has not answered yet."""
+        found: dict[str, list[EvaluatedRule]] = defaultdict(list)
+        for uid, one in self.rules.items():
+            if self._next.get(uid, 0.0) <= now and one.queries.provider not in self._under_way:
+                found[one.queries.provider].append(one)
+        return found
 
     async def _wait_until(self, moment: float | None) -> None:
         """Wait for this moment of the monotonic clock, or for a change of the rules."""
@@ -232,9 +253,8 @@ class RuleWatch:
         try:
             if not same:
                 self._next.pop(rule.uid, None)
-            because = invalid_because(rule) if terms is None or not same else ""
-            if terms is None or because:
-                raise ValueError(because)
+            if terms is None:
+                raise ValueError(invalid_because(rule))
             made = EvaluatedRule(terms, rule.uid, tables.table(type_of_rule(terms.spec)), self._namespace)
         except ValueError as problem:
             self._find(
@@ -248,120 +268,92 @@ class RuleWatch:
     def _namespace(self, name: str) -> Object | None:
         return self._caches[Namespace].get("", name)
 
-    async def _look(self, due: Sequence[EvaluatedRule]) -> None:
-        """Ask the providers, and enqueue what calls for a decision."""
-        wanted: dict[str, dict[LevelQuery, None]] = defaultdict(dict)
-        informed: set[str] = set()
-        for rule in due:
+    async def _round(self, name: str, due: Sequence[EvaluatedRule]) -> None:
+        """Ask a provider for those of its rules that are due, and enqueue what calls for a decision."""
+        from pilothouse.rules.provider_round import ProviderRound
+
+        asked = ProviderRound(self._providers.get(name), name)
+        valid = [rule.queries for rule in due if rule.queries.refusal is None]
+        texts = [text for each in valid for text in each.expressions]
+        if any(each.needs_info for each in valid):
+            texts.append(VOLUME_INFO)
+        await asked.ask(texts, self._clock.now())
+        called: Sequence[tuple[EvaluatedRule, list[str]]] = ()
+        async with self._evaluating:
+            # None if every rule was deleted meanwhile.
+            if self._tables is not None:
+                asked.hold(self._tables)
+                called = await self._evaluate(due, asked)
+        if called:
+            queries = [one for rule, _ in called for each in rule.queries.candidates for one in each]
+            await asked.ask((one.text for one in queries), self._clock.now())
+            async with self._evaluating:
+                await asked.join(queries)
+                await self._look_for_causes(called, asked)
+        self._under_way.discard(name)
+        self._changed.set()
+
+    async def _evaluate(
+        self, due: Sequence[EvaluatedRule], asked: ProviderRound
+    ) -> list[tuple[EvaluatedRule, list[str]]]:
+        """Enqueue what calls for a decision; the rules whose candidates are to be looked at before that, with
+        the uids of such objects."""
+        rules = list(self._present(due))
+        for rule in rules:
             if rule.queries.refusal is None:
-                wanted[rule.queries.provider].update(dict.fromkeys(rule.queries.conditions))
-                if rule.queries.needs_info:
-                    informed.add(rule.queries.provider)
-        joined: JoinedAnswers = {}
-        await self._join(wanted, informed, joined)
-        called = [(rule, self._verdicts(rule, joined)) for rule in due]
-        causes: dict[str, dict[LevelQuery, None]] = defaultdict(dict)
-        for rule in due:
-            if rule.has_met:
-                asked = (one for each in rule.queries.candidates for one in each)
-                causes[rule.queries.provider].update(dict.fromkeys(asked))
-        if causes:
-            await self._join(causes, set(), joined)
+                await asked.join(rule.queries.conditions)
+        each = [(rule, self._verdicts(rule, asked)) for rule in rules]
         room = MOST_RULE_OBJECTS - len(self._records)
-        for rule, positions in called:
-            if rule.has_met:
-                rule.look_for_causes(self._of_candidates(rule, joined))
-            room -= self._take(rule, joined, positions, room)
+        for rule, positions in each:
+            if not rule.has_met:
+                room -= self._take(rule, self._found(rule, asked), positions, room)
+                await asyncio.sleep(0)
+        return [
+            (rule, [rule.table.objects[one].uid for one in positions.tolist()])
+            for rule, positions in each
+            if rule.has_met
+        ]
+
+    async def _look_for_causes(
+        self, called: Sequence[tuple[EvaluatedRule, list[str]]], asked: ProviderRound
+    ) -> None:
+        import numpy as np
+
+        room = MOST_RULE_OBJECTS - len(self._records)
+        uids_of = {rule.uid: uids for rule, uids in called}
+        for rule in self._present([rule for rule, _ in called]):
+            place = rule.table.position
+            positions = np.array([place[uid] for uid in uids_of[rule.uid] if uid in place], dtype=np.intp)
+            # Of the tables to which the samples of its conditions were joined.
+            rule.look_for_causes(asked.of_candidates(rule))
+            room -= self._take(rule, self._found(rule, asked), positions, room)
             await asyncio.sleep(0)
 
-    async def _join(
-        self, wanted: Mapping[str, Iterable[LevelQuery]], informed: set[str], joined: JoinedAnswers
-    ) -> None:
-        """Ask what is not in ``joined`` yet, and add it; ``informed`` are the providers that are asked where
-        volumes are."""
-        asked: dict[str, list[LevelQuery]] = {
-            name: [one for one in queries if (name, *one) not in joined] for name, queries in wanted.items()
-        }
-        texts = {
-            name: tuple(
-                dict.fromkeys((*(one.text for one in queries), *((VOLUME_INFO,) if name in informed else ())))
-            )
-            for name, queries in asked.items()
-        }
-        answers = await asyncio.gather(*(self._ask(name, each) for name, each in texts.items()))
-        for name, (_, by_text) in zip(texts, answers, strict=True):
-            info = by_text.get(VOLUME_INFO)
-            if name in informed and info is not None and not isinstance(info, QueryFailure):
-                assert self._tables is not None
-                self._tables.inform(name, info)
-        for name, (found, by_text) in zip(texts, answers, strict=True):
-            for query in asked[name]:
-                joined[name, *query] = self._joined(by_text[query.text], found, query.level)
-                # Thousands of samples each: the lease must be renewed meanwhile.
-                await asyncio.sleep(0)
+    def _present(self, rules: Iterable[EvaluatedRule]) -> Iterator[EvaluatedRule]:
+        """These rules as they are now, over the present objects; not those that were edited or deleted."""
+        for rule in rules:
+            found = self.rules.get(rule.uid)
+            if found is not None and found.terms.generation == rule.terms.generation:
+                yield found
 
-    def _of_rule(
-        self, rule: EvaluatedRule, queries: Sequence[LevelQuery], joined: JoinedAnswers
-    ) -> list[Joined] | QueryFailure:
+    def _found(self, rule: EvaluatedRule, asked: ProviderRound) -> list[Joined] | QueryFailure:
         """The samples of the rule's objects, or why an expression has none."""
-        from pilothouse.rules.level_relations import spread
+        return rule.queries.refusal or asked.samples(rule.table.level, rule.queries.conditions)
 
-        assert self._tables is not None
-        about = rule.table.level
-        found: list[Joined] = []
-        for query in queries:
-            answer = joined[rule.queries.provider, *query]
-            if isinstance(answer, QueryFailure):
-                return answer
-            if query.level != about:
-                key = rule.queries.provider, query.text, f"{query.level} of {about}"
-                if (known := joined.get(key)) is None:
-                    relation = self._tables.relation(query.level, about)
-                    known = joined[key] = spread(answer, relation, self._tables.table(query.level).names)
-                assert not isinstance(known, QueryFailure)
-                answer = known
-            found.append(answer)
-        return found
-
-    def _of_candidates(self, rule: EvaluatedRule, joined: JoinedAnswers) -> list[list[Joined]] | QueryFailure:
-        found: list[list[Joined]] = []
-        for queries in rule.queries.candidates:
-            each = self._of_rule(rule, queries, joined)
-            if isinstance(each, QueryFailure):
-                return each
-            found.append(each)
-        return found
-
-    def _verdicts(self, rule: EvaluatedRule, joined: JoinedAnswers) -> Positions:
+    def _verdicts(self, rule: EvaluatedRule, asked: ProviderRound) -> Positions:
         """Evaluate a rule: the positions of the objects that call for a decision."""
-        answers = rule.queries.refusal or self._of_rule(rule, rule.queries.conditions, joined)
-        return rule.evaluate(None if isinstance(answers, QueryFailure) else answers, self._steady.now())
+        found = self._found(rule, asked)
+        return rule.evaluate(None if isinstance(found, QueryFailure) else found, self._steady.now())
 
-    async def _ask(
-        self, name: str, expressions: Sequence[str]
-    ) -> tuple[LabelledProvider | None, Mapping[str, Answer]]:
-        found = self._providers.get(name)
-        if found is None:
-            failure = QueryFailure("UnknownProvider", f"there is no provider {name!r} in the configuration")
-            return None, dict.fromkeys(expressions, failure)
-        return found, await found.provider.query(expressions, self._clock.now())
-
-    def _joined(self, answer: Answer, found: LabelledProvider | None, level: str) -> Joined | QueryFailure:
-        from pilothouse.rules.join import join
-
-        if isinstance(answer, QueryFailure) or found is None or self._tables is None:
-            return answer if isinstance(answer, QueryFailure) else QueryFailure("UnknownProvider", "")
-        return join(answer, self._tables.table(level).index, found.labels)
-
-    def _take(self, rule: EvaluatedRule, joined: JoinedAnswers, positions: Positions, room: int) -> int:
+    def _take(
+        self, rule: EvaluatedRule, found: list[Joined] | QueryFailure, positions: Positions, room: int
+    ) -> int:
         """Enqueue these objects of a rule, and note its findings; how many get their first record."""
         import numpy as np
 
         from pilothouse.rules.evaluation import ABSENT
         from pilothouse.rules.verdicts import MET
 
-        queries = rule.queries
-        found = queries.refusal or self._of_rule(rule, queries.conditions, joined)
         failure = found if isinstance(found, QueryFailure) else None
         answers = [] if isinstance(found, QueryFailure) else found
         absent = rule.state[positions] == ABSENT
@@ -387,7 +379,7 @@ class RuleWatch:
                 left_out,
                 rule.oversized,
                 self._others.get(rule.uid, ()),
-                _missing(queries.expressions, answers),
+                _missing(rule.queries.expressions, answers),
             ),
         )
         return made

@@ -27,7 +27,6 @@ from pilothouse.api.openstorage import v1alpha1
 from pilothouse.api.openstorage.action_windows import seconds_until_open
 from pilothouse.api.openstorage.actions import FINISHED, object_type
 from pilothouse.api.openstorage.pauses import PAUSE_ALL, is_paused, pauses_all
-from pilothouse.meta.selectors import SelectorError
 from pilothouse.rules.action_budgets import GLOBAL_BUDGET, spent, with_defaults
 from pilothouse.rules.action_targets import ActionTarget, TargetDeclined, TargetNotReady, TargetResult
 from pilothouse.rules.candidate_choice import Choice, choose
@@ -65,6 +64,7 @@ from pilothouse.rules.rule_object_status import (
     record_of,
     rule_object_name,
 )
+from pilothouse.rules.rule_problems import invalid_because
 from pilothouse.rules.rule_queries import every_action
 from pilothouse.rules.rule_selection import RuleSelection
 from pilothouse.rules.targets.target_table import TARGET_READS, target_of
@@ -323,11 +323,9 @@ def ruled_object(
 
 def terms_of(rule: Object, settings: RuleSettings) -> RuleTerms | None:
     """None if the rule is not valid, which only another server lets pass."""
-    try:
-        spec = rule.as_type(v1alpha1.AutopilotRule).spec
-        RuleSelection.of(spec)
-    except (msgspec.ValidationError, SelectorError):
+    if invalid_because(rule):
         return None
+    spec = rule.as_type(v1alpha1.AutopilotRule).spec
     if settings.recommend_only:
         spec = msgspec.structs.replace(spec, enforcement="recommend")
     return RuleTerms(rule.name, rule.generation, spec)

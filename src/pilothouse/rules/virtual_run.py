@@ -123,6 +123,8 @@ class _Evaluated:
         self.silent = [0] * count
         self.resumed = [-math.inf] * count
         self.approvals: dict[int, ApprovalRecord] = {}
+        self.wakes = [math.inf] * count
+        """When a timer of each claim ends."""
 
 
 class VirtualRun:
@@ -161,6 +163,8 @@ class VirtualRun:
         self._polls = [(start, number) for number in range(len(self._rules))]
         self._ending: list[tuple[float, int, str]] = []
         """When actions end: the time, the claim and the name."""
+        self._waking: list[tuple[float, int, int]] = []
+        """When timers end: the time, the rule and the claim."""
         self._on_object: list[dict[str, ActionRecord]] = [{} for _ in claims]
         self._objects: dict[str, Object] = {}
         """ApplicationActions, for budgets, by name."""
@@ -191,18 +195,23 @@ class VirtualRun:
         while True:
             poll = self._polls[0][0] if self._polls else math.inf
             ending = self._ending[0][0] if self._ending else math.inf
-            if min(poll, ending) > end:
+            waking = self._waking[0][0] if self._waking else math.inf
+            if min(poll, ending, waking) > end:
                 break
-            if ending <= poll:
+            if ending <= min(poll, waking):
                 time, position, name = heapq.heappop(self._ending)
                 self.now = time
                 self._end_action(position, name)
-            else:
+            elif poll <= waking:
                 self.now = poll
                 _, number = heapq.heappop(self._polls)
                 rule = self._rules[number]
                 heapq.heappush(self._polls, (poll + rule.terms.spec.poll_interval, number))
                 self._poll(rule)
+            else:
+                self.now, number, position = heapq.heappop(self._waking)
+                if self._rules[number].wakes[position] == self.now:
+                    self._wake(position)
         self.now = end
 
     def _poll(self, rule: _Evaluated) -> None:
@@ -217,8 +226,17 @@ class VirtualRun:
             else:
                 rule.silent[position] += 1
             rule.verdicts[position], rule.sampled[position] = verdict, times[position]
-            if rule.records[position].state != NORMAL or verdict is Verdict.MET:
-                self._advance(rule, position)
+            self._advance_if_needed(rule, position)
+
+    def _wake(self, position: int) -> None:
+        """A timer of a rule has ended, for which its other rules on the claim may have waited."""
+        for rule in self._rules:
+            if rule.selected[position]:
+                self._advance_if_needed(rule, position)
+
+    def _advance_if_needed(self, rule: _Evaluated, position: int) -> None:
+        if rule.records[position].state != NORMAL or rule.verdicts[position] is Verdict.MET:
+            self._advance(rule, position)
 
     def _measure(self, rule: _Evaluated) -> tuple[list[Verdict], list[float]]:
         count = len(self._claims)
@@ -256,7 +274,16 @@ class VirtualRun:
             for request in outcome.requests:
                 self._do(rule, position, request)
             if outcome.record == before and not outcome.requests:
-                return
+                break
+        self._set_timer(rule, position, outcome.wake)
+
+    def _set_timer(self, rule: _Evaluated, position: int, seconds: float | None) -> None:
+        # Timers end at whole seconds, which the sum of two floats may miss.
+        wake = round(self.now + seconds, 3) if seconds is not None else math.inf
+        if wake > self.now and wake != rule.wakes[position]:
+            rule.wakes[position] = wake
+            if wake < math.inf:
+                heapq.heappush(self._waking, (wake, self._rules.index(rule), position))
 
     def _case(self, rule: _Evaluated, position: int) -> RuleCase:
         claim, record = self._claims[position], rule.records[position]

@@ -77,6 +77,8 @@ class MeteredVolumes:
         """Labels and values of further expressions, such as those of devices."""
         self.failures: dict[str, QueryFailure] = {}
         """Why an expression has no answer."""
+        self.others: dict[str, MetricsProvider] = {}
+        """Further providers, by name."""
         self.asked: list[tuple[str, ...]] = []
         """The expressions of each query."""
 
@@ -88,7 +90,8 @@ class MeteredVolumes:
         return {}
 
     def get(self, name: str) -> ModelledProvider | None:
-        return ModelledProvider(self) if name == _PROVIDER else None
+        found = self if name == _PROVIDER else self.others.get(name)
+        return ModelledProvider(found) if found is not None else None
 
     async def run(self) -> None:
         """Until cancelled."""

@@ -31,6 +31,9 @@ from pilothouse.rules.promql.query_evaluation import evaluate
 from pilothouse.rules.providers.prometheus import PrometheusProvider, PrometheusSettings
 from pilothouse.rules.samples import QueryFailure
 
+pytestmark = pytest.mark.long
+"""Prometheus is fetched for the long suite alone."""
+
 SEED = 17
 MANY = 6000 if os.environ.get("PILOTHOUSE_SOAK") else 2000
 Result = dict[frozenset[tuple[str, str]], float]
@@ -117,7 +120,6 @@ def test_five_hundred_queries_agree(prometheus: Prometheus, series: MemorySeries
     assert results > 250
 
 
-@pytest.mark.long
 def test_thousands_of_queries_agree(prometheus: Prometheus, series: MemorySeries) -> None:
     results, errors = compare(prometheus, series, MANY, seed=2)
     assert results > MANY // 2

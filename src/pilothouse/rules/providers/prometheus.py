@@ -5,7 +5,8 @@
 
 One instant query for each expression, at the server's present time, plus one for the times of the samples
 that the expressions select: an instant query returns the time of the evaluation, and a rule must know whether
-a figure is older than its last action.
+a figure is older than its last action. Where that one fails, the times are asked for each metric, so that one
+with too many series stops the expressions that read it, and no others.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ import msgspec
 
 from pilothouse.client.access import AccessError, tls_context
 from pilothouse.meta import promql
-from pilothouse.rules.join_labels import DEFAULT_LABELS, JoinLabels, object_key
+from pilothouse.rules.join_labels import DEFAULT_LABELS, JoinLabels, SeriesKey, every_key
 from pilothouse.rules.providers.autopilot_config import ConfigError, ProviderConfig
 from pilothouse.rules.providers.bounded_get import BoundedHttp, FetchedPage, FetchFailed
 from pilothouse.rules.samples import Answer, QueryFailure, Sample
@@ -110,6 +111,12 @@ class PrometheusProvider:
         self._settings = settings
         self._http: BoundedHttp | None = None
         self._tls_read: tuple[object, ...] = ()
+        self._opening = asyncio.Lock()
+        self._users = 0
+        """How many calls use connections."""
+        self._retired: list[BoundedHttp] = []
+        """Of earlier certificates; a query may use them still."""
+        self._closed = False
 
     async def query(self, expressions: Sequence[str], now: float) -> Mapping[str, Answer]:
         """At the server's present time: its clock made the samples."""
@@ -120,14 +127,15 @@ class PrometheusProvider:
         return await self._answers(expressions, at)
 
     async def close(self) -> None:
-        http, self._http = self._http, None
-        if http is not None:
-            await http.close()
+        """Close connections, as soon as no query is under way."""
+        self._closed = True
+        await self._close_unused()
 
     async def _answers(self, expressions: Sequence[str], at: float | None) -> Mapping[str, Answer]:
         found: dict[str, Answer] = {}
         if not expressions:
             return found
+        self._users += 1
         try:
             async with asyncio.timeout(ALL_SECONDS):
                 await self._ask_all(tuple(dict.fromkeys(expressions)), at, found)
@@ -136,18 +144,35 @@ class PrometheusProvider:
                 "ProviderUnavailable", f"{self._settings.url}: no answer within {ALL_SECONDS:g} seconds"
             )
             found |= {each: late for each in expressions if each not in found}
+        finally:
+            self._users -= 1
+            await self._close_unused()
         return found
+
+    async def _close_unused(self) -> None:
+        if self._users:
+            return
+        unused, self._retired = self._retired, []
+        if self._closed and self._http is not None:
+            unused.append(self._http)
+            self._http = None
+        for each in unused:
+            await each.close()
 
     async def _ask_all(self, expressions: Sequence[str], at: float | None, found: dict[str, Answer]) -> None:
         try:
             await self._check_targets()
-            times = await self._times(expressions, at)
         except _Refusal as problem:
             found |= dict.fromkeys(expressions, problem.failure)
             return
         slots = asyncio.Semaphore(_AT_ONCE)
+        names_of = {each: frozenset(_instant_names(each)) for each in expressions}
+        times, failures = await self._times(sorted(frozenset().union(*names_of.values())), at, slots)
 
         async def ask(expression: str) -> None:
+            if unknown := names_of[expression] & failures.keys():
+                found[expression] = failures[min(unknown)]
+                return
             async with slots:
                 try:
                     samples = await self._vector(expression, at)
@@ -158,27 +183,45 @@ class PrometheusProvider:
 
         await asyncio.gather(*map(ask, expressions))
 
-    async def _times(self, expressions: Sequence[str], at: float | None) -> Mapping[tuple[str, ...], float]:
-        """The oldest sample of each object among the present ones that the expressions select."""
-        names = sorted({name for each in expressions for name in _instant_names(each)})
-        if not names:
-            return {}
+    async def _times(
+        self, names: Sequence[str], at: float | None, slots: asyncio.Semaphore
+    ) -> tuple[Mapping[SeriesKey, float], Mapping[str, QueryFailure]]:
+        """When the oldest present sample of each object was measured, of all these metrics together; and why
+        that is not known of a metric."""
+        times: dict[SeriesKey, float] = {}
+        failures: dict[str, QueryFailure] = {}
+
+        async def ask(some: Sequence[str]) -> None:
+            async with slots:
+                try:
+                    await self._note_times(some, at, times)
+                except _Refusal as problem:
+                    failures.update(dict.fromkeys(some, problem.failure))
+
+        if names:
+            await ask(names)
+        if failures and len(names) > 1:
+            failures.clear()
+            await asyncio.gather(*(ask((name,)) for name in names))
+        return times, failures
+
+    async def _note_times(
+        self, names: Sequence[str], at: float | None, times: dict[SeriesKey, float]
+    ) -> None:
         labels = self._settings.labels
-        by = dict.fromkeys((*labels.volume, *labels.namespace, *labels.claim, *labels.pod, *labels.node))
+        by = dict.fromkeys(name for group in msgspec.structs.astuple(labels) for name in group)
         # timestamp() drops the name: another label keeps the series of two metrics apart.
         each = [f'label_replace(timestamp({name}), "{_METRIC}", "{name}", "", "")' for name in names]
         text = f"min by ({', '.join(by)}) ({' or '.join(each)})"
-        times: dict[tuple[str, ...], float] = {}
         for sample in await self._vector(text, at):
             if not _is_time(sample.value):
                 problem = ValueError(f"a sample has the time {sample.value!r}")
                 raise _Refusal("ProviderUnavailable", self._garbage(problem))
-            for key in _keys(sample.labels, labels):
+            for key in every_key(sample.labels, labels):
                 times[key] = min(times.get(key, math.inf), sample.value)
-        return times
 
-    def _dated(self, sample: Sample, times: Mapping[tuple[str, ...], float]) -> Sample:
-        key = object_key(sample.labels, self._settings.labels)
+    def _dated(self, sample: Sample, times: Mapping[SeriesKey, float]) -> Sample:
+        key = next(iter(every_key(sample.labels, self._settings.labels)), None)
         measured = times.get(key) if key is not None else None
         return sample if measured is None else Sample(sample.labels, sample.value, min(measured, sample.time))
 
@@ -248,11 +291,13 @@ class PrometheusProvider:
             each for each in (settings.ca_file, settings.cert_file, settings.key_file) if each is not None
         ]
         read = tuple((str(each), each.stat().st_mtime_ns) for each in files)
-        if self._http is None or read != self._tls_read:
-            await self.close()
-            tls = await asyncio.to_thread(_tls, settings)
-            self._http, self._tls_read = BoundedHttp(tls, server_name=settings.server_name), read
-        return self._http
+        async with self._opening:
+            if self._http is None or read != self._tls_read:
+                tls = await asyncio.to_thread(_tls, settings)
+                if self._http is not None:
+                    self._retired.append(self._http)
+                self._http, self._tls_read = BoundedHttp(tls, server_name=settings.server_name), read
+            return self._http
 
     def _garbage(self, problem: Exception) -> str:
         return f"{self._settings.url} does not answer like a Prometheus: {problem}"[:1000]
@@ -321,18 +366,6 @@ def _checked_time(time: float) -> float:
 def _is_time(seconds: float) -> bool:
     """Whether it is a moment that can be written; NaN is none."""
     return 0.0 <= seconds <= _LATEST
-
-
-def _keys(series: Mapping[str, str], labels: JoinLabels) -> list[tuple[str, ...]]:
-    """Everything that a series is about, from the most specific on: an expression may drop labels."""
-    found: list[tuple[str, ...]] = []
-    rest = dict(series)
-    for group in (labels.volume, labels.claim, labels.pod, labels.node):
-        if (key := object_key(rest, labels)) is not None:
-            found.append(key)
-        for label in group:
-            rest.pop(label, None)
-    return found
 
 
 def _instant_names(expression: str) -> Iterable[str]:
