@@ -292,6 +292,54 @@ def test_a_move_is_done_when_the_node_says_so(reason: str) -> None:
     assert end(moved(finishing, status=begun("Moving")))[0] == "Running"
 
 
+def test_a_move_is_not_done_before_a_pod_was_ready_on_the_copy() -> None:
+    waiting = moving("AwaitingReady", "its pod has to become ready", current=FAST)
+    found = moved(waiting, user(), status=begun("Moving"))
+    assert end(found)[:2] == ("Running", "Moving")
+    assert not any(isinstance(each, Evict) for each in found)
+    # The node has failed to return to the old copy, and tries again.
+    failed = moving("Failed", "the disk is gone", status="False", current=FAST)
+    assert end(moved(failed, user(), status=begun("Moving")))[:2] == ("Running", "Moving")
+
+
+def test_a_pod_that_does_not_become_ready_is_evicted_for_the_return() -> None:
+    waiting = moving("AwaitingRestart", "not ready in time: to return", current=FAST)
+    found = moved(waiting, user(), budget(1), status=begun("Moving"))
+    assert [each.seen.name for each in found if isinstance(each, Evict)] == ["db-0"]
+    # Its containers that initialize it fail again and again: it is Pending, and has the volume.
+    failing = user(phase="Pending")
+    failing["status"]["initContainerStatuses"] = [{"name": "init", "restartCount": 4}]
+    found = moved(waiting, failing, budget(0), status=begun("Moving"))
+    assert [each.seen.name for each in found if isinstance(each, Evict)] == ["db-0"]
+
+
+def test_a_volume_that_has_gone_back_fails_the_move_and_says_why() -> None:
+    back = moving("Returned", "its pod was not ready within 600 s", status="False")
+    expected = "the volume of claim data does not stay in tier fast: its pod was not ready within 600 s"
+    assert end(moved(back, status=begun("Moving"))) == ("Failed", "Returned", expected)
+    state = {
+        "moved": "",
+        "claim": "default/data",
+        "class": FAST,
+        "since": format_time(NOW),
+        "requested": "true",
+    }
+    pooled = rebalance(begun("Moving", progress=state))
+    found = seen(storage_pools, pooled, pool("default"), disk(), back)
+    assert end(found) == ("Failed", "Returned", f"{expected}; moved before: none")
+
+
+def test_a_moved_volume_that_no_pod_uses_is_waited_for_a_while() -> None:
+    waiting = moving("AwaitingReady", "its pod has to become ready", current=FAST)
+    found = moved(waiting, status=begun("Moving"))
+    assert end(found)[0] == "Running"
+    assert progress(found) == {"unused": format_time(NOW)}
+    status = begun("Moving", progress=progress(found))
+    assert end(moved(waiting, status=status, now=NOW + 599))[0] == "Running"
+    assert progress(moved(waiting, user(), status=status, now=NOW + 599)) == {}
+    assert end(moved(waiting, status=status, now=NOW + 600))[:2] == ("Succeeded", "Moved")
+
+
 def test_a_move_has_a_deadline() -> None:
     found = moved(moving("Copying", "3 %"), status=begun("Moving"), now=NOW + 86400)
     assert end(found) == (

@@ -276,15 +276,19 @@ def _move(action: Object, claim: Object, tier: str, moved: list[str], world: Sna
             yield from change.writes(world, because=because)
             yield running(action, _MOVING, because, now=now, progress={**progress, "requested": "true"})
         return
-    step = move_step(change, tier, since, because, world)
+    step = move_step(change, tier, since, because, world, progress.pop("unused", ""))
     if isinstance(step, MoveDone):
         yield _moved(action, moved, name, step.message, now)
     elif isinstance(step, MoveFailed):
         message = f"{step.message}; moved before: {', '.join(moved) or 'none'}"
         yield finished(action, "Failed", step.reason, message, now=now, event=step.reason)
     else:
+        if step.unused_since:
+            progress["unused"] = step.unused_since
         if step.is_held:
             progress.setdefault("held", format_time(now))
+        else:
+            progress.pop("held", None)
         if step.is_held and now - parse_time(progress["held"]) > HELD_SECONDS:
             message = f"{step.message}; moved before: {', '.join(moved) or 'none'}"
             yield finished(action, "Failed", "NotEvicted", message, now=now, event="NotEvicted")

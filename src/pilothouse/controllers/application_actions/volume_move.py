@@ -6,8 +6,8 @@
       parameters: {tier: fast, keep: 1h}
       target: {from: default, to: fast, class: autopilot-<hash>}
 
-The claim gets the class, and the node carries the move out: see ``move_steps``. It has succeeded when the
-volume is there; the old copy stays for ``keep``.
+The claim gets the class, and the node carries the move out: see ``move_steps``. It has succeeded when a
+pod was ready with the volume there; the old copy stays for ``keep``.
 """
 
 from __future__ import annotations
@@ -139,14 +139,17 @@ def _followed(action: Object, change: ClassChange, tier: str, world: Snapshot) -
     """The class is asked for; the node has to follow, and the pod to stop once."""
     now, claim = world.now, change.claim
     began = action.moment("status", "startTime") or now
-    step = move_step(change, tier, began, reason_text(action, claim, tier), world)
+    unused_since = str(action.at("status", "progress", "unused", default=""))
+    step = move_step(change, tier, began, reason_text(action, claim, tier), world, unused_since)
     if isinstance(step, MoveDone):
         after = {"tier": tier, "class": change.to}
         yield finished(action, "Succeeded", "Moved", step.message, now=now, event="Moved", after=after)
     elif isinstance(step, MoveFailed):
         yield finished(action, "Failed", step.reason, step.message, now=now, event=step.reason)
     else:
-        yield running(action, _MOVING, step.message, now=now)
+        unused = {"unused": step.unused_since} if step.unused_since else {}
+        fields = {"progress": unused} if step.unused_since != unused_since else {}
+        yield running(action, _MOVING, step.message, now=now, **fields)
         yield from step.intents
         yield Wait(_MOVING, because=step.message, remedy=_described(claim), seconds=step.left)
 
