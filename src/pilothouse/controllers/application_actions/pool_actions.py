@@ -35,7 +35,7 @@ from pilothouse.api.openstorage.actions import EXPAND_POOL, REBALANCE_POOL
 from pilothouse.base.quantity import Quantity, parse_quantity
 from pilothouse.base.rfc3339 import format_time, parse_time
 from pilothouse.controllers.application_actions.action_attempts import Attempt, first_attempt, next_attempt
-from pilothouse.controllers.application_actions.action_pauses import PAUSE_READS, pause_of
+from pilothouse.controllers.application_actions.action_pauses import PAUSE_READS, pause_of, pause_under_way
 from pilothouse.controllers.application_actions.action_status import (
     COMPLETE,
     SERVICE_ACCOUNT,
@@ -272,6 +272,8 @@ def _move(action: Object, claim: Object, tier: str, moved: list[str], world: Sna
             yield finished(action, "Failed", reason, message, now=now, event=reason)
         elif problem := change.other_change() or change.problem(world):
             yield finished(action, "Failed", "NotMoved", problem, now=now, event="NotMoved")
+        elif pause := pause_under_way(action, claim, world):
+            yield pause
         else:
             yield from change.writes(world, because=because)
             yield running(action, _MOVING, because, now=now, progress={**progress, "requested": "true"})
@@ -285,15 +287,21 @@ def _move(action: Object, claim: Object, tier: str, moved: list[str], world: Sna
     else:
         if step.unused_since:
             progress["unused"] = step.unused_since
-        if step.is_held:
+        pause = pause_under_way(action, claim, world) if step.intents else None
+        waiting = f"{step.message}; {pause.because}" if pause is not None else step.message
+        is_held = step.is_held or pause is not None
+        if is_held:
             progress.setdefault("held", format_time(now))
         else:
             progress.pop("held", None)
-        if step.is_held and now - parse_time(progress["held"]) > HELD_SECONDS:
-            message = f"{step.message}; moved before: {', '.join(moved) or 'none'}"
+        if is_held and now - parse_time(progress["held"]) > HELD_SECONDS:
+            message = f"{waiting}; moved before: {', '.join(moved) or 'none'}"
             yield finished(action, "Failed", "NotEvicted", message, now=now, event="NotEvicted")
             return
-        yield running(action, _MOVING, step.message, now=now, progress=progress)
+        yield running(action, _MOVING, waiting, now=now, progress=progress)
+        if pause is not None:
+            yield pause
+            return
         yield from step.intents
         remedy = f"kubectl describe pvc {claim.name} -n {claim.namespace}"
         yield Wait(_MOVING, because=step.message, remedy=remedy, seconds=step.left)

@@ -22,7 +22,7 @@ from pilothouse.api.objects import Object
 from pilothouse.api.openstorage.actions import MOVE
 from pilothouse.api.owner_chain import claims_of_pod
 from pilothouse.controllers.application_actions.action_attempts import Attempt, first_attempt, next_attempt
-from pilothouse.controllers.application_actions.action_pauses import PAUSE_READS, pause_of
+from pilothouse.controllers.application_actions.action_pauses import PAUSE_READS, pause_of, pause_under_way
 from pilothouse.controllers.application_actions.action_status import (
     SERVICE_ACCOUNT,
     finished,
@@ -149,7 +149,12 @@ def _followed(action: Object, change: ClassChange, tier: str, world: Snapshot) -
     else:
         unused = {"unused": step.unused_since} if step.unused_since else {}
         fields = {"progress": unused} if step.unused_since != unused_since else {}
-        yield running(action, _MOVING, step.message, now=now, **fields)
+        pause = pause_under_way(action, claim, world) if step.intents else None
+        message = f"{step.message}; {pause.because}" if pause is not None else step.message
+        yield running(action, _MOVING, message, now=now, **fields)
+        if pause is not None:
+            yield pause
+            return
         yield from step.intents
         yield Wait(_MOVING, because=step.message, remedy=_described(claim), seconds=step.left)
 
