@@ -259,6 +259,32 @@ def test_a_move_asks_for_the_tier_and_how_long_the_old_copy_is_kept() -> None:
     assert write.fields["spec"] == {"volumeAttributesClassName": FAST}
 
 
+@pytest.mark.parametrize("before", [{}, {"keep": "2h"}])
+@pytest.mark.parametrize("ends", ["Moved", "Returned"])
+def test_how_long_the_old_copy_is_kept_is_not_said_of_later_moves(before: Tree, ends: str) -> None:
+    succeeds = ends == "Moved"
+    there = moving("Kept", "kept", current=FAST) if succeeds else moving("Returned", "back", status="False")
+    claim = {**there, "metadata": {**there["metadata"], "annotations": {"pilothouse.io/move-keep": "5s"}}}
+    fields: Tree = {"parameters": {"tier": "fast", "keep": "5s"}, "status": begun("Moving", before=before)}
+    put_back, ended = moved(claim, **fields)
+    assert isinstance(put_back, PatchObject)
+    assert put_back.fields == {"metadata": {"annotations": {"pilothouse.io/move-keep": before.get("keep")}}}
+    assert end([ended])[1] == ends
+    # It was put back and the manager was killed, or a person has changed it: it stays.
+    (ended,) = moved(there, **fields)
+    claim["metadata"]["annotations"]["pilothouse.io/move-keep"] = "3h"
+    (ended,) = moved(claim, **fields)
+
+
+def test_the_annotation_from_before_a_move_is_remembered() -> None:
+    about = data("")
+    about["metadata"]["annotations"] = {"pilothouse.io/move-keep": "2h"}
+    found = moved(about, parameters={"tier": "fast", "keep": "5s"})
+    assert [dict(each.status["before"]) for each in found if isinstance(each, SetStatus)] == [
+        {"tier": "default", "class": "", "keep": "2h"}
+    ] * 2
+
+
 def test_the_pod_is_evicted_when_the_node_waits_for_it_and_not_before() -> None:
     copying = moved(moving("Copying", "40 %"), user(), status=begun("Moving"))
     assert end(copying) == ("Running", "Moving", "the volume of claim data moves to tier fast: 40 %")

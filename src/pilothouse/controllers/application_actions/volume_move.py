@@ -7,7 +7,8 @@
       target: {from: default, to: fast, class: autopilot-<hash>}
 
 The claim gets the class, and the node carries the move out: see ``move_steps``. It has succeeded when a
-pod was ready with the volume there; the old copy stays for ``keep``.
+pod was ready with the volume there; the old copy stays for ``keep``, which is an annotation of the claim
+until the action has ended: the node has read it by then.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from pilothouse.api.attributes_classes import current_class
 from pilothouse.api.kind_names import ApplicationAction, PersistentVolumeClaim, Pod
 from pilothouse.api.local_volumes import MOVE_KEEP
 from pilothouse.api.objects import Object
-from pilothouse.api.openstorage.actions import MOVE
+from pilothouse.api.openstorage.actions import FINISHED, MOVE
 from pilothouse.api.owner_chain import claims_of_pod
 from pilothouse.controllers.application_actions.action_attempts import Attempt, first_attempt, next_attempt
 from pilothouse.controllers.application_actions.action_pauses import PAUSE_READS, pause_of, pause_under_way
@@ -42,7 +43,7 @@ from pilothouse.controllers.application_actions.move_steps import (
 )
 from pilothouse.controllers.application_actions.volume_resize import of_claim
 from pilothouse.runtime.controller import Names, controller
-from pilothouse.runtime.intents import Intent, RecordEvent, Wait
+from pilothouse.runtime.intents import Intent, PatchObject, RecordEvent, SetStatus, Wait
 from pilothouse.runtime.snapshot import Snapshot
 
 _MOVING: Final = "Moving"
@@ -84,7 +85,10 @@ def volume_move(action: Object, world: Snapshot) -> Iterator[Intent]:
         {MOVE_KEEP: parameters["keep"]} if "keep" in parameters else {},
     )
     if action.status.get("phase") == "Running":
-        yield from _continue(action, change, tier, world)
+        for intent in _continue(action, change, tier, world):
+            if isinstance(intent, SetStatus) and intent.status.get("phase") in FINISHED:
+                yield from _keep_put_back(action, claim)
+            yield intent
     else:
         yield from _begin(action, change, tier, world)
 
@@ -93,6 +97,8 @@ def _begin(action: Object, change: ClassChange, tier: str, world: Snapshot) -> I
     claim = change.claim
     tier_before = str(action.at("spec", "target", "from", default=""))
     before = {"tier": tier_before, "class": current_class(claim)}
+    if keep := claim.annotations.get(MOVE_KEEP):
+        before["keep"] = keep
     if claim.status.get("phase") != "Bound":
         message = f"claim {claim.name} is not bound to a volume"
         yield from waiting_to_begin(action, "NotBound", message, world, remedy=_described(claim))
@@ -121,6 +127,15 @@ def _continue(action: Object, change: ClassChange, tier: str, world: Snapshot) -
         yield pause
     else:
         yield from next_attempt(action, _attempt(action, change, tier, world), world)
+
+
+def _keep_put_back(action: Object, claim: Object) -> Iterator[Intent]:
+    """The annotation of the claim as it was: what the action says of the old copy is about this move."""
+    ours, before = action.at("spec", "parameters", "keep"), action.at("status", "before", "keep")
+    if ours is not None and claim.annotations.get(MOVE_KEEP) == ours != before:
+        fields = {"metadata": {"annotations": {MOVE_KEEP: before}}}
+        because = f"the move of {action.name} has ended: its keep is not for later moves"
+        yield PatchObject(claim, fields, because=because)
 
 
 def _attempt(action: Object, change: ClassChange, tier: str, world: Snapshot) -> Attempt:
