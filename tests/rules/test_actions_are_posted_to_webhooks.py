@@ -180,7 +180,14 @@ def test_a_webhook_that_hangs_delays_no_other(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(WebhookObserver, "_config", lambda _: AutopilotConfig(webhooks=hooks))
     actions = FakeInformer(*(asked(each, "hangs") for each in range(20)), asked(0, "tickets"))
     api = FakeApi()
-    observer: Any = WebhookObserver(api, actions, FakeInformer(), SystemClock(), None)  # type: ignore[arg-type]
+    observer: Any = WebhookObserver(
+        api,  # type: ignore[arg-type]
+        actions,  # type: ignore[arg-type]
+        FakeInformer(),  # type: ignore[arg-type]
+        FakeInformer(),  # type: ignore[arg-type]
+        SystemClock(),
+        None,
+    )
 
     async def scenario() -> None:
         running = asyncio.ensure_future(observer.run(lambda: None))

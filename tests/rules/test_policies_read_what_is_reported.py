@@ -37,6 +37,7 @@ def values(key: str, series: dict[str, str]) -> list[tuple[dict[str, str], float
 
 
 POD = 'namespace="shop",pod="db-0",node="n1"'
+DISK = 'pilothouse_disk_info{device="nvme0n1",disk="nvme0n1",node="n1"}'
 INFO = 'volumename="pv-1",namespace="shop",persistentvolumeclaim="data-0",device="loop3",disk="nvme0n1",node="n1"'
 
 
@@ -63,7 +64,37 @@ def test_a_disk_that_others_write_to() -> None:
         'node_disk_written_bytes_total{device="nvme0n1",node="n1"}': "0+1000x10",
     }
     assert values(busy["key"], series) == [({"device": "nvme0n1", "node": "n1"}, 95.0)]
-    assert values(own["key"], series) == [({"device": "loop3", "node": "n1"}, 10.0)]
+    series |= {f"pilothouse_volume_info{{{INFO}}}": "1x10", DISK: "1x10"}
+    assert values(own["key"], series) == [({"device": "loop3", "node": "n1", "disk": "nvme0n1"}, 10.0)]
+
+
+@pytest.mark.parametrize(
+    ("disk", "partition"),
+    [
+        ("nvme0n1", "nvme0n1p2"),
+        ("sda", "sda1"),
+        ("vdb", "vdb15"),
+        ("xvda", "xvda1"),
+        ("mmcblk0", "mmcblk0p1"),
+    ],
+)
+def test_a_volume_is_compared_with_its_own_disk_without_partitions(disk: str, partition: str) -> None:
+    busy, own = spec("postgres", "slow-volume")["candidates"][2]["when"]
+    writes = {"loop3": 900, disk: 1000, partition: 1000, "sdz": 90_000, "dm-0": 1000}
+    busy_for = {"loop3": 1, disk: 30, partition: 30, "sdz": 57}
+    series = {
+        **{f'node_disk_written_bytes_total{{device="{each}",node="n1"}}': f"0+{count}x10"
+           for each, count in writes.items()},
+        **{f'node_disk_io_time_seconds_total{{device="{each}",node="n1"}}': f"0+{seconds}x10"
+           for each, seconds in busy_for.items()},
+        f"pilothouse_volume_info{{{INFO.replace('nvme0n1', disk)}}}": "1x10",
+        # A folder on the same disk has no writes of its own.
+        f'pilothouse_volume_info{{device="{disk}",disk="{disk}",volumename="a",node="n1"}}': "1x10",
+        f'pilothouse_volume_info{{device="{disk}",disk="{disk}",volumename="b",node="n1"}}': "1x10",
+        DISK.replace("nvme0n1", disk): "1x10",
+    }  # fmt: skip
+    assert values(own["key"], series) == [({"device": "loop3", "node": "n1", "disk": disk}, 90.0)]
+    assert {labels["device"]: value for labels, value in values(busy["key"], series)} == {disk: 50, "sdz": 95}
 
 
 def test_the_latency_of_reads_is_in_seconds_and_zero_without_any() -> None:

@@ -36,7 +36,7 @@ from pilothouse.client.transport import ClientRequest, ClientResponse, ResponseS
 from pilothouse.controllers.application_actions import move_steps, pool_actions
 from pilothouse.controllers.application_actions.action_status import running
 from pilothouse.controllers.application_actions.class_changes import ClassChange
-from pilothouse.controllers.application_actions.move_steps import MoveStep, MoveWaits
+from pilothouse.controllers.application_actions.move_steps import MoveDone, MoveStep, MoveWaits
 from pilothouse.controllers.disruptions import DisruptionAccount
 from pilothouse.controllers.drains import drain_controller
 from pilothouse.controllers.elasticsearch.observed.cluster_nodes import ClusterNode
@@ -357,14 +357,30 @@ def _evicting_early(patch: pytest.MonkeyPatch) -> None:
     """The pod is restarted as soon as its volume is to be moved."""
     right = move_steps.move_step
 
-    def wrong(change: ClassChange, tier: str, since: float, because: str, world: Snapshot) -> MoveStep:
-        step = right(change, tier, since, because, world)
+    def wrong(
+        change: ClassChange, tier: str, since: float, because: str, world: Snapshot, unused_since: str
+    ) -> MoveStep:
+        step = right(change, tier, since, because, world, unused_since)
         if isinstance(step, MoveWaits) and not step.intents:
             return move_steps._restarted(change.claim, step.message, step.left, because, world)
         return step
 
     patch.setattr(_executor("volume_move"), "move_step", wrong)
     patch.setattr(pool_actions, "move_step", wrong)
+
+
+def _done_at_the_switch(patch: pytest.MonkeyPatch) -> None:
+    """A move is done as soon as the volume has the class, whether or not its pod becomes ready on it."""
+    right = move_steps.move_step
+
+    def wrong(
+        change: ClassChange, tier: str, since: float, because: str, world: Snapshot, unused_since: str
+    ) -> MoveStep:
+        if change.is_reached:
+            return MoveDone("it has the class")
+        return right(change, tier, since, because, world, unused_since)
+
+    patch.setattr(_executor("volume_move"), "move_step", wrong)
 
 
 def _asking_again(patch: pytest.MonkeyPatch) -> None:
@@ -456,6 +472,7 @@ BUGS = (
         SCENARIOS["moves"],
         _collecting_what_is_used,
     ),
+    Bug("a move is done before its pod is ready", "never was there", SCENARIOS["moves"], _done_at_the_switch),
     Bug("a move is over when it is asked for", "never was there", SCENARIOS["moves"], _done_when_asked_for),
     Bug("a set shrinks before its pod is drained", "held the last copy", _SCALING, _not_drained),
     Bug("all pods that go are drained at once", "are drained at once", _SCALING, _all_drained),

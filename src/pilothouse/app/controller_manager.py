@@ -23,7 +23,14 @@ from pilothouse.aio.race import unless
 from pilothouse.aio.start_order import Ordered, StartGroup
 from pilothouse.aio.task_group import together
 from pilothouse.api.k0s.v1beta2 import RUNNING_PLAN
-from pilothouse.api.kind_names import ActionApproval, ApplicationAction, AutopilotRule, Plan, UpdateConfig
+from pilothouse.api.kind_names import (
+    ActionApproval,
+    ApplicationAction,
+    AutopilotRule,
+    AutopilotRuleObject,
+    Plan,
+    UpdateConfig,
+)
 from pilothouse.app import memory_tuning
 from pilothouse.app.addresses import plain_url
 from pilothouse.app.autopilot_metrics import RuleTotals, rule_errors, scrape_families
@@ -220,8 +227,14 @@ def _observers(
         )
         observers["update-prober"] = prober.run
     if any(one.name == webhook_actions.name for one in controllers):
-        actions, approvals = informers.get(ApplicationAction), informers.get(ActionApproval)
-        webhooks = WebhookObserver(api, actions, approvals, clock, options.autopilot_config)
+        webhooks = WebhookObserver(
+            api,
+            informers.get(ApplicationAction),
+            informers.get(ActionApproval),
+            informers.get(AutopilotRuleObject),
+            clock,
+            options.autopilot_config,
+        )
         observers["webhook-observer"] = webhooks.run
     return observers
 

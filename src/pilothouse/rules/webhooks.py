@@ -1,13 +1,14 @@
 """Posts ApplicationActions to the webhooks of the configuration file, and answers in their status.
 
-    observer = WebhookObserver(api, actions, approvals, clock, Path("/etc/autopilot/config.yaml"))
+    observer = WebhookObserver(api, actions, approvals, rule_objects, clock, Path("autopilot.yaml"))
     await observer.run(election.fence)          # until cancelled
 
 The body is the object as JSON. ``X-Pilothouse-Signature: sha256=<HMAC>`` is by the webhook's secret, and
 ``Idempotency-Key`` is the same at each repetition. Redirects are not followed, and an answer has ten seconds
-and 64 KiB. The webhooks in ``notify`` get approvals that are asked for, and actions that failed or were
-declined, once each in the last ten minutes; nothing waits for their answers. A webhook that is slow delays
-the posts to itself: others get theirs meanwhile, ``_AT_ONCE`` each.
+and 64 KiB. The webhooks in ``notify`` get approvals that are asked for, actions that failed or were declined,
+and AutopilotRuleObjects whose actions the rule has declined, once each if that was in the last ten minutes;
+nothing waits for their answers. A webhook that is slow delays the posts to itself: others get theirs
+meanwhile, ``_AT_ONCE`` each. Notices to it wait, however long, but no more than ``_MOST_WAITING``.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import logging
 import ssl
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -33,6 +34,7 @@ from pilothouse.client.api import Api, Patch
 from pilothouse.client.informer import Informer
 from pilothouse.client.transport import TransportError
 from pilothouse.meta.errors import StatusError
+from pilothouse.rules.object_records import DECLINED
 from pilothouse.rules.providers.autopilot_config import (
     AutopilotConfig,
     ConfigError,
@@ -48,6 +50,8 @@ _RECENT: Final = 600.0
 _RETRY: Final = 1.0
 _AT_ONCE: Final = 8
 """Posts to one webhook at the same time."""
+_MOST_WAITING: Final = 1000
+"""Notices that wait for one webhook; further ones are dropped, with a warning."""
 _LONGEST_ANSWER: Final = 500
 _LARGEST_SECRET: Final = 2**16
 
@@ -55,19 +59,27 @@ log = logging.getLogger(__name__)
 
 
 class WebhookObserver:
-    """Follows actions and approvals, and posts them."""
+    """Follows actions, approvals and AutopilotRuleObjects, and posts them."""
 
     def __init__(
-        self, api: Api, actions: Informer, approvals: Informer, clock: Clock, file: Path | None
+        self,
+        api: Api,
+        actions: Informer,
+        approvals: Informer,
+        rule_objects: Informer,
+        clock: Clock,
+        file: Path | None,
     ) -> None:
         self._api = api
         self._actions = actions
         self._approvals = approvals
+        self._rule_objects = rule_objects
         self._clock = clock
         self._file = file
         self._written: set[tuple[str, str]] = set()
         """Uids and numbers of posts that were answered: the cache may be behind."""
         self._notified: set[str] = set()
+        """The keys of recent notices that wait for their posts, or were posted."""
 
     async def run(self, fence: FenceOf) -> None:
         """Post until cancelled. ``fence`` raises when this process leads no more."""
@@ -102,12 +114,21 @@ class WebhookObserver:
 
     async def _notify_all(self, fence: FenceOf) -> None:
         changed = asyncio.Event()
-        ends = [each.subscribe(lambda _: changed.set()) for each in (self._actions, self._approvals)]
+        followed = (self._actions, self._approvals, self._rule_objects)
+        ends = [each.subscribe(lambda _: changed.set()) for each in followed]
+        waiting: dict[str, asyncio.Queue[_Notice]] = {}
         try:
-            while True:
-                await changed.wait()
-                changed.clear()
-                await self._notify(fence)
+            async with asyncio.TaskGroup() as group:
+                while True:
+                    await changed.wait()
+                    changed.clear()
+                    for notice in await self._new_notices(fence):
+                        if notice.hook.name not in waiting:
+                            waiting[notice.hook.name] = asyncio.Queue(_MOST_WAITING)
+                            group.create_task(_post_notices(waiting[notice.hook.name]))
+                        _wait_for_post(waiting[notice.hook.name], notice)
+        except BaseExceptionGroup as failed:
+            raise failed.exceptions[0] from None
         finally:
             for end in ends:
                 end()
@@ -147,28 +168,40 @@ class WebhookObserver:
             log.info("the answer to %s was not taken: %s", action, refusal)
         self._written.add((action.uid, number))
 
-    async def _notify(self, fence: FenceOf) -> None:
-        found = [each for each in self._notifications() if each[1] not in self._notified]
+    async def _new_notices(self, fence: FenceOf) -> list[_Notice]:
+        """For each webhook that is to be notified, what it was not notified of."""
+        recent = {key: about for about, key in self._notifications()}
+        self._notified &= recent.keys()
+        found = [(about, key) for key, about in recent.items() if key not in self._notified]
         if not found:
-            return
+            return []
         fence()
         try:
             config = await asyncio.to_thread(self._config)
         except ConfigError as problem:
             log.warning("nothing is notified: %s", problem)
-            return
+            return []
+        self._notified |= {key for _, key in found}
         hooks = [each for each in config.webhooks if each.name in config.notify]
-        for about, key in found:
-            self._notified.add(key)
-            await together({hook.name: _notify_webhook(hook, about, key) for hook in hooks})
+        return [_Notice(hook, about, key) for about, key in found for hook in hooks]
 
     def _notifications(self) -> Iterator[tuple[Object, str]]:
         """The objects to notify of, each with its key."""
-        now = self._clock.now()
+        now, declined = self._clock.now(), set()
         for action in self._actions.cache.list():
             phase, ended = action.status.get("phase"), action.moment("status", "completionTime")
             if phase in ("Failed", "Declined") and ended is not None and now - ended < _RECENT:
                 yield action, f"{action.uid}-{phase}"
+            if phase == "Declined":
+                declined.add((action.namespace, action.name))
+        for each in self._rule_objects.cache.list():
+            since = each.moment("status", "since")
+            if each.status.get("state") != DECLINED or since is None or now - since >= _RECENT:
+                continue
+            # Without an end, an approval was declined. Else the action may have been, and is told itself.
+            by_action = (each.namespace, each.status.get("action")) in declined
+            if each.status.get("until") is None or not by_action:
+                yield each, f"{each.uid}-{DECLINED}-{each.status['since']}"
         for approval in self._approvals.cache.list():
             if approval.spec.get("approvalState") == "pending" and now - approval.created < _RECENT:
                 yield approval, f"{approval.uid}-pending"
@@ -179,10 +212,35 @@ class WebhookObserver:
         return read_config(self._file)
 
 
-async def _notify_webhook(hook: WebhookConfig, about: Object, key: str) -> None:
-    answer = await post(hook, about, key=key)
-    if not answer.startswith("2"):
-        log.warning("webhook %s was not notified of %s: %s", hook.name, about, answer)
+class _Notice(NamedTuple):
+    """What a webhook is to be notified of."""
+
+    hook: WebhookConfig
+    about: Object
+    key: str
+
+    async def post(self) -> None:
+        answer = await post(self.hook, self.about, key=self.key)
+        if not answer.startswith("2"):
+            log.warning("webhook %s was not notified of %s: %s", self.hook.name, self.about, answer)
+
+
+def _wait_for_post(waiting: asyncio.Queue[_Notice], notice: _Notice) -> None:
+    try:
+        waiting.put_nowait(notice)
+    except asyncio.QueueFull:
+        why = f"{_MOST_WAITING} notices wait for it already"
+        log.warning("webhook %s is not notified of %s: %s", notice.hook.name, notice.about, why)
+
+
+async def _post_notices(waiting: asyncio.Queue[_Notice]) -> None:
+    """Post what waits for one webhook, until cancelled."""
+
+    async def post_each() -> None:
+        while True:
+            await (await waiting.get()).post()
+
+    await together({str(number): post_each() for number in range(_AT_ONCE)})
 
 
 async def post(hook: WebhookConfig, about: Object, *, key: str) -> str:

@@ -5,9 +5,11 @@
 
 Claims are bound at once. One that asks for another class gets it after a while; if that names another tier,
 the volume is copied as ``node.volumes.volume_mover`` does it: the pod has to stop once, the record switches,
-and the old copy stays until a pod has been ready for ``keep``. Pods of claims are started, held and ended
-here; the StoragePools of the node grow to the size that is asked for. What is to happen is in the ConfigMap
-``model``: ``volumes`` follow or refuse. Where no action waits for a move any more, a person restarts the pod.
+and the old copy stays until a pod has been ready for ``keep``. If none is within the deadline, the pod has to
+stop again, and the old copy is the volume. Pods of claims are started, held and ended here; the StoragePools
+of the node grow to the size that is asked for. What is to happen is in the ConfigMap ``model``: ``volumes``
+follow or refuse, and pods whose volume is in the tier ``unready`` do not become ready. Where no action waits
+for a move any more, a person restarts the pod.
 
 It raises when a volume has no whole copy, two pods have one volume, or an action has succeeded whose change
 never was.
@@ -34,7 +36,15 @@ from pilothouse.api.kind_names import (
     StoragePool,
     VolumeAttributesClass,
 )
-from pilothouse.api.local_volumes import AWAITING_RESTART, LOOP, PROVISIONED_BY, volume_name
+from pilothouse.api.local_volumes import (
+    AWAITING_READY,
+    AWAITING_RESTART,
+    KEPT,
+    LOOP,
+    PROVISIONED_BY,
+    RETURNED,
+    volume_name,
+)
 from pilothouse.api.objects import Object, Tree
 from pilothouse.api.openstorage.actions import EXPAND_POOL, MOVE, REBALANCE_POOL, SET_IOPS
 from pilothouse.api.owner_chain import claims_of_pod
@@ -47,7 +57,15 @@ from pilothouse.client.informer import Informer
 from pilothouse.client.transport import TransportError
 from pilothouse.meta.conditions import with_condition
 from pilothouse.meta.errors import StatusError
-from pilothouse.node.volumes.claim_statuses import kept, modified, moving, not_modified, says_so, settled
+from pilothouse.node.volumes.claim_statuses import (
+    kept,
+    modified,
+    moving,
+    not_modified,
+    returned,
+    says_so,
+    settled,
+)
 from pilothouse.sim.invariant_checker import InvariantViolated
 from pilothouse.sim.metered_volumes import MODEL
 
@@ -62,6 +80,9 @@ _ANSWERING: Final = (1.0, 10.0)
 _BY_HAND: Final = (20.0, 40.0)
 _KEEP: Final = 10.0
 """How long a pod has to be ready before the old copy goes."""
+_DEADLINE: Final = 20.0
+"""How soon a pod has to be ready after it got the copy."""
+_SWITCHED: Final = (AWAITING_READY, KEPT)
 
 
 class TierMove(msgspec.Struct):
@@ -70,7 +91,11 @@ class TierMove(msgspec.Struct):
     attributes: str
     source: str
     target: str
+    previous: str
+    """The class that the volume had before."""
     reason: str = "Copying"
+    mounted: float | None = None
+    """When a pod first had the copy."""
     ready_since: float | None = None
 
 
@@ -102,6 +127,8 @@ class TieredVolumes:
         """The classes that a volume has had, and the sizes of a pool, by uid."""
         self.volumes: dict[str, TieredVolume] = {}
         """By the uid of the claim."""
+        self.restarted_by_hand: list[str] = []
+        """The pods, by name."""
 
     async def run(self) -> None:
         """Until cancelled. Raises ``InvariantViolated``."""
@@ -137,17 +164,29 @@ class TieredVolumes:
                 await self._api.delete(Pod, pod.name, pod.namespace, uid=pod.uid, grace=0)
         elif not ready(pod) and len(volumes) == len(claims_of_pod(pod)):
             for volume in volumes:
-                if volume is None or _is_held(volume, pod):
+                if volume is None or self._is_held(volume, pod):
                     return
                 if volume.user not in ("", pod.uid):
                     raise InvariantViolated(f"pod {pod.name} gets a volume that another pod has")
                 volume.user = pod.uid
             if self._is_due(f"{pod.uid} starts", _STARTING):
-                status = {"phase": "Running", "conditions": self._is_ready(pod)}
+                is_ready = all(
+                    volume is not None and volume.tier != self._model("unready") for volume in volumes
+                )
+                if not is_ready and pod.status.get("phase") == "Running":
+                    return
+                status = {"phase": "Running", "conditions": self._readiness(pod, is_ready)}
                 await self._api.patch(Pod, pod.name, pod.namespace, {"status": status}, subresource="status")
 
-    def _is_ready(self, pod: Object) -> list[Tree]:
-        condition = {"type": "Ready", "status": "True", "reason": "", "message": ""}
+    def _is_held(self, volume: TieredVolume, pod: Object) -> bool:
+        """Whether the start of a pod is held: until its volume is copied as it was when the last pod stopped,
+        or is back."""
+        move = volume.move
+        waits = move is not None and (move.reason in (AWAITING_RESTART, "Finishing") or self._is_late(move))
+        return waits and volume.user != pod.uid
+
+    def _readiness(self, pod: Object, is_ready: bool) -> list[Tree]:
+        condition = {"type": "Ready", "status": str(is_ready), "reason": "", "message": ""}
         found = pod.status.get("conditions")
         return list(with_condition(found, condition, now=format_time(self._clock.now())))
 
@@ -187,7 +226,7 @@ class TieredVolumes:
             volume.attributes = attributes.name
             self._is_given_class(claim, volume)
         else:
-            volume.move = TierMove(attributes.name, volume.tier, tier)
+            volume.move = TierMove(attributes.name, volume.tier, tier, volume.attributes)
             volume.copies[tier] = False
 
     async def _advance(self, claim: Object, volume: TieredVolume, move: TierMove, pods: list[Object]) -> None:
@@ -205,21 +244,50 @@ class TieredVolumes:
                 await self._restart_by_hand(key, volume, pods)
         elif move.reason == "Finishing" and self._is_due(key, _COMPARING):
             volume.copies[move.target] = True
-            volume.tier, volume.attributes, move.reason = move.target, move.attributes, "Kept"
-            self._is_given_class(claim, volume)
-        elif move.reason == "Kept":
-            users = [pod for pod in pods if pod.uid == volume.user and ready(pod) and not pod.deleting]
-            move.ready_since = (move.ready_since or now) if users else None
-            if move.ready_since is not None and now - move.ready_since >= _KEEP:
-                self._drop(claim, volume, move.source)
-                await self._report(claim, settled(claim.status))
-                return
-        if move.reason == "Kept":
+            volume.tier, volume.attributes, move.reason = move.target, move.attributes, AWAITING_READY
+        elif move.reason in _SWITCHED and await self._is_over(claim, volume, move, pods):
+            return
+        elif move.reason == RETURNED and requested_class(claim) != move.attributes:
+            volume.move = None
+            await self._report(claim, settled(claim.status))
+            return
+        if move.reason == RETURNED:
+            message = "its pod was not ready in time"
+            await self._report(claim, returned(claim.status, move.attributes, move.previous, message, now))
+        elif move.reason in _SWITCHED:
             fields = modified(claim.status, volume.attributes)
             status = {**claim.status, "conditions": fields["conditions"]}
-            await self._report(claim, {**fields, **kept(status, "Kept", "the old copy is kept", now)})
+            reason = AWAITING_RESTART if self._is_late(move) else move.reason
+            await self._report(claim, {**fields, **kept(status, reason, "the old copy is kept", now)})
         else:
             await self._report(claim, moving(claim.status, move.attributes, move.reason, "a copy", now))
+
+    async def _is_over(self, claim: Object, volume: TieredVolume, move: TierMove, pods: list[Object]) -> bool:
+        """Follow the pod that has the copy: whether the old one is dropped. If it does not become ready in
+        time, the old one becomes the volume, once the pod has stopped."""
+        now = self._clock.now()
+        users = [pod for pod in pods if pod.uid == volume.user and ready(pod) and not pod.deleting]
+        if volume.user and move.mounted is None:
+            move.mounted = now
+        if users:
+            move.reason = KEPT
+            self._is_given_class(claim, volume)
+        move.ready_since = (move.ready_since or now) if users else None
+        if move.ready_since is not None and now - move.ready_since >= _KEEP:
+            self._drop(claim, volume, move.source)
+            await self._report(claim, settled(claim.status))
+            return True
+        if self._is_late(move) and not volume.user:
+            volume.tier, volume.attributes, move.reason = move.source, move.previous, RETURNED
+            volume.copies.pop(move.target)
+        elif self._is_late(move) and not self._is_acted_on:
+            await self._restart_by_hand(f"{claim.uid} {claim.generation} returns", volume, pods)
+        return False
+
+    def _is_late(self, move: TierMove) -> bool:
+        """Whether no pod was ready on the copy in time."""
+        late = move.mounted is not None and self._clock.now() - move.mounted >= _DEADLINE
+        return move.reason == AWAITING_READY and late
 
     @property
     def _is_acted_on(self) -> bool:
@@ -232,6 +300,7 @@ class TieredVolumes:
         """As a person does for a move that no action waits for, such as one that was refused at first."""
         for pod in pods:
             if pod.uid == volume.user and self._is_due(f"{key} by hand", _BY_HAND):
+                self.restarted_by_hand.append(pod.name)
                 await self._api.delete(Pod, pod.name, pod.namespace, uid=pod.uid)
 
     def _drop(self, claim: Object, volume: TieredVolume, tier: str) -> None:
@@ -295,19 +364,16 @@ class TieredVolumes:
 
     @property
     def _refuses(self) -> bool:
+        return self._model("volumes") == "refuse"
+
+    def _model(self, what: str) -> str:
         found = self._caches[ConfigMap].cache.get(self._namespace, MODEL)
         data = found.tree.get("data") or {} if found is not None else {}
-        return bool(data.get("volumes") == "refuse")
+        return str(data.get(what) or "")
 
     def _is_due(self, what: str, between: tuple[float, float]) -> bool:
         now = self._clock.monotonic()
         return now >= self._due.setdefault(what, now + self._rng.uniform(*between))
-
-
-def _is_held(volume: TieredVolume, pod: Object) -> bool:
-    """Whether the start of a pod is held: until its volume is copied as it was when the last pod stopped."""
-    waits = volume.move is not None and volume.move.reason in (AWAITING_RESTART, "Finishing")
-    return waits and volume.user != pod.uid
 
 
 def _without_move(claim: Object) -> Tree:

@@ -259,6 +259,32 @@ def test_a_move_asks_for_the_tier_and_how_long_the_old_copy_is_kept() -> None:
     assert write.fields["spec"] == {"volumeAttributesClassName": FAST}
 
 
+@pytest.mark.parametrize("before", [{}, {"keep": "2h"}])
+@pytest.mark.parametrize("ends", ["Moved", "Returned"])
+def test_how_long_the_old_copy_is_kept_is_not_said_of_later_moves(before: Tree, ends: str) -> None:
+    succeeds = ends == "Moved"
+    there = moving("Kept", "kept", current=FAST) if succeeds else moving("Returned", "back", status="False")
+    claim = {**there, "metadata": {**there["metadata"], "annotations": {"pilothouse.io/move-keep": "5s"}}}
+    fields: Tree = {"parameters": {"tier": "fast", "keep": "5s"}, "status": begun("Moving", before=before)}
+    put_back, ended = moved(claim, **fields)
+    assert isinstance(put_back, PatchObject)
+    assert put_back.fields == {"metadata": {"annotations": {"pilothouse.io/move-keep": before.get("keep")}}}
+    assert end([ended])[1] == ends
+    # It was put back and the manager was killed, or a person has changed it: it stays.
+    (ended,) = moved(there, **fields)
+    claim["metadata"]["annotations"]["pilothouse.io/move-keep"] = "3h"
+    (ended,) = moved(claim, **fields)
+
+
+def test_the_annotation_from_before_a_move_is_remembered() -> None:
+    about = data("")
+    about["metadata"]["annotations"] = {"pilothouse.io/move-keep": "2h"}
+    found = moved(about, parameters={"tier": "fast", "keep": "5s"})
+    assert [dict(each.status["before"]) for each in found if isinstance(each, SetStatus)] == [
+        {"tier": "default", "class": "", "keep": "2h"}
+    ] * 2
+
+
 def test_the_pod_is_evicted_when_the_node_waits_for_it_and_not_before() -> None:
     copying = moved(moving("Copying", "40 %"), user(), status=begun("Moving"))
     assert end(copying) == ("Running", "Moving", "the volume of claim data moves to tier fast: 40 %")
@@ -290,6 +316,54 @@ def test_a_move_is_done_when_the_node_says_so(reason: str) -> None:
     assert end(moved(there, status=begun("Moving")))[:2] == ("Succeeded", "Moved")
     finishing = moving("Finishing", "comparing", current=FAST)
     assert end(moved(finishing, status=begun("Moving")))[0] == "Running"
+
+
+def test_a_move_is_not_done_before_a_pod_was_ready_on_the_copy() -> None:
+    waiting = moving("AwaitingReady", "its pod has to become ready", current=FAST)
+    found = moved(waiting, user(), status=begun("Moving"))
+    assert end(found)[:2] == ("Running", "Moving")
+    assert not any(isinstance(each, Evict) for each in found)
+    # The node has failed to return to the old copy, and tries again.
+    failed = moving("Failed", "the disk is gone", status="False", current=FAST)
+    assert end(moved(failed, user(), status=begun("Moving")))[:2] == ("Running", "Moving")
+
+
+def test_a_pod_that_does_not_become_ready_is_evicted_for_the_return() -> None:
+    waiting = moving("AwaitingRestart", "not ready in time: to return", current=FAST)
+    found = moved(waiting, user(), budget(1), status=begun("Moving"))
+    assert [each.seen.name for each in found if isinstance(each, Evict)] == ["db-0"]
+    # Its containers that initialize it fail again and again: it is Pending, and has the volume.
+    failing = user(phase="Pending")
+    failing["status"]["initContainerStatuses"] = [{"name": "init", "restartCount": 4}]
+    found = moved(waiting, failing, budget(0), status=begun("Moving"))
+    assert [each.seen.name for each in found if isinstance(each, Evict)] == ["db-0"]
+
+
+def test_a_volume_that_has_gone_back_fails_the_move_and_says_why() -> None:
+    back = moving("Returned", "its pod was not ready within 600 s", status="False")
+    expected = "the volume of claim data does not stay in tier fast: its pod was not ready within 600 s"
+    assert end(moved(back, status=begun("Moving"))) == ("Failed", "Returned", expected)
+    state = {
+        "moved": "",
+        "claim": "default/data",
+        "class": FAST,
+        "since": format_time(NOW),
+        "requested": "true",
+    }
+    pooled = rebalance(begun("Moving", progress=state))
+    found = seen(storage_pools, pooled, pool("default"), disk(), back)
+    assert end(found) == ("Failed", "Returned", f"{expected}; moved before: none")
+
+
+def test_a_moved_volume_that_no_pod_uses_is_waited_for_a_while() -> None:
+    waiting = moving("AwaitingReady", "its pod has to become ready", current=FAST)
+    found = moved(waiting, status=begun("Moving"))
+    assert end(found)[0] == "Running"
+    assert progress(found) == {"unused": format_time(NOW)}
+    status = begun("Moving", progress=progress(found))
+    assert end(moved(waiting, status=status, now=NOW + 599))[0] == "Running"
+    assert progress(moved(waiting, user(), status=status, now=NOW + 599)) == {}
+    assert end(moved(waiting, status=status, now=NOW + 600))[:2] == ("Succeeded", "Moved")
 
 
 def test_a_move_has_a_deadline() -> None:

@@ -284,6 +284,7 @@ async def test_a_pod_that_does_not_become_ready_gets_the_old_copy_back(tmp_path:
         await it.condition("AwaitingRestart")
         path = await it.restart()
         (path / "row").write_text("by a pod that was never ready")
+        assert "else the volume returns" in (await it.condition("AwaitingReady"))["message"]
 
         async def returning() -> bool:
             found = (await it.here.find_claim("data")).condition(VOLUME_MOVE) or {}

@@ -215,6 +215,8 @@ async def test_a_loop_volume_counts_as_what_it_has_grown_to(tmp_path: Path) -> N
             "tier": "fast",
             "node": NODE,
         }
+        of_disk = {"device": found.disk, "disk": found.disk, "node": NODE}
+        assert page.labels("pilothouse_disk_info") == of_disk
         assert devices.find(here.volumes.in_use()) == [found]
 
 

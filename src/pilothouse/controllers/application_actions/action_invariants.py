@@ -24,7 +24,7 @@ from pilothouse.api.kind_names import (
     StoragePool,
     VolumeAttributesClass,
 )
-from pilothouse.api.local_volumes import AWAITING_RESTART, VOLUME_MOVE
+from pilothouse.api.local_volumes import AWAITING_RESTART, KEPT, VOLUME_MOVE
 from pilothouse.api.navigator.labels import DECOMMISSIONED_FOR
 from pilothouse.api.objects import Object
 from pilothouse.api.openstorage.actions import (
@@ -193,14 +193,15 @@ def _classes(action: Object) -> tuple[str, ...]:
 
 
 def _moves(facts: ObjectStates, action: Object, namespace: str, name: str) -> bool:
-    """Whether the volume of a claim has to be copied yet, by an action on its pool."""
+    """Whether the volume of a claim has to be copied yet, or its pod has to be ready, by an action on its
+    pool."""
     claim = facts.find(PersistentVolumeClaim, namespace, name)
     progress = action.at("status", "progress", default={})
     known = (*progress.get("moved", "").split(","), progress.get("claim", ""))
-    if claim is None or f"{namespace}/{name}" not in known or current_class(claim) == requested_class(claim):
+    if claim is None or f"{namespace}/{name}" not in known:
         return False
     move = claim.condition(VOLUME_MOVE) or {}
-    return move.get("status") == "True" and move.get("reason") != "Kept"
+    return move.get("status") == "True" and move.get("reason") != KEPT
 
 
 _Path = tuple[str | Mapping[str, str], ...]

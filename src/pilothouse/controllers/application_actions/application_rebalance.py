@@ -22,7 +22,7 @@ from pilothouse.api.openstorage.action_windows import seconds_until_closed
 from pilothouse.api.openstorage.actions import REBALANCE
 from pilothouse.api.openstorage.v1alpha1 import ActionWindow
 from pilothouse.base.rfc3339 import format_time
-from pilothouse.controllers.application_actions.action_pauses import PAUSE_READS, pause_of
+from pilothouse.controllers.application_actions.action_pauses import PAUSE_READS, pause_of, pause_under_way
 from pilothouse.controllers.application_actions.action_status import (
     SERVICE_ACCOUNT,
     START_SECONDS,
@@ -125,6 +125,8 @@ def _continue(action: Object, cluster: Object, world: Snapshot) -> Iterator[Inte
         if reason_of(action) == _REBALANCING:
             message = f"the request to rebalance was removed from the Pilots of {cluster.kind} {cluster.name}"
             yield finished(action, "Failed", "Undone", message, now=now, event="Undone")
+        elif pause := pause_under_way(action, cluster, world):
+            yield pause
         elif (pilot := _pilot(cluster, world)) is not None:
             yield _request(action, pilot, format_time(until))
             message = f"the pilots of {cluster.kind} {cluster.name} are asked to rebalance"

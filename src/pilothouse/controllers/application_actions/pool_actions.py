@@ -35,7 +35,7 @@ from pilothouse.api.openstorage.actions import EXPAND_POOL, REBALANCE_POOL
 from pilothouse.base.quantity import Quantity, parse_quantity
 from pilothouse.base.rfc3339 import format_time, parse_time
 from pilothouse.controllers.application_actions.action_attempts import Attempt, first_attempt, next_attempt
-from pilothouse.controllers.application_actions.action_pauses import PAUSE_READS, pause_of
+from pilothouse.controllers.application_actions.action_pauses import PAUSE_READS, pause_of, pause_under_way
 from pilothouse.controllers.application_actions.action_status import (
     COMPLETE,
     SERVICE_ACCOUNT,
@@ -272,24 +272,36 @@ def _move(action: Object, claim: Object, tier: str, moved: list[str], world: Sna
             yield finished(action, "Failed", reason, message, now=now, event=reason)
         elif problem := change.other_change() or change.problem(world):
             yield finished(action, "Failed", "NotMoved", problem, now=now, event="NotMoved")
+        elif pause := pause_under_way(action, claim, world):
+            yield pause
         else:
             yield from change.writes(world, because=because)
             yield running(action, _MOVING, because, now=now, progress={**progress, "requested": "true"})
         return
-    step = move_step(change, tier, since, because, world)
+    step = move_step(change, tier, since, because, world, progress.pop("unused", ""))
     if isinstance(step, MoveDone):
         yield _moved(action, moved, name, step.message, now)
     elif isinstance(step, MoveFailed):
         message = f"{step.message}; moved before: {', '.join(moved) or 'none'}"
         yield finished(action, "Failed", step.reason, message, now=now, event=step.reason)
     else:
-        if step.is_held:
+        if step.unused_since:
+            progress["unused"] = step.unused_since
+        pause = pause_under_way(action, claim, world) if step.intents else None
+        waiting = f"{step.message}; {pause.because}" if pause is not None else step.message
+        is_held = step.is_held or pause is not None
+        if is_held:
             progress.setdefault("held", format_time(now))
-        if step.is_held and now - parse_time(progress["held"]) > HELD_SECONDS:
-            message = f"{step.message}; moved before: {', '.join(moved) or 'none'}"
+        else:
+            progress.pop("held", None)
+        if is_held and now - parse_time(progress["held"]) > HELD_SECONDS:
+            message = f"{waiting}; moved before: {', '.join(moved) or 'none'}"
             yield finished(action, "Failed", "NotEvicted", message, now=now, event="NotEvicted")
             return
-        yield running(action, _MOVING, step.message, now=now, progress=progress)
+        yield running(action, _MOVING, waiting, now=now, progress=progress)
+        if pause is not None:
+            yield pause
+            return
         yield from step.intents
         remedy = f"kubectl describe pvc {claim.name} -n {claim.namespace}"
         yield Wait(_MOVING, because=step.message, remedy=remedy, seconds=step.left)

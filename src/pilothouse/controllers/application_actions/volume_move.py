@@ -6,8 +6,9 @@
       parameters: {tier: fast, keep: 1h}
       target: {from: default, to: fast, class: autopilot-<hash>}
 
-The claim gets the class, and the node carries the move out: see ``move_steps``. It has succeeded when the
-volume is there; the old copy stays for ``keep``.
+The claim gets the class, and the node carries the move out: see ``move_steps``. It has succeeded when a
+pod was ready with the volume there; the old copy stays for ``keep``, which is an annotation of the claim
+until the action has ended: the node has read it by then.
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ from pilothouse.api.attributes_classes import current_class
 from pilothouse.api.kind_names import ApplicationAction, PersistentVolumeClaim, Pod
 from pilothouse.api.local_volumes import MOVE_KEEP
 from pilothouse.api.objects import Object
-from pilothouse.api.openstorage.actions import MOVE
+from pilothouse.api.openstorage.actions import FINISHED, MOVE
 from pilothouse.api.owner_chain import claims_of_pod
 from pilothouse.controllers.application_actions.action_attempts import Attempt, first_attempt, next_attempt
-from pilothouse.controllers.application_actions.action_pauses import PAUSE_READS, pause_of
+from pilothouse.controllers.application_actions.action_pauses import PAUSE_READS, pause_of, pause_under_way
 from pilothouse.controllers.application_actions.action_status import (
     SERVICE_ACCOUNT,
     finished,
@@ -42,7 +43,7 @@ from pilothouse.controllers.application_actions.move_steps import (
 )
 from pilothouse.controllers.application_actions.volume_resize import of_claim
 from pilothouse.runtime.controller import Names, controller
-from pilothouse.runtime.intents import Intent, RecordEvent, Wait
+from pilothouse.runtime.intents import Intent, PatchObject, RecordEvent, SetStatus, Wait
 from pilothouse.runtime.snapshot import Snapshot
 
 _MOVING: Final = "Moving"
@@ -84,7 +85,10 @@ def volume_move(action: Object, world: Snapshot) -> Iterator[Intent]:
         {MOVE_KEEP: parameters["keep"]} if "keep" in parameters else {},
     )
     if action.status.get("phase") == "Running":
-        yield from _continue(action, change, tier, world)
+        for intent in _continue(action, change, tier, world):
+            if isinstance(intent, SetStatus) and intent.status.get("phase") in FINISHED:
+                yield from _keep_put_back(action, claim)
+            yield intent
     else:
         yield from _begin(action, change, tier, world)
 
@@ -93,6 +97,8 @@ def _begin(action: Object, change: ClassChange, tier: str, world: Snapshot) -> I
     claim = change.claim
     tier_before = str(action.at("spec", "target", "from", default=""))
     before = {"tier": tier_before, "class": current_class(claim)}
+    if keep := claim.annotations.get(MOVE_KEEP):
+        before["keep"] = keep
     if claim.status.get("phase") != "Bound":
         message = f"claim {claim.name} is not bound to a volume"
         yield from waiting_to_begin(action, "NotBound", message, world, remedy=_described(claim))
@@ -123,6 +129,15 @@ def _continue(action: Object, change: ClassChange, tier: str, world: Snapshot) -
         yield from next_attempt(action, _attempt(action, change, tier, world), world)
 
 
+def _keep_put_back(action: Object, claim: Object) -> Iterator[Intent]:
+    """The annotation of the claim as it was: what the action says of the old copy is about this move."""
+    ours, before = action.at("spec", "parameters", "keep"), action.at("status", "before", "keep")
+    if ours is not None and claim.annotations.get(MOVE_KEEP) == ours != before:
+        fields = {"metadata": {"annotations": {MOVE_KEEP: before}}}
+        because = f"the move of {action.name} has ended: its keep is not for later moves"
+        yield PatchObject(claim, fields, because=because)
+
+
 def _attempt(action: Object, change: ClassChange, tier: str, world: Snapshot) -> Attempt:
     claim = change.claim
     event = f"rule {action.spec.get('rule')} moves its volume to tier {tier}: {action.name}"
@@ -139,14 +154,22 @@ def _followed(action: Object, change: ClassChange, tier: str, world: Snapshot) -
     """The class is asked for; the node has to follow, and the pod to stop once."""
     now, claim = world.now, change.claim
     began = action.moment("status", "startTime") or now
-    step = move_step(change, tier, began, reason_text(action, claim, tier), world)
+    unused_since = str(action.at("status", "progress", "unused", default=""))
+    step = move_step(change, tier, began, reason_text(action, claim, tier), world, unused_since)
     if isinstance(step, MoveDone):
         after = {"tier": tier, "class": change.to}
         yield finished(action, "Succeeded", "Moved", step.message, now=now, event="Moved", after=after)
     elif isinstance(step, MoveFailed):
         yield finished(action, "Failed", step.reason, step.message, now=now, event=step.reason)
     else:
-        yield running(action, _MOVING, step.message, now=now)
+        unused = {"unused": step.unused_since} if step.unused_since else {}
+        fields = {"progress": unused} if step.unused_since != unused_since else {}
+        pause = pause_under_way(action, claim, world) if step.intents else None
+        message = f"{step.message}; {pause.because}" if pause is not None else step.message
+        yield running(action, _MOVING, message, now=now, **fields)
+        if pause is not None:
+            yield pause
+            return
         yield from step.intents
         yield Wait(_MOVING, because=step.message, remedy=_described(claim), seconds=step.left)
 

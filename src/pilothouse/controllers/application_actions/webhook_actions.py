@@ -65,6 +65,8 @@ def webhook_actions(action: Object, world: Snapshot) -> Iterator[Intent]:
         yield finished(action, "Failed", "NotPosted", message, now=now, event="NotPosted")
     elif now < (due := asked + _BACKOFF.after(number)):
         yield Wait("Retrying", because=message, seconds=due - now)
+    elif pause := pause_of(action, action, world):
+        yield pause
     else:
         yield _asked(action, name, number + 1, now)
 

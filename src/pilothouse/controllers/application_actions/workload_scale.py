@@ -22,7 +22,7 @@ from pilothouse.api.kind_names import ApplicationAction, Deployment, KindName, P
 from pilothouse.api.navigator.labels import DECOMMISSIONED_FOR
 from pilothouse.api.objects import Object
 from pilothouse.api.openstorage.actions import SCALE
-from pilothouse.controllers.application_actions.action_pauses import PAUSE_READS, pause_of
+from pilothouse.controllers.application_actions.action_pauses import PAUSE_READS, pause_of, pause_under_way
 from pilothouse.controllers.application_actions.action_status import (
     SERVICE_ACCOUNT,
     finished,
@@ -83,7 +83,7 @@ def workload_scale(action: Object, world: Snapshot) -> Iterator[Intent]:
     elif fields.pools is None and _shrinks(action, fields, to):
         yield from _shrink(action, fields, to, world)
     else:
-        if fields.pools is None:
+        if fields.pools is None and pause_under_way(action, fields.owner, world) is None:
             # An earlier action decommissioned them, and they are wanted again.
             yield from _take_back(workload, to, world)
         change = _change(fields, to)
@@ -155,6 +155,10 @@ def _shrink(action: Object, fields: WorkloadFields, to: int, world: Snapshot) ->
         message = f"{workload.kind} {workload.name} has {replicas} replicas"
         yield running(action, _DRAINING, message, now=now, after={"value": str(replicas)})
         yield RequeueAfter(0.0, because=message)
+    elif replicas > to and (pause := pause_under_way(action, workload, world)):
+        message = f"{workload.kind} {workload.name} has {replicas} replicas; {pause.because}"
+        yield running(action, _DRAINING, message, now=now)
+        yield pause
     elif replicas > to:
         yield from _drain(action, workload, replicas, world)
     else:

@@ -1,4 +1,5 @@
 """Which block device is whose: ``pilothouse_volume_info``, which joins metrics of disks with claims.
+``pilothouse_disk_info`` has the disks below them, so that what is done to a volume compares with its disk.
 
     devices = VolumeDevices(pools)
     families("m1", devices.find(volumes.in_use()))
@@ -61,7 +62,8 @@ def _look_up(path: Path) -> tuple[str, str]:
     return device, disk_below(device)
 
 
-def families(node: str, devices: Iterable[VolumeDevice]) -> Iterator[str]:
+def families(node: str, found: Iterable[VolumeDevice]) -> Iterator[str]:
+    devices = list(found)
     samples = [
         (
             labels(
@@ -78,3 +80,6 @@ def families(node: str, devices: Iterable[VolumeDevice]) -> Iterator[str]:
         for each in devices
     ]
     yield gauge("pilothouse_volume_info", "The block device and the disk below a claim's volume.", samples)
+    disks = sorted({each.disk for each in devices if each.disk})
+    of_disks = [(labels(device=disk, disk=disk, node=node), 1) for disk in disks]
+    yield gauge("pilothouse_disk_info", "The disks below claims' volumes, each as device and disk.", of_disks)

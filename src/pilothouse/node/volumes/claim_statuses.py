@@ -6,8 +6,8 @@
 
 ``pilothouse.io/Provisioned`` is ours: while it is False, its message says why the chosen node can't make the
 volume. ``pilothouse.io/VolumeMove`` is True while there is more than one copy of the volume: its reason is
-``Copying``, ``AwaitingRestart`` (its pod has to stop once), ``Finishing`` or ``Kept``. It is False with
-``Failed``, to be retried, and ``Returned``.
+``Copying``, ``AwaitingRestart`` (its pod has to stop once), ``Finishing``, ``AwaitingReady`` or
+``Kept``. It is False with ``Failed``, to be retried, and ``Returned``.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from pilothouse.api.local_volumes import PROVISIONED, VOLUME_MOVE
+from pilothouse.api.local_volumes import PROVISIONED, RETURNED, VOLUME_MOVE
 from pilothouse.api.objects import Tree
 from pilothouse.base.rfc3339 import format_time
 
@@ -113,7 +113,7 @@ def not_moved(status: Status, attributes: str, reason: str, message: str, now: f
 
 def returned(status: Status, attributes: str, previous: str, message: str, now: float) -> Tree:
     """After the old copy has become the volume again."""
-    fields = not_moved(status, attributes, "Returned", message, now)
+    fields = not_moved(status, attributes, RETURNED, message, now)
     return {**fields, "currentVolumeAttributesClassName": previous or None}
 
 

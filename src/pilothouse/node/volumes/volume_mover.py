@@ -30,7 +30,7 @@ import msgspec
 
 from pilothouse.aio.daemon_threads import DaemonThreads
 from pilothouse.api.kind_names import PersistentVolume, PersistentVolumeClaim, Pod, VolumeAttributesClass
-from pilothouse.api.local_volumes import AWAITING_RESTART
+from pilothouse.api.local_volumes import AWAITING_READY, AWAITING_RESTART, KEPT
 from pilothouse.api.objects import Object, Tree
 from pilothouse.base.clock import Clock
 from pilothouse.base.quantity import parse_quantity
@@ -404,8 +404,13 @@ class VolumeMover:
                 return
             case AfterSwitch.WAIT:
                 self._claims.awaited.pop(subject.name, None)
-                message = f"moved to the tier {where}; the copy in the tier {old} stays until its pod "
-                await self._report_kept(subject, "Kept", f"{message}has been ready for {move.keep:g} s")
+                if move.was_ready:
+                    message = f"moved to the tier {where}; the copy in the tier {old} stays until its pod "
+                    await self._report_kept(subject, KEPT, f"{message}has been ready for {move.keep:g} s")
+                else:
+                    message = f"moved to the tier {where}; its pod has to become ready within "
+                    message += f"{move.deadline:g} s, else the volume returns to the tier {old}"
+                    await self._report_kept(subject, AWAITING_READY, message)
         await asyncio.sleep(_TICK)
 
     async def drop_old(self, home: Path) -> None:
@@ -441,6 +446,10 @@ class VolumeMover:
             if not is_back and (await self._is_used(subject) or not await self._is_let_go(subject)):
                 self._step(subject, phase=MovePhase.KEPT)
                 return
+            # Before pods get the volume again: none of them has to stop.
+            old = self.places.name(home, move.source)
+            message = f"its pod has stopped, and the volume returns to the tier {old}"
+            await self._report_kept(subject, "Finishing", message)
             self._switch(home, move.source)
             try:
                 volume = await self._api.get(PersistentVolume, subject.name)

@@ -24,7 +24,7 @@ from pilothouse.api.kind_names import (
     StorageClass,
     VolumeAttributesClass,
 )
-from pilothouse.api.local_volumes import FINALIZER, MOVE_KEEP, PROVISIONED_BY, volume_name
+from pilothouse.api.local_volumes import FAILED, FINALIZER, MOVE_KEEP, PROVISIONED_BY, volume_name
 from pilothouse.api.objects import Object, Tree
 from pilothouse.api.topologies import allows
 from pilothouse.base.clock import Clock
@@ -149,7 +149,7 @@ class VolumePlanExecutor:
                     return []
                 claim = fresh
                 self._event(claim, "VolumeMoveFailed", message, True)
-                fields = claim_statuses.not_moved(claim.status, move.attributes, "Failed", message, now)
+                fields = claim_statuses.not_moved(claim.status, move.attributes, FAILED, message, now)
             case DeleteVolume(volume) | ReleaseVolume(volume):
                 # A conflict with another writer is no failure: the step is retried.
                 if not (isinstance(problem, StatusError) and problem.code == 409):

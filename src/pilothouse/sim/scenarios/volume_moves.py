@@ -17,8 +17,8 @@ from pilothouse.api.kind_names import (
     StoragePool,
     VolumeAttributesClass,
 )
-from pilothouse.api.local_volumes import LOOP, VOLUME_MOVE
-from pilothouse.api.objects import Tree
+from pilothouse.api.local_volumes import LOOP, RETURNED, VOLUME_MOVE
+from pilothouse.api.objects import Object, Tree
 from pilothouse.api.openstorage.actions import EXPAND_POOL, MOVE, REBALANCE_POOL, SET_IOPS
 from pilothouse.client.api import Api
 from pilothouse.controllers.application_actions import all_executors
@@ -76,9 +76,11 @@ def begin() -> list[UserAction]:
 
 
 def end_well() -> list[UserAction]:
-    """The node follows, and everything has the time that it takes."""
+    """The node follows, and everything has the time that it takes. Claims whose volume went back wait for
+    another class than the one that made it move."""
     return [
-        UserAction(1, "the node follows", _volumes("follow")),
+        UserAction(1, "the node follows", model(volumes="follow", unready="")),
+        UserAction(40, "ask for the classes that returned volumes have", _settle_for_what_is),
         UserAction(90, "look at the claims", lambda api: api.list(PersistentVolumeClaim, SPACE)),
     ]
 
@@ -86,7 +88,19 @@ def end_well() -> list[UserAction]:
 def _action(rng: Random, number: int) -> UserAction:
     after, name, claim = rng.uniform(1, 40), f"a-{number}", rng.choice(_CLAIMS)
     tier, pool = rng.choice(TIERS), f"n0-{rng.choice(TIERS)}"
-    kinds = ("move", "move", "class", "iops", "expand", "rebalance", "reset", "shrink", "volumes", "pod")
+    kinds = (
+        "move",
+        "move",
+        "class",
+        "iops",
+        "expand",
+        "rebalance",
+        "reset",
+        "shrink",
+        "volumes",
+        "pods",
+        "pod",
+    )
     match rng.choice(kinds):
         case "move":
             return UserAction(
@@ -114,7 +128,10 @@ def _action(rng: Random, number: int) -> UserAction:
             return UserAction(after, f"ask for {CAPACITY} of {pool}", _resize(pool))
         case "volumes":
             how = rng.choice(("refuse", "follow"))
-            return UserAction(after, f"the node: {how}", _volumes(how))
+            return UserAction(after, f"the node: {how}", model(volumes=how))
+        case "pods":
+            where = rng.choice((*TIERS, ""))
+            return UserAction(after, f"pods are not ready on: {where or 'no tier'}", model(unready=where))
         case _:
             pod = claim.removeprefix("data-")
             return UserAction(after, f"delete pod {pod}", delete(Pod, pod, SPACE))
@@ -139,8 +156,21 @@ def _resize(pool: str) -> Do:
     return lambda api: api.patch(StoragePool, pool, "", {"spec": {"capacity": CAPACITY}})
 
 
-def _volumes(how: str) -> Do:
-    return lambda api: api.patch(ConfigMap, MODEL, SPACE, {"data": {"volumes": how}})
+def model(**data: str) -> Do:
+    """What the node and the pods are to do."""
+    return lambda api: api.patch(ConfigMap, MODEL, SPACE, {"data": data})
+
+
+async def _settle_for_what_is(api: Api) -> None:
+    for claim in (await api.list(PersistentVolumeClaim, SPACE)).objects:
+        if _has_returned(claim):
+            fields = {"spec": {"volumeAttributesClassName": current_class(claim)}}
+            await api.patch(PersistentVolumeClaim, claim.name, SPACE, fields)
+
+
+def _has_returned(claim: Object) -> bool:
+    move = claim.condition(VOLUME_MOVE) or {}
+    return (move.get("status"), move.get("reason")) == ("False", RETURNED)
 
 
 async def moves_settled(api: Api) -> str:
