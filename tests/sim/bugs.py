@@ -47,6 +47,8 @@ from pilothouse.controllers.plans.stages import Stage
 from pilothouse.controllers.plans.turn_signals import SignalScope
 from pilothouse.controllers.plans.update_run import UpdateRun
 from pilothouse.meta.versions import Version
+from pilothouse.pilot.drivers.elasticsearch.rebalance import REBALANCE, rebalance_decision
+from pilothouse.pilot.drivers.elasticsearch.redundancy import copies_decision
 from pilothouse.rules import object_states, rule_controllers, ruled_objects
 from pilothouse.rules.action_targets import ObjectLookup, TargetResult
 from pilothouse.rules.object_records import RuleTerms
@@ -56,9 +58,9 @@ from pilothouse.runtime.controller import Controller
 from pilothouse.runtime.expectations import Expectations
 from pilothouse.runtime.intents import Delete, Intent, PatchObject, SetStatus, Update
 from pilothouse.runtime.snapshot import Snapshot
-from pilothouse.sim import simulated_server
+from pilothouse.sim import simulated_pilots, simulated_server
 from pilothouse.sim.fleet import Scenario, UserAction
-from pilothouse.sim.scenarios import SCENARIOS, volume_moves, workload_actions
+from pilothouse.sim.scenarios import SCENARIOS, cluster_actions, volume_moves, workload_actions
 from pilothouse.sim.scenarios.elasticsearch_cluster import pools_of, story
 from pilothouse.sim.scenarios.fired_actions import fire_on_claim
 from pilothouse.sim.scenarios.rules import begin_with, end_well, model, rule_tree
@@ -453,6 +455,39 @@ def _scaling_by_two(rng: Random) -> Sequence[UserAction]:
     return [*doing, *workload_actions.end_well()]
 
 
+def _fewer_copies_at_once(patch: pytest.MonkeyPatch) -> None:
+    """Copies are removed whatever the health."""
+
+    def wrong(asked: Any, indices: Any, nodes: Any, health: str, *, settled: bool) -> Any:
+        return copies_decision(asked, indices, nodes, "Green", settled=settled)
+
+    patch.setattr(simulated_pilots, "copies_decision", wrong)
+
+
+def _not_put_back(patch: pytest.MonkeyPatch) -> None:
+    """Rebalancing, once allowed, stays so."""
+
+    def wrong(*what: Any, **how: Any) -> Any:
+        decision = rebalance_decision(*what, **how)
+        kept = {name: to for name, to in decision.settings.items() if name != REBALANCE or to == "all"}
+        return msgspec.structs.replace(decision, settings=kept)
+
+    patch.setattr(simulated_pilots, "rebalance_decision", wrong)
+
+
+def _copying(rng: Random) -> Sequence[UserAction]:
+    """Rules ask for more copies and, while they are built, for fewer."""
+    doing = [*cluster_actions.begin(rng)]
+    doing.append(
+        UserAction(90, "scale up", cluster_actions.fire_scale("a-up", "data", lambda replicas: replicas + 1))
+    )
+    for number in range(4):
+        more, fewer = cluster_actions.ask_for_copies(2), cluster_actions.ask_for_copies(rng.choice((0, 1)))
+        doing.append(UserAction(rng.uniform(20, 40), f"two copies, {number}", more))
+        doing.append(UserAction(rng.uniform(1, 4), f"fewer copies, {number}", fewer))
+    return [*doing, *cluster_actions.end_well()]
+
+
 _SCALING = msgspec.structs.replace(SCENARIOS["workloads"], users=_scaling_by_two)
 _MOVING = msgspec.structs.replace(SCENARIOS["moves"], users=_moving_and_changing)
 
@@ -474,6 +509,18 @@ BUGS = (
     ),
     Bug("a move is done before its pod is ready", "never was there", SCENARIOS["moves"], _done_at_the_switch),
     Bug("a move is over when it is asked for", "never was there", SCENARIOS["moves"], _done_when_asked_for),
+    Bug(
+        "copies are given up while others are built",
+        "are kept, while the health is",
+        msgspec.structs.replace(SCENARIOS["clusters"], users=_copying),
+        _fewer_copies_at_once,
+    ),
+    Bug(
+        "rebalancing stays allowed",
+        "rebalancing is not as it was",
+        msgspec.structs.replace(SCENARIOS["clusters"], users=cluster_actions.every_action_on_clusters),
+        _not_put_back,
+    ),
     Bug("a set shrinks before its pod is drained", "held the last copy", _SCALING, _not_drained),
     Bug("all pods that go are drained at once", "are drained at once", _SCALING, _all_drained),
     Bug(

@@ -23,6 +23,7 @@ _AT_ONCE = 17
 _SLOW = {
     "drains": 12,
     "elastic": 6,
+    "clusters": 8,
     "plans": 4,
     "rules": 4,
     "moves": 3,

@@ -5,24 +5,25 @@
     database.form(["es-demo-data-0"])
     database.tick(13.0)                      # shards are allocated, moved and written to
 
-It raises ``InvariantViolated`` when the last good copy of a shard is deleted, the masters lose their
-majority, or a data folder is read by a version older than the one that wrote it.
+It raises ``InvariantViolated`` when the last good copy of a shard is deleted, copies are given up that a node
+could hold, the masters lose their majority, or a data folder is read by a version older than the one that
+wrote it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from random import Random
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
 from pilothouse.api.navigator.elasticsearch import quorum
 from pilothouse.meta.versions import Version
+from pilothouse.pilot.drivers.elasticsearch.rebalance import REBALANCE
 from pilothouse.sim.invariant_checker import InvariantViolated
 
 _SHARDS: Final = 4
-_COPIES: Final = 2
 _SPARES_ONE: Final = 3
 _BUILDING: Final = (2.0, 9.0)
 """How long it takes to build or move a copy, as a range in seconds."""
@@ -63,6 +64,10 @@ class ElasticsearchModel:
         self.formed = False
         self.crashed: set[str] = set()
         """Nodes that were killed and have not come back."""
+        self.copies = 1
+        """``number_of_replicas``: how many there are of a shard beside the first."""
+        self.settings: dict[str, Any] = {}
+        """The settings of the cluster that were changed at run time."""
 
     def join(self, name: str, version: str, roles: Collection[str]) -> None:
         """Start a node. Raises ``InvariantViolated`` if it can't read its data folder."""
@@ -123,20 +128,41 @@ class ElasticsearchModel:
             if self.formed and member.up and "master" in member.roles and name not in self.excluded:
                 self.voting[name] = None
 
+    def set_copies(self, copies: int) -> None:
+        """Raises ``InvariantViolated`` if fewer are kept while some are missing that nodes could hold."""
+        able = [
+            name for name, each in self.members.items() if "data" in each.roles and name not in self.excluded
+        ]
+        if copies < self.copies and self.health != "Green" and len(able) > self.copies:
+            raise InvariantViolated(
+                f"{self.copies} copies are asked for and {copies} are kept, while the health is {self.health}"
+            )
+        self.copies = copies
+
+    def change(self, settings: Mapping[str, Any]) -> None:
+        """Change settings of the cluster; None resets one."""
+        self.settings |= settings
+        self.settings = {name: value for name, value in self.settings.items() if value is not None}
+
     def is_up(self, name: str) -> bool:
         member = self.members.get(name)
         return member is not None and member.up
 
     def held(self, name: str) -> list[Shard]:
-        """The shards whose copy on this node is the last one or can still be moved."""
-        return [shard for shard in self.shards if name in shard.copies and not self._is_spare(shard, name)]
+        """The shards whose copy on this node is being built, is the last one or can still be moved."""
+        return [
+            shard
+            for shard in self.shards
+            if (name in shard.copies and not self._is_spare(shard, name))
+            or (shard.building is not None and shard.building.target == name)
+        ]
 
     @property
     def health(self) -> str:
         live = [len(self._live(shard)) for shard in self.shards]
         if not all(live):
             return "Red"
-        return "Green" if all(count >= _COPIES for count in live) else "Yellow"
+        return "Green" if all(count > self.copies for count in live) else "Yellow"
 
     @property
     def settled(self) -> bool:
@@ -148,6 +174,7 @@ class ElasticsearchModel:
         for shard in self.shards:
             self._finish(shard, now)
             self._write(shard)
+            self._drop_surplus(shard)
             if shard.building is None:
                 shard.building = self._next(shard, now)
 
@@ -175,6 +202,20 @@ class ElasticsearchModel:
                 # Its copy is stale and is rebuilt.
                 del shard.copies[name]
 
+    def _drop_surplus(self, shard: Shard) -> None:
+        """Delete the copies that are no longer asked for: first those on nodes that leave."""
+        live = sorted(
+            self._live(shard), key=lambda name: (name not in self.excluded, -self._load(name), name)
+        )
+        for name in live[: max(0, len(live) - 1 - self.copies)]:
+            del shard.copies[name]
+        building = shard.building
+        if building is None:
+            return
+        source = building.instead_of
+        if source not in shard.copies if source else len(live) > self.copies:
+            shard.building = None
+
     def _next(self, shard: Shard, now: float) -> ShardRecovery | None:
         free = self._free(shard)
         if not free or (shard.copies and not self._live(shard)):
@@ -183,9 +224,21 @@ class ElasticsearchModel:
         leaving = [name for name in self._live(shard) if name in self.excluded]
         if leaving:
             return ShardRecovery(free[0], leaving[0], due)
-        if len(self._live(shard)) < _COPIES and (not self.primaries_only or not shard.copies):
+        live = self._live(shard)
+        if len(live) <= self.copies and (not self.primaries_only or not shard.copies):
             return ShardRecovery(free[0], "", due)
+        fullest = max(live, key=self._load)
+        if self.settings.get(REBALANCE) == "all" and self._load(fullest) > self._load(free[0]) + 1:
+            return ShardRecovery(free[0], fullest, due)
         return None
+
+    def load(self) -> dict[str, int]:
+        """How many shards each data node has that is up and stays."""
+        return {
+            name: self._load(name)
+            for name, member in self.members.items()
+            if member.up and "data" in member.roles and name not in self.excluded
+        }
 
     def _free(self, shard: Shard) -> list[str]:
         """The nodes that could take a copy, the least loaded first."""

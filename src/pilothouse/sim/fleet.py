@@ -103,6 +103,8 @@ class Scenario(msgspec.Struct, frozen=True):
     """A coroutine that runs along, such as a database and its pilots; it may raise ``InvariantViolated``."""
     outside: Callable[[SimulatedServer, LoopClock, random.Random], OutsideWorld] | None = None
     """Makes the model of what observers ask."""
+    patience: float = QUIET
+    """Seconds without a write after which it has to be settled: longer if timers of controllers are."""
 
 
 class SimulatedFleet:
@@ -322,9 +324,10 @@ class SimulatedFleet:
                 writes, since = self.checker.writes, self.now
             elif self.now - since >= QUIET:
                 problem = await self._scenario.settled(self.api)
-                if problem:
+                if not problem:
+                    return
+                if self.now - since >= self._scenario.patience:
                     raise NotConverged(f"it came to rest, but {problem}")
-                return
         problem = await self._scenario.settled(self.api)
         raise NotConverged(
             f"it did not come to rest within {BOUND:g}s; the last write was {self.checker.last}"

@@ -5,7 +5,8 @@
 
 They keep to the contract of ADR 10, through the API alone: each waits for its Pilot, starts its database in
 the version of its pod's image, restarts it when the hash of the configuration changes, and reports; the
-leader excludes decommissioned nodes and reports the state of the cluster. One task runs all of them once a
+leader excludes decommissioned nodes, keeps the copies that are asked for, rebalances on request (both as the
+driver decides) and reports the state of the cluster. One task runs all of them once a
 second. The leader's view of its peers may be late.
 """
 
@@ -31,6 +32,9 @@ from pilothouse.client.api import Api
 from pilothouse.client.informer import Informer
 from pilothouse.client.transport import TransportError
 from pilothouse.meta.errors import StatusError
+from pilothouse.pilot.drivers.elasticsearch.cluster_actions import DrainProgress, roles_of
+from pilothouse.pilot.drivers.elasticsearch.rebalance import STILL, rebalance_decision
+from pilothouse.pilot.drivers.elasticsearch.redundancy import DataNodes, copies_decision
 from pilothouse.sim import heartbeats
 from pilothouse.sim.elasticsearch_model import ElasticsearchModel
 from pilothouse.sim.invariant_checker import InvariantViolated
@@ -45,6 +49,7 @@ _CHALLENGED: Final = 0.03
 _LOOKS_AWAY: Final = 0.05
 _LAG: Final = (1.0, 12.0)
 _CATCHES_UP: Final = 2
+_INDEX: Final = "books"
 """The probability per second that the leader's view of its peers stops, for how long, and how many views per
 second it catches up."""
 
@@ -98,6 +103,9 @@ class SimulatedPilots:
         self._views: deque[dict[str, int]] = deque()
         """The decommissioned nodes, second by second, from the leader's view to the present."""
         self._lags_until = 0.0
+        self._standing = DrainProgress(STILL)
+        self._extras: Tree = {}
+        """What the leader reports of copies and of rebalancing."""
         self._began = clock.now()
         self._kills = sorted(kills, key=lambda each: each.second)
         self.killed: list[str] = []
@@ -231,9 +239,47 @@ class SimulatedPilots:
             for pilot in pilots:
                 settings = pilot.at("spec", "configuration", "settings", default={})
                 self.database.form(settings.get(INITIAL_MASTERS) or ())
+        if self.database.formed:
+            self._extras = {**self._spread(pilots, now), **self._copies(pilots)}
         expected = [one.name for one in pilots if not one.spec.get("decommission")]
         if all(self.database.is_up(name) for name in expected if self._has_pod(name)):
             self.database.primaries_only = False
+
+    def _spread(self, pilots: list[Object], now: float) -> Tree:
+        """Allow or forbid rebalancing, as requested."""
+        database, shards = self.database, self.database.load()
+        moving = any(shard.building for shard in database.shards)
+        still = self._standing.stands_still(shards, moving=moving, now=now)
+        settings = self._of_leader(pilots, "configuration", "settings")
+        decision = rebalance_decision(
+            pilots, database.settings, settings, shards, moving=moving, still=still, now=now
+        )
+        if decision.settings:
+            self._standing = DrainProgress(STILL)
+            database.change(decision.settings)
+        return {"rebalance": decision.facts} if decision.facts is not None else {}
+
+    def _copies(self, pilots: list[Object]) -> Tree:
+        """Set the copies of the index, if some are asked for."""
+        database, asked = self.database, self._of_leader(pilots, "elasticsearch", "redundancy")
+        if not asked:
+            return {}
+        # Of one view with the exclusion, as in the driver.
+        staying = [
+            one.name for one in pilots if "data" in roles_of(one) and one.name not in database.excluded
+        ]
+        nodes = DataNodes(sum(map(database.is_up, staying)), len(staying))
+        decision = copies_decision(
+            asked, {_INDEX: database.copies}, nodes, database.health, settled=database.settled
+        )
+        for act in decision.acts:
+            database.set_copies(act.copies)
+        return {"redundancy": decision.facts}
+
+    def _of_leader(self, pilots: list[Object], *path: str) -> Tree:
+        """A section of the spec of the leader's Pilot."""
+        leader = next((one for one in pilots if one.name == self._leader), None)
+        return dict(leader.at("spec", *path, default={})) if leader is not None else {}
 
     def _follow(self, pilots: list[Object], now: float) -> dict[str, int]:
         """The decommissioned nodes in the leader's view, which may lag behind and then catches up."""
@@ -311,6 +357,7 @@ class SimulatedPilots:
                 "initializing": building,
                 "unassigned": 0,
             },
+            **self._extras,
         }
         return cluster_report(pilot, facts, acquired=format_time(self._acquired), now=now)
 

@@ -153,3 +153,27 @@ def test_a_cluster_that_rebalances_at_any_time_is_left_alone() -> None:
         assert await workloads.outcome() == ("Declined", "Unneeded")
 
     play(scenario)
+
+
+def test_whether_a_cluster_without_a_leader_rebalances_is_waited_for() -> None:
+    async def scenario(workloads: Workloads) -> None:
+        cluster = await workloads.cluster()
+        await workloads.pilot("es-demo-data-0", owner=cluster)
+        await workloads.fire(cluster, REBALANCE)
+        assert await workloads.outcome() == ("", "")
+        await report_of(workloads, NEVER)
+        await workloads.condition(ElasticsearchCluster, "demo", "Available", "True")
+        await asyncio.sleep(5)
+        assert len(await requests(workloads)) == 1
+
+    play(scenario)
+
+
+def test_a_cluster_that_says_nothing_of_it_rebalances_at_any_time() -> None:
+    async def scenario(workloads: Workloads) -> None:
+        cluster = await workloads.cluster()
+        await workloads.condition(ElasticsearchCluster, "demo", "Available", "True")
+        await workloads.fire(cluster, REBALANCE)
+        assert await workloads.outcome() == ("Declined", "Unneeded")
+
+    play(scenario)

@@ -219,7 +219,9 @@ def _fields(owner: Object) -> Iterator[tuple[str, str, _Path]]:
     elif owner.noun == ElasticsearchCluster:
         yield "copies", REDUNDANCY, ("spec", "redundancy", "copies")
         for each in owner.spec.get("nodePools") or ():
-            yield "replicas", SCALE, ("spec", "nodePools", {"name": each["name"]}, "replicas")
+            pool = ("spec", "nodePools", {"name": each["name"]})
+            yield "replicas", SCALE, (*pool, "replicas")
+            yield "resources", RESOURCES, (*pool, "resources", "limits", "memory")
 
 
 _CONTAINERS: Final = ("spec", "template", "spec", "containers")

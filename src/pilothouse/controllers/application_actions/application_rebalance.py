@@ -11,7 +11,7 @@ closes, or after six hours, and ends when the cluster reports that everything is
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -84,7 +84,9 @@ def application_rebalance(action: Object, world: Snapshot) -> Iterator[Intent]:
 def _begin(action: Object, cluster: Object, world: Snapshot) -> Iterator[Intent]:
     report = cluster.status.get("rebalance")
     left = action.created + START_SECONDS - world.now
-    if report is None or report.get("enabled"):
+    # Nothing is reported either while no pilot leads.
+    is_known = report is not None or cluster.is_true("Available")
+    if is_known and (report is None or report.get("enabled")):
         message = f"{cluster.kind} {cluster.name} rebalances its data at any time"
         yield finished(action, "Declined", "Unneeded", message, now=world.now)
     elif (until := _until(action, world)) <= world.now:
@@ -92,9 +94,8 @@ def _begin(action: Object, cluster: Object, world: Snapshot) -> Iterator[Intent]
         yield finished(action, "Declined", "WindowClosed", message, now=world.now)
     elif pause := pause_of(action, cluster, world):
         yield pause
-    elif report.get("request") or (pilot := _pilot(cluster, world)) is None:
-        what = "has another request to rebalance" if report.get("request") else "has no Pilot that is ready"
-        message = f"{cluster.kind} {cluster.name} {what}"
+    elif (pilot := _pilot(cluster, world)) is None or report is None or report.get("request"):
+        message = f"{cluster.kind} {cluster.name} {_why_not_asked(report)}"
         if left <= 0:
             yield finished(action, "Failed", "NotTakenUp", message, now=world.now, event="NotTakenUp")
         else:
@@ -107,6 +108,12 @@ def _begin(action: Object, cluster: Object, world: Snapshot) -> Iterator[Intent]
         yield running(action, _REQUESTING, message, now=world.now, before=before, attempts=1)
         yield _request(action, pilot, format_time(until))
         yield running(action, _REBALANCING, message, now=world.now, before=before, attempts=1)
+
+
+def _why_not_asked(report: Mapping[str, Any] | None) -> str:
+    if report is None:
+        return "is not available"
+    return "has another request to rebalance" if report.get("request") else "has no Pilot that is ready"
 
 
 def _continue(action: Object, cluster: Object, world: Snapshot) -> Iterator[Intent]:

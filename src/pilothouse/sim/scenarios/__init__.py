@@ -11,6 +11,7 @@ from typing import Final
 
 from pilothouse.sim.fleet import Scenario
 from pilothouse.sim.scenarios.budgets import BUDGETS
+from pilothouse.sim.scenarios.cluster_actions import CLUSTERS
 from pilothouse.sim.scenarios.elasticsearch_cluster import ELASTIC
 from pilothouse.sim.scenarios.everything import HOUSE
 from pilothouse.sim.scenarios.machine_drains import DRAINS
@@ -31,6 +32,6 @@ SCENARIOS: Final[Mapping[str, Scenario]] = {
     each.name: each
     for each in (
         *(SETS, OWNERS, NAMESPACES, SERVICES, BUDGETS, NODES, PLACES, VOLUMES, JOINING),
-        *(ELASTIC, DRAINS, PLANS, RULES, MOVES, WORKLOADS, HOUSE),
+        *(ELASTIC, DRAINS, PLANS, RULES, MOVES, WORKLOADS, CLUSTERS, HOUSE),
     )
 }
