@@ -14,6 +14,8 @@ EVIL = "\x1b[31m\x1b]0;pwn\x07EVIL\x1b[2J\r\nfake line\x9b2J\u202e"
 def test_controls_are_shown_and_lines_stay_one() -> None:
     assert escape_control_characters(EVIL) == "^[[31m^[]0;pwn^GEVIL^[[2J^M^Jfake line\\u009b2J\\u202e"
     assert escape_control_characters("plain\ttext, übrigens") == "plain\ttext, übrigens"
+    # A name that is not UTF-8, as os.listdir returns it.
+    assert escape_control_characters("\udcff") == "\\udcff"
 
 
 def test_why_shows_them() -> None:

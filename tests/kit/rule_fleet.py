@@ -241,6 +241,9 @@ class RuleFleet:
     def patch(self, noun: KindName, name: str, fields: Tree, namespace: str = "") -> None:
         self._do(lambda api: api.patch(noun, name, namespace, fields))
 
+    def delete(self, noun: KindName, name: str, namespace: str = SPACE) -> None:
+        self._do(lambda api: api.delete(noun, name, namespace))
+
     def ask(self, kind: str, name: str, namespace: str = SPACE) -> Tree:
         """The answer to a Question about an object."""
         asked = self.ask_later(kind, name, namespace)

@@ -310,6 +310,35 @@ async def test_pages_that_were_slow_are_read_after_all_others(monkeypatch: pytes
         assert server.asked == ["/metrics", "/quick", "/quick", "/metrics"]
 
 
+async def test_slow_pages_at_ever_other_paths_keep_no_pod_of_another_namespace_waiting() -> None:
+    def evil(number: int, port: int) -> Object:
+        tree = pod(f"evil-{number}", "n1", port=port, namespace="evil").thawed()
+        tree["metadata"]["annotations"]["prometheus.io/path"] = f"/{number}"
+        return Object.of(tree)
+
+    read = asyncio.Event()
+
+    async def good(writer: asyncio.StreamWriter, target: str) -> None:
+        read.set()
+        writer.write(answer(b"used 1\n"))
+
+    slow: dict[str, Page] = {f"/{number}": never for number in range(20)}
+    async with MetricsServer({**slow, "/metrics": good}) as server:
+        pods = [*(evil(number, server.port) for number in range(20)), pod("p", "n1", port=server.port)]
+        asked = EmbeddedProvider(NodePages({}), ScrapeTargets(list, lambda: pods, list), SystemClock())
+        asked.keep(["used"])
+        scrape = asyncio.ensure_future(asked.scrape(0.0))
+        reached = asyncio.ensure_future(read.wait())
+        await asyncio.wait((reached, scrape), return_when=asyncio.FIRST_COMPLETED)
+        # Before the first of the others was given up.
+        assert reached.done()
+        assert len(server.asked) == module._OF_NAMESPACE_AT_ONCE + 1
+        scrape.cancel()
+        reached.cancel()
+        await asyncio.gather(scrape, reached, return_exceptions=True)
+        await asked.close()
+
+
 async def test_a_target_that_fails_is_stale_and_left_alone_for_a_while() -> None:
     pages = NodePages({"n1": "used 1\n", "n2": "used 2\n"})
     targets = ScrapeTargets(lambda: [node("n1"), node("n2")], list, list)

@@ -67,6 +67,21 @@ def test_a_flood_of_questions_gets_no_more_than_so_many_answers_a_minute(fleet: 
     assert only(fleet.ask("PersistentVolumeClaim", "data"))["state"] == "Normal"
 
 
+def test_deleting_answered_questions_gets_no_more_answers(fleet: RuleFleet) -> None:
+    fleet.create(rule("data", "usage", "Gt", 50), claim("data", "8Gi"))
+    fleet.fill(data=2)
+    fleet.wait(30)
+    for _ in range(MOST_QUESTIONS):
+        fleet.ask_later("PersistentVolumeClaim", "data")
+    fleet.wait(1)
+    for question in fleet.list(Question):
+        assert question.status["answer"]
+        fleet.delete(Question, question.name)
+    assert "answer" not in fleet.ask("PersistentVolumeClaim", "data")
+    fleet.wait(KEPT + 1)
+    assert only(fleet.ask("PersistentVolumeClaim", "data"))["state"] == "Normal"
+
+
 def test_no_data_is_unknown_and_says_why(fleet: RuleFleet) -> None:
     fleet.create(rule("data", "usage", "Gt", 50), claim("data", "8Gi"))
     fleet.wait(30)

@@ -51,9 +51,9 @@ LEFT: Final[dict[str, dict[str, dict[str, tuple[str, ...]]]]] = {
         "node/volumes/atomic_directory": {"_link": ("os.listdir",), "replace": ("os.listdir",)},
         "node/volumes/tree_copy": {
             "TreeCopy._compare": ("os.listdir",),
-            "TreeCopy._folder": ("os.listdir",),
             "_copy_attributes": ("os.utime",),
             "_copy_node": ("os.chmod",),
+            "_listed": ("os.scandir",),
             "_open_regular": ("os.open",),
         },
     },

@@ -9,8 +9,11 @@ from __future__ import annotations
 import re
 from typing import Final
 
-_CONTROLS: Final = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
-"""Control characters except tab, line separators, and characters that change the text direction."""
+_CONTROLS: Final = re.compile(
+    "[\x00-\x08\x0a-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
+)
+"""Control characters except tab, line separators, characters that change the text direction, and surrogates:
+names of files that are not UTF-8 have them, and no encoder takes them."""
 
 
 def escape_control_characters(text: str) -> str:

@@ -1,6 +1,6 @@
 """Answers to Questions: what was measured last of the objects of a namespace.
 
-    yield from question_intents(question, world, readings, settings)
+    yield from question_intents(question, world, readings, settings, AnsweredQuestions())
 
 Values are not written at each poll, so they are known to the leading manager alone. It answers a Question
 once, in its status, and deletes it a minute after its creation. An answer is about objects in the namespace
@@ -10,12 +10,11 @@ of the Question, whatever it asks; about cluster-wide ones if that is ``kube-sys
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import islice
 from typing import Final
 
 import msgspec
 
-from pilothouse.api.kind_names import AutopilotRule, KindName, Namespace, PersistentVolumeClaim, Question
+from pilothouse.api.kind_names import AutopilotRule, KindName, Namespace, PersistentVolumeClaim
 from pilothouse.api.objects import Object, Tree
 from pilothouse.api.openstorage.actions import CLUSTER_WIDE_RECORDS
 from pilothouse.api.pilothouse.v1alpha1 import ObjectReference, QuestionStatus, RuleReading
@@ -43,8 +42,36 @@ MOST_QUESTIONS: Final = 60
 """How many of a namespace are answered within a minute: who may ask shall not occupy the manager."""
 
 
+class AnsweredQuestions:
+    """The Questions that were answered within a minute, as long as this manager leads. Those that are stored
+    would not do: who may ask may delete what is answered, to ask for more."""
+
+    def __init__(self) -> None:
+        self._times: dict[str, dict[str, float]] = {}
+        """By namespace and uid."""
+
+    def is_room_for(self, question: Object, now: float) -> bool:
+        """Whether a Question may be answered, which counts from then on."""
+        for namespace, times in list(self._times.items()):
+            # After a clock that is set back nothing counts for longer.
+            recent = {uid: time for uid, time in times.items() if abs(now - time) < KEPT}
+            if recent:
+                self._times[namespace] = recent
+            else:
+                del self._times[namespace]
+        times = self._times.setdefault(question.namespace, {})
+        if question.uid not in times and len(times) >= MOST_QUESTIONS:
+            return False
+        times[question.uid] = now
+        return True
+
+
 def question_intents(
-    question: Object, world: Snapshot, readings: Readings, settings: RuleSettings
+    question: Object,
+    world: Snapshot,
+    readings: Readings,
+    settings: RuleSettings,
+    answered_before: AnsweredQuestions,
 ) -> Iterator[Intent]:
     """Answer, once; delete what is a minute old."""
     if question.deleting:
@@ -57,7 +84,7 @@ def question_intents(
         yield Delete(question, because="it was asked a minute ago")
         return
     if question.status.get("time") is None:
-        status = _answered(question, world, readings, settings)
+        status = _answered(question, world, readings, settings, answered_before)
         because = status.message or f"what is known of {len(status.answer)} objects under rules"
         tree: Tree = msgspec.to_builtins(status)
         yield SetStatus(question, tree, because=because)
@@ -66,11 +93,15 @@ def question_intents(
 
 
 def _answered(
-    question: Object, world: Snapshot, readings: Readings, settings: RuleSettings
+    question: Object,
+    world: Snapshot,
+    readings: Readings,
+    settings: RuleSettings,
+    answered_before: AnsweredQuestions,
 ) -> QuestionStatus:
     about = msgspec.convert(question.spec.get("about", {}), ObjectReference)
     kind = next((one for one in ruled_kinds() if one.kind == about.kind), None)
-    if _too_many(question, world):
+    if not answered_before.is_room_for(question, world.now):
         message = (
             f"{MOST_QUESTIONS} Questions of namespace {question.namespace} were answered within a minute"
         )
@@ -80,13 +111,6 @@ def _answered(
     else:
         found = _of_rule(about, question.namespace, world, readings, settings)
     return msgspec.structs.replace(found, time=format_time(world.now), answered_by=COMPONENT)
-
-
-def _too_many(question: Object, world: Snapshot) -> bool:
-    """Whether so many of its namespace have an answer, and are not deleted yet."""
-    others = world.all(Question, question.namespace)
-    answered = (one for one in others if one.status.get("time") is not None)
-    return sum(1 for _ in islice(answered, MOST_QUESTIONS)) == MOST_QUESTIONS
 
 
 def _of_object(

@@ -49,7 +49,7 @@ from pilothouse.rules.object_types import (
     subject_of,
     type_of_rule,
 )
-from pilothouse.rules.question_answers import question_intents
+from pilothouse.rules.question_answers import AnsweredQuestions, question_intents
 from pilothouse.rules.readings import NoReadings, Readings, RuleFindings
 from pilothouse.rules.rule_object_status import OBJECT_LABEL, label_value, rule_object_name
 from pilothouse.rules.rule_problems import invalid_because
@@ -77,6 +77,7 @@ def rule_controllers(
     def watch(clock: Clock) -> SampledWatch:
         return RuleWatch(providers, clock)
 
+    answered = AnsweredQuestions()
     kinds, read, optional = ruled_kinds(), reads(), optional_kinds() | {VolumeAttributesClass}
 
     def rule_objects(kind: KindName) -> Controller:
@@ -125,7 +126,7 @@ def rule_controllers(
     @controller(Question, reads=read, optional=optional, workers=1, sampled=watch)
     def questions(question: Object, world: Snapshot) -> Iterator[Intent]:
         """Answer a question about the values of objects, and delete it after a minute."""
-        yield from question_intents(question, world, _readings(world), settings)
+        yield from question_intents(question, world, _readings(world), settings, answered)
 
     return *map(rule_objects, kinds), rule_actions, rule_verification, rule_status, questions
 

@@ -382,6 +382,24 @@ async def test_a_disk_that_becomes_full_half_way_leaves_the_volume_whole(tmp_pat
         assert all((path / f"row-{number}").read_text() == str(number) for number in range(200))
 
 
+async def test_names_that_no_message_can_have_end_no_agent(tmp_path: Path, fast: Path) -> None:
+    async with moving(tmp_path, fast, "directory") as it:
+        folder = os.open(await it.here.mounted(it.pod), os.O_RDONLY)
+        name = b"\xff\n\x1b[31m" + b"n" * 200
+        # Deeper than what is copied.
+        for _ in range(202):
+            os.mkdir(name, dir_fd=folder)
+            inner = os.open(name, os.O_RDONLY, dir_fd=folder)
+            os.close(folder)
+            folder = inner
+        os.close(folder)
+        await it.ask("gold")
+        message = (await it.condition("Failed"))["message"]
+        assert "levels deep can't be copied" in message
+        assert message.isprintable()
+        assert len(message) < 400
+
+
 async def test_another_class_ends_a_move_that_waits(tmp_path: Path, fast: Path) -> None:
     async with moving(tmp_path, fast, "ext4") as it:
         home = Path((await it.here.volume_of("data")).spec["local"]["path"]).parent

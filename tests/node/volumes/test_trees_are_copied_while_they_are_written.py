@@ -8,6 +8,7 @@ import os
 import socket
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -15,6 +16,7 @@ from typing import Any
 import pytest
 
 from pilothouse.node.files.directory_handles import closing_handle
+from pilothouse.node.volumes import tree_copy
 from pilothouse.node.volumes.tree_copy import CopyFailed, CopyStopped, TreeCopy, _copy_hard_link
 
 MI = 1 << 20
@@ -205,13 +207,13 @@ def test_a_name_that_is_listed_twice_leads_nowhere(
     (source / "a").mkdir()
     (source / "a" / "shadow").write_text("own")
     os.link(source / "a" / "shadow", source / "z")
-    listed = os.listdir
+    listed = tree_copy._listed
 
     def twice(folder: int) -> list[str]:
-        found = listed(folder)
+        found = list(listed(folder))
         return ["a", "a", "z"] if sorted(found) == ["a", "z"] else found
 
-    monkeypatch.setattr("pilothouse.node.volumes.tree_copy.os.listdir", twice)
+    monkeypatch.setattr(tree_copy, "_listed", twice)
     TreeCopy(source, target).run(Event())
     assert (target / "z").stat().st_ino == (target / "a" / "shadow").stat().st_ino
 
@@ -267,6 +269,32 @@ def test_what_is_not_remembered_is_compared_by_content(
     (target / "row-4").write_text("x")
     os.utime(target / "row-4", ns=(found.st_atime_ns, found.st_mtime_ns))
     assert copy.difference(Event()) == "row-4"
+
+
+def test_names_without_number_take_little_memory(
+    source: Path, target: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(20):
+        (source / f"row-{number}").write_text("1")
+        (source / f"folder-{number}").mkdir()
+        (source / f"folder-{number}" / "row").write_text("1")
+    # Those in one folder and above it count, and no others.
+    monkeypatch.setattr(tree_copy, "_NAMES", 45 * 200)
+    TreeCopy(source, target).run(Event())
+    asked = 0
+
+    def counted(folder: int) -> Iterator[str]:
+        nonlocal asked
+        for name in os.listdir(folder):
+            asked += 1
+            yield name
+
+    for number in range(200):
+        os.link(source / "row-1", source / "folder-1" / f"{number}")
+    monkeypatch.setattr(tree_copy, "_listed", counted)
+    with pytest.raises(CopyFailed, match=r"too many entries in a folder.*'folder-1'"):
+        TreeCopy(source, target).run(Event())
+    assert asked < 200
 
 
 def test_a_stopped_pass_ends_and_a_deep_tree_is_refused(source: Path, target: Path) -> None:

@@ -12,8 +12,9 @@ follows, so such a file is copied again by the next pass.
 
 The pod can replace what it writes by links and devices: the source is read by handles, links are never
 followed, and nothing but regular files is opened. What a pass remembers of a file does not depend on the
-length of its path, and is bounded. The target is the node's alone. Owners, modes, extended attributes, times,
-holes and hard links are kept. Methods block, and raise OSError; ``CopyStopped`` once the event is set.
+length of its path, and is bounded, as are the names that it lists. The target is the node's alone. Owners,
+modes, extended attributes, times, holes and hard links are kept. Methods block, and raise OSError;
+``CopyStopped`` once the event is set.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ import hashlib
 import heapq
 import os
 import stat
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -52,6 +54,10 @@ _LONGEST_LINK: Final = 4095
 """Bytes of the path of a file with several names, as the kernel has it."""
 _LINKS: Final = 1 << 28
 """Bytes of the paths of all files with several names."""
+_NAMES: Final = 1 << 28
+"""Bytes that the names in a folder and in those above it take."""
+_PER_NAME: Final = 104
+"""Bytes of an entry of a dict."""
 _READ: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
 _WRITE: Final = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 _VANISHED: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENXIO})
@@ -98,6 +104,7 @@ class TreeCopy:
         self._links: dict[int, str] = {}
         """The first name of each file that has several, by inode."""
         self._link_bytes = 0
+        self._name_bytes = 0
         self._inodes: dict[int, int] = {}
         """The inode of the original, by that of the copy, of copies with several names."""
         self._stop = Event()
@@ -117,6 +124,7 @@ class TreeCopy:
         began = time.monotonic()
         self._stop, self._final, self._bytes, self._read = stop, final, 0, 0
         self._changed, self._links, self._inodes, self._link_bytes = set(), {}, {}, 0
+        self._name_bytes = 0
         with open_directory(self._source) as source, open_directory(self._target) as target:
             self._device, self._top = os.fstat(source).st_dev, target
             self._folder(source, target, "", 0)
@@ -132,13 +140,15 @@ class TreeCopy:
         found = os.fstat(source)
         if found.st_dev != self._device:
             raise CopyFailed(errno.EXDEV, "another filesystem is mounted there", path)
-        # A name that is removed and made again meanwhile may be listed twice.
-        names = list(dict.fromkeys(os.listdir(source)))
-        for name in set(os.listdir(target)).difference(names):
+        names = self._names(source, path)
+        held = self._name_bytes
+        for name in [each for each in _listed(target) if each not in names]:
             remove_tree(target, name)
         for name in names:
             if self._stop.is_set():
                 raise CopyStopped
+            # Those of the folder before are let go.
+            self._name_bytes = held
             try:
                 self._entry(source, target, name, f"{path}/{name}" if path else name, depth)
             except CopyFailed:
@@ -147,6 +157,17 @@ class TreeCopy:
                 if self._final or problem.errno not in _VANISHED:
                     raise CopyFailed(problem.errno, problem.strerror, f"{path}/{name}") from None
         _copy_attributes(source, target, found)
+
+    def _names(self, folder: int, path: str) -> dict[str, None]:
+        """The names in a folder, each once: one that is removed and made again meanwhile may be listed
+        twice. Raises CopyFailed if they take more memory than the pod may have of ours."""
+        names: dict[str, None] = {}
+        for name in _listed(folder):
+            self._name_bytes += sys.getsizeof(name) + _PER_NAME
+            if self._name_bytes > _NAMES:
+                raise CopyFailed(errno.E2BIG, "there are too many entries in a folder", path)
+            names[name] = None
+        return names
 
     def _entry(self, source: int, target: int, name: str, path: str, depth: int) -> None:
         found = os.stat(name, dir_fd=source, follow_symlinks=False)
@@ -301,6 +322,12 @@ class TreeCopy:
                     if os.pread(one, length, at) != os.pread(other, length, at):
                         return False
         return True
+
+
+def _listed(folder: int) -> Iterator[str]:
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            yield entry.name
 
 
 def _key(path: str) -> bytes:

@@ -20,6 +20,7 @@ from pilothouse.api.kind_names import PersistentVolume, PersistentVolumeClaim
 from pilothouse.api.objects import Object
 from pilothouse.base.backoff import Backoff
 from pilothouse.base.clock import Clock
+from pilothouse.base.terminal_text import escape_control_characters
 from pilothouse.client.access import AccessError
 from pilothouse.client.api import Api
 from pilothouse.client.informer import Informer
@@ -139,7 +140,7 @@ class VolumeController:
             attempts = failed.attempts + 1 if failed is not None else 1
             due = self._clock.monotonic() + _AGAIN.after(attempts)
             self._failures[key] = _Failures(attempts, due, _subject(step).spec)
-            log.warning("%s: %s", _description(step), problem)
+            log.warning("%s: %s", _description(step), escape_control_characters(str(problem)))
             await self._report(step, problem)
         finally:
             self._under_way.discard(key)

@@ -34,6 +34,7 @@ from pilothouse.api.local_volumes import AWAITING_READY, AWAITING_RESTART, KEPT
 from pilothouse.api.objects import Object, Tree
 from pilothouse.base.clock import Clock
 from pilothouse.base.quantity import parse_quantity
+from pilothouse.base.terminal_text import escape_control_characters
 from pilothouse.client.access import AccessError
 from pilothouse.client.api import Api
 from pilothouse.client.transport import TransportError
@@ -77,6 +78,8 @@ _PASSES: Final = 10
 _DETACHING: Final = 50
 """Tenths of seconds that the kernel may take to detach an unmounted volume."""
 _THREADS: Final = 2
+_LONGEST_PATH: Final = 200
+"""Characters of a path that a message has."""
 
 log = logging.getLogger(__name__)
 
@@ -295,7 +298,7 @@ class VolumeMover:
             await self._pass(subject, copy, total, "Finishing")
             stop = Event()
             if differs := await self._in_thread(stop, lambda: copy.difference(stop)):
-                raise VolumeBackendError(f"the copy differs from the volume at {differs}")
+                raise VolumeBackendError(f"the copy differs from the volume at {_shown(differs)}")
             await backend.unmount_copy(target)
             await backend.unmount(home)
             await asyncio.to_thread(mark, target)
@@ -567,7 +570,14 @@ def _size(volume: Object) -> int:
 def _copy_problem(problem: Exception, target: Path) -> str:
     if not isinstance(problem, OSError):
         return str(problem)
+    where = _shown(str(problem.filename or target))
     if problem.errno in (errno.ENOSPC, errno.EDQUOT):
-        full = f"{target.parent} became full while {problem.filename} was copied"
+        full = f"{target.parent} became full while {where} was copied"
         return f"{full}: the volume stays where it is"
-    return f"{problem.filename or target}: {problem.strerror}"
+    return f"{where}: {problem.strerror}"
+
+
+def _shown(path: str) -> str:
+    """The end of a path: pods choose its names, which may be long and of any bytes but two."""
+    text = escape_control_characters(path)
+    return text if len(text) <= _LONGEST_PATH else f"…{text[-_LONGEST_PATH:]}"

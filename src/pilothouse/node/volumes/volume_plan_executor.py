@@ -29,6 +29,7 @@ from pilothouse.api.objects import Object, Tree
 from pilothouse.api.topologies import allows
 from pilothouse.base.clock import Clock
 from pilothouse.base.quantity import parse_quantity
+from pilothouse.base.terminal_text import escape_control_characters
 from pilothouse.client.access import AccessError
 from pilothouse.client.api import Api
 from pilothouse.client.transport import TransportError
@@ -125,7 +126,8 @@ class VolumePlanExecutor:
 
     async def report(self, step: VolumeStep, problem: Exception) -> list[Object]:
         """Report a failure in the claim's status and in an event."""
-        message, now = str(problem), self._clock.now()
+        # It may quote the name of a file, which is the pod's.
+        message, now = escape_control_characters(str(problem)), self._clock.now()
         match step:
             case ProvisionVolume(claim):
                 text = f"node {self._node}: {message}"

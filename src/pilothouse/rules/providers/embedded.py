@@ -45,6 +45,8 @@ _MOST_NODE_SERIES: Final = 200_000
 _MOST_POD_SERIES: Final = 10_000
 _NODES_AT_ONCE: Final = 2
 _PODS_AT_ONCE: Final = 8
+_OF_NAMESPACE_AT_ONCE: Final = 4
+"""Pods of one namespace must not keep those of others from being read, by slow pages at ever other paths."""
 _MOST_REMEMBERED: Final = 2**25
 """Of the text of pods' series, in bytes: what is not remembered is parsed again by the next scrape."""
 _LONGEST_WAIT: Final = 300.0
@@ -167,10 +169,14 @@ class EmbeddedProvider:
             "node": asyncio.Semaphore(_NODES_AT_ONCE),
             "pod": asyncio.Semaphore(_PODS_AT_ONCE),
         }
+        shares = {each: asyncio.Semaphore(_OF_NAMESPACE_AT_ONCE) for each in map(_namespace, targets)}
         due = [each for each in targets if self._state(each).not_before <= self._clock.monotonic()]
         # Slow pages must not keep those from being read that take no time.
         due.sort(key=lambda target: self._state(target).seconds)
-        tasks = [asyncio.ensure_future(self._scrape_one(each, slots[each.kind])) for each in due]
+        tasks = [
+            asyncio.ensure_future(self._scrape_one(each, shares[_namespace(each)], slots[each.kind]))
+            for each in due
+        ]
         if not tasks:
             return
         try:
@@ -191,8 +197,10 @@ class EmbeddedProvider:
     def _state(self, target: ScrapeTarget) -> _TargetState:
         return self._states.setdefault(target.id, _TargetState())
 
-    async def _scrape_one(self, target: ScrapeTarget, slot: asyncio.Semaphore) -> None:
-        async with slot:
+    async def _scrape_one(
+        self, target: ScrapeTarget, share: asyncio.Semaphore, slot: asyncio.Semaphore
+    ) -> None:
+        async with share, slot:
             self.counts.scrapes += 1
             state = self._state(target)
             since = self._clock.monotonic()
