@@ -172,9 +172,6 @@ class RuleFleet:
     def edit(self, name: str, **spec: Any) -> None:
         self._do(lambda api: api.patch(AutopilotRule, name, "", {"spec": spec}))
 
-    def delete(self, name: str) -> None:
-        self._do(lambda api: api.delete(AutopilotRule, name))
-
     def store(self, name: str, **spec: Any) -> None:
         """Edit a rule as a server does that checks nothing."""
 

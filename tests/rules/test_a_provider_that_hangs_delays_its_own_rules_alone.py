@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from tests.kit.rule_fleet import RuleFleet, claim, rule
 
+from pilothouse.api.kind_names import AutopilotRule
 from pilothouse.rules.samples import Answer, Sample
 
 
@@ -58,7 +59,7 @@ def test_an_answer_that_comes_late_is_about_the_objects_and_rules_of_that_time()
         # They come before the others in the tables, which are built anew for the other provider's rule.
         fleet.create(*(claim(f"a-{number}", "8Gi", case="late") for number in range(3)))
         fleet.edit("edited", selector={"matchLabels": {"case": "nothing"}})
-        fleet.delete("gone")
+        fleet.delete(AutopilotRule, "gone", "")
         fleet.wait(60)
         hanging.released.set()
         fleet.wait(120)
