@@ -147,8 +147,16 @@ async def measure(folder: Path, volumes: int, pods: int, rounds: int) -> None:
     async def read() -> None:
         await provider.scrape(0.0)
 
+    async def read_after_a_change() -> None:
+        # One that mounts the claim of another comes and goes.
+        by_pod[volumes:] = [] if by_pod[volumes:] else [_pod(volumes, claims[:1])]
+        await read()
+
     first = await _timed({f"{volumes} volumes read for the first time": read}, 1)
-    again = await _timed({**made, f"{volumes} volumes read again": read}, rounds)
+    reads = {"read again": read, "read after a pod came or went": read_after_a_change}
+    again = await _timed(
+        {**made, **{f"{volumes} volumes {name}": run for name, run in reads.items()}}, rounds
+    )
     assert not provider.counts.failures
     answers = await provider.query(asked, clock.now())
     for answer in answers.values():

@@ -7,7 +7,10 @@ import tracemalloc
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 
+import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tests.rules.metrics_server import Flood, MetricsServer, Page, answer, endless, never
 
 from pilothouse.api.objects import Object
@@ -402,3 +405,76 @@ def test_a_node_speaks_of_its_own_storage_pools_and_devices_and_a_pod_of_none() 
     assert first.owned(info)
     assert second.owned(info) is None
     assert first.owned({**info, "volumename": "pv-of-another"}) is None
+
+
+async def test_pods_that_come_and_go_change_what_is_their_nodes_own() -> None:
+    page = "".join(f'used{{namespace="db",persistentvolumeclaim="data-{n}"}} {n}\n' for n in range(4))
+    pods = [pod(f"pod-{n}", "n1", f"data-{n}") for n in range(3)]
+    one = provider({"n1": page}, pods, [claim(f"data-{n}") for n in range(4)])
+    one.keep(["used"])
+    seen = []
+    for change in (lambda: None, lambda: pods.pop(0), lambda: pods.append(pod("pod-3", "n1", "data-3"))):
+        change()
+        await one.scrape(0.0)
+        seen.append(
+            (set(by_label(await ask(one, "used"), "persistentvolumeclaim")), one.counts.foreign_series)
+        )
+        one.counts.foreign_series = 0
+    assert seen == [
+        ({"data-0", "data-1", "data-2"}, 1),
+        ({"data-1", "data-2"}, 2),
+        ({"data-1", "data-2", "data-3"}, 1),
+    ]
+
+
+_NAMES = st.sampled_from(["a", "b", "c"])
+_KEYS = st.frozensets(st.tuples(_NAMES, _NAMES))
+_TARGETS = st.builds(
+    scrape_targets.ScrapeTarget,
+    id=st.just("node/n1"),
+    kind=st.sampled_from(["node", "pod"]),
+    labels=st.just({"node": "n1"}),
+    cluster=st.sampled_from(["", "c1"]),
+    volumes=st.frozensets(_NAMES),
+    claims=_KEYS,
+    pods=_KEYS,
+    nodes=st.frozensets(st.sampled_from(["n1", "n2"])),
+)
+_SERIES = st.fixed_dictionaries(
+    {},
+    optional={
+        **dict.fromkeys(
+            ("namespace", "exported_namespace", "pod", "exported_pod", "persistentvolumeclaim", "volumename"),
+            st.sampled_from(["", "a", "b", "c"]),
+        ),
+        "pool": st.sampled_from(["n1-fast", "n2-fast", "heap"]),
+        "cluster": st.sampled_from(["c1", "c2"]),
+    },
+)
+
+
+@given(before=_TARGETS, after=_TARGETS, series=_SERIES)
+def test_what_a_change_does_not_concern_stays_as_it_was(
+    before: scrape_targets.ScrapeTarget, after: scrape_targets.ScrapeTarget, series: dict[str, str]
+) -> None:
+    change, owned = after.change_since(before), before.owned(series)
+    if change is not None and owned is not None and not change.concerns(owned):
+        assert after.owned(series) == owned
+
+
+def test_a_change_concerns_only_what_names_it() -> None:
+    before = scrape_targets.ScrapeTarget(
+        "node/n1",
+        "node",
+        {"node": "n1"},
+        volumes=frozenset({"pv-0", "pv-1"}),
+        claims=frozenset({("db", "data-0"), ("db", "data-1")}),
+    )
+    after = msgspec.structs.replace(before, volumes=frozenset({"pv-1"}), claims=frozenset({("db", "data-1")}))
+    change = after.change_since(before)
+    assert change is not None
+    assert change.concerns({"volumename": "pv-0"})
+    assert change.concerns({"namespace": "db", "persistentvolumeclaim": "data-0"})
+    assert not change.concerns({"volumename": "pv-1", "pool": "heap"})
+    assert not change.concerns({"namespace": "db", "persistentvolumeclaim": "data-1", "pod": "data-0"})
+    assert after.change_since(msgspec.structs.replace(before, labels={"node": "n2"})) is None

@@ -59,9 +59,13 @@ class WantedSeries:
         selections = {selection for query in queries for selection in query.selections}
         self._named: dict[str, list[SeriesSelection]] = {}
         self._unnamed: list[SeriesSelection] = []
+        self._whole: set[str] = set()
+        """Names of metrics of which each series is selected."""
         for each in selections:
             if each.selector.name:
                 self._named.setdefault(each.selector.name, []).append(each)
+                if len(each.selector.matchers) == 1:
+                    self._whole.add(each.selector.name)
             else:
                 self._unnamed.append(each)
 
@@ -81,7 +85,8 @@ class WantedSeries:
         return found
 
     def selects(self, labels: Mapping[str, str]) -> bool:
-        return any(each.selector.selects(labels) for each in self.selections(labels.get(NAME, "")))
+        name = labels.get(NAME, "")
+        return name in self._whole or any(each.selector.selects(labels) for each in self.selections(name))
 
     def milliseconds(self, name: str) -> int:
         return max((round(each.seconds * 1000) for each in self.selections(name)), default=0)
@@ -338,7 +343,7 @@ class _Table:
 
 def _size(series: LabelSet) -> int:
     """Bytes that the labels of a series take, roughly."""
-    text = sum(sys.getsizeof(name) + sys.getsizeof(value) for name, value in series.labels.items())
+    text = sum(map(sys.getsizeof, series.labels)) + sum(map(sys.getsizeof, series.labels.values()))
     more = len(series.labels) - _USUAL_LABELS
     return _PER_SERIES + max(0, text - _USUAL_TEXT) + max(0, more) * _PER_LABEL
 

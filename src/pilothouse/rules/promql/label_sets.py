@@ -64,10 +64,9 @@ class LabelSets:
         key = frozenset(labels.items())
         known = self._known.get(key)
         if known is None:
-            kept = {name: value for name, value in labels.items() if value}
-            if len(kept) < len(labels):
-                return self.get(kept)
-            known = self._known[key] = LabelSet(kept, key, self)
+            if "" in labels.values():
+                return self.get({name: value for name, value in labels.items() if value})
+            known = self._known[key] = LabelSet(dict(labels), key, self)
         return known
 
     def __len__(self) -> int:

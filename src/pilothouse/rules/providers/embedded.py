@@ -84,6 +84,24 @@ class _TargetState:
         self.seconds = 0.0
         """How long its last page took."""
 
+    def follow(self, target: ScrapeTarget, wanted: WantedSeries) -> None:
+        """Forget the series that may be others since what the target owns, or what is wanted, has changed.
+
+        Of a node with thousands of volumes, a pod that comes or goes concerns a few.
+        """
+        if self.wanted is not wanted or self.target is None:
+            self.series, self.foreign = {}, set()
+        elif self.target != target:
+            change = target.change_since(self.target)
+            # Those that are not the target's, or not wanted, are few, and what they name is not kept.
+            self.series = {
+                text: labels
+                for text, labels in self.series.items()
+                if labels is not None and change is not None and not change.concerns(labels.labels)
+            }
+            self.foreign = set()
+        self.target, self.wanted = target, wanted
+
 
 class EmbeddedProvider:
     def __init__(self, transport: Transport, targets: ScrapeTargets, clock: Clock) -> None:
@@ -255,10 +273,7 @@ class EmbeddedProvider:
     def _take(
         self, target: ScrapeTarget, state: _TargetState, time: int, samples: Mapping[bytes, float]
     ) -> None:
-        wanted = self._store.wanted
-        if state.target != target or state.wanted is not wanted:
-            # What it owns, or what is wanted, has changed.
-            state.target, state.wanted, state.series, state.foreign = target, wanted, {}, set()
+        state.follow(target, self._store.wanted)
         known: dict[bytes, LabelSet | None] = {}
         found: dict[LabelSet, float] = {}
         for text, value in samples.items():

@@ -28,12 +28,34 @@ PILOT_PORT: Final = 12001
 _ANNOTATION: Final = "prometheus.io/"
 _CLUSTER: Final = "cluster"
 _NAMESPACES: Final = ("namespace", "exported_namespace")
-_PODS: Final = ("pod", "exported_pod")
+_CLAIM: Final = "persistentvolumeclaim"
+_OWNED: Final = (_CLAIM, "pod", "exported_pod")
 _LONGEST_PATH: Final = 1024
 _SCHEMES: Final = ("http", "https")
 
 ObjectLister = Callable[[], Iterable[Object]]
 Key = tuple[str, str]
+
+
+class OwnershipChange(msgspec.Struct, frozen=True):
+    """What a target owns and did not own before, or the other way round."""
+
+    volumes: frozenset[str]
+    claims: frozenset[Key]
+    pods: frozenset[Key]
+    nodes: frozenset[str]
+
+    def concerns(self, labels: Mapping[str, str]) -> bool:
+        """Whether a series with these labels, which was the target's own, may be another, or not its own."""
+        if labels.get("volumename") in self.volumes or (self.nodes and "pool" in labels):
+            return True
+        for name in _OWNED:
+            if value := labels.get(name):
+                changed = self.claims if name == _CLAIM else self.pods
+                for space in _NAMESPACES:
+                    if changed and (labels.get(space, ""), value) in changed:
+                        return True
+        return False
 
 
 class ScrapeTarget(msgspec.Struct, frozen=True):
@@ -67,11 +89,27 @@ class ScrapeTarget(msgspec.Struct, frozen=True):
             return None
         if (pool := found.get("pool")) and not self._is_own_pool(pool):
             return None
-        namespaces = [found[name] for name in _NAMESPACES if found.get(name)]
-        for name, known in (("persistentvolumeclaim", self.claims), *((each, self.pods) for each in _PODS)):
-            if (value := found.get(name, "")) and any((each, value) not in known for each in namespaces):
-                return None
+        for name in _OWNED:
+            if named := found.get(name):
+                known = self.claims if name == _CLAIM else self.pods
+                for space in _NAMESPACES:
+                    if (namespace := found.get(space)) and (namespace, named) not in known:
+                        return None
         return found
+
+    def change_since(self, before: ScrapeTarget) -> OwnershipChange | None:
+        """What it owns now and not before, or the other way round; None if there is more that differs."""
+        same = msgspec.structs.replace(
+            before, volumes=self.volumes, claims=self.claims, pods=self.pods, nodes=self.nodes
+        )
+        if same != self:
+            return None
+        return OwnershipChange(
+            self.volumes ^ before.volumes,
+            self.claims ^ before.claims,
+            self.pods ^ before.pods,
+            self.nodes ^ before.nodes,
+        )
 
     def _is_own_pool(self, pool: str) -> bool:
         """Whether it is a storage pool of the target, or none: the memory pools of a JVM have the same
