@@ -90,6 +90,9 @@ class NoReadings:
     def of(self, rule: Object, one: Object) -> ObjectReading:
         return NO_READING
 
+    def moment(self, wall: float) -> float:
+        return wall
+
     def past(self, rule: Object, one: Object) -> Sequence[PastValue | None]:
         return ()
 
@@ -117,6 +120,10 @@ class Readings(Protocol):
         ...
 
     def of(self, rule: Object, one: Object) -> ObjectReading: ...
+
+    def moment(self, wall: float) -> float:
+        """When it was by the steady clock when the wall clock had this time."""
+        ...
 
     def past(self, rule: Object, one: Object) -> Sequence[PastValue | None]:
         """The value of each expression up to an hour ago; empty if nothing was measured."""

@@ -77,9 +77,10 @@ _NOTHING: Final = StateOnRecord()
 class RuleReadings:
     """What the watch knows at one moment: see ``readings``."""
 
-    def __init__(self, watch: RuleWatch, ahead: float) -> None:
+    def __init__(self, watch: RuleWatch, steady: SteadyClock) -> None:
         self._watch = watch
-        self.ahead = ahead
+        self.ahead = steady.ahead
+        self.moment = steady.moment
         self.crowded = watch.crowded
 
     def of(self, rule: Object, one: Object) -> ObjectReading:
@@ -134,7 +135,7 @@ class RuleWatch:
 
     @property
     def readings(self) -> RuleReadings:
-        return RuleReadings(self, self._steady.ahead)
+        return RuleReadings(self, self._steady)
 
     @property
     def crowded(self) -> bool:
