@@ -161,6 +161,23 @@ def test_all_rules_share_a_budget() -> None:
         assert {one.spec["rule"] for one in fleet.actions()} == {"one", "two"}
 
 
+def test_the_budget_of_all_rules_is_changed_while_they_act() -> None:
+    with RuleFleet() as fleet:
+        fleet.volumes.budget = ActionBudget(growth_per_day="5Gi")
+        fleet.create(rule("one", "usage", "Gt", 50), rule("two", "usage", "Gt", 50))
+        fleet.create(claim("one", "8Gi"), claim("two", "8Gi"))
+        fleet.fill(one=5, two=5)
+        fleet.wait(600)
+        first = {one.spec["rule"] for one in fleet.actions()}
+        assert len(first) == 1
+        (held,) = {"one", "two"} - first
+        message = fleet.ask("PersistentVolumeClaim", held)["answer"][0]["waiting"]["message"]
+        assert "of all rules together volumes would grow by more than 5Gi within a day" in message
+        fleet.volumes.budget = ActionBudget(growth_per_day="8Gi")
+        fleet.wait(120)
+        assert {one.spec["rule"] for one in fleet.actions()} == {"one", "two"}
+
+
 def test_a_provider_that_lies_spends_the_budget_and_no_more() -> None:
     trusting = rule("grow", "usage", "Gt", 50)
     trusting["spec"] |= {"budget": {"actionsPerHour": 3}, "actionsCoolDownPeriod": 0}

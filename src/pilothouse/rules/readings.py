@@ -13,7 +13,7 @@ from typing import NamedTuple, Protocol
 import msgspec
 
 from pilothouse.api.objects import Object
-from pilothouse.api.openstorage.v1alpha1 import Cause
+from pilothouse.api.openstorage.v1alpha1 import ActionBudget, Cause
 from pilothouse.rules.samples import QueryFailure
 from pilothouse.rules.verdict import Verdict
 
@@ -86,6 +86,7 @@ class NoReadings:
 
     ahead = 0.0
     crowded = False
+    budget: ActionBudget | None = None
 
     def of(self, rule: Object, one: Object) -> ObjectReading:
         return NO_READING
@@ -117,6 +118,11 @@ class Readings(Protocol):
     @property
     def crowded(self) -> bool:
         """There are more AutopilotRuleObjects than are kept of objects in the state Normal."""
+        ...
+
+    @property
+    def budget(self) -> ActionBudget | None:
+        """Of all rules together; None, and what it leaves out, stand for the default."""
         ...
 
     def of(self, rule: Object, one: Object) -> ObjectReading: ...

@@ -274,7 +274,8 @@ class RuledObject(msgspec.Struct, frozen=True):
         own = with_defaults(self.terms.spec.budget)
         if problem := spent(own, mine, self.object.uid, target, now, moment):
             return problem
-        problem = spent(settings.budget, everything, self.object.uid, target, now, moment)
+        shared = with_defaults(readings.budget, settings.budget)
+        problem = spent(shared, everything, self.object.uid, target, now, moment)
         return f"of all rules together {problem}" if problem else ""
 
 
