@@ -29,9 +29,9 @@ def rule(name: str) -> Object:
     return made(AutopilotRule, name, spec={"actions": [{"name": RESIZE}]})
 
 
-def record(rule: str, uid: str, state: str) -> Object:
+def record(rule: str, uid: str, state: str, kind: str = "PersistentVolumeClaim") -> Object:
     owner = {"kind": "AutopilotRule", "name": rule, "uid": rule, "controller": True}
-    status = {"state": state, "object": {"kind": "PersistentVolumeClaim", "name": "data", "uid": uid}}
+    status = {"state": state, "object": {"kind": kind, "name": "data", "uid": uid}}
     name = f"pvc-{uid}-{rule}"
     return made(AutopilotRuleObject, name, metadata={"ownerReferences": [owner]}, status=status)
 
@@ -70,6 +70,29 @@ def test_objects_are_counted_by_action_and_state() -> None:
     assert page["autopilot_objects_total"] == 1
     assert page['autopilot_objects_with_rules_total{object_type="volume"}'] == 1
     assert f'autopilot_rule_state_total{{action="{RESIZE}",state="Triggered"}}' not in page
+
+
+def test_objects_are_counted_by_type_once_each() -> None:
+    totals = RuleTotals()
+    assert shown(totals)['autopilot_objects_with_rules_total{object_type="volume"}'] == 0
+    kinds = ("StoragePool", "Node", "Pod", "StatefulSet", "Deployment", "ElasticsearchCluster")
+    for kind in kinds:
+        for name in ("grow", "other"):
+            totals.rule_object_changed(CacheChange(None, record(name, f"uid-{kind}", "Normal", kind)))
+    counts = {"storagepool": 1, "node": 1, "pod": 1, "workload": 2, "application": 1, "volume": 0}
+
+    def page() -> dict[str, float]:
+        found = shown(totals).items()
+        name = "autopilot_objects_with_rules_total"
+        return {key.split('"')[1]: value for key, value in found if key.startswith(name)}
+
+    assert page() == counts
+    before, after = (record("grow", "uid-Node", state, "Node") for state in ("Normal", "Triggered"))
+    totals.rule_object_changed(CacheChange(before, after))
+    totals.rule_object_changed(CacheChange(after, None))
+    assert page() == counts
+    totals.rule_object_changed(CacheChange(record("other", "uid-Node", "Normal", "Node"), None))
+    assert page() == counts | {"node": 0}
 
 
 def test_actions_are_counted_once_and_not_forgotten() -> None:

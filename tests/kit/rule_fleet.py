@@ -219,12 +219,15 @@ class RuleFleet:
         """Of the claim of this name under the rule of the same name."""
         return str(self.objects()[f"{name}/{name}"].status["state"])
 
+    def size_of(self, name: str) -> str:
+        return str(self.claim(name).at("status", "capacity", "storage"))
+
     def sizes(self, name: str) -> list[str]:
         """The sizes that a claim was to have, and the one that it has."""
         actions = self._do(lambda api: api.list(ApplicationAction, SPACE)).objects
         mine = [one for one in actions if one.at("spec", "object", "name") == name]
         steps = [(one.created, str(one.at("spec", "target", "to"))) for one in mine]
-        capacity = str(self.claim(name).at("status", "capacity", "storage"))
+        capacity = self.size_of(name)
         found = [to for _, to in sorted(steps)]
         assert not found or found[-1] == capacity
         return found or [capacity]

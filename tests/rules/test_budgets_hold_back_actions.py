@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from tests.kit.rule_fleet import RuleFleet, claim, rule
 
-from pilothouse.api.kind_names import ApplicationAction
+from pilothouse.api.kind_names import ActionApproval, ApplicationAction, PersistentVolumeClaim
 from pilothouse.api.objects import Object
 from pilothouse.api.openstorage.v1alpha1 import ActionBudget
 from pilothouse.base.rfc3339 import format_time
@@ -83,6 +83,43 @@ def test_what_was_spent_outlives_a_restart() -> None:
         assert fleet.sizes("grow") == ["12Gi", "18Gi"]
 
 
+@pytest.mark.parametrize("jump", [DAY, -DAY])
+def test_clocks_that_are_set_neither_empty_a_budget_nor_fill_it(jump: float) -> None:
+    """Those of the server and of the manager: before the second action, and back after it."""
+    hourly = rule("grow", "usage", "Gt", 50)
+    hourly["spec"]["budget"] = {"actionsPerHour": 1}
+    with RuleFleet() as fleet:
+        fleet.create(hourly, claim("grow", "8Gi"))
+        fleet.fill(grow=20)
+        fleet.wait(600)
+        assert fleet.size_of("grow") == "12Gi"
+        for skew, size in ((jump, "18Gi"), (0.0, "27Gi")):
+            before = fleet.size_of("grow")
+            fleet.clock.skew = fleet.manager.clock.skew = skew
+            fleet.wait(2400)
+            assert fleet.size_of("grow") == before
+            fleet.wait(1200)
+            assert fleet.size_of("grow") == size
+
+
+def test_an_approval_does_not_expire_because_clocks_are_set() -> None:
+    asking = rule("grow", "usage", "Gt", 50)
+    asking["spec"] |= {"enforcement": "approvalRequired", "approvalExpiresAfter": 3600}
+    with RuleFleet() as fleet:
+        fleet.create(asking, claim("grow", "8Gi"))
+        fleet.model(approvals="pending")
+        fleet.fill(grow=5)
+        fleet.wait(120)
+        (approval,) = fleet.list(ActionApproval)
+        fleet.clock.skew = fleet.manager.clock.skew = DAY
+        # Every change of a claim makes it be looked at.
+        fleet.patch(PersistentVolumeClaim, "grow", {"metadata": {"annotations": {"a": "b"}}}, "db")
+        fleet.wait(2400)
+        assert [one.uid for one in fleet.list(ActionApproval)] == [approval.uid]
+        fleet.wait(1800)
+        assert [one.uid for one in fleet.list(ActionApproval)] != [approval.uid]
+
+
 def test_a_rule_acts_on_so_many_at_once() -> None:
     narrow = rule("grow", "usage", "Gt", 50)
     narrow["spec"]["budget"] = {"concurrent": 2}
@@ -121,6 +158,23 @@ def test_all_rules_share_a_budget() -> None:
         message = fleet.ask("PersistentVolumeClaim", held)["answer"][0]["waiting"]["message"]
         assert "of all rules together" in message
         fleet.wait(HOUR)
+        assert {one.spec["rule"] for one in fleet.actions()} == {"one", "two"}
+
+
+def test_the_budget_of_all_rules_is_changed_while_they_act() -> None:
+    with RuleFleet() as fleet:
+        fleet.volumes.budget = ActionBudget(growth_per_day="5Gi")
+        fleet.create(rule("one", "usage", "Gt", 50), rule("two", "usage", "Gt", 50))
+        fleet.create(claim("one", "8Gi"), claim("two", "8Gi"))
+        fleet.fill(one=5, two=5)
+        fleet.wait(600)
+        first = {one.spec["rule"] for one in fleet.actions()}
+        assert len(first) == 1
+        (held,) = {"one", "two"} - first
+        message = fleet.ask("PersistentVolumeClaim", held)["answer"][0]["waiting"]["message"]
+        assert "of all rules together volumes would grow by more than 5Gi within a day" in message
+        fleet.volumes.budget = ActionBudget(growth_per_day="8Gi")
+        fleet.wait(120)
         assert {one.spec["rule"] for one in fleet.actions()} == {"one", "two"}
 
 

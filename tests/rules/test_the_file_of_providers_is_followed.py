@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from pilothouse.api.openstorage.v1alpha1 import ActionBudget
 from pilothouse.rules.providers.autopilot_config import ConfigError, config_of, read_config
 from pilothouse.rules.providers.provider_set import ProviderSet, providers_from
 from pilothouse.rules.samples import Answer, QueryFailure
@@ -74,6 +75,11 @@ def test_the_file_of_2019_is_read_and_says_what_it_never_honoured() -> None:
         ({"providers": [{"type": "graphite"}]}, "providers[0].type: graphite is not one of prometheus"),
         ({"providers": [{"params": "url"}]}, "providers[0].params: 'url' is not KEY=VALUE"),
         ({"providers": [{"params": 5}]}, "providers[0].params: must be text such as"),
+        ({"budget": 5}, "budget: must be a mapping such as {actionsPerHour: 100}"),
+        ({"budget": {"perHour": 5}}, "budget.perHour: not a field; there are actionsPerHour,"),
+        ({"budget": {"actionsPerHour": "many"}}, "budget.actionsPerHour: Expected `int"),
+        ({"budget": {"concurrent": 0}}, "budget.concurrent: must be at least 1, not 0"),
+        ({"budget": {"growthPerDay": "much"}}, "budget.growthPerDay: 'much' must be a quantity above zero"),
         ({"providers": [{"name": "a"}, {"name": "a"}]}, "providers[1].name: a is given twice"),
         (
             {"providers": [{"labels": {"volumes": ["x"]}}]},
@@ -176,6 +182,22 @@ async def test_the_file_is_followed_and_a_broken_one_changes_nothing(tmp_path: P
         assert providers.refresh()
         assert kind_of(providers, "prometheus") == "embedded"
         assert collector.kept == {"a"}
+
+
+async def test_the_budget_of_all_rules_is_followed(tmp_path: Path) -> None:
+    file = tmp_path / "config.yaml"
+    async with providers_from(file, Collector()) as providers:
+        assert providers.budget is None
+        write(file, "budget: {actionsPerHour: 100, growthPerDay: 2Ti}")
+        providers.refresh()
+        assert providers.budget == ActionBudget(actions_per_hour=100, growth_per_day="2Ti")
+        write(file, "budget: {actionsPerHour: -1}")
+        providers.refresh()
+        assert providers.problem.endswith("budget.actionsPerHour: must be at least 0, not -1")
+        assert providers.budget == ActionBudget(actions_per_hour=100, growth_per_day="2Ti")
+        write(file, "providers: []")
+        providers.refresh()
+        assert providers.budget is None
 
 
 async def test_a_type_that_is_not_supported_says_so_to_its_rules(tmp_path: Path) -> None:

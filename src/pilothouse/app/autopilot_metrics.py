@@ -14,7 +14,17 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from pilothouse.api.kind_names import ApplicationAction, AutopilotRule, AutopilotRuleObject
+from pilothouse.api.kind_names import (
+    ApplicationAction,
+    AutopilotRule,
+    AutopilotRuleObject,
+    Deployment,
+    Node,
+    PersistentVolumeClaim,
+    Pod,
+    StatefulSet,
+    StoragePool,
+)
 from pilothouse.api.objects import Object
 from pilothouse.base.prometheus_text import counter, gauge, header, labels
 from pilothouse.client.object_cache import CacheChange
@@ -29,6 +39,14 @@ _NORMAL: Final = "Normal"
 _DECLINED: Final = "ActionsDeclined"
 _FAILED: Final = frozenset({"Failed", "Canceled"})
 _VOLUME: Final = "volume"
+_APPLICATION: Final = "application"
+_TYPES: Final = {
+    PersistentVolumeClaim.kind: _VOLUME,
+    StatefulSet.kind: "workload",
+    Deployment.kind: "workload",
+    **{noun.kind: noun.kind.lower() for noun in (Node, Pod, StoragePool)},
+}
+"""By kind; the others are those of applications."""
 _MOST_OBJECTS: Final = 1000
 """How many objects have failures of their own; those of later ones are counted without an object."""
 
@@ -42,8 +60,10 @@ class RuleTotals:
         """The action of each rule, by the rule's name."""
         self._states: Counter[tuple[str, str]] = Counter()
         """AutopilotRuleObjects by the name of the rule and the state."""
-        self._objects: Counter[str] = Counter()
-        """AutopilotRuleObjects by the uid of the object."""
+        self._objects: Counter[tuple[str, str]] = Counter()
+        """AutopilotRuleObjects by the type and the uid of the object."""
+        self._types: Counter[str] = Counter({_VOLUME: 0})
+        """How many of these objects there are of each type."""
         self._declined: Counter[tuple[str, str]] = Counter()
         """By the name of the rule, and the uid of the object."""
         self._failed: Counter[tuple[str, str]] = Counter()
@@ -71,7 +91,7 @@ class RuleTotals:
     def rule_object_changed(self, change: CacheChange) -> None:
         before, after = change
         _move(self._states, _state(before), _state(after))
-        _move(self._objects, _object(before), _object(after))
+        self._count_object(_typed(before), _typed(after))
         if after is not None and _is_declined(after) and not (before is not None and _is_declined(before)):
             self._declined[_rule(after), self._label(_object(after) or "")] += 1
 
@@ -105,7 +125,7 @@ class RuleTotals:
         yield gauge(
             "autopilot_objects_with_rules_total",
             "Objects that have an AutopilotRuleObject.",
-            [(labels(object_type=_VOLUME), len(self._objects))],
+            [(labels(object_type=kind), number) for kind, number in sorted(self._types.items())],
         )
         yield gauge(
             "autopilot_rule_state_total",
@@ -122,6 +142,13 @@ class RuleTotals:
         )
         yield self._durations()
         yield counter("autopilot_errors_total", "Decisions about rules that raised an error.", [("", errors)])
+
+    def _count_object(self, source: tuple[str, str] | None, to: tuple[str, str] | None) -> None:
+        known = self._objects.keys() & {source, to}
+        _move(self._objects, source, to)
+        for one in (source, to):
+            if one is not None and source != to:
+                self._types[one[0]] += (one in self._objects) - (one in known)
 
     def _by_action(self) -> list[tuple[tuple[str, str], int]]:
         found: Counter[tuple[str, str]] = Counter()
@@ -205,6 +232,14 @@ def _rule(rule_object: Object) -> str:
 def _object(rule_object: Object | None) -> str | None:
     """The uid; None as long as it is not on record."""
     return None if rule_object is None else rule_object.at("status", "object", "uid")
+
+
+def _typed(rule_object: Object | None) -> tuple[str, str] | None:
+    """The type and the uid."""
+    uid = _object(rule_object)
+    if rule_object is None or uid is None:
+        return None
+    return _TYPES.get(str(rule_object.at("status", "object", "kind", default="")), _APPLICATION), uid
 
 
 def _is_declined(rule_object: Object) -> bool:

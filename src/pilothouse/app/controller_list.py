@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from pilothouse.api.kind_names import ElasticsearchCluster
+from pilothouse.api.openstorage.v1alpha1 import ActionBudget
 from pilothouse.controllers.application_actions import all_executors
 from pilothouse.controllers.application_policies import application_policies
 from pilothouse.controllers.cassandra_clusters import cassandra_clusters
@@ -64,10 +65,11 @@ def all_controllers(
     exclude_from_plans: frozenset[str] = frozenset(),
     providers: RuleProviders = NoProviders(),
     rule_settings: RuleSettings = RuleSettings(),
+    rule_budget: Callable[[], ActionBudget | None] = lambda: None,
 ) -> tuple[Controller, ...]:
     """Every controller. ``authority`` is the PEM of the authority that pods verify the API server with;
     ``exclude_from_plans`` are the kinds of machines that no plan may update: controller, worker;
-    ``providers`` have the metrics that rules watch."""
+    ``providers`` have the metrics that rules watch, and ``rule_budget`` is that of all rules together."""
     return (
         application_policies,
         cassandra_clusters,
@@ -97,7 +99,7 @@ def all_controllers(
         volume_protection,
         volumes,
         *all_executors(),
-        *rule_controllers(providers, rule_settings),
+        *rule_controllers(providers, rule_settings, rule_budget),
     )
 
 

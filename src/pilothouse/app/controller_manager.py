@@ -288,6 +288,7 @@ async def _reached(options: ManagerOptions, rng: random.Random, clock: Clock) ->
             exclude_from_plans=options.exclude_from_plans,
             providers=metrics,
             rule_settings=RuleSettings(recommend_only=options.recommend_only),
+            rule_budget=metrics.budget,
         )
         controllers = select_controllers(known, options.controllers, ours=version.is_ours)
         if not version.is_ours:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from pilothouse.api.kind_names import AutopilotRule, Node, PersistentVolumeClaim, Pod
+from pilothouse.api.openstorage.v1alpha1 import ActionBudget
 from pilothouse.base.clock import Clock
 from pilothouse.client.shared_informers import SharedInformers
 from pilothouse.client.transport import Transport
@@ -53,6 +54,10 @@ class RuleMetrics:
         """The provider of this name or type; None if there is none, or the file can't be used."""
         self._open()
         return self._providers.get(name) if self._providers is not None else None
+
+    def budget(self) -> ActionBudget | None:
+        """Of all rules together, as far as the file says."""
+        return self._providers.budget if self._providers is not None else None
 
     async def run(self) -> None:
         """Follow the rules, and collect what they need, until cancelled."""

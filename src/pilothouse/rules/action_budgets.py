@@ -8,7 +8,7 @@ What counts is when an action was created, so that one that fails has used the b
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from pilothouse.api.objects import Object
@@ -43,18 +43,24 @@ def spent(
     object_uid: str,
     target: ActionTarget,
     now: float,
+    moment: Callable[[float], float] = lambda wall: wall,
 ) -> str:
-    """Why one more action with this target would be too much; empty if it would not be."""
+    """Why one more action with this target would be too much; empty if it would not be. ``moment`` says when
+    actions were created by the clock of ``now``."""
+
+    def age(action: Object) -> float:
+        return now - moment(action.created)
+
     if budget.concurrent is not None:
         running = sum(action.at("status", "phase") not in FINISHED for action in actions)
         if running >= budget.concurrent:
             return f"{running} actions are under way, and at most {budget.concurrent} may be (concurrent)"
     if budget.actions_per_hour is not None:
-        count = sum(now - action.created < HOUR for action in actions)
+        count = sum(age(action) < HOUR for action in actions)
         if count >= budget.actions_per_hour:
             limit = budget.actions_per_hour
             return f"{count} actions began within an hour, and at most {limit} may (actionsPerHour)"
-    today = [action for action in actions if now - action.created < DAY]
+    today = [action for action in actions if age(action) < DAY]
     if budget.per_object_per_day is not None:
         count = sum(action.at("spec", "object", "uid") == object_uid for action in today)
         if count >= budget.per_object_per_day:

@@ -13,7 +13,7 @@ from typing import NamedTuple, Protocol
 import msgspec
 
 from pilothouse.api.objects import Object
-from pilothouse.api.openstorage.v1alpha1 import Cause
+from pilothouse.api.openstorage.v1alpha1 import ActionBudget, Cause
 from pilothouse.rules.samples import QueryFailure
 from pilothouse.rules.verdict import Verdict
 
@@ -86,9 +86,13 @@ class NoReadings:
 
     ahead = 0.0
     crowded = False
+    budget: ActionBudget | None = None
 
     def of(self, rule: Object, one: Object) -> ObjectReading:
         return NO_READING
+
+    def moment(self, wall: float) -> float:
+        return wall
 
     def past(self, rule: Object, one: Object) -> Sequence[PastValue | None]:
         return ()
@@ -116,7 +120,16 @@ class Readings(Protocol):
         """There are more AutopilotRuleObjects than are kept of objects in the state Normal."""
         ...
 
+    @property
+    def budget(self) -> ActionBudget | None:
+        """Of all rules together; None, and what it leaves out, stand for the default."""
+        ...
+
     def of(self, rule: Object, one: Object) -> ObjectReading: ...
+
+    def moment(self, wall: float) -> float:
+        """When it was by the steady clock when the wall clock had this time."""
+        ...
 
     def past(self, rule: Object, one: Object) -> Sequence[PastValue | None]:
         """The value of each expression up to an hour ago; empty if nothing was measured."""

@@ -13,7 +13,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from pilothouse.api.kind_names import (
@@ -33,6 +33,7 @@ from pilothouse.api.kind_names import (
 from pilothouse.api.objects import Object, Tree
 from pilothouse.api.openstorage.actions import CLUSTER_WIDE_RECORDS
 from pilothouse.api.openstorage.levels import object_of_rule
+from pilothouse.api.openstorage.v1alpha1 import ActionBudget
 from pilothouse.base.clock import Clock
 from pilothouse.base.plurals import counted
 from pilothouse.base.rfc3339 import format_time
@@ -70,12 +71,15 @@ _TALKATIVE: Final = frozenset({Node, Pod})
 
 
 def rule_controllers(
-    providers: RuleProviders, settings: RuleSettings = RuleSettings()
+    providers: RuleProviders,
+    settings: RuleSettings = RuleSettings(),
+    budget: Callable[[], ActionBudget | None] = lambda: None,
 ) -> tuple[Controller, ...]:
-    """The controllers, which share a watch that asks these providers."""
+    """The controllers, which share a watch that asks these providers. ``budget`` is the present one of all
+    rules together; what it leaves out is as in the settings."""
 
     def watch(clock: Clock) -> SampledWatch:
-        return RuleWatch(providers, clock)
+        return RuleWatch(providers, clock, budget)
 
     answered = AnsweredQuestions()
     kinds, read, optional = ruled_kinds(), reads(), optional_kinds() | {VolumeAttributesClass}

@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -27,6 +27,7 @@ from pilothouse.api.kind_names import (
     PersistentVolume,
 )
 from pilothouse.api.objects import Object
+from pilothouse.api.openstorage.v1alpha1 import ActionBudget
 from pilothouse.base.clock import Clock
 from pilothouse.base.rfc3339 import parse_time
 from pilothouse.rules.object_types import records_of, ruled_kinds, subject_of, type_of_rule
@@ -77,9 +78,11 @@ _NOTHING: Final = StateOnRecord()
 class RuleReadings:
     """What the watch knows at one moment: see ``readings``."""
 
-    def __init__(self, watch: RuleWatch, ahead: float) -> None:
+    def __init__(self, watch: RuleWatch, steady: SteadyClock, budget: ActionBudget | None) -> None:
         self._watch = watch
-        self.ahead = ahead
+        self.budget = budget
+        self.ahead = steady.ahead
+        self.moment = steady.moment
         self.crowded = watch.crowded
 
     def of(self, rule: Object, one: Object) -> ObjectReading:
@@ -106,8 +109,12 @@ class RuleReadings:
 
 
 class RuleWatch:
-    def __init__(self, providers: RuleProviders, clock: Clock) -> None:
+    def __init__(
+        self, providers: RuleProviders, clock: Clock, budget: Callable[[], ActionBudget | None] = lambda: None
+    ) -> None:
+        """``budget`` is that of all rules together at the time."""
         self._providers = providers
+        self._budget = budget
         self._clock = clock
         self._steady = SteadyClock(clock)
         self._caches: Caches = {}
@@ -134,7 +141,7 @@ class RuleWatch:
 
     @property
     def readings(self) -> RuleReadings:
-        return RuleReadings(self, self._steady.ahead)
+        return RuleReadings(self, self._steady, self._budget())
 
     @property
     def crowded(self) -> bool:

@@ -179,7 +179,7 @@ class RuledObject(msgspec.Struct, frozen=True):
         budget = turn = ""
         if self.record.state in (PENDING, IN_PROGRESS):
             target = next((one for one in targets if isinstance(one, ActionTarget)), ActionTarget())
-            budget = self._spent(world, target, settings)
+            budget = self._spent(world, target, settings, readings)
             turn = self._turn(acted, world)
         situation = Situation(
             verdict=self.reading.verdict,
@@ -189,7 +189,7 @@ class RuledObject(msgspec.Struct, frozen=True):
             targets=targets,
             candidate=choice.name,
             actions={one.name: _action(one, ahead) for one in self._actions(world, objects)},
-            approval=self._approval(world),
+            approval=self._approval(world, readings),
             approval_name=self.approval_name,
             blocked=self._blocked(others),
             window_opens=seconds_until_open(self.terms.spec.action_window, world.now),
@@ -220,20 +220,21 @@ class RuledObject(msgspec.Struct, frozen=True):
                 return f"one storage pool is acted on at a time, and {one.name} is under way on {pool}"
         return ""
 
-    def _approval(self, world: Snapshot) -> ApprovalRecord | None:
+    def _approval(self, world: Snapshot, readings: Readings) -> ApprovalRecord | None:
         found = self.approval(world)
         if found is None or found.deleting:
             return None
         approval = found.as_type(v1alpha1.ActionApproval)
         status = approval.status or v1alpha1.ActionApprovalStatus()
         expires_after = self.terms.spec.approval_expires_after
+        age = world.now - readings.ahead - readings.moment(found.created)
         return ApprovalRecord(
             uid=found.uid,
             state=approval.spec.approval_state,
             as_asked=approval.spec.actions == self.choice.actions,
             generation=status.rule_generation if status.rule_uid == self.rule.uid else None,
             target=status.target,
-            expires_in=found.created + expires_after - world.now if expires_after else None,
+            expires_in=expires_after - age if expires_after else None,
         )
 
     def _blocked(self, others: Sequence[RuledObject]) -> str:
@@ -264,13 +265,17 @@ class RuledObject(msgspec.Struct, frozen=True):
             and any_opposite(self.choice.actions, other.choice.actions)
         )
 
-    def _spent(self, world: Snapshot, target: ActionTarget, settings: RuleSettings) -> str:
+    def _spent(
+        self, world: Snapshot, target: ActionTarget, settings: RuleSettings, readings: Readings
+    ) -> str:
+        now, moment = world.now - readings.ahead, readings.moment
         everything = world.all(ApplicationAction)
         mine = [one for one in everything if one.spec.get("rule") == self.rule.name]
         own = with_defaults(self.terms.spec.budget)
-        if problem := spent(own, mine, self.object.uid, target, world.now):
+        if problem := spent(own, mine, self.object.uid, target, now, moment):
             return problem
-        problem = spent(settings.budget, everything, self.object.uid, target, world.now)
+        shared = with_defaults(readings.budget, settings.budget)
+        problem = spent(shared, everything, self.object.uid, target, now, moment)
         return f"of all rules together {problem}" if problem else ""
 
 

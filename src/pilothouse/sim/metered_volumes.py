@@ -22,6 +22,7 @@ import msgspec
 
 from pilothouse.api.kind_names import ActionApproval, ConfigMap, PersistentVolumeClaim
 from pilothouse.api.objects import Object
+from pilothouse.api.openstorage.v1alpha1 import ActionBudget
 from pilothouse.base.clock import Clock
 from pilothouse.base.quantity import parse_quantity
 from pilothouse.client.api import Api
@@ -77,6 +78,8 @@ class MeteredVolumes:
         """Labels and values of further expressions, such as those of devices."""
         self.failures: dict[str, QueryFailure] = {}
         """Why an expression has no answer."""
+        self.budget: ActionBudget | None = None
+        """Of all rules together."""
         self.others: dict[str, MetricsProvider] = {}
         """Further providers, by name."""
         self.asked: list[tuple[str, ...]] = []
@@ -84,7 +87,7 @@ class MeteredVolumes:
 
     @property
     def controllers(self) -> Sequence[Controller]:
-        return rule_controllers(self, self._settings)
+        return rule_controllers(self, self._settings, lambda: self.budget)
 
     def observers(self, api: Api, informers: SharedInformers, clock: Clock) -> Mapping[str, Observer]:
         return {}

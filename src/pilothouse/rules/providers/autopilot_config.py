@@ -5,6 +5,7 @@
       type: prometheus
       params: url=http://prometheus:9090,token_file=/var/run/token
       labels: {volume: [pv]}
+    budget: {actionsPerHour: 100, growthPerDay: 2Ti}
 
 ``params`` is text as in Autopilot's own files, or a mapping. Other fields of those files, such as
 ``poll_rate``, are read and not used: rules have their own.
@@ -19,6 +20,8 @@ from typing import Any, Final
 import msgspec
 import yaml
 
+from pilothouse.api.openstorage.actions import size_problem
+from pilothouse.api.openstorage.v1alpha1 import ActionBudget
 from pilothouse.rules.join_labels import DEFAULT_LABELS, JoinLabels
 
 LARGEST: Final = 2**20
@@ -60,6 +63,8 @@ class AutopilotConfig(msgspec.Struct, frozen=True):
     webhooks: tuple[WebhookConfig, ...] = ()
     notify: tuple[str, ...] = ()
     """The webhooks that are notified of approvals, failures and declines."""
+    budget: ActionBudget | None = None
+    """Of all rules together."""
 
 
 def read_config(path: Path) -> AutopilotConfig:
@@ -94,7 +99,7 @@ def config_of(tree: Any) -> AutopilotConfig:
     for field, text in _REFUSED.items():
         if tree.get(field) is not None:
             raise ConfigError(f"{field}: {text}")
-    known = {"providers", "webhooks", "notify", *_UNUSED}
+    known = {"budget", "providers", "webhooks", "notify", *_UNUSED}
     if unknown := sorted(str(field) for field in tree if field not in known):
         raise ConfigError(f"{unknown[0]}: not a field; there are {', '.join(sorted(known))}")
     listed = tree.get("providers") or []
@@ -117,7 +122,29 @@ def config_of(tree: Any) -> AutopilotConfig:
     for number, name in enumerate(notify):
         if name not in [each.name for each in webhooks]:
             raise ConfigError(f"notify[{number}]: there is no webhook {name}")
-    return AutopilotConfig(providers, tuple(warnings), webhooks, tuple(notify))
+    return AutopilotConfig(providers, tuple(warnings), webhooks, tuple(notify), _budget(tree.get("budget")))
+
+
+def _budget(tree: Any) -> ActionBudget | None:
+    if tree is None:
+        return None
+    if not isinstance(tree, dict):
+        raise ConfigError("budget: must be a mapping such as {actionsPerHour: 100}")
+    known = [each.encode_name for each in msgspec.structs.fields(ActionBudget)]
+    if unknown := sorted(str(field) for field in tree if field not in known):
+        raise ConfigError(f"budget.{unknown[0]}: not a field; there are {', '.join(known)}")
+    try:
+        found = msgspec.convert(tree, ActionBudget)
+    except msgspec.ValidationError as problem:
+        what, _, path = str(problem).partition(" - at `$.")
+        raise ConfigError(f"budget.{path.rstrip('`')}: {what}") from None
+    for name, least in (("actionsPerHour", 0), ("perObjectPerDay", 0), ("concurrent", 1)):
+        if (number := tree.get(name)) is not None and number < least:
+            raise ConfigError(f"budget.{name}: must be at least {least}, not {number}")
+    growth = found.growth_per_day
+    if growth is not None and (wrong := size_problem(growth)):
+        raise ConfigError(f"budget.growthPerDay: {growth!r} {wrong}")
+    return found
 
 
 def _webhooks(listed: Any) -> tuple[WebhookConfig, ...]:

@@ -19,6 +19,7 @@ from typing import Final, Protocol
 
 import msgspec
 
+from pilothouse.api.openstorage.v1alpha1 import ActionBudget
 from pilothouse.rules.join_labels import DEFAULT_LABELS, EMBEDDED_LABELS, JoinLabels
 from pilothouse.rules.providers.autopilot_config import (
     AutopilotConfig,
@@ -68,6 +69,7 @@ class ProviderSet:
         self._prometheus: dict[PrometheusSettings, PrometheusProvider] = {}
         self._retired: list[PrometheusProvider] = []
         self._wanted: Mapping[str, Collection[str]] = {}
+        self._budget: ActionBudget | None = None
         self.problem = ""
         """Why the file as it is now can't be used; the last one that could is in force."""
         self._load()
@@ -93,6 +95,11 @@ class ProviderSet:
         if self._embedded is not None and (not self._named or name == EMBEDDED):
             return NamedProvider(name, EMBEDDED, self._embedded, EMBEDDED_LABELS)
         return None
+
+    @property
+    def budget(self) -> ActionBudget | None:
+        """Of all rules together, as far as the file says."""
+        return self._budget
 
     def keep(self, wanted: Mapping[str, Collection[str]]) -> None:
         """All expressions of the present rules, by the name of their provider."""
@@ -167,6 +174,7 @@ class ProviderSet:
         self._retired += [known for each, known in self._prometheus.items() if each not in kept]
         self._prometheus = kept
         self._named = {each.name: self._provider(each, settings) for each in config.providers}
+        self._budget = config.budget
 
     def _provider(self, config: ProviderConfig, settings: Mapping[str, PrometheusSettings]) -> NamedProvider:
         provider: MetricsProvider
