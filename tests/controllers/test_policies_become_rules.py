@@ -72,7 +72,9 @@ def _evictions(values: Values) -> RuleFields:
     span, above = values["over"], values["above"]
     raises = action(RESIZE, scalepercentage=str(1000 / abs(10 - above.number)))
     when = conditions(expression(f"rate(memcached_evictions[{span}s])", "Gt", above))
-    return rule_of(when, object="volume", actions=(raises,), pollInterval="often" if above.number > 90 else 10)
+    return rule_of(
+        when, object="volume", actions=(raises,), pollInterval="often" if above.number > 90 else 10
+    )
 
 
 MEMCACHED = PolicyModule(
