@@ -14,7 +14,7 @@ from pilothouse.api.openstorage.v1alpha1 import RuleAction
 from pilothouse.rules.action_targets import ActionTarget, TargetDeclined, TargetNotReady, TargetResult
 from pilothouse.rules.targets.target_table import target_of
 
-LOOP = "pilothouse.io/loop"
+LOOP, DIRECTORY = "pilothouse.io/loop", "pilothouse.io/directory"
 
 
 def claim(current: str = "silver", *, asked: str | None = None, size: str = "4Gi", **status: Any) -> Tree:
@@ -242,6 +242,25 @@ def test_a_class_of_the_same_tier_gives_space_back() -> None:
     assert move(claim(), *others, **{"class": "sparse"}) == ActionTarget(
         {"from": "default", "to": "default", "class": "sparse"}
     )
+
+
+def test_a_directory_has_neither_allocation_nor_limits() -> None:
+    """Its node would answer that it is not feasible, and the action would fail."""
+    why = "a directory shares its disk with everything else: only loop volumes can have that"
+    others = (
+        volume(DIRECTORY),
+        pool("default"),
+        pool("fast"),
+        attributes("plain", DIRECTORY),
+        attributes("sparse", DIRECTORY, allocation="sparse"),
+        attributes("quick", DIRECTORY, tier="fast", keep="1m", deadline="5m"),
+        attributes("limited", DIRECTORY, iops="500"),
+    )
+    found = move(claim("plain"), *others, **{"class": "sparse"})
+    assert found == TargetDeclined(f"class sparse has allocation, and {why}")
+    assert isinstance(move(claim("plain"), *others, **{"class": "quick"}), ActionTarget)
+    limited = setiops(claim("plain"), *others, classes="plain,limited", step="up")
+    assert limited == TargetDeclined(f"class limited has iops, and {why}")
 
 
 def test_copies_of_a_volume_are_declined_and_why() -> None:
