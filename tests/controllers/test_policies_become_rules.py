@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from importlib.metadata import EntryPoint
 from typing import Any
 
 import pytest
@@ -9,6 +11,12 @@ from tests.kit.controller_harness import WRITES, ControllerHarness, waits
 
 from pilothouse.api.kind_names import ApplicationPolicy, AutopilotRule, AutopilotRuleObject
 from pilothouse.api.objects import Object, Tree, owner_reference
+from pilothouse.api.openstorage.actions import RESIZE
+from pilothouse.api.policies import module_registry
+from pilothouse.api.policies.policy_module import PolicyModule, PolicyTemplate, RuleFields, Values
+from pilothouse.api.policies.policy_parameters import PolicyParameter
+from pilothouse.api.policies.rule_fields import action, conditions, expression
+from pilothouse.api.policies.rule_fields import rule as rule_of
 from pilothouse.base.rfc3339 import format_time
 from pilothouse.controllers.application_policies import SILENCE, application_policies, policies_of_name
 from pilothouse.runtime.intents import RequeueAfter
@@ -48,6 +56,42 @@ def ready(status: dict[str, Any]) -> tuple[str, str, str]:
     (condition,) = status["conditions"]
     assert condition["type"] == "Ready"
     return condition["status"], condition["reason"], condition["message"]
+
+
+@pytest.fixture
+def memcached(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A module of another package, which builds its rules badly from some parameters."""
+    point = EntryPoint("memcached", f"{__name__}:MEMCACHED", module_registry.GROUP)
+    monkeypatch.setattr(module_registry, "entry_points", lambda group: [point])
+    module_registry.modules.cache_clear()
+    yield
+    module_registry.modules.cache_clear()
+
+
+def _evictions(values: Values) -> RuleFields:
+    span, above = values["over"], values["above"]
+    raises = action(RESIZE, scalepercentage=str(1000 / abs(10 - above.number)))
+    when = conditions(expression(f"rate(memcached_evictions[{span}s])", "Gt", above))
+    return rule_of(
+        when, object="volume", actions=(raises,), pollInterval="often" if above.number > 90 else 10
+    )
+
+
+MEMCACHED = PolicyModule(
+    name="memcached",
+    summary="memcached servers",
+    policies=(
+        PolicyTemplate(
+            name="evictions",
+            summary="Grows a volume.",
+            build=_evictions,
+            parameters=(
+                PolicyParameter("over", "duration", "Over which time.", "10m", "1s", "1h"),
+                PolicyParameter("above", "count", "How many.", "5", "1", "100"),
+            ),
+        ),
+    ),
+)
 
 
 @pytest.fixture
@@ -261,3 +305,29 @@ def test_it_goes_on_after_a_crash(harness: ControllerHarness, after: int) -> Non
 
     assert ready(settled(harness, policy))[0] == "True"
     assert rules(harness) == ["orders-volume-resize", "orders-wal-held"]
+
+
+@pytest.mark.usefixtures("memcached")
+@pytest.mark.parametrize(
+    ("parameters", "why"),
+    [
+        ({"over": "1500ms"}, "spec.conditions.expressions[0].key"),
+        ({"above": "10"}, "DivisionByZero"),
+        ({"above": "95"}, "pollInterval"),
+    ],
+)
+def test_a_rule_that_a_server_would_refuse_is_not_written_and_said(
+    harness: ControllerHarness, parameters: dict[str, str], why: str
+) -> None:
+    policy = harness.add(policy_tree({"name": "evictions"}, application="memcached"))
+    assert ready(settled(harness, policy))[:2] == ("True", "Expanded")
+    before = rule(harness, "orders-evictions").tree
+
+    harness.edit(policy, policies=[{"name": "evictions", "parameters": parameters}])
+    status, reason, message = ready(settled(harness, policy))
+
+    assert (status, reason) == ("False", "InvalidRule")
+    assert "evictions" in message
+    assert why in message
+    # A mistake takes no protection away.
+    assert rule(harness, "orders-evictions").tree == before

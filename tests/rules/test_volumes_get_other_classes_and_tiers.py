@@ -14,7 +14,7 @@ from pilothouse.api.openstorage.v1alpha1 import RuleAction
 from pilothouse.rules.action_targets import ActionTarget, TargetDeclined, TargetNotReady, TargetResult
 from pilothouse.rules.targets.target_table import target_of
 
-LOOP = "pilothouse.io/loop"
+LOOP, DIRECTORY = "pilothouse.io/loop", "pilothouse.io/directory"
 
 
 def claim(current: str = "silver", *, asked: str | None = None, size: str = "4Gi", **status: Any) -> Tree:
@@ -132,6 +132,56 @@ def test_a_computed_class_keeps_the_other_parameters(params: dict[str, str], iop
     assert setiops(claim(), **params) == ActionTarget({"from": "silver", "to": name, "iops": iops})
 
 
+@pytest.mark.parametrize(
+    ("has", "params", "changes"),
+    [
+        ({"readIops": "200"}, {"scalepercentage": "50"}, {"readIops": "300"}),
+        (
+            {"readIops": "200", "writeIops": "100"},
+            {"scalepercentage": "100", "maxiops": "300"},
+            {"readIops": "300", "writeIops": "200"},
+        ),
+        # The limit of one side overrides that of both.
+        (
+            {"iops": "400", "writeIops": "100"},
+            {"scalepercentage": "50", "maxiops": "400"},
+            {"writeIops": "150"},
+        ),
+        ({"readIops": "200", "writeIops": "100"}, {"iops": "500"}, {"readIops": "500", "writeIops": "500"}),
+        (
+            {"readIops": "200", "writeIops": "100"},
+            {"scalepercentage": "-50", "miniops": "100"},
+            {"readIops": "100"},
+        ),
+    ],
+)
+def test_limits_of_one_side_are_changed_too(
+    has: dict[str, str], params: dict[str, str], changes: dict[str, str]
+) -> None:
+    sided = attributes("sided", throughput="20Mi", **has)
+    to = computed_name(LOOP, {"throughput": "20Mi", **has, **changes})
+    assert setiops(claim("sided"), volume(), sided, **params) == ActionTarget(
+        {"from": "sided", "to": to, **changes}
+    )
+
+
+def test_limits_that_are_not_changed_are_named() -> None:
+    sided = attributes("sided", readIops="200", writeIops="100")
+    found = setiops(claim("sided"), volume(), sided, scalepercentage="50", maxiops="100")
+    assert found == TargetDeclined("the volume has 200 read IOPS and 100 write IOPS, and maxiops is 100")
+    scaled = attributes("scaled", io_throttle_iops_scale_factor="40", io_throttle_wr_iops="300")
+    declined = setiops(claim("scaled"), volume(), scaled, scalepercentage="50")
+    assert isinstance(declined, TargetDeclined)
+    assert declined.because == (
+        "class scaled of the volume limits its operations by io_throttle_iops_scale_factor, io_throttle_wr_iops, "
+        "which can't be scaled; list classes with other limits in classes, and give step"
+    )
+    slow = attributes("slow", io_throttle_rd_bw="10")
+    assert setiops(claim("slow"), volume(), slow, scalepercentage="50") == TargetDeclined(
+        "class slow of the volume has no iops, so there is no limit to raise"
+    )
+
+
 def test_claims_with_the_same_parameters_share_a_class() -> None:
     assert computed_name(LOOP, {"a": "1", "b": "2"}) == computed_name(LOOP, {"b": "2", "a": "1"})
     assert computed_name(LOOP, {"a": "1"}) != computed_name("other", {"a": "1"})
@@ -192,6 +242,25 @@ def test_a_class_of_the_same_tier_gives_space_back() -> None:
     assert move(claim(), *others, **{"class": "sparse"}) == ActionTarget(
         {"from": "default", "to": "default", "class": "sparse"}
     )
+
+
+def test_a_directory_has_neither_allocation_nor_limits() -> None:
+    """Its node would answer that it is not feasible, and the action would fail."""
+    why = "a directory shares its disk with everything else: only loop volumes can have that"
+    others = (
+        volume(DIRECTORY),
+        pool("default"),
+        pool("fast"),
+        attributes("plain", DIRECTORY),
+        attributes("sparse", DIRECTORY, allocation="sparse"),
+        attributes("quick", DIRECTORY, tier="fast", keep="1m", deadline="5m"),
+        attributes("limited", DIRECTORY, iops="500"),
+    )
+    found = move(claim("plain"), *others, **{"class": "sparse"})
+    assert found == TargetDeclined(f"class sparse has allocation, and {why}")
+    assert isinstance(move(claim("plain"), *others, **{"class": "quick"}), ActionTarget)
+    limited = setiops(claim("plain"), *others, classes="plain,limited", step="up")
+    assert limited == TargetDeclined(f"class limited has iops, and {why}")
 
 
 def test_copies_of_a_volume_are_declined_and_why() -> None:

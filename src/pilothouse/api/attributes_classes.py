@@ -19,6 +19,8 @@ from pilothouse.api.objects import Object, Tree
 
 COMPUTED: Final = "autopilot.libopenstorage.org/computed"
 """The label of a class that was computed here; its value is ``true``."""
+IOPS_LIMITS: Final = ("iops", "readIops", "writeIops")
+"""The parameters that limit operations a second: of both sides, and of one, which overrides."""
 _PREFIX: Final = "autopilot-"
 _DIGITS: Final = 12
 

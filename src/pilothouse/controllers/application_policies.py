@@ -2,8 +2,8 @@
 
 A rule is owned by its ApplicationPolicy: one that was edited by hand is put right, one whose policy was
 removed is deleted, and all go with the object. A rule of that name with another owner, or none, is not
-touched. A policy that can't be expanded leaves its rule as it was: a mistake in a parameter takes no
-protection away. What follows from a rule is up to the controllers in ``pilothouse.rules``.
+touched. A policy that can't be expanded, or into no valid rule, leaves its rule as it was: a mistake in a
+parameter takes no protection away. What follows from a rule is up to the controllers in ``pilothouse.rules``.
 
 The condition ``Ready`` says whether all rules are made and followed, and else what there is instead.
 """
@@ -17,6 +17,7 @@ import msgspec
 
 from pilothouse.api.kind_names import ApplicationPolicy, AutopilotRule, AutopilotRuleObject
 from pilothouse.api.objects import Object, Tree, owner_reference
+from pilothouse.api.openstorage.rule_validation import check_rule
 from pilothouse.api.openstorage.v1alpha1 import AutopilotRuleSpec
 from pilothouse.api.policies.expansion import ExpandedPolicy, expand, rule_name
 from pilothouse.api.policies.module_registry import InvalidModule
@@ -67,6 +68,10 @@ def application_policies(policy: Object, world: Snapshot) -> Iterator[Intent]:
     reasons = [NotReadyReason(each.reason, str(each)) for each in expansion.problems]
     made: list[ExpandedPolicy] = []
     for wanted in expansion.rules:
+        if why := _why_invalid(wanted):
+            message = f"policy {wanted.policy} makes a rule that is not valid: {why}"
+            reasons.append(NotReadyReason("InvalidRule", message, "correct its parameters or its module"))
+            continue
         found = world.find(AutopilotRule, "", wanted.name)
         if found is None:
             yield Create(_tree(wanted, policy), because=f"policy {wanted.policy} has no rule")
@@ -95,6 +100,15 @@ def application_policies(policy: Object, world: Snapshot) -> Iterator[Intent]:
     yield from _report(policy, made, reasons, world.now)
     if any(_initializing(rule, world) for rule in world.owned(AutopilotRule, policy)):
         yield RequeueAfter(_LOOK, because="objects have no value of the rule's metrics yet")
+
+
+def _why_invalid(wanted: ExpandedPolicy) -> str:
+    """Why an API server would refuse a rule; empty if it would not."""
+    try:
+        spec = _normalized(wanted.spec)
+    except msgspec.ValidationError as problem:
+        return str(problem)
+    return "; ".join(str(each) for each in check_rule({"spec": spec}, None))
 
 
 def _removed(policy: Object, world: Snapshot) -> Iterator[Intent]:

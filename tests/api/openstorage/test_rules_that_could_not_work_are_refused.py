@@ -302,3 +302,24 @@ def test_what_is_not_reached_from_the_object_is_refused() -> None:
 def test_actions_and_candidates_exclude_each_other() -> None:
     assert [problem.path for problem in causes(actions=[RESIZE]).problems] == ["spec.actions"]
     assert [problem.path for problem in rule(actions=[]).problems] == ["spec.actions"]
+
+
+@pytest.mark.parametrize(
+    ("name", "params"),
+    [
+        ("workload/scale", {"step": "1", "min": "5", "max": "3"}),
+        (
+            "workload/resources",
+            {"resource": "memory", "scalepercentage": "50", "min": "2Gi", "max": "1024Mi"},
+        ),
+        ("workload/resources", {"resource": "cpu", "scalepercentage": "50", "min": "1", "max": "500m"}),
+        ("application/redundancy", {"step": "1", "min": "2", "max": "1"}),
+        ("volume/setiops", {"scalepercentage": "50", "miniops": "9", "maxiops": "3"}),
+    ],
+)
+def test_a_lower_bound_is_not_above_the_upper_one(name: str, params: dict[str, str]) -> None:
+    low, high = (each for each in params if each.startswith(("min", "max")))
+    (problem,) = acting(name, **params).problems
+    assert problem.path == f"spec.actions[0].params.{low}"
+    assert f"must not be above {high}, which is {params[high]}" in problem.message
+    assert acting(name, **{**params, low: params[high]}).problems == []

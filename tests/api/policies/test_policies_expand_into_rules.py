@@ -54,6 +54,25 @@ def test_the_rule_is_accepted(module: PolicyModule, policy: PolicyTemplate) -> N
     assert {name: rule.spec[name] for name in SELECTORS} == SELECTORS
 
 
+def test_durations_of_part_of_a_second_are_ranges_of_promql() -> None:
+    durations = [
+        (module, policy, {each.name: f"{int(float(each.default_value.number) * 1000) + 500}ms"})
+        for module, policy in EVERY
+        for each in policy.parameters
+        if each.type == "duration" and each.default_value and each.default_value.number >= 1
+    ]
+    assert len(durations) > 3
+    for module, policy, parameters in durations:
+        (rule,) = expanded(module.name, policy.name, parameters).rules
+        tree = {
+            "apiVersion": "autopilot.libopenstorage.org/v1alpha1",
+            "kind": "AutopilotRule",
+            "metadata": {"name": rule.name},
+            "spec": rule.spec,
+        }
+        assert admit(RULE, tree).problems == [], (policy.name, parameters)
+
+
 @pytest.mark.parametrize(("module", "policy"), EVERY, ids=lambda each: each.name)
 def test_the_embedded_provider_evaluates_it_and_the_metrics_are_named(
     module: PolicyModule, policy: PolicyTemplate

@@ -50,7 +50,7 @@ class Action(NamedTuple):
     needed: tuple[str, ...] = ()
     """One of these has to be given."""
     ordered: tuple[str, str] | None = None
-    """The first must not be above the second; both are whole numbers."""
+    """The first must not be above the second; both are quantities, such as whole numbers."""
     together: tuple[str, str] | None = None
     """The first needs the second, and the other way round."""
     refused: Mapping[str, str] = {}
@@ -105,7 +105,8 @@ def _combination_problems(
                 yield FieldError.required(child(path, parameter), f"{given[0]} needs it")
     if action.ordered and all(parameter in parameters for parameter in action.ordered):
         low, high = (parameters[parameter] for parameter in action.ordered)
-        if not _count(low) and not _count(high) and int(low) > int(high):
+        valid = not any(action.parameters[each](parameters[each]) for each in action.ordered)
+        if valid and parse_quantity(low) > parse_quantity(high):
             where = child(path, action.ordered[0])
             yield FieldError.invalid(where, low, f"must not be above {action.ordered[1]}, which is {high}")
 
@@ -213,7 +214,9 @@ ACTIONS: Final[Mapping[str, Action]] = {
     ),
     REBALANCE_POOL: Action({}),
     SCALE: Action(
-        {"replicas": _count, "step": _signed_count, "min": _count, "max": _count}, ("replicas", "step")
+        {"replicas": _count, "step": _signed_count, "min": _count, "max": _count},
+        ("replicas", "step"),
+        ordered=("min", "max"),
     ),
     RESOURCES: Action(
         {
@@ -222,11 +225,13 @@ ACTIONS: Final[Mapping[str, Action]] = {
             "scalepercentage": _signed_percentage,
             "min": size_problem,
             "max": size_problem,
-        }
+        },
+        ordered=("min", "max"),
     ),
     REDUNDANCY: Action(
         {"copies": _number_from_zero, "step": _signed_count, "min": _number_from_zero, "max": _count},
         ("copies", "step"),
+        ordered=("min", "max"),
     ),
     REBALANCE: Action({}),
     **{name: Action({"name": _some_text}, needed=("name",)) for name in sorted(WEBHOOKS)},

@@ -12,7 +12,7 @@ from pilothouse.api.policies.policy_module import (
     RuleFields,
     Values,
 )
-from pilothouse.api.policies.policy_parameters import PolicyParameter, plain
+from pilothouse.api.policies.policy_parameters import PolicyParameter, plain, whole_seconds
 from pilothouse.api.policies.rule_fields import action, conditions, expression, rule
 from pilothouse.api.policies.volume_policies import time_to_full, volume_resize
 
@@ -28,8 +28,9 @@ def _of_cluster(name: str) -> str:
 
 
 def _heap_pressure(values: Values) -> RuleFields:
+    over = whole_seconds(values["over"])
     # The lowest point between two garbage collections is what is really in use.
-    used = f'min_over_time(elasticsearch_jvm_memory_used_bytes{{area="heap"}}[{values["over"]}s])'
+    used = f'min_over_time(elasticsearch_jvm_memory_used_bytes{{area="heap"}}[{over}])'
     heap = f'100 * {used} / elasticsearch_jvm_memory_max_bytes{{area="heap"}}'
     more = action(
         RESOURCES,

@@ -108,7 +108,12 @@ def _expanded(
         )
     if problems:
         return None, problems
-    fields: RuleFields = template.build(values)
+    try:
+        fields: RuleFields = template.build(values)
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as problem:
+        # It may be another package's.
+        message = f"{wanted} of module {module.name} builds no rule: {type(problem).__name__}: {problem}"
+        return None, [PolicyProblem("InvalidRule", f"{path}.parameters", wanted, message)]
     for field in ("selector", "namespaceSelector"):
         if selector := spec.get(field):
             fields[field] = selector

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from pilothouse.api.attributes_classes import current_class
+from pilothouse.api.attributes_classes import IOPS_LIMITS, current_class
 from pilothouse.api.kind_names import ApplicationAction, PersistentVolumeClaim
 from pilothouse.api.objects import Object
 from pilothouse.api.openstorage.actions import SET_IOPS
@@ -65,7 +65,8 @@ def volume_setiops(action: Object, world: Snapshot) -> Iterator[Intent]:
         message = "spec.target.to: names no class"
         yield finished(action, "Failed", "InvalidTarget", message, now=world.now)
         return
-    change = ClassChange(claim, target["to"], {"iops": target["iops"]} if "iops" in target else {})
+    limits = {name: target[name] for name in IOPS_LIMITS if name in target}
+    change = ClassChange(claim, target["to"], limits)
     if change.is_reached:
         yield from _reached(action, change, world)
     elif action.status.get("phase") == "Running":
@@ -134,9 +135,7 @@ def _followed(action: Object, change: ClassChange, now: float) -> Iterator[Inten
 
 
 def _reached(action: Object, change: ClassChange, world: Snapshot) -> Iterator[Intent]:
-    name, after = change.claim.name, {"class": change.to}
-    if iops := action.at("spec", "target", "iops"):
-        after["iops"] = str(iops)
+    name, after = change.claim.name, {"class": change.to, **change.changes}
     before = action.at("status", "before", "class")
     if before is None:
         message = f"claim {name} has class {change.to} already"

@@ -13,13 +13,15 @@ import msgspec
 
 from pilothouse.api.attributes_classes import current_class, driver_of, parameters_of, requested_class
 from pilothouse.api.kind_names import PersistentVolume, StorageClass, VolumeAttributesClass
-from pilothouse.api.local_volumes import NODE
+from pilothouse.api.local_volumes import DIRECTORY, NODE
 from pilothouse.api.objects import Object
 from pilothouse.rules.action_targets import ObjectLookup, TargetDeclined, TargetNotReady, is_bound
 
 CLASS_READS: Final = (PersistentVolume, StorageClass, VolumeAttributesClass)
 """The kinds that are looked up here."""
 DEFAULT_TIER: Final = "default"
+_OF_DIRECTORIES: Final = frozenset({"tier", "keep", "deadline"})
+"""The parameters that a class for directory volumes may have."""
 
 
 class PresentClass(msgspec.Struct, frozen=True):
@@ -73,6 +75,10 @@ def class_problem(name: str, driver: str, world: ObjectLookup) -> str:
         return f"class {name} does not exist"
     if found.get("driverName") != driver:
         return f"class {name} is for volumes of {found.get('driverName')}, and this is one of {driver}"
+    others = sorted(parameters_of(found).keys() - _OF_DIRECTORIES) if driver == DIRECTORY else ()
+    if others:
+        why = "a directory shares its disk with everything else: only loop volumes can have that"
+        return f"class {name} has {', '.join(others)}, and {why}"
     return ""
 
 

@@ -3,8 +3,9 @@
     params: {classes: "bronze,silver,gold", step: up}
     params: {scalepercentage: "50", maxiops: "6000"}
 
-Either the next one of a list, or a computed one with another ``iops`` and all other parameters of the present
-class. A volume without a limit has nothing that could be raised.
+Either the next one of a list, or a computed one with other limits (``iops``, ``readIops``, ``writeIops``:
+those that the present class has) and all its other parameters. A volume without a limit has nothing that
+could be raised; limits that follow the size of the volume (``io_throttle_*``) are not changed.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import Final
 
-from pilothouse.api.attributes_classes import computed_name
+from pilothouse.api.attributes_classes import IOPS_LIMITS, computed_name
 from pilothouse.api.kind_names import KindName
 from pilothouse.api.objects import Object
 from pilothouse.api.openstorage.v1alpha1 import RuleAction
@@ -23,7 +24,10 @@ from pilothouse.rules.action_targets import ActionTarget, ObjectLookup, TargetDe
 from pilothouse.rules.targets.volume_class import CLASS_READS, PresentClass, class_problem, present_class
 
 READS: Final[tuple[KindName, ...]] = CLASS_READS
-_IOPS: Final = "iops"
+_NAMES: Final = {"iops": "IOPS", "readIops": "read IOPS", "writeIops": "write IOPS"}
+"""The limits, for people."""
+_SCALED: Final = "io_throttle_"
+"""How parameters begin whose limits follow the size of the volume."""
 
 
 def volume_iops(action: RuleAction, claim: Object, world: ObjectLookup) -> TargetResult:
@@ -58,21 +62,35 @@ def _next_class(params: Mapping[str, str], present: PresentClass, world: ObjectL
 
 
 def _computed(params: Mapping[str, str], present: PresentClass) -> TargetResult:
-    if _IOPS not in present.parameters:
-        return TargetDeclined(
-            f"class {present.name} of the volume has no iops, so there is no limit to raise"
-        )
-    iops = parse_quantity(present.parameters[_IOPS]).to_int()
+    limits = {name: present.parameters[name] for name in IOPS_LIMITS if name in present.parameters}
+    if not limits:
+        return TargetDeclined(_why_no_limit(present))
     least, most = int(params.get("miniops", "1")), int(params["maxiops"]) if "maxiops" in params else None
-    wanted = int(params[_IOPS]) if _IOPS in params else _scaled(iops, Fraction(params["scalepercentage"]))
-    bounded = max(wanted, least) if most is None else min(max(wanted, least), most)
-    if (bounded - iops) * (wanted - iops) <= 0:
-        limits = [f"miniops is {least}"] if "miniops" in params else []
-        limits += [f"maxiops is {most}"] if most is not None else []
-        return TargetDeclined(f"the volume has {iops} IOPS" + "".join(f", and {each}" for each in limits))
-    parameters = {**present.parameters, _IOPS: str(bounded)}
-    name = computed_name(present.driver, parameters)
-    return ActionTarget({"from": present.name, "to": name, "iops": str(bounded)})
+    changes: dict[str, str] = {}
+    for name, text in limits.items():
+        limit = parse_quantity(text).to_int()
+        wanted = (
+            int(params["iops"]) if "iops" in params else _scaled(limit, Fraction(params["scalepercentage"]))
+        )
+        bounded = max(wanted, least) if most is None else min(max(wanted, least), most)
+        if (bounded - limit) * (wanted - limit) > 0:
+            changes[name] = str(bounded)
+    if not changes:
+        has = " and ".join(f"{parse_quantity(text).to_int()} {_NAMES[name]}" for name, text in limits.items())
+        bounds = [f"miniops is {least}"] if "miniops" in params else []
+        bounds += [f"maxiops is {most}"] if most is not None else []
+        return TargetDeclined(f"the volume has {has}" + "".join(f", and {each}" for each in bounds))
+    to = computed_name(present.driver, {**present.parameters, **changes})
+    return ActionTarget({"from": present.name, "to": to, **changes})
+
+
+def _why_no_limit(present: PresentClass) -> str:
+    """The class has none of the limits that are changed here."""
+    scaled = sorted(name for name in present.parameters if name.startswith(_SCALED) and "bw" not in name)
+    if not scaled:
+        return f"class {present.name} of the volume has no iops, so there is no limit to raise"
+    limits = f"class {present.name} of the volume limits its operations by {', '.join(scaled)}"
+    return f"{limits}, which can't be scaled; list classes with other limits in classes, and give step"
 
 
 def _scaled(iops: int, percentage: Fraction) -> int:
