@@ -145,6 +145,37 @@ def test_an_autoscaler_and_an_unknown_owner_are_not_fought() -> None:
         assert "change Database main instead" in why(target(action, workload(owner=foreign), step="1"))
 
 
+def autoscaler(api_version: str, kind: str, /, **reference: str) -> Object:
+    meta = {"name": "busy", "namespace": "default"}
+    spec = {"scaleTargetRef": reference}
+    return Object.of({"apiVersion": api_version, "kind": kind, "metadata": meta, "spec": spec})
+
+
+HPA, KEDA = ("autoscaling/v2", "HorizontalPodAutoscaler"), ("keda.sh/v1alpha1", "ScaledObject")
+
+
+@pytest.mark.parametrize("kind", [HPA, KEDA], ids=lambda kind: kind[1])
+def test_an_autoscaler_that_has_not_acted_yet_is_not_fought(kind: tuple[str, str]) -> None:
+    set_of = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "db"}
+    said = why(target(SCALE, workload(), autoscaler(*kind, **set_of), step="1"))
+    assert f"an autoscaler has the replicas of StatefulSet db: {kind[1]} busy" in said
+    for other in ({"name": "web"}, {"kind": "Deployment"}, {"apiVersion": "example.com/v1"}):
+        found = target(SCALE, workload(), autoscaler(*kind, **{**set_of, **other}), step="1")
+        assert isinstance(found, ActionTarget), other
+
+
+def test_a_scaled_object_without_a_kind_is_of_a_deployment() -> None:
+    scaled = autoscaler(*KEDA, name="db")
+    assert "ScaledObject busy" in why(target(SCALE, workload(kind="Deployment"), scaled, step="1"))
+    assert isinstance(target(SCALE, workload(), scaled, step="1"), ActionTarget)
+
+
+def test_an_autoscaler_of_the_cluster_has_its_pools() -> None:
+    scaled = autoscaler(*HPA, **{name: OWNED[name] for name in ("apiVersion", "kind", "name")})
+    world = (workload("es-demo-data", owner=OWNED), cluster(), scaled)
+    assert "HorizontalPodAutoscaler busy" in why(target(SCALE, *world, step="1"))
+
+
 def test_nothing_is_built_upon_a_change_of_replicas_in_progress() -> None:
     assert isinstance(
         target(SCALE, workload("es-demo-data", 2, owner=OWNED), cluster(3), step="1"), TargetNotReady

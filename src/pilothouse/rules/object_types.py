@@ -22,6 +22,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Final
 
+from pilothouse.api.applications.autoscalers import AUTOSCALERS
 from pilothouse.api.applications.registry import application_of_owner, applications
 from pilothouse.api.kind_names import (
     Deployment,
@@ -72,7 +73,7 @@ def ruled_kinds() -> tuple[KindName, ...]:
 @cache
 def optional_kinds() -> frozenset[KindName]:
     """Those that a server need not serve."""
-    return frozenset({StoragePool, *cluster_kinds()})
+    return frozenset({StoragePool, *cluster_kinds(), *AUTOSCALERS})
 
 
 def types_of(one: Object) -> tuple[str, ...]:

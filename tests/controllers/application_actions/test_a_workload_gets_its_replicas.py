@@ -6,8 +6,10 @@ import asyncio
 
 from tests.controllers.application_actions.acted_workloads import Workloads, play
 
+from pilothouse.api.applications.autoscalers import ScaledObject
 from pilothouse.api.kind_names import (
     ApplicationAction,
+    CustomResourceDefinition,
     Deployment,
     ElasticsearchCluster,
     Namespace,
@@ -20,6 +22,27 @@ from pilothouse.api.openstorage.actions import SCALE
 
 UP = {"from": "2", "to": "3"}
 DOWN = {"from": "2", "to": "1"}
+
+
+KEDA = {
+    "metadata": {"name": "scaledobjects.keda.sh"},
+    "spec": {
+        "group": "keda.sh",
+        "scope": "Namespaced",
+        "names": {"plural": "scaledobjects", "singular": "scaledobject", "kind": "ScaledObject"},
+        "versions": [
+            {
+                "name": "v1alpha1",
+                "served": True,
+                "storage": True,
+                "schema": {
+                    "openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+                },
+            }
+        ],
+    },
+}
+"""The kind as its definition makes it, with less of a schema."""
 
 
 async def replicas(workloads: Workloads, name: str = "db") -> int:
@@ -210,6 +233,30 @@ def test_an_unknown_owner_is_left_alone() -> None:
         about = await workloads.set(owner=owner)
         await workloads.fire(about, SCALE, **UP)
         assert await workloads.outcome() == ("Declined", "NoField")
+        assert await replicas(workloads) == 2
+
+    play(scenario)
+
+
+def test_a_workload_of_an_autoscaler_that_has_not_acted_is_declined() -> None:
+    async def scenario(workloads: Workloads) -> None:
+        about = await workloads.set()
+        await workloads.api.create(CustomResourceDefinition, KEDA)
+        # Caches look for kinds that were not served from time to time.
+        await asyncio.sleep(60)
+        scaled = {
+            "apiVersion": ScaledObject.api_version,
+            "kind": ScaledObject.kind,
+            "metadata": {"name": "busy", "namespace": "default"},
+            "spec": {"scaleTargetRef": {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "db"}},
+        }
+        await workloads.api.create(ScaledObject, scaled)
+        await asyncio.sleep(60)
+        await workloads.fire(about, SCALE, **UP)
+        assert await workloads.outcome() == ("Declined", "Autoscaled")
+        assert (
+            await workloads.message() == "an autoscaler has the replicas of StatefulSet db: ScaledObject busy"
+        )
         assert await replicas(workloads) == 2
 
     play(scenario)

@@ -163,7 +163,7 @@ def test_whether_a_cluster_without_a_leader_rebalances_is_waited_for() -> None:
         assert await workloads.outcome() == ("", "")
         await report_of(workloads, NEVER)
         await workloads.condition(ElasticsearchCluster, "demo", "Available", "True")
-        await asyncio.sleep(5)
+        await asyncio.sleep(15)
         assert len(await requests(workloads)) == 1
 
     play(scenario)

@@ -26,8 +26,6 @@ from pilothouse.api.owner_chain import FindObject, controller_of
 WORKLOADS: Final = (StatefulSet, Deployment)
 FieldPath = tuple[str | Mapping[str, str], ...]
 """As ``Object.managers`` takes it."""
-_AUTOSCALERS: Final = ("kube-controller-manager", "keda-operator")
-"""Field managers of ``spec.replicas``: the first sets it for HorizontalPodAutoscalers and nothing else."""
 
 
 class NoFields(msgspec.Struct, frozen=True):
@@ -118,12 +116,6 @@ class WorkloadFields(msgspec.Struct, frozen=True):
             for each in self._containers
         ]
         return {"spec": {"template": {"spec": {"containers": containers}}}}
-
-    @property
-    def autoscaler(self) -> str:
-        """The field manager of an autoscaler that sets the replicas; empty if none has done so."""
-        found = self.workload.managers("spec", "replicas")
-        return next((each for each in found if each in _AUTOSCALERS), "")
 
     @property
     def _pool(self) -> Mapping[str, Any]:

@@ -43,6 +43,8 @@ REBALANCE_SECONDS: Final = 6 * 3600.0
 """How long data may move."""
 TAKE_UP_SECONDS: Final = 600.0
 """How long the leading pilot may take to begin, and to put everything back."""
+_POLL: Final = 10.0
+"""Changes of the cluster concern actions that run; one that has not begun looks for them."""
 _REQUESTING, _REBALANCING, _PUTTING_BACK = "Requesting", "Rebalancing", "PuttingBack"
 _ENDS: Final[dict[str, tuple[End, str]]] = {
     "Even": ("Succeeded", "Even"),
@@ -99,7 +101,8 @@ def _begin(action: Object, cluster: Object, world: Snapshot) -> Iterator[Intent]
         if left <= 0:
             yield finished(action, "Failed", "NotTakenUp", message, now=world.now, event="NotTakenUp")
         else:
-            yield Wait("NotTakenUp", because=message, remedy="kubectl get pilots -o yaml", seconds=left)
+            remedy = "kubectl get pilots -o yaml"
+            yield Wait("NotTakenUp", because=message, remedy=remedy, seconds=min(left, _POLL))
     else:
         message = (
             f"asking the pilots of {cluster.kind} {cluster.name} to rebalance until {format_time(until)}"

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from pilothouse.api.applications.autoscalers import AUTOSCALERS, autoscaler_of
 from pilothouse.api.applications.registry import applications
 from pilothouse.api.applications.workload_fields import NoFields, WorkloadFields, fields_of
 from pilothouse.api.kind_names import ApplicationAction, Deployment, KindName, Pilot, StatefulSet
@@ -57,7 +58,8 @@ _in_namespace = running_in_namespace(SCALE)
 @controller(
     ApplicationAction,
     also=dict.fromkeys((StatefulSet, Deployment, Pilot, *CLUSTERS), _in_namespace),
-    reads=PAUSE_READS,
+    reads=(*PAUSE_READS, *AUTOSCALERS),
+    optional=frozenset(AUTOSCALERS),
     impersonate=SERVICE_ACCOUNT,
 )
 def workload_scale(action: Object, world: Snapshot) -> Iterator[Intent]:
@@ -77,8 +79,8 @@ def workload_scale(action: Object, world: Snapshot) -> Iterator[Intent]:
     fields = fields_of(workload, world.find)
     if isinstance(fields, NoFields):
         yield finished(action, "Declined", "NoField", fields.because, now=world.now)
-    elif by := fields.autoscaler:
-        message = f"an autoscaler sets the replicas of {workload.kind} {workload.name} (field manager {by})"
+    elif by := autoscaler_of(fields, world.all):
+        message = f"an autoscaler has the replicas of {workload.kind} {workload.name}: {by}"
         yield finished(action, "Declined", "Autoscaled", message, now=world.now)
     elif fields.pools is None and _shrinks(action, fields, to):
         yield from _shrink(action, fields, to, world)

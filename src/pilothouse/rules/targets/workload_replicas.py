@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from pilothouse.api.applications.autoscalers import AUTOSCALERS, autoscaler_of
 from pilothouse.api.applications.registry import applications
 from pilothouse.api.applications.workload_fields import WORKLOADS, NoFields, WorkloadFields, fields_of
 from pilothouse.api.kind_names import KindName, Pilot
@@ -25,7 +26,7 @@ from pilothouse.rules.targets.bounded_count import bounded
 
 CLUSTERS: Final[tuple[KindName, ...]] = tuple(each.cluster for each in applications() if each.cluster)
 """The kinds of clusters of all applications."""
-READS: Final[tuple[KindName, ...]] = (*WORKLOADS, Pilot, *CLUSTERS)
+READS: Final[tuple[KindName, ...]] = (*WORKLOADS, Pilot, *CLUSTERS, *AUTOSCALERS)
 
 
 def workload_replicas(action: RuleAction, workload: Object, world: ObjectLookup) -> TargetResult:
@@ -33,8 +34,8 @@ def workload_replicas(action: RuleAction, workload: Object, world: ObjectLookup)
     fields = fields_of(workload, world.find)
     if isinstance(fields, NoFields):
         return TargetDeclined(fields.because)
-    if by := fields.autoscaler:
-        because = f"an autoscaler sets the replicas of {workload.kind} {workload.name} (field manager {by})"
+    if by := autoscaler_of(fields, world.all):
+        because = f"an autoscaler has the replicas of {workload.kind} {workload.name}: {by}"
         return TargetDeclined(f"{because}; change its bounds instead")
     found = fields.replicas
     if why := _why_in_progress(fields):
