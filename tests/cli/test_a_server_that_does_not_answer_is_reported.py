@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import socket
 import sys
 from pathlib import Path
@@ -58,3 +59,20 @@ def test_a_command_says_which_server_it_waits_for(tmp_path: Path, command: tuple
             process.wait_until(lambda: f"waiting for {url} …" in process.output(), seconds=30)
         finally:
             process.kill()
+
+
+@pytest.mark.parametrize("command", [("plan", "status"), ("why", "pod/web-0")], ids=" ".join)
+def test_an_interrupted_command_does_not_claim_that_something_was_aborted(
+    tmp_path: Path, command: tuple[str, ...]
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"https://127.0.0.1:{silent.getsockname()[1]}"
+        argv = [sys.executable, "-m", "pilothouse", *words(command, tmp_path, url)]
+        process = Process.start("pilothouse", argv, log=tmp_path / "log")
+        try:
+            process.wait_until(lambda: f"waiting for {url} …" in process.output(), seconds=30)
+            process.popen.send_signal(signal.SIGINT)
+            assert process.popen.wait(30) == 130
+        finally:
+            process.kill()
+        assert process.output().strip() == f"waiting for {url} …"

@@ -76,6 +76,7 @@ def test_what_was_spent_outlives_a_restart() -> None:
         waits = fleet.ask("PersistentVolumeClaim", "grow")["answer"][0]["waiting"]
         assert waits["reason"] == "BudgetSpent"
         assert "(actionsPerHour)" in waits["message"]
+        assert "until" not in waits, "the next poll is not when the budget has room"
         fleet.restart()
         fleet.wait(2400)
         assert fleet.sizes("grow") == ["12Gi"]

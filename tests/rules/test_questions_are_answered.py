@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.kit.rule_fleet import RuleFleet, claim, rule
 
-from pilothouse.api.kind_names import AutopilotRule, Decision, Namespace, Question
+from pilothouse.api.kind_names import ActionApproval, AutopilotRule, Decision, Namespace, Question
 from pilothouse.api.objects import Object
 from pilothouse.api.openstorage.pauses import PAUSED
 from pilothouse.base.rfc3339 import parse_time
@@ -154,6 +154,15 @@ def test_what_it_waits_for_is_what_its_decision_says(fleet: RuleFleet) -> None:
     decided = decision_about(fleet, "data")
     assert decided["waiting"]["reason"] == found["waiting"]["reason"] == "Approval"
     assert decided["waiting"]["message"] == f"rule data: {found['waiting']['message']}"
+    (approval,) = fleet.list(ActionApproval)
+    assert found["waiting"]["message"] == f"ActionApproval {approval.name} has to be approved"
+    assert decided["waiting"]["remedy"] == found["waiting"]["remedy"]
+    assert "spec.approvalState" in found["waiting"]["remedy"]
+
+    fleet.patch(ActionApproval, approval.name, {"spec": {"approvalState": "declined"}}, approval.namespace)
+    fleet.wait(30)
+    found = only(fleet.ask("PersistentVolumeClaim", "data"))
+    assert found["waiting"]["message"] == f"the declined ActionApproval {approval.name} has to be deleted"
 
 
 def test_a_pause_and_a_decline_are_named(fleet: RuleFleet) -> None:

@@ -90,6 +90,17 @@ def test_what_was_published_does_not_change(publisher: Publisher) -> None:
     publisher.publish(NEW)
 
 
+def test_a_file_of_another_name_does_not_replace_what_was_published(publisher: Publisher) -> None:
+    (published,) = publisher.publish(NEW)
+    other = publisher.payload(OLD, "program-1.2.4")
+    with pytest.raises(PublishError, match="for linux-amd64 was published with other content"):
+        publish(publisher.folder, "stable", NEW, {"linux-amd64": other}, publisher.keys, publisher.now)
+    (download,) = read_channel(publisher.folder / "stable").downloads
+    assert download.k0s is not None
+    assert download.k0s.sha256 == published.sha256
+    assert not published.path.with_name(other.name).exists()
+
+
 def test_a_publication_that_ends_half_way_is_not_seen(
     publisher: Publisher, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -33,9 +35,21 @@ from pilothouse.cli.updates import updates
 from pilothouse.cli.why import why
 
 _HELP = {"help_option_names": ["-h", "--help"]}
+_INTERRUPTED = 128 + signal.SIGINT
 
 
-@click.group(context_settings=_HELP)
+class _Main(click.Group):
+    """Ctrl-C ends a command without a word: click's "Aborted!" reads as if the plan had been aborted."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            click.echo(err=True)  # Ends the line on which the terminal shows ^C.
+            raise SystemExit(_INTERRUPTED) from None
+
+
+@click.group(cls=_Main, context_settings=_HELP)
 @click.version_option(pilothouse.__version__, message="pilothouse %(version)s", help="Print the version.")
 @click.option(
     "-f",

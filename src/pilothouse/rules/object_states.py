@@ -75,10 +75,11 @@ class Transition(NamedTuple):
 
 
 class StateWait(NamedTuple):
-    """Why nothing more happens: a reason in one word, and a sentence."""
+    """Why nothing more happens: a reason in one word, a sentence, and what a person could do."""
 
     reason: str
     because: str
+    remedy: str = ""
 
 
 class StateOutcome(NamedTuple):
@@ -371,13 +372,17 @@ def _waiting(case: RuleCase) -> tuple[StateWait | None, float | None]:
             return StateWait("NotReady", case.target.because), left
         case "ActionAwaitingApproval":
             expiry = case.situation.approval.expires_in if case.situation.approval is not None else None
-            return StateWait("Approval", "an ActionApproval has to be approved"), expiry
+            because = f"ActionApproval {situation.approval_name} has to be approved"
+            return StateWait(
+                "Approval", because, "set its spec.approvalState to approved or declined"
+            ), expiry
         case "ActionAwaitingWindow":
             return StateWait("Window", "the rule's window has to open"), situation.window_opens
         case "ActiveActionsPending":
             return _pending(case, left)
         case "ActionsDeclined" if record.until is None:
-            return StateWait("Declined", "the declined ActionApproval has to be deleted"), None
+            because = f"the declined ActionApproval {situation.approval_name} has to be deleted"
+            return StateWait("Declined", because), None
         case "ActionsDeclined":
             declined = record.items[-1].message if record.items else "declined"
             return StateWait("BackOff", f"{declined}; the back-off has to end"), left

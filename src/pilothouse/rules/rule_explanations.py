@@ -150,8 +150,10 @@ def _waiting(ruled: RuledObject, case: RuleCase, now: float) -> Waiting | None:
     waiting = outcome.waiting or _going_on(outcome.record, case.rule)
     if waiting is None:
         return None
-    until = format_time(now + outcome.wake) if outcome.wake is not None else None
-    return Waiting(reason=waiting.reason, message=waiting.because, until=until)
+    # A budget is looked at with each poll, which says nothing of when it has room.
+    left = outcome.wake if waiting.reason != "BudgetSpent" else None
+    until = format_time(now + left) if left is not None else None
+    return Waiting(reason=waiting.reason, message=waiting.because, until=until, remedy=waiting.remedy)
 
 
 def _going_on(record: ObjectRecord, rule: RuleTerms) -> StateWait | None:

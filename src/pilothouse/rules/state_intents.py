@@ -92,8 +92,9 @@ def intents_of(
             source=EventSource(COMPONENT, rule_object.uid),
         )
     if outcome.waiting is not None:
-        reason, because = outcome.waiting
-        yield Wait(reason, because=f"rule {ruled.rule.name}: {because}", seconds=outcome.wake)
+        reason, because, remedy = outcome.waiting
+        because = f"rule {ruled.rule.name}: {because}"
+        yield Wait(reason, because=because, remedy=remedy, seconds=outcome.wake)
     elif outcome.wake is not None:
         because = f"rule {ruled.rule.name}: the state {outcome.record.state} goes on until then"
         yield RequeueAfter(outcome.wake, because=because)

@@ -132,6 +132,7 @@ def _publish(
     base = f"{url.rstrip('/')}/{quote(channel, safe='/')}/" if url else ""
     kept = before.downloads if before is not None and before.version == version else ()
     entries = {one.platform: one for one in kept}
+    _refuse_other_content(channel, version, entries, programs, bundles)
     published = []
     for field, files in (("k0s", programs), ("airgap", bundles)):
         for platform, file in files.items():
@@ -151,6 +152,24 @@ def _publish(
     TufRepository(place / METADATA, keys, now).publish({INDEX: hashed, **payloads})
     write_file(place / INDEX, index)
     return published
+
+
+def _refuse_other_content(
+    channel: str,
+    version: str,
+    entries: Mapping[str, OfferedDownload],
+    programs: Mapping[str, Path],
+    bundles: Mapping[str, Path],
+) -> None:
+    """What is offered stays, also if the other content comes in a file of another name."""
+    for field, files in (("k0s", programs), ("airgap", bundles)):
+        for platform, file in files.items():
+            offered = getattr(entries.get(platform), field, None)
+            if offered is not None and offered.sha256 != _sha256(file):
+                raise PublishError(
+                    f"{channel}: {version} for {platform} was published with other content; what was "
+                    "published does not change, so publish another version"
+                )
 
 
 def _add_payload(
