@@ -37,6 +37,7 @@ _BACKOFF: Final = Backoff(first=1.0, factor=2.0, longest=30.0)
 _RETRIED: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
 _HASH: Final = re.compile(r"[0-9a-fA-F]{64}")
 _CREDENTIALS: Final = re.compile(r"//[^/?#]*@")
+_LONGEST_SHOWN: Final = 200
 _RANGE: Final = re.compile(r"bytes (\d+)-(\d+)/(\d+|\*)")
 
 
@@ -236,14 +237,18 @@ def last_segment(url: str) -> str:
 
 
 def disposition_name(header: str) -> str:
-    """The file name of a Content-Disposition; empty if it has none.
+    """The file name of a Content-Disposition; empty if it has none. Raises ValueError.
 
     >>> disposition_name('attachment; filename="bundle.tar"')
     'bundle.tar'
     """
     message = Message()
     message["Content-Disposition"] = header.replace("\r", "").replace("\n", "")
-    return message.get_filename("") if header else ""
+    try:
+        return message.get_filename("") if header else ""
+    except TypeError:
+        # The parser's, of parts of which some have numbers.
+        raise ValueError(f"the Content-Disposition {header[:_LONGEST_SHOWN]!r} has no file name") from None
 
 
 def _disk_problem(into: Path, problem: OSError) -> str:
