@@ -6,6 +6,7 @@ import asyncio
 import tracemalloc
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
+from functools import partial
 
 import msgspec
 import pytest
@@ -27,6 +28,7 @@ from pilothouse.rules.providers import scrape_targets
 from pilothouse.rules.providers.embedded import EmbeddedProvider
 from pilothouse.rules.providers.scrape_targets import ScrapeTargets
 from pilothouse.rules.samples import Answer, QueryFailure
+from pilothouse.rules.series_store import SeriesStore
 
 
 class NodePages:
@@ -311,6 +313,69 @@ async def test_pages_that_were_slow_are_read_after_all_others(monkeypatch: pytes
         await asked.scrape(0.0)
         await asked.scrape(0.0)
         assert server.asked == ["/metrics", "/quick", "/quick", "/metrics"]
+
+
+WIDE = "".join(f',l{number}="x"' for number in range(60))
+
+
+def wide(name: str, series: int) -> str:
+    """Series that take far more memory than their text."""
+    return "".join(f'{name}{{a="{number}"{WIDE}}} 1\n' for number in range(series))
+
+
+async def test_pods_whose_series_do_not_fit_take_little_memory_and_are_not_read_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "SeriesStore", partial(SeriesStore, 2**20))
+    greedy: dict[str, Page] = {f"/{number}": wide("used", 1000).encode() for number in range(10)}
+    async with MetricsServer({**greedy, "/metrics": b"used 1\n"}) as server:
+        pods = [pod("p", "n1", port=server.port)]
+        for number in range(10):
+            tree = pod(f"greedy-{number}", "n1", port=server.port, namespace="greedy").thawed()
+            tree["metadata"]["annotations"]["prometheus.io/path"] = f"/{number}"
+            pods.append(Object.of(tree))
+        asked = EmbeddedProvider(NodePages({}), ScrapeTargets(list, lambda: pods, list), SystemClock())
+        asked.keep(["used"])
+        tracemalloc.start()
+        try:
+            await asked.scrape(0.0)
+            server.asked.clear()
+            for _ in range(3):
+                await asked.scrape(0.0)
+            taken, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        assert server.asked == ["/metrics"] * 3
+        assert by_label(await ask(asked, "used"), "namespace") == {"db": 1}
+        assert taken < 2**22
+        assert peak < 2**24
+        # Until it has other pods.
+        del pods[1:]
+        await asked.scrape(0.0)
+        pods.append(pod("other", "n1", port=server.port, namespace="greedy"))
+        await asked.scrape(0.0)
+        assert by_label(await ask(asked, "used"), "namespace") == {"db": 1, "greedy": 1}
+
+
+async def test_a_metric_of_a_node_that_does_not_fit_takes_little_memory_and_others_count(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "SeriesStore", partial(SeriesStore, 2**20))
+    asked = provider({"n1": wide("used", 5000) + "small 1\n"})
+    asked.keep(["used", "small"])
+    tracemalloc.start()
+    try:
+        for _ in range(3):
+            await asked.scrape(0.0)
+        taken, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert by_label(await ask(asked, "small"), "node") == {"n1": 1}
+    refused = await ask(asked, "used")
+    assert isinstance(refused, QueryFailure)
+    assert refused.reason == "TooManySamples"
+    assert taken < 2**23
+    assert peak < 2**24
 
 
 async def test_slow_pages_at_ever_other_paths_keep_no_pod_of_another_namespace_waiting() -> None:

@@ -119,6 +119,7 @@ async def test_an_answer_of_the_server_that_may_pass_is_asked_for_again(
             "more than 1000000",
         ),
         (PayloadFile(b"other"), QUICK, "has the SHA-256"),
+        (PayloadFile(CONTENT, disposition="a; filename*1*=b; filename*=c"), QUICK, "has no file name"),
         (Redirect("ftp://elsewhere/k0s"), QUICK, "is not an http or https URL"),
         (Redirect("/k0s"), QUICK, "redirects more than 10 times"),
     ],

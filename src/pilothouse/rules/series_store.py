@@ -102,7 +102,8 @@ class SeriesStore:
         """Whose pods have more series than fit."""
         self._namespaces: dict[str, str] = {}
         """Of the targets that are pods."""
-        self._largest = largest
+        self.largest = largest
+        """Of all series, in bytes."""
         self._tables: dict[str, dict[str, _Table]] = {}
         """By name, then by target."""
         self.size = 0
@@ -155,18 +156,18 @@ class SeriesStore:
                 del tables[target]
             if not tables:
                 del self._tables[name]
-        while self.size > self._largest:
+        while self.size > self.largest:
             self._refuse_largest()
 
     def is_measured_by_nodes(self, name: str) -> bool:
         """Whether there are series of this name that are not from pods."""
         return any(target not in self._namespaces for target in self._tables.get(name, {}))
 
-    def retain(self, targets: Collection[str]) -> None:
-        """Drop the series of all other targets."""
+    def retain(self, targets: Collection[str], namespaces: Collection[str] = ()) -> None:
+        """Drop the series of all other targets. ``namespaces``: those of pods that may have none here."""
         known = set(targets)
         self._namespaces = {target: each for target, each in self._namespaces.items() if target in known}
-        self.refused_namespaces &= set(self._namespaces.values())
+        self.refused_namespaces &= {*self._namespaces.values(), *namespaces}
         for name, tables in list(self._tables.items()):
             self._tables[name] = {target: each for target, each in tables.items() if target in known}
             if not self._tables[name]:
@@ -190,7 +191,7 @@ class SeriesStore:
             for target, table in targets.items():
                 if namespace := self._namespaces.get(target):
                     pods[namespace] = pods.get(namespace, 0) + table.size
-        if sum(pods.values()) > self._largest // 2:
+        if sum(pods.values()) > self.largest // 2:
             self._refuse_namespace(max(pods, key=lambda namespace: pods[namespace]))
             return
         sizes = {
@@ -287,7 +288,7 @@ class _Table:
         for each in added:
             self._rows[each] = len(self.labels)
             self.labels.append(each)
-            self._label_bytes += _size(each)
+            self._label_bytes += size_of(each)
         empty = np.full((len(added), self._values.shape[1]), _ABSENT)
         self._values = np.concatenate((self._values, empty))
         self._chosen.clear()
@@ -315,7 +316,7 @@ class _Table:
             self._values = self._values[alive]
             self.labels = [each for each, kept in zip(self.labels, alive.tolist(), strict=True) if kept]
             self._rows = {each: row for row, each in enumerate(self.labels)}
-            self._label_bytes = sum(map(_size, self.labels))
+            self._label_bytes = sum(map(size_of, self.labels))
             self._chosen.clear()
 
     def window(self, selector: SeriesSelector, start: int, end: int, seen: set[LabelSet]) -> SampleWindow:
@@ -341,7 +342,7 @@ class _Table:
         return SampleWindow(labels, np.cumsum(counts) - counts, times[present], values[present])
 
 
-def _size(series: LabelSet) -> int:
+def size_of(series: LabelSet) -> int:
     """Bytes that the labels of a series take, roughly."""
     text = sum(map(sys.getsizeof, series.labels)) + sum(map(sys.getsizeof, series.labels.values()))
     more = len(series.labels) - _USUAL_LABELS

@@ -23,7 +23,7 @@ from pilothouse.base.clock import Clock
 from pilothouse.client.access import AccessError
 from pilothouse.client.transport import ClientRequest, Transport, TransportError
 from pilothouse.rules.metrics_pages import parse_series, read_page
-from pilothouse.rules.promql.label_sets import LabelSet
+from pilothouse.rules.promql.label_sets import NAME, LabelSet
 from pilothouse.rules.promql.queries import Query, compile_query
 from pilothouse.rules.promql.query_errors import NotInSubset, QueryError
 from pilothouse.rules.promql.query_evaluation import evaluate
@@ -31,7 +31,7 @@ from pilothouse.rules.promql.vectors import Vector
 from pilothouse.rules.providers.bounded_get import BoundedHttp, FetchFailed
 from pilothouse.rules.providers.scrape_targets import ScrapeTarget, ScrapeTargets
 from pilothouse.rules.samples import Answer, QueryFailure, Sample
-from pilothouse.rules.series_store import NodeSeries, SeriesStore, WantedSeries
+from pilothouse.rules.series_store import NodeSeries, SeriesStore, WantedSeries, size_of
 
 INTERVAL: Final = 15.0
 """Seconds between two scrapes while nothing is asked."""
@@ -179,10 +179,13 @@ class EmbeddedProvider:
 
     async def _scrape_all(self, targets: Sequence[ScrapeTarget]) -> None:
         known = {target.id for target in targets}
-        self._states = {each: state for each, state in self._states.items() if each in known}
         async with self._using:
+            self._store.retain(known, set(map(_namespace, targets)))
+            # Nothing of the others would be kept.
+            targets = [each for each in targets if not self._is_refused(each)]
+            read = {target.id for target in targets}
+            self._states = {each: state for each, state in self._states.items() if each in read}
             self._remembered = sum(state.remembered for state in self._states.values())
-            self._store.retain(known)
         slots = {
             "node": asyncio.Semaphore(_NODES_AT_ONCE),
             "pod": asyncio.Semaphore(_PODS_AT_ONCE),
@@ -219,6 +222,8 @@ class EmbeddedProvider:
         self, target: ScrapeTarget, share: asyncio.Semaphore, slot: asyncio.Semaphore
     ) -> None:
         async with share, slot:
+            if self._is_refused(target):
+                return
             self.counts.scrapes += 1
             state = self._state(target)
             since = self._clock.monotonic()
@@ -240,6 +245,10 @@ class EmbeddedProvider:
             state.failures, state.not_before = 0, 0.0
             self._reached += 1
             await self._apart(lambda: self._take(target, state, time, content.samples))
+
+    def _is_refused(self, target: ScrapeTarget) -> bool:
+        """Whether it is a pod of a namespace that has too many series."""
+        return _namespace(target) in self._store.refused_namespaces
 
     async def _page(self, target: ScrapeTarget) -> bytes:
         if target.url:
@@ -273,28 +282,41 @@ class EmbeddedProvider:
     def _take(
         self, target: ScrapeTarget, state: _TargetState, time: int, samples: Mapping[bytes, float]
     ) -> None:
+        if self._is_refused(target):
+            return
         state.follow(target, self._store.wanted)
         known: dict[bytes, LabelSet | None] = {}
         found: dict[LabelSet, float] = {}
+        added = 0
         for text, value in samples.items():
             labels = state.series[text] if text in state.series else self._labels(target, state, text)
             known[text] = labels
-            if labels is not None:
-                found[labels] = value
+            if labels is None:
+                continue
+            if text not in state.series and labels not in found:
+                added += size_of(labels)
+            found[labels] = value
+            if added > self._store.largest:
+                # They don't fit: what they are of is refused.
+                break
         state.foreign &= known.keys()
         self.counts.foreign_series += len(state.foreign)
         size = sum(map(len, known)) if target.kind == "pod" else 0
-        if self._remembered - state.remembered + size > _MOST_REMEMBERED:
+        refused = len(self._store.refused)
+        self._store.add(target.id, time, found, _namespace(target))
+        is_refused = len(self._store.refused) > refused or self._is_refused(target)
+        if is_refused or self._remembered - state.remembered + size > _MOST_REMEMBERED:
             known, size = {}, 0
             state.foreign.clear()
         self._remembered += size - state.remembered
         state.series, state.remembered = known, size
-        self._store.add(target.id, time, found, _namespace(target))
 
     def _labels(self, target: ScrapeTarget, state: _TargetState, text: bytes) -> LabelSet | None:
         series = parse_series(text)
         if series is None:
             self.counts.malformed_lines += 1
+            return None
+        if series[NAME] in self._store.refused:
             return None
         owned = target.owned(series)
         if owned is None:
