@@ -268,6 +268,15 @@ def _signalled_twice(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(SignalScope, "new", new)
 
 
+def _any_room(patch: pytest.MonkeyPatch) -> None:
+    """``limits.concurrent`` alone limits how many begin."""
+    patch.setattr(worker_turns, "room", lambda run, stage: None)
+
+
+def _all_waves_at_once(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(worker_turns, "next_wave", lambda targets, waves: ("", targets))
+
+
 def _everybodys_cordon(patch: pytest.MonkeyPatch) -> None:
     """Whatever is cordoned when the turn is over was cordoned for it."""
     right = drain_controller._complete
@@ -554,6 +563,18 @@ BUGS = (
         "a turn is signalled once",
         SCENARIOS["plans"],
         _signalled_twice,
+    ),
+    Bug(
+        "workers become unavailable beyond the limit",
+        "and maxUnavailable is",
+        SCENARIOS["plans"],
+        _any_room,
+    ),
+    Bug(
+        "a wave begins before the last one is done",
+        "of an earlier wave",
+        SCENARIOS["plans"],
+        _all_waves_at_once,
     ),
     Bug(
         "a cordon of somebody else is ended",

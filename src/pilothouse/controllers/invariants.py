@@ -8,7 +8,7 @@ Each is about what is in the store. What people do themselves, such as deleting 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from math import inf
 from typing import Final
 
@@ -21,13 +21,15 @@ from pilothouse.api.kind_names import (
     Namespace,
     Node,
     PersistentVolumeClaim,
+    Plan,
     Pod,
     Secret,
     StatefulSet,
 )
-from pilothouse.api.objects import Object
+from pilothouse.api.objects import Object, Tree
 from pilothouse.controllers.drains.cordons import CORDONED_BY
 from pilothouse.controllers.scheduling.resource_requests import added, allocatable, requested
+from pilothouse.meta.int_or_percent import scaled
 from pilothouse.runtime.invariants import Invariant, ObjectStates, invariant
 
 
@@ -200,6 +202,38 @@ def a_turn_is_signalled_once(facts: ObjectStates, before: Object | None, after: 
     return None
 
 
+@invariant(Plan)
+def a_wave_begins_when_those_before_are_done(
+    facts: ObjectStates, before: Object | None, after: Object | None
+) -> str | None:
+    """A rollback is of the last wave that was begun."""
+    for begun, workers in _begun_workers(before, after):
+        # Those that no wave selects come last.
+        order = begun.get("wave") or inf
+        for other in workers:
+            if (other.get("wave") or inf) < order and other["state"] in ("SignalPending", "SignalSent"):
+                return f"{begun['name']} begins, and {other['name']} of an earlier wave is {other['state']}"
+    return None
+
+
+@invariant(Plan)
+def no_more_workers_are_in_progress_than_may_be_unavailable(
+    facts: ObjectStates, before: Object | None, after: Object | None
+) -> str | None:
+    """By ``maxUnavailable``. Those that somebody else has cordoned cost nothing, nor do those that are down
+    when they return to their earlier version."""
+    limit = after.at("status", "spec", "rollout", "maxUnavailable") if after is not None else None
+    if after is None or limit is None or after.status.get("rollingBack"):
+        return None
+    for begun, workers in _begun_workers(before, after):
+        going = [each["name"] for each in workers if each["state"] == "SignalSent"]
+        costing = [name for name in going if not _is_cordoned(facts.find(Node, "", name))]
+        most = max(1, scaled(limit, len(workers), up=True))
+        if begun["name"] in costing and len(costing) > most:
+            return f"{begun['name']} begins, {len(costing)} are in progress, and maxUnavailable is {limit}"
+    return None
+
+
 @invariant(ControlNode)
 def controllers_are_updated_one_by_one(
     facts: ObjectStates, before: Object | None, after: Object | None
@@ -275,7 +309,13 @@ PROMISES: Final[Mapping[str, tuple[Invariant, ...]]] = {
     "namespaces": (a_namespace_goes_when_it_is_empty,),
     "scheduling": (no_node_has_more_than_it_can_take, a_pod_is_placed_once),
     "claims": (a_volume_has_one_claim,),
-    "plans": (a_turn_is_signalled_once, controllers_are_updated_one_by_one, workers_follow_all_controllers),
+    "plans": (
+        a_turn_is_signalled_once,
+        a_wave_begins_when_those_before_are_done,
+        no_more_workers_are_in_progress_than_may_be_unavailable,
+        controllers_are_updated_one_by_one,
+        workers_follow_all_controllers,
+    ),
     "node-requests": (a_verdict_on_a_request_stays, only_nodes_get_certificates_by_themselves),
 }
 """By the name of the controller."""
@@ -283,6 +323,32 @@ PROMISES: Final[Mapping[str, tuple[Invariant, ...]]] = {
 
 def every() -> tuple[Invariant, ...]:
     return tuple(each for promises in PROMISES.values() for each in promises)
+
+
+def _begun_workers(before: Object | None, after: Object | None) -> Iterator[tuple[Tree, list[Tree]]]:
+    """The workers of a run of a plan that this write begins, each with all workers of its command."""
+    if after is None:
+        return
+    commands = after.status.get("commands") or ()
+    earlier: Sequence[Tree] = ()
+    if before is not None and before.uid == after.uid:
+        earlier = before.status.get("commands") or ()
+    for index, command in enumerate(commands):
+        workers = (command.get("k0supdate") or {}).get("workers") or []
+        known = earlier[index] if index < len(earlier) else {}
+        sent = {
+            each["name"]
+            for each in (known.get("k0supdate") or {}).get("workers") or ()
+            if each["state"] == "SignalSent"
+        }
+        for worker in workers:
+            if worker["state"] == "SignalSent" and worker["name"] not in sent:
+                yield worker, workers
+
+
+def _is_cordoned(node: Object | None) -> bool:
+    """By somebody else than a plan."""
+    return node is not None and bool(node.spec.get("unschedulable")) and CORDONED_BY not in node.annotations
 
 
 def _signal(machine: Object | None) -> Signal | None:

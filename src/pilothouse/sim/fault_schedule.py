@@ -108,6 +108,7 @@ FREQUENT_FAULTS = FaultProfile(
 )
 
 HORIZON = 3600
+CLOCK_JUMP = 60.0
 _FAULTS_AT = {
     FaultPoint.WRITE: (
         Fault.LOST_BEFORE,
@@ -129,7 +130,6 @@ _LASTING = {
     Fault.UNPLUG: (5.0, 120.0),
     Fault.BLACKOUT: (0.0, 60.0),
     Fault.HELD: (2.0, 40.0),
-    Fault.CLOCK: (-60.0, 60.0),
 }
 
 
@@ -168,14 +168,21 @@ class SeededFaults(_Faults):
     """Faults drawn by a seed."""
 
     def __init__(
-        self, seed: int, profile: FaultProfile, *, managers: Sequence[str], nodes: Sequence[str]
+        self,
+        seed: int,
+        profile: FaultProfile,
+        *,
+        managers: Sequence[str],
+        nodes: Sequence[str],
+        clock_jump: float = CLOCK_JUMP,
     ) -> None:
+        """``clock_jump``: how many seconds a clock is changed by at most, either way."""
         super().__init__()
         self._seed = seed
         self._rates = profile.rates
         self._rngs: dict[tuple[str, FaultPoint], Random] = {}
         self._process_faults = _process_faults(
-            Random(f"troubles {seed}"), profile.process_faults, managers, nodes
+            Random(f"troubles {seed}"), profile.process_faults, managers, nodes, clock_jump
         )
 
     def at(self, who: str, point: FaultPoint, number: int) -> PlannedFault | None:
@@ -225,7 +232,7 @@ class FixedFaults(_Faults):
 
 
 def _process_faults(
-    rng: Random, every: float, managers: Sequence[str], nodes: Sequence[str]
+    rng: Random, every: float, managers: Sequence[str], nodes: Sequence[str], clock_jump: float
 ) -> list[PlannedFault]:
     found: list[PlannedFault] = []
     if not every:
@@ -241,6 +248,7 @@ def _process_faults(
         (Fault.FORGET, ("server",)),
         (Fault.BLACKOUT, ("server",)),
     ]
+    durations = {**_LASTING, Fault.CLOCK: (-clock_jump, clock_jump)}
     if nodes:
         strikes.append((Fault.UNPLUG, nodes))
     while True:
@@ -248,7 +256,7 @@ def _process_faults(
         if second >= HORIZON:
             return found
         fault, those = rng.choice(strikes)
-        lasting = rng.uniform(*_LASTING[fault]) if fault in _LASTING else 0.0
+        lasting = rng.uniform(*durations[fault]) if fault in durations else 0.0
         found.append(
             PlannedFault(rng.choice(those), FaultPoint.SECOND, int(second), fault, round(lasting, 3))
         )

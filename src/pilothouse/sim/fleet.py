@@ -27,7 +27,14 @@ from pilothouse.meta.errors import StatusError
 from pilothouse.runtime.controller import Controller
 from pilothouse.runtime.invariants import Invariant
 from pilothouse.runtime.manager import Observer
-from pilothouse.sim.fault_schedule import NO_FAULTS, Fault, FaultProfile, FaultSource, PlannedFault
+from pilothouse.sim.fault_schedule import (
+    CLOCK_JUMP,
+    NO_FAULTS,
+    Fault,
+    FaultProfile,
+    FaultSource,
+    PlannedFault,
+)
 from pilothouse.sim.idle_pilot import IdlePilot
 from pilothouse.sim.invariant_checker import InvariantChecker, LeaderHistory
 from pilothouse.sim.loop import LoopClock, SeededLoop
@@ -93,6 +100,8 @@ class Scenario(msgspec.Struct, frozen=True):
     managers: int = 2
     nodes: int = 2
     pilots: int = 0
+    clock_jump: float = CLOCK_JUMP
+    """How many seconds the clock of a manager is changed by at most, either way."""
     timing: NodeTiming = NodeTiming()
     """How long nodes take to start and stop pods, and how often starts fail."""
     wrap_transport: Callable[[], TransportWrapper] = lambda: unchanged

@@ -75,7 +75,13 @@ class Unrepeatable(AssertionError):
 
 def simulate(scenario: Scenario, *, seed: int, profile: FaultProfile = FREQUENT_FAULTS) -> Report:
     """One run by its seed. Raises ``Failed``."""
-    faults = SeededFaults(seed, profile, managers=manager_names(scenario), nodes=node_names(scenario))
+    faults = SeededFaults(
+        seed,
+        profile,
+        managers=manager_names(scenario),
+        nodes=node_names(scenario),
+        clock_jump=scenario.clock_jump,
+    )
     return run(scenario, actions(scenario, seed), faults, seed=seed, profile=profile)
 
 

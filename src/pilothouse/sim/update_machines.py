@@ -61,6 +61,7 @@ from pilothouse.sim import heartbeats
 from pilothouse.sim.invariant_checker import InvariantViolated
 from pilothouse.updates.plan_observer import PlanObserver
 
+GATE_SECONDS: Final = 20.0
 FIRST_VERSION: Final = "v1.30.0"
 PLATFORM: Final = {"kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64"}
 Seconds = tuple[float, float]
@@ -77,6 +78,8 @@ class UpdateTiming(msgspec.Struct, frozen=True):
     """Of the controllers, when they are asked whether they are ready."""
     failing: float = 0.04
     """The probability that a download, or a new version, fails."""
+    shutting: float = 0.0
+    """The probability that a gate is shut, for ``GATE_SECONDS`` at a time."""
 
 
 class UpdateMachine(msgspec.Struct):
@@ -126,6 +129,8 @@ class UpdateMachines:
         self._rng = rng
         self._timing = timing
         self._registers = registers
+        self._gates = rng.random() if timing.shutting else 0.0
+        """Which gates are shut, and when."""
         self._machines = {(one.noun, one.name): one for one in machines}
         self._controllers = [one for one in self._machines.values() if one.is_controller]
         self._changed = dict.fromkeys(self._machines)
@@ -175,7 +180,9 @@ class UpdateMachines:
         return RemovedApisAnswer(version=version)
 
     async def gate(self, gate: Gate) -> GateAnswer:
-        return GateAnswer(name=gate.name, open=True)
+        turn = Random(f"{gate.name} {self._gates} {self._clock.now() // GATE_SECONDS}")
+        is_open = turn.random() >= self._timing.shutting
+        return GateAnswer(name=gate.name, open=is_open, message="" if is_open else "it is shut")
 
     # The machines
 

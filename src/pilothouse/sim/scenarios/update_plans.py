@@ -1,4 +1,7 @@
-"""Plans that update controllers and workers, while users edit, pause, abort, delete and repeat them."""
+"""Plans that update controllers and workers, while users edit, pause, abort, delete and repeat them.
+
+Rollouts have waves, limits, windows and gates that open and shut, and clocks jump by up to ten minutes.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from typing import Final
 from pilothouse.api.k0s.signals import read_signal
 from pilothouse.api.k0s.v1beta2 import RUNNING_PLAN
 from pilothouse.api.kind_names import ControlNode, Node, Plan, Pod, PodDisruptionBudget
-from pilothouse.api.objects import Tree
+from pilothouse.api.objects import Object, Tree
 from pilothouse.client.api import Api
 from pilothouse.controllers.control_node_silence import control_node_silence
 from pilothouse.controllers.disruption_budgets import disruption_budgets
@@ -24,12 +27,13 @@ from pilothouse.sim.fleet import Scenario, UserAction
 from pilothouse.sim.loop import LoopClock
 from pilothouse.sim.scenarios.user_actions import SPACE, Do, create, delete, given_space, pod
 from pilothouse.sim.simulated_server import SimulatedServer
-from pilothouse.sim.update_machines import UpdateMachines, fresh_machines
+from pilothouse.sim.update_machines import UpdateMachines, UpdateTiming, fresh_machines
 
 CONTROLLERS: Final = ("c0", "c1", "c2")
 WORKERS: Final = ("n0", "n1", "n2")
 CORDONED: Final = "n2"
 """The node that a user cordons."""
+_GATE: Final[Tree] = {"name": "calm", "apiVersion": "v1", "kind": "ConfigMap", "expression": "true"}
 _RUNNING: Final = ("Schedulable", "SchedulableWait")
 
 
@@ -99,14 +103,29 @@ def _plan(rng: Random, version: str) -> Tree:
         "onFailure": rng.choice(("stop", "rollback")),
         "drain": {"forceAfter": "30s"},
     }
-    if rng.random() < 0.3:
+    if rng.random() < 0.4:
         rollout["soak"] = "20s"
+    if rng.random() < 0.4:
+        rollout["maxUnavailable"] = rng.choice((1, 2, "50%"))
+    if rng.random() < 0.4:
+        first = rng.choice(WORKERS)
+        rollout["waves"] = [{"name": "first", "selector": {"labels": f"kubernetes.io/hostname={first}"}}]
+    if rng.random() < 0.4:
+        rollout["windows"] = _windows(rng.randrange(10))
+    if rng.random() < 0.4:
+        rollout["gates"] = [{**_GATE, "when": rng.choice(("before", "during", "after"))}]
     return {
         "apiVersion": Plan.api_version,
         "kind": Plan.kind,
         "metadata": {"name": RUNNING_PLAN},
         "spec": {"id": "id123", "commands": [{"k0supdate": update}], "rollout": rollout},
     }
+
+
+def _windows(minute: int) -> list[Tree]:
+    """Windows around midnight, when a simulation begins, with pauses that are too short to count as rest."""
+    starts = [f"{hour:02}:{minute + ten:02}" for hour in (23, 0, 1, 2) for ten in range(0, 60, 10)]
+    return [{"startTime": start, "length": "9m20s"} for start in starts]
 
 
 async def plans_settled(api: Api) -> str:
@@ -130,6 +149,8 @@ async def plans_settled(api: Api) -> str:
         return ""
     state = plan.status.get("state") or ""
     aborted = plan.at("spec", "rollout", "aborted", default=False)
+    if state in _RUNNING and _waits_for_uncordoning(plan, nodes):
+        return ""
     if state in _RUNNING or (not state and not aborted):
         return f"the plan has not ended: {plan.status}"
     if state == "Completed":
@@ -140,8 +161,16 @@ async def plans_settled(api: Api) -> str:
     return ""
 
 
+def _waits_for_uncordoning(plan: Object, nodes: Sequence[Object]) -> bool:
+    """Whether the plan says that the node of that user takes the last place of ``maxUnavailable``."""
+    progressing = plan.condition("Progressing") or {}
+    cordoned = any(node.name == CORDONED and node.spec.get("unschedulable") for node in nodes)
+    return cordoned and progressing.get("reason") == "TooManyUnavailable"
+
+
 def _machines(server: SimulatedServer, clock: LoopClock, rng: Random) -> UpdateMachines:
-    return UpdateMachines(server.api("machines"), fresh_machines(CONTROLLERS, WORKERS), clock, rng)
+    machines = fresh_machines(CONTROLLERS, WORKERS)
+    return UpdateMachines(server.api("machines"), machines, clock, rng, timing=UpdateTiming(shutting=0.2))
 
 
 PLANS = Scenario(
@@ -151,5 +180,6 @@ PLANS = Scenario(
     plans_settled,
     every(),
     nodes=len(WORKERS),
+    clock_jump=600.0,
     outside=_machines,
 )
