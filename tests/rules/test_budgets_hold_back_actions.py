@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tests.kit.rule_fleet import RuleFleet, claim, rule
 
 from pilothouse.api.kind_names import ActionApproval, ApplicationAction, PersistentVolumeClaim
 from pilothouse.api.objects import Object
+from pilothouse.api.openstorage.actions import FINISHED
 from pilothouse.api.openstorage.v1alpha1 import ActionBudget
 from pilothouse.base.rfc3339 import format_time
-from pilothouse.rules.action_budgets import GLOBAL_BUDGET, RULE_BUDGET, spent, with_defaults
+from pilothouse.client.object_cache import ObjectCache
+from pilothouse.rules.action_budgets import GLOBAL_BUDGET, RULE_BUDGET, counted, spent, with_defaults
 from pilothouse.rules.action_targets import ActionTarget
 from pilothouse.rules.ruled_objects import RuleSettings
+from pilothouse.runtime.snapshot import Snapshot, StaticView
 
 GIB = 1024**3
 NOW = 1_800_000_000.0
@@ -55,6 +61,65 @@ def action(age: float, phase: str = "Succeeded", uid: str = "c1", to: str = "12G
 def test_what_is_spent(budget: dict[str, Any], actions: list[Object], by: str) -> None:
     why = spent(ActionBudget(**budget), actions, "c1", GROWN, NOW)
     assert why.endswith(f"({by})") if by else why == ""
+
+
+def world_of(actions: list[Object]) -> Snapshot:
+    cache = ObjectCache()
+    for number, one in enumerate(actions):
+        metadata = {**one.get("metadata", {}), "name": f"a{number}", "resourceVersion": str(number + 1)}
+        ended = one.status.get("phase") in FINISHED
+        status = {**one.status, "completionTime": format_time(NOW)} if ended else one.status
+        cache.put(Object.of({**one.tree, "metadata": metadata, "status": status}))
+    return Snapshot({ApplicationAction: FollowedActions(cache)}, now=NOW)
+
+
+class FollowedActions(StaticView):
+    """With the indexes of a cache."""
+
+    def __init__(self, cache: ObjectCache) -> None:
+        super().__init__(cache.list())
+        self._cache = cache
+
+    def by(self, index: str, value: str) -> Iterator[Object]:
+        return iter(self._cache.by(index, value))
+
+
+AGES = st.sampled_from([-5, 0, 60, HOUR - 1, HOUR, HOUR + 1, 2 * HOUR, DAY - 1, DAY, DAY + 1, 40 * DAY])
+ACTIONS = st.lists(
+    st.builds(
+        action,
+        AGES,
+        st.sampled_from(["", "Running", *sorted(FINISHED)]),
+        st.sampled_from(["c1", "c2"]),
+        st.sampled_from(["9Gi", "12Gi"]),
+    ),
+    max_size=12,
+)
+BUDGETS = st.builds(
+    ActionBudget,
+    actions_per_hour=st.none() | st.integers(0, 4),
+    per_object_per_day=st.none() | st.integers(0, 4),
+    concurrent=st.none() | st.integers(0, 4),
+    growth_per_day=st.none() | st.sampled_from(["1Gi", "8Gi", "20Gi"]),
+)
+
+
+@given(actions=ACTIONS, budget=BUDGETS, other=BUDGETS)
+def test_what_does_not_count_need_not_be_looked_at(
+    actions: list[Object], budget: ActionBudget, other: ActionBudget
+) -> None:
+    world = world_of(actions)
+    few = counted((budget, other), "c1", world, NOW)
+    everything = world.all(ApplicationAction)
+    for each in (budget, other):
+        assert spent(each, few, "c1", GROWN, NOW) == spent(each, everything, "c1", GROWN, NOW)
+
+
+def test_actions_that_ended_long_ago_on_other_objects_are_not_looked_at() -> None:
+    old = [action(2 * DAY + number, uid="c2") for number in range(1000)]
+    waits, recent, own = action(40 * DAY, "", uid="c2"), action(60, uid="c2"), action(40 * DAY)
+    found = counted((GLOBAL_BUDGET, RULE_BUDGET), "c1", world_of([*old, waits, recent, own]), NOW)
+    assert sorted(one.name for one in found) == ["a1000", "a1001", "a1002"]
 
 
 def test_a_budget_has_defaults_for_what_it_leaves_out() -> None:

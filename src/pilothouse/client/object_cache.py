@@ -5,8 +5,8 @@
     cache.list("default")                       # of a namespace, or of all
     cache.by(OWNER, uid), cache.by("spec.nodeName", "n1"), cache.by("zone", "a")
 
-An index function returns the values under which an object is found. Indexes by owner and by dotted field path
-are built on first use and kept. Results are new lists of shared, immutable objects.
+An index function returns the values under which an object is found. Indexes by owner, by hour of creation and
+by dotted field path are built on first use and kept. Results are new lists of shared, immutable objects.
 """
 
 from __future__ import annotations
@@ -28,6 +28,11 @@ OWNER = "metadata.controller"
 """The index by the uid of the controlling owner; objects without one are under the empty text."""
 OWNERS = "metadata.ownerReferences"
 """The index of objects by the uids of all their owners."""
+
+CREATED_HOUR = "metadata.creationTimestamp/hour"
+"""The index by the hour of the creation: hours since 1970, as text."""
+LACKING = "!"
+"""Before a dotted path: the index of objects without a value there, which are under the empty text."""
 
 
 class CacheChange(NamedTuple):
@@ -51,12 +56,16 @@ def by_label(key: str) -> IndexFunction:
 
 
 def values(obj: Object, index: str) -> tuple[str, ...]:
-    """The values of an object in an index: a dotted path of fields, ``OWNER`` or ``OWNERS``."""
+    """The values of an object in an index: a dotted path of fields, or one of those above."""
     if index == OWNER:
         owner = obj.controller
         return ("" if owner is None else str(owner.get("uid", "")),)
     if index == OWNERS:
         return tuple(str(owner.get("uid", "")) for owner in obj.owners)
+    if index == CREATED_HOUR:
+        return (str(int(obj.created // 3600)),)
+    if index.startswith(LACKING):
+        return ("",) if obj.at(*index.removeprefix(LACKING).split(".")) is None else ()
     found = obj.at(*index.split("."))
     return () if found is None else (str(found),)
 

@@ -1,21 +1,24 @@
 """Budgets: how much rules may do, counted from the ApplicationActions that exist.
 
+    every = counted((spec.budget, GLOBAL_BUDGET), of_object, world, now)
     spent(spec.budget, of_rule, of_object, target, now)        # "" or what is spent
-    spent(GLOBAL_BUDGET, everything, of_object, target, now)
+    spent(GLOBAL_BUDGET, every, of_object, target, now)
 
 What counts is when an action was created, so that one that fails has used the budget too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
+from pilothouse.api.kind_names import ApplicationAction
 from pilothouse.api.objects import Object
 from pilothouse.api.openstorage.actions import FINISHED
 from pilothouse.api.openstorage.v1alpha1 import ActionBudget
 from pilothouse.base.quantity import parse_quantity
 from pilothouse.rules.action_targets import ActionTarget
+from pilothouse.runtime.snapshot import Snapshot
 
 HOUR: Final = 3600.0
 DAY: Final = 86400.0
@@ -35,6 +38,29 @@ def with_defaults(budget: ActionBudget | None, defaults: ActionBudget = RULE_BUD
         growth_per_day=budget.growth_per_day or defaults.growth_per_day,
         concurrent=_first(budget.concurrent, defaults.concurrent),
     )
+
+
+def counted(
+    budgets: Iterable[ActionBudget],
+    object_uid: str,
+    world: Snapshot,
+    now: float,
+    aheads: Iterable[float] = (0.0,),
+) -> list[Object]:
+    """The ApplicationActions that may count in one of these budgets for an object.
+
+    Those that have ended are kept for long, and there may be a hundred thousand of them. ``aheads``: by how
+    much the clocks that dated them were ahead of that of ``now``.
+    """
+    longest = DAY if any(budget.growth_per_day is not None for budget in budgets) else HOUR
+    found = [
+        *world.lacking(ApplicationAction, "status.completionTime"),
+        *world.where(ApplicationAction, "spec.object.uid", object_uid),
+    ]
+    for ahead in {0.0, *aheads}:
+        then = now + ahead
+        found += world.created_between(ApplicationAction, then - longest, then + HOUR)
+    return list({one.key: one for one in found}.values())
 
 
 def spent(

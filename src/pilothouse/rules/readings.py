@@ -7,7 +7,7 @@ reading.verdict, reading.causes
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple, Protocol
 
 import msgspec
@@ -85,6 +85,7 @@ class NoReadings:
     """Nothing has been measured."""
 
     ahead = 0.0
+    aheads: Collection[float] = (0.0,)
     crowded = False
     budget: ActionBudget | None = None
 
@@ -113,6 +114,11 @@ class Readings(Protocol):
     @property
     def ahead(self) -> float:
         """By how much the wall clock is ahead of the steady clock."""
+        ...
+
+    @property
+    def aheads(self) -> Collection[float]:
+        """By how much it has been ahead at any time."""
         ...
 
     @property

@@ -82,6 +82,7 @@ class RuleReadings:
         self._watch = watch
         self.budget = budget
         self.ahead = steady.ahead
+        self.aheads = steady.aheads
         self.moment = steady.moment
         self.crowded = watch.crowded
 

@@ -27,7 +27,7 @@ from pilothouse.api.openstorage import v1alpha1
 from pilothouse.api.openstorage.action_windows import seconds_until_open
 from pilothouse.api.openstorage.actions import FINISHED, object_type
 from pilothouse.api.openstorage.pauses import PAUSE_ALL, is_paused, pauses_all
-from pilothouse.rules.action_budgets import GLOBAL_BUDGET, spent, with_defaults
+from pilothouse.rules.action_budgets import GLOBAL_BUDGET, counted, spent, with_defaults
 from pilothouse.rules.action_targets import ActionTarget, TargetDeclined, TargetNotReady, TargetResult
 from pilothouse.rules.candidate_choice import Choice, choose
 from pilothouse.rules.object_records import (
@@ -212,7 +212,7 @@ class RuledObject(msgspec.Struct, frozen=True):
         """Why another storage pool goes first: one at a time in the whole cluster."""
         if not any(object_type(one.action.name) == _POOL for one in acted):
             return ""
-        for one in world.all(ApplicationAction):
+        for one in world.lacking(ApplicationAction, "status.completionTime"):
             if object_type(str(one.spec.get("action", ""))) != _POOL:
                 continue
             if one.at("status", "phase") not in FINISHED:
@@ -269,12 +269,12 @@ class RuledObject(msgspec.Struct, frozen=True):
         self, world: Snapshot, target: ActionTarget, settings: RuleSettings, readings: Readings
     ) -> str:
         now, moment = world.now - readings.ahead, readings.moment
-        everything = world.all(ApplicationAction)
-        mine = [one for one in everything if one.spec.get("rule") == self.rule.name]
         own = with_defaults(self.terms.spec.budget)
+        shared = with_defaults(readings.budget, settings.budget)
+        everything = counted((own, shared), self.object.uid, world, now, readings.aheads)
+        mine = [one for one in everything if one.spec.get("rule") == self.rule.name]
         if problem := spent(own, mine, self.object.uid, target, now, moment):
             return problem
-        shared = with_defaults(readings.budget, settings.budget)
         problem = spent(shared, everything, self.object.uid, target, now, moment)
         return f"of all rules together {problem}" if problem else ""
 

@@ -48,6 +48,11 @@ class SteadyClock:
         self._looked = now
         return ahead
 
+    @property
+    def aheads(self) -> frozenset[float]:
+        """By how many seconds the wall clock has been ahead at any time."""
+        return frozenset(span.ahead for span in self._spans)
+
     def moment(self, wall: float) -> float:
         """When it was by this clock when the wall clock had this time: of several moments the latest, and if
         there is none the time itself, which another machine's clock may have had."""

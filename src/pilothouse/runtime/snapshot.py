@@ -18,7 +18,7 @@ import msgspec
 
 from pilothouse.api.kind_names import KindName
 from pilothouse.api.objects import Object, Tree
-from pilothouse.client.object_cache import OWNER, OWNERS, values
+from pilothouse.client.object_cache import CREATED_HOUR, LACKING, OWNER, OWNERS, values
 from pilothouse.client.watch_freshness import EVERYTHING, WatchFreshness
 from pilothouse.meta.selectors import LabelSelector
 
@@ -109,6 +109,16 @@ class Snapshot:
     def where(self, noun: KindName, path: str, value: str) -> list[Object]:
         """The objects of a kind whose field at a dotted path has this value."""
         return self._noted(noun, self._view(noun).by(path, value))
+
+    def lacking(self, noun: KindName, path: str) -> list[Object]:
+        """The objects of a kind that have no value at a dotted path."""
+        return self._noted(noun, self._view(noun).by(f"{LACKING}{path}", ""))
+
+    def created_between(self, noun: KindName, begin: float, end: float) -> list[Object]:
+        """The objects of a kind that were created from one time to the other."""
+        hours = range(int(begin // 3600), int(end // 3600) + 1)
+        found = (one for hour in hours for one in self._view(noun).by(CREATED_HOUR, str(hour)))
+        return self._noted(noun, (one for one in found if begin <= one.created <= end))
 
     def silence(self, noun: KindName, namespace: str, name: str, since: float) -> float:
         """Seconds without a new version of an object, not counting time in which the watch was interrupted or
