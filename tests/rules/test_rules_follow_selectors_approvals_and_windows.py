@@ -41,6 +41,7 @@ def test_a_rule_whose_selector_is_edited_stops_and_goes_on() -> None:
         fleet.wait(300)
         assert fleet.objects() == {}
         assert fleet.actions() == []
+        assert fleet.transitions("grow") == {" => Initializing": 1, "Initializing => Normal": 1}
         fleet.edit("grow", selector={"matchLabels": {"case": "grow"}})
         fleet.wait(300)
         assert fleet.sizes("grow") == ["12Gi"]

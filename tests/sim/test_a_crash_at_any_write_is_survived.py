@@ -52,6 +52,8 @@ from pilothouse.sim.scenarios.cluster_actions import every_action_on_clusters, n
 from pilothouse.sim.scenarios.elasticsearch_cluster import pools_of, story
 from pilothouse.sim.scenarios.machine_drains import begin_with
 from pilothouse.sim.scenarios.nodes import nodes_settled
+from pilothouse.sim.scenarios.rules import CLAIMS, claim_tree, model, rule_tree
+from pilothouse.sim.scenarios.rules import begin_with as begin_with_rules
 from pilothouse.sim.scenarios.sets import set_users
 from pilothouse.sim.scenarios.user_actions import SPACE
 from pilothouse.sim.scenarios.volume_moves import every_action_on_volumes
@@ -73,6 +75,7 @@ EVERY = (
         "workloads": 8,
         "plans": 12,
         "rules": 24,
+        "one rule": 1,
         "small cluster": 6,
         "budgets": 6,
         "nodes": 4,
@@ -122,6 +125,16 @@ def node_goes(rng: Random) -> Sequence[UserAction]:
         made,
         UserAction(480, "delete node n0", lambda api: api.delete(Node, "n0")),
         UserAction(60, "look at the nodes", lambda api: api.list(Node)),
+    ]
+
+
+def volume_grows_twice(rng: Random) -> Sequence[UserAction]:
+    """A volume is filled, and a rule grows it in two steps, each of which has to be approved."""
+    rule = rule_tree("grow", enforcement="approvalRequired")
+    full = {f"data-{CLAIMS[0]}": "8"}
+    return [
+        *begin_with_rules(rule, claims=[claim_tree(CLAIMS[0])]),
+        UserAction(1, "fill it, and approve", model(approvals="approved", **full)),
     ]
 
 
@@ -373,6 +386,7 @@ RUNS = {
             nodes=0,
         )
     ),
+    "one rule": Run(msgspec.structs.replace(SCENARIOS["rules"], users=volume_grows_twice)),
     "node goes": Run(
         msgspec.structs.replace(
             _NODES,

@@ -78,6 +78,33 @@ def test_what_was_done_to_an_object_that_is_gone_goes_after_a_week() -> None:
     assert isinstance(delete, Delete)
 
 
+@pytest.mark.parametrize(
+    "present",
+    [
+        {"apiVersion": "v1", "kind": "Node"},
+        {"apiVersion": "v1", "kind": "Pod"},
+        {"apiVersion": "apps/v1", "kind": "StatefulSet"},
+        {"apiVersion": "apps/v1", "kind": "Deployment"},
+        {"apiVersion": "pilothouse.io/v1alpha1", "kind": "StoragePool"},
+        {"apiVersion": "navigator.jetstack.io/v1beta1", "kind": "ElasticsearchCluster"},
+        {"apiVersion": "navigator.jetstack.io/v1beta1", "kind": "CassandraCluster"},
+    ],
+    ids=lambda present: present["kind"],
+)
+def test_an_object_of_any_kind_of_rules_has_a_history_as_long_as_it_exists(present: Tree) -> None:
+    old = action(phase="Succeeded", ended=7 * DAY)
+    old["spec"]["object"] = {**present, "name": "one", "uid": "uid-one"}
+    space = {} if present["kind"] in ("Node", "StoragePool") else {"namespace": "default"}
+    one = {**present, "metadata": {"name": "one", **space, "uid": "uid-one"}}
+    assert seen(action_history, old, one) == []
+    another = {**one, "metadata": {**one["metadata"], "uid": "uid-two"}}
+    for gone in ([], [another]):
+        (delete,) = seen(action_history, old, *gone)
+        assert isinstance(delete, Delete)
+    old["spec"]["object"]["apiVersion"] = "example.com/v1"
+    assert seen(action_history, old) == [], "it is not known whether this one is gone"
+
+
 @pytest.mark.long  # Twelve days of heartbeats.
 def test_a_server_keeps_ten_actions_of_an_object() -> None:
     async def scenario(bench: Bench) -> None:

@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from pilothouse.api.kind_names import ApplicationAction, PersistentVolumeClaim
+from pilothouse.api.applications.registry import BUILT_IN
+from pilothouse.api.kind_names import (
+    ApplicationAction,
+    Deployment,
+    Node,
+    PersistentVolumeClaim,
+    Pod,
+    StatefulSet,
+    StoragePool,
+)
 from pilothouse.api.objects import Object
 from pilothouse.controllers.application_actions.action_status import SERVICE_ACCOUNT, is_finished
 from pilothouse.runtime.controller import Names, controller
@@ -14,6 +23,12 @@ from pilothouse.runtime.snapshot import Snapshot
 
 KEPT_SECONDS: Final = 7 * 86400.0
 KEPT_OF_OBJECT: Final = 10
+_OPTIONAL: Final = (
+    StoragePool,
+    *dict.fromkeys(each.cluster for each in BUILT_IN if each.cluster is not None),
+)
+_KNOWN: Final = (PersistentVolumeClaim, Pod, StatefulSet, Deployment, Node, *_OPTIONAL)
+"""The kinds of objects that rules are about."""
 
 
 def older_ones(action: Object, world: Snapshot) -> Names:
@@ -26,7 +41,8 @@ def older_ones(action: Object, world: Snapshot) -> Names:
 @controller(
     ApplicationAction,
     also={ApplicationAction: older_ones},
-    reads=PersistentVolumeClaim,
+    reads=_KNOWN,
+    optional=frozenset(_OPTIONAL),
     impersonate=SERVICE_ACCOUNT,
 )
 def action_history(action: Object, world: Snapshot) -> Iterator[Intent]:
@@ -53,13 +69,18 @@ def _of_same_object(action: Object, world: Snapshot) -> list[Object]:
 
 
 def _object_is_gone(action: Object, world: Snapshot) -> bool:
-    """Whether the claim that it acted on is gone; of other kinds this is not known."""
+    """Whether what it acted on is gone; of other kinds than those of rules this is not known."""
     reference = action.at("spec", "object", default={})
-    version = reference.get("apiVersion") or PersistentVolumeClaim.api_version
-    if (version, reference.get("kind")) != (PersistentVolumeClaim.api_version, PersistentVolumeClaim.kind):
+    kind = str(reference.get("kind", ""))
+    noun = next((one for one in _KNOWN if one.kind == kind), None)
+    # Of another group it is another kind; the versions of one are the same objects.
+    group = str(reference.get("apiVersion") or (noun.api_version if noun is not None else "")).rpartition(
+        "/"
+    )[0]
+    if noun is None or group != noun.group:
         return False
-    claim = world.find(PersistentVolumeClaim, action.namespace, str(reference.get("name", "")))
-    return claim is None or claim.uid != reference.get("uid", claim.uid)
+    one = world.find(noun, action.namespace if noun.namespaced else "", str(reference.get("name", "")))
+    return one is None or one.uid != reference.get("uid", one.uid)
 
 
 def _end(action: Object) -> float:
