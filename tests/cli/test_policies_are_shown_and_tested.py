@@ -229,6 +229,20 @@ def test_a_slot_that_is_read_holds_nothing(tmp_path: Path) -> None:
     assert printed("rule", "test", file, "--fixtures", checks) == "1 check, 0 mismatches\n"
 
 
+def test_policies_that_are_not_modelled_are_left_out_of_fixtures(tmp_path: Path) -> None:
+    series = {USED: f"{60 * GIB}x120"}
+    check = {"eval_time": "30m", "rule": "mine-volume-resize", "exp_state": "Normal", "exp_actions": []}
+    checks = fixtures(tmp_path, series, check)
+    file = policy_file(tmp_path, "postgres", {"name": "volume-resize"}, {"name": "slow-volume"})
+    done = CliRunner().invoke(main, ["rule", "test", file, "--fixtures", checks])
+    assert (done.exit_code, done.stdout) == (0, "1 check, 0 mismatches\n")
+    why = "rule mine-slow-volume has candidates, which are not modelled; see `rule test`"
+    assert done.stderr == f"warning: {why}; it is left out\n"
+    alone = policy_file(tmp_path, "postgres", {"name": "slow-volume"})
+    refused = CliRunner().invoke(main, ["rule", "test", alone, "--fixtures", checks])
+    assert (refused.exit_code, refused.stderr) == (1, f"Error: {checks}: {why}\n")
+
+
 @pytest.mark.parametrize("application", [each.name for each in BUILT_IN])
 def test_policies_are_backtested(tmp_path: Path, application: str) -> None:
     claim = '{namespace="shop",persistentvolumeclaim="data-0"}'

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+import re
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from threading import Event, Thread
@@ -12,20 +13,41 @@ from threading import Event, Thread
 import pytest
 from tests.cli.running import PATIENCE, Server, pilothouse
 
-from pilothouse.api.kind_names import AutopilotRule, AutopilotRuleObject, PersistentVolumeClaim, StorageClass
+from pilothouse.api.kind_names import (
+    ApplicationPolicy,
+    AutopilotRule,
+    AutopilotRuleObject,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
+    VolumeAttributesClass,
+)
+from pilothouse.api.local_volumes import PROVISIONED_BY
 from pilothouse.api.objects import Tree
 from pilothouse.base.clock import SystemClock
 from pilothouse.client.api import Api
 from pilothouse.client.http_transport import HttpTransport
 from pilothouse.client.kubeconfig import load
 from pilothouse.client.shared_informers import SharedInformers
+from pilothouse.controllers.application_policies import application_policies
 from pilothouse.rules.rule_controllers import rule_controllers
+from pilothouse.rules.rule_queries import VOLUME_INFO
 from pilothouse.rules.samples import Answer, Sample
 from pilothouse.runtime.election import NoElection
 from pilothouse.runtime.manager import Manager
 from pilothouse.sim.metered_volumes import ModelledProvider
 
-USAGE = {"data-0": 62.5, "data-1": 20.0}
+USAGE = {"data-0": 62.5, "data-1": 20.0, "orders": 96.0}
+POLICY: Tree = {
+    "apiVersion": ApplicationPolicy.api_version,
+    "kind": ApplicationPolicy.kind,
+    "metadata": {"name": "shop"},
+    "spec": {
+        "application": "postgres",
+        "selector": {"matchLabels": {"app": "orders"}},
+        "policies": [{"name": "slow-volume"}, {"name": "time-to-full"}],
+    },
+}
 RULE: Tree = {
     "apiVersion": AutopilotRule.api_version,
     "kind": AutopilotRule.kind,
@@ -55,7 +77,7 @@ def claim(name: str, app: str = "db") -> Tree:
 
 
 class SteadyUsage:
-    """Volumes are always as full."""
+    """Volumes are always as full, and the disk below one of them as busy."""
 
     def get(self, name: str) -> ModelledProvider:
         return ModelledProvider(self)
@@ -65,7 +87,13 @@ class SteadyUsage:
             Sample({"namespace": "default", "persistentvolumeclaim": name}, value, now)
             for name, value in USAGE.items()
         ]
-        return dict.fromkeys(expressions, named)
+        orders = {"namespace": "default", "persistentvolumeclaim": "orders", "volumename": "pv-orders"}
+        info = Sample({**orders, "device": "loop3", "disk": "nvme0n1", "node": "n1"}, 1.0, now)
+        busy = Sample({"device": "nvme0n1", "node": "n1"}, 12.5, now)
+        return {
+            each: [info] if each == VOLUME_INFO else [busy] if "io_time" in each else named
+            for each in expressions
+        }
 
 
 @asynccontextmanager
@@ -77,24 +105,42 @@ async def reached(server: Server) -> AsyncIterator[Api]:
 async def fill(api: Api) -> None:
     fast = {"metadata": {"name": "fast"}, "provisioner": "example.com/m", "allowVolumeExpansion": True}
     await api.create(StorageClass, fast)
-    for tree in (claim("data-0"), claim("data-1"), claim("logs", "web")):
+    driver = "pilothouse.io/loop"
+    silver = {"metadata": {"name": "silver"}, "driverName": driver, "parameters": {"iops": "500"}}
+    await api.create(VolumeAttributesClass, silver)
+    volume = {
+        "metadata": {"name": "pv-orders", "annotations": {PROVISIONED_BY: driver}},
+        "spec": {
+            "capacity": {"storage": "320Mi"},
+            "accessModes": ["ReadWriteOnce"],
+            "hostPath": {"path": "/srv/orders"},
+        },
+    }
+    await api.create(PersistentVolume, volume)
+    orders = claim("orders", "orders")
+    orders["spec"]["volumeAttributesClassName"] = "silver"
+    for tree in (claim("data-0"), claim("data-1"), claim("logs", "web"), orders):
         created = await api.create(PersistentVolumeClaim, tree)
-        bound = {"status": {"phase": "Bound", "capacity": {"storage": "320Mi"}}}
+        status: Tree = {"phase": "Bound", "capacity": {"storage": "320Mi"}}
+        if asked := tree["spec"].get("volumeAttributesClassName"):
+            status["currentVolumeAttributesClassName"] = asked
+        bound = {"status": status}
         await api.patch(PersistentVolumeClaim, created.name, "default", bound, subresource="status")
     await api.create(AutopilotRule, RULE)
+    await api.create(ApplicationPolicy, POLICY)
 
 
 async def manage(server: Server, ready: Event, ended: Event) -> None:
     """Run a manager of rules until ``ended``; ``ready`` is set once it has looked at all objects."""
     async with reached(server) as api:
         informers = SharedInformers(api, random.Random(1), SystemClock())
-        manager = Manager(
-            api, rule_controllers(SteadyUsage()), informers, NoElection(), SystemClock(), identity="m1"
-        )
+        controllers = (application_policies, *rule_controllers(SteadyUsage()))
+        manager = Manager(api, controllers, informers, NoElection(), SystemClock(), identity="m1")
         running = asyncio.ensure_future(manager.run())
         while not ended.is_set():
             found = (await api.list(AutopilotRuleObject, "default")).objects
-            if {one.status.get("state") for one in found} == {"Normal", "Triggered"}:
+            looked_at = {(one.labels.get("rule"), one.status.get("state")) for one in found}
+            if looked_at >= {("grow", "Normal"), ("grow", "Triggered"), ("shop-slow-volume", "Triggered")}:
                 ready.set()
             await asyncio.sleep(0.1)
         running.cancel()
@@ -177,4 +223,30 @@ def test_objects_and_what_they_wait_for(server: Server) -> None:
 
         code, _, error = run(server, "grow", "logs")
         assert (code, error) == (1, "no AutopilotRule selects the PersistentVolumeClaim logs\n")
+        assert left(server) == []
+
+
+def test_the_rules_of_a_policy_and_the_tree_of_its_candidates(server: Server) -> None:
+    with managed(server):
+        code, text, error = run(server, "shop", "orders")
+        assert (code, error) == (0, "")
+        assert [line for line in text.splitlines() if line.startswith("rule ")] == [
+            "rule shop-slow-volume: default/orders, volume pv-orders",
+            "rule shop-time-to-full: default/orders, volume pv-orders",
+        ]
+        tree = text.splitlines()[5:14]
+        assert tree[0] == "candidate reads-at-the-limit: holds, chosen"
+        assert re.fullmatch(r"├─ volume default/orders: 100 .*\.\.\. is 96 \(GtEq 90\): holds", tree[1])
+        assert re.fullmatch(r"└─ device n1/nvme0n1: 100 .*\.\.\. is 12\.5 \(Lt 50\): holds", tree[2])
+        assert tree[3] == "candidate writes-at-the-limit: holds"
+        assert tree[6] == "candidate disk-busy-with-others: does not hold"
+        assert tree[7].endswith(" is 12.5 (GtEq 80): does not hold")
+        assert tree[8].startswith("└─ device")
+        assert "would do:   volume/setiops from silver to autopilot-" in text
+        code, text, _ = run(server, "shop")
+        assert code == 0
+        assert {" ".join(row.split()[:3]) for row in text.splitlines()[1:]} == {
+            "default/orders under shop-slow-volume",
+            "default/orders under shop-time-to-full",
+        }
         assert left(server) == []

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
+import yaml
 from click.testing import CliRunner, Result
 
 from pilothouse.api.openstorage.v1alpha1 import AutopilotRuleSpec
@@ -194,6 +195,33 @@ def test_the_page_has_a_chart_and_no_script() -> None:
     assert 'class="action"' in page
     assert "&lt;script&gt;" in page
     assert "<script" not in page
+
+
+POLICY = Path(__file__).parents[2] / "examples" / "application-policy.yaml"
+SLOW = "rule databases-slow-volume has candidates, which are not modelled; see `rule test`"
+
+
+def test_rules_that_are_not_modelled_are_left_out(tmp_path: Path) -> None:
+    recorded = tmp_path / "series.om"
+    recorded.write_bytes(openmetrics(recording(step=300)))
+    done = run(POLICY, "--from", recorded)
+    assert done.exit_code == 0, done.output
+    assert f"{POLICY}: databases-volume-resize over" in done.stdout
+    assert "db/data-0: 10Gi -> 15Gi, 1 action, 0 minutes above 95 %" in done.stdout
+    assert f"warning: {SLOW}; it is left out" in done.stderr
+    (found,) = json.loads(run(POLICY, "--from", recorded, "-o", "json").stdout)
+    assert found["rules"] == ["databases-volume-resize"]
+    assert f"{SLOW}; it is left out" in found["warnings"]
+
+
+def test_without_a_rule_that_is_modelled_there_is_no_backtest(tmp_path: Path) -> None:
+    recorded, file = tmp_path / "series.om", tmp_path / "policy.yaml"
+    recorded.write_bytes(openmetrics(recording(step=300)))
+    tree = yaml.safe_load(POLICY.read_text())
+    tree["spec"]["policies"] = [each for each in tree["spec"]["policies"] if each["name"] == "slow-volume"]
+    file.write_text(yaml.safe_dump(tree))
+    done = run(file, "--from", recorded)
+    assert (done.exit_code, done.stderr) == (1, f"Error: {SLOW}\n")
 
 
 def run(*args: object) -> Result:

@@ -149,6 +149,8 @@ def check_fixtures(file: Path, fixtures: Path, output: str) -> None:
             )
         failed = len(found.mismatches)
         _print(f"{counted(found.checks, 'check')}, {failed} {'mismatch' if failed == 1 else 'mismatches'}")
+    for warning in found.warnings:
+        click.echo(escape_control_characters(f"warning: {warning}"), err=True)
     if found.mismatches:
         raise SystemExit(1)
 

@@ -27,7 +27,7 @@ from pilothouse.rules.promql.queries import Query, compile_query
 from pilothouse.rules.promql.vectors import Floats, Times
 from pilothouse.rules.rule_queries import rule_queries
 from pilothouse.rules.series_store import WantedSeries
-from pilothouse.rules.virtual_run import CAPACITY, VirtualAction, VirtualRun
+from pilothouse.rules.virtual_run import CAPACITY, ModelledRules, VirtualAction, VirtualRun
 
 DAY: Final = 86400.0
 NEARLY_FULL: Final = 0.95
@@ -92,13 +92,18 @@ def backtest(
     rules: Sequence[RuleTerms], series: MemorySeries, *, refuses_after: int | None = None
 ) -> BacktestResult:
     """The series are left as they are. With ``refuses_after`` the storage grows each volume so many times.
+    Rules that can't be modelled are left out, with a warning, unless none is left.
 
     Raises ``BacktestError``, ``QueryError``, ``NotInSubset``.
     """
-    series = series.copy()
+    modelled = ModelledRules.of(rules)
+    if not modelled.rules:
+        raise BacktestError("; ".join(modelled.skipped) or "there is no rule")
+    rules, series = modelled.rules, series.copy()
     claims, warnings = _claims(series, WantedSeries(_asked_by(rules)))
     if not claims:
         raise BacktestError("no series of a capacity says how large a volume is")
+    warnings = [*(f"{why}; it is left out" for why in modelled.skipped), *warnings]
     plain = []
     for rule in rules:
         if rule.spec.selector or rule.spec.namespace_selector:

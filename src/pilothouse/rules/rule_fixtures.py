@@ -27,7 +27,7 @@ from pilothouse.rules.object_records import RuleTerms
 from pilothouse.rules.promql.memory_series import MemorySeries
 from pilothouse.rules.promql.query_errors import NotInSubset, QueryError
 from pilothouse.rules.promql.vectors import STALE
-from pilothouse.rules.virtual_run import VirtualRun
+from pilothouse.rules.virtual_run import ModelledRules, VirtualRun
 
 MOST_SAMPLES: Final = 5_000_000
 _DURATION: Final = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?")
@@ -54,10 +54,16 @@ class FixtureMismatch(msgspec.Struct, frozen=True, rename="camel"):
 class FixtureOutcome(msgspec.Struct, frozen=True):
     checks: int
     mismatches: tuple[FixtureMismatch, ...]
+    warnings: tuple[str, ...] = ()
+    """Why rules were left out."""
 
 
 def run_fixtures(tree: Any, rules: Sequence[RuleTerms]) -> FixtureOutcome:
-    """Raises ``FixtureError``."""
+    """Rules that can't be modelled are left out, with a warning, unless none is left. Raises
+    ``FixtureError``."""
+    modelled = ModelledRules.of(rules)
+    if not modelled.rules:
+        raise FixtureError("; ".join(modelled.skipped) or "there is no rule")
     if not isinstance(tree, dict) or not isinstance(tree.get("tests"), list):
         raise FixtureError("there is no list of tests")
     default = _seconds(tree.get("evaluation_interval", "1m"), "evaluation_interval")
@@ -67,10 +73,11 @@ def run_fixtures(tree: Any, rules: Sequence[RuleTerms]) -> FixtureOutcome:
         path = f"tests[{number}]"
         if not isinstance(test, dict):
             raise FixtureError(f"{path}: must be a mapping")
-        found, count = _run(test, path, rules, default)
+        found, count = _run(test, path, modelled.rules, default)
         mismatches += found
         checks += count
-    return FixtureOutcome(checks, tuple(mismatches))
+    warnings = tuple(f"{why}; it is left out" for why in modelled.skipped)
+    return FixtureOutcome(checks, tuple(mismatches), warnings)
 
 
 def _run(

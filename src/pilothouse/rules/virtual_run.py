@@ -15,7 +15,7 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import msgspec
 import numpy as np
@@ -98,20 +98,40 @@ class VirtualTransition(msgspec.Struct, frozen=True, rename="camel"):
     to: str
 
 
+def why_not_modelled(terms: RuleTerms) -> str:
+    """What a rule has that is not modelled here; empty if it can be run."""
+    queries = rule_queries(terms.spec)
+    if queries.refusal is not None:
+        return queries.refusal.message
+    if queries.about != "volume":
+        return f"rule {terms.name} is about a {queries.about}, and only volumes are modelled"
+    if queries.candidates:
+        return f"rule {terms.name} has candidates, which are not modelled; see `rule test`"
+    if any(one.level != "volume" for one in queries.conditions):
+        return f"rule {terms.name} looks at other levels (on), and only volumes are modelled"
+    return ""
+
+
+class ModelledRules(msgspec.Struct, frozen=True):
+    """Those of some rules that can be run, and why the others can't."""
+
+    rules: tuple[RuleTerms, ...]
+    skipped: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, rules: Sequence[RuleTerms]) -> Self:
+        found = [(rule, why_not_modelled(rule)) for rule in rules]
+        return cls(tuple(rule for rule, why in found if not why), tuple(why for _, why in found if why))
+
+
 class _Evaluated:
     """A rule, with what is known of each claim."""
 
     def __init__(self, terms: RuleTerms, count: int, selected: Sequence[bool]) -> None:
         """Raises ``ValueError``, ``QueryError`` or ``NotInSubset``."""
+        if problem := why_not_modelled(terms):
+            raise ValueError(problem)
         queries = rule_queries(terms.spec)
-        if queries.refusal is not None:
-            raise ValueError(queries.refusal.message)
-        if queries.about != "volume":
-            raise ValueError(f"rule {terms.name} is about a {queries.about}, and only volumes are modelled")
-        if queries.candidates:
-            raise ValueError(f"rule {terms.name} has candidates, which are not modelled; see `rule test`")
-        if any(one.level != "volume" for one in queries.conditions):
-            raise ValueError(f"rule {terms.name} looks at other levels (on), and only volumes are modelled")
         self.terms = terms
         self.selected = selected
         self.queries: list[Query] = [compile_query(text) for text in queries.expressions]
