@@ -21,11 +21,16 @@ from tests.kit.waiting import eventually
 
 from pilothouse.api.kind_names import CoreEvent, Lease, Pilot
 from pilothouse.api.objects import Object
+from pilothouse.api.policies.expansion import expand
 from pilothouse.base.clock import SystemClock
 from pilothouse.client.api import Api
 from pilothouse.pilot.driver import InstanceEnvironment
 from pilothouse.pilot.driver_registry import UnknownApplication, find_driver
 from pilothouse.pilot.instance_supervisor import InstanceSupervisor
+from pilothouse.rules.metrics_pages import parse_series
+from pilothouse.rules.promql.memory_series import MemorySeries
+from pilothouse.rules.promql.queries import compile_query
+from pilothouse.rules.promql.query_evaluation import evaluate
 from pilothouse.supervise.signals import StopRequest
 
 NAME = "cache-0"
@@ -112,6 +117,34 @@ async def test_nav_P24_P25_P26_from_waiting_to_a_clean_end(tmp_path: Path) -> No
         assert not stopped.is_true("Ready")
         with pytest.raises(ProcessLookupError):
             os.kill(process(ready), 0)
+
+
+def memory_pressure(page: str) -> list[float]:
+    """What the expression of the policy ``memory-pressure`` has for a page, if that meets its condition."""
+    (rule,) = expand("mine", {"application": "redis", "policies": [{"name": "memory-pressure"}]}).rules
+    (expression,) = rule.spec["conditions"]["expressions"]
+    assert expression["operator"] == "Gt"
+    series = MemorySeries()
+    for line in page.splitlines():
+        text, _, value = line.rpartition(" ")
+        if (labels := parse_series(text.encode()) if text.startswith("redis_") else None) is not None:
+            series.add(labels, (0,), (float(value),))
+    found = evaluate(compile_query(expression["key"]), series, 1.0)
+    assert len(found.labels) == 1
+    return [value for value in found.values.tolist() if value > float(expression["values"][0])]
+
+
+async def test_memory_that_is_nearly_used_up_meets_the_policy_for_it(tmp_path: Path) -> None:
+    async with bridge(tmp_path) as at:
+        await at.make(maxmemory="32mb")
+        await at.pilot(lambda pilot: pilot.is_true("Ready"))
+        assert memory_pressure(at.supervisor.metrics()) == []
+        assert await at.ask(b"SETRANGE filled 28500000 x") == b":28500001\r\n"
+
+        async def is_met() -> bool:
+            return bool(memory_pressure(at.supervisor.metrics()))
+
+        await eventually(is_met)
 
 
 async def test_another_configuration_restarts_it_in_place(tmp_path: Path) -> None:

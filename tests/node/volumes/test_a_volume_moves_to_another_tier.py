@@ -400,6 +400,36 @@ async def test_names_that_no_message_can_have_end_no_agent(tmp_path: Path, fast:
         assert len(message) < 400
 
 
+async def test_a_pod_that_is_deleted_while_its_volume_is_copied_finds_all_of_it(
+    tmp_path: Path, fast: Path
+) -> None:
+    async with moving(tmp_path, fast, "directory") as it:
+        home = Path((await it.here.volume_of("data")).spec["local"]["path"]).parent
+        path = await it.here.mounted(it.pod)
+        written = {f"row-{number}": os.urandom(16 * MI) for number in range(12)}
+        for name, content in written.items():
+            (path / name).write_bytes(content)
+        await it.ask("gold")
+        await it.condition("Copying")
+        await it.here.delete_pod(it.pod)
+        said = (await it.here.find_claim("data")).condition(VOLUME_MOVE)
+        assert said is not None
+        assert said["reason"] in ("Copying", "Finishing")
+
+        async def is_switched() -> bool:
+            found = read_move(home)
+            return found is None or found.phase is MovePhase.KEPT
+
+        # No pod has to stop for it any more.
+        await eventually(is_switched)
+        path = await it.start()
+        assert path.parent.parent == fast
+        assert {name: (path / name).read_bytes() for name in written} == written
+        await it.ready()
+        await it.over("gold")
+        assert not (home / "data").exists()
+
+
 async def test_another_class_ends_a_move_that_waits(tmp_path: Path, fast: Path) -> None:
     async with moving(tmp_path, fast, "ext4") as it:
         home = Path((await it.here.volume_of("data")).spec["local"]["path"]).parent

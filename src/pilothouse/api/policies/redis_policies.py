@@ -50,5 +50,5 @@ REDIS_POLICIES: Final = PolicyModule(
     name="redis",
     summary="Redis",
     policies=(volume_resize(), time_to_full(), _MEMORY_PRESSURE),
-    tried="series written in the form of our pilot, which reports them of a real Redis",
+    tried="memory-pressure: a real Redis with our pilot; others: series written in their form",
 )
