@@ -251,8 +251,11 @@ class LoopBackend:
         try:
             if await self._is_on(folder, disk):
                 self._replaced.pop(folder, None)
+                await self._release(disk)
                 return 100.0
             progress = await btrfs_replace.progress(mounted)
+            if progress.is_running:
+                await self._release(disk)
             if progress.errors:
                 await btrfs_replace.cancel(mounted)
                 raise VolumeBackendError(f"btrfs replace has failed to write to {disk}")
@@ -276,15 +279,21 @@ class LoopBackend:
         found = at(mounts(), mounted)
         assert found is not None  # The caller has mounted it.
         make_directory(disk.parent, 0o700, own=True)
+        await self._release(disk)
+        if await _device(disk):
+            # An earlier start has only just opened it.
+            return
         await asyncio.to_thread(disk.unlink, missing_ok=True)
         # Reserved, whatever the volume is: btrfs goes on where it fails to write.
         await asyncio.to_thread(_extend, disk, self._disk(folder).stat().st_size, False)
         async with self._lock:
-            device = await _attached(disk)
-            try:
-                await btrfs_replace.start(found.source, device, mounted)
-            finally:
-                await _detach(disk)
+            # Detached once the kernel has opened it.
+            await btrfs_replace.start(found.source, await _attached(disk), mounted)
+
+    async def _release(self, disk: Path) -> None:
+        """Have the device of a file detached with its last use."""
+        async with self._lock:
+            await _detach(disk)
 
     async def _is_on(self, folder: Path, disk: Path) -> bool:
         """Whether the volume is mounted from this file."""
