@@ -14,6 +14,7 @@ from tests.node.volumes.conftest import needed
 from pilothouse.aio.commands import run
 from pilothouse.node.volumes.loop_backend import LoopBackend
 from pilothouse.node.volumes.mount_table import unmount_below
+from pilothouse.node.volumes.volume_backend import VolumeBackendError
 from pilothouse.node.volumes.volume_places import VolumePlaces
 
 MI = 1 << 20
@@ -71,3 +72,14 @@ async def test_a_file_that_the_kernel_has_open_stays(moved: Moved) -> None:
     finally:
         os.close(handle)
     await eventually(moved.is_over)
+
+
+async def test_the_file_that_has_the_filesystem_is_not_removed(moved: Moved) -> None:
+    """A move that is canceled may just be over, and the record does not say so yet."""
+    await eventually(moved.is_over)
+    await moved.loops.cancel_online(moved.home)
+    with pytest.raises(VolumeBackendError, match="in use: it is not removed"):
+        await moved.loops.remove_data(moved.target)
+    assert (moved.target / "disk").exists()
+    await moved.loops.remove_data(moved.home)
+    assert not (moved.home / "disk").exists()

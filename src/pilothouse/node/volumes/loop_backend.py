@@ -43,6 +43,8 @@ _TRIMMING: Final = 1800.0
 """Seconds that returning unused space may take."""
 _ATTEMPTS: Final = 60
 """How often ``btrfs replace`` is started for a volume before that is an error."""
+_DETACHING: Final = 20
+"""Tenths of seconds that the kernel may take to detach a file that is not used any more."""
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -239,6 +241,14 @@ class LoopBackend:
 
     async def remove_data(self, folder: Path) -> None:
         await self.unmount_copy(folder)
+        disk = folder / _DISK
+        for _ in range(_DETACHING):
+            if not await self._attached_device(disk):
+                break
+            await asyncio.sleep(0.1)
+        else:
+            # btrfs may have moved there, and the record does not say so yet.
+            raise VolumeBackendError(f"{disk} is in use: it is not removed")
         for name in (_DISK, f"{_DISK}.draft"):
             (folder / name).unlink(missing_ok=True)
 
@@ -310,8 +320,11 @@ class LoopBackend:
             raise VolumeBackendError(f"failed to cancel the move: {problem}") from None
 
     async def is_attached(self, folder: Path) -> bool:
+        return bool(await self._attached_device(self._disk(folder)))
+
+    async def _attached_device(self, disk: Path) -> str:
         try:
-            return bool(await _device(self._disk(folder)))
+            return await _device(disk)
         except CommandError as problem:
             raise VolumeBackendError(str(problem)) from None
 
