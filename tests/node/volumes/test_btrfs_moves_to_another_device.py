@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -83,3 +84,18 @@ async def test_the_file_that_has_the_filesystem_is_not_removed(moved: Moved) -> 
     assert (moved.target / "disk").exists()
     await moved.loops.remove_data(moved.home)
     assert not (moved.home / "disk").exists()
+
+
+async def test_room_that_is_allocated_and_hardly_used_is_no_obstacle(moved: Moved) -> None:
+    """To move a block group, the kernel may have to allocate another one."""
+    mounted = await moved.loops.mount(moved.home)
+    files = [mounted / f"{number}" for number in range(200)]
+    with suppress(OSError):
+        for file in files:
+            file.write_bytes(os.urandom(MI))
+    os.sync()
+    for number, file in enumerate(files):
+        if number % 4:
+            file.unlink(missing_ok=True)
+    os.sync()
+    await eventually(moved.is_over)

@@ -17,6 +17,7 @@ import errno
 import os
 import stat
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -271,7 +272,10 @@ class LoopBackend:
                 raise VolumeBackendError(f"btrfs replace has failed to write to {disk}")
             if not progress.is_running:
                 # The kernel cancels it while it finds no room for a block group: that may pass.
-                if (attempts := self._replaced.pop(folder, 0)) >= _ATTEMPTS:
+                if attempts := self._replaced.pop(folder, 0):
+                    with suppress(CommandError):  # It may have no room for that either.
+                        await btrfs_replace.make_room(mounted)
+                if attempts >= _ATTEMPTS:
                     raise VolumeBackendError(
                         "btrfs has canceled the move again and again, as it has too little unallocated "
                         "space: grow the claim"
