@@ -66,8 +66,8 @@ class Postgres:
         path.write_text(yaml.safe_dump_all(objects))
         await self.kubectl("apply", "-f", str(path))
 
-    async def start(self, size: str = "320Mi") -> None:
-        """One server instead of three, with a volume of this size."""
+    async def start(self, size: str = "320Mi", storage_class: str = "loop") -> None:
+        """One server instead of three, with a volume of this size and class."""
         await self.plane.kubectl("create", "namespace", self.namespace)
         objects = list(yaml.safe_load_all((EXAMPLES / "postgres.yaml").read_text()))
         for each in objects:
@@ -75,6 +75,7 @@ class Postgres:
                 each["spec"]["replicas"] = 1
                 (claim,) = each["spec"]["volumeClaimTemplates"]
                 claim["spec"]["resources"]["requests"]["storage"] = size
+                claim["spec"]["storageClassName"] = storage_class
         await self.apply(*objects)
         await self.ready()
         self.query("create table filler (text text); alter table filler alter text set storage external")

@@ -15,10 +15,15 @@ from typing import Final
 
 import msgspec
 
-from pilothouse.aio.commands import run
+from pilothouse.aio.commands import CommandError, run
 
 _PERCENT: Final = re.compile(r"([\d.]+)%")
 _ERRORS: Final = re.compile(r"(\d+) write errs")
+_NOT_NOW: Final = ("another exclusive operation", "is mounted")
+_HARDLY_USED: Final = 50
+"""Percent of a block group."""
+_GROUPS: Final = 4
+"""How many block groups of data, and of metadata, are emptied at a time."""
 
 
 class ReplaceProgress(msgspec.Struct, frozen=True):
@@ -30,8 +35,19 @@ class ReplaceProgress(msgspec.Struct, frozen=True):
 
 
 async def start(source: str, target: str, mounted: Path) -> None:
-    """Raises CommandError."""
-    await run("btrfs", "replace", "start", "-f", source, target, str(mounted))
+    """Start it, unless an earlier one is at work or over, or a balance is at work. Returns before the kernel
+    has opened the target. Raises CommandError."""
+    try:
+        await run("btrfs", "replace", "start", "-f", source, target, str(mounted))
+    except CommandError as problem:
+        if not any(each in problem.said for each in _NOT_NOW):
+            raise
+
+
+async def make_room(mounted: Path) -> None:
+    """Empty a few block groups that are hardly used. Raises CommandError, also if there is no room for it."""
+    filters = f"usage={_HARDLY_USED},limit={_GROUPS}"
+    await run("btrfs", "balance", "start", f"-d{filters}", f"-m{filters}", str(mounted))
 
 
 async def cancel(mounted: Path) -> None:

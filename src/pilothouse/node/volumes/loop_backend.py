@@ -17,6 +17,7 @@ import errno
 import os
 import stat
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -43,6 +44,8 @@ _TRIMMING: Final = 1800.0
 """Seconds that returning unused space may take."""
 _ATTEMPTS: Final = 60
 """How often ``btrfs replace`` is started for a volume before that is an error."""
+_DETACHING: Final = 20
+"""Tenths of seconds that the kernel may take to detach a file that is not used any more."""
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -239,6 +242,14 @@ class LoopBackend:
 
     async def remove_data(self, folder: Path) -> None:
         await self.unmount_copy(folder)
+        disk = folder / _DISK
+        for _ in range(_DETACHING):
+            if not await self._attached_device(disk):
+                break
+            await asyncio.sleep(0.1)
+        else:
+            # btrfs may have moved there, and the record does not say so yet.
+            raise VolumeBackendError(f"{disk} is in use: it is not removed")
         for name in (_DISK, f"{_DISK}.draft"):
             (folder / name).unlink(missing_ok=True)
 
@@ -251,14 +262,20 @@ class LoopBackend:
         try:
             if await self._is_on(folder, disk):
                 self._replaced.pop(folder, None)
+                await self._release(disk)
                 return 100.0
             progress = await btrfs_replace.progress(mounted)
+            if progress.is_running:
+                await self._release(disk)
             if progress.errors:
                 await btrfs_replace.cancel(mounted)
                 raise VolumeBackendError(f"btrfs replace has failed to write to {disk}")
             if not progress.is_running:
                 # The kernel cancels it while it finds no room for a block group: that may pass.
-                if (attempts := self._replaced.pop(folder, 0)) >= _ATTEMPTS:
+                if attempts := self._replaced.pop(folder, 0):
+                    with suppress(CommandError):  # It may have no room for that either.
+                        await btrfs_replace.make_room(mounted)
+                if attempts >= _ATTEMPTS:
                     raise VolumeBackendError(
                         "btrfs has canceled the move again and again, as it has too little unallocated "
                         "space: grow the claim"
@@ -276,15 +293,21 @@ class LoopBackend:
         found = at(mounts(), mounted)
         assert found is not None  # The caller has mounted it.
         make_directory(disk.parent, 0o700, own=True)
+        await self._release(disk)
+        if await _device(disk):
+            # An earlier start has only just opened it.
+            return
         await asyncio.to_thread(disk.unlink, missing_ok=True)
         # Reserved, whatever the volume is: btrfs goes on where it fails to write.
         await asyncio.to_thread(_extend, disk, self._disk(folder).stat().st_size, False)
         async with self._lock:
-            device = await _attached(disk)
-            try:
-                await btrfs_replace.start(found.source, device, mounted)
-            finally:
-                await _detach(disk)
+            # Detached once the kernel has opened it.
+            await btrfs_replace.start(found.source, await _attached(disk), mounted)
+
+    async def _release(self, disk: Path) -> None:
+        """Have the device of a file detached with its last use."""
+        async with self._lock:
+            await _detach(disk)
 
     async def _is_on(self, folder: Path, disk: Path) -> bool:
         """Whether the volume is mounted from this file."""
@@ -301,8 +324,11 @@ class LoopBackend:
             raise VolumeBackendError(f"failed to cancel the move: {problem}") from None
 
     async def is_attached(self, folder: Path) -> bool:
+        return bool(await self._attached_device(self._disk(folder)))
+
+    async def _attached_device(self, disk: Path) -> str:
         try:
-            return bool(await _device(self._disk(folder)))
+            return await _device(disk)
         except CommandError as problem:
             raise VolumeBackendError(str(problem)) from None
 
