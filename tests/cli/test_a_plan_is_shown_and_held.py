@@ -153,6 +153,22 @@ async def test_a_plan_is_previewed_watched_paused_resumed_and_aborted(admin: Pat
             "plan autopilot aborted: no run is in progress, and none starts until spec.rollout.aborted is false\n",
         )
 
+        # Neither resume nor a file without the field ends that.
+        code, said = await asyncio.to_thread(ran, admin, "resume")
+        assert (code, said) == (
+            0,
+            "plan autopilot resumed; it is aborted, and no run starts until spec.rollout.aborted is false\n",
+        )
+        file.write_text(json.dumps(plan("w1")))
+        code, said = await asyncio.to_thread(ran, admin, "preview", str(file))
+        assert code == 0
+        assert "Held now: spec.rollout.aborted is true on the server, and stays so" in said
+        allowed = plan("w1")
+        allowed["spec"]["rollout"] = {"aborted": False}
+        file.write_text(json.dumps(allowed))
+        code, said = await asyncio.to_thread(ran, admin, "preview", str(file))
+        assert "Held now" not in said
+
 
 @pytest.mark.long
 async def test_a_plan_is_followed_while_its_only_server_restarts(tmp_path: Path) -> None:

@@ -207,6 +207,12 @@ def test_objects_and_what_they_wait_for(server: Server) -> None:
         assert lines[5].endswith(" left")
         assert lines[6] == "would do:   volume/resize from 320Mi to 480Mi"
 
+        code, text, _ = run(server, "grow", "data-1")
+        assert code == 0
+        lines = text.splitlines()
+        assert lines[3] == "conditions: not met"
+        assert lines[6] == "once met:   volume/resize from 320Mi to 480Mi"
+
         code, text, _ = run(server, "grow")
         assert code == 0
         header, *rows = text.splitlines()

@@ -58,8 +58,20 @@ async def preview_file(
         if live is not None and live.at("status", "startedTime") and not has_ended(live):
             waits = "a run is in progress: this one would start when it has ended"
             found = msgspec.structs.replace(found, obstacles=(waits, *found.obstacles))
+        if kept := _kept_holds(live, tree):
+            found = msgspec.structs.replace(found, obstacles=(*kept, *found.obstacles))
         everything = [one for found in objects.values() for one in found]
         return LivePreview(found, ForkedState.of(everything, plan, answers, now=now))
+
+
+def _kept_holds(live: Object | None, tree: Tree) -> Sequence[str]:
+    """What ``plan pause`` and ``plan abort`` have set, and `kubectl apply` of a file without it leaves."""
+    given = (tree.get("spec") or {}).get("rollout") or {}
+    return [
+        f"spec.rollout.{name} is true on the server, and stays so if a file without the field is applied"
+        for name in ("aborted", "paused")
+        if live is not None and live.at("spec", "rollout", name) is True and name not in given
+    ]
 
 
 async def _all(api: Api, noun: KindName) -> Sequence[Object]:

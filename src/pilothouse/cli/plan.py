@@ -66,7 +66,8 @@ def pause(kubeconfig: Path | None, data: Path | None) -> None:
 def resume(kubeconfig: Path | None, data: Path | None) -> None:
     """Go on with a plan that was paused."""
     changed = _set_rollout(kubeconfig, data, paused=False)
-    _print(f"plan {changed.name} resumed")
+    aborted = "; it is aborted, and no run starts until spec.rollout.aborted is false"
+    _print(f"plan {changed.name} resumed{aborted if changed.at('spec', 'rollout', 'aborted') else ''}")
 
 
 @plan.command("abort")

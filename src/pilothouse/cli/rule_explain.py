@@ -105,7 +105,8 @@ def _show_object(found: ExplainedNamespace, reading: RuleReading) -> None:
     since = f" for {_between(reading.since, found)}" if reading.since else ""
     _print(f"state:      {reading.state or 'no AutopilotRuleObject'}{since}")
     _print(f"waits for:  {_waiting(found, reading) or 'nothing'}")
-    _print(f"would do:   {reading.would}")
+    # Not "would do": `rule test` says of the same object that nothing would be done now.
+    _print(f"{'once met' if reading.conditions == 'NotMet' else 'would do'}:   {reading.would}")
 
 
 def _show_candidates(reading: RuleReading) -> None:

@@ -126,7 +126,7 @@ class Kind:
     warnings: Callable[[Object, Object | None], Iterable[str]] = lambda new, old: ()
     """Warnings for an accepted write, such as a deprecated field; the arguments are those of ``validate``."""
     hints: Mapping[str, str] = field(default_factory=dict)
-    """What an error about a value of the wrong type adds, by the path of its field: the right form."""
+    """What an error about a value of a wrong type adds: the right form, by path (``list[].a``, ``map.*``)."""
     validate_name: Callable[[str], str] | None = None
     """What is wrong with a name, or empty; None means an RFC 1123 subdomain."""
     unconditional_update: bool = False

@@ -184,6 +184,20 @@ def test_rules_that_could_not_work(spec: Json, path: str) -> None:
     assert rule(**spec).paths == [path]
 
 
+def test_numbers_without_quotes_are_shown_the_form() -> None:
+    (problem,) = comparing(values=[50]).problems
+    assert problem.detail.endswith('; numbers are in quotes here, as in "50"')
+    params = {"scalepercentage": 50}
+    (problem,) = rule(actions=[{"name": f"{ACTION}volume/resize", "params": params}]).problems
+    assert problem.path == "spec.actions[0].params.scalepercentage"
+    assert problem.detail.endswith('; numbers are in quotes here, as in "50"')
+    picked = {"name": "volume-resize", "parameters": {"threshold": 70}}
+    (problem,) = admit(
+        APPLICATION_POLICY, {"spec": {"application": "postgres", "policies": [picked]}}
+    ).problems
+    assert problem.detail.endswith('; numbers are in quotes here, as in "50"')
+
+
 def test_conditions_without_a_list_of_expressions_are_shown_the_form() -> None:
     (problem,) = rule(conditions=[USAGE]).problems
     assert "conditions: {expressions: [{key: ..., operator: Gt, values:" in problem.message

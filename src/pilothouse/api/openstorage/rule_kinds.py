@@ -19,6 +19,7 @@ from pilothouse.api.own_kinds import AGE, GroupVersion, condition_column, path_c
 from pilothouse.meta.kind import Resource, single
 
 _V1ALPHA1: Final = GroupVersion(v1alpha1.GROUP, v1alpha1.VERSION, v1alpha1.PACKAGE)
+_IN_QUOTES: Final = 'numbers are in quotes here, as in "50"'
 
 RULE: Final = _V1ALPHA1.kind(
     v1alpha1.AutopilotRule,
@@ -39,7 +40,11 @@ RULE: Final = _V1ALPHA1.kind(
     validate=check_rule,
     hints={
         "spec.conditions": "the comparisons belong in a list of their own: "
-        'conditions: {expressions: [{key: ..., operator: Gt, values: ["50"]}]}'
+        'conditions: {expressions: [{key: ..., operator: Gt, values: ["50"]}]}',
+        "spec.conditions.expressions[].values[]": _IN_QUOTES,
+        "spec.actions[].params.*": _IN_QUOTES,
+        "spec.candidates[].when[].values[]": _IN_QUOTES,
+        "spec.candidates[].actions[].params.*": _IN_QUOTES,
     },
 )
 RULE_OBJECT: Final = _V1ALPHA1.kind(
@@ -86,6 +91,7 @@ APPLICATION_POLICY: Final = _V1ALPHA1.kind(
     ),
     selectable={"spec.application": ".spec.application"},
     validate=check_application_policy,
+    hints={"spec.policies[].parameters.*": _IN_QUOTES},
 )
 APPLICATION_ACTION: Final = _V1ALPHA1.kind(
     v1alpha1.ApplicationAction,

@@ -12,9 +12,10 @@ names kinds (a pilot, the command line) does not need.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from pilothouse.meta.fields import TYPE_INVALID, FieldError
 from pilothouse.meta.schema.defaulting import Defaults, drop_nulls
@@ -27,11 +28,14 @@ if TYPE_CHECKING:
     from pilothouse.meta.schema.fast_validation import FastValidator
 
 
+_INDEX: Final = re.compile(r"\[\d+\]")
+
+
 class CompiledSchema:
     """A compiled schema. Objects are changed in place."""
 
     def __init__(self, schema: Schema, hints: Mapping[str, str] | None = None) -> None:
-        """``hints`` are added to the faults at their paths."""
+        """``hints`` are added to the faults at their paths: ``a.b``, ``list[].a``, ``map.*``."""
         self.schema = schema
         self._hints = hints or {}
 
@@ -86,5 +90,8 @@ class CompiledSchema:
         return found if self._rules is None else found + self._rules.check(obj, before, found)
 
     def _with_hint(self, fault: FieldError) -> FieldError:
-        hint = self._hints.get(fault.path) if fault.reason == TYPE_INVALID else None
+        if fault.reason != TYPE_INVALID or not self._hints:
+            return fault
+        form = _INDEX.sub("[]", fault.path)
+        hint = self._hints.get(form) or self._hints.get(f"{form.rpartition('.')[0]}.*")
         return fault._replace(detail=f"{fault.detail}; {hint}") if hint else fault
