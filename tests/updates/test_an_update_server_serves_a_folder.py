@@ -110,6 +110,21 @@ async def test_files_that_others_may_not_read_are_not_served(publisher: Publishe
         assert (await get(f"{url}/stable"))[0] == 404
 
 
+@pytest.mark.parametrize("suffix", ["gz", "br"])
+async def test_no_file_is_served_in_the_place_of_another(publisher: Publisher, suffix: str) -> None:
+    notes = publisher.folder / "notes"
+    notes.write_text("PUBLIC")
+    notes.chmod(0o644)
+    key = publisher.folder / f"notes.{suffix}"
+    key.write_text("PRIVATE")
+    key.chmod(0o600)
+    async with serving(publisher.folder) as (_, url):
+        given = {"Accept-Encoding": "gzip, br", "Range": "bytes=3-5"}
+        _, body, headers = await get(f"{url}/notes", **given)
+    assert body == b"LIC"
+    assert "Content-Encoding" not in headers
+
+
 async def test_nothing_can_be_written(publisher: Publisher) -> None:
     async with serving(publisher.folder) as (_, url):
         for method in ("PUT", "POST", "DELETE"):

@@ -181,7 +181,7 @@ class Cgroups:
 
 def find(base: str, *, proc: Path = Path("/proc")) -> Cgroups:
     """Find the usable trees, with all groups below one called `base`."""
-    v1, v2 = _mounted((proc / "self/mountinfo").read_text())
+    v1, v2 = _mounted(os.fsdecode((proc / "self/mountinfo").read_bytes()))
     own = dict(_own((proc / "self/cgroup").read_text()))
     unified = _writable(v2, own.get("", "/")) if v2 is not None else None
     if unified is not None:
@@ -236,7 +236,8 @@ def _mounted(mountinfo: str) -> tuple[dict[str, Path], Path | None]:
     """v1's trees by controller, and v2's tree."""
     v1: dict[str, Path] = {}
     v2 = None
-    for line in mountinfo.splitlines():
+    # Names in it are of any bytes; the kernel escapes no line break but this one.
+    for line in filter(None, mountinfo.split("\n")):
         front, _, back = line.partition(" - ")
         kind, _, options = back.split(" ", 2)
         point = Path(front.split(" ")[4].replace("\\040", " "))

@@ -58,17 +58,18 @@ class SignalState(enum.Enum):
 
 def signal_state(pid: int, number: int) -> SignalState:
     try:
-        status = Path(f"/proc/{pid}/status").read_text()
+        # The process chooses its name, of any bytes.
+        status = Path(f"/proc/{pid}/status").read_bytes()
     except (FileNotFoundError, ProcessLookupError):
         return SignalState.ENDED
-    fields = dict(line.split(":", 1) for line in status.splitlines() if ":" in line)
+    fields = dict(line.split(b":", 1) for line in status.split(b"\n") if b":" in line)
 
-    def has(name: str) -> bool:
+    def has(name: bytes) -> bool:
         return bool(int(fields[name], 16) >> (number - 1) & 1)
 
-    if has("SigCgt"):
+    if has(b"SigCgt"):
         return SignalState.HANDLED
-    return SignalState.BLOCKED if has("SigBlk") or has("ShdPnd") or has("SigPnd") else SignalState.DEFAULT
+    return SignalState.BLOCKED if has(b"SigBlk") or has(b"ShdPnd") or has(b"SigPnd") else SignalState.DEFAULT
 
 
 def identify(pid: int) -> ProcessIdentity:

@@ -23,6 +23,7 @@ from urllib.parse import quote
 
 import msgspec
 from aiohttp import web
+from aiohttp.abc import AbstractStreamWriter
 
 from pilothouse.base.clock import Clock
 from pilothouse.updates.channel_index import BadIndex, ChannelOffer, parse_offer
@@ -59,7 +60,7 @@ class UpdateServer:
             self.clusters.note(channel, request.headers, request.query)
             if found.name == INDEX and not request.path.endswith(f"/{INDEX}"):
                 return self._older_form(found, channel, request)
-        return web.FileResponse(found, headers={"Content-Type": _content_type(found)})
+        return _FileAsItIs(found, headers={"Content-Type": _content_type(found)})
 
     def _is_allowed(self, request: web.BaseRequest) -> bool:
         if not self._token:
@@ -92,6 +93,15 @@ class UpdateServer:
             log.error("%s: %s", index, problem)
             return _text(500, "the index of this channel can't be read")
         return web.Response(body=_older_yaml(offer), headers={"Content-Type": _YAML})
+
+
+class _FileAsItIs(web.FileResponse):
+    """A file, and never one beside it with ``.gz`` or ``.br`` at the end: that was not looked at."""
+
+    async def prepare(self, request: web.BaseRequest) -> AbstractStreamWriter | None:
+        headers = request.headers.copy()
+        headers.popall("Accept-Encoding", None)
+        return await super().prepare(request.clone(headers=headers))
 
 
 @asynccontextmanager

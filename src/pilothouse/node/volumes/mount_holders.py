@@ -17,7 +17,7 @@ from typing import Final
 
 import msgspec
 
-from pilothouse.node.volumes.mount_table import plain_path
+from pilothouse.node.volumes.mount_table import mount_lines, plain_path
 
 _PROC: Final = Path("/proc")
 _MOST_PARENTS: Final = 64
@@ -100,11 +100,11 @@ def _places(folder: Path, here: list[_Mount]) -> list[_Place]:
 
 def _mounts(process: str) -> list[_Mount]:
     try:
-        text = (_PROC / process / "mountinfo").read_text(errors="surrogateescape")
+        lines = mount_lines(_PROC / process / "mountinfo")
     except OSError:
         return []
     found = []
-    for line in text.splitlines():
+    for line in lines:
         fields = line.split(" ")
         found.append(_Mount(_Place(fields[2], plain_path(fields[3])), plain_path(fields[4])))
     return found

@@ -64,7 +64,16 @@ def unmount_below(folder: Path) -> None:
 
 def mounts() -> list[MountEntry]:
     """All mounts, in mount order."""
-    return [_parsed(line) for line in Path("/proc/self/mountinfo").read_text().splitlines()]
+    return [_parsed(line) for line in mount_lines(Path("/proc/self/mountinfo"))]
+
+
+def mount_lines(table: Path) -> list[str]:
+    """The lines of a ``mountinfo``. Raises OSError.
+
+    Pods, and users of the machine, choose names in it, of any bytes: the kernel escapes no line break but
+    ``\\n``, and what is mounted has its present name, whatever that was when it was mounted.
+    """
+    return [line for line in os.fsdecode(table.read_bytes()).split("\n") if line]
 
 
 def under(mounted: Iterable[MountEntry], folder: Path) -> list[MountEntry]:
