@@ -15,7 +15,7 @@
                                         which control plane a volume belongs to, and which processes use it
     orphaned_volumes, removal           what is removed, and what never
     volume_attributes, throttles        the parameters of a VolumeAttributesClass; I/O limits
-    volume_mover, move_plan, move_journal, volume_places, tree_copy, btrfs_replace
+    volume_mover, move_plan, move_journal, move_status, volume_places, tree_copy, btrfs_replace
                                         moves between the tiers of the node
     private_directories                 directories of the node that no pod may mount
     mount_table, block_devices          what is mounted where, and on which disk

@@ -29,16 +29,13 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from pilothouse.aio.daemon_threads import DaemonThreads
-from pilothouse.api.kind_names import PersistentVolume, PersistentVolumeClaim, Pod, VolumeAttributesClass
+from pilothouse.api.kind_names import PersistentVolume, Pod
 from pilothouse.api.local_volumes import AWAITING_READY, AWAITING_RESTART, KEPT
-from pilothouse.api.objects import Object, Tree
+from pilothouse.api.objects import Object
 from pilothouse.base.clock import Clock
 from pilothouse.base.quantity import parse_quantity
 from pilothouse.base.terminal_text import escape_control_characters
-from pilothouse.client.access import AccessError
 from pilothouse.client.api import Api
-from pilothouse.client.transport import TransportError
-from pilothouse.meta.errors import StatusError
 from pilothouse.node.files.directory_usage import measure_disk_usage
 from pilothouse.node.volumes import claim_statuses
 from pilothouse.node.volumes.claim_volumes import ClaimVolumes
@@ -54,11 +51,11 @@ from pilothouse.node.volumes.move_plan import (
     pays,
     readiness,
 )
+from pilothouse.node.volumes.move_status import MovedVolume, MoveStatus
 from pilothouse.node.volumes.orphaned_volumes import folders, mark
 from pilothouse.node.volumes.removal import remove
 from pilothouse.node.volumes.tree_copy import CopyPass, CopyStopped, TreeCopy
 from pilothouse.node.volumes.volume_backend import (
-    VolumeBackend,
     VolumeBackendError,
     read_record,
     write_record,
@@ -84,17 +81,6 @@ _LONGEST_PATH: Final = 200
 log = logging.getLogger(__name__)
 
 
-class MovedVolume(msgspec.Struct, frozen=True):
-    """The volume that a move is about."""
-
-    name: str
-    home: Path
-    backend: VolumeBackend
-    namespace: str
-    claim: str
-    claim_uid: str
-
-
 class VolumeMover:
     """All methods raise VolumeBackendError, StatusError, TransportError or OSError."""
 
@@ -109,6 +95,7 @@ class VolumeMover:
         self.places = places
         self._claims = claims
         self._clock = clock
+        self._status = MoveStatus(api, claims, clock)
         self._threads = DaemonThreads("moving", _THREADS)
         self._locks: dict[str, asyncio.Lock] = {}
         self.moves: dict[str, MoveRecord] = {}
@@ -187,7 +174,7 @@ class VolumeMover:
             return
         target = self.places.folder(subject.home, move.target)
         try:
-            if not await self._is_wanted(subject, move):
+            if not await self._status.is_wanted(subject, move):
                 await self._undo(subject, move)
                 return
             self._claims.pinned.add(subject.name)
@@ -208,7 +195,7 @@ class VolumeMover:
             return
         before: CopyPass | None = None
         for _ in range(_PASSES):
-            if not await self._is_wanted(subject, move):
+            if not await self._status.is_wanted(subject, move):
                 await self._undo(subject, move)
                 return
             last = await self._pass(subject, copy, total, "Copying")
@@ -231,8 +218,8 @@ class VolumeMover:
         self._claims.awaited.setdefault(subject.name, asyncio.Event())
         while await self._is_used(subject):
             message = f"100 % copied to the tier {where}: waiting for the pod to stop once, for the rest"
-            await self._report(subject, move, AWAITING_RESTART, message)
-            if not await self._is_wanted(subject, move):
+            await self._status.report(subject, move, AWAITING_RESTART, message)
+            if not await self._status.is_wanted(subject, move):
                 return False
             if self._clock.monotonic() >= due:
                 target = self.places.folder(subject.home, move.target)
@@ -240,7 +227,7 @@ class VolumeMover:
                 last = await self._pass(subject, copy, total, AWAITING_RESTART)
                 due = self._clock.monotonic() + max(_AGAIN, 10 * last.seconds)
             await self._tick(subject)
-        return await self._is_wanted(subject, move)
+        return await self._status.is_wanted(subject, move)
 
     async def _tick(self, subject: MovedVolume) -> None:
         """Wait a moment, or until a pod that has the volume goes."""
@@ -263,7 +250,7 @@ class VolumeMover:
                 percent = min(100 * copy.bytes // max(total, 1), 99)
                 message = f"{percent} % copied to the tier {where}"
                 self._claims.moving[subject.name] = f"it is moved to the tier {where}: {message}"
-                await self._report(subject, move, reason, message)
+                await self._status.report(subject, move, reason, message)
                 done, _ = await asyncio.wait((running,), timeout=_TICK)
                 if done:
                     return running.result()
@@ -337,7 +324,7 @@ class VolumeMover:
     async def _undo(self, subject: MovedVolume, move: MoveRecord) -> None:
         """Remove what was copied; the volume stays where it is."""
         await self._remove_copy(subject, self.places.folder(subject.home, move.target))
-        await self._write_status(subject, lambda claim: claim_statuses.settled(claim.status))
+        await self._status.write(subject, lambda claim: claim_statuses.settled(claim.status))
         self._forget(subject)
 
     async def _remove_copy(self, subject: MovedVolume, folder: Path) -> None:
@@ -361,12 +348,12 @@ class VolumeMover:
                     await asyncio.to_thread(target.mkdir, 0o700, parents=True, exist_ok=True)
                     async with self._owned(target):
                         while (percent := await backend.move_online(home, target)) < 100:
-                            if not await self._is_wanted(subject, move):
+                            if not await self._status.is_wanted(subject, move):
                                 await backend.cancel_online(home)
                                 await self._undo(subject, move)
                                 return
                             message = f"{percent:.0f} % moved to the tier {where}, while pods use it"
-                            await self._report(subject, move, "Copying", message)
+                            await self._status.report(subject, move, "Copying", message)
                             await asyncio.sleep(_TICK)
                         await asyncio.to_thread(mark, target)
                 except (OSError, VolumeBackendError) as problem:
@@ -380,12 +367,12 @@ class VolumeMover:
 
     async def _keep(self, subject: MovedVolume, move: MoveRecord) -> None:
         """Keep the old copy until a pod has been ready for long enough."""
-        claim = await self._find_claim(subject)
+        claim = await self._status.find_claim(subject)
         if claim is None or claim.deleting:
             self._step(subject, phase=MovePhase.REMOVING)
             return
         if not move.reported:
-            await self._report_class(subject, move)
+            await self._status.report_class(subject, move)
             move = self._step(subject, reported=True)
         now, pods = self._clock.now(), await self._pods(subject)
         if (seen := observed(move, pods, now)) != move:
@@ -402,18 +389,20 @@ class VolumeMover:
                 why = f"its pod was not ready within {move.deadline:g} s on the tier {where}"
                 message = f"{why}: waiting for it to stop once, to return to the tier {old}"
                 self._claims.awaited.setdefault(subject.name, asyncio.Event())
-                await self._report_kept(subject, AWAITING_RESTART, message)
+                await self._status.report_kept(subject, AWAITING_RESTART, message)
                 await self._tick(subject)
                 return
             case AfterSwitch.WAIT:
                 self._claims.awaited.pop(subject.name, None)
                 if move.was_ready:
                     message = f"moved to the tier {where}; the copy in the tier {old} stays until its pod "
-                    await self._report_kept(subject, KEPT, f"{message}has been ready for {move.keep:g} s")
+                    await self._status.report_kept(
+                        subject, KEPT, f"{message}has been ready for {move.keep:g} s"
+                    )
                 else:
                     message = f"moved to the tier {where}; its pod has to become ready within "
                     message += f"{move.deadline:g} s, else the volume returns to the tier {old}"
-                    await self._report_kept(subject, AWAITING_READY, message)
+                    await self._status.report_kept(subject, AWAITING_READY, message)
         await asyncio.sleep(_TICK)
 
     async def drop_old(self, home: Path) -> None:
@@ -452,7 +441,7 @@ class VolumeMover:
             # Before pods get the volume again: none of them has to stop.
             old = self.places.name(home, move.source)
             message = f"its pod has stopped, and the volume returns to the tier {old}"
-            await self._report_kept(subject, "Finishing", message)
+            await self._status.report_kept(subject, "Finishing", message)
             self._switch(home, move.source)
             try:
                 volume = await self._api.get(PersistentVolume, subject.name)
@@ -470,97 +459,31 @@ class VolumeMover:
         await self._remove_copy(subject, self.places.folder(subject.home, move.target))
         where, old = (self.places.name(subject.home, tier) for tier in (move.target, move.source))
         if not move.reported:
-            await self._set_class(subject, move.previous)
+            await self._status.set_class(subject, move.previous)
             message = (
                 f"its pod was not ready within {move.deadline:g} s on the tier {where}: the volume is back "
                 f"on the tier {old}, as before the move. To retry, set another class, then this one again"
             )
-            await self._write_status(
+            await self._status.write(
                 subject,
                 lambda claim: claim_statuses.returned(
                     claim.status, move.attributes, move.previous, message, self._clock.now()
                 ),
             )
             move = self._step(subject, reported=True)
-        if is_wanted(move, await self._find_claim(subject)):
+        if is_wanted(move, await self._status.find_claim(subject)):
             return False
-        await self._write_status(subject, lambda claim: claim_statuses.settled(claim.status))
+        await self._status.write(subject, lambda claim: claim_statuses.settled(claim.status))
         self._forget(subject)
         return True
 
     async def _remove_source(self, subject: MovedVolume, move: MoveRecord) -> None:
-        if not move.reported and await self._find_claim(subject) is not None:
-            await self._report_class(subject, move)
+        if not move.reported and await self._status.find_claim(subject) is not None:
+            await self._status.report_class(subject, move)
         async with self.lock(subject.name):
             await self._remove_copy(subject, self.places.folder(subject.home, move.source))
-        await self._write_status(subject, lambda claim: claim_statuses.settled(claim.status))
+        await self._status.write(subject, lambda claim: claim_statuses.settled(claim.status))
         self._forget(subject)
-
-    async def _report_class(self, subject: MovedVolume, move: MoveRecord) -> None:
-        """The claim and the volume have the class that asked for the move."""
-        await self._set_class(subject, move.attributes)
-        await self._write_status(
-            subject, lambda claim: claim_statuses.modified(claim.status, move.attributes)
-        )
-
-    async def _set_class(self, subject: MovedVolume, name: str) -> None:
-        volume = await self._api.find(PersistentVolume, subject.name)
-        if volume is not None:
-            fields: Tree = {"spec": {"volumeAttributesClassName": name or None}}
-            volume = await self._api.patch(PersistentVolume, subject.name, "", fields)
-            await self._claims.limit(volume)
-
-    async def _check_class(self, move: MoveRecord) -> None:
-        if await self._api.find(VolumeAttributesClass, move.attributes) is None:
-            raise VolumeBackendError(f'volumeattributesclass.storage.k8s.io "{move.attributes}" not found')
-
-    async def _is_wanted(self, subject: MovedVolume, move: MoveRecord) -> bool:
-        """Whether the claim still asks for the move. Raises VolumeBackendError if the class is gone."""
-        try:
-            if not is_wanted(move, await self._find_claim(subject)):
-                return False
-            await self._check_class(move)
-            return True
-        except (StatusError, TransportError, AccessError) as problem:
-            log.warning("claim %s/%s can't be read: %s", subject.namespace, subject.claim, problem)
-            return True
-
-    async def _find_claim(self, subject: MovedVolume) -> Object | None:
-        claim = await self._api.find(PersistentVolumeClaim, subject.claim, subject.namespace)
-        return claim if claim is not None and claim.uid == subject.claim_uid else None
-
-    async def _report(self, subject: MovedVolume, move: MoveRecord, reason: str, message: str) -> None:
-        """Progress before the switch. The move goes on if it can't be written."""
-        try:
-            await self._write_status(
-                subject,
-                lambda claim: claim_statuses.moving(
-                    claim.status, move.attributes, reason, message, self._clock.now()
-                ),
-            )
-        except (StatusError, TransportError, AccessError) as problem:
-            log.warning("the move of volume %s can't be reported: %s", subject.name, problem)
-
-    async def _report_kept(self, subject: MovedVolume, reason: str, message: str) -> None:
-        await self._write_status(
-            subject, lambda claim: claim_statuses.kept(claim.status, reason, message, self._clock.now())
-        )
-
-    async def _write_status(self, subject: MovedVolume, fields: Callable[[Object], Tree]) -> None:
-        """Write fields of the claim's status that differ, if the claim exists."""
-        for attempt in range(_PASSES):
-            claim = await self._find_claim(subject)
-            if claim is None or claim_statuses.says_so(claim.status, status := fields(claim)):
-                return
-            body = {"metadata": {"resourceVersion": claim.resource_version}, "status": status}
-            try:
-                await self._api.patch(
-                    PersistentVolumeClaim, claim.name, claim.namespace, body, subresource="status"
-                )
-                return
-            except StatusError as refusal:
-                if refusal.code != 409 or attempt == _PASSES - 1:
-                    raise
 
 
 def _size(volume: Object) -> int:

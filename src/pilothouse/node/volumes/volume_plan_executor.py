@@ -40,6 +40,7 @@ from pilothouse.node.volumes import claim_statuses
 from pilothouse.node.volumes.claim_volumes import ClaimVolumes
 from pilothouse.node.volumes.cluster_identity import read_identity
 from pilothouse.node.volumes.move_journal import MovePhase, MoveRecord
+from pilothouse.node.volumes.move_status import MovedVolume
 from pilothouse.node.volumes.orphaned_volumes import folders, is_marked, leftovers, mark
 from pilothouse.node.volumes.removal import remove
 from pilothouse.node.volumes.throttles import throttle
@@ -58,7 +59,7 @@ from pilothouse.node.volumes.volume_backend import (
     read_record,
     write_record,
 )
-from pilothouse.node.volumes.volume_mover import STEP, MovedVolume, VolumeMover
+from pilothouse.node.volumes.volume_mover import STEP, VolumeMover
 from pilothouse.node.volumes.volume_plan import (
     DeleteVolume,
     ExpandVolume,
