@@ -81,6 +81,26 @@ def test_once_the_heavier_is_content_the_lighter_acts(fleet: PoolFleet) -> None:
     assert current_class(fleet.claim("data")) == "bronze"
 
 
+def test_a_heavier_rule_whose_budget_is_spent_holds_up_its_opposite_alone(fleet: PoolFleet) -> None:
+    heavier = pull("larger", 5, 50, RESIZE, scalepercentage="50")
+    heavier["spec"]["budget"] = {"growthPerDay": "1Mi"}
+    fleet.create(heavier, iops("faster", 0, 50, "up"))
+    fleet.fill(data=6)
+    fleet.wait(900)
+    assert [one.spec["rule"] for one in fleet.actions()] == ["faster"]
+    assert fleet.states_of("larger", "data")[-1] == "ActiveActionsPending"
+
+
+def test_a_lighter_rule_does_not_undo_what_a_spent_budget_keeps_from_happening(fleet: PoolFleet) -> None:
+    heavier = iops("faster", 5, 50, "up")
+    heavier["spec"]["budget"] = {"actionsPerHour": 0}
+    fleet.create(heavier, iops("cheaper", 0, 10, "down"))
+    fleet.fill(data=6)
+    fleet.wait(900)
+    assert fleet.actions() == []
+    assert current_class(fleet.claim("data")) == "silver"
+
+
 def test_a_heavier_rule_at_its_limit_does_not_hold_up_another_action(fleet: PoolFleet) -> None:
     """Only what pulls the other way waits."""
     larger = rule("larger", "usage", "Gt", 50, scalepercentage="50")

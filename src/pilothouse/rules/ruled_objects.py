@@ -178,8 +178,7 @@ class RuledObject(msgspec.Struct, frozen=True):
         objects = {self.object.uid, *(one.object.uid for one in acted if one.object is not None)}
         budget = turn = ""
         if self.record.state in (PENDING, IN_PROGRESS):
-            target = next((one for one in targets if isinstance(one, ActionTarget)), ActionTarget())
-            budget = self._spent(world, target, settings, readings)
+            budget = self._spent(world, targets, settings, readings)
             turn = self._turn(acted, world)
         situation = Situation(
             verdict=self.reading.verdict,
@@ -191,7 +190,7 @@ class RuledObject(msgspec.Struct, frozen=True):
             actions={one.name: _action(one, ahead) for one in self._actions(world, objects)},
             approval=self._approval(world, readings),
             approval_name=self.approval_name,
-            blocked=self._blocked(others),
+            blocked=self._blocked(others, world, readings, settings),
             window_opens=seconds_until_open(self.terms.spec.action_window, world.now),
             budget=budget,
             turn=turn,
@@ -237,8 +236,11 @@ class RuledObject(msgspec.Struct, frozen=True):
             expires_in=expires_after - age if expires_after else None,
         )
 
-    def _blocked(self, others: Sequence[RuledObject]) -> str:
-        """Which other rule goes first."""
+    def _blocked(
+        self, others: Sequence[RuledObject], world: Snapshot, readings: Readings, settings: RuleSettings
+    ) -> str:
+        """Which other rule goes first. One whose budget is spent holds up its opposite alone: it may be a day
+        until there is room."""
         for other in others:
             if other is self:
                 continue
@@ -249,25 +251,31 @@ class RuledObject(msgspec.Struct, frozen=True):
             if not _goes_first(other, self) or other.pause or other.terms.recommends:
                 continue
             first = f"rule {name} goes first (weight {other.terms.spec.weight})"
-            if waits:
+            is_spent = state == PENDING and other._is_spent(world, readings, settings)
+            if waits and not is_spent:
                 return first
-            if self._would_undo(other):
+            if self._would_undo(other, is_spent):
                 return f"{first}, and does the opposite"
         return ""
 
-    def _would_undo(self, other: RuledObject) -> bool:
+    def _would_undo(self, other: RuledObject, is_spent: bool) -> bool:
         """Whether the other rule wants the opposite and can't act now, or has no more to do."""
         record = other.record
         engine_declined = record.state == DECLINED and record.until is not None
         return (
-            (engine_declined or record.state in (AWAITING_APPROVAL, AWAITING_WINDOW))
+            (engine_declined or is_spent or record.state in (AWAITING_APPROVAL, AWAITING_WINDOW))
             and other.reading.verdict is Verdict.MET
             and any_opposite(self.choice.actions, other.choice.actions)
         )
 
+    def _is_spent(self, world: Snapshot, readings: Readings, settings: RuleSettings) -> bool:
+        targets = tuple(one.target for one in self.acted_on(world, readings))
+        return bool(self._spent(world, targets, settings, readings))
+
     def _spent(
-        self, world: Snapshot, target: ActionTarget, settings: RuleSettings, readings: Readings
+        self, world: Snapshot, targets: Sequence[TargetResult], settings: RuleSettings, readings: Readings
     ) -> str:
+        target = next((one for one in targets if isinstance(one, ActionTarget)), ActionTarget())
         now, moment = world.now - readings.ahead, readings.moment
         own = with_defaults(self.terms.spec.budget)
         shared = with_defaults(readings.budget, settings.budget)

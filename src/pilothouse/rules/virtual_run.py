@@ -26,7 +26,7 @@ from pilothouse.api.openstorage.action_windows import seconds_until_open
 from pilothouse.base.quantity import parse_quantity
 from pilothouse.base.rfc3339 import format_time
 from pilothouse.rules.action_budgets import GLOBAL_BUDGET, spent, with_defaults
-from pilothouse.rules.action_targets import ActionTarget, NoObjects
+from pilothouse.rules.action_targets import ActionTarget, NoObjects, TargetResult
 from pilothouse.rules.join import ObjectIndex, join
 from pilothouse.rules.join_labels import DEFAULT_LABELS, JoinLabels, object_key
 from pilothouse.rules.object_records import (
@@ -307,16 +307,8 @@ class VirtualRun:
 
     def _case(self, rule: _Evaluated, position: int) -> RuleCase:
         claim, record = self._claims[position], rule.records[position]
-        targets = tuple(target_of(action, claim, NoObjects()) for action in rule.terms.spec.actions)
-        budget = ""
-        if record.state in (PENDING, IN_PROGRESS):
-            target = next((one for one in targets if isinstance(one, ActionTarget)), ActionTarget())
-            everything = list(self._objects.values())
-            mine = [one for one in everything if one.spec["rule"] == rule.terms.name]
-            own = with_defaults(rule.terms.spec.budget)
-            budget = spent(own, mine, claim.uid, target, self.now) or spent(
-                GLOBAL_BUDGET, everything, claim.uid, target, self.now
-            )
+        targets = self._targets(rule, position)
+        budget = self._spent(rule, position, targets) if record.state in (PENDING, IN_PROGRESS) else ""
         situation = Situation(
             verdict=rule.verdicts[position],
             sampled=rule.sampled[position],
@@ -330,6 +322,20 @@ class VirtualRun:
         )
         return RuleCase(rule.terms, claim.uid, record, situation, self.now)
 
+    def _spent(self, rule: _Evaluated, position: int, targets: Sequence[TargetResult]) -> str:
+        claim = self._claims[position]
+        target = next((one for one in targets if isinstance(one, ActionTarget)), ActionTarget())
+        everything = list(self._objects.values())
+        mine = [one for one in everything if one.spec["rule"] == rule.terms.name]
+        own = with_defaults(rule.terms.spec.budget)
+        return spent(own, mine, claim.uid, target, self.now) or spent(
+            GLOBAL_BUDGET, everything, claim.uid, target, self.now
+        )
+
+    def _targets(self, rule: _Evaluated, position: int) -> tuple[TargetResult, ...]:
+        claim = self._claims[position]
+        return tuple(target_of(action, claim, NoObjects()) for action in rule.terms.spec.actions)
+
     def _blocked(self, rule: _Evaluated, position: int) -> str:
         """Rules are in the order in which they go first."""
         first = True
@@ -342,7 +348,10 @@ class VirtualRun:
             state, name = other.records[position].state, other.terms.name
             if state in (IN_PROGRESS, TAKEN):
                 return f"rule {name} has acted on the object, and its cool-down is not over"
-            waits = state == PENDING or (state == TRIGGERED and other.verdicts[position] is Verdict.MET)
+            if state == PENDING:
+                waits = not self._spent(other, position, self._targets(other, position))
+            else:
+                waits = state == TRIGGERED and other.verdicts[position] is Verdict.MET
             if waits and first and not other.terms.recommends:
                 return f"rule {name} goes first (weight {other.terms.spec.weight})"
         return ""
