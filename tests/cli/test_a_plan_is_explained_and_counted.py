@@ -137,8 +137,8 @@ async def test_a_plan_is_counted_and_explained_while_a_budget_holds_it(plane: Pl
         cordoning = signal.advanced("Cordoning", signal.created).annotations()
         await api.patch(Node, "w0", "", {"metadata": {"annotations": cordoning}})
 
-        explained = await said(plane, "why", "plan/autopilot", until=lambda text: "w0 (Cordoning)" in text)
-        assert "Plan autopilot:\n  waiting (for " in explained
+        waiting = "Plan autopilot:\n  waiting (for "
+        explained = await said(plane, "why", "plan/autopilot", until=lambda text: waiting in text)
         assert "workers in progress: w0 (Cordoning)\n" in explained
         held = "pod default/db-0: disruption budget db needs 1 healthy pods and has 1"
         await said(plane, "plan", "status", until=lambda text: held in text)

@@ -67,12 +67,14 @@ def test_an_interrupted_command_does_not_claim_that_something_was_aborted(
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"https://127.0.0.1:{silent.getsockname()[1]}"
-        argv = [sys.executable, "-m", "pilothouse", *words(command, tmp_path, url)]
+        # A shell's background jobs ignore SIGINT, and so would what they start.
+        interruptible = ["env", "--default-signal=INT", sys.executable]
+        argv = [*interruptible, "-m", "pilothouse", *words(command, tmp_path, url)]
         process = Process.start("pilothouse", argv, log=tmp_path / "log")
         try:
             process.wait_until(lambda: f"waiting for {url} …" in process.output(), seconds=30)
             process.popen.send_signal(signal.SIGINT)
-            assert process.popen.wait(30) == 130
+            assert process.popen.wait(30) == 130, process.output()
         finally:
             process.kill()
         assert process.output().strip() == f"waiting for {url} …"

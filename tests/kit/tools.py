@@ -15,6 +15,7 @@ SCRIPTS = {
     "mkfs.btrfs": "scripts/tools/debian, as root,",
     "mkfs.xfs": "scripts/tools/debian, as root,",
     "postgres": "scripts/tools/debian, as root,",
+    "psql": "scripts/tools/debian, as root,",
     "prometheus-postgres-exporter": "scripts/tools/debian prometheus-postgres-exporter",
     "redis-server": "scripts/tools/debian, as root,",
     "client-node-informer": "scripts/tools/client-node",

@@ -142,6 +142,9 @@ async def test_no_more_is_read_than_the_client_takes(evil: HostileNode, coding: 
 async def test_connections_are_closed_by_who_opened_them(
     evil: HostileNode, caplog: pytest.LogCaptureFixture, recwarn: pytest.WarningsRecorder
 ) -> None:
+    # What earlier tests have left.
+    gc.collect()
+    recwarn.clear()
     with caplog.at_level(logging.WARNING, logger="asyncio"):
         async with evil.answering(b"HTTP/1.1 200 OK\r\n\r\n", b"x") as node:
             answer = await evil.calls.read(node, "/metrics", [], ends=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import os
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from random import Random
@@ -26,6 +26,7 @@ from pilothouse.node.interfaces import VolumeNotReady
 from pilothouse.node.volumes.assembly import open_volumes
 from pilothouse.node.volumes.mount_table import at, mount, mounts, unmount
 from pilothouse.node.volumes.move_journal import MovePhase, read_move
+from pilothouse.supervise.cgroup_settings import DeviceThrottle
 
 MI = 1 << 20
 SIZES = {"xfs": 320, "ext4": 64, "btrfs": 512}
@@ -240,7 +241,11 @@ async def test_limits_follow_a_volume_to_its_device(tmp_path: Path, fast: Path) 
         await it.ask("limited")
         await it.condition("AwaitingRestart")
         path = await it.restart()
-        (limits,) = it.here.volumes.throttles(it.pod.uid)
+
+        async def limited() -> Sequence[DeviceThrottle]:
+            return it.here.volumes.throttles(it.pod.uid)
+
+        (limits,) = await eventually(limited)
         device = os.stat(path).st_dev
         assert (limits.device, limits.read_operations) == (f"{os.major(device)}:{os.minor(device)}", 200)
         assert (await it.here.volume_of("data")).spec["volumeAttributesClassName"] == "limited"

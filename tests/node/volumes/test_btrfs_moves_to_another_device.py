@@ -40,7 +40,7 @@ class Moved(NamedTuple):
 
 @pytest.fixture
 async def moved(tmp_path: Path, root: None) -> AsyncIterator[Moved]:
-    needed("mkfs.btrfs", "btrfs")
+    needed("mkfs.btrfs")
     places = VolumePlaces({"fast": tmp_path / "fast"})
     moved = Moved(LoopBackend(root=True, places=places), tmp_path / "home", tmp_path / "fast" / "home")
     await moved.loops.make(moved.home, 256 * MI, {"fsType": "btrfs", "allocation": "sparse"})
