@@ -19,7 +19,7 @@ from pilothouse.cli.waiting import waiting_for
 if TYPE_CHECKING:
     from pilothouse.api.objects import Object
     from pilothouse.controllers.plans.preview import PlanPreview
-    from pilothouse.updates.readiness import Scheme
+    from pilothouse.updates.readiness_probe import Scheme
 
 
 @click.group()
