@@ -60,8 +60,8 @@ def is_wanted(move: MoveRecord, claim: Object | None) -> bool:
 
 
 def observed(move: MoveRecord, pods: Sequence[PodReadiness], now: float) -> MoveRecord:
-    """The journal with what is seen of the pods. A pod that is not ready, since a time at which it had the
-    copy, was ready before."""
+    """The journal with what is seen of the pods. A pod that has become not ready while it
+    had the copy was ready on it before."""
     if not pods:
         return move
     mounted = move.mounted or now
